@@ -1,0 +1,17 @@
+/** Bindings of the Worker. Everything beyond the tunnel, the registry and D1 is optional: plain workerd has no more. */
+import type { RegistryObject } from './registry/object.ts';
+import type { TunnelObject } from './tunnel/object.ts';
+
+export interface Env {
+  DB: D1Database;
+  TUNNEL: DurableObjectNamespace<TunnelObject>;
+  REGISTRY: DurableObjectNamespace<RegistryObject>;
+  /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
+  ADMIN_KEY_SHA256?: string;
+  /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */
+  BODY_BUDGET_BYTES?: string;
+  /** Largest body that is looked into; opaque bodies have no limit of ours. Default 32 MiB. */
+  BODY_LIMIT_BYTES?: string;
+  /** `open`: anybody may read the registry; else any valid key. */
+  REGISTRY_ACCESS?: string;
+}

@@ -1,0 +1,88 @@
+/**
+ * What a node says about itself. One record per node session; the owner alone writes it.
+ * Liveness and load are not part of it: they change too often to be replicated.
+ */
+import { z } from 'zod';
+
+/** Lifecycle of a session (paper §3.3): a session only ever moves to the right; coming back is a new session. */
+export const LIFECYCLE = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
+export type Lifecycle = (typeof LIFECYCLE)[number];
+
+/** Position in JOIN ≺ SERVING ≺ DOWN ≺ LEFT. */
+export function lifecycleRank(state: Lifecycle): number {
+  return LIFECYCLE.indexOf(state);
+}
+
+/** Provider, cluster, region and tier names. */
+export const ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
+export const idSchema = z.string().regex(ID_PATTERN);
+
+/** Session ids are lower-case base32 of a hash of the session's public key: see `sessionId`. */
+export const SESSION_PATTERN = /^[a-z2-7]{26}$/;
+export const sessionSchema = z.string().regex(SESSION_PATTERN);
+
+const text = (max: number) => z.string().max(max);
+
+export const modelSchema = z.object({
+  id: text(256).min(1),
+  state: z.enum(['ready', 'loading', 'on-disk']),
+  /** Tokens. */
+  context_length: z.number().int().positive().optional(),
+  quantization: text(32).optional(),
+  engine: text(64).optional(),
+  revision: text(64).optional(),
+});
+
+export const gpuSchema = z.object({
+  /** Class of shared/hardware, e.g. `GH200`. */
+  class: text(32),
+  /** As the driver reports it. */
+  name: text(128),
+  vram_mib: z.number().int().nonnegative(),
+});
+
+export const nodeRecordSchema = z.object({
+  state: z.enum(LIFECYCLE),
+  /** Grows with each change the owner makes inside one state. */
+  version: z.number().int().nonnegative(),
+  region: text(63).optional(),
+  tier: z.enum(['stable', 'volatile']),
+  labels: z.record(text(63), text(255)).refine((labels) => Object.keys(labels).length <= 32, 'at most 32 labels'),
+  models: z.array(modelSchema).max(64),
+  hardware: z.object({
+    gpus: z.array(gpuSchema).max(1024),
+    cpus: z.number().int().nonnegative(),
+    memory_mib: z.number().int().nonnegative(),
+  }),
+  job: z
+    .object({
+      id: text(64),
+      node: text(255).optional(),
+      partition: text(64).optional(),
+      /** RFC 3339 UTC. */
+      ends_at: z.iso.datetime().optional(),
+    })
+    .optional(),
+  agent_version: text(32),
+});
+
+export type ServedModel = z.infer<typeof modelSchema>;
+export type Gpu = z.infer<typeof gpuSchema>;
+/** The owner's half of a registry entry. */
+export type NodeRecord = z.infer<typeof nodeRecordSchema>;
+
+/** Largest encoded record a gateway accepts: bounds what one agent can make every replica hold. */
+export const NODE_RECORD_MAX_BYTES = 16 * 1024;
+
+/** A registry entry as a gateway knows it: the owner's record plus what admission and the tunnel add. */
+export interface RegistryEntry extends NodeRecord {
+  session: string;
+  issuer: string;
+  provider: string;
+  cluster: string;
+  /** Not routable now although its record says SERVING: its tunnel is gone or it did not answer. */
+  suspected: boolean;
+  /** RFC 3339 UTC. */
+  joined_at: string;
+  updated_at: string;
+}
