@@ -1,0 +1,41 @@
+import { cloudflareTest, readD1Migrations } from '@cloudflare/vitest-plugin';
+import { defineConfig } from 'vitest/config';
+
+/** One project per room that needs its own runtime or its own rights; `npm test` runs them all. */
+const nodeProject = (name: string, timeoutMs: number) => ({
+  test: {
+    name,
+    include: [`test/${name}/**/*.test.ts`],
+    environment: 'node' as const,
+    testTimeout: timeoutMs,
+    hookTimeout: timeoutMs,
+    // These start processes and listen on sockets; two at once on a small machine only measure each other.
+    fileParallelism: name === 'shared',
+  },
+});
+
+export default defineConfig({
+  test: {
+    projects: [
+      nodeProject('shared', 30_000),
+      nodeProject('agent', 30_000),
+      nodeProject('e2e', 60_000),
+      nodeProject('slurm', 240_000),
+      nodeProject('netns', 240_000),
+      {
+        plugins: [
+          cloudflareTest(async () => ({
+            wrangler: { configPath: './wrangler.toml' },
+            miniflare: { bindings: { TEST_MIGRATIONS: await readD1Migrations('./migrations') } },
+          })),
+        ],
+        test: {
+          name: 'gateway',
+          include: ['test/gateway/**/*.test.ts'],
+          setupFiles: ['./test/gateway/apply-migrations.ts'],
+          testTimeout: 30_000,
+        },
+      },
+    ],
+  },
+});
