@@ -1,0 +1,61 @@
+/** An agent as a process: `node agent/cli/main.ts start …`. */
+import { chmod, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Managed, type SpawnOptions, temporaryDirectory } from './processes.ts';
+import { NODE, ROOT } from './where.ts';
+
+export const AGENT_MAIN = join(ROOT, 'agent/cli/main.ts');
+export const ENGINE_MAIN = join(ROOT, 'test/support/engine.ts');
+
+export interface AgentOptions extends Omit<SpawnOptions, 'label'> {
+  gateways: string[];
+  token: string;
+  /** An engine that runs already. */
+  engineUrl?: string;
+  /** Or a command that the agent shall run. */
+  command?: string[];
+  /** More flags of `start`. */
+  args?: string[];
+  /** Before the command, e.g. `ip netns exec c1h1`. */
+  prefix?: string[];
+}
+
+/** Starts the agent; wait for `gateway.serving(…)` to know that it is in. */
+export async function startAgent(options: AgentOptions): Promise<Managed> {
+  const state = await temporaryDirectory('otela-agent');
+  const tokenFile = join(state, 'token');
+  await writeFile(tokenFile, `${options.token}\n`, { mode: 0o600 });
+  if (options.uid !== undefined) {
+    await chmod(state, 0o777);
+    await chmod(tokenFile, 0o644);
+  }
+  const flags = options.gateways.flatMap((url) => ['--gateway', url]);
+  if (options.engineUrl !== undefined) flags.push('--engine-url', options.engineUrl);
+  const command = options.command === undefined ? [] : ['--', ...options.command];
+  const { uid, gid, cwd } = options;
+  return new Managed(
+    [
+      ...(options.prefix ?? []),
+      NODE,
+      AGENT_MAIN,
+      'start',
+      ...flags,
+      '--token-file',
+      tokenFile,
+      ...(options.args ?? []),
+      ...command,
+    ],
+    {
+      label: 'agent',
+      cwd: cwd ?? ROOT,
+      env: { XDG_RUNTIME_DIR: state, ...options.env },
+      ...(uid === undefined ? {} : { uid }),
+      ...(gid === undefined ? {} : { gid }),
+    },
+  );
+}
+
+/** The stand-in engine as a command line. */
+export function engineCommand(port: number, ...more: string[]): string[] {
+  return [NODE, ENGINE_MAIN, '--port', String(port), ...more];
+}

@@ -1,0 +1,73 @@
+/**
+ * `npm start`: a gateway on embedded storage, one agent, one stand-in engine. Prints the URL, a key and a curl line that answers.
+ * Ctrl-C ends all three. `--keep DIR` keeps the gateway's data there; otherwise it is gone afterwards.
+ */
+import { parseArgs } from 'node:util';
+import { engineCommand, startAgent } from './agent.ts';
+import { Gateway } from './gateway.ts';
+import { endAll, freePort } from './processes.ts';
+
+const DEFAULT_PORT = 8787;
+const MODEL = 'stand-in';
+
+/** Set once the end has begun: what ends then does so because we asked. */
+let ending = false;
+
+async function portOr(wanted: number): Promise<number> {
+  const probe = await fetch(`http://127.0.0.1:${wanted}/healthz`).then(
+    () => true,
+    () => false,
+  );
+  return probe ? freePort() : wanted;
+}
+
+async function start(port: number, data: string | undefined): Promise<string> {
+  const gateway = await Gateway.start({ port, ...(data === undefined ? {} : { data }) });
+  const token = await gateway.createJoinToken('demo', 'laptop');
+  const enginePort = await freePort();
+  // 30 tokens a second: slow enough to see them arrive.
+  const command = engineCommand(enginePort, '--model', MODEL, '--rate', '30');
+  const agent = await startAgent({ gateways: [gateway.url], token, command });
+  const ended = (name: string) => () => {
+    if (ending) return;
+    ending = true;
+    console.error(`${name} ended:\n${name === 'agent' ? agent.output : gateway.process.output}`);
+    void endAll().then(() => process.exit(1));
+  };
+  void agent.exited.then(ended('agent'));
+  void gateway.process.exited.then(ended('gateway'));
+  await gateway.serving(1, 30_000, MODEL);
+  const key = await gateway.createKey('demo');
+  return `
+OpenTela for the edge is up: a gateway, one agent, and one stand-in engine.
+The stand-in is no language model: its words come from a list. Put a real one behind an agent with
+\`otela-agent start --gateway ${gateway.url} -- vllm serve NAME\`.
+
+  URL        ${gateway.url}/v1
+  API key    ${key}
+  model      ${MODEL}
+  admin key  in ${gateway.data}/admin.key
+
+  curl -N ${gateway.url}/v1/chat/completions -H 'Authorization: Bearer ${key}' \\
+    -H 'Content-Type: application/json' \\
+    -d '{"model":"${MODEL}","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
+
+Ctrl-C ends everything.`;
+}
+
+const { values } = parseArgs({ options: { port: { type: 'string' }, keep: { type: 'string' } } });
+const stop = () => {
+  if (ending) return;
+  ending = true;
+  void endAll().then(() => process.exit(0));
+};
+process.on('SIGINT', stop);
+process.on('SIGTERM', stop);
+try {
+  const port = values.port === undefined ? await portOr(DEFAULT_PORT) : Number(values.port);
+  console.log(await start(port, values.keep));
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  await endAll();
+  process.exitCode = 1;
+}

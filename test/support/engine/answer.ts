@@ -1,0 +1,35 @@
+/** What an endpoint of the stand-in answers, before pace and faults are applied to it. */
+export interface SseEvent {
+  event?: string;
+  /** Sent as it is; objects are serialised by the endpoint, so that the bytes are its own. */
+  data: string;
+  /** This event carries a token: the pace and the faults count it. */
+  token?: boolean;
+}
+
+export type Answer =
+  | { kind: 'json'; status: number; body: unknown; tokens?: number }
+  | { kind: 'bytes'; contentType: string; size: number }
+  | { kind: 'stream'; events: Iterable<SseEvent> };
+
+/** A request as the endpoints see it. `tokens` is how many the answer shall have, after `max_tokens`. */
+export interface Ask {
+  body: Record<string, unknown>;
+  model: string;
+  tokens: number;
+  finish: 'stop' | 'length';
+  id: string;
+  /** Seconds. */
+  created: number;
+}
+
+export const FINGERPRINT = 'otela-stand-in';
+
+export function json(body: unknown, tokens?: number): Answer {
+  return tokens === undefined ? { kind: 'json', status: 200, body } : { kind: 'json', status: 200, body, tokens };
+}
+
+/** vLLM's error body (its `code` is the status as a number). */
+export function refuse(status: number, type: string, message: string, param: string | null = null): Answer {
+  return { kind: 'json', status, body: { error: { message, type, param, code: status } } };
+}

@@ -1,0 +1,41 @@
+/**
+ * What a caller may ask of the stand-in engine. Either for one request, in its body under `stand_in` (gateways that pass bodies byte for
+ * byte let it through), or for the next requests of any kind, by `POST /__control` straight at the engine.
+ */
+import { z } from 'zod';
+
+export const behaviourSchema = z.object({
+  /** Tokens of an answer; `max_tokens` of the request still caps them. */
+  tokens: z.number().int().min(0).max(10_000_000).optional(),
+  /** 0: as fast as the reader takes them. */
+  tokensPerSecond: z.number().min(0).max(1_000_000).optional(),
+  /** Prefill: the time before the head of the answer. */
+  delayMs: z.number().min(0).max(3_600_000).optional(),
+  /** Answers with this status and an error body instead. */
+  status: z.number().int().min(200).max(599).optional(),
+  /** More headers of the answer. */
+  headers: z.record(z.string(), z.string()).optional(),
+  /**
+   * reset-before-head: the socket is reset instead of an answer · never: no answer, the socket stays open
+   * reset / close / stall: after `afterTokens` tokens the socket is reset, ends without the body's end, or falls silent
+   * garbage: bytes that are no HTTP · garbage-events: a stream whose events are no JSON
+   */
+  fault: z.enum(['reset-before-head', 'never', 'reset', 'close', 'stall', 'garbage', 'garbage-events']).optional(),
+  afterTokens: z.number().int().min(0).optional(),
+  /** Line ends of the event stream: both are legal (WHATWG HTML §9.2.5). */
+  eol: z.enum(['lf', 'crlf']).optional(),
+  /** Answers with a body of this many bytes of `patternBytes`. */
+  bytes: z.number().int().min(0).optional(),
+  /** false: the request's body is not read; its sender must stall, not grow. */
+  readBody: z.boolean().optional(),
+});
+
+export type Behaviour = z.infer<typeof behaviourSchema>;
+
+export const controlSchema = z.object({
+  behaviour: behaviourSchema,
+  /** How many requests it is for; all of them when absent. */
+  requests: z.number().int().min(1).optional(),
+});
+
+export type Control = z.infer<typeof controlSchema>;

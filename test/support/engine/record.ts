@@ -1,0 +1,98 @@
+/** What the stand-in engine saw of each request, so that a test can look at it from the engine's side. */
+export interface EngineRequest {
+  id: number;
+  method: string;
+  /** As it came: path and query. */
+  url: string;
+  /** Lower-case names. */
+  headers: Record<string, string>;
+  bodyBytes: number;
+  /** Hex, of the bytes that came. Empty until the whole body was read. */
+  bodySha256: string;
+  /** The first 64 KiB of the body as text. */
+  bodyStart: string;
+  /** Milliseconds of Date.now(). */
+  arrivedAt: number;
+  /** The answer went out whole. */
+  finishedAt?: number;
+  /** The other side left before that. */
+  abortedAt?: number;
+  headAt?: number;
+  tokensSent: number;
+}
+
+/** Requests kept; older ones go first. */
+const KEPT = 2000;
+
+interface Waiter {
+  matches(request: EngineRequest): boolean;
+  resolve(request: EngineRequest): void;
+}
+
+export class RequestLog {
+  readonly requests: EngineRequest[] = [];
+  #next = 1;
+  #running = 0;
+  readonly #waiters = new Set<Waiter>();
+
+  /** Requests that are neither finished nor aborted. */
+  get running(): number {
+    return this.#running;
+  }
+
+  begin(method: string, url: string, headers: Record<string, string>): EngineRequest {
+    const request: EngineRequest = {
+      id: this.#next++,
+      method,
+      url,
+      headers,
+      bodyBytes: 0,
+      bodySha256: '',
+      bodyStart: '',
+      arrivedAt: Date.now(),
+      tokensSent: 0,
+    };
+    this.requests.push(request);
+    if (this.requests.length > KEPT) this.requests.shift();
+    this.#running++;
+    return request;
+  }
+
+  end(request: EngineRequest, how: 'finished' | 'aborted'): void {
+    if (request.finishedAt !== undefined || request.abortedAt !== undefined) return;
+    this.#running--;
+    if (how === 'finished') request.finishedAt = Date.now();
+    else request.abortedAt = Date.now();
+    this.changed(request);
+  }
+
+  /** Wakes those who wait for this request to reach a state. */
+  changed(request: EngineRequest): void {
+    for (const waiter of this.#waiters) if (waiter.matches(request)) waiter.resolve(request);
+  }
+
+  /** The first request, seen already or to come, that matches; rejects after `withinMs`. */
+  when(
+    matches: (request: EngineRequest) => boolean,
+    withinMs: number,
+    what = 'a matching request',
+  ): Promise<EngineRequest> {
+    const seen = this.requests.find(matches);
+    if (seen !== undefined) return Promise.resolve(seen);
+    return new Promise((resolve, reject) => {
+      const waiter: Waiter = {
+        matches,
+        resolve: (request) => {
+          clearTimeout(timer);
+          this.#waiters.delete(waiter);
+          resolve(request);
+        },
+      };
+      const timer = setTimeout(() => {
+        this.#waiters.delete(waiter);
+        reject(new Error(`the engine did not see ${what} within ${withinMs} ms`));
+      }, withinMs);
+      this.#waiters.add(waiter);
+    });
+  }
+}

@@ -1,0 +1,290 @@
+/**
+ * Starts real processes for tests and ends every one of them, whatever happened. Two nets: each process leads its own group, and all of
+ * them carry a mark in their environment, by which children that left the group (an engine outliving a killed agent, a Slurm job) are found.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** Output kept of each process: enough to see why it failed. */
+const OUTPUT_BYTES = 64 * 1024;
+const TERM_GRACE_MS = 4_000;
+export const MARK = 'PROOF_RUN';
+/** `test/run.ts` names the run, so that it can sweep after a worker that died; each process that imports this adds its own name. */
+const OWN = `${process.env[MARK] ?? 'run'}/${process.pid}-${randomBytes(6).toString('hex')}`;
+
+export interface SpawnOptions {
+  /** Beside a small environment of its own: PATH, HOME, TMPDIR, the mark. */
+  env?: Record<string, string>;
+  cwd?: string;
+  /** Shown before its output when something fails. */
+  label?: string;
+  uid?: number;
+  gid?: number;
+}
+
+export interface Exit {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
+
+/** A child process with its output kept in bounds. */
+export class Managed {
+  readonly label: string;
+  readonly child: ChildProcess;
+  readonly exited: Promise<Exit>;
+  #output = '';
+  #exit: Exit | undefined;
+  readonly #watchers = new Set<() => void>();
+
+  constructor(command: string[], options: SpawnOptions = {}) {
+    const [file = '', ...args] = command;
+    this.label = options.label ?? file;
+    this.child = spawn(file, args, {
+      cwd: options.cwd,
+      detached: true,
+      env: { ...baseEnvironment(), ...options.env, [MARK]: OWN },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.gid ?? options.uid }),
+    });
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      stream?.setEncoding('utf8').on('data', (piece: string) => {
+        this.#output = (this.#output + piece).slice(-OUTPUT_BYTES);
+        this.#wake();
+      });
+    }
+    this.exited = new Promise((resolve) => {
+      const end = (exit: Exit) => {
+        this.#exit = exit;
+        this.#wake();
+        resolve(exit);
+      };
+      this.child.once('error', (error) => {
+        this.#output += `${error.message}\n`;
+        end({ code: 127, signal: null });
+      });
+      this.child.once('exit', (code, signal) => end({ code, signal }));
+    });
+    live.add(this);
+  }
+
+  get pid(): number {
+    return this.child.pid ?? -1;
+  }
+
+  get output(): string {
+    return this.#output;
+  }
+
+  get running(): boolean {
+    return this.#exit === undefined;
+  }
+
+  #wake(): void {
+    for (const watcher of this.#watchers) watcher();
+  }
+
+  /** The first match of `pattern` in the output; rejects with the output when the process ends first or the time is up. */
+  line(pattern: RegExp, withinMs: number): Promise<RegExpExecArray> {
+    return new Promise((resolve, reject) => {
+      const settle = (done: () => void) => {
+        clearTimeout(timer);
+        this.#watchers.delete(look);
+        done();
+      };
+      const look = () => {
+        const match = pattern.exec(this.#output);
+        if (match !== null) settle(() => resolve(match));
+        else if (!this.running)
+          settle(() => reject(this.failure(`ended (${JSON.stringify(this.#exit)}) before ${pattern}`)));
+      };
+      const timer = setTimeout(
+        () => settle(() => reject(this.failure(`no ${pattern} within ${withinMs} ms`))),
+        withinMs,
+      );
+      this.#watchers.add(look);
+      look();
+    });
+  }
+
+  /** Waits for the end of the process, at most `withinMs`. */
+  async end(withinMs: number): Promise<Exit> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(this.failure(`still runs after ${withinMs} ms`)), withinMs);
+    });
+    return Promise.race([this.exited, late]).finally(() => clearTimeout(timer));
+  }
+
+  failure(what: string): Error {
+    return new Error(`${this.label} (pid ${this.pid}) ${what}\n--- its output:\n${this.#output}\n---`);
+  }
+
+  /** To the process alone; to its whole group with `group`. */
+  signal(signal: NodeJS.Signals, to: 'process' | 'group' = 'process'): void {
+    if (this.child.pid !== undefined) tryKill(to === 'group' ? -this.child.pid : this.child.pid, signal);
+  }
+
+  /** TERM to the leader, KILL to the group and all descendants that are left after the grace. Idempotent. */
+  async stop(): Promise<void> {
+    const family = [this.pid, ...descendants(this.pid)];
+    if (this.running) {
+      this.signal('SIGTERM');
+      await this.end(TERM_GRACE_MS).catch(() => undefined);
+    }
+    this.signal('SIGKILL', 'group');
+    for (const pid of family) if (hasMark(pid)) tryKill(pid, 'SIGKILL');
+    if (this.running) await this.end(TERM_GRACE_MS).catch(() => undefined);
+    live.delete(this);
+  }
+}
+
+const live = new Set<Managed>();
+const cleanups: (() => Promise<void> | void)[] = [];
+
+function baseEnvironment(): Record<string, string> {
+  const kept = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'USER', 'SLURM_CONF'];
+  return Object.fromEntries(
+    kept.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name] ?? '']])),
+  );
+}
+
+function tryKill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // Gone already.
+  }
+}
+
+/** Runs `undo` at teardown, newest first. */
+export function atEnd(undo: () => Promise<void> | void): void {
+  cleanups.push(undo);
+}
+
+/** Ends everything that was started through this module; for `afterAll` and `afterEach`. */
+export async function endAll(): Promise<void> {
+  for (const undo of cleanups.splice(0).reverse()) await undo();
+  await Promise.all([...live].map((managed) => managed.stop()));
+}
+
+/** What the processes that are still known printed: for the message of a failed test. */
+export function outputs(): string {
+  return [...live].map((managed) => `--- ${managed.label} (pid ${managed.pid}):\n${managed.output}`).join('\n');
+}
+
+process.once('exit', () => {
+  for (const managed of live) managed.signal('SIGKILL', 'group');
+  for (const pid of processIds()) if (hasMark(pid)) tryKill(pid, 'SIGKILL');
+});
+
+/** Ends what the workers of a run left behind and tells what that was. Linux only; elsewhere the groups must do. */
+export function sweep(run: string): string[] {
+  const left = processIds().filter((pid) => hasMark(pid, `${MARK}=${run}/`));
+  const told = left.map((pid) => `${pid} ${commandOf(pid)}`);
+  for (const pid of left) tryKill(pid, 'SIGKILL');
+  return told;
+}
+
+function hasMark(pid: number, mark = `${MARK}=${OWN}\0`): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/environ`, 'utf8').includes(mark);
+  } catch {
+    return false;
+  }
+}
+
+function processIds(): number[] {
+  try {
+    return readdirSync('/proc')
+      .filter((name) => /^\d+$/.test(name))
+      .map(Number);
+  } catch {
+    return [];
+  }
+}
+
+/** Parent of a process, from /proc/PID/stat (the name in it may hold spaces and brackets). */
+function parentOf(pid: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+  } catch {
+    return -1;
+  }
+}
+
+/** Children, their children and so on, as they are now. */
+export function descendants(pid: number): number[] {
+  const children = new Map<number, number[]>();
+  for (const id of processIds()) {
+    const parent = parentOf(id);
+    children.set(parent, [...(children.get(parent) ?? []), id]);
+  }
+  const found: number[] = [];
+  const next = [pid];
+  for (let at = next.shift(); at !== undefined; at = next.shift()) {
+    for (const child of children.get(at) ?? []) {
+      found.push(child);
+      next.push(child);
+    }
+  }
+  return found;
+}
+
+export function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
+  } catch {
+    return '';
+  }
+}
+
+/** Resident set of a process in MiB, and its peak. */
+export function memoryOf(pid: number): { rssMib: number; peakMib: number } {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const field = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024;
+  return { rssMib: field('VmRSS'), peakMib: field('VmHWM') };
+}
+
+/** A directory that is gone at teardown. */
+export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), `${name}-`));
+  atEnd(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** A port that was free a moment ago. */
+export function freePort(host = '127.0.0.1'): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once('error', reject);
+    server.listen(0, host, () => {
+      const address = server.address();
+      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0));
+    });
+  });
+}
+
+/** Asks again until `probe` gives something, at most `withinMs`; the last error is the cause of the rejection. */
+export async function eventually<T>(
+  what: string,
+  withinMs: number,
+  probe: () => Promise<T | undefined> | T | undefined,
+): Promise<T> {
+  const deadline = Date.now() + withinMs;
+  let cause: unknown;
+  for (;;) {
+    try {
+      const value = await probe();
+      if (value !== undefined) return value;
+    } catch (error) {
+      cause = error;
+    }
+    if (Date.now() > deadline) throw new Error(`${what}: not within ${withinMs} ms\n${outputs()}`, { cause });
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
