@@ -1,0 +1,17 @@
+import { drizzle } from 'drizzle-orm/d1';
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { Env } from '../env.ts';
+import * as schema from './schema.ts';
+
+export function database(env: Pick<Env, 'DB'>) {
+  return drizzle(env.DB, { schema });
+}
+
+/** Awaits a query. A store that cannot be asked is 503, never "wrong key" or "not found": the client may try again. */
+export async function asked<T>(query: PromiseLike<T>): Promise<T> {
+  try {
+    return await query;
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The account store cannot be reached. Try again shortly.', { cause });
+  }
+}

@@ -1,0 +1,134 @@
+import { env } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
+import { expect, test } from 'vitest';
+import { authenticate, authenticateOperator } from '../../../gateway/accounts/authenticate.ts';
+import { database } from '../../../gateway/accounts/database.ts';
+import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { KEY_PREFIX, newSecret, sha256Hex } from '../../../gateway/accounts/secrets.ts';
+import { seedKey, watchedDb, withKey } from './seed.ts';
+
+const NOBODY: ReadonlySet<string> = new Set();
+const MINUTE_MS = 60_000;
+const attempt = async (...args: Parameters<typeof authenticate>) => authenticate(...args);
+
+test('a key is looked up once and then known without a promise, for ten minutes', async () => {
+  const { id, key, hash } = await seedKey('consumer');
+  const { DB, queries } = watchedDb(() => false);
+  const now = Date.now();
+  expect(await authenticate({ DB }, withKey(key), NOBODY, now)).toEqual({ keyId: id, role: 'consumer', hash });
+  expect(authenticate({ DB }, withKey(key), NOBODY, now + 9 * MINUTE_MS)).toMatchObject({ keyId: id });
+  expect(queries()).toBe(1);
+  await authenticate({ DB }, withKey(key), NOBODY, now + 11 * MINUTE_MS);
+  expect(queries()).toBe(2);
+});
+
+test('x-api-key is as good as a bearer, and a bearer is spelt in any case', async () => {
+  const { id, key } = await seedKey('consumer');
+  for (const headers of [
+    { 'x-api-key': key },
+    { authorization: `bearer ${key}` },
+    { authorization: `BEARER  ${key} ` },
+  ]) {
+    const account = await authenticate(env, new Request('https://g.test/', { headers }), NOBODY, Date.now());
+    expect(account.keyId).toBe(id);
+  }
+});
+
+test('a revocation in the snapshot wins over the cache at once', async () => {
+  const { key, hash } = await seedKey('consumer');
+  const now = Date.now();
+  await authenticate(env, withKey(key), NOBODY, now);
+  await expect(attempt(env, withKey(key), new Set([hash]), now)).rejects.toMatchObject({
+    status: 401,
+    code: 'invalid_api_key',
+  });
+});
+
+test('a key revoked in D1 is refused even by an isolate that never saw a snapshot', async () => {
+  const { id, key } = await seedKey('consumer');
+  await database(env).update(apiKeys).set({ revokedAt: Date.now() }).where(eq(apiKeys.id, id));
+  await expect(attempt(env, withKey(key), NOBODY, Date.now())).rejects.toMatchObject({ status: 401 });
+});
+
+test('while D1 is down unknown keys get 503 and known ones go on working', async () => {
+  const known = await seedKey('consumer');
+  const fresh = await seedKey('consumer');
+  let down = false;
+  const { DB } = watchedDb(() => down);
+  const now = Date.now();
+  await authenticate({ DB }, withKey(known.key), NOBODY, now);
+  down = true;
+  await expect(attempt({ DB }, withKey(fresh.key), NOBODY, now)).rejects.toMatchObject({ status: 503 });
+  expect(authenticate({ DB }, withKey(known.key), NOBODY, now)).toMatchObject({ keyId: known.id });
+  down = false;
+  await expect(attempt({ DB }, withKey(fresh.key), NOBODY, now)).resolves.toMatchObject({ keyId: fresh.id });
+});
+
+test('a wrong key asks D1 once in thirty seconds, and works soon after its row arrives', async () => {
+  const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
+  const { DB, queries } = watchedDb(() => false);
+  const now = Date.now();
+  for (const later of [0, 1_000, 29_000]) {
+    await expect(attempt({ DB }, withKey(plaintext), NOBODY, now + later)).rejects.toMatchObject({ status: 401 });
+  }
+  expect(queries()).toBe(1);
+  await database(env)
+    .insert(apiKeys)
+    .values({ id: 'late', hash, prefix, name: 'late', role: 'consumer', createdAt: now });
+  await expect(attempt({ DB }, withKey(plaintext), NOBODY, now + 31_000)).resolves.toMatchObject({ keyId: 'late' });
+});
+
+test('a flood of wrong keys does not make the isolate forget a good one', async () => {
+  const { id, key } = await seedKey('consumer');
+  const now = Date.now();
+  await authenticate(env, withKey(key), NOBODY, now);
+  const nothing = { DB: emptyDb() };
+  for (let i = 0; i < 10_500; i += 1) {
+    await attempt(nothing, withKey(newSecret(KEY_PREFIX).plaintext), NOBODY, now).catch(() => {});
+  }
+  expect(authenticate(nothing, withKey(key), NOBODY, now)).toMatchObject({ keyId: id });
+});
+
+test.each([
+  ['no header', {}],
+  ['basic credentials', { authorization: 'Basic c2stb3RlbGE6eA==' }],
+  ['an empty bearer', { authorization: 'Bearer ' }],
+  ['two words', { authorization: 'Bearer a b' }],
+  ['a key of another house', { authorization: 'Bearer sk-proj-1234' }],
+  ['a join token', { authorization: `Bearer otela-join-${'a'.repeat(43)}` }],
+  ['sixty thousand characters', { 'x-api-key': 'x'.repeat(60_000) }],
+])('%s is 401 invalid_api_key without a look into D1', async (_, headers: Record<string, string>) => {
+  const { DB, queries } = watchedDb(() => true);
+  const request = new Request('https://gateway.test/', { headers });
+  await expect(attempt({ DB }, request, NOBODY, 0)).rejects.toMatchObject({ status: 401, code: 'invalid_api_key' });
+  expect(queries()).toBe(0);
+});
+
+test('the bootstrap key is an operator even when D1 is down, whatever it looks like', async () => {
+  const { DB } = watchedDb(() => true);
+  const bootstrap = { DB, ADMIN_KEY_SHA256: sha256Hex('correct horse').toUpperCase() };
+  const account = await authenticateOperator(
+    bootstrap,
+    new Request('https://g.test/', { headers: { 'x-api-key': 'correct horse' } }),
+    0,
+  );
+  expect(account).toMatchObject({ keyId: 'bootstrap', role: 'operator' });
+  await expect(authenticateOperator(bootstrap, withKey('correct'), 0)).rejects.toMatchObject({ status: 401 });
+});
+
+test('a bootstrap hash that is none opens nothing', async () => {
+  for (const ADMIN_KEY_SHA256 of ['', 'undefined', sha256Hex('a').slice(1)]) {
+    await expect(authenticateOperator({ ...env, ADMIN_KEY_SHA256 }, withKey(''), 0)).rejects.toMatchObject({
+      status: 401,
+    });
+    await expect(authenticateOperator({ ...env, ADMIN_KEY_SHA256 }, withKey('a'), 0)).rejects.toMatchObject({
+      status: 401,
+    });
+  }
+});
+
+/** Answers every query with no rows, at once. */
+function emptyDb(): D1Database {
+  const none = { bind: () => none, raw: async () => [], all: async () => ({ results: [] }) };
+  return new Proxy(env.DB, { get: (_, name) => (name === 'prepare' ? () => none : undefined) });
+}
