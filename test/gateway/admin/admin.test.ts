@@ -1,0 +1,188 @@
+import { env, exports } from 'cloudflare:workers';
+import { Hono } from 'hono';
+import { beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
+import { readSettings } from '../../../gateway/accounts/settings.ts';
+import { adminRoutes } from '../../../gateway/admin/routes.ts';
+import { errorBody, toApiError } from '../../../shared/openai/errors.ts';
+import { seedKey } from '../accounts/seed.ts';
+
+let operator: string;
+beforeAll(async () => {
+  operator = (await seedKey('operator')).key;
+});
+
+function call(method: string, path: string, body?: unknown, key: string | null = operator): Promise<Response> {
+  const headers = new Headers();
+  if (key !== null) headers.set('authorization', `Bearer ${key}`);
+  const init: RequestInit = { method, headers };
+  if (body !== undefined) init.body = typeof body === 'string' ? body : JSON.stringify(body);
+  return exports.default.fetch(new Request(`https://gateway.test/admin${path}`, init));
+}
+
+const envelope = z.object({
+  error: z.object({ message: z.string(), type: z.string(), param: z.string().nullable(), code: z.string() }),
+});
+
+async function expectError(response: Response, status: number, code: string) {
+  expect(response.status).toBe(status);
+  const { error } = envelope.parse(await response.json());
+  expect(error.code).toBe(code);
+  return error;
+}
+
+const createdKey = z.object({ id: z.string(), key: z.string(), prefix: z.string(), created_at: z.iso.datetime() });
+const createKey = async (body: unknown) => createdKey.parse(await (await call('POST', '/keys', body)).json());
+
+test('a new key is shown once, never with its hash, and the list shows how it begins', async () => {
+  const response = await call('POST', '/keys', { name: 'ada' });
+  expect(response.status).toBe(201);
+  expect(response.headers.get('cache-control')).toBe('no-store');
+  const text = await response.text();
+  const created = createdKey.parse(JSON.parse(text));
+  expect(created.key).toMatch(/^sk-otela-[\w-]{43}$/);
+  expect(JSON.parse(text)).toMatchObject({ object: 'key', name: 'ada', role: 'consumer', revoked_at: null });
+  const [list, one] = [await call('GET', '/keys'), await call('GET', `/keys/${created.id}`)];
+  for (const answer of [text, await list.text(), await one.text()])
+    expect(answer).not.toContain(sha256Hex(created.key));
+  const again = await (await call('GET', `/keys/${created.id}`)).text();
+  expect(again).not.toContain(created.key);
+  expect(JSON.parse(again)).toMatchObject({ id: created.id, prefix: created.key.slice(0, 15) });
+});
+
+test('only operators get in: nobody 401, a consumer 403, a revoked operator 401 at once', async () => {
+  const { key: consumer } = await createKey({ name: 'c' });
+  await expectError(await call('GET', '/keys', undefined, null), 401, 'invalid_api_key');
+  await expectError(await call('GET', '/keys', undefined, `sk-otela-${'x'.repeat(43)}`), 401, 'invalid_api_key');
+  await expectError(await call('GET', '/keys', undefined, consumer), 403, 'permission_denied');
+  await expectError(await call('GET', '/nothing/here', undefined, consumer), 403, 'permission_denied');
+  const second = await createKey({ name: 'o', role: 'operator' });
+  expect((await call('GET', '/keys', undefined, second.key)).status).toBe(200);
+  expect((await call('DELETE', `/keys/${second.id}`)).status).toBe(200);
+  await expectError(await call('GET', '/keys', undefined, second.key), 401, 'invalid_api_key');
+});
+
+test('a revoked key is in the settings that the registry reads, and repeating keeps its time', async () => {
+  const { id, key } = await createKey({ name: 'r' });
+  const first = await (await call('DELETE', `/keys/${id}`)).json();
+  expect(first).toMatchObject({ id, revoked_at: expect.stringMatching(/Z$/) });
+  expect(await (await call('DELETE', `/keys/${id}`)).json()).toEqual(first);
+  expect((await readSettings(env)).revokedKeys).toContain(sha256Hex(key));
+  expect((await readSettings(env, Date.now() + 12 * 60_000)).revokedKeys).not.toContain(sha256Hex(key));
+});
+
+test('when the registry cannot be told, the answer says so, the key is dead in D1, and repeating heals it', async () => {
+  const { id, key } = await createKey({ name: 'r', role: 'operator' });
+  const REGISTRY = new Proxy(env.REGISTRY, {
+    get() {
+      throw new Error('Durable Object is overloaded.');
+    },
+  });
+  const door = new Hono().route('/admin', adminRoutes).onError((error) => {
+    const known = toApiError(error);
+    return new Response(errorBody(known), { status: known.status });
+  });
+  const revoke = new Request(`https://g.test/admin/keys/${id}`, {
+    method: 'DELETE',
+    headers: { authorization: `Bearer ${operator}` },
+  });
+  const error = await expectError(await door.fetch(revoke, { ...env, REGISTRY }), 503, 'server_is_overloaded');
+  expect(error.message).toContain('Repeat');
+  await expectError(await call('GET', '/keys', undefined, key), 401, 'invalid_api_key');
+  expect((await call('DELETE', `/keys/${id}`)).status).toBe(200);
+});
+
+test('lists come newest first, a page at a time, each key once', async () => {
+  const made: string[] = [];
+  for (let i = 0; i < 5; i += 1) made.push((await createKey({ name: `page ${i}` })).id);
+  const page = z.object({ data: z.array(z.object({ id: z.string(), name: z.string() })), has_more: z.boolean() });
+  const seen: string[] = [];
+  for (let after = '', more = true; more; ) {
+    const answer = page.parse(await (await call('GET', `/keys?limit=2${after}`)).json());
+    expect(answer.data.length).toBeLessThanOrEqual(2);
+    seen.push(...answer.data.map((key) => key.id));
+    after = `&after=${seen.at(-1)}`;
+    more = answer.has_more;
+  }
+  expect(new Set(seen).size).toBe(seen.length);
+  expect(seen).toEqual(expect.arrayContaining(made));
+});
+
+test.each([
+  ['no JSON', '{', 'invalid_json'],
+  ['nothing', '', 'invalid_json'],
+  ['an array', [], 'invalid_request'],
+  ['no name', {}, 'invalid_request'],
+  ['a blank name', { name: '  ' }, 'invalid_request'],
+  ['a name that moves the cursor', { name: 'a\u001b[2Jb' }, 'invalid_request'],
+  ['a role that does not exist', { name: 'a', role: 'root' }, 'invalid_request'],
+  ['a field that does not exist', { name: 'a', scopes: [] }, 'invalid_request'],
+])('a key made from %s is 400', async (_, body, code) => {
+  await expectError(await call('POST', '/keys', body), 400, code);
+});
+
+test('a body above 64 KiB is 413 also when nobody said how long it is', async () => {
+  const large = JSON.stringify({ name: 'a', x: 'y'.repeat(70_000) });
+  await expectError(await call('POST', '/keys', large), 413, 'request_too_large');
+  const unsized = new Request('https://gateway.test/admin/keys', {
+    method: 'POST',
+    headers: { authorization: `Bearer ${operator}` },
+    body: new Response(large).body,
+  });
+  await expectError(await exports.default.fetch(unsized), 413, 'request_too_large');
+});
+
+test('what is not there is 404, and a method that does not fit is 405 with those that do', async () => {
+  await expectError(await call('GET', '/nothing'), 404, 'not_found');
+  await expectError(await call('GET', '/keys/key_nobody'), 404, 'not_found');
+  await expectError(await call('DELETE', '/keys/key_nobody'), 404, 'not_found');
+  await expectError(await call('DELETE', '/join-tokens/jt_nobody'), 404, 'not_found');
+  await expectError(await call('GET', '/models/never/set'), 404, 'not_found');
+  const response = await call('PATCH', '/keys/key_x', {});
+  expect(response.headers.get('allow')).toBe('GET, DELETE');
+  await expectError(response, 405, 'method_not_allowed');
+  await expectError(await call('DELETE', '/keys'), 405, 'method_not_allowed');
+});
+
+test('a join token is shown once and names provider and cluster', async () => {
+  const response = await call('POST', '/join-tokens', { provider: 'eth', cluster: 'alps', name: 'alps jobs' });
+  expect(response.status).toBe(201);
+  const made = z
+    .object({ id: z.string(), token: z.string().regex(/^otela-join-[\w-]{43}$/) })
+    .parse(await response.json());
+  const list = await (await call('GET', '/join-tokens')).text();
+  expect(list).toContain(made.id);
+  expect(list).not.toContain(made.token);
+  const revoked = await (await call('DELETE', `/join-tokens/${made.id}`)).json();
+  expect(revoked).toMatchObject({ provider: 'eth', cluster: 'alps', revoked_at: expect.any(String) });
+  await expectError(await call('POST', '/join-tokens', { provider: 'Not An Id' }), 400, 'invalid_request');
+});
+
+test.each([
+  ['raw slashes', 'meta/llama/3', 'meta/llama/3'],
+  ['encoded slashes', 'meta%2Fllama%2F3', 'meta/llama/3'],
+  ['a percent sign, encoded', 'a%2525b', 'a%25b'],
+  ['another alphabet', 'mod%C3%A8le', 'modèle'],
+])('time-outs of a model whose name is written with %s', async (_, path, id) => {
+  const put = await call('PUT', `/models/${path}`, { first_byte_ms: 1_000 });
+  expect(put.status).toBe(200);
+  expect(await put.json()).toMatchObject({ id, first_byte_ms: 1_000, stall_ms: null });
+  expect((await readSettings(env)).models[id]).toEqual({ first_byte_ms: 1_000 });
+  await call('PUT', `/models/${path}`, { stall_ms: 5 });
+  expect(await (await call('GET', `/models/${path}`)).json()).toMatchObject({ id, first_byte_ms: null, stall_ms: 5 });
+  expect(await (await call('DELETE', `/models/${path}`)).json()).toEqual({
+    object: 'model_settings',
+    id,
+    deleted: true,
+  });
+  expect(await (await call('DELETE', `/models/${path}`)).json()).toMatchObject({ deleted: false });
+  expect((await readSettings(env)).models[id]).toBeUndefined();
+});
+
+test('time-outs are whole milliseconds above nothing and up to a day', async () => {
+  for (const value of [0, -1, 1.5, 86_400_001, '900s', true]) {
+    const error = await expectError(await call('PUT', '/models/m', { stall_ms: value }), 400, 'invalid_request');
+    expect(error.param).toBe('stall_ms');
+  }
+});
