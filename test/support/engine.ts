@@ -182,8 +182,8 @@ function askOf(body: Record<string, unknown>, model: string, request: EngineRequ
     model,
     tokens: Math.min(wanted, limit ?? wanted),
     finish: limit !== undefined && limit < wanted ? 'length' : 'stop',
-    id: `standin-${request.id}`,
-    created: Math.floor(request.arrivedAt / 1000),
+    id: behaviour.id ?? `standin-${request.id}`,
+    created: behaviour.id === undefined ? Math.floor(request.arrivedAt / 1000) : 0,
   };
 }
 

@@ -13,6 +13,8 @@ export const behaviourSchema = z.object({
   delayMs: z.number().min(0).max(3_600_000).optional(),
   /** Answers with this status and an error body instead. */
   status: z.number().int().min(200).max(599).optional(),
+  /** The answer's id. With it the answer depends on the request alone: two of them can be compared byte for byte. */
+  id: z.string().max(64).optional(),
   /** More headers of the answer. */
   headers: z.record(z.string(), z.string()).optional(),
   /**

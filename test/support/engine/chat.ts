@@ -112,7 +112,8 @@ function* chatEvents(ask: Ask): Iterable<SseEvent> {
     JSON.stringify({
       ...head,
       choices: [{ index: 0, delta, logprobs: null, finish_reason }],
-      ...(wish.each ? { usage: usageOf(ask.body.messages, sent) } : wish.final ? { usage: null } : {}),
+      // vLLM leaves unset fields out: no `usage: null` in the chunks before the last.
+      ...(wish.each ? { usage: usageOf(ask.body.messages, sent) } : {}),
     });
   yield { data: chunk({ role: 'assistant', content: '' }, null, 0) };
   const call = toolCall(ask.body);
@@ -149,7 +150,7 @@ function* completionEvents(ask: Ask, head: object): Iterable<SseEvent> {
   const wish = usageWish(ask.body);
   for (let n = 0; n < ask.tokens; n++) {
     const finish_reason = n === ask.tokens - 1 ? ask.finish : null;
-    const usage = wish.each ? { usage: usageOf(ask.body.prompt, n + 1) } : wish.final ? { usage: null } : {};
+    const usage = wish.each ? { usage: usageOf(ask.body.prompt, n + 1) } : {};
     yield {
       data: JSON.stringify({
         ...head,

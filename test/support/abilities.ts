@@ -1,0 +1,59 @@
+/** What this machine can run: tests that need root, Slurm or network namespaces say why they do not run. */
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, existsSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+
+/** Where daemons live that an ordinary PATH leaves out. */
+const MORE_PATH = ['/usr/sbin', '/sbin'];
+
+/** Full path of a program, or undefined. */
+export function which(name: string): string | undefined {
+  for (const directory of [...(process.env.PATH ?? '').split(delimiter), ...MORE_PATH]) {
+    const path = join(directory, name);
+    try {
+      accessSync(path, constants.X_OK);
+      return path;
+    } catch {
+      // Not there.
+    }
+  }
+  return undefined;
+}
+
+function missing(tools: string[]): string | undefined {
+  const absent = tools.filter((tool) => which(tool) === undefined);
+  return absent.length === 0 ? undefined : `not installed: ${absent.join(', ')}`;
+}
+
+function notRoot(): string | undefined {
+  if (process.platform !== 'linux') return `needs Linux, this is ${process.platform}`;
+  return process.getuid?.() === 0 ? undefined : 'needs root';
+}
+
+/** Containers often forbid namespaces: try once, so that the reason is known before twenty tests fail. */
+function noNamespaces(): string | undefined {
+  const name = `otela-probe-${process.pid}`;
+  const made = spawnSync('ip', ['netns', 'add', name], { encoding: 'utf8' });
+  spawnSync('ip', ['netns', 'del', name]);
+  return made.status === 0 ? undefined : `no network namespaces here: ${made.stderr.trim()}`;
+}
+
+/** Why a project of vitest.config.ts cannot run here, or undefined. */
+export function cannotRun(project: string): string | undefined {
+  switch (project) {
+    case 'slurm':
+      return notRoot() ?? missing(['slurmctld', 'slurmd', 'sbatch', 'squeue', 'munged', 'setpriv']);
+    case 'netns':
+      return notRoot() ?? missing(['ip', 'nft', 'python3']) ?? noNamespaces();
+    default:
+      return undefined;
+  }
+}
+
+/** A Python that has the `openai` package: the one in `.ci/venv`, that of OTELA_TEST_PYTHON, or the machine's. */
+export function pythonWithOpenai(root: string): string | undefined {
+  const candidates = [process.env.OTELA_TEST_PYTHON, join(root, '.ci/venv/bin/python'), which('python3')];
+  return candidates.find(
+    (python) => python !== undefined && existsSync(python) && spawnSync(python, ['-c', 'import openai']).status === 0,
+  );
+}
