@@ -1,0 +1,126 @@
+/** Searching and text over bytes, without a string per chunk. */
+
+const encoder = new TextEncoder();
+/** A decoder that eats a leading U+FEFF would make `"\uFEFFname"` and `"name"` the same model. */
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
+export const NO_BYTES = new Uint8Array(0);
+
+export function utf8(text: string): Uint8Array {
+  return encoder.encode(text);
+}
+
+/** Invalid sequences become U+FFFD; a byte order mark stays. */
+export function textOf(bytes: Uint8Array): string {
+  return decoder.decode(bytes);
+}
+
+export function startsWith(bytes: Uint8Array, prefix: Uint8Array, from = 0): boolean {
+  if (from + prefix.length > bytes.length) return false;
+  for (let i = 0; i < prefix.length; i++) {
+    if (bytes[from + i] !== prefix[i]) return false;
+  }
+  return true;
+}
+
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && startsWith(a, b);
+}
+
+export function concat(parts: readonly Uint8Array[]): Uint8Array {
+  let length = 0;
+  for (const part of parts) length += part.length;
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+/**
+ * A byte string to look for, by Boyer-Moore-Horspool: one table look-up per needle length instead of one native call
+ * per candidate byte, which in JSON (every seventh byte is a quote) costs ten times as much.
+ */
+export class Needle {
+  readonly bytes: Uint8Array;
+  readonly #skip = new Uint8Array(256);
+
+  /** @param text 1 to 255 ASCII characters */
+  constructor(text: string) {
+    this.bytes = utf8(text);
+    const last = this.bytes.length - 1;
+    this.#skip.fill(this.bytes.length);
+    for (let i = 0; i < last; i++) this.#skip[this.bytes[i] ?? 0] = last - i;
+  }
+
+  /** Offset of the first occurrence at or after `from`, or -1. */
+  indexIn(hay: Uint8Array, from = 0): number {
+    const needle = this.bytes;
+    const skip = this.#skip;
+    const last = needle.length - 1;
+    const lastByte = needle[last];
+    let end = from + last;
+    while (end < hay.length) {
+      const byte = hay[end] ?? 0;
+      if (byte === lastByte && startsWith(hay, needle, end - last)) return end - last;
+      end += skip[byte] ?? 1;
+    }
+    return -1;
+  }
+}
+
+/** Bytes gathered across chunks, copied so that no chunk is kept alive by a few of its bytes; bounded by its owner. */
+export class Gathered {
+  readonly #limit: number;
+  #buffer = NO_BYTES;
+  #length = 0;
+  #dropped = 0;
+
+  constructor(limitBytes: number) {
+    this.#limit = limitBytes;
+  }
+
+  /** Bytes offered since the last `clear`, the ones beyond the limit included. */
+  get offered(): number {
+    return this.#length + this.#dropped;
+  }
+
+  /** True when bytes beyond the limit were offered: `bytes()` is then only the beginning. */
+  get overflowed(): boolean {
+    return this.#dropped > 0;
+  }
+
+  add(bytes: Uint8Array): void {
+    const room = this.#limit - this.#length;
+    const taken = bytes.length > room ? bytes.subarray(0, room) : bytes;
+    this.#dropped += bytes.length - taken.length;
+    const needed = this.#length + taken.length;
+    if (needed > this.#buffer.length) {
+      const grown = new Uint8Array(Math.min(this.#limit, Math.max(needed, this.#buffer.length * 2, 256)));
+      grown.set(this.#buffer.subarray(0, this.#length));
+      this.#buffer = grown;
+    }
+    this.#buffer.set(taken, this.#length);
+    this.#length = needed;
+  }
+
+  /** A view that the next `add` may overwrite only after `clear`: give the buffer away with `take`. */
+  bytes(): Uint8Array {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  /** The bytes as the caller's own; starts anew. */
+  take(): Uint8Array {
+    const taken = this.bytes();
+    this.clear();
+    return taken;
+  }
+
+  clear(): void {
+    this.#buffer = NO_BYTES;
+    this.#length = 0;
+    this.#dropped = 0;
+  }
+}

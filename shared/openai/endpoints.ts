@@ -1,0 +1,93 @@
+/** The one table of endpoints: everything that differs between them is a field here, so nothing else needs a handler each. */
+import { utf8 } from './bytes.ts';
+
+/** How a complete SSE stream says that it is complete. */
+export type Terminal =
+  | { kind: 'done' }
+  | { kind: 'event'; types: readonly string[] }
+  /** The answer is not SSE: its end is the end of the body. */
+  | { kind: 'none' };
+
+/** Where the engine's token counts stand: see `usage.ts`. */
+export type UsageKind = 'openai' | 'responses' | 'anthropic' | 'none';
+
+export interface Endpoint {
+  /** Used on the wire: never renumber, only append. */
+  readonly id: number;
+  readonly method: 'POST';
+  /** What the client calls. */
+  readonly path: string;
+  /** Where the engine serves it: vLLM and SGLang keep some at their root. */
+  readonly enginePath: string;
+  /** Of the request. */
+  readonly body: 'json' | 'multipart' | 'none';
+  /** Whether the answer can be SSE. */
+  readonly streams: boolean;
+  /** A unary answer that is not JSON has no closing brace to wait for. */
+  readonly answer: 'json' | 'binary';
+  /** Written while a client waits for the first data of an SSE answer. */
+  readonly ping: Uint8Array;
+  /** The form of an error after the head has gone out. */
+  readonly inBandError: 'openai' | 'anthropic';
+  readonly terminal: Terminal;
+  readonly usage: UsageKind;
+  /** Whether the engine knows `stream_options.include_usage` here. */
+  readonly injectUsage: boolean;
+}
+
+const DONE: Terminal = { kind: 'done' };
+const NONE: Terminal = { kind: 'none' };
+const RESPONSES: Terminal = {
+  kind: 'event',
+  types: ['response.completed', 'response.failed', 'response.incomplete'],
+};
+const MESSAGES: Terminal = { kind: 'event', types: ['message_stop'] };
+
+const JSON_UNARY = {
+  method: 'POST',
+  body: 'json',
+  streams: false,
+  answer: 'json',
+  /** A comment: every SSE parser skips it, every proxy on the way counts it as traffic. */
+  ping: utf8(': ping\n\n'),
+  inBandError: 'openai',
+  terminal: NONE,
+  usage: 'openai',
+  injectUsage: false,
+} as const;
+
+const v1 = (id: number, name: string) => ({ ...JSON_UNARY, id, path: `/v1/${name}`, enginePath: `/v1/${name}` });
+const root = (id: number, name: string) => ({ ...v1(id, name), enginePath: `/${name}` });
+
+export const ENDPOINTS: readonly Endpoint[] = [
+  { ...v1(1, 'chat/completions'), streams: true, terminal: DONE, injectUsage: true },
+  { ...v1(2, 'completions'), streams: true, terminal: DONE, injectUsage: true },
+  { ...v1(3, 'responses'), streams: true, terminal: RESPONSES, usage: 'responses' },
+  v1(4, 'embeddings'),
+  { ...v1(5, 'messages'), streams: true, terminal: MESSAGES, usage: 'anthropic', inBandError: 'anthropic' },
+  root(6, 'rerank'),
+  root(7, 'score'),
+  root(8, 'classify'),
+  { ...root(9, 'tokenize'), usage: 'none' },
+  { ...root(10, 'detokenize'), usage: 'none' },
+  { ...v1(11, 'audio/speech'), answer: 'binary', usage: 'none' },
+  { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
+  { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
+];
+
+const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
+const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
+
+/**
+ * @param path as in the URL, without the query; matched exactly
+ * @returns the endpoint, the methods that this path knows instead (405), or undefined (404)
+ */
+export function findEndpoint(method: string, path: string): Endpoint | { methodNotAllowed: string[] } | undefined {
+  const endpoint = byPath.get(path);
+  if (endpoint === undefined || endpoint.method === method) return endpoint;
+  return { methodNotAllowed: [endpoint.method] };
+}
+
+export function endpointById(id: number): Endpoint | undefined {
+  return byId.get(id);
+}

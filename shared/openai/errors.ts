@@ -1,0 +1,131 @@
+/**
+ * Errors as clients see them. Statuses, types and retry headers are those that the OpenAI SDKs act on: they read `code`,
+ * `param` and `type` only inside `error`, obey `x-should-retry` first, and ignore a `retry-after` above 60 s.
+ */
+import { utf8 } from './bytes.ts';
+import type { Endpoint } from './endpoints.ts';
+
+interface Kind {
+  readonly status: number;
+  readonly type: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const NO_RETRY = { 'x-should-retry': 'false' };
+
+/** One row per code. Without a header the SDKs retry 408, 409, 429 and ≥ 500 twice, after 0.5 s to 8 s. */
+export const ERROR_KINDS = {
+  invalid_request: { status: 400, type: 'invalid_request_error' },
+  invalid_json: { status: 400, type: 'invalid_request_error' },
+  invalid_multipart: { status: 400, type: 'invalid_request_error' },
+  duplicate_key: { status: 400, type: 'invalid_request_error' },
+  invalid_requirement: { status: 400, type: 'invalid_request_error' },
+  unknown_provider: { status: 400, type: 'invalid_request_error' },
+  invalid_api_key: { status: 401, type: 'invalid_request_error' },
+  model_not_allowed: { status: 403, type: 'permission_error' },
+  no_trusted_provider: { status: 403, type: 'permission_error' },
+  permission_denied: { status: 403, type: 'permission_error' },
+  model_not_found: { status: 404, type: 'invalid_request_error' },
+  not_found: { status: 404, type: 'invalid_request_error' },
+  method_not_allowed: { status: 405, type: 'invalid_request_error' },
+  requirement_not_met: { status: 412, type: 'invalid_request_error' },
+  request_too_large: { status: 413, type: 'invalid_request_error' },
+  unsupported_media_type: { status: 415, type: 'invalid_request_error' },
+  rate_limit_exceeded: { status: 429, type: 'rate_limit_error', headers: { 'retry-after': '1' } },
+  insufficient_quota: { status: 429, type: 'insufficient_quota', headers: NO_RETRY },
+  queue_full: { status: 429, type: 'rate_limit_error', headers: { 'retry-after': '2' } },
+  internal_error: { status: 500, type: 'server_error' },
+  upstream_error: { status: 502, type: 'server_error' },
+  no_capacity: { status: 503, type: 'service_unavailable_error', headers: { 'retry-after': '10' } },
+  server_is_overloaded: { status: 503, type: 'service_unavailable_error', headers: { 'retry-after': '1' } },
+  upstream_timeout: { status: 504, type: 'timeout' },
+} as const satisfies Record<string, Kind>;
+
+export type ErrorCode = keyof typeof ERROR_KINDS;
+
+export interface ApiErrorOptions {
+  /** The parameter at fault, as the client wrote it. */
+  param?: string;
+  /** Lower-case names; added to the code's own, and win over them. */
+  headers?: Record<string, string>;
+  cause?: unknown;
+}
+
+/** The only error that a client is told about. The message is for the client: no addresses, no secrets. */
+export class ApiError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly type: string;
+  readonly param: string | null;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    const kind: Kind = ERROR_KINDS[code];
+    this.name = 'ApiError';
+    this.code = code;
+    this.status = kind.status;
+    this.type = kind.type;
+    this.param = options.param ?? null;
+    this.headers = { ...kind.headers, ...options.headers };
+  }
+}
+
+/** SDKs use the header only from 0 to 60 s: a longer wait would make them come back after half a second. */
+const MAX_RETRY_AFTER_S = 60;
+
+/** `retry-after` for a wait of so many milliseconds, as SDKs will obey it. */
+export function retryAfter(waitMs: number): { 'retry-after': string } {
+  const seconds = Number.isFinite(waitMs) ? Math.ceil(waitMs / 1000) : MAX_RETRY_AFTER_S;
+  return { 'retry-after': String(Math.min(MAX_RETRY_AFTER_S, Math.max(1, seconds))) };
+}
+
+export function methodNotAllowed(method: string, path: string, allowed: readonly string[]): ApiError {
+  const allow = allowed.join(', ');
+  return new ApiError('method_not_allowed', `${method} is not allowed on ${path}; use ${allow}.`, {
+    headers: { allow },
+  });
+}
+
+/** Any failure as one that a client may see; what is not ours says nothing about itself and is kept as the cause. */
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  return new ApiError('internal_error', 'The gateway failed to handle this request.', { cause: error });
+}
+
+function envelope(error: ApiError): { error: Record<'message' | 'type' | 'param' | 'code', string | null> } {
+  return { error: { message: error.message, type: error.type, param: error.param, code: error.code } };
+}
+
+/** OpenAI's envelope: https://platform.openai.com/docs/guides/error-codes */
+export function errorBody(error: ApiError): string {
+  return JSON.stringify(envelope(error));
+}
+
+/** https://docs.anthropic.com/en/api/errors */
+const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  504: 'timeout_error',
+};
+
+function anthropicType(status: number): string {
+  return ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
+}
+
+/** An error after the head has gone out. What follows must be the end of the stream, without a terminal event. */
+export function inBandError(endpoint: Pick<Endpoint, 'inBandError'>, error: ApiError): Uint8Array {
+  switch (endpoint.inBandError) {
+    case 'openai':
+      // With an event name openai-python 3 does not raise.
+      return utf8(`data: ${errorBody(error)}\n\n`);
+    case 'anthropic': {
+      const body = { type: 'error', error: { type: anthropicType(error.status), message: error.message } };
+      return utf8(`event: error\ndata: ${JSON.stringify(body)}\n\n`);
+    }
+  }
+}

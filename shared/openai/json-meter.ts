@@ -1,0 +1,72 @@
+/** Usage, completeness and finish reason of a unary JSON answer, megabytes of embeddings included, in bounded memory. */
+import { textOf } from './bytes.ts';
+import type { Endpoint, UsageKind } from './endpoints.ts';
+import { JsonWatch, type Watched } from './json-watch.ts';
+import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
+import { estimateTokens, NO_USAGE, readUsage, settleUsage } from './usage.ts';
+
+const FINISH_KEYS: Readonly<Record<UsageKind, Watched | undefined>> = {
+  openai: 'finish_reason',
+  responses: 'status',
+  anthropic: 'stop_reason',
+  none: undefined,
+};
+
+function parse(bytes: Uint8Array | undefined): unknown {
+  if (bytes === undefined) return undefined;
+  try {
+    return JSON.parse(textOf(bytes));
+  } catch {
+    return undefined;
+  }
+}
+
+export class JsonMeter implements Meter {
+  readonly #endpoint: Endpoint;
+  readonly #options: MeterOptions;
+  readonly #watch = new JsonWatch();
+  #bytes = 0;
+
+  constructor(endpoint: Endpoint, options: MeterOptions) {
+    this.#endpoint = endpoint;
+    this.#options = options;
+  }
+
+  push(chunk: Uint8Array): Uint8Array[] {
+    if (chunk.length === 0) return [];
+    this.#bytes += chunk.length;
+    this.#watch.push(chunk);
+    return [chunk];
+  }
+
+  end(): MeterEnd {
+    const watch = this.#watch;
+    const { status = 200 } = this.#options;
+    const free = this.#endpoint.usage === 'none' || status >= 400;
+    const finish = this.#finish();
+    return {
+      flush: [],
+      usage: free ? NO_USAGE : this.#usage(),
+      complete: watch.state === 'closed',
+      ...(finish !== undefined && { finish }),
+    };
+  }
+
+  #usage() {
+    const { promptBytes } = this.#options;
+    const report = readUsage(this.#endpoint.usage, parse(this.#watch.value('usage'))) ?? {};
+    // What generates nothing has no completion to guess.
+    const generated = this.#watch.state === 'garbage' ? 0 : estimateTokens(this.#bytes);
+    return settleUsage(report, {
+      prompt: promptBytes === undefined ? undefined : estimateTokens(promptBytes),
+      completion: this.#endpoint.streams ? generated : undefined,
+    });
+  }
+
+  #finish(): string | undefined {
+    const name = FINISH_KEYS[this.#endpoint.usage];
+    if (name === undefined) return undefined;
+    const value = parse(this.#watch.value(name));
+    return typeof value === 'string' ? value : undefined;
+  }
+}

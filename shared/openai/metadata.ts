@@ -1,0 +1,49 @@
+/** The `metadata` member of a request: strings only, bounded, and never silent about a member that restricts the routing. */
+import { ApiError } from './errors.ts';
+import type { JsonReader } from './json.ts';
+
+/** OpenAI allows 16 pairs of 64 and 512 characters; more is kept so that lists of providers fit. */
+export const MAX_METADATA_ENTRIES = 64;
+const MAX_KEY_BYTES = 256;
+const MAX_VALUE_BYTES = 4096;
+
+/** Members with this prefix say where a request may go: one that cannot be obeyed is refused, never overlooked. */
+const OURS = 'otela_';
+
+/**
+ * Reads the value at `pos`. Members that are no strings, too long or too many are left out; of two equal keys the last
+ * one counts, as everywhere.
+ * @returns undefined if it is no object
+ * @throws ApiError 400 if a member of ours stands twice or cannot be kept
+ */
+export function readMetadata(reader: JsonReader): Record<string, string> | undefined {
+  if (reader.bytes[reader.pos] !== 0x7b) {
+    reader.value(1);
+    return undefined;
+  }
+  const kept = new Map<string, string>();
+  const ours = new Set<string>();
+  reader.object((keyAt) => {
+    const key = keyAt.end - keyAt.start > MAX_KEY_BYTES ? undefined : reader.text(keyAt);
+    const isOurs = key?.startsWith(OURS) ?? false;
+    const param = `metadata.${key}`;
+    if (key !== undefined && isOurs) {
+      if (ours.has(key)) throw new ApiError('duplicate_key', `'${param}' stands more than once.`, { param });
+      if (ours.size >= MAX_METADATA_ENTRIES)
+        throw new ApiError('invalid_request', `Too many '${OURS}' keys.`, { param });
+      ours.add(key);
+    }
+    const start = reader.pos;
+    const first = reader.bytes[start];
+    const escaped = first === 0x22 && reader.string();
+    if (first !== 0x22) reader.value(2);
+    const end = reader.pos;
+    if (key === undefined || (isOurs && first === 0x6e)) return;
+    const fits = first === 0x22 && end - start <= MAX_VALUE_BYTES;
+    const room = kept.size < MAX_METADATA_ENTRIES || kept.has(key);
+    if (fits && (room || isOurs)) kept.set(key, reader.text({ start, end, escaped }));
+    else if (isOurs) throw new ApiError('invalid_request', `'${param}' must be a string of at most 4 KiB.`, { param });
+    else kept.delete(key);
+  });
+  return Object.fromEntries(kept);
+}

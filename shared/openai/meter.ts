@@ -1,0 +1,63 @@
+/**
+ * What an answer cost, read while it passes. Sits in the agent between the engine and the tunnel. Bytes are never changed; the
+ * one event that our own `include_usage` caused can be left out.
+ */
+import type { Endpoint } from './endpoints.ts';
+import { JsonMeter } from './json-meter.ts';
+import { StreamMeter } from './stream-meter.ts';
+import { NO_USAGE, type Usage } from './usage.ts';
+
+export type { Usage } from './usage.ts';
+
+export interface MeterOptions {
+  /** The answer is SSE. Go by the engine's content type, not by what the client asked for. */
+  streaming: boolean;
+  /** The engine was made to report usage: `usageEdits` gave at least one edit. */
+  dropUsageEvent: boolean;
+  /** Length of the request's body, to guess the prompt's tokens from where the engine says nothing. */
+  promptBytes?: number;
+  /** The engine's status; an answer of 400 or more costs nothing. Default 200. */
+  status?: number;
+  /** The engine's content type: a unary answer that is not JSON is complete whenever it ends. Default: as the endpoint's table says. */
+  contentType?: string;
+}
+
+export interface MeterEnd {
+  /** Held back until now; must still be forwarded. */
+  flush: Uint8Array[];
+  usage: Usage;
+  /** The answer ended as this endpoint's answers end. */
+  complete: boolean;
+  /** Why generation stopped, in the engine's word: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
+  finish?: string;
+}
+
+export interface Meter {
+  /** What may be forwarded now, in order. */
+  push(chunk: Uint8Array): Uint8Array[];
+  /** Call once, also when the client or the engine has gone. */
+  end(): MeterEnd;
+}
+
+/** Binary answers, and endpoints that count no tokens. */
+class RawMeter implements Meter {
+  push(chunk: Uint8Array): Uint8Array[] {
+    return [chunk];
+  }
+
+  end(): MeterEnd {
+    return { flush: [], usage: NO_USAGE, complete: true };
+  }
+}
+
+function isJson(endpoint: Endpoint, contentType: string | undefined): boolean {
+  if (contentType === undefined) return endpoint.answer === 'json';
+  const [type = ''] = contentType.split(';', 1);
+  return /^application\/(?:[^\s;]+\+)?json$/i.test(type.trim());
+}
+
+export function createMeter(endpoint: Endpoint, options: MeterOptions): Meter {
+  if (options.streaming && endpoint.streams) return new StreamMeter(endpoint, options);
+  if (isJson(endpoint, options.contentType)) return new JsonMeter(endpoint, options);
+  return new RawMeter();
+}

@@ -1,0 +1,147 @@
+/**
+ * The `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC where parsers differ: what we
+ * read must be what the engine reads, or an allow-list could be walked around.
+ */
+import { startsWith, textOf, utf8 } from './bytes.ts';
+import { ApiError } from './errors.ts';
+
+export const MAX_PARTS = 100;
+const MAX_PART_HEADER_BYTES = 16 * 1024;
+const MAX_MODEL_BYTES = 256;
+/** RFC 2046 §5.1.1. */
+const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
+
+const CR = 0x0d;
+const CRLF = utf8('\r\n');
+const BLANK_LINE = utf8('\r\n\r\n');
+const DASHES = utf8('--');
+
+/** What form parsers of engines take for true (pydantic's list). */
+const TRUE_WORDS = new Set(['true', '1', 'on', 't', 'y', 'yes']);
+
+export interface MultipartScan {
+  model?: string;
+  stream: boolean;
+}
+
+function invalid(reason: string): ApiError {
+  return new ApiError('invalid_multipart', `The multipart body is malformed: ${reason}.`);
+}
+
+/** One parameter of a header value: token or quoted-string with backslash escapes. */
+const PARAMETER = /\s*;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]*))/y;
+
+/** Parameters after the first word of a header value, names in lower case; undefined if anything cannot be read. */
+function parameters(value: string): Map<string, string> | undefined {
+  const start = value.indexOf(';');
+  const found = new Map<string, string>();
+  PARAMETER.lastIndex = start < 0 ? value.length : start;
+  while (PARAMETER.lastIndex < value.length) {
+    const from = PARAMETER.lastIndex;
+    const match = PARAMETER.exec(value);
+    if (match === null) return /^[\s;]*$/.test(value.slice(from)) ? found : undefined;
+    const [, name = '', quoted, token = ''] = match;
+    const key = name.toLowerCase();
+    if (found.has(key)) return undefined;
+    found.set(key, quoted ?? token);
+  }
+  return found;
+}
+
+function boundaryOf(contentType: string): string {
+  const [type = ''] = contentType.split(';', 1);
+  if (type.trim().toLowerCase() !== 'multipart/form-data') {
+    throw new ApiError('unsupported_media_type', 'This endpoint takes a multipart/form-data body.');
+  }
+  const boundary = parameters(contentType)?.get('boundary');
+  if (boundary === undefined || !BOUNDARY.test(boundary)) throw invalid('the content type has no valid boundary');
+  return boundary;
+}
+
+/** Offset of the next CRLF + delimiter, or -1. */
+function nextDelimiter(bytes: Uint8Array, delimiter: Uint8Array, from: number): number {
+  for (let at = bytes.indexOf(CR, from); at >= 0; at = bytes.indexOf(CR, at + 1)) {
+    if (startsWith(bytes, delimiter, at)) return at;
+  }
+  return -1;
+}
+
+function headerEnd(bytes: Uint8Array, from: number): number {
+  const limit = Math.min(bytes.length, from + MAX_PART_HEADER_BYTES);
+  for (let at = from; at < limit; at++) {
+    if (bytes[at] === CR && startsWith(bytes, BLANK_LINE, at)) return at;
+  }
+  throw invalid(`the headers of a part do not end within ${MAX_PART_HEADER_BYTES} bytes`);
+}
+
+/** The part's name. */
+function partName(header: string): string {
+  let disposition: string | undefined;
+  let encoding = '8bit';
+  for (const line of header.split('\r\n')) {
+    const match = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\r\n\0]*)$/.exec(line);
+    if (match === null) throw invalid('a part has a malformed header');
+    const [, name = '', value = ''] = match;
+    if (name.toLowerCase() === 'content-transfer-encoding') encoding = value.trim().toLowerCase();
+    if (name.toLowerCase() !== 'content-disposition') continue;
+    if (disposition !== undefined) throw invalid('a part has two content-disposition headers');
+    disposition = value;
+  }
+  if (disposition === undefined || !/^form-data\s*(;|$)/i.test(disposition)) {
+    throw invalid('a part has no form-data content-disposition');
+  }
+  const found = parameters(disposition);
+  const name = found?.get('name');
+  if (found === undefined || name === undefined) throw invalid('a part has no readable name');
+  // Escapes and RFC 2231 forms of a name are read differently by different parsers.
+  const isPlain = !name.includes('\\') && ![...found.keys()].some((key) => key.startsWith('name*'));
+  if (!isPlain) throw invalid('the name of a part is escaped');
+  if (!['7bit', '8bit', 'binary'].includes(encoding)) throw invalid('a part has a content-transfer-encoding');
+  return name;
+}
+
+function modelOf(value: Uint8Array): string {
+  if (value.length > 0 && value.length <= MAX_MODEL_BYTES) return textOf(value);
+  const message = `'model' must be a non-empty string of at most ${MAX_MODEL_BYTES} bytes.`;
+  throw new ApiError('invalid_request', message, { param: 'model' });
+}
+
+/**
+ * Looks at part headers and at the values of the two parts; the rest, a file, is only searched for the boundary.
+ * @throws ApiError 400 `invalid_multipart`, `duplicate_key` or `invalid_request`; 415 for another content type
+ */
+export function scanMultipart(bytes: Uint8Array, contentType: string): MultipartScan {
+  const delimiter = utf8(`\r\n--${boundaryOf(contentType)}`);
+  const scan: MultipartScan = { stream: false };
+  const seen = new Set<string>();
+  const first = delimiter.subarray(CRLF.length);
+  if (!startsWith(bytes, first)) throw invalid('it does not begin with the boundary');
+  let pos = first.length;
+  for (let parts = 0; !startsWith(bytes, DASHES, pos); parts++) {
+    if (parts >= MAX_PARTS) throw invalid(`it has more than ${MAX_PARTS} parts`);
+    if (!startsWith(bytes, CRLF, pos)) throw invalid('a boundary is not followed by CRLF');
+    const headers = pos + CRLF.length;
+    const blank = headerEnd(bytes, headers);
+    const begin = blank + BLANK_LINE.length;
+    // The CRLF of the blank line may be the one before the next boundary: an empty part.
+    const end = nextDelimiter(bytes, delimiter, begin - CRLF.length);
+    if (end < 0) throw invalid('the closing boundary is missing');
+    readPart(scan, seen, partName(textOf(bytes.subarray(headers, blank))), bytes.subarray(begin, Math.max(begin, end)));
+    pos = end + delimiter.length;
+  }
+  const rest = bytes.subarray(pos + DASHES.length);
+  if (rest.length > 0 && !(rest.length === CRLF.length && startsWith(rest, CRLF))) {
+    throw invalid('something follows the closing boundary');
+  }
+  return scan;
+}
+
+function readPart(scan: MultipartScan, seen: Set<string>, name: string, value: Uint8Array): void {
+  if (name !== 'model' && name !== 'stream') return;
+  if (seen.has(name)) {
+    throw new ApiError('duplicate_key', `The part '${name}' stands more than once.`, { param: name });
+  }
+  seen.add(name);
+  if (name === 'model') scan.model = modelOf(value);
+  else scan.stream = value.length <= 8 && TRUE_WORDS.has(textOf(value).toLowerCase());
+}

@@ -1,0 +1,233 @@
+/** The few top-level keys that a gateway needs of a JSON body, wherever they stand, without parsing the rest. */
+import { utf8 } from './bytes.ts';
+import { ApiError } from './errors.ts';
+import { JsonReader, type StringAt } from './json.ts';
+import { readMetadata } from './metadata.ts';
+
+/** Half-open byte range of a value in the body. */
+export interface Span {
+  start: number;
+  end: number;
+}
+
+export interface IncludeUsage extends Span {
+  value: 'true' | 'false' | 'null' | 'other';
+}
+
+export type StreamOptions =
+  | (Span & { kind: 'object'; empty: boolean; includeUsage?: IncludeUsage })
+  | (Span & { kind: 'null' | 'other' });
+
+export interface JsonScan {
+  /** The span includes the quotes. */
+  model?: Span & { value: string };
+  stream: boolean;
+  streamOptions?: StreamOptions;
+  /** Members that are strings; bounded, see `metadata.ts`. */
+  metadata?: Record<string, string>;
+  /** Absent when longer than 512 characters: it is only an affinity hint here. */
+  user?: string;
+  promptCacheKey?: string;
+  /** Offset of the final top-level `}`. */
+  topEnd: number;
+  /** True for `{}`. */
+  empty: boolean;
+}
+
+export const MAX_MODEL_CHARS = 256;
+const MAX_HINT_CHARS = 512;
+/** `\uXXXX` is the longest way to write one UTF-16 unit. */
+const BYTES_PER_CHAR = 6;
+
+const LISTED = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key'] as const;
+type Listed = (typeof LISTED)[number];
+const MODEL = utf8('model');
+const byText = new Map<string, Listed>(LISTED.map((name) => [name, name]));
+/** Indexed by length, which is different for each: most keys of a body are told apart by it alone. */
+const byLength: { name: Listed; bytes: Uint8Array }[] = [];
+for (const name of LISTED) byLength[name.length] = { name, bytes: utf8(name) };
+const MAX_KEY_BYTES = 2 + BYTES_PER_CHAR * Math.max(...LISTED.map((name) => name.length));
+
+function keyIs(bytes: Uint8Array, key: StringAt, wanted: Uint8Array, fold: number): boolean {
+  for (let i = 0; i < wanted.length; i++) {
+    if (((bytes[key.start + 1 + i] ?? 0) | fold) !== wanted[i]) return false;
+  }
+  return true;
+}
+
+/** Which listed key this is, also when it is written with escapes: `"\u006dodel"` is `model` to every engine. */
+function listedKey(reader: JsonReader, key: StringAt): Listed | undefined {
+  const length = key.end - key.start - 2;
+  if (key.escaped) return key.end - key.start > MAX_KEY_BYTES ? undefined : byText.get(reader.text(key));
+  const listed = byLength[length];
+  if (listed === undefined || !keyIs(reader.bytes, key, listed.bytes, 0)) return undefined;
+  return listed.name;
+}
+
+/** Go's encoding/json matches keys without regard to case, so `Model` after `model` would be another way round an allow-list. */
+function isModelInOtherCase(reader: JsonReader, key: StringAt): boolean {
+  if (key.escaped) return key.end - key.start <= MAX_KEY_BYTES && reader.text(key).toLowerCase() === 'model';
+  return key.end - key.start - 2 === MODEL.length && keyIs(reader.bytes, key, MODEL, 0x20);
+}
+
+function duplicate(param: string): ApiError {
+  return new ApiError('duplicate_key', `The key '${param}' stands more than once in the request body.`, { param });
+}
+
+class Scanner {
+  readonly #reader: JsonReader;
+  readonly #seen = new Set<Listed>();
+  readonly #scan: JsonScan = { stream: false, topEnd: 0, empty: true };
+  #modelInOtherCase = false;
+
+  constructor(bytes: Uint8Array) {
+    this.#reader = new JsonReader(bytes);
+  }
+
+  run(): JsonScan {
+    const reader = this.#reader;
+    const scan = this.#scan;
+    const first = reader.peek();
+    if (first === -1) throw new ApiError('invalid_json', 'The request body is empty; a JSON object is expected.');
+    if (first !== 0x7b) {
+      reader.value(0);
+      reader.fail('the body must be an object', 0);
+    }
+    scan.topEnd = reader.object((key) => this.#member(key));
+    if (reader.peek() !== -1) reader.fail('something follows the object');
+    if (this.#modelInOtherCase && scan.model !== undefined) throw duplicate('model');
+    return scan;
+  }
+
+  #member(key: StringAt): void {
+    this.#scan.empty = false;
+    const name = listedKey(this.#reader, key);
+    if (name === undefined) {
+      this.#modelInOtherCase ||= isModelInOtherCase(this.#reader, key);
+      this.#reader.value(1);
+      return;
+    }
+    if (this.#seen.has(name)) throw duplicate(name);
+    this.#seen.add(name);
+    this.#listed(name);
+  }
+
+  #listed(name: Listed): void {
+    const scan = this.#scan;
+    switch (name) {
+      case 'model':
+        scan.model = this.#model();
+        return;
+      case 'stream':
+        scan.stream = this.#stream();
+        return;
+      case 'stream_options':
+        scan.streamOptions = this.#streamOptions();
+        return;
+      case 'metadata': {
+        const metadata = readMetadata(this.#reader);
+        if (metadata !== undefined) scan.metadata = metadata;
+        return;
+      }
+      case 'user': {
+        const user = this.#hint();
+        if (user !== undefined) scan.user = user;
+        return;
+      }
+      case 'prompt_cache_key': {
+        const key = this.#hint();
+        if (key !== undefined) scan.promptCacheKey = key;
+        return;
+      }
+    }
+  }
+
+  #model(): Span & { value: string } {
+    const value = this.#text(MAX_MODEL_CHARS);
+    if (value.text === undefined || value.text === '') {
+      const message = `'model' must be a non-empty string of at most ${MAX_MODEL_CHARS} characters.`;
+      throw new ApiError('invalid_request', message, { param: 'model' });
+    }
+    return { value: value.text, start: value.start, end: value.end };
+  }
+
+  /** Engines that coerce `1` or `"yes"` would stream an answer that was prepared for as one piece. */
+  #stream(): boolean {
+    const { word } = this.#word(1);
+    if (word === 'other') throw new ApiError('invalid_request', `'stream' must be a boolean.`, { param: 'stream' });
+    return word === 'true';
+  }
+
+  #streamOptions(): StreamOptions {
+    const reader = this.#reader;
+    if (reader.bytes[reader.pos] !== 0x7b) {
+      const { word, start, end } = this.#word(1);
+      return { kind: word === 'null' ? 'null' : 'other', start, end };
+    }
+    const start = reader.pos;
+    let empty = true;
+    let includeUsage: IncludeUsage | undefined;
+    reader.object((key) => {
+      empty = false;
+      const isIt = key.end - key.start <= 2 + 13 * BYTES_PER_CHAR && reader.text(key) === 'include_usage';
+      const at = this.#word(2);
+      if (!isIt) return;
+      if (includeUsage !== undefined) throw duplicate('stream_options.include_usage');
+      includeUsage = { value: at.word, start: at.start, end: at.end };
+    });
+    const options = { kind: 'object' as const, start, end: reader.pos, empty };
+    return includeUsage === undefined ? options : { ...options, includeUsage };
+  }
+
+  #hint(): string | undefined {
+    return this.#text(MAX_HINT_CHARS).text;
+  }
+
+  /** The value at `pos` if it is a string of at most so many UTF-16 units. */
+  #text(maxChars: number): Span & { text: string | undefined } {
+    const reader = this.#reader;
+    const start = reader.pos;
+    if (reader.bytes[start] !== 0x22) {
+      reader.value(1);
+      return { start, end: reader.pos, text: undefined };
+    }
+    const escaped = reader.string();
+    const end = reader.pos;
+    if (end - start > 2 + maxChars * BYTES_PER_CHAR) return { start, end, text: undefined };
+    const text = reader.text({ start, end, escaped });
+    return { start, end, text: text.length > maxChars ? undefined : text };
+  }
+
+  #word(depth: number): Span & { word: 'true' | 'false' | 'null' | 'other' } {
+    const reader = this.#reader;
+    const start = reader.pos;
+    const first = reader.bytes[start];
+    reader.value(depth);
+    const span = { start, end: reader.pos };
+    switch (first) {
+      case 0x74:
+        return { ...span, word: 'true' };
+      case 0x66:
+        return { ...span, word: 'false' };
+      case 0x6e:
+        return { ...span, word: 'null' };
+      default:
+        return { ...span, word: 'other' };
+    }
+  }
+}
+
+/**
+ * Checks the whole body and finds the listed keys.
+ * @throws ApiError 400: `invalid_json` with the byte offset, `duplicate_key`, or `invalid_request` for a listed key of the wrong type
+ */
+export function scanJson(bytes: Uint8Array): JsonScan {
+  return new Scanner(bytes).run();
+}
+
+/** @throws ApiError 400 with param `model` */
+export function requireModel(scan: { model?: string | { value: string } }): string {
+  const model = typeof scan.model === 'string' ? scan.model : scan.model?.value;
+  if (model !== undefined) return model;
+  throw new ApiError('invalid_request', `The request must name a 'model'.`, { param: 'model' });
+}

@@ -1,0 +1,158 @@
+/**
+ * Server-sent events by bytes: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
+ * Lines end with CRLF, LF or CR, a blank line ends an event, and a chunk may end anywhere.
+ */
+import { concat, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
+
+/** Longer events are passed on without being looked into. */
+export const MAX_EVENT_BYTES = 1024 * 1024;
+
+const LF = 0x0a;
+const CR = 0x0d;
+const BOM = Uint8Array.of(0xef, 0xbb, 0xbf);
+const DATA = utf8('data');
+const EVENT = utf8('event');
+const NEWLINE = utf8('\n');
+
+export interface SseEvent {
+  /** The event as it came, its blank line included; only its beginning if it is too long. */
+  bytes: Uint8Array;
+  tooLong: boolean;
+  /** Offset in the chunk that completed it, just after its blank line. */
+  end: number;
+  /** The only event that a byte order mark may precede. */
+  first: boolean;
+}
+
+/** Finds where events end. Invariant: the events' bytes, in order, then `pending`, are the bytes pushed. */
+export class SseSplitter {
+  readonly #event: Gathered;
+  /** No byte of the current line has come. */
+  #lineEmpty = true;
+  /** The last byte was a CR: an LF that follows belongs to the same line end. */
+  #afterCr = false;
+  /** That CR ended an event. */
+  #crEndedEvent = false;
+  #first = true;
+  #startsWithOldLf = false;
+
+  constructor(maxEventBytes = MAX_EVENT_BYTES) {
+    this.#event = new Gathered(maxEventBytes);
+  }
+
+  /** Bytes of the event that has begun and not ended. */
+  get pendingBytes(): number {
+    return this.#event.offered;
+  }
+
+  /** The beginning of the event that has not ended, a view until the next push. */
+  get pending(): Uint8Array {
+    return this.#event.bytes();
+  }
+
+  /** Whether the first byte of the last chunk was the LF of the CRLF that ended an event in the chunk before. */
+  get startsWithOldLf(): boolean {
+    return this.#startsWithOldLf;
+  }
+
+  push(chunk: Uint8Array): SseEvent[] {
+    const events: SseEvent[] = [];
+    if (chunk.length === 0) return events;
+    let from = 0;
+    let line = 0;
+    this.#startsWithOldLf = false;
+    if (this.#afterCr && chunk[0] === LF) {
+      line = 1;
+      this.#startsWithOldLf = this.#crEndedEvent;
+      if (this.#crEndedEvent) from = 1;
+    }
+    this.#afterCr = false;
+    let lf = chunk.indexOf(LF, line);
+    let cr = chunk.indexOf(CR, line);
+    for (;;) {
+      if (lf >= 0 && lf < line) lf = chunk.indexOf(LF, line);
+      if (cr >= 0 && cr < line) cr = chunk.indexOf(CR, line);
+      const isCr = cr >= 0 && (lf < 0 || cr < lf);
+      const at = isCr ? cr : lf;
+      if (at < 0) break;
+      const blank = this.#lineEmpty && at === line;
+      line = isCr && chunk[at + 1] === LF ? at + 2 : at + 1;
+      this.#lineEmpty = true;
+      if (isCr && line === chunk.length && chunk[at + 1] !== LF) {
+        this.#afterCr = true;
+        this.#crEndedEvent = blank;
+      }
+      if (blank) {
+        events.push(this.#complete(chunk, from, line));
+        from = line;
+      }
+    }
+    if (line < chunk.length) this.#lineEmpty = false;
+    if (from < chunk.length) this.#event.add(from === 0 ? chunk : chunk.subarray(from));
+    return events;
+  }
+
+  /** The event that the end of the stream cut short, if any; `end` is 0. */
+  rest(): SseEvent | undefined {
+    if (this.#event.offered === 0) return undefined;
+    return { bytes: this.#event.bytes(), tooLong: this.#event.overflowed, end: 0, first: this.#first };
+  }
+
+  #complete(chunk: Uint8Array, from: number, end: number): SseEvent {
+    const first = this.#first;
+    this.#first = false;
+    const here = chunk.subarray(from, end);
+    if (this.#event.offered === 0) return { bytes: here, tooLong: false, end, first };
+    this.#event.add(here);
+    const tooLong = this.#event.overflowed;
+    return { bytes: this.#event.take(), tooLong, end, first };
+  }
+}
+
+export interface SseFields {
+  /** The `event` field; undefined if there is none. */
+  event?: string;
+  /** The `data` lines joined by LF; undefined if there are none, as in a comment. */
+  data?: Uint8Array;
+}
+
+function lineEnd(bytes: Uint8Array, from: number): number {
+  for (let i = from; i < bytes.length; i++) {
+    const byte = bytes[i];
+    if (byte === LF || byte === CR) return i;
+  }
+  return bytes.length;
+}
+
+/** Offset of the value if the line is of this field. */
+function valueAt(bytes: Uint8Array, line: number, end: number, name: Uint8Array): number | undefined {
+  const colon = line + name.length;
+  if (colon > end || !startsWith(bytes, name, line)) return undefined;
+  if (colon === end) return end;
+  if (bytes[colon] !== 0x3a) return undefined;
+  return colon + 1 < end && bytes[colon + 1] === 0x20 ? colon + 2 : colon + 1;
+}
+
+/** The fields of one event; `id` and `retry` are of no use here. */
+export function sseFields(event: { bytes: Uint8Array; first: boolean }): SseFields {
+  const { bytes, first } = event;
+  const fields: SseFields = {};
+  const more: Uint8Array[] = [];
+  let line = first && startsWith(bytes, BOM) ? BOM.length : 0;
+  while (line < bytes.length) {
+    const end = lineEnd(bytes, line);
+    const data = valueAt(bytes, line, end, DATA);
+    if (data !== undefined) {
+      const value = bytes.subarray(data, end);
+      if (fields.data === undefined) fields.data = value;
+      else more.push(NEWLINE, value);
+    } else {
+      const name = valueAt(bytes, line, end, EVENT);
+      if (name !== undefined) fields.event = textOf(bytes.subarray(name, end));
+    }
+    // A CRLF counts as two line ends here: the empty line between them has no field.
+    line = end + 1;
+  }
+  if (fields.data !== undefined && more.length > 0) fields.data = concat([fields.data, ...more]);
+  return fields;
+}
