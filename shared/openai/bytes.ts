@@ -2,7 +2,7 @@
 
 const encoder = new TextEncoder();
 /** A decoder that eats a leading U+FEFF would make `"\uFEFFname"` and `"name"` the same model. */
-const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true });
 
 export const NO_BYTES = new Uint8Array(0);
 
@@ -10,9 +10,19 @@ export function utf8(text: string): Uint8Array {
   return encoder.encode(text);
 }
 
+/** Calling the decoder costs more than this many characters do here. */
+const SHORT_TEXT_BYTES = 24;
+
 /** Invalid sequences become U+FFFD; a byte order mark stays. */
 export function textOf(bytes: Uint8Array): string {
-  return decoder.decode(bytes);
+  if (bytes.length > SHORT_TEXT_BYTES) return decoder.decode(bytes);
+  let text = '';
+  for (let i = 0; i < bytes.length; i++) {
+    const byte = bytes[i] ?? 0;
+    if (byte >= 0x80) return decoder.decode(bytes);
+    text += String.fromCharCode(byte);
+  }
+  return text;
 }
 
 export function startsWith(bytes: Uint8Array, prefix: Uint8Array, from = 0): boolean {

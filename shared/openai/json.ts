@@ -19,7 +19,11 @@ const END = -1;
 const SHORT_STRING_BYTES = 48;
 
 /** What may follow a backslash, `u` excepted. */
-const ESCAPES = new Set(Array.from('"\\/bfnrt', (char) => char.charCodeAt(0)));
+const ESCAPES = new Uint8Array(256);
+for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = 1;
+
+/** Whether each open container is an object, outermost first. Shared: a read never yields, so two never overlap. */
+const isObjectAt = new Uint8Array(MAX_JSON_DEPTH);
 
 const LITERALS: Readonly<Record<number, Uint8Array>> = {
   116: Uint8Array.of(0x74, 0x72, 0x75, 0x65),
@@ -42,8 +46,6 @@ export interface StringAt {
 export class JsonReader {
   readonly bytes: Uint8Array;
   pos = 0;
-  /** Whether each open container is an object, outermost first. */
-  readonly #isObject = new Uint8Array(MAX_JSON_DEPTH);
   #words: Int32Array | undefined;
 
   constructor(bytes: Uint8Array) {
@@ -116,7 +118,7 @@ export class JsonReader {
       this.pos++;
       return false;
     }
-    this.#isObject[level] = isObject ? 1 : 0;
+    isObjectAt[level] = isObject ? 1 : 0;
     if (isObject) this.#key();
     return true;
   }
@@ -126,7 +128,7 @@ export class JsonReader {
     let level = from;
     while (level > depth) {
       const byte = this.peek();
-      const isObject = this.#isObject[level - 1] === 1;
+      const isObject = isObjectAt[level - 1] === 1;
       if (byte === COMMA) {
         this.pos++;
         if (isObject) this.#key();
@@ -177,8 +179,8 @@ export class JsonReader {
 
   /** Offset after the escape that begins at `at`. */
   #escape(at: number): number {
-    const byte = this.bytes[at + 1] ?? END;
-    if (ESCAPES.has(byte)) return at + 2;
+    const byte = this.bytes[at + 1] ?? 0;
+    if (ESCAPES[byte] === 1) return at + 2;
     if (byte !== 0x75) this.fail('an unknown escape', at);
     for (let i = at + 2; i < at + 6; i++) {
       if (!isHex(this.bytes[i] ?? END)) this.fail('an incomplete \\u escape', at);

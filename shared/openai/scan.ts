@@ -76,7 +76,8 @@ function duplicate(param: string): ApiError {
 
 class Scanner {
   readonly #reader: JsonReader;
-  readonly #seen = new Set<Listed>();
+  /** A bit for each position in LISTED. */
+  #seen = 0;
   readonly #scan: JsonScan = { stream: false, topEnd: 0, empty: true };
   #modelInOtherCase = false;
 
@@ -107,8 +108,9 @@ class Scanner {
       this.#reader.value(1);
       return;
     }
-    if (this.#seen.has(name)) throw duplicate(name);
-    this.#seen.add(name);
+    const bit = 1 << LISTED.indexOf(name);
+    if ((this.#seen & bit) !== 0) throw duplicate(name);
+    this.#seen |= bit;
     this.#listed(name);
   }
 
