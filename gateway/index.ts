@@ -1,0 +1,28 @@
+/** The app: routes mounted, Durable Objects exported, nothing else. */
+import { Hono } from 'hono';
+import { ApiError } from '../shared/openai/errors.ts';
+import { adminRoutes } from './admin/routes.ts';
+import type { Env } from './env.ts';
+import { healthRoutes } from './health.ts';
+import { handleOpenAI } from './openai/handle.ts';
+import { readRoutes } from './openai/read-routes.ts';
+import { requestIdOf } from './openai/request-id.ts';
+import { errorResponse } from './openai/respond.ts';
+import { connectAgent } from './tunnel/connect.ts';
+
+const app = new Hono<{ Bindings: Env }>();
+
+app.route('/', healthRoutes);
+app.route('/admin', adminRoutes);
+app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env));
+app.route('/v1', readRoutes);
+app.all('/v1/*', (c) => handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx));
+app.notFound((c) => {
+  const error = new ApiError('not_found', `There is no ${c.req.path.slice(0, 200)} here.`);
+  return errorResponse(error, requestIdOf(c.req.raw));
+});
+app.onError((error, c) => errorResponse(error, requestIdOf(c.req.raw)));
+
+export default app;
+export { RegistryObject } from './registry/object.ts';
+export { TunnelObject } from './tunnel/object.ts';

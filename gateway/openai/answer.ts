@@ -1,0 +1,142 @@
+import type { AttemptFailure, AttemptHead } from '../tunnel/attempt.ts';
+import { FAILURE_HEADER, HEAD_HEADER } from '../tunnel/attempt.ts';
+
+/** An attempt that failed on its way, not in its engine. */
+export class PathError extends Error {
+  override readonly name = 'PathError';
+  readonly code: AttemptFailure;
+  constructor(code: AttemptFailure, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
+const CLAIM_MS = 15_000;
+const CLAIM_PAUSE_MS = 100;
+
+/** Asks the session's object for an attempt; `offset` undefined: open it, else claim its answer from that byte on. */
+export type Ask = (offset: number | undefined) => Promise<Response>;
+
+/**
+ * One engine's answer, read as it comes. The object that carries it may be deployed anew or evicted at any time: the rest is
+ * then claimed from its successor, and the reader sees one unbroken answer.
+ */
+export class Answer {
+  readonly status: number;
+  readonly head: AttemptHead;
+  readonly #ask: Ask;
+  #response: Response;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #offset = 0;
+
+  private constructor(ask: Ask, response: Response, head: string) {
+    this.#ask = ask;
+    this.#response = response;
+    this.status = response.status;
+    this.head = JSON.parse(head) as AttemptHead;
+  }
+
+  /** @throws PathError when no engine's head came. */
+  static async open(ask: Ask): Promise<Answer> {
+    const response = await persist(() => ask(undefined));
+    const head = response.headers.get(HEAD_HEADER);
+    if (head === null) throw await failureOf(response);
+    return new Answer(ask, response, head);
+  }
+
+  get isEventStream(): boolean {
+    const type = this.head.headers.find(([name]) => name === 'content-type');
+    return type?.[1].startsWith('text/event-stream') ?? false;
+  }
+
+  /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had. */
+  async read(): Promise<Uint8Array | undefined> {
+    for (;;) {
+      try {
+        this.#reader ??= (this.#response.body ?? EMPTY_BODY()).getReader();
+        const { done, value } = await this.#reader.read();
+        if (done) return undefined;
+        this.#offset += value.length;
+        return value;
+      } catch {
+        await this.#claim();
+      }
+    }
+  }
+
+  /** The whole answer if it ends within `max` bytes; else what has come so far, `complete` false. */
+  async readUpTo(max: number): Promise<{ chunks: Uint8Array[]; complete: boolean }> {
+    const length = this.#response.headers.get('content-length');
+    if (this.#reader === undefined && length !== null && Number(length) <= max) {
+      const whole = await this.#wholeBody();
+      if (whole !== undefined) return { chunks: [whole], complete: true };
+    }
+    const chunks: Uint8Array[] = [];
+    for (let bytes = 0; bytes <= max; ) {
+      const chunk = await this.read();
+      if (chunk === undefined) return { chunks, complete: true };
+      chunks.push(chunk);
+      bytes += chunk.length;
+    }
+    return { chunks, complete: false };
+  }
+
+  /** A small answer that came whole: one read instead of a stream. */
+  async #wholeBody(): Promise<Uint8Array | undefined> {
+    try {
+      const whole = new Uint8Array(await this.#response.arrayBuffer());
+      this.#offset = whole.length;
+      return whole;
+    } catch {
+      await this.#claim();
+      return undefined;
+    }
+  }
+
+  async #claim(): Promise<void> {
+    const response = await persist(() => this.#ask(this.#offset));
+    if (response.headers.get(HEAD_HEADER) === null) throw await failureOf(response);
+    this.#response = response;
+    this.#reader = undefined;
+  }
+
+  /** Nobody reads on: the engine's work is cancelled. */
+  async cancel(): Promise<void> {
+    try {
+      if (this.#reader !== undefined) await this.#reader.cancel();
+      else await this.#response.body?.cancel();
+    } catch {
+      // broken already
+    }
+  }
+}
+
+const EMPTY_BODY = () =>
+  new ReadableStream<Uint8Array>({
+    start: (controller) => controller.close(),
+  });
+
+async function failureOf(response: Response): Promise<PathError> {
+  const code = response.headers.get(FAILURE_HEADER) as AttemptFailure | null;
+  const message = await response.text().catch(() => '');
+  return new PathError(code ?? 'failed', message);
+}
+
+/** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
+async function persist(ask: () => Promise<Response>): Promise<Response> {
+  const deadline = Date.now() + CLAIM_MS;
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (isOverloaded(error)) throw new PathError('overloaded', 'the tunnel takes no more requests');
+      if (Date.now() > deadline) throw new PathError('lost', 'the tunnel is gone');
+      await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
+    }
+  }
+}
+
+function isOverloaded(error: unknown): boolean {
+  return typeof error === 'object' && error !== null && 'overloaded' in error && error.overloaded === true;
+}

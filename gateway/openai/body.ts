@@ -1,0 +1,159 @@
+import { type Edit, usageEdits } from '../../shared/openai/edits.ts';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { scanMultipart } from '../../shared/openai/multipart.ts';
+import { requireModel, scanJson } from '../../shared/openai/scan.ts';
+import type { Env } from '../env.ts';
+import { OpaqueBody } from './opaque-body.ts';
+
+/** Always kept for a retry, whatever the budget. */
+export const KEPT_ALWAYS_BYTES = 1024 * 1024;
+const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
+const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
+
+/** Bytes above 1 MiB per body that this isolate keeps now. */
+let budgetUsed = 0;
+
+export type Body = { kind: 'kept'; bytes: Uint8Array } | { kind: 'opaque'; opaque: OpaqueBody };
+
+/** A request's body and what had to be known of it. */
+export interface Intake {
+  body: Body;
+  model: string;
+  streaming: boolean;
+  /** Replacements that make a streaming engine count. */
+  edits: Edit[];
+  /** Gives the budget back; idempotent. The body must not be needed any more. */
+  release(): void;
+}
+
+/**
+ * Reads and looks into a body, once. With `x-otela-model` it is not looked into and, above 1 MiB, not read here at all.
+ * @throws ApiError 400, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
+ */
+export async function takeBody(request: Request, endpoint: Endpoint, env: Env): Promise<Intake> {
+  const declared = Number(request.headers.get('content-length') ?? Number.NaN);
+  const opaqueModel = request.headers.get('x-otela-model');
+  if (opaqueModel !== null) return takeOpaque(request, opaqueModel, declared);
+  const limit = Number(env.BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES);
+  if (declared > limit) throw tooLarge(limit);
+  checkType(request, endpoint);
+  const kept = await keep(request, declared, limit, Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
+  try {
+    return {
+      ...lookInto(kept.bytes, request, endpoint),
+      body: { kind: 'kept', bytes: kept.bytes },
+      release: kept.release,
+    };
+  } catch (error) {
+    kept.release();
+    throw error;
+  }
+}
+
+function lookInto(
+  bytes: Uint8Array,
+  request: Request,
+  endpoint: Endpoint,
+): Pick<Intake, 'model' | 'streaming' | 'edits'> {
+  if (endpoint.body === 'multipart') {
+    const scan = scanMultipart(bytes, request.headers.get('content-type') ?? '');
+    return { model: requireModel(scan), streaming: scan.stream && endpoint.streams, edits: [] };
+  }
+  const scan = scanJson(bytes);
+  return {
+    model: requireModel(scan),
+    streaming: scan.stream && endpoint.streams,
+    edits: usageEdits(scan, endpoint),
+  };
+}
+
+async function takeOpaque(request: Request, model: string, declared: number): Promise<Intake> {
+  if (model === '' || model.length > 256) {
+    throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
+  }
+  const known = { model, streaming: request.headers.get('x-otela-stream') === '1', edits: [], release: () => {} };
+  if (request.body !== null && !(declared <= KEPT_ALWAYS_BYTES)) {
+    return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body) } };
+  }
+  return { ...known, body: { kind: 'kept', bytes: new Uint8Array(await request.arrayBuffer()) } };
+}
+
+function checkType(request: Request, endpoint: Endpoint): void {
+  const multipart = /^multipart\/form-data\b/i.test(request.headers.get('content-type') ?? '');
+  if (endpoint.body === 'multipart' && !multipart) {
+    throw new ApiError('unsupported_media_type', `${endpoint.path} takes multipart/form-data.`);
+  }
+}
+
+interface Kept {
+  bytes: Uint8Array;
+  release(): void;
+}
+
+async function keep(request: Request, declared: number, limit: number, budget: number): Promise<Kept> {
+  if (declared <= KEPT_ALWAYS_BYTES) {
+    return { bytes: new Uint8Array(await request.arrayBuffer()), release: () => {} };
+  }
+  const share = new Share(budget);
+  try {
+    if (!Number.isNaN(declared)) share.grow(declared - KEPT_ALWAYS_BYTES);
+    const bytes = await readBounded(request, declared, limit, share);
+    return { bytes, release: () => share.release() };
+  } catch (error) {
+    share.release();
+    throw error;
+  }
+}
+
+/** One body's part of the isolate's budget. */
+class Share {
+  readonly #budget: number;
+  #held = 0;
+
+  constructor(budget: number) {
+    this.#budget = budget;
+  }
+
+  /** Holds `bytes` in all. */
+  grow(bytes: number): void {
+    if (bytes <= this.#held) return;
+    if (budgetUsed + bytes - this.#held > this.#budget) {
+      throw new ApiError('server_is_overloaded', 'Too many large requests at this moment; try again shortly.');
+    }
+    budgetUsed += bytes - this.#held;
+    this.#held = bytes;
+  }
+
+  release(): void {
+    budgetUsed -= this.#held;
+    this.#held = 0;
+  }
+}
+
+async function readBounded(request: Request, declared: number, limit: number, share: Share): Promise<Uint8Array> {
+  if (request.body === null) return new Uint8Array(0);
+  let bytes = new Uint8Array(Number.isNaN(declared) ? KEPT_ALWAYS_BYTES : declared);
+  let length = 0;
+  for await (const chunk of request.body as ReadableStream<Uint8Array>) {
+    const needed = length + chunk.length;
+    if (needed > limit) throw tooLarge(limit);
+    if (needed > bytes.length) {
+      const larger = new Uint8Array(Math.min(limit, Math.max(needed, bytes.length * 2)));
+      share.grow(larger.length - KEPT_ALWAYS_BYTES);
+      larger.set(bytes.subarray(0, length));
+      bytes = larger;
+    }
+    bytes.set(chunk, length);
+    length = needed;
+  }
+  return bytes.subarray(0, length);
+}
+
+function tooLarge(limit: number): ApiError {
+  const mib = Math.floor(limit / 1024 / 1024);
+  return new ApiError(
+    'request_too_large',
+    `The request body is larger than ${mib} MiB. Name the model in x-otela-model to stream a body of any size.`,
+  );
+}

@@ -1,0 +1,175 @@
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { ATTEMPTS_MAX, castsSuspicion, isBusyStatus, mayTryAnother } from '../../shared/routing/attempts.ts';
+import { type Candidate, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
+import { randomPolicy } from '../../shared/routing/policy.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import type { Env } from '../env.ts';
+import type { View } from '../registry/snapshot.ts';
+import { type AttemptRequest, OPEN_HEADER } from '../tunnel/attempt.ts';
+import { Answer, PathError } from './answer.ts';
+import type { Intake } from './body.ts';
+
+/** An opening that is not acknowledged within this moves the request to another node, where there is one. */
+const ACCEPT_MS = 1_000;
+
+/** A unary answer up to this size goes out only when it is complete, so that a truncated one can be repeated elsewhere. */
+const UNARY_HELD_BYTES = 1024 * 1024;
+
+const DEFAULT_FIRST_BYTE_MS = 900_000;
+const DEFAULT_STALL_MS = 120_000;
+
+/** All that handing over needs of a request. */
+export interface Errand {
+  requestId: string;
+  endpoint: Endpoint;
+  intake: Intake;
+  headers: HeaderList;
+  receipt: string;
+  view: View;
+  env: Env;
+  /** A node did not answer. */
+  onSuspect(session: string): void;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+/** An answer that may go out: its head is the engine's, `chunks` were read already. */
+export interface Delivery {
+  answer: Answer;
+  node: Candidate;
+  attempts: number;
+  chunks: Uint8Array[];
+  complete: boolean;
+}
+
+/**
+ * Tries nodes until one answers; nothing has gone out to the client before this returns.
+ * @throws ApiError when none did.
+ */
+export async function handOver(errand: Errand): Promise<Delivery> {
+  const tried = new Set<string>();
+  let failure: PathError | undefined;
+  for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+    const choice = choose(errand, tried);
+    if (choice === undefined) break;
+    const { node, others } = choice;
+    tried.add(node.session);
+    const more = others && attempt < ATTEMPTS_MAX;
+    try {
+      const delivery = await tryNode(errand, node, attempt, more);
+      if (!more || !isBusyStatus(delivery.answer.status)) return delivery;
+      await delivery.answer.cancel();
+    } catch (error) {
+      if (!(error instanceof PathError)) throw error;
+      failure = error;
+      if (castsSuspicion(error.code)) errand.onSuspect(node.session);
+      if (!mayTryAnother(error.code) || !replayable(errand)) break;
+    }
+  }
+  throw failure === undefined ? noCapacity(errand.intake.model) : errorFor(failure);
+}
+
+function choose(errand: Errand, tried: ReadonlySet<string>): { node: Candidate; others: boolean } | undefined {
+  const { model } = errand.intake;
+  const sessions = errand.view.byModel.get(model) ?? [];
+  const ready = candidatesFor(sessions, model, tried);
+  // A lost path often comes back within seconds (a deploy, a short cut): worth a wait when nobody else is there.
+  const candidates = ready.length > 0 ? ready : suspectedFor(sessions, model, tried).filter((c) => recent(errand, c));
+  const node = randomPolicy.pick(candidates, { model }, Math.random);
+  return node && { node, others: candidates.length > 1 };
+}
+
+/** Suspected a moment ago: its agent may be reconnecting. */
+function recent(errand: Errand, candidate: Candidate): boolean {
+  const entry = errand.view.byModel.get(errand.intake.model)?.find(({ session }) => session === candidate.session);
+  return entry !== undefined && Date.now() - Date.parse(entry.updated_at) < RESUME_WINDOW_MS;
+}
+
+function replayable({ intake }: Errand): boolean {
+  return intake.body.kind === 'kept' || intake.body.opaque.replayable;
+}
+
+async function tryNode(errand: Errand, node: Candidate, attempt: number, others: boolean): Promise<Delivery> {
+  const answer = await Answer.open(asker(errand, node, attempt, others ? ACCEPT_MS : RESUME_WINDOW_MS));
+  try {
+    if (answer.isEventStream) {
+      const first = await answer.read();
+      return { answer, node, attempts: attempt, chunks: first ? [first] : [], complete: first === undefined };
+    }
+    return { answer, node, attempts: attempt, ...(await answer.readUpTo(UNARY_HELD_BYTES)) };
+  } catch (error) {
+    await answer.cancel();
+    throw error;
+  }
+}
+
+function asker(
+  errand: Errand,
+  node: Candidate,
+  attempt: number,
+  acceptMs: number,
+): (offset: number | undefined) => Promise<Response> {
+  const { intake, env, endpoint } = errand;
+  const timeouts = errand.view.settings.models[intake.model];
+  const open: AttemptRequest = {
+    requestId: errand.requestId,
+    attempt,
+    resume: false,
+    answerOffset: 0,
+    endpoint: endpoint.id,
+    headers: errand.headers,
+    edits: intake.edits.map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
+    streaming: intake.streaming,
+    dropUsage: intake.edits.length > 0,
+    firstByteMs: timeouts?.first_byte_ms ?? DEFAULT_FIRST_BYTE_MS,
+    stallMs: timeouts?.stall_ms ?? DEFAULT_STALL_MS,
+    receipt: errand.receipt,
+    acceptMs,
+  };
+  return (offset) => {
+    const claim = offset !== undefined;
+    const asked = claim ? { ...open, resume: true, answerOffset: offset, acceptMs: RESUME_WINDOW_MS } : open;
+    // A stub that threw stays broken: each asking gets its own.
+    return env.TUNNEL.getByName(node.session).fetch('https://tunnel/attempt', {
+      method: 'POST',
+      headers: { [OPEN_HEADER]: JSON.stringify(asked) },
+      body: bodyFor(intake, claim),
+      signal: errand.signal,
+    });
+  };
+}
+
+const decoder = new TextDecoder();
+
+function bodyFor(intake: Intake, claim: boolean): Uint8Array | ReadableStream<Uint8Array> | null {
+  if (intake.body.kind === 'kept') return intake.body.bytes;
+  if (claim || !intake.body.opaque.replayable) return null;
+  return intake.body.opaque.open();
+}
+
+export function noCapacity(model: string): ApiError {
+  return new ApiError('no_capacity', `No node serves '${model}' at this moment; try again shortly.`);
+}
+
+/** What a client is told when the last attempt failed on its way. */
+export function errorFor(failure: PathError): ApiError {
+  switch (failure.code) {
+    case 'first_byte_timeout':
+      return new ApiError('upstream_timeout', 'The engine did not begin to answer in time.', { cause: failure });
+    case 'stall_timeout':
+      return new ApiError('upstream_timeout', 'The engine stopped in the middle of its answer.', { cause: failure });
+    case 'not_accepted':
+    case 'refused':
+      return new ApiError('no_capacity', 'The node that serves this model cannot be reached; try again shortly.', {
+        cause: failure,
+      });
+    case 'overloaded':
+      return new ApiError('server_is_overloaded', 'The node that serves this model is overloaded.', { cause: failure });
+    default:
+      return new ApiError('upstream_error', 'The connection to the engine was lost before its answer was complete.', {
+        cause: failure,
+      });
+  }
+}

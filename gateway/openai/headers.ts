@@ -1,0 +1,47 @@
+import type { HeaderList } from '../../shared/wire/headers.ts';
+
+/** What of a client's headers reaches an engine. Credentials, cookies and addresses are not on the list and never will be. */
+const TO_ENGINE = [
+  'content-type',
+  'accept',
+  'anthropic-version',
+  'anthropic-beta',
+  'openai-beta',
+  'traceparent',
+  'tracestate',
+] as const;
+
+/** What of an engine's headers reaches a client. Lengths and encodings are this connection's own business. */
+const TO_CLIENT: ReadonlySet<string> = new Set([
+  'content-type',
+  'content-disposition',
+  'retry-after',
+  'retry-after-ms',
+  'x-should-retry',
+  'openai-processing-ms',
+]);
+
+/** Longest value passed on; a longer one is dropped, as the tunnel would refuse the whole frame. */
+const VALUE_MAX = 4096;
+
+export function headersToEngine(request: Request): HeaderList {
+  const headers: [string, string][] = [];
+  for (const name of TO_ENGINE) {
+    const value = request.headers.get(name);
+    if (value !== null && value.length <= VALUE_MAX) headers.push([name, value]);
+  }
+  return headers;
+}
+
+export function headersToClient(engine: HeaderList): Headers {
+  const headers = new Headers();
+  for (const [name, value] of engine) {
+    if (!TO_CLIENT.has(name)) continue;
+    try {
+      headers.append(name, value);
+    } catch {
+      // An engine's (or a hostile agent's) value that is no header value is not passed on.
+    }
+  }
+  return headers;
+}

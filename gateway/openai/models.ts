@@ -1,0 +1,37 @@
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { View } from '../registry/snapshot.ts';
+
+interface Model {
+  id: string;
+  object: 'model';
+  created: number;
+  owned_by: string;
+}
+
+/** Models that some session serves now, by name. */
+function servedModels(view: View): Model[] {
+  const models = new Map<string, Model>();
+  for (const entry of view.entries) {
+    if (entry.state !== 'SERVING' || entry.suspected) continue;
+    for (const { id, state } of entry.models) {
+      if (state !== 'ready' || models.has(id)) continue;
+      const created = Math.floor(Date.parse(entry.joined_at) / 1000);
+      models.set(id, { id, object: 'model', created, owned_by: entry.provider });
+    }
+  }
+  return [...models.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+/** `GET /v1/models`. */
+export function listModels(view: View): { object: 'list'; data: Model[] } {
+  return { object: 'list', data: servedModels(view) };
+}
+
+/** `GET /v1/models/{id}`; ids may hold slashes. @throws ApiError model_not_found */
+export function retrieveModel(view: View, id: string): Model {
+  const model = servedModels(view).find((served) => served.id === id);
+  if (model === undefined) {
+    throw new ApiError('model_not_found', `The model '${id}' does not exist here.`, { param: 'model' });
+  }
+  return model;
+}

@@ -1,0 +1,168 @@
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
+import { PathError } from './answer.ts';
+import { type Delivery, errorFor } from './hand-over.ts';
+import { headersToClient } from './headers.ts';
+import type { Timing } from './timing.ts';
+
+/** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
+export const PING_MS = 15_000;
+
+/** Larger than any in-band message needs. */
+const QUOTED_ERROR_MAX = 4096;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+export interface ResponseContext {
+  requestId: string;
+  endpoint: Endpoint;
+  model: string;
+  timing: Timing;
+  /** The body is not needed for another attempt any more. */
+  release(): void;
+}
+
+export function errorResponse(error: unknown, requestId: string): Response {
+  const api = toApiError(error);
+  const headers = new Headers({ 'content-type': 'application/json', 'x-request-id': requestId, ...api.headers });
+  return new Response(errorBody(api), { status: api.status, headers });
+}
+
+/** The engine's answer as it is, under our headers. */
+export function deliver(delivery: Delivery, context: ResponseContext): Response {
+  const { answer } = delivery;
+  context.release();
+  const headers = headersToClient(answer.head.headers);
+  headers.set('x-request-id', context.requestId);
+  headers.set('x-otela-node', delivery.node.session);
+  headers.set('x-otela-provider', delivery.node.provider);
+  headers.set('x-otela-attempts', String(delivery.attempts));
+  headers.set('x-otela-served-model', headerSafe(context.model));
+  headers.set('server-timing', context.timing.header(answer.head));
+  if (answer.isEventStream) {
+    headers.set('cache-control', 'no-cache, no-transform');
+    headers.set('x-accel-buffering', 'no');
+  }
+  const { status } = answer;
+  if (status === 204 || status === 205 || status === 304) return new Response(null, { status, headers });
+  const only = delivery.chunks[0];
+  if (delivery.complete && delivery.chunks.length < 2) return new Response(only ?? '', { status, headers });
+  return new Response(bodyOf(delivery, context.endpoint), { status, headers });
+}
+
+/** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
+function bodyOf(delivery: Delivery, endpoint: Endpoint): ReadableStream<Uint8Array> {
+  const waiting = [...delivery.chunks];
+  const { answer } = delivery;
+  return new ReadableStream<Uint8Array>(
+    {
+      pull: async (controller) => {
+        try {
+          const chunk = waiting.shift() ?? (delivery.complete ? undefined : await answer.read());
+          if (chunk === undefined) controller.close();
+          else controller.enqueue(chunk);
+        } catch (error) {
+          if (!answer.isEventStream) return controller.error(error); // never a clean end of half a body
+          controller.enqueue(inBandError(endpoint, inBand(error)));
+          controller.close();
+        }
+      },
+      cancel: () => answer.cancel(),
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+function inBand(error: unknown): ApiError {
+  return error instanceof PathError ? errorFor(error) : toApiError(error);
+}
+
+/**
+ * A stream whose engine takes its time: 200 now, a comment every 15 s, then the answer. From here on every error is in-band.
+ */
+export function deliverLate(pending: Promise<Delivery>, context: ResponseContext): Response {
+  const { endpoint } = context;
+  let rest: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  let started = false;
+  let left = false;
+  const begin = pending.then(
+    async (delivery) => {
+      context.release();
+      if (left) await delivery.answer.cancel();
+      const comment = `: otela node=${delivery.node.session} attempts=${delivery.attempts}\n\n`;
+      rest = (await lateBody(delivery, endpoint, comment)).getReader();
+    },
+    (error: unknown) => {
+      context.release();
+      rest = oneChunk(inBandError(endpoint, inBand(error))).getReader();
+    },
+  );
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      pull: async (controller) => {
+        if (!started) {
+          started = true;
+          return controller.enqueue(endpoint.ping);
+        }
+        if (rest === undefined && (await isSlower(begin, PING_MS))) return controller.enqueue(endpoint.ping);
+        const next = await rest?.read();
+        if (next === undefined || next.done) controller.close();
+        else controller.enqueue(next.value);
+      },
+      cancel: async () => {
+        left = true;
+        await rest?.cancel();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  const headers = new Headers({
+    'content-type': 'text/event-stream',
+    'cache-control': 'no-cache, no-transform',
+    'x-accel-buffering': 'no',
+    'x-request-id': context.requestId,
+    'x-otela-served-model': headerSafe(context.model),
+  });
+  return new Response(stream, { headers });
+}
+
+/** An engine's own error can no longer be a status: it is told in-band, in its words. */
+async function lateBody(delivery: Delivery, endpoint: Endpoint, comment: string): Promise<ReadableStream<Uint8Array>> {
+  if (delivery.answer.isEventStream && delivery.answer.status < 400) {
+    return bodyOf({ ...delivery, chunks: [encoder.encode(comment), ...delivery.chunks] }, endpoint);
+  }
+  const quoted = decoder.decode(delivery.chunks[0]?.subarray(0, QUOTED_ERROR_MAX));
+  await delivery.answer.cancel();
+  const error = new ApiError('upstream_error', `The engine answered ${delivery.answer.status}: ${quoted}`);
+  return oneChunk(inBandError(endpoint, error));
+}
+
+function oneChunk(bytes: Uint8Array): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    start: (controller) => {
+      controller.enqueue(bytes);
+      controller.close();
+    },
+  });
+}
+
+/** Whether `work` is still unfinished after `ms`. */
+export async function isSlower(work: Promise<unknown>, ms: number): Promise<boolean> {
+  let timer: ReturnType<typeof setTimeout> | null = null;
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, ms, true);
+  });
+  const done = work.then(
+    () => false,
+    () => false,
+  );
+  const slower = await Promise.race([done, late]);
+  clearTimeout(timer);
+  return slower;
+}
+
+/** A model's name may hold what a header may not. */
+function headerSafe(text: string): string {
+  return /^[\x20-\x7e]*$/.test(text) ? text : encodeURIComponent(text);
+}

@@ -1,0 +1,44 @@
+/** How the Worker asks a session's object for one attempt, and how the object answers. Both are this program: no parsing twice. */
+
+import type { ResetCode } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+
+/** In the header `x-otela-open` of the Worker's request. */
+export interface AttemptRequest {
+  requestId: string;
+  attempt: number;
+  /** Claim only: this attempt was accepted before. */
+  resume: boolean;
+  answerOffset: number;
+  endpoint: number;
+  headers: HeaderList;
+  edits: { at: number; remove: number; insert: string }[];
+  streaming: boolean;
+  dropUsage: boolean;
+  /** 0: the agent's default. */
+  firstByteMs: number;
+  stallMs: number;
+  receipt: string;
+  /** How long the opening may stay without acknowledgement. */
+  acceptMs: number;
+}
+
+/** In the header `x-otela-head` of an answer that came from the engine. */
+export interface AttemptHead {
+  headers: HeaderList;
+  /** Hand-over to acknowledgement, and the engine's own time to its head. */
+  forwardMs: number;
+  engineMs: number;
+}
+
+/** In the header `x-otela-failure` of an answer that did not: why the attempt failed on its way. */
+export type AttemptFailure =
+  | ResetCode
+  /** The agent did not acknowledge the opening in time, or has no socket. */
+  | 'not_accepted'
+  /** The socket went away after the opening was acknowledged and nobody resumed it. */
+  | 'lost';
+
+export const OPEN_HEADER = 'x-otela-open';
+export const HEAD_HEADER = 'x-otela-head';
+export const FAILURE_HEADER = 'x-otela-failure';

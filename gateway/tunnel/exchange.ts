@@ -1,0 +1,280 @@
+import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
+import { Incoming } from '../../shared/wire/incoming.ts';
+import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { Outgoing } from '../../shared/wire/outgoing.ts';
+import { AnswerBody } from './answer-body.ts';
+import { type AttemptFailure, type AttemptHead, type AttemptRequest, FAILURE_HEADER, HEAD_HEADER } from './attempt.ts';
+
+/** What an exchange needs of its object. */
+export interface ExchangeHost {
+  now(): number;
+  /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
+  onOver(exchange: Exchange, failure: AttemptFailure | undefined): void;
+}
+
+/**
+ * One attempt at one request, seen from the gateway: opens the stream, sends the body, hands the answer on. Survives the loss
+ * of its socket (both directions continue at their offsets on the next one) but not of its object: then the Worker claims the
+ * stream from a new one.
+ *
+ *     opening → accepted → answering → over
+ */
+export class Exchange {
+  readonly stream: number;
+  readonly request: AttemptRequest;
+  readonly openedAt: number;
+  readonly answer: AnswerBody;
+  readonly #host: ExchangeHost;
+  #outgoing = new Outgoing({ tail: 0 });
+  #skip = 0;
+  #bodyLength: number | undefined;
+  readonly #incoming: Incoming;
+  readonly #resolve: (response: Response) => void;
+  #link: Link | undefined;
+  #body: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #reading = false;
+  /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
+  #openings = 0;
+  #acceptedAt: number | undefined;
+  #head: Extract<Frame, { type: 'head' }> | undefined;
+  #answered = false;
+  #over = false;
+  /** When the attempt fails unless something happens; undefined once accepted and connected. */
+  #deadline: number | undefined;
+  /** Events seen, for the case that no report comes. */
+  events = 0;
+  answerBytes = 0;
+
+  constructor(stream: number, request: AttemptRequest, host: ExchangeHost, resolve: (response: Response) => void) {
+    this.stream = stream;
+    this.request = request;
+    this.#host = host;
+    this.#resolve = resolve;
+    this.openedAt = host.now();
+    this.#deadline = this.openedAt + request.acceptMs;
+    this.#incoming = new Incoming({ offset: request.answerOffset });
+    this.answer = new AnswerBody(
+      (bytes) => this.#onPulled(bytes),
+      (cancelled) => (cancelled ? this.cancel() : this.#finish(undefined)),
+    );
+  }
+
+  get over(): boolean {
+    return this.#over;
+  }
+
+  get accepted(): boolean {
+    return this.#acceptedAt !== undefined;
+  }
+
+  /** A complete body in memory. */
+  sendWhole(bytes: Uint8Array): void {
+    this.#bodyLength = bytes.length;
+    this.#outgoing.push(bytes);
+    this.#outgoing.finish();
+  }
+
+  /** A body that is pulled as the agent grants credit. */
+  sendStream(body: ReadableStream<Uint8Array>, length: number | undefined): void {
+    this.#bodyLength = length;
+    this.#body = body.getReader();
+  }
+
+  /** A socket is there: open on it, or continue where the last one broke off. */
+  connect(link: Link): void {
+    this.#link = link;
+    link.put(this.#openFrame());
+    this.#openings++;
+    if (this.#sendsAlong) this.#attach();
+  }
+
+  get #sendsAlong(): boolean {
+    return this.#openings === 1 && !this.request.resume;
+  }
+
+  /** The socket is gone; the agent keeps the stream for a while. */
+  disconnect(now: number): void {
+    this.#link = undefined;
+    if (this.accepted) this.#deadline = now + RESUME_WINDOW_MS;
+  }
+
+  #openFrame(): OpenFrame {
+    const { request } = this;
+    return {
+      type: 'open',
+      stream: this.stream,
+      resume: request.resume || this.accepted,
+      requestId: request.requestId,
+      attempt: request.attempt,
+      answerOffset: this.#incoming.received,
+      endpoint: request.endpoint,
+      headers: request.headers,
+      edits: request.edits.map((edit) => ({ ...edit, insert: encoder.encode(edit.insert) })),
+      streaming: request.streaming,
+      dropUsage: request.dropUsage,
+      firstByteMs: request.firstByteMs,
+      stallMs: request.stallMs,
+      receipt: request.receipt,
+      bodyLength: this.#bodyLength,
+    };
+  }
+
+  #attach(): void {
+    this.#link?.attach(this.stream, {
+      outgoing: this.#outgoing,
+      ending: () => [{ type: 'end', stream: this.stream, offset: this.#outgoing.length }],
+      refill: () => this.#refill(),
+    });
+    this.#refill();
+  }
+
+  #refill(): void {
+    if (this.#body !== undefined) void this.#readBody(this.#body);
+  }
+
+  /** Reads the request's body while the agent wants it; never more than one window ahead of what was sent. */
+  async #readBody(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+    if (this.#reading || this.#outgoing.ended) return;
+    this.#reading = true;
+    try {
+      while (!this.#over && this.#outgoing.unsent < STREAM_WINDOW_BYTES) {
+        const { done, value } = await reader.read();
+        if (done) this.#outgoing.finish();
+        else this.#outgoing.push(this.#unskipped(value));
+        this.#link?.kick(this.stream);
+        if (done) break;
+      }
+    } catch {
+      this.cancel(); // the client broke off its upload
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  /** A claimed stream's body comes again from its start; the agent has the first part. */
+  #unskipped(bytes: Uint8Array): Uint8Array {
+    const rest = bytes.subarray(this.#skip);
+    this.#skip -= bytes.length - rest.length;
+    return rest;
+  }
+
+  onFrame(frame: Frame): void {
+    if (this.#over) return;
+    switch (frame.type) {
+      case 'accept':
+        return this.#onAccept(frame.bodyOffset, frame.bodyDone);
+      case 'head':
+        this.#head ??= frame;
+        return;
+      case 'data':
+        return this.#onData(frame.offset, frame.bytes);
+      case 'end':
+        this.#incoming.end(frame.offset);
+        this.answer.end();
+        return;
+      case 'reset':
+        return this.fail(frame.code, frame.message);
+      default:
+        return;
+    }
+  }
+
+  #onAccept(bodyOffset: number, bodyDone: boolean): void {
+    this.#acceptedAt ??= this.#host.now();
+    this.#deadline = undefined;
+    if (this.#sendsAlong || bodyDone) return;
+    if (this.request.resume && this.#openings === 1 && this.#body !== undefined) {
+      this.#skip = bodyOffset;
+      this.#outgoing = new Outgoing({ tail: 0, offset: bodyOffset });
+    } else if (!this.#outgoing.rewind(bodyOffset)) {
+      this.fail('failed', 'the body cannot be continued');
+      return;
+    }
+    this.#attach();
+  }
+
+  #onData(offset: number, bytes: Uint8Array): void {
+    const fresh = this.#incoming.accept(offset, bytes);
+    if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);
+    if (fresh.length === 0) return;
+    this.answerBytes += fresh.length;
+    if (this.request.streaming) this.events += countEvents(fresh);
+    this.answer.push(fresh);
+  }
+
+  #onPulled(bytes: number): void {
+    this.#incoming.consume(bytes);
+    this.#link?.consumed(bytes);
+    const credit = this.#link && this.#incoming.credit(this.#link.room);
+    if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
+  }
+
+  /** End of a message: the head may go out, with the whole answer if that came along. */
+  onMessageEnd(): void {
+    const head = this.#head;
+    if (head === undefined || this.#answered || this.#over) return;
+    this.#answered = true;
+    const body = this.answer.takeWhole() ?? this.answer.stream;
+    const headers = { [HEAD_HEADER]: this.#headJson(head) };
+    this.#resolve(new Response(NO_BODY.has(head.status) ? null : body, { status: head.status, headers }));
+  }
+
+  #headJson(head: Extract<Frame, { type: 'head' }>): string {
+    const answer: AttemptHead = {
+      headers: head.headers,
+      forwardMs: (this.#acceptedAt ?? this.openedAt) - this.openedAt,
+      engineMs: head.engineMicros / 1000,
+    };
+    return JSON.stringify(answer);
+  }
+
+  /** Called now and then with the time: gives up what nobody acknowledged or resumed. */
+  tick(now: number): void {
+    if (this.#deadline === undefined || now < this.#deadline || this.#over) return;
+    this.fail(this.accepted ? 'lost' : 'not_accepted', this.accepted ? 'nobody resumed the stream' : 'no answer');
+  }
+
+  fail(code: AttemptFailure, message: string): void {
+    if (this.#over) return;
+    if (!this.#answered) {
+      this.#answered = true;
+      this.#resolve(
+        new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } }),
+      );
+    }
+    this.answer.fail(code);
+    this.#finish(code);
+  }
+
+  /** The client, or the Worker for it, does not want the answer any more. */
+  cancel(): void {
+    if (this.#over) return;
+    this.fail('cancelled', 'the client left');
+  }
+
+  #finish(failure: AttemptFailure | undefined): void {
+    this.#over = true;
+    this.#link?.detach(this.stream);
+    this.#link?.consumed(this.#incoming.buffered);
+    void this.#body?.cancel().catch(() => {});
+    this.#host.onOver(this, failure);
+  }
+}
+
+const encoder = new TextEncoder();
+
+/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
+const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+/** Blank lines in a piece of an event stream: each ends an event. One that is cut between two pieces is not counted. */
+function countEvents(bytes: Uint8Array): number {
+  let events = 0;
+  for (let at = bytes.indexOf(LF); at !== -1; at = bytes.indexOf(LF, at + 1)) {
+    if (bytes[at + 1] === LF || (bytes[at + 1] === CR && bytes[at + 2] === LF)) events++;
+  }
+  return events;
+}
+
+const LF = 10;
+const CR = 13;

@@ -1,0 +1,312 @@
+import { DurableObject } from 'cloudflare:workers';
+import { NODE_RECORD_MAX_BYTES, nodeRecordSchema } from '../../shared/lattice/node.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
+import type { Env } from '../env.ts';
+import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
+import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
+import { type AttemptFailure, type AttemptRequest, FAILURE_HEADER, OPEN_HEADER } from './attempt.ts';
+import { Exchange } from './exchange.ts';
+import { provesSession } from './handshake.ts';
+import { Settlement } from './settlement.ts';
+import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
+import { StreamIds } from './stream-ids.ts';
+
+/** Text that agents send on an idle socket; the runtime answers it without waking the object. */
+export const PING_TEXT = 'otela:ping';
+export const PONG_TEXT = 'otela:pong';
+
+/** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
+const TICK_MS = 250;
+
+/** Agents ping every 15 s; a socket with open streams and no sign of life for this long is dead. */
+const SILENCE_MS = 40_000;
+
+/** Bodies up to this size are read whole: one read instead of a stream. */
+const WHOLE_BODY_BYTES = 1024 * 1024;
+
+/** Failures of this side, which the agent does not know of. */
+const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
+
+/**
+ * Owns one node session's socket and its streams. First touched by its agent, so that it lives near it.
+ *
+ * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage records.
+ * Does not: open attempts; the Worker claims them from the next instance.
+ */
+export class TunnelObject extends DurableObject<Env> {
+  readonly #session: string;
+  readonly #ids: StreamIds;
+  readonly #settlement: Settlement;
+  readonly #exchanges = new Map<number, Exchange>();
+  readonly #sockets = new Map<WebSocket, AgentSocket>();
+  #active: AgentSocket | undefined;
+  #lastFrameAt = 0;
+  #ticking: ReturnType<typeof setInterval> | null = null;
+  #saved = true;
+  /** Words to the registry, one after the other: a "gone" must not overtake the "here" before it. */
+  #registryQueue: Promise<void> = Promise.resolve();
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#session = ctx.id.name ?? '';
+    this.#ids = new StreamIds(ctx.storage.kv);
+    this.#settlement = new Settlement(this.#session);
+    createUsageTable(ctx.storage.sql);
+    ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
+    for (const socket of ctx.getWebSockets()) this.#wake(socket);
+  }
+
+  /** A socket that outlived the object's memory: usable if no stream was open, else it starts afresh. */
+  #wake(socket: WebSocket): void {
+    const attachment = socket.deserializeAttachment() as SocketAttachment;
+    const peer = new AgentSocket(socket, attachment, attachment.idle);
+    if (attachment.phase === 'active' && attachment.idle === undefined) {
+      peer.close(CLOSE.resync, 'the gateway lost the state of this socket');
+      return;
+    }
+    this.#sockets.set(socket, peer);
+    const newest = this.#active === undefined || attachment.generation > this.#active.attachment.generation;
+    if (attachment.phase === 'active' && newest) this.#active = peer;
+  }
+
+  override async fetch(request: Request): Promise<Response> {
+    if (request.headers.get('upgrade') === 'websocket') return this.#accept(request);
+    const open = request.headers.get(OPEN_HEADER);
+    if (open === null) return new Response('not an attempt', { status: 400 });
+    return this.#attempt(JSON.parse(open) as AttemptRequest, request);
+  }
+
+  /** The newest usage records of this session. */
+  usage(limit: number): UsageRecord[] {
+    return readUsage(this.ctx.storage.sql, limit);
+  }
+
+  // --- the agent's side ---------------------------------------------------------------------------------------------
+
+  #accept(request: Request): Response {
+    const { 0: client, 1: server } = new WebSocketPair();
+    this.ctx.acceptWebSocket(server);
+    const nonce = crypto.getRandomValues(new Uint8Array(32));
+    const peer = new AgentSocket(server, {
+      phase: 'challenged',
+      provider: request.headers.get('x-otela-provider') ?? '',
+      cluster: request.headers.get('x-otela-cluster') ?? '',
+      nonce: toHex(nonce),
+      generation: 0,
+      connectedAt: Date.now(),
+    });
+    server.serializeAttachment(peer.attachment);
+    this.#sockets.set(server, peer);
+    server.send(encodeFrame({ type: 'challenge', nonce }));
+    return new Response(null, { status: 101, webSocket: client });
+  }
+
+  override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
+    const peer = this.#sockets.get(socket);
+    if (peer === undefined) return socket.close(CLOSE.resync, 'unknown socket');
+    let hello: Extract<Frame, { type: 'hello' }> | undefined;
+    const touched = new Set<Exchange>();
+    const fine = peer.receive(message, (frame) => {
+      if (frame.type === 'hello') hello = frame;
+      else if (peer === this.#active) this.#onFrame(peer, frame, touched);
+    });
+    if (!fine) return this.#gone(peer);
+    this.#lastFrameAt = Date.now();
+    for (const exchange of touched) exchange.onMessageEnd();
+    if (hello !== undefined && peer.attachment.phase === 'challenged') await this.#greet(peer, hello);
+  }
+
+  async #greet(peer: AgentSocket, hello: Extract<Frame, { type: 'hello' }>): Promise<void> {
+    const nonce = fromHex(peer.attachment.nonce);
+    if (!(await provesSession(this.#session, nonce, hello))) {
+      peer.close(CLOSE.refused, 'the signature does not belong to this session');
+      return;
+    }
+    const former = this.#active;
+    if (former !== undefined && former.attachment.generation >= hello.generation) {
+      peer.close(CLOSE.replaced, 'a newer socket of this session is open');
+      return;
+    }
+    this.#active = peer;
+    peer.attachment = { ...peer.attachment, phase: 'active', generation: hello.generation };
+    if (former !== undefined) {
+      this.#sockets.delete(former.socket);
+      former.close(CLOSE.replaced, 'replaced by a newer socket of this session');
+      for (const exchange of this.#exchanges.values()) exchange.disconnect(Date.now());
+    }
+    peer.link.put({ type: 'welcome', window: peer.link.state.receiveLimit });
+    peer.link.open(hello.window);
+    for (const exchange of this.#exchanges.values()) exchange.connect(peer.link);
+    this.#saved = this.#exchanges.size === 0;
+    peer.save(this.#saved);
+  }
+
+  #onFrame(peer: AgentSocket, frame: Frame, touched: Set<Exchange>): void {
+    switch (frame.type) {
+      case 'record':
+        return this.#publish(peer, frame.sequence, frame.json);
+      case 'report':
+        return this.#report(frame);
+      case 'accept':
+      case 'head':
+      case 'data':
+      case 'end':
+      case 'reset': {
+        const exchange = this.#exchanges.get(frame.stream);
+        if (exchange !== undefined) {
+          touched.add(exchange);
+          return exchange.onFrame(frame);
+        }
+        return this.#unknown(peer, frame);
+      }
+      default:
+        return; // hello again, or a frame of the gateway's own: nothing to do with it
+    }
+  }
+
+  /** Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone. */
+  #unknown(peer: AgentSocket, frame: Extract<Frame, { stream: number }>): void {
+    if (frame.type === 'data') peer.link.consumed(frame.bytes.length);
+    if (frame.type !== 'reset' && !this.#settlement.awaits(frame.stream)) {
+      peer.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
+    }
+  }
+
+  #report(frame: Extract<Frame, { type: 'report' }>): void {
+    const now = Date.now();
+    if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, now);
+    else this.#settlement.report(frame.stream, frame.usage, this.#exchanges.get(frame.stream), now);
+    this.#tick();
+  }
+
+  #publish(peer: AgentSocket, sequence: number, json: string): void {
+    const { provider, cluster } = peer.attachment;
+    const parsed = json.length <= NODE_RECORD_MAX_BYTES ? nodeRecordSchema.safeParse(tryParse(json)) : undefined;
+    if (parsed?.success !== true) {
+      peer.close(CLOSE.protocol, `bad record: ${parsed?.error.issues[0]?.message ?? 'too large'}`);
+      return this.#gone(peer);
+    }
+    this.#toRegistry(async (registry) => {
+      await registry.publish({ session: this.#session, provider, cluster, record: parsed.data });
+      peer.link.put({ type: 'recorded', sequence });
+    });
+  }
+
+  override webSocketClose(socket: WebSocket): void {
+    const peer = this.#sockets.get(socket);
+    if (peer !== undefined) this.#gone(peer);
+  }
+
+  override webSocketError(socket: WebSocket): void {
+    this.webSocketClose(socket);
+  }
+
+  #gone(peer: AgentSocket): void {
+    this.#sockets.delete(peer.socket);
+    peer.close(CLOSE.resync, 'closed');
+    if (peer !== this.#active) return;
+    this.#active = undefined;
+    const now = Date.now();
+    for (const exchange of this.#exchanges.values()) exchange.disconnect(now);
+    this.#toRegistry((registry) => registry.suspect(this.#session, 'disconnected'));
+  }
+
+  /** Tries for some seconds: the registry object may just be moving. */
+  #toRegistry(say: (registry: DurableObjectStub<RegistryObject>) => Promise<void>): void {
+    this.#registryQueue = this.#registryQueue.then(async () => {
+      for (let attempt = 0; attempt < 5; attempt++) {
+        try {
+          return await say(this.env.REGISTRY.getByName(REGISTRY_NAME));
+        } catch {
+          await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** attempt));
+        }
+      }
+      this.#active?.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
+    });
+    this.ctx.waitUntil(this.#registryQueue);
+  }
+
+  // --- the Worker's side --------------------------------------------------------------------------------------------
+
+  async #attempt(open: AttemptRequest, request: Request): Promise<Response> {
+    const length = Number(request.headers.get('content-length') ?? Number.NaN);
+    const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
+    if (request.signal.aborted) return new Response(null, { status: 520, headers: { [FAILURE_HEADER]: 'cancelled' } });
+    return new Promise((resolve) => {
+      const host = {
+        now: () => Date.now(),
+        onOver: (over: Exchange, failure: AttemptFailure | undefined) => this.#over(over, failure),
+      };
+      const exchange = new Exchange(this.#ids.next(), open, host, resolve);
+      this.#exchanges.set(exchange.stream, exchange);
+      request.signal.addEventListener('abort', () => exchange.cancel());
+      if (whole !== undefined) exchange.sendWhole(whole);
+      else if (request.body !== null) exchange.sendStream(request.body, Number.isNaN(length) ? undefined : length);
+      else exchange.sendWhole(new Uint8Array(0));
+      this.#save(false);
+      if (this.#active !== undefined) exchange.connect(this.#active.link);
+      this.#tick();
+    });
+  }
+
+  #over(exchange: Exchange, failure: AttemptFailure | undefined): void {
+    this.#exchanges.delete(exchange.stream);
+    this.#settlement.ended(exchange, failure, Date.now());
+    if (failure !== undefined && TELL_AGENT.has(failure)) {
+      this.#active?.link.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
+    }
+  }
+
+  // --- while something is open ----------------------------------------------------------------------------------------
+
+  #tick(): void {
+    this.#ticking ??= setInterval(() => this.#onTick(), TICK_MS);
+  }
+
+  #onTick(): void {
+    const now = Date.now();
+    for (const exchange of this.#exchanges.values()) exchange.tick(now);
+    this.#watch(now);
+    const { records, streams } = this.#settlement.take(now);
+    if (records.length > 0) storeUsage(this.ctx.storage.sql, records);
+    if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
+    if (this.#exchanges.size > 0 || !this.#settlement.idle) return;
+    clearInterval(this.#ticking);
+    this.#ticking = null;
+    this.#save(true);
+  }
+
+  /** A socket may die without an event; open streams must not wait for it for ever. */
+  #watch(now: number): void {
+    const active = this.#active;
+    if (active === undefined || this.#exchanges.size === 0) return;
+    const ping = this.ctx.getWebSocketAutoResponseTimestamp(active.socket)?.getTime() ?? 0;
+    const seen = Math.max(ping, this.#lastFrameAt, active.attachment.connectedAt);
+    if (now - seen < SILENCE_MS) return;
+    active.close(CLOSE.silent, 'no sign of life');
+    this.#gone(active);
+  }
+
+  /** Writes the attachment when the tunnel turns busy or idle. */
+  #save(idle: boolean): void {
+    if (this.#active === undefined || this.#saved === idle) return;
+    this.#saved = idle;
+    this.#active.save(idle);
+  }
+}
+
+function tryParse(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
+
+function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+function fromHex(hex: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array((hex.match(/../g) ?? []).map((pair) => Number.parseInt(pair, 16)));
+}

@@ -1,0 +1,103 @@
+import type { ReportName } from '../../shared/wire/frames.ts';
+import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
+import type { UsageRecord } from '../usage/record.ts';
+import type { AttemptFailure } from './attempt.ts';
+import type { Exchange } from './exchange.ts';
+
+/** How long an agent may take to report on an attempt that the gateway has ended. */
+const REPORT_WAIT_MS = 30_000;
+
+/** At most this many ended attempts are remembered for their report; the oldest are settled by estimate. */
+const WAITING_MAX = 10_000;
+
+/** Failures before the engine was asked: nothing was used and no report comes. */
+const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  'refused',
+  'unknown',
+  'engine_unreachable',
+  'overloaded',
+  'not_accepted',
+]);
+
+interface Ended {
+  exchange: Exchange;
+  aborted: boolean;
+  until: number;
+}
+
+/**
+ * From reports to records: every attempt that reached an engine becomes exactly one. Exact where the agent reported, estimated
+ * from what passed through here where it did not.
+ */
+export class Settlement {
+  readonly #session: string;
+  readonly #waiting = new Map<number, Ended>();
+  /** Reported while the Worker still reads: the agent keeps the answer until that is over too. */
+  readonly #reported = new Set<number>();
+  #due: UsageRecord[] = [];
+  /** Streams that the agent may forget once what is due is stored. */
+  #forget: number[] = [];
+
+  constructor(session: string) {
+    this.#session = session;
+  }
+
+  get idle(): boolean {
+    return this.#waiting.size === 0 && this.#due.length === 0 && this.#forget.length === 0;
+  }
+
+  /** The attempt is still waited for by its report. */
+  awaits(stream: number): boolean {
+    return this.#waiting.has(stream);
+  }
+
+  /** The Worker is done with an attempt. */
+  ended(exchange: Exchange, failure: AttemptFailure | undefined, now: number): void {
+    if (this.#reported.delete(exchange.stream)) {
+      this.#forget.push(exchange.stream);
+      return;
+    }
+    if (failure !== undefined && (NOTHING_USED.has(failure) || !exchange.accepted)) return;
+    this.#waiting.set(exchange.stream, { exchange, aborted: failure === 'cancelled', until: now + REPORT_WAIT_MS });
+    const oldest = this.#waiting.values().next().value;
+    if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#estimate(oldest, now);
+  }
+
+  /** A report on a stream of this object. `open` is its exchange where it is still running. */
+  report(stream: number, usage: ReportedUsage, open: Exchange | undefined, now: number): void {
+    const exchange = open ?? this.#waiting.get(stream)?.exchange;
+    this.#waiting.delete(stream);
+    if (exchange === undefined) return; // unknown here: the agent sends it again with its name
+    if (open !== undefined) this.#reported.add(stream);
+    else this.#forget.push(stream);
+    this.#due.push(this.#record(exchange, usage, now));
+  }
+
+  /** A report that outlived its object. */
+  named(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
+    this.#waiting.delete(stream);
+    this.#forget.push(stream);
+    this.#due.push({ ...usage, ...name, session: this.#session, answerBytes: 0, at: now });
+  }
+
+  #estimate(ended: Ended, now: number): void {
+    this.#waiting.delete(ended.exchange.stream);
+    const usage = { ...NO_USAGE, completion: ended.exchange.events, estimated: true, aborted: ended.aborted };
+    this.#due.push(this.#record(ended.exchange, usage, now));
+  }
+
+  #record(exchange: Exchange, usage: ReportedUsage, now: number): UsageRecord {
+    const { requestId, attempt, receipt } = exchange.request;
+    const answerBytes = exchange.answerBytes;
+    return { ...usage, requestId, attempt, receipt, session: this.#session, answerBytes, at: now };
+  }
+
+  /** What is to be stored now; hand `streams` back to the agent once it is. */
+  take(now: number): { records: UsageRecord[]; streams: number[] } {
+    for (const ended of this.#waiting.values()) if (now >= ended.until) this.#estimate(ended, now);
+    const taken = { records: this.#due, streams: this.#forget };
+    this.#due = [];
+    this.#forget = [];
+    return taken;
+  }
+}

@@ -1,0 +1,94 @@
+import { WireError } from '../../shared/wire/error.ts';
+import { type Frame, writeFrame } from '../../shared/wire/frames.ts';
+import { Link, type LinkState } from '../../shared/wire/link.ts';
+import { FrameWriter } from '../../shared/wire/writer.ts';
+import { isolateBudget } from './budget.ts';
+
+/**
+ * What a socket's attachment holds: it outlives hibernation, the object's memory does not.
+ * `idle` has the link's counters while no stream is open; with streams open it is absent, and an object that wakes to such a
+ * socket has lost them: it closes the socket, the agent comes back and the streams are claimed.
+ */
+export interface SocketAttachment {
+  phase: 'challenged' | 'active';
+  provider: string;
+  cluster: string;
+  /** Hex. */
+  nonce: string;
+  generation: number;
+  connectedAt: number;
+  idle?: LinkState;
+}
+
+/** Close codes of ours; the agent's reaction is in docs/protocol.md. */
+export const CLOSE = { replaced: 4001, protocol: 4002, resync: 4003, refused: 4004, silent: 4005 } as const;
+
+/** An agent's socket with its link. */
+export class AgentSocket {
+  readonly socket: WebSocket;
+  readonly link: Link;
+  attachment: SocketAttachment;
+  #leave: (() => void) | undefined;
+
+  constructor(socket: WebSocket, attachment: SocketAttachment, restored?: LinkState) {
+    this.socket = socket;
+    this.attachment = attachment;
+    const port = {
+      send: (message: Uint8Array) => this.#send(message),
+      busy: () => false, // workerd says nothing about its queue: the peer's credit bounds it
+      schedule: (flush: () => void) => queueMicrotask(flush),
+    };
+    this.link = new Link(port, { send: 0, receive: isolateBudget.window }, restored);
+    this.#leave = isolateBudget.join((window) => this.link.resize(window));
+  }
+
+  #send(message: Uint8Array): void {
+    try {
+      this.socket.send(message);
+    } catch {
+      // Closed under us: webSocketClose follows, or the silence is noticed.
+    }
+  }
+
+  /** Reads a message. False where the peer broke the protocol: the socket is closed then. */
+  receive(message: string | ArrayBuffer, each: (frame: Frame) => void): boolean {
+    try {
+      if (typeof message === 'string') throw new WireError('bad_frame', 'text is no frame');
+      this.link.receive(new Uint8Array(message), each);
+      return true;
+    } catch (error) {
+      if (!(error instanceof WireError)) throw error;
+      this.close(CLOSE.protocol, `${error.code}: ${error.message}`);
+      return false;
+    }
+  }
+
+  /** Writes the attachment for the state that the link is in: with counters when no stream is open. */
+  save(idle: boolean): void {
+    const { idle: _, ...rest } = this.attachment;
+    this.attachment = idle ? { ...rest, idle: this.link.state } : rest;
+    this.socket.serializeAttachment(this.attachment);
+  }
+
+  close(code: number, reason: string): void {
+    this.release();
+    try {
+      this.socket.close(code, reason.slice(0, 120)); // above 123 bytes it throws
+    } catch {
+      // closed already
+    }
+  }
+
+  /** The socket is gone. */
+  release(): void {
+    this.link.close();
+    this.#leave?.();
+    this.#leave = undefined;
+  }
+}
+
+export function encodeFrame(frame: Frame): Uint8Array {
+  const writer = new FrameWriter();
+  writeFrame(writer, frame, undefined);
+  return writer.take();
+}

@@ -1,0 +1,11 @@
+/** What a peer did wrong on the wire. The socket is closed with 4002 and the reason; no other stream of it survives. */
+export type WireErrorCode = 'truncated' | 'too_large' | 'bad_frame' | 'bad_offset' | 'over_credit' | 'bad_state';
+
+export class WireError extends Error {
+  override readonly name = 'WireError';
+  readonly code: WireErrorCode;
+  constructor(code: WireErrorCode, message: string) {
+    super(message);
+    this.code = code;
+  }
+}

@@ -1,0 +1,93 @@
+import { WireError } from './error.ts';
+import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES, WINDOW_FLOOR_BYTES } from './limits.ts';
+
+/**
+ * One direction of a stream at its receiver: which bytes have come, how many of them the next hop took, and how many more the
+ * sender may send. Holds no bytes itself.
+ */
+export class Incoming {
+  #received: number;
+  #consumed: number;
+  #limit: number;
+  #window: number;
+  /** `consumed` when the window last grew. */
+  #grownAt: number;
+  #length: number | undefined;
+
+  constructor(options: { offset?: number; window?: number } = {}) {
+    const offset = options.offset ?? 0;
+    this.#received = offset;
+    this.#consumed = offset;
+    this.#grownAt = offset;
+    this.#window = options.window ?? STREAM_WINDOW_BYTES;
+    this.#limit = offset + this.#window;
+  }
+
+  get received(): number {
+    return this.#received;
+  }
+
+  get consumed(): number {
+    return this.#consumed;
+  }
+
+  /** Here and not yet passed on. */
+  get buffered(): number {
+    return this.#received - this.#consumed;
+  }
+
+  get complete(): boolean {
+    return this.#length === this.#received;
+  }
+
+  /**
+   * Takes DATA at `offset`; returns the part that is new (a resumed sender may repeat some).
+   * @throws WireError bad_offset for a gap or bytes after the end, over_credit for more than was granted.
+   */
+  accept(offset: number, bytes: Uint8Array): Uint8Array {
+    const end = offset + bytes.length;
+    if (offset > this.#received) throw new WireError('bad_offset', `byte ${offset} after ${this.#received}`);
+    if (end > this.#limit) throw new WireError('over_credit', `byte ${end}, granted up to ${this.#limit}`);
+    if (this.#length !== undefined && end > this.#length) throw new WireError('bad_offset', 'bytes after the end');
+    if (end <= this.#received) return bytes.subarray(0, 0);
+    const fresh = bytes.subarray(this.#received - offset);
+    this.#received = end;
+    return fresh;
+  }
+
+  /** END: the body has `length` bytes. All of them must be here: END never overtakes DATA. */
+  end(length: number): void {
+    if (length !== this.#received) throw new WireError('bad_offset', `end at ${length}, have ${this.#received}`);
+    this.#length = length;
+  }
+
+  /** The next hop took `bytes`. */
+  consume(bytes: number): void {
+    this.#consumed = Math.min(this.#consumed + bytes, this.#received);
+  }
+
+  /** A resumed sender starts with a fresh window behind what is here. */
+  resume(): void {
+    this.#window = STREAM_WINDOW_BYTES;
+    this.#grownAt = this.#consumed;
+    this.#limit = this.#received + STREAM_WINDOW_BYTES;
+  }
+
+  /**
+   * The credit to send now, or undefined while the sender still has half a window. `room` bounds it by what the socket has
+   * free. The window doubles when the reader has drained a whole one and stands waiting: then the window, not the reader,
+   * is what holds the sender back.
+   */
+  credit(room: number): { consumed: number; window: number } | undefined {
+    if (this.#length !== undefined) return undefined;
+    if (this.buffered === 0 && this.#consumed - this.#grownAt >= this.#window) {
+      this.#window = Math.min(this.#window * 2, STREAM_WINDOW_MAX_BYTES);
+      this.#grownAt = this.#consumed;
+    }
+    const window = Math.max(WINDOW_FLOOR_BYTES, Math.min(this.#window, room));
+    const limit = this.#consumed + window;
+    if (limit - this.#limit < window / 2) return undefined;
+    this.#limit = limit;
+    return { consumed: this.#consumed, window };
+  }
+}

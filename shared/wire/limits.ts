@@ -1,0 +1,37 @@
+/** Constants of the protocol. Both ends assume the same values for one PROTOCOL_VERSION; docs/protocol.md explains them. */
+
+/** Grows when an older peer could misread us. Checked at the upgrade, before a frame is exchanged. */
+export const PROTOCOL_VERSION = 1;
+
+/** Credit that a stream has without being told: the opening, a prompt and its answer rarely need more than one window. */
+export const STREAM_WINDOW_BYTES = 256 * 1024;
+
+/** A stream that is read as fast as it arrives may grow to this: 3 MiB in flight fill 75 MB/s at 40 ms of round trip. */
+export const STREAM_WINDOW_MAX_BYTES = 3 * 1024 * 1024;
+
+/** All streams of one socket together: what a peer that stops reading can make us hold. */
+export const SOCKET_WINDOW_BYTES = 4 * 1024 * 1024;
+
+/** Least credit of a socket or stream, so that a full budget slows down and never stops a newcomer. */
+export const WINDOW_FLOOR_BYTES = 64 * 1024;
+
+/** One DATA frame; small enough that streams of one socket take turns. */
+export const DATA_MAX_BYTES = 64 * 1024;
+
+/** A message is closed at this size; workerd takes 32 MiB, a fair share of the socket is less. */
+export const MESSAGE_TARGET_BYTES = 256 * 1024;
+
+/** No honest message is larger: a target plus one frame plus control frames. Anything above closes the socket. */
+export const MESSAGE_MAX_BYTES = 1024 * 1024;
+
+/** Sent bytes that are kept although the peer has acknowledged them: an object that died after it granted credit
+ *  may have lost what it had pulled (the pipe between two isolates holds some of it). */
+export const RETAINED_TAIL_BYTES = 256 * 1024;
+
+/** How long an answer waits for somebody to claim it after its socket or its object went away. */
+export const RESUME_WINDOW_MS = 10_000;
+
+/** Strings inside frames. */
+export const TEXT_MAX_BYTES = 8 * 1024;
+export const HEADERS_MAX = 32;
+export const EDITS_MAX = 8;

@@ -1,0 +1,225 @@
+import { WireError } from './error.ts';
+import { type Frame, readFrames, writeFrame } from './frames.ts';
+import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './limits.ts';
+import type { Outgoing } from './outgoing.ts';
+import { FrameWriter } from './writer.ts';
+
+/** The socket as the link sees it. */
+export interface LinkPort {
+  send(message: Uint8Array): void;
+  /** Bytes wait in the socket: hold back and merge until `flush` is called on its drain. */
+  busy(): boolean;
+  /** Calls `flush` once, soon: after what is being handled now, so that frames of one turn share a message. */
+  schedule(flush: () => void): void;
+}
+
+/** Bytes of DATA payload since the socket opened. */
+export interface LinkState {
+  sent: number;
+  sendLimit: number;
+  received: number;
+  receiveLimit: number;
+}
+
+/** A body to send on one stream. */
+export interface Sender {
+  outgoing: Outgoing;
+  /** Written once behind the last byte: END and what belongs to it. */
+  ending(): Frame[];
+  /** Bytes went out or credit came: more may be pushed. */
+  refill?(): void;
+}
+
+/**
+ * Many streams on one socket. Control frames go out in the order they are put; DATA of the streams takes turns behind them,
+ * within each stream's credit and the socket's. No timer holds anything back: what is put in one turn goes out at its end, or
+ * when a busy socket drains.
+ */
+export class Link {
+  readonly #port: LinkPort;
+  readonly #writer = new FrameWriter();
+  #previous: number | undefined;
+  #scheduled = false;
+  #closed = false;
+  readonly #senders = new Map<number, Sender & { over?: true }>();
+  /** Streams that have bytes and credit, in turn. */
+  readonly #ready = new Set<number>();
+  #sent = 0;
+  #sendLimit: number;
+  #received = 0;
+  #consumed = 0;
+  #receiveLimit: number;
+  #receiveWindow: number;
+
+  /** `restored` continues a link whose streams had all ended when it was saved. */
+  constructor(port: LinkPort, windows: { send: number; receive: number }, restored?: LinkState) {
+    this.#port = port;
+    this.#receiveWindow = windows.receive;
+    this.#sent = restored?.sent ?? 0;
+    this.#sendLimit = restored?.sendLimit ?? windows.send;
+    this.#received = restored?.received ?? 0;
+    this.#consumed = this.#received;
+    this.#receiveLimit = restored?.receiveLimit ?? windows.receive;
+  }
+
+  /** The counters of the socket's credit, for a side that may be put to sleep between streams. */
+  get state(): LinkState {
+    return {
+      sent: this.#sent,
+      sendLimit: this.#sendLimit,
+      received: this.#received,
+      receiveLimit: this.#receiveLimit,
+    };
+  }
+
+  /** Payload bytes that came and that nobody took yet. */
+  get buffered(): number {
+    return this.#received - this.#consumed;
+  }
+
+  /** What one stream may be granted: three quarters of the free window, so that a stalled reader never takes the last of it. */
+  get room(): number {
+    return Math.max(0, ((this.#receiveWindow - this.buffered) * 3) >> 2);
+  }
+
+  /** The most this socket may make us hold; lowering it takes effect as bytes are consumed. */
+  resize(window: number): void {
+    this.#receiveWindow = window;
+    this.#grant();
+  }
+
+  /** What the peer takes before its first CREDIT: known only after the handshake. */
+  open(sendWindow: number): void {
+    this.#sendLimit = this.#sent + Math.min(sendWindow, SOCKET_WINDOW_BYTES);
+    this.#wake();
+  }
+
+  put(frame: Frame): void {
+    if (this.#closed) return;
+    this.#previous = writeFrame(this.#writer, frame, this.#previous);
+    this.#wake();
+  }
+
+  /** Sends a body on `stream` as it is pushed; call `kick` after each push, credit or finish. */
+  attach(stream: number, sender: Sender): void {
+    this.#senders.set(stream, { ...sender });
+    this.kick(stream);
+  }
+
+  detach(stream: number): void {
+    this.#senders.delete(stream);
+    this.#ready.delete(stream);
+  }
+
+  kick(stream: number): void {
+    const sender = this.#senders.get(stream);
+    if (sender === undefined || sender.over) return;
+    if (!sender.outgoing.sendable && !sender.outgoing.drained) return;
+    this.#ready.add(stream);
+    this.#wake();
+  }
+
+  /** `bytes` of DATA payload went on (or were thrown away): the socket's credit comes back. */
+  consumed(bytes: number): void {
+    this.#consumed += bytes;
+    this.#grant();
+  }
+
+  #grant(): void {
+    const limit = this.#consumed + this.#receiveWindow;
+    if (limit - this.#receiveLimit < this.#receiveWindow / 2) return;
+    this.#receiveLimit = limit;
+    this.put({ type: 'credit', stream: 0, consumed: this.#consumed, window: this.#receiveWindow });
+  }
+
+  /**
+   * Reads a message; DATA is charged to the socket before `each` sees it.
+   * @throws WireError: close the socket.
+   */
+  receive(message: Uint8Array, each: (frame: Frame) => void): void {
+    if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
+    readFrames(message, (frame) => {
+      if (frame.type === 'data') {
+        this.#received += frame.bytes.length;
+        if (this.#received > this.#receiveLimit) throw new WireError('over_credit', 'more than the socket was granted');
+      }
+      if (frame.type === 'credit') this.#credit(frame.stream, frame.consumed, frame.window);
+      else each(frame);
+    });
+  }
+
+  #credit(stream: number, consumed: number, window: number): void {
+    if (stream === 0) {
+      if (consumed > this.#sent) throw new WireError('bad_offset', `credit for byte ${consumed} of the socket`);
+      this.#sendLimit = Math.max(this.#sendLimit, consumed + window);
+      this.#wake();
+      return;
+    }
+    const sender = this.#senders.get(stream);
+    if (sender === undefined) return; // ended here while the credit was on its way
+    sender.outgoing.credit(consumed, window);
+    sender.refill?.();
+    this.kick(stream);
+  }
+
+  #wake(): void {
+    if (this.#scheduled || this.#closed) return;
+    this.#scheduled = true;
+    this.#port.schedule(this.#onTurn);
+  }
+
+  readonly #onTurn = (): void => {
+    this.#scheduled = false;
+    this.flush();
+  };
+
+  /** Sends what can be sent. Called at the end of a turn, and by the port when its socket has drained. */
+  flush(): void {
+    while (!this.#closed && !this.#port.busy()) {
+      this.#fill();
+      if (this.#writer.length === 0) return;
+      this.#previous = undefined;
+      this.#port.send(this.#writer.take());
+    }
+  }
+
+  /** Round robin, one DATA frame each, until the message is full or nobody may send. */
+  #fill(): void {
+    const blocked: number[] = [];
+    for (const stream of this.#ready) {
+      if (this.#writer.length >= MESSAGE_TARGET_BYTES) break;
+      this.#ready.delete(stream);
+      const sender = this.#senders.get(stream);
+      if (sender === undefined) continue;
+      if (!this.#sendOne(stream, sender)) blocked.push(stream);
+      else if (sender.outgoing.sendable) this.#ready.add(stream);
+    }
+    for (const stream of blocked) this.#ready.add(stream);
+  }
+
+  /** False where the socket has no credit left for it. */
+  #sendOne(stream: number, sender: Sender & { over?: true }): boolean {
+    const { outgoing } = sender;
+    if (outgoing.sendable) {
+      const room = this.#sendLimit - this.#sent;
+      if (room <= 0) return false;
+      const piece = outgoing.take(Math.min(DATA_MAX_BYTES, room));
+      if (piece !== undefined) {
+        this.#sent += piece.bytes.length;
+        this.#previous = writeFrame(this.#writer, { type: 'data', stream, ...piece }, this.#previous);
+        sender.refill?.();
+      }
+    }
+    if (outgoing.drained && !sender.over) {
+      sender.over = true;
+      for (const frame of sender.ending()) this.#previous = writeFrame(this.#writer, frame, this.#previous);
+    }
+    return true;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#senders.clear();
+    this.#ready.clear();
+  }
+}

@@ -1,0 +1,68 @@
+import type { FrameReader } from './reader.ts';
+import type { FrameWriter } from './writer.ts';
+
+/** What one attempt used, in tokens. The agent's word; the gateway checks it against what it saw. */
+export interface ReportedUsage {
+  prompt: number;
+  completion: number;
+  cached: number;
+  reasoning: number;
+  /** Counted from events or bytes, since the engine gave no numbers. */
+  estimated: boolean;
+  /** The engine ended its answer as its kind of answer ends. */
+  complete: boolean;
+  /** The client left before the end. */
+  aborted: boolean;
+}
+
+export const NO_USAGE: ReportedUsage = {
+  prompt: 0,
+  completion: 0,
+  cached: 0,
+  reasoning: 0,
+  estimated: false,
+  complete: false,
+  aborted: false,
+};
+
+const ESTIMATED = 1;
+const COMPLETE = 2;
+const ABORTED = 4;
+const DETAILS = 8;
+const NAMED = 16;
+
+/** flags, prompt, completion; cached and reasoning only where one is not zero. */
+export function writeUsage(out: FrameWriter, usage: ReportedUsage, named: boolean): void {
+  const details = usage.cached > 0 || usage.reasoning > 0;
+  out.byte(
+    (usage.estimated ? ESTIMATED : 0) |
+      (usage.complete ? COMPLETE : 0) |
+      (usage.aborted ? ABORTED : 0) |
+      (details ? DETAILS : 0) |
+      (named ? NAMED : 0),
+  );
+  out.varint(usage.prompt);
+  out.varint(usage.completion);
+  if (!details) return;
+  out.varint(usage.cached);
+  out.varint(usage.reasoning);
+}
+
+export function readUsage(input: FrameReader): { usage: ReportedUsage; named: boolean } {
+  const flags = input.byte();
+  const prompt = input.varint();
+  const completion = input.varint();
+  const details = (flags & DETAILS) !== 0;
+  return {
+    named: (flags & NAMED) !== 0,
+    usage: {
+      prompt,
+      completion,
+      cached: details ? input.varint() : 0,
+      reasoning: details ? input.varint() : 0,
+      estimated: (flags & ESTIMATED) !== 0,
+      complete: (flags & COMPLETE) !== 0,
+      aborted: (flags & ABORTED) !== 0,
+    },
+  };
+}

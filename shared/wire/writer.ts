@@ -1,0 +1,56 @@
+const encoder = new TextEncoder();
+
+/** Builds one message. `take` hands its bytes over and starts the next one in a new buffer. */
+export class FrameWriter {
+  #buffer = new Uint8Array(512);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  #reserve(bytes: number): void {
+    const needed = this.#length + bytes;
+    if (needed <= this.#buffer.length) return;
+    const larger = new Uint8Array(Math.max(needed, this.#buffer.length * 2));
+    larger.set(this.#buffer.subarray(0, this.#length));
+    this.#buffer = larger;
+  }
+
+  byte(value: number): void {
+    this.#reserve(1);
+    this.#buffer[this.#length++] = value;
+  }
+
+  varint(value: number): void {
+    this.#reserve(8);
+    let rest = value;
+    while (rest >= 0x80) {
+      this.#buffer[this.#length++] = (rest % 128) | 0x80;
+      rest = Math.floor(rest / 128);
+    }
+    this.#buffer[this.#length++] = rest;
+  }
+
+  bytes(bytes: Uint8Array): void {
+    this.#reserve(bytes.length);
+    this.#buffer.set(bytes, this.#length);
+    this.#length += bytes.length;
+  }
+
+  blob(bytes: Uint8Array): void {
+    this.varint(bytes.length);
+    this.bytes(bytes);
+  }
+
+  text(text: string): void {
+    this.blob(encoder.encode(text));
+  }
+
+  take(): Uint8Array {
+    const message = this.#buffer.subarray(0, this.#length);
+    this.#buffer = new Uint8Array(512);
+    this.#length = 0;
+    return message;
+  }
+}
