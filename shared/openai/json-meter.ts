@@ -3,7 +3,7 @@ import { textOf } from './bytes.ts';
 import type { Endpoint, UsageKind } from './endpoints.ts';
 import { JsonWatch, type Watched } from './json-watch.ts';
 import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
-import { estimateTokens, NO_USAGE, readUsage, settleUsage } from './usage.ts';
+import { estimateTokens, readFinish, readUsage, settleUsage, type Usage } from './usage.ts';
 
 const FINISH_KEYS: Readonly<Record<UsageKind, Watched | undefined>> = {
   openai: 'finish_reason',
@@ -40,33 +40,24 @@ export class JsonMeter implements Meter {
   }
 
   end(): MeterEnd {
-    const watch = this.#watch;
-    const { status = 200 } = this.#options;
-    const free = this.#endpoint.usage === 'none' || status >= 400;
     const finish = this.#finish();
     return {
       flush: [],
-      usage: free ? NO_USAGE : this.#usage(),
-      complete: watch.state === 'closed',
+      usage: this.#usage(),
+      complete: this.#watch.state === 'closed',
       ...(finish !== undefined && { finish }),
     };
   }
 
-  #usage() {
-    const { promptBytes } = this.#options;
+  #usage(): Usage {
     const report = readUsage(this.#endpoint.usage, parse(this.#watch.value('usage'))) ?? {};
-    // What generates nothing has no completion to guess.
     const generated = this.#watch.state === 'garbage' ? 0 : estimateTokens(this.#bytes);
-    return settleUsage(report, {
-      prompt: promptBytes === undefined ? undefined : estimateTokens(promptBytes),
-      completion: this.#endpoint.streams ? generated : undefined,
-    });
+    return settleUsage(this.#endpoint, this.#options, report, this.#endpoint.streams ? generated : undefined);
   }
 
   #finish(): string | undefined {
     const name = FINISH_KEYS[this.#endpoint.usage];
     if (name === undefined) return undefined;
-    const value = parse(this.#watch.value(name));
-    return typeof value === 'string' ? value : undefined;
+    return readFinish(parse(this.#watch.value(name)));
   }
 }

@@ -165,7 +165,8 @@ export class JsonReader {
       if (byte === QUOTE) break;
       if (byte === BACKSLASH) {
         escaped = true;
-        pos = this.#escape(pos);
+        if (ESCAPES[bytes[pos + 1] ?? 0] === 1) pos += 2;
+        else pos = this.#unicodeEscape(pos);
       } else if (byte < 0x20)
         this.fail(byte === END ? 'an unterminated string' : 'a control character in a string', pos);
       else if (++pos >= shortEnd) {
@@ -177,11 +178,9 @@ export class JsonReader {
     return escaped;
   }
 
-  /** Offset after the escape that begins at `at`. */
-  #escape(at: number): number {
-    const byte = this.bytes[at + 1] ?? 0;
-    if (ESCAPES[byte] === 1) return at + 2;
-    if (byte !== 0x75) this.fail('an unknown escape', at);
+  /** Offset after the `\u` escape that begins at `at`. */
+  #unicodeEscape(at: number): number {
+    if (this.bytes[at + 1] !== 0x75) this.fail('an unknown escape', at);
     for (let i = at + 2; i < at + 6; i++) {
       if (!isHex(this.bytes[i] ?? END)) this.fail('an incomplete \\u escape', at);
     }

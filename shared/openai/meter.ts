@@ -5,7 +5,7 @@
 import type { Endpoint } from './endpoints.ts';
 import { JsonMeter } from './json-meter.ts';
 import { StreamMeter } from './stream-meter.ts';
-import { NO_USAGE, type Usage } from './usage.ts';
+import { estimateTokens, settleUsage, type Usage } from './usage.ts';
 
 export type { Usage } from './usage.ts';
 
@@ -39,14 +39,26 @@ export interface Meter {
   end(): MeterEnd;
 }
 
-/** Binary answers, and endpoints that count no tokens. */
+/** Answers that are neither SSE nor JSON. */
 class RawMeter implements Meter {
+  readonly #endpoint: Endpoint;
+  readonly #options: MeterOptions;
+  #bytes = 0;
+
+  constructor(endpoint: Endpoint, options: MeterOptions) {
+    this.#endpoint = endpoint;
+    this.#options = options;
+  }
+
   push(chunk: Uint8Array): Uint8Array[] {
+    if (chunk.length === 0) return [];
+    this.#bytes += chunk.length;
     return [chunk];
   }
 
   end(): MeterEnd {
-    return { flush: [], usage: NO_USAGE, complete: true };
+    const guess = this.#endpoint.streams ? estimateTokens(this.#bytes) : undefined;
+    return { flush: [], usage: settleUsage(this.#endpoint, this.#options, {}, guess), complete: true };
   }
 }
 
@@ -59,5 +71,5 @@ function isJson(endpoint: Endpoint, contentType: string | undefined): boolean {
 export function createMeter(endpoint: Endpoint, options: MeterOptions): Meter {
   if (options.streaming && endpoint.streams) return new StreamMeter(endpoint, options);
   if (isJson(endpoint, options.contentType)) return new JsonMeter(endpoint, options);
-  return new RawMeter();
+  return new RawMeter(endpoint, options);
 }

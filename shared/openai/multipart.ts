@@ -2,7 +2,7 @@
  * The `model` and `stream` parts of a multipart/form-data body (RFC 7578). Stricter than the RFC where parsers differ: what we
  * read must be what the engine reads, or an allow-list could be walked around.
  */
-import { startsWith, textOf, utf8 } from './bytes.ts';
+import { Needle, sameBytes, startsWith, textOf, utf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 
 export const MAX_PARTS = 100;
@@ -11,6 +11,7 @@ const MAX_MODEL_BYTES = 256;
 /** RFC 2046 §5.1.1. */
 const BOUNDARY = /^[0-9A-Za-z'()+_,\-./:=? ]{0,69}[0-9A-Za-z'()+_,\-./:=?]$/;
 
+const LF = 0x0a;
 const CR = 0x0d;
 const CRLF = utf8('\r\n');
 const BLANK_LINE = utf8('\r\n\r\n');
@@ -58,12 +59,16 @@ function boundaryOf(contentType: string): string {
   return boundary;
 }
 
-/** Offset of the next CRLF + delimiter, or -1. */
-function nextDelimiter(bytes: Uint8Array, delimiter: Uint8Array, from: number): number {
-  for (let at = bytes.indexOf(CR, from); at >= 0; at = bytes.indexOf(CR, at + 1)) {
-    if (startsWith(bytes, delimiter, at)) return at;
+/** Offset of the CRLF before the next delimiter. */
+function partEnd(bytes: Uint8Array, dashBoundary: Needle, from: number): number {
+  for (let at = dashBoundary.indexIn(bytes, from); at >= 0; at = dashBoundary.indexIn(bytes, at + 1)) {
+    const before = bytes[at - 1];
+    // Some parsers take these for the end of the part, others do not.
+    const isDoubtful = at < from + CRLF.length || !startsWith(bytes, CRLF, at - CRLF.length);
+    if (!isDoubtful) return at - CRLF.length;
+    if (at === from || before === LF || before === CR) throw invalid('a boundary is not preceded by CRLF');
   }
-  return -1;
+  throw invalid('the closing boundary is missing');
 }
 
 function headerEnd(bytes: Uint8Array, from: number): number {
@@ -111,28 +116,23 @@ function modelOf(value: Uint8Array): string {
  * @throws ApiError 400 `invalid_multipart`, `duplicate_key` or `invalid_request`; 415 for another content type
  */
 export function scanMultipart(bytes: Uint8Array, contentType: string): MultipartScan {
-  const delimiter = utf8(`\r\n--${boundaryOf(contentType)}`);
+  const boundary = new Needle(`--${boundaryOf(contentType)}`);
   const scan: MultipartScan = { stream: false };
   const seen = new Set<string>();
-  const first = delimiter.subarray(CRLF.length);
-  if (!startsWith(bytes, first)) throw invalid('it does not begin with the boundary');
-  let pos = first.length;
+  if (!startsWith(bytes, boundary.bytes)) throw invalid('it does not begin with the boundary');
+  let pos = boundary.bytes.length;
   for (let parts = 0; !startsWith(bytes, DASHES, pos); parts++) {
     if (parts >= MAX_PARTS) throw invalid(`it has more than ${MAX_PARTS} parts`);
     if (!startsWith(bytes, CRLF, pos)) throw invalid('a boundary is not followed by CRLF');
     const headers = pos + CRLF.length;
     const blank = headerEnd(bytes, headers);
     const begin = blank + BLANK_LINE.length;
-    // The CRLF of the blank line may be the one before the next boundary: an empty part.
-    const end = nextDelimiter(bytes, delimiter, begin - CRLF.length);
-    if (end < 0) throw invalid('the closing boundary is missing');
-    readPart(scan, seen, partName(textOf(bytes.subarray(headers, blank))), bytes.subarray(begin, Math.max(begin, end)));
-    pos = end + delimiter.length;
+    const end = partEnd(bytes, boundary, begin);
+    readPart(scan, seen, partName(textOf(bytes.subarray(headers, blank))), bytes.subarray(begin, end));
+    pos = end + CRLF.length + boundary.bytes.length;
   }
   const rest = bytes.subarray(pos + DASHES.length);
-  if (rest.length > 0 && !(rest.length === CRLF.length && startsWith(rest, CRLF))) {
-    throw invalid('something follows the closing boundary');
-  }
+  if (rest.length > 0 && !sameBytes(rest, CRLF)) throw invalid('something follows the closing boundary');
   return scan;
 }
 

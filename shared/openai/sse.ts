@@ -24,7 +24,10 @@ export interface SseEvent {
   first: boolean;
 }
 
-/** Finds where events end. Invariant: the events' bytes, in order, then `pending`, are the bytes pushed. */
+/**
+ * Finds where events end. Invariant: the events' bytes, in order, then `pending`, are the bytes pushed, but for the LF of
+ * a CRLF that two chunks share: the event has gone out by then, see `endedWithCr`.
+ */
 export class SseSplitter {
   readonly #event: Gathered;
   /** No byte of the current line has come. */
@@ -34,7 +37,6 @@ export class SseSplitter {
   /** That CR ended an event. */
   #crEndedEvent = false;
   #first = true;
-  #startsWithOldLf = false;
 
   constructor(maxEventBytes = MAX_EVENT_BYTES) {
     this.#event = new Gathered(maxEventBytes);
@@ -50,20 +52,21 @@ export class SseSplitter {
     return this.#event.bytes();
   }
 
-  /** Whether the first byte of the last chunk was the LF of the CRLF that ended an event in the chunk before. */
-  get startsWithOldLf(): boolean {
-    return this.#startsWithOldLf;
+  /** The last event ended with a CR, at the very end of a chunk: an LF that comes next belongs to it. */
+  get endedWithCr(): boolean {
+    return this.#afterCr && this.#crEndedEvent;
   }
 
-  push(chunk: Uint8Array): SseEvent[] {
-    const events: SseEvent[] = [];
-    if (chunk.length === 0) return events;
+  /**
+   * @param visit called for each event that this chunk completes; not gathered in an array, because a chunk of short lines
+   *   would make one of many times its own size
+   */
+  push(chunk: Uint8Array, visit: (event: SseEvent) => void): void {
+    if (chunk.length === 0) return;
     let from = 0;
     let line = 0;
-    this.#startsWithOldLf = false;
     if (this.#afterCr && chunk[0] === LF) {
       line = 1;
-      this.#startsWithOldLf = this.#crEndedEvent;
       if (this.#crEndedEvent) from = 1;
     }
     this.#afterCr = false;
@@ -83,13 +86,12 @@ export class SseSplitter {
         this.#crEndedEvent = blank;
       }
       if (blank) {
-        events.push(this.#complete(chunk, from, line));
+        visit(this.#complete(chunk, from, line));
         from = line;
       }
     }
     if (line < chunk.length) this.#lineEmpty = false;
     if (from < chunk.length) this.#event.add(from === 0 ? chunk : chunk.subarray(from));
-    return events;
   }
 
   /** The event that the end of the stream cut short, if any; `end` is 0. */

@@ -3,11 +3,12 @@ import { Needle, sameBytes, startsWith, textOf, utf8 } from './bytes.ts';
 import type { Endpoint } from './endpoints.ts';
 import type { Meter, MeterEnd, MeterOptions } from './meter.ts';
 import { type SseEvent, type SseFields, SseSplitter, sseFields } from './sse.ts';
-import { estimateTokens, isObject, NO_USAGE, readUsage, settleUsage, type UsageReport } from './usage.ts';
+import { isObject, readFinish, readUsage, settleUsage, type UsageReport } from './usage.ts';
 
 /** An event that has not ended by then is not the usage event, whose size does not depend on the answer. */
 const MAX_HELD_BYTES = 64 * 1024;
 
+const LF = 0x0a;
 const DONE = utf8('[DONE]');
 const ERROR = utf8('{"error"');
 const USAGE = new Needle('"usage"');
@@ -56,6 +57,7 @@ export class StreamMeter implements Meter {
   #passing = false;
   /** The event that was left out ended with a CR: its LF may follow. */
   #droppedLast = false;
+  readonly #visit = (event: SseEvent) => this.#look(event);
 
   constructor(endpoint: Endpoint, options: MeterOptions) {
     this.#endpoint = endpoint;
@@ -66,50 +68,43 @@ export class StreamMeter implements Meter {
   push(chunk: Uint8Array): Uint8Array[] {
     if (chunk.length === 0) return [];
     if (this.#dropping || this.#droppedLast) return this.#pushDropping(chunk);
-    for (const event of this.#splitter.push(chunk)) this.#look(event);
+    this.#splitter.push(chunk, this.#visit);
     return [chunk];
   }
 
   #pushDropping(chunk: Uint8Array): Uint8Array[] {
-    const heldBefore = this.#passing ? 0 : this.#splitter.pendingBytes;
-    // Only what has been held back must be given out again; a view, because the splitter starts a new buffer per event.
-    const held = heldBefore > 0 ? this.#splitter.pending : undefined;
     const out: Uint8Array[] = [];
-    const events = this.#splitter.push(chunk);
-    let heldIsDue = held !== undefined;
-    let at = this.#splitter.startsWithOldLf ? 1 : 0;
-    let from = this.#droppedLast ? at : 0;
-    this.#droppedLast = false;
+    // A view that stays whole while the splitter adds to its buffer: it starts a new one for each event.
+    let held = this.#passing || this.#splitter.pendingBytes === 0 ? undefined : this.#splitter.pending;
+    /** Everything before is given or dropped. */
+    let from = 0;
+    /** End of the last complete event, or of the line end that a chunk cut in two. */
+    let at = 0;
     const give = (end: number) => {
-      if (heldIsDue && held !== undefined) out.push(held);
-      heldIsDue = false;
+      if (held !== undefined && end > 0) out.push(held);
+      held = undefined;
       if (end > from) out.push(from === 0 && end === chunk.length ? chunk : chunk.subarray(from, end));
+      from = end;
     };
-    for (const event of events) {
-      const begin = at;
-      at = event.end;
+    if (chunk[0] === LF && this.#splitter.endedWithCr) {
+      at = 1;
+      if (this.#droppedLast) from = 1;
+    }
+    this.#droppedLast = false;
+    this.#splitter.push(chunk, (event) => {
       const isUsage = this.#look(event);
       if (isUsage && this.#dropping && !this.#passing) {
-        this.#dropping = false;
-        if (begin > from) give(begin);
-        heldIsDue = false;
+        if (at > from) give(at);
+        held = undefined;
         from = event.end;
+        this.#dropping = false;
         this.#droppedLast = event.end === chunk.length;
       }
       this.#passing = false;
-    }
-    if (!this.#dropping) {
-      give(chunk.length);
-      return out;
-    }
-    if (at > from) {
-      give(at);
-      from = at;
-    }
-    if (this.#passing || this.#splitter.pendingBytes > MAX_HELD_BYTES) {
-      this.#passing = true;
-      give(chunk.length);
-    }
+      at = event.end;
+    });
+    if (this.#dropping && this.#splitter.pendingBytes > MAX_HELD_BYTES) this.#passing = true;
+    give(this.#dropping && !this.#passing ? at : chunk.length);
     return out;
   }
 
@@ -151,8 +146,7 @@ export class StreamMeter implements Meter {
 
   #readFinish(choices: readonly unknown[]): void {
     for (const choice of choices) {
-      if (!isObject(choice) || typeof choice.finish_reason !== 'string') continue;
-      this.#finish ??= choice.finish_reason;
+      if (isObject(choice)) this.#finish ??= readFinish(choice.finish_reason);
     }
   }
 
@@ -180,7 +174,7 @@ export class StreamMeter implements Meter {
   #readResponse(response: unknown, isTerminal: boolean): void {
     if (!isTerminal || !isObject(response)) return;
     this.#report = readUsage('responses', response.usage) ?? this.#report;
-    if (typeof response.status === 'string') this.#finish = response.status;
+    this.#finish = readFinish(response.status);
   }
 
   /** `message_start` knows the prompt, `message_delta` the completion so far; the last word on each counts. */
@@ -194,18 +188,15 @@ export class StreamMeter implements Meter {
     } else if (type === 'message_delta') {
       this.#report = { ...this.#report, ...readUsage('anthropic', object.usage) };
       const reason = isObject(object.delta) ? object.delta.stop_reason : undefined;
-      if (typeof reason === 'string') this.#finish = reason;
+      this.#finish = readFinish(reason) ?? this.#finish;
     }
   }
 
   end(): MeterEnd {
     const flush = this.#lookAtRest();
-    const { status = 200, promptBytes } = this.#options;
-    const free = this.#endpoint.usage === 'none' || status >= 400;
-    const prompt = promptBytes === undefined ? undefined : estimateTokens(promptBytes);
     return {
       flush,
-      usage: free ? NO_USAGE : settleUsage(this.#report, { prompt, completion: this.#pieces }),
+      usage: settleUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
       complete: this.#complete,
       ...(this.#finish !== undefined && { finish: this.#finish }),
     };

@@ -1,5 +1,5 @@
 /** Token counts as the three families of endpoints report them. */
-import type { UsageKind } from './endpoints.ts';
+import type { Endpoint, UsageKind } from './endpoints.ts';
 
 export interface Usage {
   /** Tokens, cached ones included where the engine includes them. */
@@ -84,6 +84,13 @@ export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefi
   }
 }
 
+/** Longer than any engine's word; it is stored per request. */
+const MAX_FINISH_CHARS = 64;
+
+export function readFinish(value: unknown): string | undefined {
+  return typeof value === 'string' && value.length > 0 && value.length <= MAX_FINISH_CHARS ? value : undefined;
+}
+
 export const NO_USAGE: Usage = { prompt: 0, completion: 0, cached: 0, reasoning: 0, estimated: false };
 
 /** Bytes per token of text, by the usual rule of thumb. */
@@ -94,19 +101,21 @@ export function estimateTokens(bytes: number): number {
 }
 
 /**
- * Fills what the report lacks.
- * @param guess tokens to assume; a kind of answer that has no completion passes `completion: undefined`, which counts as 0
+ * Fills what the report lacks. Endpoints without tokens and answers that failed cost nothing.
+ * @param completion guessed tokens; undefined if this endpoint generates none
  */
 export function settleUsage(
-  reported: UsageReport,
-  guess: { prompt: number | undefined; completion: number | undefined },
+  endpoint: Pick<Endpoint, 'usage'>,
+  { status = 200, promptBytes }: { status?: number; promptBytes?: number },
+  report: UsageReport,
+  completion: number | undefined,
 ): Usage {
-  const { prompt, completion, cached, reasoning } = reported;
+  if (endpoint.usage === 'none' || status >= 400) return NO_USAGE;
   return {
-    prompt: prompt ?? guess.prompt ?? 0,
-    completion: completion ?? guess.completion ?? 0,
-    cached: cached ?? 0,
-    reasoning: reasoning ?? 0,
-    estimated: prompt === undefined || (completion === undefined && guess.completion !== undefined),
+    prompt: report.prompt ?? estimateTokens(promptBytes ?? 0),
+    completion: report.completion ?? completion ?? 0,
+    cached: report.cached ?? 0,
+    reasoning: report.reasoning ?? 0,
+    estimated: report.prompt === undefined || (report.completion === undefined && completion !== undefined),
   };
 }
