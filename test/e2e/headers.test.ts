@@ -1,7 +1,8 @@
 /** Headers pass by an allow-list, both ways. */
+import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatBody, type House, openHouse } from '../support/house.ts';
-import { endAll } from '../support/processes.ts';
+import { endAll, temporaryDirectory } from '../support/processes.ts';
 
 let house: House;
 beforeAll(async () => {
@@ -18,8 +19,6 @@ beforeAll(async () => {
 afterAll(endAll);
 
 async function keyFile(): Promise<string> {
-  const { writeFile } = await import('node:fs/promises');
-  const { temporaryDirectory } = await import('../support/processes.ts');
   const path = `${await temporaryDirectory()}/engine.key`;
   await writeFile(path, 'the-engines-own-key\n', { mode: 0o600 });
   return path;
@@ -111,5 +110,6 @@ it('an engine’s retry-after passes', async () => {
   house.engine.control({ status: 429, headers: { 'retry-after': '7' } }, 1);
   const response = await house.ask('/v1/chat/completions', chatBody());
   expect(response.status).toBe(429);
+  expect(response.headers.get('retry-after')).toBe('7');
   await response.text();
 });

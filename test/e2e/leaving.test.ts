@@ -1,0 +1,95 @@
+/** A client that leaves stops the engine's work within a second, in each phase and whichever way ordinary clients leave. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { EngineRequest } from '../support/engine.ts';
+import { chatBody, type House, openHouse } from '../support/house.ts';
+import { type Asking, LEAVERS } from '../support/leavers.ts';
+import { endAll } from '../support/processes.ts';
+
+const WITHIN_MS = 1_000;
+let house: House;
+
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+
+/** Asks, waits until the engine is where the phase begins, leaves, and tells how long the engine went on. */
+async function leaveAt(ask: () => Promise<Asking>, phase: (request: EngineRequest) => boolean): Promise<number> {
+  const before = house.engine.requests.at(-1)?.id ?? 0;
+  const asking = await ask();
+  const mine = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+  const deadline = Date.now() + 5_000;
+  while (!phase(mine)) {
+    if (Date.now() > deadline) throw new Error('the engine did not come to that phase');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  expect(mine.abortedAt).toBeUndefined();
+  const leftAt = Date.now();
+  await asking.leave();
+  const aborted = await house.engine.when(
+    (request) => request.id === mine.id && request.abortedAt !== undefined,
+    5_000,
+    'the abort',
+  );
+  return (aborted.abortedAt ?? Number.POSITIVE_INFINITY) - leftAt;
+}
+
+describe.each(Object.entries(LEAVERS))('%s', (_, leaver) => {
+  const ask = (body: Record<string, unknown>) => () => leaver({ url: house.gateway.url, key: house.key, body });
+
+  it('before the first byte of a stream', async () => {
+    const body = chatBody({ delayMs: 20_000 }, { stream: true });
+    expect(await leaveAt(ask(body), (request) => request.bodySha256 !== '')).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('in the middle of a stream', async () => {
+    const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
+    expect(await leaveAt(ask(body), (request) => request.tokensSent >= 5)).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('in the middle of a stream that is silent for the moment', async () => {
+    const body = chatBody({ tokens: 10_000, fault: 'stall', afterTokens: 3 }, { stream: true });
+    expect(await leaveAt(ask(body), (request) => request.tokensSent >= 3)).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('while an unary answer is being made', async () => {
+    const body = chatBody({ tokens: 1_000, tokensPerSecond: 20 });
+    expect(await leaveAt(ask(body), (request) => request.bodySha256 !== '')).toBeLessThanOrEqual(WITHIN_MS);
+  });
+
+  it('while it waits for a node: an agent that does not take the opening', async () => {
+    const agent = house.agents[0];
+    if (agent === undefined) throw new Error('no agent');
+    const before = house.engine.requests.at(-1)?.id ?? 0;
+    agent.signal('SIGSTOP');
+    try {
+      const asking = await ask(chatBody({ delayMs: 3_000 }, { stream: true }))();
+      // The opening needs a moment to be on its way; within a second the gateway would look elsewhere.
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      await asking.leave();
+    } finally {
+      agent.signal('SIGCONT');
+    }
+    await house.gateway.serving(1);
+    await new Promise((resolve) => setTimeout(resolve, WITHIN_MS));
+    const late = house.engine.requests.filter((request) => request.id > before);
+    for (const request of late) expect(request.abortedAt, 'work for nobody').toBeDefined();
+  });
+});
+
+it('a hundred clients that leave at once leave nothing running', async () => {
+  const leaver = LEAVERS['fetch, aborted'];
+  if (leaver === undefined) throw new Error('no such client');
+  const body = chatBody({ tokens: 10_000, tokensPerSecond: 10 }, { stream: true });
+  const before = house.engine.requests.at(-1)?.id ?? 0;
+  const askings = await Promise.all(
+    Array.from({ length: 100 }, () => leaver({ url: house.gateway.url, key: house.key, body })),
+  );
+  await house.engine.when(() => house.engine.running() === 100, 10_000, 'a hundred requests');
+  await Promise.all(askings.map((asking) => asking.leave()));
+  const mine = () => house.engine.requests.filter((request) => request.id > before);
+  const last = Date.now() + WITHIN_MS * 2;
+  while (house.engine.running() > 0 && Date.now() < last) await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(house.engine.running()).toBe(0);
+  expect(mine().filter((request) => request.abortedAt !== undefined)).toHaveLength(100);
+});
