@@ -1,0 +1,227 @@
+/** What breaks, breaks alone: engines that die, agents that are killed, gateways that come back. */
+import { readFile } from 'node:fs/promises';
+import { afterEach, describe, expect, it } from 'vitest';
+import { engineCommand, startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { Gateway } from '../support/gateway.ts';
+import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
+import { atEnd, commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
+
+afterEach(endAll);
+
+/** Asks one unary request after the other until told to stop. */
+function load(house: House, workers: number, standIn: object = { delayMs: 20 }) {
+  let going = true;
+  const statuses: number[] = [];
+  const failures: string[] = [];
+  const work = async () => {
+    while (going) {
+      try {
+        const response = await house.ask('/v1/chat/completions', chatBody(standIn));
+        const text = await response.text();
+        statuses.push(response.status);
+        if (response.status !== 200 && failures.length < 20) failures.push(`${response.status} ${text}`);
+      } catch (error) {
+        failures.push(String(error));
+      }
+    }
+  };
+  const done = Promise.all(Array.from({ length: workers }, work));
+  return {
+    statuses,
+    failures,
+    stop: async () => {
+      going = false;
+      await done;
+    },
+  };
+}
+
+/** The child that the agent runs, by what its command line says. */
+function engineOf(agent: Managed): number {
+  const found = descendants(agent.pid).find((pid) => commandOf(pid).includes('support/engine.ts'));
+  if (found === undefined) throw agent.failure('runs no engine');
+  return found;
+}
+
+async function withChild(
+  more: string[] = [],
+): Promise<{ gateway: Gateway; agent: Managed; ask: () => Promise<Response> }> {
+  const gateway = await Gateway.start();
+  const [key, token, port] = await Promise.all([gateway.createKey(), gateway.createJoinToken(), freePort()]);
+  const agent = await startAgent({
+    gateways: [gateway.url],
+    token,
+    command: engineCommand(port, '--model', MODEL, ...more),
+  });
+  await gateway.serving(1);
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const ask = () =>
+    fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers, body: JSON.stringify(chatBody()) });
+  return { gateway, agent, ask };
+}
+
+describe('an engine that the agent runs', () => {
+  it('is out of routing at once when it dies, and the agent ends with 70', async () => {
+    const { gateway, agent, ask } = await withChild();
+    expect((await ask()).status).toBe(200);
+    process.kill(engineOf(agent), 'SIGKILL');
+    const killedAt = Date.now();
+    await eventually('the node is out', 2_000, async () => {
+      const nodes = await gateway.nodes();
+      return nodes.every((node) => node.state !== 'SERVING' || node.suspected) ? true : undefined;
+    });
+    expect(Date.now() - killedAt).toBeLessThan(2_000);
+    const response = await eventually('503', 2_000, async () => {
+      const answer = await ask();
+      return answer.status === 503 ? answer : undefined;
+    });
+    expect((await envelopeOf(response)).code).toBe('no_capacity');
+    expect(await agent.end(10_000)).toMatchObject({ code: 70 });
+  });
+
+  it('that ends with a code of its own makes the agent end with 70 and say which', async () => {
+    const { agent } = await withChild(['--exit-after-ms', '1500']);
+    expect(await agent.end(10_000)).toMatchObject({ code: 70 });
+    expect(agent.output).toMatch(/\b3\b/);
+  });
+
+  it('gets its arguments as they were given and nothing of the agent’s secrets', async () => {
+    const odd = ['--label', 'two words', '--empty', '', '--quote=\'"$HOME`', 'ä'];
+    const { agent } = await withChild(odd);
+    const pid = engineOf(agent);
+    const argv = (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
+    expect(argv.slice(-odd.length)).toEqual(odd);
+    const environment = await readFile(`/proc/${pid}/environ`, 'utf8');
+    expect(environment).not.toMatch(/OTELA_/);
+    expect(environment).not.toContain('otj-');
+    for (const of of [agent.pid, pid]) expect(commandOf(of)).not.toContain('otj-');
+  });
+
+  it('is ended with the agent on SIGTERM, after what it was doing was done', async () => {
+    const gateway = await Gateway.start();
+    const [key, token, port] = await Promise.all([gateway.createKey(), gateway.createJoinToken(), freePort()]);
+    const agent = await startAgent({ gateways: [gateway.url], token, command: engineCommand(port, '--model', MODEL) });
+    await gateway.serving(1);
+    const pid = engineOf(agent);
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+    const body = JSON.stringify(chatBody({ tokens: 40, tokensPerSecond: 20 }, { stream: true }));
+    const response = await fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers, body });
+    agent.signal('SIGTERM');
+    const text = await response.text();
+    expect(text).toContain('[DONE]');
+    expect(await agent.end(10_000)).toMatchObject({ code: 143 });
+    expect(commandOf(pid)).toBe('');
+    expect(await gateway.serving(0)).toEqual([]);
+  });
+});
+
+it('an agent that is killed under load costs no client an error: the other node takes over', async () => {
+  const house = await openHouse({ nodes: 2 });
+  const traffic = load(house, 8);
+  await eventually('both engines work', 10_000, () =>
+    house.engines.every((engine) => engine.requests.length > 10) ? true : undefined,
+  );
+  house.agents[0]?.signal('SIGKILL');
+  const before = traffic.statuses.length;
+  await eventually('the other serves on', 20_000, () => (traffic.statuses.length > before + 200 ? true : undefined));
+  await traffic.stop();
+  expect(traffic.failures).toEqual([]);
+  await house.gateway.serving(1);
+});
+
+it('an agent that hangs (stopped, its socket open) costs no client an error', async () => {
+  const house = await openHouse({ nodes: 2 });
+  house.agents[0]?.signal('SIGSTOP');
+  atEnd(() => house.agents[0]?.signal('SIGCONT'));
+  const traffic = load(house, 4);
+  await eventually('the other serves', 30_000, () => (traffic.statuses.length > 100 ? true : undefined));
+  await traffic.stop();
+  expect(traffic.failures).toEqual([]);
+  expect(house.engines[0]?.requests).toHaveLength(0);
+});
+
+it('an engine that resets every connection costs no client an error while another works', async () => {
+  const house = await openHouse({ nodes: 2 });
+  house.engines[0]?.control({ fault: 'reset-before-head' });
+  for (let n = 0; n < 40; n++) {
+    const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+    expect(response.status, await response.text()).toBe(200);
+  }
+  expect(house.engines[0]?.requests.length).toBeGreaterThan(0);
+});
+
+it('an engine’s own 4xx is final: it is not asked of another node', async () => {
+  const house = await openHouse({ nodes: 2 });
+  const response = await house.ask('/v1/chat/completions', chatBody({ status: 422 }));
+  expect(response.status).toBe(422);
+  expect(house.engines.reduce((sum, engine) => sum + engine.requests.length, 0)).toBe(1);
+});
+
+describe('a gateway that is killed', () => {
+  it('is back with its keys and all its agents within 5 s, and the agents kept their engines', async () => {
+    const house = await openHouse({ nodes: 2 });
+    const sessions = (await house.gateway.nodes()).map((node) => node.session).sort();
+    await house.gateway.kill9();
+    await house.gateway.restart();
+    const readyAt = Date.now();
+    await house.gateway.serving(2, 5_000);
+    expect(Date.now() - readyAt).toBeLessThanOrEqual(5_000);
+    const response = await house.ask('/v1/chat/completions', chatBody());
+    expect(response.status, await response.text()).toBe(200);
+    expect((await house.gateway.nodes()).map((node) => node.session).sort()).toEqual(sessions);
+    for (const agent of house.agents) expect(agent.running).toBe(true);
+  });
+
+  it('by its launcher alone (kill -9 of the parent) starts again on the same port and data', async () => {
+    const house = await openHouse();
+    house.gateway.process.signal('SIGKILL');
+    await house.gateway.process.end(5_000);
+    await house.gateway.restart();
+    await house.gateway.serving(1, 10_000);
+    expect((await house.ask('/v1/chat/completions', chatBody())).status).toBe(200);
+  });
+
+  it('by its runtime alone (workerd dies) is up again, or ends and says so', async () => {
+    const house = await openHouse();
+    process.kill(house.gateway.workerd(), 'SIGKILL');
+    const outcome = await Promise.race([
+      house.gateway.process.exited.then(() => 'ended' as const),
+      eventually('serves again', 10_000, async () => {
+        const response = await house.ask('/v1/chat/completions', chatBody());
+        return response.status === 200 ? ('serves' as const) : undefined;
+      }),
+    ]);
+    if (outcome === 'ended') {
+      expect(house.gateway.process.output).toMatch(/workerd/);
+      await house.gateway.restart();
+      await house.gateway.serving(1, 10_000);
+    }
+  });
+
+  it('a second gateway on the same data is refused and the first serves on', async () => {
+    const house = await openHouse();
+    await expect(Gateway.start({ data: house.gateway.data })).rejects.toThrow(/ended/);
+    expect((await house.ask('/v1/chat/completions', chatBody())).status).toBe(200);
+  });
+});
+
+it('models that come and go at the engine come and go at the gateway', async () => {
+  const house = await openHouse();
+  house.engine.setModels([MODEL, 'late/model']);
+  await house.gateway.serving(1, 20_000, 'late/model');
+  const answer = await house.ask('/v1/chat/completions', { model: 'late/model', messages: [] });
+  expect(answer.status, await answer.text()).toBe(200);
+  house.engine.setModels(['late/model']);
+  await house.gateway.serving(0, 20_000, MODEL);
+});
+
+it('an engine under a path prefix is served', async () => {
+  const engine = await startEngine({ models: ['pre/fixed'], pathPrefix: '/llm' });
+  atEnd(() => engine.close());
+  const house = await openHouse();
+  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: engine.url });
+  await house.gateway.serving(1, 15_000, 'pre/fixed');
+  const answer = await house.ask('/v1/chat/completions', { model: 'pre/fixed', messages: [] });
+  expect(answer.status, await answer.text()).toBe(200);
+});

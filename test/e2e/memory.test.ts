@@ -1,0 +1,143 @@
+/**
+ * A reader that does not read must cost its sender's memory nothing. workerd's WebSockets have no backpressure of their own (workerd #988):
+ * without credits, 300 MiB sent to a paused peer are 300 MiB of resident memory. Bound: a stream's window is far below 4 MiB, the socket's
+ * is 4 MiB; what is allowed here is twenty times that, which leaves room for a garbage collector and still catches 200 MiB.
+ */
+import { request as httpRequest } from 'node:http';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
+import { endAll, eventually, memoryOf } from '../support/processes.ts';
+import { dial, patternStream, postBytes } from '../support/raw.ts';
+
+const BODY_BYTES = 200 * 1024 * 1024;
+const GROWTH_MIB = 80;
+/** How long a stall is watched after the flow has come to rest. */
+const REST_MS = 3_000;
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse();
+  // Warm: what is loaded on the first request is no growth.
+  for (let n = 0; n < 50; n++) await (await house.ask('/v1/chat/completions', chatBody())).text();
+});
+afterAll(endAll);
+
+function resident(): { workerd: number; agent: number; socket: number } {
+  const [agent] = house.agents;
+  return {
+    workerd: memoryOf(house.gateway.workerd()).rssMib,
+    agent: memoryOf(agent?.pid ?? 0).rssMib,
+    socket: memoryOf(house.gateway.process.pid).rssMib,
+  };
+}
+
+/** The largest growth of each process while `act` goes on. */
+async function growth(act: () => Promise<void>) {
+  const before = resident();
+  const most = { workerd: 0, agent: 0, socket: 0 };
+  const look = () => {
+    const now = resident();
+    for (const name of ['workerd', 'agent', 'socket'] as const)
+      most[name] = Math.max(most[name], now[name] - before[name]);
+  };
+  const timer = setInterval(look, 50);
+  await act();
+  clearInterval(timer);
+  look();
+  return most;
+}
+
+function expectBounded(most: { workerd: number; agent: number; socket: number }): void {
+  console.log(
+    `growth in MiB: workerd ${most.workerd.toFixed(1)}, agent ${most.agent.toFixed(1)}, public socket ${most.socket.toFixed(1)}`,
+  );
+  expect(most.workerd).toBeLessThan(GROWTH_MIB);
+  expect(most.agent).toBeLessThan(GROWTH_MIB);
+  expect(most.socket).toBeLessThan(GROWTH_MIB);
+}
+
+/** Waits until `measure` has not grown for REST_MS. */
+async function rest(measure: () => number): Promise<void> {
+  let last = -1;
+  let since = Date.now();
+  await eventually('the flow comes to rest', 40_000, () => {
+    if (measure() !== last) {
+      last = measure();
+      since = Date.now();
+    }
+    return Date.now() - since > REST_MS ? true : undefined;
+  });
+}
+
+it('200 MiB from the engine to a client that does not read', async () => {
+  const before = house.engine.requests.length;
+  const most = await growth(async () => {
+    const socket = await dial(house.gateway.url);
+    socket.on('error', () => undefined);
+    socket.pause();
+    const body = { model: MODEL, input: 'x', voice: 'x', stand_in: { bytes: BODY_BYTES } };
+    socket.write(postBytes(`${house.base}/audio/speech`, { authorization: `Bearer ${house.key}` }, body));
+    await eventually('the engine answers', 10_000, () =>
+      house.engine.requests[before]?.headAt === undefined ? undefined : true,
+    );
+    await new Promise((resolve) => setTimeout(resolve, REST_MS * 2));
+    const stalled = house.engine.requests[before];
+    expect(stalled?.finishedAt, 'the engine could not send it all').toBeUndefined();
+    expect(stalled?.abortedAt, 'a slow reader is not cut off').toBeUndefined();
+    socket.destroy();
+    await house.engine.when(
+      (request) => request.id === stalled?.id && request.abortedAt !== undefined,
+      5_000,
+      'the abort',
+    );
+  });
+  expectBounded(most);
+});
+
+it('200 MiB from a client to an engine that does not read', async () => {
+  house.engine.control({ readBody: false }, 1);
+  let sent = 0;
+  const most = await growth(async () => {
+    const upload = httpRequest(`${house.base}/audio/transcriptions`, {
+      method: 'POST',
+      agent: false,
+      headers: {
+        authorization: `Bearer ${house.key}`,
+        'content-type': 'application/octet-stream',
+        'x-otela-model': MODEL,
+        'content-length': BODY_BYTES,
+      },
+    });
+    upload.on('error', () => undefined);
+    const source = patternStream(BODY_BYTES);
+    source.on('data', (piece: Buffer) => {
+      sent += piece.length;
+    });
+    source.pipe(upload);
+    await rest(() => sent);
+    expect(sent, 'the client was held back').toBeLessThan(BODY_BYTES / 2);
+    source.destroy();
+    upload.destroy();
+  });
+  expectBounded(most);
+});
+
+it('fifty stalled readers at once leave the others served', async () => {
+  const body = { model: MODEL, input: 'x', voice: 'x', stand_in: { bytes: 20 * 1024 * 1024 } };
+  const sockets = await Promise.all(Array.from({ length: 50 }, () => dial(house.gateway.url)));
+  const most = await growth(async () => {
+    for (const socket of sockets) {
+      socket.on('error', () => undefined);
+      socket.pause();
+      socket.write(postBytes(`${house.base}/audio/speech`, { authorization: `Bearer ${house.key}` }, body));
+    }
+    await eventually('all are under way', 10_000, () => (house.engine.running() >= 50 ? true : undefined));
+    const startedAt = Date.now();
+    const response = await house.ask('/v1/chat/completions', chatBody(), { signal: AbortSignal.timeout(10_000) });
+    expect(response.status, await response.text()).toBe(200);
+    expect(Date.now() - startedAt).toBeLessThan(5_000);
+    for (const socket of sockets) socket.destroy();
+    await eventually('all are over', 10_000, () => (house.engine.running() === 0 ? true : undefined));
+  });
+  expectBounded(most);
+});
