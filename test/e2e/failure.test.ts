@@ -4,38 +4,11 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { engineCommand, startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
+import { chatBody, envelopeOf, MODEL, openHouse } from '../support/house.ts';
+import { load } from '../support/load.ts';
 import { atEnd, commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
 
 afterEach(endAll);
-
-/** Asks one unary request after the other until told to stop. */
-function load(house: House, workers: number, standIn: object = { delayMs: 20 }) {
-  let going = true;
-  const statuses: number[] = [];
-  const failures: string[] = [];
-  const work = async () => {
-    while (going) {
-      try {
-        const response = await house.ask('/v1/chat/completions', chatBody(standIn));
-        const text = await response.text();
-        statuses.push(response.status);
-        if (response.status !== 200 && failures.length < 20) failures.push(`${response.status} ${text}`);
-      } catch (error) {
-        failures.push(String(error));
-      }
-    }
-  };
-  const done = Promise.all(Array.from({ length: workers }, work));
-  return {
-    statuses,
-    failures,
-    stop: async () => {
-      going = false;
-      await done;
-    },
-  };
-}
 
 /** The child that the agent runs, by what its command line says. */
 function engineOf(agent: Managed): number {
@@ -123,8 +96,8 @@ it('an agent that is killed under load costs no client an error: the other node 
     house.engines.every((engine) => engine.requests.length > 10) ? true : undefined,
   );
   house.agents[0]?.signal('SIGKILL');
-  const before = traffic.statuses.length;
-  await eventually('the other serves on', 20_000, () => (traffic.statuses.length > before + 200 ? true : undefined));
+  const before = traffic.served;
+  await eventually('the other serves on', 20_000, () => (traffic.served > before + 200 ? true : undefined));
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
   await house.gateway.serving(1);
@@ -135,7 +108,7 @@ it('an agent that hangs (stopped, its socket open) costs no client an error', as
   house.agents[0]?.signal('SIGSTOP');
   atEnd(() => house.agents[0]?.signal('SIGCONT'));
   const traffic = load(house, 4);
-  await eventually('the other serves', 30_000, () => (traffic.statuses.length > 100 ? true : undefined));
+  await eventually('the other serves', 30_000, () => (traffic.served > 100 ? true : undefined));
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
   expect(house.engines[0]?.requests).toHaveLength(0);

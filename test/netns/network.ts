@@ -1,0 +1,120 @@
+/** Hosts in network namespaces for tests: `netns-up`, `netns-link`, `netns-down`. One network at a time: namespaces have fixed names. */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { startAgent } from '../support/agent.ts';
+import { type EngineOptions, startEngine } from '../support/engine.ts';
+import { Gateway } from '../support/gateway.ts';
+import { MODEL } from '../support/house.ts';
+import { atEnd, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+const HERE = join(ROOT, 'test/netns');
+export const GATEWAY_ADDRESS = '198.51.100.10';
+const ENGINE_READY_MS = 15_000;
+
+export interface NetworkOptions {
+  /** One way, on each cluster's uplink. */
+  delayMs?: number;
+  jitterMs?: number;
+  /** The NAT forgets a connection after so many idle seconds. */
+  natIdleSeconds?: number;
+  /** Both clusters use the same private addresses. */
+  sameAddresses?: boolean;
+}
+
+export class Network {
+  readonly #env: Record<string, string>;
+
+  private constructor(env: Record<string, string>) {
+    this.#env = env;
+  }
+
+  static async up(options: NetworkOptions = {}): Promise<Network> {
+    const env: Record<string, string> = {
+      PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin`,
+      NETNS_DIR: join(await temporaryDirectory('otela-netns'), 'net'),
+    };
+    if (options.natIdleSeconds !== undefined) env.NETNS_NAT_IDLE = String(options.natIdleSeconds);
+    if (options.sameAddresses === true) env.NETNS_C2_NET = '10.1.0';
+    const network = new Network(env);
+    atEnd(() => void network.#run('netns-down'));
+    const delay = options.delayMs === undefined ? [] : [String(options.delayMs), String(options.jitterMs ?? 0)];
+    network.#run('netns-up', ...delay);
+    return network;
+  }
+
+  #run(script: string, ...args: string[]): string {
+    const done = spawnSync(join(HERE, script), args, { encoding: 'utf8', env: this.#env, timeout: 60_000 });
+    if (done.status !== 0) throw new Error(`${script} ${args.join(' ')}: ${done.stdout}\n${done.stderr}`);
+    return done.stdout;
+  }
+
+  /** `cut c1nat`, `heal c1nat`, `loss c1nat 5`, … */
+  link(...args: string[]): void {
+    this.#run('netns-link', ...args);
+  }
+
+  /** The two sides of each TCP connection that the gateway's host has with cluster `n` on `port`, as `address:port` of the far side. */
+  connections(n: 1 | 2, port: number): string[] {
+    const args = ['netns', 'exec', 'gateway', 'ss', '-Htn', 'state', 'established', `( sport = :${port} )`];
+    const { stdout } = spawnSync('ip', args, { encoding: 'utf8', env: this.#env });
+    return stdout.split('\n').flatMap((line) => line.match(new RegExp(`198\\.51\\.100\\.2${n}:\\d+`)) ?? []);
+  }
+}
+
+export const on = (host: string): string[] => ['ip', 'netns', 'exec', host];
+
+export interface Wide {
+  network: Network;
+  gateway: Gateway;
+  key: string;
+  token: string;
+  ask(path: string, body?: unknown, init?: RequestInit): Promise<Response>;
+}
+
+/** A gateway on its public host; clients are this machine. */
+export async function openWide(options: NetworkOptions = {}): Promise<Wide> {
+  const network = await Network.up(options);
+  const gateway = await Gateway.start({ prefix: on('gateway'), host: '0.0.0.0', publicHost: GATEWAY_ADDRESS });
+  const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
+  const ask = (path: string, body?: unknown, init: RequestInit = {}) =>
+    fetch(`${gateway.url}${path}`, {
+      method: body === undefined ? 'GET' : 'POST',
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...init,
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    });
+  return { network, gateway, key, token, ask };
+}
+
+/** An agent and its engine on a host of a cluster. */
+export async function settle(
+  wide: Wide,
+  host: string,
+  models: string[] = [MODEL],
+  args: string[] = [],
+): Promise<Managed> {
+  const port = await freePort();
+  const command = [
+    NODE,
+    join(ROOT, 'test/support/engine.ts'),
+    '--port',
+    String(port),
+    ...models.flatMap((model) => ['--model', model]),
+  ];
+  return startAgent({ gateways: [wide.gateway.url], token: wide.token, command, prefix: on(host), args });
+}
+
+/** An engine on a host, without an agent. */
+export async function engineOn(host: string, more: string[] = []): Promise<{ url: string; process: Managed }> {
+  const process = new Managed([...on(host), NODE, join(ROOT, 'test/support/engine.ts'), '--host', '0.0.0.0', ...more], {
+    label: `engine on ${host}`,
+  });
+  const [, url = ''] = await process.line(/stand-in engine ready (\S+)/, ENGINE_READY_MS);
+  return { url, process };
+}
+
+/** An engine in this process, reached from everywhere on the wan. */
+export function engineHere(options: EngineOptions = {}) {
+  return startEngine({ host: '198.51.100.254', ...options });
+}

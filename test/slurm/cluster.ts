@@ -1,0 +1,170 @@
+/** A real Slurm for tests: `slurm-up` and `slurm-down`, jobs of an ordinary user, and what became of them. */
+import { spawnSync } from 'node:child_process';
+import { chmod, chown, copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { build } from 'esbuild';
+import { atEnd, eventually, freePort, temporaryDirectory } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+const HERE = join(ROOT, 'test/slurm');
+/** `nobody` of Debian: an ordinary user with no home at all. */
+const USER = { uid: 65_534, gid: 65_534 };
+
+function run(
+  command: string,
+  args: string[],
+  options: { env: Record<string, string>; asUser?: boolean; input?: string },
+): string {
+  const done = spawnSync(command, args, {
+    encoding: 'utf8',
+    env: options.env,
+    timeout: 120_000,
+    cwd: '/tmp',
+    ...(options.input === undefined ? {} : { input: options.input }),
+    ...(options.asUser === true ? USER : {}),
+  });
+  if (done.status !== 0)
+    throw new Error(`${command} ${args.join(' ')}: ${done.error ?? done.status}\n${done.stdout}\n${done.stderr}`);
+  return done.stdout;
+}
+
+export interface JobOptions {
+  /** More `#SBATCH` options, e.g. `--partition=preempt`. */
+  sbatch?: string[];
+  /** Lines of the script. */
+  script: string;
+}
+
+export class Cluster {
+  readonly directory: string;
+  readonly #env: Record<string, string>;
+
+  private constructor(directory: string, env: Record<string, string>) {
+    this.directory = directory;
+    this.#env = env;
+  }
+
+  /** Brings Slurm up in a directory of its own; `endAll` takes it down. */
+  static async up(extra = ''): Promise<Cluster> {
+    const directory = await temporaryDirectory('otela-slurm');
+    await chmod(directory, 0o755);
+    const env = {
+      PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin`,
+      SLURM_TEST_DIR: join(directory, 'slurm'),
+      SLURM_TEST_PORT: String(20_000 + (process.pid % 20_000)),
+      SLURM_TEST_EXTRA: extra,
+    };
+    run(join(HERE, 'slurm-up'), [], { env });
+    atEnd(() => void run(join(HERE, 'slurm-down'), ['--clean'], { env }));
+    const cluster = new Cluster(directory, { ...env, SLURM_CONF: join(env.SLURM_TEST_DIR, 'etc/slurm.conf') });
+    await cluster.#install();
+    return cluster;
+  }
+
+  /** What a user would have installed: one file for the agent, Node, an engine; readable for everybody, whoever owns the checkout. */
+  async #install(): Promise<void> {
+    const bin = join(this.directory, 'bin');
+    await mkdir(bin, { mode: 0o755 });
+    const banner = {
+      js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);",
+    };
+    const shared = {
+      bundle: true,
+      platform: 'node',
+      format: 'esm',
+      target: 'node24',
+      banner,
+      absWorkingDir: ROOT,
+    } as const;
+    await build({ ...shared, entryPoints: ['agent/cli/main.ts'], outfile: join(bin, 'otela-agent.mjs') });
+    await build({ ...shared, entryPoints: ['test/support/engine.ts'], outfile: join(bin, 'stand-in-engine.mjs') });
+    await copyFile(NODE, join(bin, 'node'));
+    await copyFile(join(HERE, 'nvidia-smi'), join(bin, 'nvidia-smi'));
+    for (const file of ['node', 'nvidia-smi', 'otela-agent.mjs', 'stand-in-engine.mjs'])
+      await chmod(join(bin, file), 0o755);
+    await mkdir(join(this.directory, 'out'));
+    await chmod(join(this.directory, 'out'), 0o777);
+  }
+
+  /** A file that the user's jobs can read and nobody else can. */
+  async secret(name: string, content: string): Promise<string> {
+    const path = join(this.directory, name);
+    await rm(path, { force: true });
+    await writeFile(path, `${content}\n`, { mode: 0o600 });
+    await chown(path, USER.uid, USER.gid);
+    return path;
+  }
+
+  /** A shell line that starts agent and stand-in engine; `how` comes before it, e.g. `exec` or `srun`. */
+  async agentLine(
+    how: string,
+    gateway: string,
+    tokenFile: string,
+    model: string,
+    flags = '',
+    engineFlags = '',
+  ): Promise<string> {
+    const bin = join(this.directory, 'bin');
+    const port = await freePort();
+    const engine = `${bin}/node ${bin}/stand-in-engine.mjs --port ${port} --model ${model} ${engineFlags}`;
+    return `${how} ${bin}/node ${bin}/otela-agent.mjs start --gateway ${gateway} --token-file ${tokenFile} ${flags} -- ${engine}`;
+  }
+
+  async submit(options: JobOptions): Promise<Job> {
+    const lines = (options.sbatch ?? []).map((option) => `#SBATCH ${option}\n`).join('');
+    const script = `#!/bin/bash\n${lines}export PATH=${this.directory}/bin:$PATH\nunset PROXY HTTP_PROXY http_proxy\n${options.script}\n`;
+    const out = join(this.directory, 'out', '%j.log');
+    const env = { ...this.#env, HOME: '/nonexistent', USER: 'nobody' };
+    const args = ['--parsable', `--output=${out}`, '--open-mode=append', '--chdir=/tmp'];
+    const id = run('sbatch', args, { env, asUser: true, input: script }).trim();
+    const job = new Job(this, id);
+    atEnd(() => job.cancel());
+    return job;
+  }
+
+  /** A Slurm command as root. */
+  command(name: string, ...args: string[]): string {
+    return run(name, args, { env: this.#env });
+  }
+}
+
+export class Job {
+  readonly id: string;
+  readonly #cluster: Cluster;
+
+  constructor(cluster: Cluster, id: string) {
+    this.#cluster = cluster;
+    this.id = id;
+  }
+
+  /** One field of `scontrol show job`. */
+  field(name: string): string {
+    const text = this.#cluster.command('scontrol', 'show', 'job', this.id);
+    return new RegExp(`(?:^|\\s)${name}=(\\S*)`).exec(text)?.[1] ?? '';
+  }
+
+  cancel(...args: string[]): void {
+    try {
+      this.#cluster.command('scancel', '--quiet', ...args, this.id);
+    } catch {
+      // Ended already.
+    }
+  }
+
+  async output(): Promise<string> {
+    return readFile(join(this.#cluster.directory, 'out', `${this.id}.log`), 'utf8').catch(() => '');
+  }
+
+  /** Waits for a state, e.g. RUNNING or COMPLETED; the job's output is in the error. */
+  async reaches(states: string | string[], withinMs: number): Promise<string> {
+    const wanted = [states].flat();
+    try {
+      return await eventually(`job ${this.id} is ${wanted.join(' or ')}`, withinMs, () => {
+        const state = this.field('JobState');
+        return wanted.includes(state) ? state : undefined;
+      });
+    } catch (cause) {
+      throw new Error(`job ${this.id} is ${this.field('JobState')}\n${await this.output()}`, { cause });
+    }
+  }
+}
