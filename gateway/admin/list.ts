@@ -1,7 +1,7 @@
 /** Lists of operators' things: newest first, a page at a time. */
 import { type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
-import { z } from 'zod';
+import * as z from 'zod';
 
 export const pageSchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(100),

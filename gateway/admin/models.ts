@@ -1,6 +1,6 @@
 import { asc, count, eq, ne } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { modelSettings } from '../accounts/schema.ts';

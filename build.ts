@@ -1,0 +1,94 @@
+/**
+ * `node build.ts` makes dist/: the Worker for plain workerd, and the two command lines as single files.
+ * `node build.ts worker` makes the Worker alone.
+ */
+import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type BuildOptions, build } from 'esbuild';
+
+const ROOT = fileURLToPath(new URL('.', import.meta.url));
+const DIST = join(ROOT, 'dist');
+
+const COMMON = {
+  absWorkingDir: ROOT,
+  bundle: true,
+  format: 'esm',
+  write: false,
+  logLevel: 'warning',
+} satisfies BuildOptions;
+
+/** As wrangler bundles it, so that both runtimes get the same code. */
+const WORKER = {
+  ...COMMON,
+  target: 'es2024',
+  conditions: ['workerd', 'worker', 'browser'],
+  mainFields: ['browser', 'module', 'main'],
+  external: ['cloudflare:*', 'node:*'],
+} satisfies BuildOptions;
+
+const COMMAND = {
+  ...COMMON,
+  platform: 'node',
+  target: 'node24',
+  // workerd is a binary that its package finds.
+  external: ['workerd'],
+  // CommonJS dependencies call require(), which an ES module has not.
+  banner: {
+    js: "#!/usr/bin/env node\nimport { createRequire as otelaRequire } from 'node:module';\nconst require = otelaRequire(import.meta.url);",
+  },
+} satisfies BuildOptions;
+
+async function bundle(options: BuildOptions & { write: false }, entry: string): Promise<string> {
+  const { outputFiles } = await build({ ...options, entryPoints: [entry] });
+  const [file] = outputFiles;
+  if (file === undefined) throw new Error(`nothing came out of ${entry}`);
+  return file.text;
+}
+
+/** Two gateways of one clone may build at once, and one may start while the other writes. */
+async function replace(file: string, text: string, mode = 0o644): Promise<void> {
+  const unfinished = `${file}.${process.pid}`;
+  await writeFile(unfinished, text, { mode });
+  await rename(unfinished, file);
+}
+
+async function buildWorker(): Promise<void> {
+  const out = join(DIST, 'worker-standalone');
+  await mkdir(out, { recursive: true });
+  await replace(join(out, 'gateway.js'), await bundle(WORKER, 'gateway/index.ts'));
+  await replace(join(out, 'd1.js'), await bundle(WORKER, 'gateway/standalone/d1.ts'));
+  const wrangler = await readFile(join(ROOT, 'wrangler.toml'), 'utf8');
+  const manifest = {
+    compatibilityDate: setting(wrangler, 'compatibility_date', /"([^"]+)"/)[0],
+    compatibilityFlags: setting(wrangler, 'compatibility_flags', /"([^"]+)"/g),
+    migrations: await migrations(),
+  };
+  // Last: its age is what tells whether the bundle is fresh.
+  await replace(join(out, 'worker.json'), JSON.stringify(manifest));
+}
+
+/** The strings on a top-level line of wrangler.toml. */
+function setting(toml: string, name: string, strings: RegExp): string[] {
+  const line = new RegExp(`^${name} = (.*)$`, 'm').exec(toml)?.[1];
+  if (line === undefined) throw new Error(`wrangler.toml has no line "${name} = …"`);
+  return [...line.matchAll(new RegExp(strings, 'g'))].map((match) => match[1] ?? '');
+}
+
+async function migrations(): Promise<{ name: string; statements: string[] }[]> {
+  const names = (await readdir(join(ROOT, 'migrations'))).filter((name) => name.endsWith('.sql')).sort();
+  const read = async (name: string) => {
+    const sql = await readFile(join(ROOT, 'migrations', name), 'utf8');
+    return { name, statements: sql.split('--> statement-breakpoint').map((one) => one.trim()) };
+  };
+  return Promise.all(names.map(read));
+}
+
+async function buildCommands(): Promise<void> {
+  await mkdir(DIST, { recursive: true });
+  await replace(join(DIST, 'otela-gateway.js'), await bundle(COMMAND, 'gateway/standalone/node/main.ts'), 0o755);
+  await replace(join(DIST, 'otela-agent.js'), await bundle(COMMAND, 'agent/cli/main.ts'), 0o755);
+}
+
+await buildWorker();
+if (process.argv[2] !== 'worker') await buildCommands();

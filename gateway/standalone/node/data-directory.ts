@@ -1,0 +1,91 @@
+/**
+ * The one directory in which a gateway keeps everything:
+ *
+ *     admin.key    the first operator's key, made at the first start (0600)
+ *     d1/          accounts and settings          objects/   Durable Objects
+ *     lock         held by the gateway that uses this directory
+ *     run/         made anew by each start: workerd's configuration, socket and process id
+ */
+import { constants } from 'node:fs';
+import { access, chmod, link, mkdir, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { KEY_PREFIX, newSecret, sha256Hex } from '../../accounts/secrets.ts';
+
+export interface DataDirectory {
+  /** Absolute, without links. */
+  path: string;
+  adminKey: string;
+  /** What the Worker gets to know of the key: SHA-256, hex. */
+  adminKeyHash: string;
+  objects: string;
+  d1: string;
+  run: string;
+  /** Lets another gateway use the directory. Ending, in whatever way, does the same. */
+  release(): void;
+}
+
+/** Of the operator's making, not ours: told without a stack. */
+export class DataDirectoryError extends Error {}
+
+/** Opens the directory, making what is missing. Throws DataDirectoryError where it must not be used. */
+export async function openDataDirectory(dir: string): Promise<DataDirectory> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const path = await realpath(dir);
+  await refuseForeign(path);
+  await chmod(path, 0o700);
+  const release = lock(join(path, 'lock'), path);
+  const [objects, d1, run] = [join(path, 'objects'), join(path, 'd1'), join(path, 'run')];
+  await Promise.all([objects, d1, run].map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
+  const adminKey = await readAdminKey(join(path, 'admin.key'));
+  return { path, adminKey, adminKeyHash: sha256Hex(adminKey), objects, d1, run, release };
+}
+
+/** A mistyped --data must not lock everybody out of /tmp, nor sprinkle a home directory. */
+async function refuseForeign(path: string): Promise<void> {
+  const entries = (await readdir(path)).filter((name) => name !== 'lost+found');
+  if (entries.length === 0 || entries.includes('lock')) return;
+  throw new DataDirectoryError(`${path} is not empty and holds no gateway's data. Give --data a directory of its own.`);
+}
+
+/**
+ * A lock that the kernel lets go with the process, `kill -9` included: SQLite's, on a file of its own. A pid file alone would
+ * need a guess, and a socket would not be seen from another network namespace.
+ */
+function lock(file: string, path: string): () => void {
+  const database = new DatabaseSync(file);
+  try {
+    database.exec('PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
+  } catch (cause) {
+    database.close();
+    throw new DataDirectoryError(`Another gateway uses ${path}.`, { cause });
+  }
+  return () => database.close();
+}
+
+async function readAdminKey(file: string): Promise<string> {
+  const exists = await access(file, constants.F_OK).then(
+    () => true,
+    () => false,
+  );
+  if (!exists) await writeOnce(file, `${newSecret(KEY_PREFIX).plaintext}\n`);
+  const key = (await readFile(file, 'utf8')).trim();
+  if (!/^\S{16,256}$/.test(key)) throw new DataDirectoryError(`${file} holds no key. Remove it to get a new one.`);
+  await chmod(file, 0o600);
+  return key;
+}
+
+/** Under its own name only when complete and on disk: a crash in between must not leave half a key. */
+async function writeOnce(file: string, text: string): Promise<void> {
+  const unfinished = `${file}.new`;
+  await rm(unfinished, { force: true });
+  const handle = await open(unfinished, 'wx', 0o600);
+  try {
+    await handle.writeFile(text);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await link(unfinished, file);
+  await rm(unfinished);
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env node
+/** `otela-gateway`. */
+import { parseArgs } from 'node:util';
+import { CLIENT_USAGE, ClientError, keysCommand, tokensCommand } from './client.ts';
+import { DataDirectoryError } from './data-directory.ts';
+import { serve } from './serve.ts';
+
+const DRAIN_MS = 5_000;
+const [DONE, FAILED, WRONG_USE] = [0, 1, 2];
+
+const USAGE = `otela-gateway serve [--port 8787] [--host 127.0.0.1] [--data ./data] [--tls-cert FILE --tls-key FILE]
+${CLIENT_USAGE}`;
+
+class UsageError extends Error {}
+
+async function serveCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({
+    args,
+    options: {
+      port: { type: 'string', default: '8787' },
+      host: { type: 'string', default: '127.0.0.1' },
+      data: { type: 'string', default: './data' },
+      'tls-cert': { type: 'string' },
+      'tls-key': { type: 'string' },
+    },
+  });
+  const port = Number(values.port);
+  if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is no port`);
+  const [cert, key] = [values['tls-cert'], values['tls-key']];
+  if ((cert === undefined) !== (key === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
+  const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };
+  const stopped = Promise.withResolvers<number>();
+  let stop = () => stopped.resolve(DONE);
+  // From the first moment: an interrupted start must not leave a workerd behind.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
+  let reload = () => {};
+  process.on('SIGHUP', () => reload());
+
+  const starting = serve({ port, host: values.host, data: values.data, ...tls }, (line) => console.error(line));
+  const gateway = await Promise.race([starting, stopped.promise]);
+  if (typeof gateway === 'number') return starting.then((late) => late.stop(0)).then(() => DONE);
+  reload = () => {
+    gateway.reloadTls().then(
+      () => console.error('TLS files read again'),
+      (error: unknown) => console.error(`TLS files not taken, the old ones stay: ${messageOf(error)}`),
+    );
+  };
+  stop = () => {
+    // A second signal: now.
+    stop = () => process.exit(DONE);
+    void gateway.stop(DRAIN_MS).then(() => stopped.resolve(DONE));
+  };
+  console.log(`otela-gateway ready ${gateway.url}`);
+  return stopped.promise;
+}
+
+async function main([command, ...args]: string[]): Promise<number> {
+  switch (command) {
+    case 'serve':
+      return serveCommand(args);
+    case 'keys':
+      return keysCommand(args);
+    case 'tokens':
+      return tokensCommand(args);
+    case 'help':
+    case '--help':
+    case '-h':
+      console.log(USAGE);
+      return DONE;
+    default:
+      throw new UsageError(command === undefined ? 'a command is missing' : `there is no command "${command}"`);
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function isWrongUse(error: unknown): boolean {
+  if (error instanceof UsageError) return true;
+  return error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  const wrongUse = isWrongUse(error);
+  console.error(`otela-gateway: ${messageOf(error)}${wrongUse ? `\n\n${USAGE}` : ''}`);
+  const expected = error instanceof DataDirectoryError || error instanceof ClientError;
+  if (!wrongUse && !expected && process.env.DEBUG !== undefined) console.error(error);
+  process.exitCode = wrongUse ? WRONG_USE : FAILED;
+}

@@ -1,0 +1,82 @@
+/** The port that clients and agents see. It knows bytes only: HTTP, WebSockets and their limits are workerd's. */
+import { createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer, Server as TlsServer } from 'node:tls';
+import { refuse, splice, type Traffic, WRITE_BUFFER_BYTES } from './splice.ts';
+
+/** Each takes two descriptors here and up to 160 KiB when both sides stall. */
+const CONNECTIONS_MAX = 4_096;
+/** Above CONNECTIONS_MAX clients are told why; above this too, they are not. */
+const CONNECTIONS_HARD_MAX = CONNECTIONS_MAX + 512;
+/** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
+const KEEP_ALIVE_MS = 30_000;
+const HANDSHAKE_MS = 10_000;
+/** Nothing moved for so long: nobody is being answered. */
+const QUIET_MS = 500;
+
+export interface TlsMaterial {
+  /** PEM; the certificate first, then its chain. */
+  cert: Buffer;
+  key: Buffer;
+}
+
+export class PublicSocket {
+  readonly #server: Server;
+  readonly #clients = new Set<Socket>();
+  readonly #traffic: Traffic = { chunks: 0 };
+
+  /** `path` is workerd's Unix socket. Throws when the TLS material does not fit together. */
+  constructor(path: string, tls?: TlsMaterial) {
+    // Without allowHalfOpen Node answers a FIN with a FIN before anybody could turn it into a hang-up.
+    const options = {
+      allowHalfOpen: true,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE_MS,
+      highWaterMark: WRITE_BUFFER_BYTES,
+    };
+    const accept = (client: Socket) => this.#accept(client, path);
+    this.#server =
+      tls === undefined
+        ? createServer(options, accept)
+        : createTlsServer({ ...options, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, accept);
+    this.#server.maxConnections = CONNECTIONS_HARD_MAX;
+    this.#server.on('tlsClientError', (_error, client: Socket) => client.destroy());
+  }
+
+  /** Resolves with the port; rejects as `net.Server` does (EADDRINUSE, EACCES, …). */
+  listen(port: number, host: string): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.removeListener('error', reject);
+        // Running out of descriptors is reported here and is no reason to end.
+        this.#server.on('error', (error) => console.error(`public socket: ${error.message}`));
+        const address = this.#server.address();
+        resolve(typeof address === 'object' && address !== null ? address.port : port);
+      });
+    });
+  }
+
+  /** For connections from now on; those that stand keep their certificate. Throws and changes nothing when it is no pair. */
+  reload(tls: TlsMaterial): void {
+    if (this.#server instanceof TlsServer) this.#server.setSecureContext(tls);
+  }
+
+  #accept(client: Socket, path: string): void {
+    this.#clients.add(client);
+    client.on('close', () => this.#clients.delete(client));
+    if (this.#clients.size > CONNECTIONS_MAX) refuse(client, 'Too many connections.');
+    else splice(client, path, this.#traffic);
+  }
+
+  /** Takes no more connections, lets those that are being answered finish for `drainMs` at most, ends all. Idempotent. */
+  async close(drainMs: number): Promise<void> {
+    this.#server.close();
+    const deadline = Date.now() + drainMs;
+    for (let seen = -1; seen !== this.#traffic.chunks && Date.now() < deadline && this.#clients.size > 0; ) {
+      seen = this.#traffic.chunks;
+      await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - Date.now())));
+    }
+    for (const client of this.#clients) client.destroy();
+  }
+}

@@ -1,0 +1,104 @@
+/** `otela-gateway serve`: the Worker on plain workerd, behind a socket of our own, with everything in one directory. */
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { workerdConfig } from '../config.ts';
+import { checkReady } from './check.ts';
+import { type DataDirectory, openDataDirectory } from './data-directory.ts';
+import { PublicSocket, type TlsMaterial } from './public-socket.ts';
+import { loadWorkerBundle } from './worker-bundle.ts';
+import { Workerd } from './workerd.ts';
+
+export interface ServeOptions {
+  port: number;
+  host: string;
+  data: string;
+  /** PEM files; both or none. */
+  tls?: { cert: string; key: string };
+}
+
+export interface RunningGateway {
+  /** As it is printed, with the port that was really taken. */
+  url: string;
+  /** Reads the TLS files again; throws and keeps the old ones when they are no pair. */
+  reloadTls(): Promise<void>;
+  /** Lets running answers finish for `drainMs` at most, then ends everything. Idempotent. */
+  stop(drainMs: number): Promise<void>;
+}
+
+/** Settings of the Worker that its environment may carry; see gateway/env.ts. */
+const WORKER_SETTINGS = ['BODY_BUDGET_BYTES', 'BODY_LIMIT_BYTES', 'REGISTRY_ACCESS'];
+/** `sun_path` has 108 bytes, one of them for the end. */
+const SOCKET_PATH_MAX_BYTES = 107;
+
+/** Resolves when the gateway answers through its public socket. Whatever fails, nothing is left running. */
+export async function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  // What workerd and SQLite create, sockets included, is for this user alone.
+  process.umask(0o077);
+  const tls = options.tls === undefined ? undefined : await readTls(options.tls);
+  const data = await openDataDirectory(options.data);
+  const path = socketPath(data);
+  const publicSocket = new PublicSocket(path, tls);
+  const workerd = new Workerd({ ...(await configure(data, path)), log });
+  const stop = once(async (drainMs: number) => {
+    await publicSocket.close(drainMs);
+    await workerd.stop();
+    await rm(path, { force: true });
+    data.release();
+  });
+  try {
+    // Before workerd, so that a taken port is told at once; who comes early is answered 503.
+    const port = await publicSocket.listen(options.port, options.host);
+    await workerd.start();
+    const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
+    await checkReady(url, data.adminKey);
+    const reloadTls = async () => {
+      if (options.tls !== undefined) publicSocket.reload(await readTls(options.tls));
+    };
+    return { url, reloadTls, stop };
+  } catch (error) {
+    await stop(0);
+    throw error;
+  }
+}
+
+/** Writes workerd's configuration; what it needs to be told comes back. */
+async function configure(data: DataDirectory, path: string) {
+  const bundle = await loadWorkerBundle();
+  const settings = WORKER_SETTINGS.filter((name) => process.env[name] !== undefined);
+  const config = join(data.run, 'workerd.capnp');
+  const text = workerdConfig({
+    ...bundle,
+    address: `unix:${path}`,
+    objectsDir: data.objects,
+    d1Dir: data.d1,
+    fromEnvironment: ['ADMIN_KEY_SHA256', ...settings],
+  });
+  await writeFile(config, text);
+  const env = { ...process.env, ADMIN_KEY_SHA256: data.adminKeyHash };
+  return { config, socket: path, pidFile: join(data.run, 'workerd.pid'), env };
+}
+
+/** In the data directory; where its path is too long for a socket, in the temporary one, under a name that only we know. */
+function socketPath(data: DataDirectory): string {
+  const path = join(data.run, 'workerd.sock');
+  if (Buffer.byteLength(path) <= SOCKET_PATH_MAX_BYTES) return path;
+  return join(tmpdir(), `otela-${data.adminKeyHash.slice(0, 24)}.sock`);
+}
+
+async function readTls(files: { cert: string; key: string }): Promise<TlsMaterial> {
+  const [cert, key] = await Promise.all([readFile(files.cert), readFile(files.key)]);
+  return { cert, key };
+}
+
+function bracketed(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+function once<A>(run: (argument: A) => Promise<void>): (argument: A) => Promise<void> {
+  let ran: Promise<void> | undefined;
+  return (argument) => {
+    ran ??= run(argument);
+    return ran;
+  };
+}
