@@ -14,7 +14,9 @@ const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 /** Bytes above 1 MiB per body that this isolate keeps now. */
 let budgetUsed = 0;
 
-export type Body = { kind: 'kept'; bytes: Uint8Array } | { kind: 'opaque'; opaque: OpaqueBody };
+export type Body =
+  | { kind: 'kept'; bytes: Uint8Array }
+  | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
 
 /** A request's body and what had to be known of it. */
 export interface Intake {
@@ -74,7 +76,8 @@ async function takeOpaque(request: Request, model: string, declared: number): Pr
   }
   const known = { model, streaming: request.headers.get('x-otela-stream') === '1', edits: [], release: () => {} };
   if (request.body !== null && !(declared <= KEPT_ALWAYS_BYTES)) {
-    return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body) } };
+    const length = Number.isNaN(declared) ? undefined : declared;
+    return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body), length } };
   }
   return { ...known, body: { kind: 'kept', bytes: new Uint8Array(await request.arrayBuffer()) } };
 }

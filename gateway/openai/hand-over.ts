@@ -127,6 +127,7 @@ function asker(
     stallMs: timeouts?.stall_ms ?? DEFAULT_STALL_MS,
     receipt: errand.receipt,
     acceptMs,
+    bodyLength: intake.body.kind === 'kept' ? intake.body.bytes.length : intake.body.length,
   };
   return (offset) => {
     const claim = offset !== undefined;

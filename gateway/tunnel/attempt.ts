@@ -21,6 +21,8 @@ export interface AttemptRequest {
   receipt: string;
   /** How long the opening may stay without acknowledgement. */
   acceptMs: number;
+  /** Of a body that streams, where the client said so. */
+  bodyLength: number | undefined;
 }
 
 /** In the header `x-otela-head` of an answer that came from the engine. */

@@ -84,6 +84,7 @@ export class Exchange {
   /** A socket is there: open on it, or continue where the last one broke off. */
   connect(link: Link): void {
     this.#link = link;
+    if (this.#openings > 0) this.#incoming.resume();
     link.put(this.#openFrame());
     this.#openings++;
     if (this.#sendsAlong) this.#attach();
@@ -204,8 +205,7 @@ export class Exchange {
   }
 
   #onPulled(bytes: number): void {
-    this.#incoming.consume(bytes);
-    this.#link?.consumed(bytes);
+    this.#link?.consumed(this.#incoming.consume(bytes));
     const credit = this.#link && this.#incoming.credit(this.#link.room);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
   }
@@ -256,7 +256,7 @@ export class Exchange {
   #finish(failure: AttemptFailure | undefined): void {
     this.#over = true;
     this.#link?.detach(this.stream);
-    this.#link?.consumed(this.#incoming.buffered);
+    this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));
     void this.#body?.cancel().catch(() => {});
     this.#host.onOver(this, failure);
   }

@@ -241,7 +241,7 @@ export class TunnelObject extends DurableObject<Env> {
       this.#exchanges.set(exchange.stream, exchange);
       request.signal.addEventListener('abort', () => exchange.cancel());
       if (whole !== undefined) exchange.sendWhole(whole);
-      else if (request.body !== null) exchange.sendStream(request.body, Number.isNaN(length) ? undefined : length);
+      else if (request.body !== null) exchange.sendStream(request.body, open.bodyLength);
       else exchange.sendWhole(new Uint8Array(0));
       this.#save(false);
       if (this.#active !== undefined) exchange.connect(this.#active.link);

@@ -13,6 +13,8 @@ export class Incoming {
   /** `consumed` when the window last grew. */
   #grownAt: number;
   #length: number | undefined;
+  /** Of the buffered bytes, those that came over a former socket: they are not the present one's to credit. */
+  #foreign = 0;
 
   constructor(options: { offset?: number; window?: number } = {}) {
     const offset = options.offset ?? 0;
@@ -61,13 +63,18 @@ export class Incoming {
     this.#length = length;
   }
 
-  /** The next hop took `bytes`. */
-  consume(bytes: number): void {
-    this.#consumed = Math.min(this.#consumed + bytes, this.#received);
+  /** The next hop took `bytes` (or they are thrown away). Returns how many of them the present socket gets credit for. */
+  consume(bytes: number): number {
+    const taken = Math.min(bytes, this.buffered);
+    const foreign = Math.min(this.#foreign, taken);
+    this.#consumed += taken;
+    this.#foreign -= foreign;
+    return taken - foreign;
   }
 
-  /** A resumed sender starts with a fresh window behind what is here. */
+  /** A new socket: its sender starts with a fresh window behind what is here. */
   resume(): void {
+    this.#foreign = this.buffered;
     this.#window = STREAM_WINDOW_BYTES;
     this.#grownAt = this.#consumed;
     this.#limit = this.#received + STREAM_WINDOW_BYTES;

@@ -1,0 +1,117 @@
+import type { WebSocket } from 'ws';
+import { helloMessage } from '../../shared/lattice/session.ts';
+import { WireError } from '../../shared/wire/error.ts';
+import { type Frame, readFrames, writeFrame } from '../../shared/wire/frames.ts';
+import { SOCKET_WINDOW_BYTES } from '../../shared/wire/limits.ts';
+import { Link } from '../../shared/wire/link.ts';
+import { FrameWriter } from '../../shared/wire/writer.ts';
+import { socketPort } from './socket-port.ts';
+import type { Identity } from './types.ts';
+
+const PING_TEXT = 'otela:ping';
+
+/** NATs of clusters forget idle connections after minutes, some after one. */
+const PING_EVERY_MS = 15_000;
+
+/** A path that swallows packets answers nothing: without this it would be noticed after many minutes. */
+const PONG_WITHIN_MS = 10_000;
+
+export interface ConnectionEvents {
+  /** The gateway accepted this session on this socket. */
+  onReady(link: Link): void;
+  onFrame(link: Link, frame: Frame): void;
+  onMessageEnd(): void;
+  onClosed(code: number, reason: string): void;
+}
+
+/** One socket's life: challenge, hello, welcome, frames, heartbeat, end. */
+export class Connection {
+  readonly #socket: WebSocket;
+  readonly #identity: Identity;
+  readonly #generation: number;
+  readonly #events: ConnectionEvents;
+  #link: Link | undefined;
+  #heartbeat: NodeJS.Timeout | undefined;
+  #pongBy: NodeJS.Timeout | undefined;
+  #over = false;
+
+  constructor(socket: WebSocket, identity: Identity, generation: number, events: ConnectionEvents) {
+    this.#socket = socket;
+    this.#identity = identity;
+    this.#generation = generation;
+    this.#events = events;
+    socket.binaryType = 'nodebuffer';
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.#onMessage(data, isBinary));
+    socket.on('close', (code, reason) => this.#onClose(code, reason.toString()));
+    socket.on('error', () => {}); // close follows
+    this.#heartbeat = setInterval(() => this.#ping(), PING_EVERY_MS);
+  }
+
+  #ping(): void {
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
+    this.#socket.send(PING_TEXT);
+    this.#pongBy ??= setTimeout(() => this.#socket.terminate(), PONG_WITHIN_MS);
+  }
+
+  #onMessage(data: Buffer, isBinary: boolean): void {
+    clearTimeout(this.#pongBy);
+    this.#pongBy = undefined;
+    if (!isBinary) return; // the pong
+    try {
+      if (this.#link === undefined) return this.#handshake(data);
+      const link = this.#link;
+      link.receive(data, (frame) => this.#events.onFrame(link, frame));
+      this.#events.onMessageEnd();
+    } catch (error) {
+      // A peer that breaks the protocol gets a new socket, not a guess.
+      if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
+      this.close(4002, error.message);
+    }
+  }
+
+  #handshake(data: Uint8Array): void {
+    readFrames(data, (frame) => {
+      if (frame.type === 'challenge') this.#hello(frame.nonce);
+      else if (frame.type === 'welcome') this.#welcome(frame.window);
+      else throw new WireError('bad_state', `${frame.type} before the welcome`);
+    });
+  }
+
+  #hello(nonce: Uint8Array): void {
+    const message = helloMessage(this.#identity.session, this.#generation, nonce);
+    const out = new FrameWriter();
+    const hello: Frame = {
+      type: 'hello',
+      publicKey: this.#identity.publicKey,
+      signature: this.#identity.sign(message),
+      generation: this.#generation,
+      window: SOCKET_WINDOW_BYTES,
+    };
+    writeFrame(out, hello, undefined);
+    this.#socket.send(out.take());
+  }
+
+  #welcome(window: number): void {
+    const port = socketPort(this.#socket, () => this.#link?.flush());
+    const link = new Link(port, { send: window, receive: SOCKET_WINDOW_BYTES });
+    this.#link = link;
+    this.#events.onReady(link);
+  }
+
+  close(code: number, reason: string): void {
+    if (this.#socket.readyState !== this.#socket.OPEN) return this.#socket.terminate();
+    this.#link?.flush();
+    this.#socket.close(code, reason.slice(0, 120));
+    // A gateway that does not answer the close is not waited for.
+    setTimeout(() => this.#socket.terminate(), 2_000).unref();
+  }
+
+  #onClose(code: number, reason: string): void {
+    if (this.#over) return;
+    this.#over = true;
+    clearInterval(this.#heartbeat);
+    clearTimeout(this.#pongBy);
+    this.#link?.close();
+    this.#events.onClosed(code, reason);
+  }
+}

@@ -1,0 +1,180 @@
+import { type Dispatcher, errors, Pool } from 'undici';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+import { HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
+import type { RequestBody } from './request-body.ts';
+import type { EngineTarget } from './types.ts';
+
+/** uvicorn, under vLLM and SGLang, closes idle connections after 5 s: leave before it does. */
+const KEEP_ALIVE_MS = 4_000;
+
+/** A connection that breaks this soon, before any answer, was closed by the engine while it was idle. */
+const STALE_MS = 250;
+
+/** What of an engine's headers goes into the tunnel; the gateway has the list that counts. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'transfer-encoding',
+  'content-length',
+  'date',
+  'server',
+  'trailer',
+  'upgrade',
+  'set-cookie',
+]);
+
+export interface EngineEvents {
+  onHead(status: number, headers: HeaderList): void;
+  onData(chunk: Uint8Array): void;
+  onEnd(): void;
+  onError(code: ResetCode, message: string): void;
+}
+
+export interface EngineCall {
+  pause(): void;
+  resume(): void;
+  abort(): void;
+}
+
+/** Connections to one engine. */
+export class EngineClient {
+  readonly target: EngineTarget;
+  readonly #pool: Pool;
+
+  constructor(target: EngineTarget) {
+    this.target = target;
+    this.#pool = new Pool(target.origin, {
+      pipelining: 1,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveMaxTimeout: KEEP_ALIVE_MS,
+      // Time-outs are the exchange's own: stalls, settable per model.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  }
+
+  call(open: OpenFrame, endpoint: Endpoint, body: RequestBody, events: EngineEvents): EngineCall {
+    const options: Dispatcher.DispatchOptions = {
+      path: this.target.pathPrefix + endpoint.enginePath,
+      method: endpoint.method,
+      headers: this.#headers(open, body),
+      body: body.open(),
+    };
+    const call = new Call(this.#pool, options, events);
+    call.dispatch();
+    return call;
+  }
+
+  #headers(open: OpenFrame, body: RequestBody): string[] {
+    const headers: string[] = ['x-request-id', open.requestId];
+    for (const [name, value] of open.headers) headers.push(name, value);
+    const length = body.contentLength;
+    if (length !== undefined) headers.push('content-length', String(length));
+    if (this.target.key !== undefined) headers.push('authorization', `Bearer ${this.target.key}`);
+    return headers;
+  }
+
+  close(): Promise<void> {
+    return this.#pool.destroy();
+  }
+}
+
+/** One request to the engine; repeated once where it met a connection that was already closed. */
+class Call implements EngineCall, Dispatcher.DispatchHandler {
+  readonly #pool: Pool;
+  readonly #options: Dispatcher.DispatchOptions;
+  readonly #events: EngineEvents;
+  #controller: Dispatcher.DispatchController | undefined;
+  #aborted = false;
+  #answered = false;
+  #repeated = false;
+  #dispatchedAt = 0;
+
+  constructor(pool: Pool, options: Dispatcher.DispatchOptions, events: EngineEvents) {
+    this.#pool = pool;
+    this.#options = options;
+    this.#events = events;
+  }
+
+  dispatch(): void {
+    this.#dispatchedAt = performance.now();
+    this.#pool.dispatch(this.#options, this);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#aborted) controller.abort(new Error('the client left'));
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < 200) return; // 100 Continue and the like
+    this.#answered = true;
+    this.#events.onHead(status, headerList(headers));
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#events.onData(chunk);
+  }
+
+  onResponseEnd(): void {
+    this.#events.onEnd();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#aborted) return;
+    if (this.#isStale(error)) {
+      this.#repeated = true;
+      return this.dispatch();
+    }
+    this.#events.onError(codeOf(error), error.message);
+  }
+
+  #isStale(error: Error): boolean {
+    if (this.#answered || this.#repeated || !(error instanceof errors.SocketError)) return false;
+    return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
+  }
+
+  pause(): void {
+    this.#controller?.pause();
+  }
+
+  resume(): void {
+    this.#controller?.resume();
+  }
+
+  abort(): void {
+    this.#aborted = true;
+    this.#controller?.abort(new Error('the client left'));
+  }
+}
+
+function headerList(headers: Record<string, string | string[] | undefined>): HeaderList {
+  const list: [string, string][] = [];
+  for (const [name, value] of Object.entries(headers)) {
+    if (value === undefined || HOP_BY_HOP.has(name)) continue;
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (list.length < HEADERS_MAX && one.length <= TEXT_MAX_BYTES / 2) list.push([name, one]);
+    }
+  }
+  return list;
+}
+
+const UNREACHABLE: ReadonlySet<string> = new Set([
+  'ECONNREFUSED',
+  'ENOENT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+function codeOf(error: Error): ResetCode {
+  const code = 'code' in error ? String(error.code) : '';
+  return UNREACHABLE.has(code) ? 'engine_unreachable' : 'engine_closed';
+}

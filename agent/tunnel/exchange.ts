@@ -1,0 +1,227 @@
+import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
+import { createMeter, type Meter } from '../../shared/openai/meter.ts';
+import type { Frame, OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { Outgoing } from '../../shared/wire/outgoing.ts';
+import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
+import type { EngineCall, EngineClient } from './engine-client.ts';
+import { RequestBody } from './request-body.ts';
+
+/** The engine's answer is not read on while this much of it waits for credit. */
+const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
+
+export interface ExchangeHost {
+  now(): number;
+  /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
+  onReport(exchange: Exchange, usage: ReportedUsage): void;
+  /** The engine is done with it, well or not. */
+  onIdle(exchange: Exchange): void;
+}
+
+type Ending = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
+
+/**
+ * One attempt at one request, seen from the node: body to the engine, answer to the tunnel. Bound to a stream of a link while
+ * somebody claims it; without one it runs on, within its window, until its time is up.
+ */
+export class Exchange {
+  readonly name: string;
+  readonly open: OpenFrame;
+  readonly endpoint: Endpoint;
+  readonly body: RequestBody;
+  readonly #host: ExchangeHost;
+  readonly #outgoing = new Outgoing();
+  #stream: number;
+  #link: Link | undefined;
+  #call: EngineCall | undefined;
+  #meter: Meter | undefined;
+  #head: Extract<Frame, { type: 'head' }> | undefined;
+  #ending: Ending | undefined;
+  #usage: ReportedUsage | undefined;
+  #paused = false;
+  #startedAt = 0;
+  /** When the engine last gave a byte, or was allowed to again. */
+  #progressAt = 0;
+  #unclaimedUntil: number | undefined;
+
+  /** @throws RangeError for edits that overlap */
+  constructor(open: OpenFrame, endpoint: Endpoint, host: ExchangeHost) {
+    this.open = open;
+    this.name = nameOf(open);
+    this.endpoint = endpoint;
+    this.#host = host;
+    this.#stream = open.stream;
+    this.body = new RequestBody(open.edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
+  }
+
+  static endpointOf(open: OpenFrame): Endpoint | undefined {
+    return endpointById(open.endpoint);
+  }
+
+  get stream(): number {
+    return this.#stream;
+  }
+
+  get finished(): boolean {
+    return this.#ending !== undefined;
+  }
+
+  /** Bytes of the answer kept in memory. */
+  get kept(): number {
+    return this.#outgoing.kept;
+  }
+
+  /** A new stream of `link` wants the answer from `open.answerOffset` on. False where that part is gone. */
+  claim(link: Link, open: OpenFrame): boolean {
+    if (!this.#outgoing.rewind(open.answerOffset)) return false;
+    this.#link?.detach(this.#stream);
+    this.#stream = open.stream;
+    this.body.incoming.resume();
+    this.bind(link);
+    return true;
+  }
+
+  /** The first opening, or a claim: from here on frames go to `link`. */
+  bind(link: Link): void {
+    this.#link = link;
+    this.#unclaimedUntil = undefined;
+    const { received: bodyOffset, complete: bodyDone } = this.body.incoming;
+    link.put({ type: 'accept', stream: this.#stream, bodyOffset, bodyDone });
+    if (this.#head !== undefined) link.put({ ...this.#head, stream: this.#stream });
+    link.attach(this.#stream, {
+      outgoing: this.#outgoing,
+      ending: () => this.#endingFrames(),
+      refill: () => this.#resume(),
+    });
+  }
+
+  /** Its socket or its object is gone: it waits to be claimed. */
+  unbind(): void {
+    this.#link?.detach(this.#stream);
+    this.#link = undefined;
+    this.#unclaimedUntil = this.#host.now() + RESUME_WINDOW_MS;
+  }
+
+  /** Starts the engine's work, once its first message is read: a small body is complete by then. */
+  start(client: EngineClient): void {
+    if (this.#call !== undefined || this.finished) return;
+    this.#startedAt = this.#host.now();
+    this.#progressAt = this.#startedAt;
+    this.#call = client.call(this.open, this.endpoint, this.body, {
+      onHead: (status, headers) => this.#onHead(status, headers),
+      onData: (chunk) => this.#onData(chunk),
+      onEnd: () => this.#finish({ kind: 'end' }),
+      onError: (code, message) => this.#finish({ kind: 'reset', code, message }),
+    });
+  }
+
+  #onHead(status: number, headers: HeaderList): void {
+    const contentType = headers.find(([name]) => name === 'content-type')?.[1];
+    this.#progressAt = this.#host.now();
+    this.#meter = createMeter(this.endpoint, {
+      streaming: contentType?.startsWith('text/event-stream') ?? false,
+      dropUsageEvent: this.open.dropUsage,
+      promptBytes: this.body.incoming.received,
+      status,
+      ...(contentType === undefined ? {} : { contentType }),
+    });
+    const engineMicros = Math.round((this.#progressAt - this.#startedAt) * 1000);
+    this.#head = { type: 'head', stream: this.#stream, status, engineMicros, headers };
+    this.#link?.put(this.#head);
+  }
+
+  #onData(chunk: Uint8Array): void {
+    this.#progressAt = this.#host.now();
+    for (const piece of this.#meter?.push(chunk) ?? []) this.#outgoing.push(owned(piece));
+    this.#link?.kick(this.#stream);
+    if (this.#outgoing.unsent < UNSENT_MAX_BYTES || this.#paused) return;
+    this.#paused = true;
+    this.#call?.pause();
+  }
+
+  #resume(): void {
+    if (!this.#paused || this.#outgoing.unsent >= UNSENT_MAX_BYTES / 2) return;
+    this.#paused = false;
+    this.#progressAt = this.#host.now();
+    this.#call?.resume();
+  }
+
+  #onBodyTaken(bytes: number): void {
+    this.#progressAt = this.#host.now();
+    this.#link?.consumed(bytes);
+    const credit = this.#link && this.body.incoming.credit(this.#link.room);
+    if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.#stream, ...credit });
+  }
+
+  #finish(ending: Ending): void {
+    if (this.finished) return;
+    const metered = this.#meter?.end();
+    for (const piece of metered?.flush ?? []) this.#outgoing.push(owned(piece));
+    this.#outgoing.finish();
+    this.#ending = ending;
+    if (metered !== undefined) {
+      const ended = ending.kind === 'end';
+      const aborted = ending.kind === 'reset' && ending.code === 'cancelled';
+      this.#usage = { ...metered.usage, complete: ended && metered.complete, aborted };
+    } else if (ending.kind === 'reset' && ASKED.has(ending.code)) {
+      this.#usage = { ...NO_USAGE, estimated: true, aborted: ending.code === 'cancelled' };
+    }
+    this.body.abandon();
+    if (this.#usage !== undefined) this.#host.onReport(this, this.#usage);
+    this.#link?.kick(this.#stream);
+    this.#host.onIdle(this);
+  }
+
+  #endingFrames(): Frame[] {
+    const ending = this.#ending;
+    if (ending === undefined) return [];
+    const stream = this.#stream;
+    const last: Frame =
+      ending.kind === 'end'
+        ? { type: 'end', stream, offset: this.#outgoing.length }
+        : { type: 'reset', stream, code: ending.code, message: ending.message };
+    return this.#usage === undefined ? [last] : [last, { type: 'report', stream, usage: this.#usage }];
+  }
+
+  /** The gateway does not want it any more. */
+  cancel(): void {
+    if (this.finished) return;
+    this.#call?.abort();
+    const link = this.#link;
+    link?.detach(this.#stream);
+    this.#link = undefined;
+    this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
+    if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
+  }
+
+  /** Time-outs are stalls between bytes, never totals; a reader that does not read is not the engine's stall. */
+  tick(now: number): void {
+    if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
+    if (this.finished || this.#paused || this.#call === undefined) return;
+    const first = this.#head === undefined;
+    const limit = first ? this.open.firstByteMs : this.open.stallMs;
+    if (limit === 0 || now - this.#progressAt < limit) return;
+    this.#call.abort();
+    const code = first ? 'first_byte_timeout' : 'stall_timeout';
+    this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
+  }
+
+  /** Nothing of it is wanted: neither the engine's work nor what is kept. */
+  forgettable(now: number): boolean {
+    return this.finished && this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil;
+  }
+}
+
+/** Ends after the engine was asked and before it said anything: something may have been used. */
+const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_closed', 'first_byte_timeout']);
+
+export function nameOf(open: Pick<OpenFrame, 'requestId' | 'attempt'>): string {
+  return `${open.requestId}/${open.attempt}`;
+}
+
+/** A small view would keep the whole read buffer it is part of. */
+function owned(bytes: Uint8Array): Uint8Array {
+  return bytes.buffer.byteLength > 2 * bytes.length ? bytes.slice() : bytes;
+}

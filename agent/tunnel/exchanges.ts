@@ -1,0 +1,194 @@
+import { WireError } from '../../shared/wire/error.ts';
+import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import type { ReportedUsage } from '../../shared/wire/usage.ts';
+import { EngineClient } from './engine-client.ts';
+import { Exchange, nameOf } from './exchange.ts';
+import { Reports } from './reports.ts';
+import type { EngineTarget } from './types.ts';
+
+/** Attempts at once: more than an engine batches. What comes above it is told to go elsewhere. */
+const EXCHANGES_MAX = 4096;
+
+/** Finished answers that nobody acknowledged may keep this much in all; the oldest go first. */
+const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
+const FINISHED_MAX = 10_000;
+
+/** All attempts of one gateway at this node's engine, by name and by stream. They outlive sockets. */
+export class Exchanges {
+  readonly reports: Reports;
+  readonly #engine: () => EngineTarget | undefined;
+  readonly #log: (line: string) => void;
+  readonly #named = new Map<string, Exchange>();
+  readonly #streams = new Map<number, Exchange>();
+  /** In the order in which they finished. */
+  readonly #finished = new Set<Exchange>();
+  #running = 0;
+  #client: EngineClient | undefined;
+  #draining = false;
+  #onDrained: (() => void)[] = [];
+
+  constructor(engine: () => EngineTarget | undefined, log: (line: string) => void) {
+    this.#engine = engine;
+    this.#log = log;
+    this.reports = new Reports(log);
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  /** A socket is ready: what the gateway has not stored is said again. */
+  connect(link: Link): void {
+    for (const frame of this.reports.again()) link.put(frame);
+  }
+
+  /** The socket is gone: every attempt waits to be claimed. */
+  disconnect(): void {
+    this.#streams.clear();
+    for (const exchange of this.#named.values()) exchange.unbind();
+  }
+
+  /** Frames of one message that belong to streams; `touched` collects what may start once the message is read. */
+  onFrame(link: Link, frame: Frame, touched: Set<Exchange>): void {
+    switch (frame.type) {
+      case 'open':
+        return this.#open(link, frame, touched);
+      case 'data':
+      case 'end':
+        return this.#body(link, frame);
+      case 'reset':
+        return this.#reset(frame);
+      case 'settled':
+        for (const stream of frame.streams) this.#settle(stream);
+        return;
+      default:
+        throw new WireError('bad_frame', `a gateway sends no ${frame.type}`);
+    }
+  }
+
+  #open(link: Link, frame: OpenFrame, touched: Set<Exchange>): void {
+    const known = this.#named.get(nameOf(frame));
+    if (known !== undefined) {
+      this.#streams.delete(known.stream);
+      if (known.claim(link, frame)) this.#streams.set(frame.stream, known);
+      else this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
+      return;
+    }
+    if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
+    if (this.#draining) return this.#refuse(link, frame.stream, 'refused', 'draining');
+    const endpoint = Exchange.endpointOf(frame);
+    if (endpoint === undefined) return this.#refuse(link, frame.stream, 'refused', 'unknown endpoint');
+    if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
+    if (this.#running >= EXCHANGES_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
+    const exchange = this.#create(frame, endpoint);
+    exchange.bind(link);
+    touched.add(exchange);
+  }
+
+  #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof Exchange.endpointOf>>): Exchange {
+    const exchange = new Exchange(frame, endpoint, {
+      now: () => performance.now(),
+      onReport: (ended, usage) => this.#report(ended, usage),
+      onIdle: (ended) => this.#onIdle(ended),
+    });
+    this.#named.set(exchange.name, exchange);
+    this.#streams.set(frame.stream, exchange);
+    this.#running++;
+    return exchange;
+  }
+
+  #refuse(link: Link, stream: number, code: 'refused' | 'unknown' | 'overloaded', message: string): void {
+    link.put({ type: 'reset', stream, code, message });
+  }
+
+  #body(link: Link, frame: Extract<Frame, { type: 'data' | 'end' }>): void {
+    const exchange = this.#streams.get(frame.stream);
+    if (exchange === undefined || exchange.finished) {
+      if (frame.type === 'data') link.consumed(frame.bytes.length);
+      return;
+    }
+    if (frame.type === 'data') exchange.body.data(frame.offset, frame.bytes);
+    else exchange.body.end(frame.offset);
+  }
+
+  #reset(frame: Extract<Frame, { type: 'reset' }>): void {
+    const exchange = this.#streams.get(frame.stream);
+    if (exchange === undefined) return;
+    // The gateway's object does not know the stream: its successor may claim it in a moment.
+    if (frame.code === 'unknown') exchange.unbind();
+    else this.#forget(exchange);
+  }
+
+  #report(exchange: Exchange, usage: ReportedUsage): void {
+    const { requestId, attempt, receipt } = exchange.open;
+    this.reports.add(exchange.stream, usage, { requestId, attempt, receipt });
+  }
+
+  /** Counts stored and answer handed on: nothing of it is needed any more. */
+  #settle(stream: number): void {
+    this.reports.settled(stream);
+    const exchange = this.#streams.get(stream);
+    if (exchange?.finished) this.#forget(exchange);
+  }
+
+  #forget(exchange: Exchange): void {
+    exchange.cancel();
+    this.#named.delete(exchange.name);
+    this.#streams.delete(exchange.stream);
+    this.#finished.delete(exchange);
+  }
+
+  #onIdle(exchange: Exchange): void {
+    this.#running--;
+    this.#finished.add(exchange);
+    if (this.#running > 0 || !this.#draining) return;
+    for (const done of this.#onDrained.splice(0)) done();
+  }
+
+  /** Starts an attempt on the engine that is there now. */
+  start(exchange: Exchange): void {
+    const target = this.#engine();
+    if (target === undefined) return this.#forget(exchange);
+    if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
+      void this.#client?.close();
+      this.#client = new EngineClient(target);
+    }
+    exchange.start(this.#client);
+  }
+
+  tick(now: number): void {
+    for (const exchange of this.#named.values()) {
+      exchange.tick(now);
+      if (exchange.forgettable(now)) this.#forget(exchange);
+    }
+    this.#trim();
+  }
+
+  #trim(): void {
+    let bytes = 0;
+    for (const exchange of this.#finished) bytes += exchange.kept;
+    for (const exchange of this.#finished) {
+      if (bytes <= FINISHED_MAX_BYTES && this.#finished.size <= FINISHED_MAX) return;
+      bytes -= exchange.kept;
+      this.#log(`answer of ${exchange.name} dropped: nobody acknowledged it`);
+      this.#forget(exchange);
+    }
+  }
+
+  /** New openings are refused; resolves when nothing runs any more. */
+  drain(): Promise<void> {
+    this.#draining = true;
+    if (this.#running === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#onDrained.push(resolve));
+  }
+
+  async close(): Promise<void> {
+    for (const exchange of this.#named.values()) this.#forget(exchange);
+    await this.#client?.close();
+  }
+}
+
+function sameTarget(a: EngineTarget, b: EngineTarget): boolean {
+  return a.origin === b.origin && a.pathPrefix === b.pathPrefix && a.key === b.key;
+}

@@ -1,0 +1,41 @@
+import type { Frame, ReportName } from '../../shared/wire/frames.ts';
+import type { ReportedUsage } from '../../shared/wire/usage.ts';
+
+/** Reports kept for a gateway that does not acknowledge: at a request per second, most of three hours. */
+const KEPT_MAX = 10_000;
+
+interface Kept {
+  usage: ReportedUsage;
+  name: ReportName;
+}
+
+/** Counts that the gateway has not stored yet. A lost socket or object loses none: they are said again, by name. */
+export class Reports {
+  readonly #kept = new Map<number, Kept>();
+  readonly #log: (line: string) => void;
+
+  constructor(log: (line: string) => void) {
+    this.#log = log;
+  }
+
+  get size(): number {
+    return this.#kept.size;
+  }
+
+  add(stream: number, usage: ReportedUsage, name: ReportName): void {
+    this.#kept.set(stream, { usage, name });
+    const oldest = this.#kept.keys().next().value;
+    if (this.#kept.size <= KEPT_MAX || oldest === undefined) return;
+    this.#kept.delete(oldest);
+    this.#log(`usage report dropped: the gateway has acknowledged none of ${KEPT_MAX}`);
+  }
+
+  settled(stream: number): void {
+    this.#kept.delete(stream);
+  }
+
+  /** All that are open, as frames that a new socket or object understands. */
+  *again(): Iterable<Frame> {
+    for (const [stream, { usage, name }] of this.#kept) yield { type: 'report', stream, usage, name };
+  }
+}

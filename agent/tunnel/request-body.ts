@@ -1,0 +1,93 @@
+import { Readable } from 'node:stream';
+import { EditedBody } from '../../shared/openai/edits.ts';
+import type { BodyEdit } from '../../shared/wire/frames.ts';
+import { Incoming } from '../../shared/wire/incoming.ts';
+
+/** Handed to the HTTP client ahead of its socket. */
+const AHEAD_BYTES = 64 * 1024;
+
+/**
+ * The request on its way from the tunnel to the engine: offsets checked, edits applied, credit given back as the engine takes
+ * the bytes. `onConsumed` gets the bytes that the socket gets
+ * credit for.
+ */
+export class RequestBody {
+  readonly incoming = new Incoming();
+  readonly #edited: EditedBody;
+  readonly #length: number | undefined;
+  readonly #onConsumed: (bytes: number) => void;
+  /** Chunks as they came, with what they become. */
+  #waiting: { original: number; pieces: Uint8Array[] }[] = [];
+  #readable: Readable | undefined;
+  #hungry = false;
+
+  /** @throws RangeError for edits that overlap */
+  constructor(edits: BodyEdit[], length: number | undefined, onConsumed: (bytes: number) => void) {
+    this.#edited = new EditedBody(edits);
+    this.#length = length;
+    this.#onConsumed = onConsumed;
+  }
+
+  /** DATA. @throws WireError */
+  data(offset: number, bytes: Uint8Array): void {
+    const fresh = this.incoming.accept(offset, bytes);
+    const repeated = bytes.length - fresh.length;
+    if (repeated > 0) this.#onConsumed(repeated);
+    if (fresh.length === 0) return;
+    this.#waiting.push({ original: fresh.length, pieces: this.#edited.push(fresh) });
+    this.#feed();
+  }
+
+  /** END. @throws WireError, RangeError for an edit beyond the end */
+  end(length: number): void {
+    this.incoming.end(length);
+    this.#waiting.push({ original: 0, pieces: this.#edited.end() });
+    this.#feed();
+  }
+
+  /** What the engine is to be told of the length; undefined: chunked. */
+  get contentLength(): number | undefined {
+    if (this.#length === undefined) return undefined;
+    return this.#edited.lengthAfter(this.#length);
+  }
+
+  /** The body for the HTTP client: bytes where all of it is here already, else a stream. Call once. */
+  open(): Buffer | Readable {
+    if (this.incoming.complete) {
+      const whole = Buffer.concat(this.#waiting.flatMap(({ pieces }) => pieces));
+      this.#waiting = [];
+      this.#took(this.incoming.buffered);
+      return whole;
+    }
+    this.#readable = new Readable({
+      highWaterMark: AHEAD_BYTES,
+      read: () => {
+        this.#hungry = true;
+        this.#feed();
+      },
+    });
+    this.#readable.on('error', () => {}); // the HTTP client destroys it when the engine goes away
+    return this.#readable;
+  }
+
+  /** Nobody takes the rest. */
+  abandon(): void {
+    this.#waiting = [];
+    this.#readable?.destroy();
+    this.#took(this.incoming.buffered);
+  }
+
+  #feed(): void {
+    while (this.#hungry && this.#readable !== undefined) {
+      const next = this.#waiting.shift();
+      if (next === undefined) break;
+      for (const piece of next.pieces) this.#hungry = this.#readable.push(piece);
+      this.#took(next.original);
+    }
+    if (this.incoming.complete && this.#waiting.length === 0) this.#readable?.push(null);
+  }
+
+  #took(bytes: number): void {
+    this.#onConsumed(this.incoming.consume(bytes));
+  }
+}

@@ -1,0 +1,24 @@
+import type { WebSocket } from 'ws';
+import type { LinkPort } from '../../shared/wire/link.ts';
+
+/** Above this the socket counts as busy: frames wait and merge instead of queueing one by one. */
+const BUSY_BYTES = 256 * 1024;
+
+/** A ws socket as a link's port. `onDrain` is called when a busy socket takes bytes again. */
+export function socketPort(socket: WebSocket, onDrain: () => void): LinkPort {
+  let busy = false;
+  const written = (): void => {
+    if (!busy || socket.bufferedAmount >= BUSY_BYTES / 2) return;
+    busy = false;
+    onDrain();
+  };
+  return {
+    send: (message) => {
+      socket.send(message, written);
+      busy = socket.bufferedAmount >= BUSY_BYTES;
+    },
+    busy: () => busy,
+    // After the reads of this turn of the event loop: what they brought shares a message.
+    schedule: (flush) => setImmediate(flush),
+  };
+}

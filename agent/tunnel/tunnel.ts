@@ -1,0 +1,201 @@
+import type { IncomingMessage } from 'node:http';
+import type { WebSocket } from 'ws';
+import type { Frame } from '../../shared/wire/frames.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { Connection } from './connection.ts';
+import { dial } from './dial.ts';
+import type { Exchange } from './exchange.ts';
+import { Exchanges } from './exchanges.ts';
+import type { Refusal, Tunnel, TunnelOptions } from './types.ts';
+
+const BACKOFF_MIN_MS = 250;
+
+/** A gateway that was away is found again within 5 s of its return. */
+const BACKOFF_MAX_MS = 3_000;
+
+const TICK_MS = 250;
+
+/** Longest error body that is read to tell why the gateway refuses. */
+const REFUSAL_MAX_BYTES = 16 * 1024;
+
+/** Answers to the upgrade after which another try would be answered the same. */
+const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
+
+/** Close codes of the gateway: see docs/protocol.md. */
+const REPLACED = 4001;
+const RESYNC = 4003;
+const REFUSED = 4004;
+const SILENT = 4005;
+
+export function openTunnel(options: TunnelOptions): Tunnel {
+  const tunnel = new GatewayTunnel(options);
+  tunnel.open();
+  return tunnel;
+}
+
+/** The tunnel to one gateway: dials, and dials again for ever; attempts outlive the sockets. */
+class GatewayTunnel implements Tunnel {
+  readonly #options: TunnelOptions;
+  readonly #exchanges: Exchanges;
+  #connection: Connection | undefined;
+  #link: Link | undefined;
+  #generation = 0;
+  #failures = 0;
+  #retry: NodeJS.Timeout | undefined;
+  #ticking: NodeJS.Timeout | undefined;
+  #closed = false;
+  #sequence = 0;
+  readonly #publishing = new Map<number, () => void>();
+  readonly #touched = new Set<Exchange>();
+
+  constructor(options: TunnelOptions) {
+    this.#options = options;
+    this.#exchanges = new Exchanges(options.engine, options.log);
+  }
+
+  get connected(): boolean {
+    return this.#link !== undefined;
+  }
+
+  get inFlight(): number {
+    return this.#exchanges.running;
+  }
+
+  open(): void {
+    if (this.#ticking !== undefined || this.#closed) return;
+    this.#ticking = setInterval(() => this.#exchanges.tick(performance.now()), TICK_MS);
+    void this.#dial();
+  }
+
+  async #dial(): Promise<void> {
+    const { gateway, token, cluster, identity } = this.#options;
+    const names = { gateway, token, session: identity.session, env: process.env };
+    try {
+      const socket = await dial(cluster === undefined ? names : { ...names, cluster });
+      this.#watch(socket);
+    } catch (error) {
+      this.#again(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  #watch(socket: WebSocket): void {
+    let why = '';
+    socket.on('error', (error) => {
+      why = error.message;
+    });
+    socket.on('unexpected-response', (_request, response) => void this.#onRefusal(socket, response));
+    this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
+      onReady: (link) => this.#onReady(link),
+      onFrame: (link, frame) => this.#onFrame(link, frame),
+      onMessageEnd: () => this.#onMessageEnd(),
+      onClosed: (code, reason) => this.#onClosed(code, reason || why),
+    });
+  }
+
+  async #onRefusal(socket: WebSocket, response: IncomingMessage): Promise<void> {
+    const status = response.statusCode ?? 0;
+    const message = await refusalOf(response);
+    socket.terminate();
+    if (FINAL.has(status)) this.#refused({ status, message });
+    else if (this.#connection === undefined) this.#again(`${status} ${message}`);
+  }
+
+  #refused(refusal: Refusal): void {
+    if (this.#closed) return;
+    this.#stop();
+    this.#options.onRefused(refusal);
+  }
+
+  #onReady(link: Link): void {
+    this.#link = link;
+    this.#failures = 0;
+    this.#exchanges.connect(link);
+    this.#options.onConnected?.();
+    void this.publish();
+  }
+
+  #onFrame(link: Link, frame: Frame): void {
+    if (frame.type === 'recorded') return this.#recorded(frame.sequence);
+    this.#exchanges.onFrame(link, frame, this.#touched);
+  }
+
+  #onMessageEnd(): void {
+    for (const exchange of this.#touched) this.#exchanges.start(exchange);
+    this.#touched.clear();
+  }
+
+  #onClosed(code: number, reason: string): void {
+    this.#connection = undefined;
+    if (this.#link !== undefined) {
+      this.#link = undefined;
+      this.#exchanges.disconnect();
+      for (const done of this.#publishing.values()) done();
+      this.#publishing.clear();
+      this.#options.onDisconnected?.();
+    }
+    if (this.#closed) return;
+    if (code === REFUSED) return this.#refused({ status: 403, message: reason });
+    if (code === REPLACED)
+      return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
+    this.#again(`${reason || 'closed'} (${code})`, code === RESYNC || code === SILENT);
+  }
+
+  #again(why: string, atOnce = false): void {
+    if (this.#closed) return;
+    const base = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** this.#failures);
+    const delay = atOnce && this.#failures === 0 ? Math.random() * 50 : base * (0.8 + 0.4 * Math.random());
+    this.#failures++;
+    this.#options.log(`gateway ${this.#options.gateway.host}: ${why}; again in ${Math.round(delay)} ms`);
+    this.#retry = setTimeout(() => void this.#dial(), delay);
+  }
+
+  publish(): Promise<void> {
+    const link = this.#link;
+    if (link === undefined) return Promise.resolve();
+    const sequence = ++this.#sequence;
+    link.put({ type: 'record', sequence, json: JSON.stringify(this.#options.record()) });
+    return new Promise((resolve) => this.#publishing.set(sequence, resolve));
+  }
+
+  #recorded(sequence: number): void {
+    for (const [sent, done] of this.#publishing) {
+      if (sent > sequence) continue;
+      this.#publishing.delete(sent);
+      done();
+    }
+  }
+
+  drain(): Promise<void> {
+    return this.#exchanges.drain();
+  }
+
+  async close(): Promise<void> {
+    const connection = this.#connection;
+    this.#stop();
+    connection?.close(1000, 'the agent ends');
+    await this.#exchanges.close();
+  }
+
+  #stop(): void {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    clearInterval(this.#ticking);
+  }
+}
+
+/** The message in the gateway's error envelope, or the start of whatever came. */
+async function refusalOf(response: IncomingMessage): Promise<string> {
+  let text = '';
+  for await (const chunk of response) {
+    text += String(chunk);
+    if (text.length > REFUSAL_MAX_BYTES) break;
+  }
+  try {
+    const body: unknown = JSON.parse(text);
+    const error = typeof body === 'object' && body !== null && 'error' in body ? body.error : undefined;
+    if (typeof error === 'object' && error !== null && 'message' in error) return String(error.message);
+  } catch {
+    // not ours: a proxy's page, say
+  }
+  return text.slice(0, 300) || `status ${response.statusCode}`;
+}
