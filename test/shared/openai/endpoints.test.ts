@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import { ENDPOINTS, endpointById, findEndpoint } from '../../../shared/openai/endpoints.ts';
+
+describe('the table of endpoints', () => {
+  it('never renumbers: these ids are on the wire', () => {
+    expect(Object.fromEntries(ENDPOINTS.map(({ id, path }) => [id, path]))).toEqual({
+      1: '/v1/chat/completions',
+      2: '/v1/completions',
+      3: '/v1/responses',
+      4: '/v1/embeddings',
+      5: '/v1/messages',
+      6: '/v1/rerank',
+      7: '/v1/score',
+      8: '/v1/classify',
+      9: '/v1/tokenize',
+      10: '/v1/detokenize',
+      11: '/v1/audio/speech',
+      12: '/v1/audio/transcriptions',
+      13: '/v1/audio/translations',
+    });
+  });
+
+  it('finds each endpoint by method and path, and by id', () => {
+    for (const endpoint of ENDPOINTS) {
+      expect(findEndpoint('POST', endpoint.path)).toBe(endpoint);
+      expect(endpointById(endpoint.id)).toBe(endpoint);
+    }
+  });
+
+  it('tells the allowed methods where the path is right and the method wrong', () => {
+    expect(findEndpoint('GET', '/v1/chat/completions')).toEqual({ methodNotAllowed: ['POST'] });
+  });
+
+  it.each(['/v1/images', '/v1/chat/completions/', '/V1/embeddings', '/rerank', '/v1/audio/other', '/v1/__proto__', ''])(
+    'does not know %s',
+    (path) => {
+      expect(findEndpoint('POST', path)).toBeUndefined();
+    },
+  );
+
+  it('does not know an id of the future', () => {
+    expect(endpointById(0)).toBeUndefined();
+    expect(endpointById(9999)).toBeUndefined();
+  });
+
+  it('calls rerank, score, classify and the tokenizer at the root of the engine, everything else under /v1', () => {
+    const atRoot = ENDPOINTS.filter(({ enginePath }) => !enginePath.startsWith('/v1/'));
+    expect(atRoot.map(({ enginePath }) => enginePath)).toEqual([
+      '/rerank',
+      '/score',
+      '/classify',
+      '/tokenize',
+      '/detokenize',
+    ]);
+    for (const endpoint of ENDPOINTS) expect(endpoint.path).toMatch(new RegExp(`^(/v1)?${endpoint.enginePath}$`));
+  });
+
+  it('asks for usage only where engines know stream_options', () => {
+    const injected = ENDPOINTS.filter(({ injectUsage }) => injectUsage);
+    expect(injected.map(({ path }) => path)).toEqual(['/v1/chat/completions', '/v1/completions']);
+  });
+});
