@@ -51,7 +51,8 @@ export class JsonMeter implements Meter {
 
   #usage(): Usage {
     const report = readUsage(this.#endpoint.usage, parse(this.#watch.value('usage'))) ?? {};
-    const generated = this.#watch.state === 'garbage' ? 0 : estimateTokens(this.#bytes);
+    const isAnswer = this.#watch.state === 'open' || this.#watch.state === 'closed';
+    const generated = isAnswer ? estimateTokens(this.#bytes) : 0;
     return settleUsage(this.#endpoint, this.#options, report, this.#endpoint.streams ? generated : undefined);
   }
 

@@ -1,0 +1,369 @@
+import fc from 'fast-check';
+import { Stream } from 'openai/streaming';
+import { describe, expect, it } from 'vitest';
+import { type Endpoint, findEndpoint } from '../../../shared/openai/endpoints.ts';
+import { createMeter, type MeterEnd, type MeterOptions } from '../../../shared/openai/meter.ts';
+import { bytes, cut, cuts, text } from './support.ts';
+
+const at = (name: string): Endpoint => {
+  const found = findEndpoint('POST', `/v1/${name}`);
+  if (found === undefined || 'methodNotAllowed' in found) throw new Error(name);
+  return found;
+};
+const chat = at('chat/completions');
+const DROP = { streaming: true, dropUsageEvent: true };
+const KEEP = { streaming: true, dropUsageEvent: false };
+
+function run(endpoint: Endpoint, options: MeterOptions, pieces: readonly (Uint8Array | string)[]) {
+  const meter = createMeter(endpoint, options);
+  const given = pieces.map((piece) => meter.push(typeof piece === 'string' ? bytes(piece) : piece));
+  const end: MeterEnd = meter.end();
+  return { ...end, steps: given.map((step) => text(step)), out: text([...given.flat(), ...end.flush]) };
+}
+
+const token = (content: string, more = '') =>
+  `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":${JSON.stringify(content)}},"finish_reason":null}]${more}}\n\n`;
+const stop = `data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}\n\n`;
+const usage = `data: {"id":"c","choices":[],"usage":{"prompt_tokens":11,"total_tokens":16,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":2}}}\n\n`;
+const done = 'data: [DONE]\n\n';
+const counts = { prompt: 11, completion: 5, cached: 8, reasoning: 2, estimated: false };
+
+/** Everything a hostile or helpful engine might put beside the usage event, none of which may be dropped. */
+const LOOKALIKES = [
+  token('"choices":[],"usage":{"prompt_tokens":1}'),
+  token('usage'),
+  token('data: {"choices":[],"usage":{}}\n\n'),
+  token('x', ',"usage":{"prompt_tokens":1,"completion_tokens":1}'),
+  'data: {"choices":[],"prompt_filter_results":[]}\n\n',
+  'data: {"choices":[],"usage":null}\n\n',
+  'data: {"choices":[],"usage":[1]}\n\n',
+  'data: {"choices":[],"usage":"{"}\n\n',
+  'data: {"choices":{},"usage":{"prompt_tokens":1}}\n\n',
+  'data: {"usage":{"prompt_tokens":1}}\n\n',
+  'data: {"a":{"choices":[],"usage":{"prompt_tokens":1}}}\n\n',
+  'data: [{"choices":[],"usage":{"prompt_tokens":1}}]\n\n',
+  'data: {"choices":[],"usage":{"prompt_tokens":1}\n\n',
+  ': {"choices":[],"usage":{"prompt_tokens":1}}\n\n',
+  'event: {"choices":[],"usage":{}}\n\n',
+  ': ping\n\n',
+  '\n',
+  'data:\n\n',
+  'data: nonsense "usage": {\n\n',
+];
+
+describe('the usage event that we caused', () => {
+  it('is left out, and every other byte passes in order, however the stream is cut', () => {
+    const event = fc.oneof(
+      fc.constantFrom(...LOOKALIKES),
+      fc.string({ unit: 'grapheme' }).map((s) => token(s)),
+    );
+    const eols = fc.constantFrom('\n', '\r\n', '\r');
+    fc.assert(
+      fc.property(
+        fc.array(event, { maxLength: 8 }),
+        fc.array(event, { maxLength: 4 }),
+        eols,
+        cuts,
+        (before, after, eol, where) => {
+          const ends = (s: string) => s.replaceAll('\n', eol);
+          const whole = bytes(ends([...before, usage, ...after, done].join('')));
+          const { out, usage: told, complete } = run(chat, DROP, cut(whole, where));
+          expect(out).toBe(ends([...before, ...after, done].join('')));
+          expect(complete).toBe(true);
+          if (!after.some((s) => s.includes('"usage":{'))) expect(told).toEqual(counts);
+        },
+      ),
+      { numRuns: 2000 },
+    );
+  });
+
+  it.each(['\n', '\r\n', '\r'])('is left out at every single cut and byte by byte, line ends %j', (eol) => {
+    const ends = (s: string) => bytes(s.replaceAll('\n', eol));
+    const whole = ends(token('é😀') + stop + usage + done);
+    const wanted = text(ends(token('é😀') + stop + done));
+    for (let first = 0; first <= whole.length; first++) {
+      const result = run(chat, DROP, [whole.slice(0, first), whole.slice(first)]);
+      expect(result).toMatchObject({ out: wanted, usage: counts, complete: true, finish: 'stop' });
+    }
+    const single = run(
+      chat,
+      DROP,
+      Array.from(whole, (byte) => Uint8Array.of(byte)),
+    );
+    expect(single).toMatchObject({ out: wanted, usage: counts, complete: true, finish: 'stop' });
+  });
+
+  it('is the only one: a second of its kind passes', () => {
+    expect(run(chat, DROP, [usage + usage + done]).out).toBe(usage + done);
+    expect(run(chat, DROP, [usage, usage, done]).out).toBe(usage + done);
+  });
+
+  it('is kept where the client asked for it, but counted', () => {
+    const pieces = [token('a'), stop + usage, done];
+    expect(run(chat, KEEP, pieces)).toMatchObject({ steps: pieces, usage: counts, complete: true });
+  });
+
+  it('is left out also when it spans lines or is written with white space', () => {
+    const spread =
+      'id: 7\ndata: { "choices" : [ ] ,\ndata: "usage" :\ndata:  { "prompt_tokens": 1, "completion_tokens": 2 } }\n\n';
+    expect(run(chat, DROP, [token('a') + spread + done])).toMatchObject({
+      out: token('a') + done,
+      usage: { prompt: 1, completion: 2, estimated: false },
+    });
+  });
+
+  it('is counted when the engine ends without the last blank line', () => {
+    for (const tail of ['', '\n', '\r']) {
+      const result = run(chat, DROP, [token('a') + usage.trimEnd() + tail]);
+      expect(result).toMatchObject({ out: token('a'), usage: counts, complete: false });
+      expect(run(chat, KEEP, [token('a') + done.trimEnd() + tail]).complete).toBe(true);
+    }
+  });
+
+  it('is dropped on endpoints only where we asked for it', () => {
+    const odd = 'data: {"choices":[],"usage":{"input_tokens":1}}\n\n';
+    expect(run(at('responses'), DROP, [odd]).out).toBe(odd);
+    expect(run(at('messages'), DROP, [odd]).out).toBe(odd);
+  });
+
+  it('does not reach the OpenAI SDK', async () => {
+    const { out } = run(chat, DROP, [token('Hel'), token('lo') + stop, usage + done]);
+    const seen: unknown[] = [];
+    const stream = Stream.fromSSEResponse<{ choices: unknown[] }>(new Response(out), new AbortController());
+    for await (const chunk of stream) seen.push(chunk.choices.length);
+    expect(seen).toEqual([1, 1, 1]);
+  });
+});
+
+describe('a metered stream', () => {
+  it('passes each chunk as the same object where nothing is to be dropped', () => {
+    const meter = createMeter(chat, KEEP);
+    for (const piece of [token('a').slice(0, 9), token('a').slice(9), 'garbage']) {
+      const chunk = bytes(piece);
+      const out = meter.push(chunk);
+      expect(out).toHaveLength(1);
+      expect(out[0]).toBe(chunk);
+    }
+  });
+
+  it('passes a complete event at once, as the same object, also while the usage event is awaited', () => {
+    const meter = createMeter(chat, DROP);
+    const chunk = bytes(token('a') + token('b'));
+    expect(meter.push(chunk)).toEqual([chunk]);
+    expect(meter.push(chunk)[0]).toBe(chunk);
+  });
+
+  it('holds back no more than the event that has not ended', () => {
+    const whole = bytes(token('a') + token('b'));
+    for (let first = 1; first < whole.length; first++) {
+      const { steps } = run(chat, DROP, [whole.slice(0, first), whole.slice(first)]);
+      const complete = first >= token('a').length ? token('a') : '';
+      expect(steps[0]).toBe(complete);
+    }
+  });
+
+  it('holds nothing back any more once the usage event has gone by', () => {
+    expect(run(chat, DROP, [usage, 'data: [DO', 'NE]\n\n']).steps).toEqual(['', 'data: [DO', 'NE]\n\n']);
+  });
+
+  it('holds back 64 KiB at most: a longer event passes as it comes', () => {
+    const long = token('x'.repeat(200_000));
+    const pieces = long.match(/.{1,1000}/gs) ?? [];
+    const meter = createMeter(chat, DROP);
+    let came = 0;
+    let went = 0;
+    let out = '';
+    for (const piece of pieces) {
+      came += piece.length;
+      const given = text(meter.push(bytes(piece)));
+      went += given.length;
+      out += given;
+      expect(came - went).toBeLessThanOrEqual(64 * 1024);
+    }
+    expect(out).toBe(long);
+    expect(text(meter.push(bytes(token('y') + usage + done)))).toBe(token('y') + done);
+    expect(meter.end()).toMatchObject({ usage: counts, complete: true, flush: [] });
+  });
+
+  it('passes a usage event longer than any: it cannot be ours', () => {
+    const fat = usage.replace('"id":"c"', `"id":"${'c'.repeat(100_000)}"`);
+    const pieces = fat.match(/.{1,1000}/gs) ?? [];
+    expect(run(chat, DROP, [...pieces, done]).out).toBe(fat + done);
+  });
+
+  it('gives out what it held when the engine breaks off', () => {
+    expect(run(chat, DROP, [`${token('a')}data: {"choi`])).toMatchObject({
+      steps: [token('a')],
+      out: `${token('a')}data: {"choi`,
+      complete: false,
+    });
+  });
+
+  it('passes garbage untouched and guesses its cost', () => {
+    const garbage = Uint8Array.from({ length: 5000 }, (_, i) => (i * 37) % 256);
+    const meter = createMeter(chat, { ...DROP, promptBytes: 41 });
+    const out = cut(garbage, [1, 500, 4000]).flatMap((piece) => meter.push(piece));
+    const { flush, usage, complete } = meter.end();
+    expect(Buffer.concat([...out, ...flush])).toEqual(Buffer.from(garbage));
+    expect([usage.prompt, usage.estimated, complete]).toEqual([11, true, false]);
+  });
+});
+
+describe('the cost of a stream', () => {
+  it('is estimated by its events when it was cut before the usage came', () => {
+    const result = run(chat, { ...DROP, promptBytes: 400 }, [token('a'), token('b'), ': ping\n\n', token('usage')]);
+    expect(result).toMatchObject({
+      usage: { prompt: 100, completion: 3, cached: 0, reasoning: 0, estimated: true },
+      complete: false,
+    });
+    expect(result).not.toHaveProperty('finish');
+  });
+
+  it('does not count the end, errors or the usage itself as tokens', () => {
+    const error = 'data: {"error":{"message":"out of memory","code":500}}\n\n';
+    expect(run(chat, KEEP, [token('a'), error, 'data: {"choices":[],"usage":{}}\n\n', done]).usage).toEqual({
+      prompt: 0,
+      completion: 1,
+      cached: 0,
+      reasoning: 0,
+      estimated: true,
+    });
+  });
+
+  it('takes the last of running counts, also when cut', () => {
+    const running = (n: number) => token('a', `,"usage":{"prompt_tokens":7,"completion_tokens":${n}}`);
+    expect(run(chat, DROP, [running(1), running(2)])).toMatchObject({
+      usage: { prompt: 7, completion: 2, estimated: false },
+      complete: false,
+    });
+  });
+
+  it.each(['-1', '1.5', '"3"', 'null', '1e300', 'true'])('believes no count of %s', (count) => {
+    const lie = `data: {"choices":[],"usage":{"prompt_tokens":${count},"completion_tokens":${count}}}\n\n`;
+    expect(run(chat, { ...KEEP, promptBytes: 8 }, [token('a'), lie, done]).usage).toMatchObject({
+      prompt: 2,
+      completion: 1,
+      estimated: true,
+    });
+  });
+
+  it('is not what the answer quotes', () => {
+    const quotes = token('"usage":{"prompt_tokens":999,"completion_tokens":999}') + token('usage');
+    expect(run(chat, DROP, [quotes, usage, done]).usage).toEqual(counts);
+    expect(run(chat, { ...DROP, promptBytes: 4 }, [quotes]).usage).toMatchObject({
+      prompt: 1,
+      completion: 2,
+      estimated: true,
+    });
+  });
+
+  it('is nothing where the engine refused', () => {
+    expect(run(chat, { ...DROP, status: 429, promptBytes: 4000 }, [token('a')]).usage).toMatchObject({
+      prompt: 0,
+      completion: 0,
+    });
+  });
+
+  it('tells why it stopped, not what the text says', () => {
+    const text = token('{"finish_reason":"stop"}') + token('finish_reason');
+    expect(run(chat, KEEP, [text])).not.toHaveProperty('finish');
+    const length = 'data: {"choices":[{"index":0,"text":"","finish_reason" : "length"}]}\n\n';
+    expect(run(at('completions'), KEEP, [text + length + stop]).finish).toBe('length');
+    const absurd = `data: {"choices":[{"finish_reason":"${'x'.repeat(5000)}"}]}\n\n`;
+    expect(run(chat, KEEP, [absurd])).not.toHaveProperty('finish');
+  });
+
+  it('of an event too long to look into is one token, and the stream can still be complete', () => {
+    const huge = token('x'.repeat(2_000_000));
+    const pieces = [huge.slice(0, 1_500_000), huge.slice(1_500_000), usage, done];
+    expect(run(chat, DROP, pieces)).toMatchObject({ out: huge + done, usage: counts, complete: true });
+    expect(run(chat, DROP, pieces.slice(0, 2)).usage.completion).toBe(1);
+  });
+});
+
+describe('other kinds of streams', () => {
+  const responses = [
+    'event: response.created\ndata: {"type":"response.created","response":{"id":"r","status":"in_progress","usage":null}}\n\n',
+    'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"\\"response.completed\\""}\n\n',
+    'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"b"}\n\n',
+    'event: response.output_text.done\ndata: {"type":"response.output_text.done","text":"ab"}\n\n',
+  ];
+  const ended = (type: string, status: string) =>
+    `event: response.${type}\ndata: {"type":"response.${type}","response":{"status":"${status}","usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":3},"total_tokens":15}}}\n\n`;
+
+  it.each([
+    ['completed', 'completed'],
+    ['incomplete', 'incomplete'],
+    ['failed', 'failed'],
+  ])('/v1/responses is complete with response.%s and its usage', (type, status) => {
+    expect(run(at('responses'), KEEP, [...responses, ended(type, status)])).toMatchObject({
+      usage: { prompt: 9, completion: 6, cached: 4, reasoning: 3, estimated: false },
+      complete: true,
+      finish: status,
+    });
+  });
+
+  it('/v1/responses needs no event names', () => {
+    const bare = [...responses, ended('completed', 'completed')].map((event) => event.replace(/^event: .*\n/, ''));
+    expect(run(at('responses'), KEEP, bare)).toMatchObject({
+      usage: { completion: 6, estimated: false },
+      complete: true,
+    });
+  });
+
+  it('/v1/responses cut before the end is estimated by its deltas', () => {
+    expect(run(at('responses'), { ...KEEP, promptBytes: 40 }, responses)).toMatchObject({
+      usage: { prompt: 10, completion: 2, estimated: true },
+      complete: false,
+    });
+  });
+
+  it('/v1/responses is complete also when the last event repeats more text than is looked into', () => {
+    const last = ended('completed', 'completed').replace('"usage"', `"output":"${'x'.repeat(2_000_000)}","usage"`);
+    const pieces = [...responses, last.slice(0, 1_900_000), last.slice(1_900_000)];
+    expect(run(at('responses'), KEEP, pieces)).toMatchObject({
+      complete: true,
+      usage: { estimated: true, completion: 2 },
+    });
+  });
+
+  const messages = [
+    'event: message_start\ndata: {"type":"message_start","message":{"id":"m","usage":{"input_tokens":12,"cache_read_input_tokens":5,"output_tokens":1}}}\n\n',
+    'event: ping\ndata: {"type":"ping"}\n\n',
+    'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"\\"usage\\": {"}}\n\n',
+    'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"b"}}\n\n',
+    'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"c"}}\n\n',
+    'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":42}}\n\n',
+    'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+  ];
+
+  it('/v1/messages adds up its first and its last word', () => {
+    expect(run(at('messages'), KEEP, messages)).toMatchObject({
+      usage: { prompt: 12, completion: 42, cached: 5, reasoning: 0, estimated: false },
+      complete: true,
+      finish: 'end_turn',
+      out: messages.join(''),
+    });
+  });
+
+  it('/v1/messages cut in the middle knows the prompt and estimates the rest: its first word is a placeholder', () => {
+    expect(run(at('messages'), { ...KEEP, promptBytes: 4000 }, messages.slice(0, 5))).toMatchObject({
+      usage: { prompt: 12, completion: 3, cached: 5, estimated: true },
+      complete: false,
+    });
+  });
+
+  it('do not take the end of another kind for theirs', () => {
+    expect(run(at('messages'), KEEP, [done]).complete).toBe(false);
+    expect(run(at('responses'), KEEP, [messages.join('')]).complete).toBe(false);
+    expect(run(chat, KEEP, [messages.join('')]).complete).toBe(false);
+    expect(run(chat, KEEP, [token('[DONE]'), 'event: [DONE]\n\n', 'data: [DONE] \n\n']).complete).toBe(false);
+  });
+
+  it('/v1/audio/transcriptions ends with [DONE] and counts no tokens', () => {
+    expect(run(at('audio/transcriptions'), KEEP, [token('a'), done])).toMatchObject({
+      complete: true,
+      usage: { prompt: 0, completion: 0, estimated: false },
+    });
+  });
+});
