@@ -1,0 +1,29 @@
+/** Which of this user's agents a command means. */
+import { type LocalAgent, localAgents } from '../host/control-client.ts';
+import { UsageError } from './exit.ts';
+import type { FlagSpec } from './flags.ts';
+import type { Env } from './sources.ts';
+
+export const SESSION_FLAG: FlagSpec = { flag: 'session', kind: 'value' };
+export const JSON_FLAG: FlagSpec = { flag: 'json', kind: 'switch' };
+
+/** All agents, or those whose session begins with what was asked for. */
+export async function chosenAgents(flags: ReadonlyMap<string, string[]>, env: Env): Promise<LocalAgent[]> {
+  const prefix = flags.get('session')?.at(-1) ?? '';
+  const agents = await localAgents(env);
+  return agents.filter(({ session }) => session.startsWith(prefix));
+}
+
+/** The one agent meant; a command that changes something never guesses. */
+export async function oneAgent(flags: ReadonlyMap<string, string[]>, env: Env): Promise<LocalAgent> {
+  const agents = await chosenAgents(flags, env);
+  const [agent] = agents;
+  if (!agent) throw new UsageError(NO_AGENT);
+  if (agents.length > 1) {
+    throw new UsageError(`several agents run here, say --session: ${agents.map(({ session }) => session).join(', ')}`);
+  }
+  return agent;
+}
+
+export const NO_AGENT =
+  'no agent of yours answers on this machine; in a Slurm job ask on its node: srun --jobid J --overlap otela-agent status';

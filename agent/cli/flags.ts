@@ -1,0 +1,66 @@
+/** Reads a command line against a list of known flags. */
+import { parseArgs } from 'node:util';
+import { UsageError } from './exit.ts';
+import { nearest } from './nearest.ts';
+
+export interface FlagSpec {
+  /** Without the dashes. */
+  flag: string;
+  /** A switch takes no value; `repeat` collects every value. */
+  kind: 'value' | 'repeat' | 'switch';
+  short?: string;
+}
+
+export interface ParsedFlags {
+  /** Values as written, in order. A switch has `['true']`. */
+  flags: Map<string, string[]>;
+  positionals: string[];
+  /** What stands after `--` or `--process`, untouched; undefined without either. */
+  command: string[] | undefined;
+}
+
+/** Throws UsageError for an unknown flag, a missing value or a value given to a switch. */
+export function parseFlags(argv: readonly string[], specs: readonly FlagSpec[]): ParsedFlags {
+  const options: Record<string, { type: 'string' | 'boolean'; short?: string }> = { process: { type: 'string' } };
+  for (const { flag, kind, short } of specs) {
+    options[flag] = { type: kind === 'switch' ? 'boolean' : 'string', ...(short ? { short } : {}) };
+  }
+  const { tokens } = parseArgs({ args: [...argv], options, strict: false, allowPositionals: true, tokens: true });
+  const parsed: ParsedFlags = { flags: new Map(), positionals: [], command: undefined };
+  for (const token of tokens) {
+    if (token.kind === 'option-terminator') {
+      parsed.command = argv.slice(token.index + 1);
+      return parsed;
+    }
+    if (token.kind === 'positional') {
+      parsed.positionals.push(token.value);
+      continue;
+    }
+    if (token.name === 'process') {
+      parsed.command = argv.slice(token.index + 1);
+      if (token.inlineValue) parsed.command.unshift(token.value);
+      return parsed;
+    }
+    const spec = specs.find(({ flag }) => flag === token.name);
+    if (!spec) throw unknownFlag(token.rawName, specs);
+    const values = parsed.flags.get(spec.flag) ?? [];
+    values.push(readValue(spec, token.rawName, token.value, token.inlineValue ?? false));
+    parsed.flags.set(spec.flag, spec.kind === 'repeat' ? values : values.slice(-1));
+  }
+  return parsed;
+}
+
+function readValue(spec: FlagSpec, rawName: string, value: string | undefined, inline: boolean): string {
+  if (spec.kind === 'switch') {
+    if (value !== undefined) throw new UsageError(`${rawName} takes no value`);
+    return 'true';
+  }
+  // `--cluster -- vllm …` would otherwise take `--` for the cluster's name and lose the command.
+  if (value === undefined || (!inline && value.startsWith('-'))) throw new UsageError(`${rawName} needs a value`);
+  return value;
+}
+
+function unknownFlag(rawName: string, specs: readonly FlagSpec[]): UsageError {
+  const near = nearest(rawName.replace(/^-+/, ''), [...specs.map(({ flag }) => flag), 'process']);
+  return new UsageError(`unknown flag ${rawName}${near ? `; did you mean --${near}?` : ''}`);
+}

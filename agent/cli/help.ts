@@ -1,0 +1,114 @@
+/** Help that teaches by example. */
+import { SETTINGS } from './settings.ts';
+
+export const COMMANDS = ['start', 'status', 'models', 'logs', 'drain', 'config', 'version', 'help'] as const;
+
+export function isCommand(word: string): boolean {
+  return COMMANDS.some((command) => command === word);
+}
+
+export function helpFor(command: string): string {
+  switch (command) {
+    case 'start':
+      return START.replace('FLAGS', flagTable());
+    case 'status':
+    case 'models':
+      return WATCHING;
+    case 'logs':
+      return LOGS;
+    case 'drain':
+      return DRAIN;
+    case 'config':
+      return CONFIG;
+    default:
+      return OVERVIEW;
+  }
+}
+
+function flagTable(): string {
+  const rows = SETTINGS.filter(({ flag }) => flag !== '').map((setting) => {
+    const otherwise = 'otherwise' in setting ? ` [${setting.otherwise}]` : '';
+    return [`--${setting.flag} ${setting.value}`.trimEnd(), `${setting.help}${otherwise}`];
+  });
+  rows.push(['--process COMMAND…', 'the same as -- COMMAND…']);
+  return rows.map(([flag = '', help = '']) => `  ${flag.padEnd(28)}  ${help}`).join('\n');
+}
+
+const OVERVIEW = `otela-agent serves a model engine on this machine to OpenTela gateways. It needs outbound 443 only.
+
+  otela-agent start --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
+
+  start     run an engine (or find one that runs) and join the gateways
+  status    what your agents on this machine are doing   (--json)
+  models    what they serve                              (--json)
+  logs      the engine's last output                     (--follow)
+  drain     finish what runs, then leave                 (--wait)
+  config    every setting and where its value came from  (--json)
+  version
+
+otela-agent COMMAND --help tells more.
+
+Exit codes: 0 done, 2 wrong use or configuration, 69 refused by the gateway, 70 engine failed, 143 ended by a signal after draining.`;
+
+const START = `otela-agent start [flags] [-- COMMAND…]
+
+In a job script, vLLM on port 8000:
+  exec otela-agent start --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
+
+Another port is found in the command; for other engines say it:
+  otela-agent start … -- vllm serve NAME --port 8123
+  otela-agent start … --engine-port 8080 -- llama-server -m model.gguf
+
+A line for the shell is one quoted argument:
+  otela-agent start … -- "source venv/bin/activate && exec vllm serve NAME"
+
+An engine that somebody else started, and its key:
+  otela-agent start … --engine-url http://127.0.0.1:8000/prefix --engine-key-file key
+
+No engine at all joins idle:
+  otela-agent start --gateway https://gw.example.org
+
+FLAGS
+
+Each flag is also a variable, OTELA_GATEWAY for --gateway and so on (lists by commas), and a line "gateway = …" in the
+configuration file. Flags win over variables, variables over the file. OTELA_ENGINE_KEY holds the engine's own API key.
+The command gets the environment without OTELA_*; everything after -- or --process reaches it as it is.
+
+One engine over several nodes
+  One task per node (srun --ntasks-per-node=1). The agent whose command says --node-rank 0 registers the whole engine,
+  with its own hardware times the number of nodes; those with --node-rank 1 and above, with --headless, and those that run
+  "ray start", only watch over their part. vLLM with --distributed-executor-backend ray counts all nodes of the job.
+  Where the command does not show its rank, --span-nodes takes it from SLURM_PROCID.
+
+Ending
+  SIGTERM, SIGINT and SIGHUP drain: no new requests, running ones may finish, then the engine gets SIGTERM and, 10 s
+  later, SIGKILL. The wait is at most 27 s, in a Slurm job KillWait (scontrol show config) less 3 s.
+  SIGUSR1 (sbatch --signal=B:USR1@120), otela-agent drain, and --drain-before the job's end wait longer: until 10 s
+  before the job's end, 10 minutes where that is unknown. --drain-timeout replaces these limits, but not the job's end.
+  A second signal, a second or more after the first, ends everything at once.
+  When the engine ends by itself the agent says so to the gateways and exits with 70.`;
+
+const WATCHING = `otela-agent status [--session PREFIX] [--json]
+otela-agent models [--session PREFIX] [--json]
+
+Asks every agent of yours that runs on this machine. Into a running Slurm job:
+  srun --jobid 4711 --overlap otela-agent status`;
+
+const LOGS = `otela-agent logs [--session PREFIX] [--follow]
+
+The engine's last 256 KiB of output, byte for byte; with --follow also what comes.
+  otela-agent logs | tail -50`;
+
+const DRAIN = `otela-agent drain [--session PREFIX] [--wait]
+
+The agent takes no new requests, lets the running ones finish, ends the engine and exits with 0. --wait returns after that.`;
+
+const CONFIG = `otela-agent config [flags of start] [--json]
+
+Shows each setting, its value and where it came from. Secrets are shown as (set).
+  OTELA_REGION=eu-central otela-agent config --tier stable
+
+The file (--config, OTELA_CONFIG, else ~/.config/otela-agent/config) has one setting per line:
+  gateway = https://gw.example.org
+  token-file = ~/.otela-token
+  label = project=a123`;

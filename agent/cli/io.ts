@@ -1,0 +1,22 @@
+/** Where a command writes. */
+import type { Writable } from 'node:stream';
+
+export interface Io {
+  stdout: Writable;
+  stderr: Writable;
+  /** One line for whoever asked. */
+  out(line: string): void;
+  /** One line for the operator, with the time: the engine's own lines stand between ours. */
+  log(line: string): void;
+}
+
+export function makeIo(stdout: Writable, stderr: Writable): Io {
+  // A reader that has gone (`… | head`) must not end the agent.
+  for (const stream of [stdout, stderr]) stream.on('error', () => {});
+  return {
+    stdout,
+    stderr,
+    out: (line) => void stdout.write(`${line}\n`),
+    log: (line) => void stderr.write(`otela-agent ${new Date().toISOString().slice(0, 19)}Z ${line}\n`),
+  };
+}

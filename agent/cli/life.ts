@@ -1,0 +1,287 @@
+/**
+ * The life of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when it ends or
+ * the agent begins to leave, LEFT when it goes. Whatever happens, the engine's processes do not outlive it.
+ */
+import type { Writable } from 'node:stream';
+import type { ServedModel } from '../../shared/lattice/node.ts';
+import type { EngineExit } from '../engine/child.ts';
+import { Engine, isOccupied } from '../engine/engine.ts';
+import { commandFacts, withFacts } from '../engine/facts.ts';
+import type { Health } from '../engine/health.ts';
+import type { AgentStatus } from '../host/control-protocol.ts';
+import { ControlServer } from '../host/control-server.ts';
+import { inventory, timesNodes } from '../host/inventory.ts';
+import { JobEnd } from '../host/job-end.ts';
+import { type RunTool, toolRunner } from '../host/run-tool.ts';
+import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
+import { makeStateDir, removeStale, removeStateDir } from '../host/state-dir.ts';
+import type { Identity, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import { Departure, type Parts } from './departure.ts';
+import { type DrainCause, type DrainPlan, drainBefore, drainPlan } from './drain-plan.ts';
+import { formatDuration } from './duration.ts';
+import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
+import { Gateways } from './gateways.ts';
+import { partsStatus } from './parts-status.ts';
+import { RecordKeeper } from './record.ts';
+import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
+import type { Env } from './sources.ts';
+import type { StartConfig } from './start-config.ts';
+import { AGENT_VERSION } from './version.ts';
+import { Once } from './wait.ts';
+
+export interface LifeOptions {
+  config: StartConfig;
+  env: Env;
+  openTunnel(options: TunnelOptions): Tunnel;
+  createIdentity(): Identity;
+  signals: SignalSource;
+  stdout: Writable;
+  stderr: Writable;
+  log(line: string): void;
+}
+
+/** Why the agent leaves. The first reason is the one that counts. */
+type Ending =
+  | { kind: 'drain'; cause: DrainCause; why: string }
+  | { kind: 'engine'; exit: EngineExit }
+  | { kind: 'refused'; refusal: Refusal };
+
+export class AgentLife {
+  readonly #options: LifeOptions;
+  readonly #identity: Identity;
+  readonly #job: SlurmJob | undefined;
+  readonly #run: RunTool;
+  readonly #startedAt = new Date();
+  readonly #ending = new Once<Ending>();
+  readonly #parts: Parts = {};
+  readonly #departure: Departure;
+  #jobEnd: JobEnd | undefined;
+  #killWaitMs: number | undefined;
+  #signalled = false;
+
+  constructor(options: LifeOptions) {
+    this.#options = options;
+    this.#identity = options.createIdentity();
+    this.#job = slurmJob(options.env);
+    this.#run = toolRunner(options.env);
+    this.#departure = new Departure(this.#parts, options.log);
+  }
+
+  /** Resolves with the exit code. Throws UsageError when nothing could be started. */
+  async run(): Promise<number> {
+    const { config, env, log, signals } = this.#options;
+    const reader = new SignalReader(() => performance.now());
+    const unsubscribe = signals((signal) => this.#onSignal(signal, reader));
+    let directory: string | undefined;
+    let control: ControlServer | undefined;
+    try {
+      if (config.command && config.engine && (await isOccupied(config.engine))) {
+        throw new UsageError(`something answers at ${config.engine.origin} already: give the engine another --port`);
+      }
+      await removeStale(env, Date.now());
+      directory = asUsage(() => makeStateDir(this.#identity.session, env));
+      control = new ControlServer(directory, this.#controlHandlers());
+      await control.open();
+      log(`session ${this.#identity.session}${this.#job ? `, Slurm job ${this.#job.id}` : ''}`);
+      this.#startEngine();
+      const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
+      return await this.#end(ending);
+    } finally {
+      this.#jobEnd?.close();
+      await this.#parts.engine?.stop(0, Promise.resolve());
+      control?.close();
+      if (directory) removeStateDir(directory);
+      unsubscribe();
+    }
+  }
+
+  #startEngine(): void {
+    const { config, env, stdout, stderr, log } = this.#options;
+    const engine = new Engine({
+      command: config.command,
+      target: config.engine,
+      env,
+      stdout,
+      stderr,
+      log,
+      onHealth: (health) => this.#onHealth(health),
+      now: () => performance.now(),
+    });
+    this.#parts.engine = engine;
+    void engine.exited.then((exit) => this.#ending.settle({ kind: 'engine', exit }));
+  }
+
+  /** Reads the host and opens the tunnels; stops half-way when the end comes first. */
+  async #join(): Promise<void> {
+    const { config, env, log } = this.#options;
+    if (config.span.reason) log(config.span.reason);
+    this.#watchJob();
+    if (config.span.role === 'supervise') {
+      log('this agent supervises its part of the engine; the agent of rank 0 registers it');
+      return;
+    }
+    const reading = inventory(env, this.#run, log);
+    await Promise.race([reading, this.#ending.promise]);
+    if (this.#ending.settled) return;
+    const hardware = timesNodes(await reading, config.span.nodes);
+    this.#parts.keeper = new RecordKeeper(
+      {
+        state: 'JOIN',
+        version: 0,
+        tier: config.tier,
+        labels: config.labels,
+        models: [],
+        hardware,
+        agent_version: AGENT_VERSION,
+        ...(config.region === undefined ? {} : { region: config.region }),
+        ...this.#jobRecord(),
+      },
+      async () => this.#parts.gateways?.publish(),
+      log,
+    );
+    if (this.#parts.engine) this.#onHealth(this.#parts.engine.health);
+    this.#openGateways(this.#parts.keeper);
+  }
+
+  #openGateways(keeper: RecordKeeper): void {
+    const { config, log, openTunnel } = this.#options;
+    this.#parts.gateways = new Gateways({
+      urls: config.gateways,
+      openTunnel,
+      shared: {
+        token: config.token,
+        identity: this.#identity,
+        record: () => keeper.record,
+        engine: () => (this.#parts.engine?.health.answering ? this.#parts.engine.target : undefined),
+        ...(config.cluster === undefined ? {} : { cluster: config.cluster }),
+      },
+      log,
+      onAllRefused: (refusal) => this.#ending.settle({ kind: 'refused', refusal }),
+    });
+    this.#parts.gateways.open();
+  }
+
+  #watchJob(): void {
+    const { config, env, log } = this.#options;
+    if (!this.#job) return;
+    void killWaitMs(this.#run).then((ms) => {
+      this.#killWaitMs = ms;
+    });
+    this.#jobEnd = new JobEnd({
+      job: this.#job,
+      env,
+      run: this.#run,
+      before: (leftMs) => drainBefore(config.drainBeforeMs, leftMs),
+      onChange: () => this.#parts.keeper?.change(this.#jobRecord()),
+      onDue: (leftMs) => {
+        const why = `the job ends in ${formatDuration(leftMs)}`;
+        this.#ending.settle({ kind: 'drain', cause: 'job-end', why });
+      },
+      log,
+      now: () => Date.now(),
+      random: Math.random,
+    });
+    void this.#jobEnd.open();
+  }
+
+  #jobRecord(): { job?: NonNullable<AgentStatus['job']> } {
+    if (!this.#job) return {};
+    const { id, node, partition } = this.#job;
+    const ends = this.#jobEnd?.ends;
+    return {
+      job: {
+        id,
+        ...(node ? { node } : {}),
+        ...(partition ? { partition } : {}),
+        ...(ends ? { ends_at: ends.toISOString() } : {}),
+      },
+    };
+  }
+
+  #onHealth(health: Health): void {
+    const { log } = this.#options;
+    if (!this.#parts.keeper || this.#ending.settled) return;
+    const before = this.#parts.keeper.record;
+    const models = this.#described(health.models);
+    this.#parts.keeper.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
+    if (before.state === 'JOIN' && health.everReady)
+      log(`serving ${models.map(({ id }) => id).join(', ') || 'no model yet'}`);
+    else if (health.everReady && !health.answering) log('the engine does not answer any more; waiting for it');
+    else if (health.everReady)
+      log(`models now: ${models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'none'}`);
+  }
+
+  #described(models: readonly ServedModel[]): ServedModel[] {
+    const { command, facts } = this.#options.config;
+    return withFacts(models, commandFacts(command), facts);
+  }
+
+  #onSignal(signal: EndSignal, reader: SignalReader): void {
+    this.#signalled = true;
+    const { kind, cause } = reader.read(signal);
+    if (kind === 'force') {
+      this.#options.log(`${signal} again: ending at once`);
+      this.#departure.force();
+    } else if (kind === 'drain' && this.#ending.settled) {
+      // Already leaving at its ease: from now on somebody waits with a SIGKILL.
+      this.#departure.shorten(this.#plan(cause).drainMs);
+    } else if (kind === 'drain') {
+      this.#ending.settle({ kind: 'drain', cause, why: signal });
+    }
+  }
+
+  async #end(ending: Ending): Promise<number> {
+    const { graceMs } = this.#plan('signal');
+    switch (ending.kind) {
+      case 'drain': {
+        const plan = this.#plan(ending.cause);
+        if (this.#options.config.span.role === 'supervise') await this.#departure.keep(plan, ending.why);
+        else await this.#departure.drain(plan, ending.why);
+        return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
+      }
+      case 'refused':
+        await this.#departure.afterRefusal(graceMs);
+        return EXIT_REFUSED;
+      case 'engine':
+        await this.#departure.afterEngine(ending.exit, graceMs, this.#options.stderr);
+        // Slurm ends every process of a job in one breath; the engine may simply have been the first to go.
+        return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
+    }
+  }
+
+  #plan(cause: DrainCause): DrainPlan {
+    const ends = this.#jobEnd?.ends;
+    return drainPlan({
+      cause,
+      timeoutMs: this.#options.config.drainTimeoutMs,
+      killWaitMs: this.#job ? this.#killWaitMs : undefined,
+      leftMs: ends ? ends.getTime() - Date.now() : undefined,
+    });
+  }
+
+  #controlHandlers() {
+    return {
+      status: () => this.#status(),
+      drain: () => this.#ending.settle({ kind: 'drain', cause: 'request', why: 'otela-agent drain' }),
+      tail: () => this.#parts.engine?.tail() ?? Buffer.alloc(0),
+      follow: (listener: (chunk: Buffer) => void) => this.#parts.engine?.follow(listener) ?? (() => {}),
+    };
+  }
+
+  #status(): AgentStatus {
+    return {
+      session: this.#identity.session,
+      started_at: this.#startedAt.toISOString(),
+      ...partsStatus(this.#parts),
+      ...this.#jobRecord(),
+    };
+  }
+}
+
+function asUsage<T>(act: () => T): T {
+  try {
+    return act();
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env node
+/** `otela-agent`: serves a model engine of this machine to gateways, over connections that go outward only. */
+import type { Writable } from 'node:stream';
+import { configCommand } from './config.ts';
+import { drainCommand } from './drain.ts';
+import { EXIT_DONE, EXIT_ENGINE, EXIT_USAGE, UsageError } from './exit.ts';
+import { COMMANDS, helpFor, isCommand } from './help.ts';
+import { makeIo } from './io.ts';
+import { logsCommand } from './logs.ts';
+import { modelsCommand } from './models.ts';
+import { nearest } from './nearest.ts';
+import { processSignals } from './signals.ts';
+import type { Env } from './sources.ts';
+import { type Outside, startCommand } from './start.ts';
+import { statusCommand } from './status.ts';
+import { versionCommand } from './version.ts';
+
+/** Replaced in tests; a process has its own. */
+export interface MainOptions extends Partial<Outside> {
+  stdout?: Writable;
+  stderr?: Writable;
+}
+
+/** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
+export async function main(argv: readonly string[], env: Env, options: MainOptions = {}): Promise<number> {
+  const io = makeIo(options.stdout ?? process.stdout, options.stderr ?? process.stderr);
+  const [command = 'help', ...rest] = argv;
+  try {
+    if (asksForHelp(command, rest)) {
+      io.out(helpFor(command));
+      return EXIT_DONE;
+    }
+    switch (command) {
+      case 'start':
+        return await startCommand(rest, env, io, outside(options));
+      case 'status':
+        return await statusCommand(rest, env, io);
+      case 'models':
+        return await modelsCommand(rest, env, io);
+      case 'logs':
+        return await logsCommand(rest, env, io);
+      case 'drain':
+        return await drainCommand(rest, env, io);
+      case 'config':
+        return configCommand(rest, env, io);
+      case 'version':
+      case '--version':
+        return versionCommand(io);
+      default:
+        throw unknownCommand(command);
+    }
+  } catch (error) {
+    const usage = error instanceof UsageError;
+    io.stderr.write(`otela-agent: ${error instanceof Error ? error.message : String(error)}\n`);
+    if (usage) io.stderr.write(`Try: otela-agent ${isCommand(command) ? `${command} ` : ''}--help\n`);
+    else if (error instanceof Error) io.stderr.write(`${error.stack}\n`);
+    return usage ? EXIT_USAGE : EXIT_ENGINE;
+  }
+}
+
+function outside({ openTunnel, createIdentity, signals }: MainOptions): Outside {
+  if (!openTunnel || !createIdentity) throw new Error('this build has no tunnel to a gateway');
+  return { openTunnel, createIdentity, signals: signals ?? processSignals };
+}
+
+/** Only before the engine's command: `start -- vllm serve --help` asks vLLM. */
+function asksForHelp(command: string, rest: readonly string[]): boolean {
+  if (command === 'help' || command === '--help' || command === '-h') return true;
+  const end = rest.findIndex((word) => word === '--' || word === '--process' || word.startsWith('--process='));
+  return (
+    isCommand(command) && rest.slice(0, end < 0 ? undefined : end).some((word) => word === '--help' || word === '-h')
+  );
+}
+
+function unknownCommand(command: string): UsageError {
+  const near = nearest(command, COMMANDS);
+  return new UsageError(
+    `unknown command "${command}"${near ? `; did you mean ${near}?` : `; there are ${COMMANDS.join(', ')}`}`,
+  );
+}
+
+if (import.meta.main) process.exit(await main(process.argv.slice(2), process.env));

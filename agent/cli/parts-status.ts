@@ -1,0 +1,26 @@
+import type { AgentStatus } from '../host/control-protocol.ts';
+import type { Parts } from './departure.ts';
+import { AGENT_VERSION } from './version.ts';
+
+/** What `otela-agent status` tells about the parts that exist by now. */
+export function partsStatus({ engine, keeper, gateways }: Parts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
+  const record = keeper?.record;
+  return {
+    pid: process.pid,
+    agent_version: AGENT_VERSION,
+    state: record?.state ?? 'JOIN',
+    gateways: gateways?.status() ?? [],
+    models: record?.models ?? [],
+    ...(record ? { hardware: record.hardware } : {}),
+    ...(engine?.target ? { engine: engineStatus(engine, engine.target) } : {}),
+  };
+}
+
+function engineStatus({ pid, health }: NonNullable<Parts['engine']>, target: { origin: string; pathPrefix: string }) {
+  return {
+    url: `${target.origin}${target.pathPrefix}`,
+    answering: health.answering,
+    ...(pid === undefined ? {} : { pid }),
+    ...(health.trouble === undefined || health.answering ? {} : { trouble: health.trouble }),
+  };
+}

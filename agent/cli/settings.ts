@@ -1,0 +1,139 @@
+/** Every setting of `otela-agent start`: its flag, its variable, its line in the configuration file. */
+import type { FlagSpec } from './flags.ts';
+
+export interface Setting {
+  /** `--name`, and the same word in the configuration file. Empty: there is no flag, so that it cannot show in `ps`. */
+  flag: string;
+  env: string;
+  kind: FlagSpec['kind'];
+  /** Placeholder of the value in the help. */
+  value: string;
+  help: string;
+  /** Never shown, not even by `otela-agent config`. */
+  secret?: true;
+  /** What holds when nobody sets it, in words. */
+  otherwise?: string;
+}
+
+export const SETTINGS = [
+  {
+    flag: 'gateway',
+    env: 'OTELA_GATEWAY',
+    kind: 'repeat',
+    value: 'URL',
+    help: 'gateway to serve; repeat or separate by commas',
+  },
+  {
+    flag: 'token-file',
+    env: 'OTELA_TOKEN_FILE',
+    kind: 'value',
+    value: 'FILE',
+    help: 'file with the join token (chmod 600)',
+  },
+  {
+    flag: 'token',
+    env: 'OTELA_TOKEN',
+    kind: 'value',
+    value: 'TOKEN',
+    help: 'join token; shows in ps, prefer the file',
+    secret: true,
+  },
+  {
+    flag: 'cluster',
+    env: 'OTELA_CLUSTER',
+    kind: 'value',
+    value: 'NAME',
+    help: 'name of this cluster',
+    otherwise: 'from the token',
+  },
+  { flag: 'region', env: 'OTELA_REGION', kind: 'value', value: 'NAME', help: 'where it stands, e.g. eu-central' },
+  {
+    flag: 'tier',
+    env: 'OTELA_TIER',
+    kind: 'value',
+    value: 'stable|volatile',
+    help: 'how long it is likely to stay',
+    otherwise: 'volatile in a Slurm job, else stable',
+  },
+  {
+    flag: 'fact',
+    env: 'OTELA_FACT',
+    kind: 'repeat',
+    value: '[MODEL:]KEY=VALUE',
+    help: 'what the engine does not tell: context, quantization, engine, revision',
+  },
+  {
+    flag: 'label',
+    env: 'OTELA_LABEL',
+    kind: 'repeat',
+    value: 'KEY=VALUE',
+    help: 'free label shown in the registry; repeat',
+  },
+  {
+    flag: 'engine-port',
+    env: 'OTELA_ENGINE_PORT',
+    kind: 'value',
+    value: 'PORT',
+    help: 'port of the engine on this machine',
+    otherwise: "the command's own --port, else 8000 for vllm, 30000 for sglang",
+  },
+  {
+    flag: 'engine-url',
+    env: 'OTELA_ENGINE_URL',
+    kind: 'value',
+    value: 'URL',
+    help: 'address of the engine, with a path prefix where it has one',
+  },
+  {
+    flag: 'engine-key-file',
+    env: 'OTELA_ENGINE_KEY_FILE',
+    kind: 'value',
+    value: 'FILE',
+    help: "file with the engine's own API key",
+  },
+  { flag: '', env: 'OTELA_ENGINE_KEY', kind: 'value', value: 'KEY', help: "the engine's own API key", secret: true },
+  {
+    flag: 'span-nodes',
+    env: 'OTELA_SPAN_NODES',
+    kind: 'switch',
+    value: '',
+    help: 'one engine over all nodes of the job: rank 0 registers, the others only supervise',
+    otherwise: "found in the command's --nnodes",
+  },
+  {
+    flag: 'drain-before',
+    env: 'OTELA_DRAIN_BEFORE',
+    kind: 'value',
+    value: 'DURATION',
+    help: "begin to drain this long before the job's end; 0 never",
+    otherwise: '60s, at most a tenth of the time left',
+  },
+  {
+    flag: 'drain-timeout',
+    env: 'OTELA_DRAIN_TIMEOUT',
+    kind: 'value',
+    value: 'DURATION',
+    help: 'longest wait for running requests when draining',
+    otherwise: 'see "Ending"',
+  },
+  {
+    flag: 'config',
+    env: 'OTELA_CONFIG',
+    kind: 'value',
+    value: 'FILE',
+    help: 'configuration file: one `flag = value` per line',
+    otherwise: '~/.config/otela-agent/config',
+  },
+] as const satisfies readonly Setting[];
+
+/** Name under which a setting is kept: its flag, or its variable where there is no flag. */
+export type SettingName = Exclude<(typeof SETTINGS)[number]['flag'], ''> | 'OTELA_ENGINE_KEY';
+
+export function settingName(setting: (typeof SETTINGS)[number]): SettingName {
+  return setting.flag === '' ? 'OTELA_ENGINE_KEY' : setting.flag;
+}
+
+/** The flags that `start` and `config` take. */
+export const START_FLAGS: readonly FlagSpec[] = SETTINGS.flatMap((setting) =>
+  setting.flag === '' ? [] : [{ flag: setting.flag, kind: setting.kind }],
+);

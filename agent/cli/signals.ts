@@ -1,0 +1,47 @@
+/** Which signals end the agent, and when a repeated one means "now". */
+import type { DrainCause } from './drain-plan.ts';
+
+export const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const;
+export type EndSignal = (typeof END_SIGNALS)[number];
+
+/** Subscribes to the process's signals; returns how to stop. Injected in tests. */
+export type SignalSource = (handler: (signal: EndSignal) => void) => () => void;
+
+export const processSignals: SignalSource = (handler) => {
+  for (const signal of END_SIGNALS) process.on(signal, handler);
+  return () => {
+    for (const signal of END_SIGNALS) process.off(signal, handler);
+  };
+};
+
+/**
+ * One event can arrive as several signals: Slurm sends an srun task TERM, CONT, TERM at its time limit, and scancel
+ * reaches the agent both directly and through the script's trap. Those come within milliseconds.
+ */
+const ECHO_MS = 1000;
+
+export interface SignalOutcome {
+  kind: 'drain' | 'force' | 'echo';
+  cause: DrainCause;
+}
+
+export class SignalReader {
+  #firstAt: number | undefined;
+  readonly #now: () => number;
+
+  /** `now` in milliseconds of a clock that does not jump. */
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  read(signal: EndSignal): SignalOutcome {
+    const cause: DrainCause = signal === 'SIGUSR1' ? 'warning' : 'signal';
+    if (this.#firstAt === undefined) {
+      this.#firstAt = this.#now();
+      return { kind: 'drain', cause };
+    }
+    // A second Ctrl-C is a person's: nobody else sends SIGINT twice.
+    const echo = signal !== 'SIGINT' && this.#now() - this.#firstAt < ECHO_MS;
+    return { kind: echo ? 'echo' : 'force', cause };
+  }
+}

@@ -1,0 +1,212 @@
+/** The settings of `otela-agent start`, checked: from here on they are typed. */
+import { ID_PATTERN } from '../../shared/lattice/node.ts';
+import { engineTarget } from '../engine/address.ts';
+import { shellWrapped } from '../engine/command.ts';
+import { type Fact, parseFact } from '../engine/facts.ts';
+import { engineSpan, type Span } from '../engine/span.ts';
+import { proxyFor } from '../host/proxy.ts';
+import type { EngineTarget } from '../tunnel/types.ts';
+import { parseDuration } from './duration.ts';
+import { UsageError } from './exit.ts';
+import type { SettingName } from './settings.ts';
+import { type Env, readSecretFile, type Settings } from './sources.ts';
+
+export interface StartConfig {
+  gateways: URL[];
+  token: string;
+  cluster: string | undefined;
+  region: string | undefined;
+  tier: 'stable' | 'volatile';
+  facts: Fact[];
+  labels: Record<string, string>;
+  /** Ready for exec: a single argument with spaces has become `sh -c`. */
+  command: string[] | undefined;
+  /** Undefined: joins idle. */
+  engine: EngineTarget | undefined;
+  span: Span;
+  /** Undefined: chosen from the job's length. 0: never. */
+  drainBeforeMs: number | undefined;
+  drainTimeoutMs: number | undefined;
+  warnings: string[];
+}
+
+/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
+const GATEWAYS_MAX = 16;
+const LABELS_MAX = 32;
+/** Labels share the registry's 16 KiB record with the list of models. */
+const LABELS_MAX_BYTES = 4096;
+
+/** Throws UsageError. */
+export function startConfig(settings: Settings, command: string[] | undefined, env: Env): StartConfig {
+  const warnings = [...settings.warnings];
+  const one = (name: SettingName) => settings.values.get(name)?.values.at(-1);
+  const many = (name: SettingName) => settings.values.get(name)?.values ?? [];
+  const duration = (name: SettingName) => {
+    const text = one(name);
+    return text === undefined ? undefined : parseDuration(text, sourceOf(settings, name));
+  };
+  checkCommand(command);
+  const span = engineSpan(command, env, isOn(one('span-nodes') ?? 'false'));
+  const registers = span.role === 'register';
+  return {
+    gateways: registers ? gateways(many('gateway'), env, warnings) : [],
+    token: registers ? token(settings, env, warnings) : '',
+    cluster: id('cluster', one('cluster')),
+    region: id('region', one('region')),
+    tier: tier(one('tier'), env),
+    facts: many('fact').map((text) => asUsage(() => parseFact(text))),
+    labels: labels(many('label')),
+    command: command && command.length > 0 ? shellWrapped(command) : undefined,
+    engine: registers ? engine(settings, command, env, warnings) : undefined,
+    span,
+    drainBeforeMs: duration('drain-before'),
+    drainTimeoutMs: duration('drain-timeout'),
+    warnings,
+  };
+}
+
+function sourceOf(settings: Settings, name: SettingName): string {
+  return settings.values.get(name)?.source ?? `--${name}`;
+}
+
+function asUsage<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function isOn(text: string): boolean {
+  if (/^(1|true|yes|on)$/i.test(text)) return true;
+  if (/^(0|false|no|off)$/i.test(text)) return false;
+  throw new UsageError(`span-nodes: "${text}" is neither true nor false`);
+}
+
+function checkCommand(command: string[] | undefined): void {
+  const [file, ...rest] = command ?? [];
+  if (file === undefined) return;
+  if (file.trim() === '') throw new UsageError('the command is empty: is a variable in the script not set?');
+  if (/\s/.test(file.trim()) && rest.length > 0) {
+    throw new UsageError(
+      `"${file}" is one argument with spaces followed by others: give the command as separate words, ` +
+        'or as one quoted argument with all flags of otela-agent before it',
+    );
+  }
+}
+
+function gateways(texts: readonly string[], env: Env, warnings: string[]): URL[] {
+  if (texts.length === 0) {
+    throw new UsageError('no gateway: say --gateway https://… or set OTELA_GATEWAY');
+  }
+  if (texts.length > GATEWAYS_MAX) throw new UsageError(`at most ${GATEWAYS_MAX} gateways`);
+  const urls = new Map<string, URL>();
+  for (const text of texts) {
+    const url = gatewayUrl(text);
+    asUsage(() => proxyFor(url, env));
+    if (url.protocol === 'http:' && !isLoopback(url.hostname)) {
+      warnings.push(`${url.href} is not encrypted: the token and every prompt travel in clear`);
+    }
+    urls.set(url.href, url);
+  }
+  return [...urls.values()];
+}
+
+function gatewayUrl(text: string): URL {
+  const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `https://${text}`);
+  if (!url || !['http:', 'https:', 'ws:', 'wss:'].includes(url.protocol) || url.hostname === '') {
+    throw new UsageError(`--gateway: "${text}" is not an address such as https://gateway.example.org`);
+  }
+  if (url.username !== '' || url.password !== '')
+    throw new UsageError('--gateway: a password in the address shows in logs; use --token-file');
+  if (url.search !== '' || url.hash !== '')
+    throw new UsageError(`--gateway: "${text}": only a path may follow the address`);
+  if (url.protocol.startsWith('ws')) url.protocol = url.protocol === 'ws:' ? 'http:' : 'https:';
+  return url;
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127\./.test(hostname);
+}
+
+function token(settings: Settings, env: Env, warnings: string[]): string {
+  const direct = settings.values.get('token');
+  const file = settings.values.get('token-file');
+  if (direct?.source === '--token')
+    warnings.push('--token shows in ps to everybody on this node: use --token-file or OTELA_TOKEN');
+  // The nearer source wins, as everywhere: a flag that names a file stands above a variable that holds a token.
+  const useFile = file && (!direct || rank(file.source) > rank(direct.source));
+  if (!useFile && !direct) throw new UsageError('no token: say --token-file FILE or set OTELA_TOKEN');
+  let value = direct?.values.at(-1)?.trim() ?? '';
+  if (useFile) {
+    const read = readSecretFile('--token-file', file.values.at(-1) ?? '', env);
+    warnings.push(...read.warnings);
+    value = read.secret;
+  }
+  // It travels in a header; a line break in it would end the header.
+  if (!/^[\x21-\x7e]{1,4096}$/.test(value)) throw new UsageError('the token is not one word of printable characters');
+  return value;
+}
+
+function rank(source: string): number {
+  if (source.startsWith('--')) return 2;
+  return source.startsWith('OTELA_') ? 1 : 0;
+}
+
+function engine(
+  settings: Settings,
+  command: string[] | undefined,
+  env: Env,
+  warnings: string[],
+): EngineTarget | undefined {
+  const url = settings.values.get('engine-url');
+  const port = settings.values.get('engine-port');
+  if (url && port) throw new UsageError(`${url.source} and ${port.source} both say where the engine is: give one`);
+  const portText = port?.values.at(-1);
+  if (portText !== undefined && !(/^\d{1,5}$/.test(portText) && Number(portText) >= 1 && Number(portText) <= 65_535)) {
+    throw new UsageError(`${port?.source}: "${portText}" is not a port`);
+  }
+  const keyFile = settings.values.get('engine-key-file')?.values.at(-1);
+  let key = settings.values.get('OTELA_ENGINE_KEY')?.values.at(-1);
+  if (keyFile !== undefined) {
+    const read = readSecretFile('--engine-key-file', keyFile, env);
+    warnings.push(...read.warnings);
+    key = read.secret;
+  }
+  return asUsage(() =>
+    engineTarget({
+      url: url?.values.at(-1),
+      port: portText === undefined ? undefined : Number(portText),
+      key,
+      command: command && command.length > 0 ? command : undefined,
+    }),
+  );
+}
+
+function id(name: string, value: string | undefined): string | undefined {
+  if (value === undefined || ID_PATTERN.test(value)) return value;
+  throw new UsageError(`${name}: "${value}" must be lower-case letters, digits and dashes, at most 63`);
+}
+
+function tier(value: string | undefined, env: Env): 'stable' | 'volatile' {
+  if (value === undefined) return env.SLURM_JOB_ID ? 'volatile' : 'stable';
+  if (value === 'stable' || value === 'volatile') return value;
+  throw new UsageError(`tier: "${value}" is neither stable nor volatile`);
+}
+
+function labels(texts: readonly string[]): Record<string, string> {
+  const read: Record<string, string> = Object.create(null);
+  for (const text of texts) {
+    const at = text.indexOf('=');
+    const [key, value] = [text.slice(0, at), text.slice(at + 1)];
+    if (at < 1 || !/^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/.test(key)) {
+      throw new UsageError(`--label: "${text}" is not KEY=VALUE (letters, digits, . _ / - in the key, at most 63)`);
+    }
+    if (value.length > 255) throw new UsageError(`--label ${key}: longer than 255 characters`);
+    read[key] = value;
+  }
+  if (Object.keys(read).length > LABELS_MAX) throw new UsageError(`at most ${LABELS_MAX} labels`);
+  if (Buffer.byteLength(JSON.stringify(read)) > LABELS_MAX_BYTES)
+    throw new UsageError('the labels are longer than 4 KiB together');
+  return { ...read };
+}

@@ -1,0 +1,33 @@
+/** `otela-agent start`: joins the gateways with this machine's engine and stays until it ends. */
+import type { Identity, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import { UsageError } from './exit.ts';
+import { parseFlags } from './flags.ts';
+import type { Io } from './io.ts';
+import { AgentLife } from './life.ts';
+import { START_FLAGS } from './settings.ts';
+import type { SignalSource } from './signals.ts';
+import { type Env, readSettings } from './sources.ts';
+import { startConfig } from './start-config.ts';
+
+/** What connects the agent with the outside; handed in so that a test can stand in for a gateway. */
+export interface Outside {
+  openTunnel(options: TunnelOptions): Tunnel;
+  createIdentity(): Identity;
+  signals: SignalSource;
+}
+
+export async function startCommand(argv: readonly string[], env: Env, io: Io, outside: Outside): Promise<number> {
+  const { flags, positionals, command } = parseFlags(argv, START_FLAGS);
+  const [stray] = positionals;
+  if (stray !== undefined) {
+    const hint = command
+      ? ''
+      : `; the engine's command comes after --, as in: otela-agent start -- ${positionals.join(' ')}`;
+    throw new UsageError(`"${stray}" is not a flag${hint}`);
+  }
+  if (command?.length === 0) throw new UsageError('no command after -- (leave the -- out to join without an engine)');
+  const config = startConfig(readSettings(flags, env), command, env);
+  for (const warning of config.warnings) io.log(`warning: ${warning}`);
+  const life = new AgentLife({ ...outside, config, env, stdout: io.stdout, stderr: io.stderr, log: io.log });
+  return life.run();
+}

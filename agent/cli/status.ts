@@ -1,0 +1,47 @@
+/** `otela-agent status`: what this user's agents on this machine are doing. */
+import type { AgentStatus } from '../host/control-protocol.ts';
+import { chosenAgents, JSON_FLAG, NO_AGENT, SESSION_FLAG } from './choose.ts';
+import { formatDuration } from './duration.ts';
+import { EXIT_DONE } from './exit.ts';
+import { parseFlags } from './flags.ts';
+import type { Io } from './io.ts';
+import type { Env } from './sources.ts';
+
+export async function statusCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
+  const { flags } = parseFlags(argv, [SESSION_FLAG, JSON_FLAG]);
+  const statuses = (await chosenAgents(flags, env)).map(({ status }) => status);
+  if (flags.has('json')) io.out(JSON.stringify(statuses, null, 2));
+  else if (statuses.length === 0) io.out(NO_AGENT);
+  else io.out(statuses.map((status) => describe(status, Date.now()).join('\n')).join('\n\n'));
+  return EXIT_DONE;
+}
+
+function describe(status: AgentStatus, now: number): string[] {
+  const lines = [
+    `${status.session}  ${status.state}  up ${formatDuration(now - Date.parse(status.started_at))}  pid ${status.pid}`,
+  ];
+  for (const { url, connected, in_flight, refused } of status.gateways) {
+    lines.push(
+      `  gateway   ${url}  ${refused ? `refused: ${refused}` : connected ? 'connected' : 'not connected'}, ${in_flight} running`,
+    );
+  }
+  if (status.engine) {
+    const { url, answering, trouble, pid } = status.engine;
+    const state = answering ? 'answering' : `not answering${trouble ? ` (${trouble})` : ''}`;
+    lines.push(`  engine    ${url}  ${state}${pid === undefined ? '' : `, pid ${pid}`}`);
+  }
+  for (const { id, state } of status.models) lines.push(`  model     ${id}  ${state}`);
+  if (status.hardware) {
+    const { gpus, cpus, memory_mib } = status.hardware;
+    const counts = new Map<string, number>();
+    for (const gpu of gpus) counts.set(gpu.class, (counts.get(gpu.class) ?? 0) + 1);
+    const named = [...counts].map(([name, count]) => `${count} ${name}`).join(', ') || 'no GPU';
+    lines.push(`  hardware  ${named}, ${cpus} CPUs, ${Math.round(memory_mib / 1024)} GiB`);
+  }
+  if (status.job) {
+    const { id, partition, ends_at } = status.job;
+    const ends = ends_at === undefined ? '' : `, ends ${ends_at} (in ${formatDuration(Date.parse(ends_at) - now)})`;
+    lines.push(`  job       ${id}${partition ? ` on ${partition}` : ''}${ends}`);
+  }
+  return lines;
+}

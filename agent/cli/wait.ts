@@ -1,0 +1,37 @@
+/** Small waits that always end and leave no timer behind. */
+
+/** Resolves with the promise or after `ms`, whichever is first; true when the promise was. Rejections pass through. */
+export async function within(ms: number, promise: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(() => resolve(false), ms);
+  });
+  try {
+    return await Promise.race([promise.then(() => true), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** A promise that somebody else settles, once. */
+export class Once<T> {
+  readonly promise: Promise<T>;
+  #settle: (value: T) => void = () => {};
+  #settled = false;
+
+  constructor() {
+    this.promise = new Promise((resolve) => {
+      this.#settle = resolve;
+    });
+  }
+
+  get settled(): boolean {
+    return this.#settled;
+  }
+
+  /** Later values are dropped: the first reason to end is the reason. */
+  settle(value: T): void {
+    this.#settled = true;
+    this.#settle(value);
+  }
+}

@@ -1,0 +1,55 @@
+/** Where the engine listens, worked out from flags and from the engine's own command line. */
+import type { EngineTarget } from '../tunnel/types.ts';
+import { commandWords, type EngineName, engineName, flagValue } from './command.ts';
+
+const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
+
+export interface AddressHints {
+  url?: string | undefined;
+  port?: number | undefined;
+  key?: string | undefined;
+  command?: readonly string[] | undefined;
+}
+
+/** Throws Error with a sentence for the person at the keyboard. Undefined when there is no engine at all. */
+export function engineTarget(hints: AddressHints): EngineTarget | undefined {
+  const key = hints.key === undefined ? {} : { key: hints.key };
+  if (hints.url !== undefined) return { ...parseEngineUrl(hints.url), ...key };
+  if (!hints.command) {
+    return hints.port === undefined ? undefined : { origin: `http://127.0.0.1:${hints.port}`, pathPrefix: '', ...key };
+  }
+  const words = commandWords(hints.command);
+  const port = hints.port ?? commandPort(words);
+  return { origin: `http://${reachableHost(flagValue(words, '--host'))}:${port}`, pathPrefix: '', ...key };
+}
+
+function parseEngineUrl(text: string): { origin: string; pathPrefix: string } {
+  const url = URL.parse(text);
+  if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
+    throw new Error(`--engine-url: "${text}" is not an http:// or https:// address`);
+  }
+  if (url.username !== '' || url.password !== '') throw new Error('--engine-url: give a key with --engine-key-file');
+  if (url.search !== '' || url.hash !== '') throw new Error('--engine-url: only a path may follow the address');
+  // People copy the address from an OpenAI client, where it ends in /v1; ours is the root below which /v1 lies.
+  return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '') };
+}
+
+function commandPort(words: readonly string[]): number {
+  const own = flagValue(words, '--port');
+  if (own !== undefined) {
+    if (!/^\d{1,5}$/.test(own) || Number(own) < 1 || Number(own) > 65_535) {
+      throw new Error(`the command's --port "${own}" is not a number here; say --engine-port N as well`);
+    }
+    return Number(own);
+  }
+  const engine = engineName(words);
+  if (engine) return DEFAULT_PORTS[engine];
+  throw new Error(`cannot tell on which port "${words[0] ?? ''}" answers: say --engine-port N (before the --)`);
+}
+
+/** An engine that listens on one address only does not answer on loopback. */
+function reachableHost(host: string | undefined): string {
+  if (host === undefined || host === '' || host === '0.0.0.0' || host.includes('$')) return '127.0.0.1';
+  if (host === '::' || host === '[::]') return '[::1]';
+  return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
+}

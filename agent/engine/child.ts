@@ -1,0 +1,106 @@
+/** The engine as a child process: its own process group, its output passed through, its end reported once. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Readable, Writable } from 'node:stream';
+import { engineEnvironment } from './command.ts';
+import { endGroup } from './group.ts';
+import { Guard } from './guard.ts';
+import { Tail } from './tail.ts';
+
+/** How the engine ended. `error`: it never started, e.g. no such command. */
+export type EngineExit =
+  | { kind: 'code'; code: number }
+  | { kind: 'signal'; signal: NodeJS.Signals }
+  | { kind: 'error'; message: string };
+
+/** After its end, output still in the pipe is waited for this long: a process it left behind may hold the pipe open. */
+const LAST_OUTPUT_MS = 500;
+
+export interface ChildOptions {
+  command: readonly string[];
+  env: Readonly<Record<string, string | undefined>>;
+  stdout: Writable;
+  stderr: Writable;
+  log(line: string): void;
+}
+
+export class EngineChild {
+  readonly tail = new Tail();
+  /** Settles once and never rejects. */
+  readonly exited: Promise<EngineExit>;
+  readonly #child: ChildProcess;
+  readonly #guard: Guard;
+  readonly #listeners = new Set<(chunk: Buffer) => void>();
+
+  constructor(options: ChildOptions) {
+    this.#guard = new Guard(options.log);
+    const [file = '', ...args] = options.command;
+    // `detached` is setsid(2): a Ctrl-C at the terminal reaches the agent alone, which can then drain first.
+    this.#child = spawn(file, args, {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: engineEnvironment(options.env),
+    });
+    if (this.pid !== undefined) this.#guard.watch(this.pid);
+    this.#pass(this.#child.stdout, options.stdout);
+    this.#pass(this.#child.stderr, options.stderr);
+    this.exited = new Promise((resolve) => {
+      this.#child.once('error', (error) => resolve({ kind: 'error', message: error.message }));
+      this.#child.once('exit', (code, signal) => {
+        const exit: EngineExit = signal ? { kind: 'signal', signal } : { kind: 'code', code: code ?? 0 };
+        const timer = setTimeout(() => resolve(exit), LAST_OUTPUT_MS);
+        this.#child.once('close', () => {
+          clearTimeout(timer);
+          resolve(exit);
+        });
+      });
+    });
+  }
+
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Calls back with everything the engine writes from now on; returns how to stop. */
+  follow(listener: (chunk: Buffer) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Ends the whole group: SIGTERM, `graceMs`, SIGKILL. Also after its first process has ended by itself. */
+  async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {
+    if (this.pid !== undefined) await endGroup(this.pid, graceMs, hurry);
+    this.#guard.dismiss();
+    this.#child.stdout?.destroy();
+    this.#child.stderr?.destroy();
+  }
+
+  /** Passes bytes on unchanged. A slow reader of ours slows the engine's writes; one that has gone does not stop it. */
+  #pass(source: Readable | null, sink: Writable): void {
+    if (!source) return;
+    let broken = false;
+    sink.on('error', () => {
+      broken = true;
+      source.resume();
+    });
+    source.on('error', () => {});
+    source.on('data', (chunk: Buffer) => {
+      this.tail.push(chunk);
+      for (const listener of this.#listeners) listener(chunk);
+      if (broken || sink.write(chunk)) return;
+      source.pause();
+      sink.once('drain', () => source.resume());
+    });
+  }
+}
+
+/** For the log and for `otela-agent status`. */
+export function describeExit(exit: EngineExit): string {
+  switch (exit.kind) {
+    case 'code':
+      return `the engine ended with code ${exit.code}`;
+    case 'signal':
+      return `the engine was ended by ${exit.signal}`;
+    case 'error':
+      return `the engine could not be started: ${exit.message}`;
+  }
+}

@@ -1,0 +1,48 @@
+/** The engine's command line: what is run, and what can be read out of it. */
+
+/** One argument with spaces is a line for a shell, as in `--process "vllm serve NAME --port 8001"`. */
+export function shellWrapped(command: readonly string[]): string[] {
+  const [only] = command;
+  return command.length === 1 && only !== undefined && /\s/.test(only.trim()) ? ['sh', '-c', only] : [...command];
+}
+
+/**
+ * The words of a command as far as they can be known without running it: `sh -c` lines are split on blanks, so that
+ * `apptainer exec x.sif bash -c "vllm serve NAME --port 8001"` still tells its port.
+ */
+export function commandWords(command: readonly string[]): string[] {
+  return command.flatMap((argument) => argument.split(/\s+/).filter((word) => word !== ''));
+}
+
+/** The last `--name VALUE` or `--name=VALUE`, as argparse would take it, without quotes. */
+export function flagValue(words: readonly string[], ...names: string[]): string | undefined {
+  let found: string | undefined;
+  for (const [index, word] of words.entries()) {
+    for (const name of names) {
+      if (word === name) found = words[index + 1] ?? found;
+      if (word.startsWith(`${name}=`)) found = word.slice(name.length + 1);
+    }
+  }
+  return found?.replace(/^["']|["']$/g, '');
+}
+
+export type EngineName = 'vllm' | 'sglang';
+
+/** `vllm serve`, `python -m vllm.entrypoints.openai.api_server`, `/opt/venv/bin/vllm`, `sglang serve`, `python -m sglang.launch_server`. */
+export function engineName(words: readonly string[]): EngineName | undefined {
+  for (const word of words) {
+    const base = word.slice(word.lastIndexOf('/') + 1);
+    if (base === 'vllm' || word.startsWith('vllm.entrypoints')) return 'vllm';
+    if (base === 'sglang' || word.startsWith('sglang.launch_server')) return 'sglang';
+  }
+  return undefined;
+}
+
+/** The environment of the engine: ours without what is the agent's own, tokens above all. */
+export function engineEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
+  const kept: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env)) {
+    if (value !== undefined && !name.startsWith('OTELA_')) kept[name] = value;
+  }
+  return kept;
+}

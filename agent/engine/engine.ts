@@ -1,0 +1,103 @@
+/** The engine as the agent sees it: perhaps a child of ours, perhaps somebody else's, perhaps none. */
+import { connect } from 'node:net';
+import type { Writable } from 'node:stream';
+import type { EngineTarget } from '../tunnel/types.ts';
+import { EngineChild, type EngineExit } from './child.ts';
+import { type Health, UNSEEN } from './health.ts';
+import { EngineProbe } from './probe.ts';
+import { EngineWatch } from './watch.ts';
+
+export interface EngineOptions {
+  command: readonly string[] | undefined;
+  /** Undefined: nothing to ask, e.g. the part of an engine that serves no HTTP. */
+  target: EngineTarget | undefined;
+  env: Readonly<Record<string, string | undefined>>;
+  stdout: Writable;
+  stderr: Writable;
+  log(line: string): void;
+  onHealth(health: Health): void;
+  /** Milliseconds of a clock that does not jump. */
+  now(): number;
+}
+
+export class Engine {
+  readonly target: EngineTarget | undefined;
+  /** Settles when the child has ended; never without a child. */
+  readonly exited: Promise<EngineExit>;
+  readonly #child: EngineChild | undefined;
+  readonly #probe: EngineProbe | undefined;
+  readonly #watch: EngineWatch | undefined;
+
+  constructor(options: EngineOptions) {
+    const { command, target, log } = options;
+    this.target = target;
+    this.#child = command ? new EngineChild({ ...options, command }) : undefined;
+    this.exited = this.#child?.exited ?? new Promise(() => {});
+    if (!target) return;
+    const probe = new EngineProbe(target);
+    this.#probe = probe;
+    this.#watch = new EngineWatch({
+      look: () => probe.look(),
+      onChange: options.onHealth,
+      onWaiting: (waitedMs, trouble) => {
+        const [line] = this.#child?.tail.lines(1) ?? [];
+        const last = line === undefined ? '' : `; the engine's last line: ${line}`;
+        log(`waiting for ${probe.url}, ${Math.round(waitedMs / 1000)} s so far: ${trouble}${last}`);
+      },
+      now: options.now,
+    });
+    this.#watch.open();
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  get health(): Health {
+    return this.#watch?.health ?? UNSEEN;
+  }
+
+  tail(): Buffer {
+    return this.#child?.tail.bytes() ?? Buffer.alloc(0);
+  }
+
+  lastLines(count: number): string[] {
+    return this.#child?.tail.lines(count) ?? [];
+  }
+
+  follow(listener: (chunk: Buffer) => void): () => void {
+    return this.#child?.follow(listener) ?? (() => {});
+  }
+
+  /** No more looks: what is believed about it stays as it is. */
+  async unwatch(): Promise<void> {
+    await this.#watch?.close();
+    await this.#probe?.close();
+  }
+
+  async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {
+    await Promise.all([this.unwatch(), this.#child?.stop(graceMs, hurry)]);
+  }
+}
+
+/** A listener on this machine answers within microseconds; one far away is not asked for long. */
+const OCCUPIED_WAIT_MS = 1000;
+
+/**
+ * Whether somebody listens already where our engine is going to. On a node shared by jobs that is another user's
+ * engine: it would be taken for ours, and our consumers' prompts would go to it.
+ */
+export function isOccupied(target: EngineTarget): Promise<boolean> {
+  const url = new URL(target.origin);
+  const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
+  return new Promise((resolve) => {
+    const socket = connect({ host: url.hostname.replace(/^\[|\]$/g, ''), port });
+    const done = (occupied: boolean) => {
+      socket.destroy();
+      resolve(occupied);
+    };
+    socket.setTimeout(OCCUPIED_WAIT_MS, () => done(false));
+    socket.once('connect', () => done(true));
+    socket.once('error', () => done(false));
+  });
+}

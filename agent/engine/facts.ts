@@ -1,0 +1,80 @@
+/** What is told about models beyond what the engine says: `--fact`, and the engine's own command line. */
+import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
+import { commandWords, engineName, flagValue } from './command.ts';
+
+export interface Fact {
+  /** Undefined: of every model. */
+  model: string | undefined;
+  key: FactKey;
+  value: string;
+}
+
+export const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
+export type FactKey = (typeof FACT_KEYS)[number];
+
+/** `quantization=fp8`, `meta/Llama-3:8b:context=32768`. Throws Error with a sentence for the person at the keyboard. */
+export function parseFact(text: string): Fact {
+  const equals = text.indexOf('=');
+  if (equals < 1) throw new Error(`--fact: "${text}" is not [MODEL:]KEY=VALUE`);
+  // Model names may hold colons (`llama3:8b`), keys may not.
+  const colon = text.lastIndexOf(':', equals);
+  const name = text.slice(colon + 1, equals);
+  const key = FACT_KEYS.find((known) => known === (name === 'context_length' ? 'context' : name));
+  if (!key) throw new Error(`--fact: unknown key "${name}"; known are ${FACT_KEYS.join(', ')}`);
+  const fact: Fact = { model: colon < 0 ? undefined : text.slice(0, colon), key, value: text.slice(equals + 1).trim() };
+  if (fact.model === '') throw new Error(`--fact: no model before the colon in "${text}"`);
+  const checked = modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, fact));
+  if (fact.value === '' || !checked.success) throw new Error(`--fact: "${fact.value}" is no value for ${key}`);
+  return fact;
+}
+
+/** Facts that the command line of a known engine tells. */
+export function commandFacts(command: readonly string[] | undefined): Fact[] {
+  const words = commandWords(command ?? []);
+  const engine = engineName(words);
+  if (!engine) return [];
+  const told: [FactKey, string | undefined][] = [
+    ['engine', engine],
+    ['quantization', flagValue(words, '--quantization', '-q')],
+    ['revision', flagValue(words, '--revision')],
+  ];
+  return told.flatMap(([key, value]) =>
+    value === undefined ||
+    value.includes('$') ||
+    !modelSchema.safeParse(applied({ id: 'any', state: 'ready' }, { model: undefined, key, value })).success
+      ? []
+      : [{ model: undefined, key, value }],
+  );
+}
+
+/** Later facts win, so: the command line's, then the flags; of those, the ones that name a model last. */
+export function withFacts(
+  models: readonly ServedModel[],
+  command: readonly Fact[],
+  flags: readonly Fact[],
+): ServedModel[] {
+  const general = flags.filter(({ model }) => model === undefined);
+  const particular = flags.filter(({ model }) => model !== undefined);
+  return models.map((model) => {
+    // What the engine itself says stands above what its command line suggests, and below what a person states.
+    let told = model;
+    for (const fact of command) told = { ...applied(told, fact), ...model };
+    for (const fact of [...general, ...particular]) {
+      if (fact.model === undefined || fact.model === model.id) told = applied(told, fact);
+    }
+    return told;
+  });
+}
+
+function applied(model: ServedModel, { key, value }: Fact): ServedModel {
+  switch (key) {
+    case 'context':
+      return { ...model, context_length: Number(value) };
+    case 'quantization':
+      return { ...model, quantization: value };
+    case 'engine':
+      return { ...model, engine: value };
+    case 'revision':
+      return { ...model, revision: value };
+  }
+}

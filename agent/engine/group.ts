@@ -1,0 +1,62 @@
+/** Signals to a whole process group, and whether anything of it still runs. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** How often a dying group is looked at. */
+const POLL_MS = 50;
+
+/** The kernel frees a killed process within this, or it hangs in a driver and no further signal helps. */
+const KILL_WAIT_MS = 2000;
+
+export function signalGroup(group: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-group, signal);
+  } catch {
+    // ESRCH: it has ended.
+  }
+}
+
+/** A group whose members are all zombies has ended, although kill(2) still finds it until somebody reaps them. */
+export function groupRuns(group: number): boolean {
+  try {
+    process.kill(-group, 0);
+  } catch {
+    return false;
+  }
+  let pids: string[];
+  try {
+    pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  } catch {
+    return true;
+  }
+  if (pids.length === 0) return true;
+  return pids.some((pid) => runsInGroup(pid, group));
+}
+
+/** proc(5): `pid (comm) state ppid pgrp …`, and comm may hold blanks and parentheses. */
+function runsInGroup(pid: string, group: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    const [state, , pgrp] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return Number(pgrp) === group && state !== 'Z' && state !== 'X';
+  } catch {
+    return false;
+  }
+}
+
+/** SIGTERM, up to `graceMs` of patience, SIGKILL. `hurry` ends the patience. Resolves when nothing of the group runs. */
+export async function endGroup(group: number, graceMs: number, hurry: Promise<unknown>): Promise<void> {
+  let patient = true;
+  void hurry.then(() => {
+    patient = false;
+  });
+  if (graceMs > 0) signalGroup(group, 'SIGTERM');
+  await waitUntilGone(group, graceMs, () => patient);
+  if (!groupRuns(group)) return;
+  signalGroup(group, 'SIGKILL');
+  await waitUntilGone(group, KILL_WAIT_MS, () => true);
+}
+
+async function waitUntilGone(group: number, limitMs: number, patient: () => boolean): Promise<void> {
+  for (let waited = 0; waited < limitMs && patient() && groupRuns(group); waited += POLL_MS) await delay(POLL_MS);
+}

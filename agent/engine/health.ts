@@ -1,0 +1,51 @@
+/** What the agent believes about its engine after a series of looks. Pure: the clock and the looks are handed in. */
+import type { ServedModel } from '../../shared/lattice/node.ts';
+import type { Sighting } from './probe.ts';
+
+export interface Health {
+  /** It has answered with its models at least once: only then is a refused connection a loss. */
+  everReady: boolean;
+  /** Requests may go to it now. */
+  answering: boolean;
+  models: ServedModel[];
+  /** Looks in a row that found nobody listening. */
+  refusals: number;
+  /** What the last look that showed no models said. */
+  trouble?: string;
+}
+
+export const UNSEEN: Health = { everReady: false, answering: false, models: [], refusals: 0 };
+
+/** One refused connection can be a listen queue that was full for a moment. */
+const REFUSALS_UNTIL_LOADING = 2;
+
+export function nextHealth(health: Health, sighting: Sighting): Health {
+  switch (sighting.kind) {
+    case 'models':
+      return { everReady: true, answering: true, models: sighting.models, refusals: 0 };
+    case 'unknown':
+      // Unknown is not gone: an engine too busy to answer is still the one that serves.
+      return { ...health, refusals: 0, trouble: sighting.reason };
+    case 'refused': {
+      const refusals = health.refusals + 1;
+      const lost = health.everReady && refusals >= REFUSALS_UNTIL_LOADING;
+      return {
+        everReady: health.everReady,
+        answering: health.answering && !lost,
+        models: lost ? health.models.map((model) => ({ ...model, state: 'loading' as const })) : health.models,
+        refusals,
+        trouble: 'nothing listens there yet',
+      };
+    }
+  }
+}
+
+const START_MS = 250;
+const START_MAX_MS = 1000;
+const STEADY_MS = 3000;
+
+/** How long to wait before the next look: quick while it starts, for every second of it is a GPU-second. */
+export function pauseBeforeNextLook(health: Health, looks: number): number {
+  if (health.answering) return health.refusals > 0 ? START_MS : STEADY_MS;
+  return Math.min(START_MAX_MS, START_MS * 1.1 ** looks);
+}

@@ -1,0 +1,60 @@
+/** The last bytes of the engine's output: what an operator needs to see when it has died. */
+
+/** Enough for a Python traceback of every worker of an 8-GPU engine. */
+export const TAIL_MAX_BYTES = 256 * 1024;
+
+export class Tail {
+  readonly #maxBytes: number;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(maxBytes = TAIL_MAX_BYTES) {
+    this.#maxBytes = maxBytes;
+  }
+
+  push(chunk: Buffer): void {
+    // A copy: a slice of the pipe's 64 KiB read buffer would keep all of it alive.
+    this.#chunks.push(Buffer.from(chunk.subarray(-this.#maxBytes)));
+    this.#bytes += Math.min(chunk.length, this.#maxBytes);
+    // At twice the size, so that a chatty engine costs one copy per tail and not one per line.
+    if (this.#bytes > 2 * this.#maxBytes || this.#chunks.length > 1024) this.#compact();
+  }
+
+  bytes(): Buffer {
+    this.#compact();
+    return this.#chunks[0] ?? Buffer.alloc(0);
+  }
+
+  /** The last `count` lines as plain text: no colours, and of a progress bar only its last state. */
+  lines(count: number): string[] {
+    return this.bytes()
+      .subarray(-64 * 1024)
+      .toString('utf8')
+      .split('\n')
+      .map(plainLine)
+      .filter((line) => line !== '')
+      .slice(-count);
+  }
+
+  #compact(): void {
+    const all = Buffer.concat(this.#chunks).subarray(-this.#maxBytes);
+    this.#chunks = [all];
+    this.#bytes = all.length;
+  }
+}
+
+/** Longest line repeated in a message of ours. */
+const LINE_MAX_CHARS = 300;
+
+function plainLine(line: string): string {
+  const shown = line.replace(/\r+$/, '').split('\r').at(-1) ?? '';
+  return (
+    shown
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
+      .replace(/\u001b\[[0-9;?]*[ -/]*[@-~]/g, '')
+      // biome-ignore lint/suspicious/noControlCharactersInRegex: an engine must not drive the operator's terminal through us
+      .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, '')
+      .trim()
+      .slice(0, LINE_MAX_CHARS)
+  );
+}

@@ -1,0 +1,64 @@
+/** Looks at the engine again and again and tells when what it believes has changed. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Health, nextHealth, pauseBeforeNextLook, UNSEEN } from './health.ts';
+import type { Sighting } from './probe.ts';
+
+export interface WatchOptions {
+  look(): Promise<Sighting>;
+  onChange(health: Health): void;
+  /** Called now and then while it has never been ready; `waitedMs` since the start. */
+  onWaiting(waitedMs: number, trouble: string): void;
+  /** Milliseconds of a clock that does not jump. */
+  now(): number;
+}
+
+/** A line after 10 s, then ever rarer: a 405B model loads for half an hour and the log is read by people. */
+const FIRST_WORD_MS = 10_000;
+const RAREST_WORD_MS = 60_000;
+
+export class EngineWatch {
+  #health: Health = UNSEEN;
+  readonly #options: WatchOptions;
+  readonly #stop = new AbortController();
+  #running: Promise<void> | undefined;
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+  }
+
+  get health(): Health {
+    return this.#health;
+  }
+
+  open(): void {
+    this.#running ??= this.#run();
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { look, onChange, onWaiting, now } = this.#options;
+    const started = now();
+    let nextWord = FIRST_WORD_MS;
+    for (let looks = 0; !this.#stop.signal.aborted; looks++) {
+      const sighting = await look();
+      if (this.#stop.signal.aborted) return;
+      const before = this.#health;
+      this.#health = nextHealth(before, sighting);
+      if (changed(before, this.#health)) onChange(this.#health);
+      const waited = now() - started;
+      if (!this.#health.everReady && waited >= nextWord) {
+        onWaiting(waited, this.#health.trouble ?? '');
+        nextWord = waited + Math.min(RAREST_WORD_MS, waited);
+      }
+      await delay(pauseBeforeNextLook(this.#health, looks), undefined, { signal: this.#stop.signal }).catch(() => {});
+    }
+  }
+}
+
+function changed(before: Health, after: Health): boolean {
+  return before.answering !== after.answering || JSON.stringify(before.models) !== JSON.stringify(after.models);
+}

@@ -1,0 +1,74 @@
+/** The side of `otela-agent status|models|logs|drain`: finds this user's agents and asks them. */
+import { connect, type Socket } from 'node:net';
+import { basename, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { type AgentStatus, answerSchema, type ControlRequest } from './control-protocol.ts';
+import { withShortPath } from './socket-path.ts';
+import { CONTROL_SOCKET, sessionDirs } from './state-dir.ts';
+
+/** An agent answers at once or is stuck. */
+const ANSWER_TIMEOUT_MS = 5000;
+
+export interface LocalAgent {
+  session: string;
+  directory: string;
+  status: AgentStatus;
+}
+
+/** Every agent of this user that answers on this machine. */
+export async function localAgents(env: Readonly<Record<string, string | undefined>>): Promise<LocalAgent[]> {
+  const found = await Promise.all(
+    sessionDirs(env).map(async (directory) => {
+      const status = await askStatus(directory).catch(() => undefined);
+      return status ? [{ session: basename(directory), directory, status }] : [];
+    }),
+  );
+  return found.flat();
+}
+
+async function askStatus(directory: string): Promise<AgentStatus | undefined> {
+  for await (const answer of ask(directory, { op: 'status' }, ANSWER_TIMEOUT_MS)) {
+    if ('ok' in answer && answer.ok) return answer.status;
+  }
+  return undefined;
+}
+
+/** The agent's answers until it closes the connection. Throws Error when it refuses or cannot be reached; one that is silent for `silenceMs` (0: for ever) has said all. */
+export async function* ask(directory: string, request: ControlRequest, silenceMs: number) {
+  const socket = await open(join(directory, CONTROL_SOCKET));
+  socket.setTimeout(silenceMs, () => socket.destroy());
+  socket.write(`${JSON.stringify(request)}\n`);
+  try {
+    for await (const line of createInterface({ input: socket, crlfDelay: Number.POSITIVE_INFINITY })) {
+      const parsed = answerSchema.safeParse(parseJson(line));
+      if (!parsed.success) throw new Error('the agent answered something else than this command understands');
+      if ('ok' in parsed.data && !parsed.data.ok) throw new Error(parsed.data.error);
+      yield parsed.data;
+    }
+  } finally {
+    socket.destroy();
+  }
+}
+
+function parseJson(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
+function open(socketPath: string): Promise<Socket> {
+  return withShortPath(socketPath, (path) => {
+    return new Promise<Socket>((resolve, reject) => {
+      const socket = connect(path);
+      socket.once('error', reject);
+      socket.once('connect', () => {
+        socket.off('error', reject);
+        // What goes wrong later ends the reading of lines, which is where it is noticed.
+        socket.on('error', () => {});
+        resolve(socket);
+      });
+    });
+  });
+}

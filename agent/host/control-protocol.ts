@@ -1,0 +1,51 @@
+/**
+ * What is said over an agent's control socket (0600, this user only): one line of JSON asks, lines of JSON answer.
+ *
+ *     {"op":"status"}                → {"ok":true,"status":{…}}
+ *     {"op":"drain"}                 → {"ok":true}, then the socket stays open until the agent has gone
+ *     {"op":"logs","follow":true}    → {"ok":true}, then {"data":"<base64>"} for each piece of output
+ *     anything else                  → {"ok":false,"error":"…"}
+ */
+import { z } from 'zod';
+import { LIFECYCLE, modelSchema, nodeRecordSchema } from '../../shared/lattice/node.ts';
+
+export const requestSchema = z.discriminatedUnion('op', [
+  z.object({ op: z.literal('status') }),
+  z.object({ op: z.literal('drain') }),
+  z.object({ op: z.literal('logs'), follow: z.boolean().optional() }),
+]);
+
+export type ControlRequest = z.infer<typeof requestSchema>;
+
+/** A request is one short line. */
+export const REQUEST_MAX_BYTES = 4096;
+
+export const statusSchema = z.object({
+  session: z.string(),
+  pid: z.number(),
+  agent_version: z.string(),
+  started_at: z.string(),
+  state: z.enum(LIFECYCLE),
+  gateways: z.array(
+    z.object({ url: z.string(), connected: z.boolean(), in_flight: z.number(), refused: z.string().optional() }),
+  ),
+  engine: z
+    .object({
+      pid: z.number().optional(),
+      url: z.string(),
+      answering: z.boolean(),
+      trouble: z.string().optional(),
+    })
+    .optional(),
+  models: z.array(modelSchema),
+  hardware: nodeRecordSchema.shape.hardware.optional(),
+  job: nodeRecordSchema.shape.job,
+});
+
+export type AgentStatus = z.infer<typeof statusSchema>;
+
+export const answerSchema = z.union([
+  z.object({ ok: z.literal(true), status: statusSchema.optional() }),
+  z.object({ ok: z.literal(false), error: z.string() }),
+  z.object({ data: z.string() }),
+]);

@@ -1,0 +1,126 @@
+/** The agent's side of the control socket. */
+import { chmodSync, rmSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { type AgentStatus, type ControlRequest, REQUEST_MAX_BYTES, requestSchema } from './control-protocol.ts';
+import { withShortPath } from './socket-path.ts';
+import { CONTROL_SOCKET } from './state-dir.ts';
+
+export interface ControlHandlers {
+  status(): AgentStatus;
+  /** Begins to drain, or says nothing when it does already. */
+  drain(): void;
+  /** The kept output of the engine. */
+  tail(): Buffer;
+  /** Output from now on; returns how to stop. */
+  follow(listener: (chunk: Buffer) => void): () => void;
+}
+
+/** People and scripts on one machine; a runaway script must not use up the agent's file descriptors. */
+const CONNECTIONS_MAX = 32;
+
+/** Bytes of output that a follower may be behind before it is cut off. */
+const FOLLOWER_MAX_BYTES = 4 * 1024 * 1024;
+
+/** A caller says its line at once. */
+const REQUEST_TIMEOUT_MS = 5000;
+
+export class ControlServer {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  readonly #path: string;
+
+  constructor(directory: string, handlers: ControlHandlers) {
+    this.#path = join(directory, CONTROL_SOCKET);
+    this.#server = createServer((socket) => {
+      this.#sockets.add(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => this.#sockets.delete(socket));
+      serve(socket, handlers);
+    });
+    this.#server.maxConnections = CONNECTIONS_MAX;
+  }
+
+  async open(): Promise<void> {
+    await withShortPath(this.#path, (path) => {
+      return new Promise<void>((resolve, reject) => {
+        this.#server.once('error', reject);
+        this.#server.listen(path, () => resolve());
+      });
+    });
+    // The directory is 0700 already; this is for those who look at the socket alone.
+    chmodSync(this.#path, 0o600);
+    this.#server.on('error', () => {});
+  }
+
+  close(): void {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+    rmSync(this.#path, { force: true });
+  }
+}
+
+function serve(socket: Socket, handlers: ControlHandlers): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  socket.setTimeout(REQUEST_TIMEOUT_MS, () => socket.destroy());
+  const onData = (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > REQUEST_MAX_BYTES) return refuse(socket, 'the request is longer than 4 KiB');
+    chunks.push(chunk);
+    if (!chunk.includes(10)) return;
+    socket.off('data', onData);
+    socket.resume();
+    socket.setTimeout(0);
+    const [line = ''] = Buffer.concat(chunks).toString('utf8').split('\n');
+    const request = parseRequest(line);
+    if (request) answer(socket, request, handlers);
+    else refuse(socket, 'not a request of this agent; is the command newer than the agent?');
+  };
+  socket.on('data', onData);
+}
+
+function parseRequest(line: string): ControlRequest | undefined {
+  try {
+    const parsed = requestSchema.safeParse(JSON.parse(line));
+    return parsed.success ? parsed.data : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function answer(socket: Socket, request: ControlRequest, handlers: ControlHandlers): void {
+  switch (request.op) {
+    case 'status':
+      socket.end(`${JSON.stringify({ ok: true, status: handlers.status() })}\n`);
+      return;
+    case 'drain':
+      // Left open: its end tells the caller that the agent has gone.
+      socket.write('{"ok":true}\n');
+      handlers.drain();
+      return;
+    case 'logs':
+      sendLogs(socket, request.follow ?? false, handlers);
+  }
+}
+
+function sendLogs(socket: Socket, follow: boolean, handlers: ControlHandlers): void {
+  const send = (chunk: Buffer) => socket.write(`${JSON.stringify({ data: chunk.toString('base64') })}\n`);
+  socket.write('{"ok":true}\n');
+  send(handlers.tail());
+  if (!follow) {
+    socket.end();
+    return;
+  }
+  const stop = handlers.follow((chunk) => {
+    send(chunk);
+    if (socket.writableLength > FOLLOWER_MAX_BYTES) socket.destroy();
+  });
+  socket.on('close', stop);
+}
+
+function refuse(socket: Socket, error: string): void {
+  socket.removeAllListeners('data');
+  socket.resume();
+  socket.end(`${JSON.stringify({ ok: false, error })}\n`);
+}

@@ -1,0 +1,41 @@
+/** The hardware of this job, as the registry shows it. */
+import { availableParallelism } from 'node:os';
+import type { NodeRecord } from '../../shared/lattice/node.ts';
+import { usableMemoryMib } from './memory.ts';
+import { nvidiaGpus } from './nvidia.ts';
+import { rocmGpus } from './rocm.ts';
+import type { RunTool } from './run-tool.ts';
+
+export type Hardware = NodeRecord['hardware'];
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** Never rejects: a tool that is missing or fails leaves an empty list and a line in the log. */
+export async function inventory(env: Env, run: RunTool, log: (line: string) => void): Promise<Hardware> {
+  const [nvidia, amd] = await Promise.all([nvidiaGpus(run, env), rocmGpus(run, env)]);
+  for (const { note, absent } of [nvidia, amd]) if (note && !absent) log(`GPUs: ${note}`);
+  const gpus = [...nvidia.gpus, ...amd.gpus].slice(0, 1024);
+  if (nvidia.absent && amd.absent) log('GPUs: none listed, neither nvidia-smi nor rocm-smi is here');
+  return { gpus, cpus: usableCpus(env), memory_mib: usableMemoryMib(env) };
+}
+
+/** Affinity and control groups, and Slurm's word where the site enforces neither. */
+function usableCpus(env: Env): number {
+  const own = availableParallelism();
+  const slurm = env.SLURM_CPUS_ON_NODE;
+  return slurm !== undefined && /^[1-9]\d{0,4}$/.test(slurm) ? Math.min(own, Number(slurm)) : own;
+}
+
+/**
+ * Hardware of an engine over several nodes: each is taken to be like this one, which is how Slurm allocates unless a
+ * heterogeneous job is asked for.
+ */
+export function timesNodes(hardware: Hardware, nodes: number): Hardware {
+  return {
+    gpus: Array.from({ length: nodes }, () => hardware.gpus)
+      .flat()
+      .slice(0, 1024),
+    cpus: hardware.cpus * nodes,
+    memory_mib: hardware.memory_mib * nodes,
+  };
+}

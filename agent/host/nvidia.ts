@@ -1,0 +1,80 @@
+/** NVIDIA devices of this job, asked of `nvidia-smi`. */
+
+import { findGpuClass, gpuClass } from '../../shared/hardware/classes.ts';
+import type { Gpu } from '../../shared/lattice/node.ts';
+import type { RunTool } from './run-tool.ts';
+import { type Device, visibleDevices } from './visible.ts';
+
+export interface Found {
+  gpus: Gpu[];
+  /** Why there are none, or fewer than the tool lists. */
+  note?: string;
+  /** The tool is not installed: nobody needs to hear of it. */
+  absent?: boolean;
+}
+
+interface NvidiaDevice extends Device<NvidiaDevice> {
+  name: string;
+  vramMib: number;
+  slices: NvidiaDevice[];
+}
+
+const NAME_MAX_CHARS = 128;
+
+export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, string | undefined>>): Promise<Found> {
+  const query = ['--query-gpu=index,uuid,name,memory.total', '--format=csv,noheader,nounits'];
+  const listed = await run('nvidia-smi', query);
+  if (!listed.ok) return { gpus: [], note: listed.reason, absent: listed.absent };
+  const devices = parseQuery(listed.stdout);
+  const slices = await run('nvidia-smi', ['-L']);
+  if (slices.ok) addSlices(devices, slices.stdout);
+  const variable = env.CUDA_VISIBLE_DEVICES;
+  const gpus = visibleDevices(devices, variable).map(({ name, vramMib }) => ({
+    class: gpuClass(name),
+    name,
+    vram_mib: vramMib,
+  }));
+  const note =
+    gpus.length < devices.length
+      ? `CUDA_VISIBLE_DEVICES="${variable}" shows ${gpus.length} of ${devices.length} GPUs`
+      : undefined;
+  return { gpus, ...(note ? { note } : {}) };
+}
+
+/** `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920` per device. */
+function parseQuery(csv: string): NvidiaDevice[] {
+  return csv.split('\n').flatMap((line) => {
+    const match = /^\s*\d+\s*,\s*(GPU-[0-9a-f-]+)\s*,\s*(.+?)\s*,\s*([^,]*)$/i.exec(line);
+    if (!match) return [];
+    const [, uuid = '', fullName = '', memory = ''] = match;
+    const name = fullName.slice(0, NAME_MAX_CHARS);
+    // `[N/A]` where memory is shared with the CPU (GB10): the table knows better than nothing.
+    const vramMib = /^\d+$/.test(memory.trim()) ? Number(memory) : (findGpuClass(name)?.memoryGib[0] ?? 0) * 1024;
+    return [{ uuid, name, vramMib, slices: [] }];
+  });
+}
+
+/**
+ * `GPU 0: NAME (UUID: GPU-…)` and, below it, `  MIG 3g.20gb     Device  0: (UUID: MIG-…)`. A slice's memory stands in its
+ * profile's name; the driver keeps a few percent of that for itself.
+ */
+function addSlices(devices: readonly NvidiaDevice[], listing: string): void {
+  let parent: NvidiaDevice | undefined;
+  for (const line of listing.split('\n')) {
+    const uuid = /\(UUID:\s*([^)\s]+)\)/.exec(line)?.[1];
+    if (uuid === undefined) continue;
+    if (/^\s*GPU\s/.test(line)) {
+      parent = devices.find((device) => device.uuid === uuid);
+      continue;
+    }
+    const profile = /^\s*MIG\s+(\S+)/.exec(line)?.[1];
+    if (!parent || profile === undefined) continue;
+    const gb = Number(/(\d+)gb/.exec(profile)?.[1] ?? 0);
+    parent.slices.push({
+      uuid,
+      name: `${parent.name} MIG ${profile}`.slice(0, NAME_MAX_CHARS),
+      vramMib: gb * 1024,
+      slices: [],
+    });
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * Which proxy leads to a URL, by the variables that curl, Python and Go read. They agree on little; this is what they share:
+ * lower case wins over upper case, `NO_PROXY` is a list of host suffixes with optional ports, `*` switches proxies off,
+ * addresses may be given as CIDR blocks, and loopback is never proxied.
+ */
+import { BlockList, isIP } from 'node:net';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** Undefined: connect directly. Throws Error when the variable cannot be understood; credentials never stand in its message. */
+export function proxyFor(url: URL, env: Env): URL | undefined {
+  const secure = url.protocol === 'https:' || url.protocol === 'wss:';
+  const name = [...(secure ? ['https_proxy', 'HTTPS_PROXY'] : plainNames(env)), 'all_proxy', 'ALL_PROXY'].find(
+    (n) => env[n],
+  );
+  const text = name === undefined ? undefined : env[name];
+  if (name === undefined || text === undefined || isExempt(url, env.no_proxy || env.NO_PROXY || '')) return undefined;
+  const proxy = URL.parse(text.includes('://') ? text : `http://${text}`);
+  if (!proxy || proxy.hostname === '')
+    throw new Error(`${name} is not an address such as http://proxy.example.org:3128`);
+  if (proxy.protocol !== 'http:' && proxy.protocol !== 'https:') {
+    throw new Error(
+      `${name} asks for a ${proxy.protocol.slice(0, -1)} proxy; only http and https proxies are supported`,
+    );
+  }
+  return proxy;
+}
+
+/** httpoxy (CVE-2016-5385): under CGI, HTTP_PROXY is a request header that a stranger wrote. */
+function plainNames(env: Env): string[] {
+  return env.REQUEST_METHOD ? ['http_proxy'] : ['http_proxy', 'HTTP_PROXY'];
+}
+
+function isExempt(url: URL, list: string): boolean {
+  const host = url.hostname
+    .replace(/^\[|\]$/g, '')
+    .replace(/\.$/, '')
+    .toLowerCase();
+  if (host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'))) return true;
+  const port = url.port || (url.protocol === 'https:' || url.protocol === 'wss:' ? '443' : '80');
+  return list
+    .toLowerCase()
+    .split(/[\s,]+/)
+    .some((entry) => entry !== '' && matches(entry, host, port));
+}
+
+function matches(entry: string, host: string, port: string): boolean {
+  if (entry === '*') return true;
+  if (entry.includes('/')) return inBlock(entry, host);
+  const bracketed = /^\[([^\]]+)\](?::(\d+))?$/.exec(entry);
+  const named = isIP(entry) === 6 ? [entry, entry, undefined] : (bracketed ?? /^(.*?)(?::(\d+))?$/.exec(entry));
+  const [, name = '', wantedPort] = named ?? [];
+  if (wantedPort !== undefined && wantedPort !== port) return false;
+  const suffix = name.replace(/^\*?\./, '').replace(/\.$/, '');
+  if (suffix === '') return false;
+  // An address has no subdomains: 1.0.0.1 is no part of 10.1.0.0.1.
+  return host === suffix || (isIP(host) === 0 && host.endsWith(`.${suffix}`));
+}
+
+function inBlock(entry: string, host: string): boolean {
+  const [network = '', bits = ''] = entry.split('/');
+  const family = isIP(network);
+  if (family === 0 || isIP(host) !== family || !/^\d{1,3}$/.test(bits) || Number(bits) > (family === 4 ? 32 : 128))
+    return false;
+  const type = family === 4 ? 'ipv4' : 'ipv6';
+  const block = new BlockList();
+  block.addSubnet(network, Number(bits), type);
+  return block.check(host, type);
+}

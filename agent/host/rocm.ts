@@ -1,0 +1,61 @@
+/** AMD devices of this job, asked of `rocm-smi`. An MI250X card is two dies, each a device of 64 GiB, as engines see them. */
+
+import { gpuClass } from '../../shared/hardware/classes.ts';
+import type { Gpu } from '../../shared/lattice/node.ts';
+import type { Found } from './nvidia.ts';
+import type { RunTool } from './run-tool.ts';
+import { type Device, visibleDevices } from './visible.ts';
+
+interface AmdDevice extends Device<AmdDevice>, Gpu {}
+
+const MIB_BYTES = 1024 * 1024;
+
+export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string | undefined>>): Promise<Found> {
+  const query = ['--showproductname', '--showuniqueid', '--showmeminfo', 'vram', '--csv'];
+  const listed = await run('rocm-smi', query);
+  if (!listed.ok) return { gpus: [], note: listed.reason, absent: listed.absent };
+  const all = parseDevices(listed.stdout);
+  // ROCr hides devices first; HIP counts what is left. HIP reads CUDA's variable only where its own is unset, and Slurm
+  // sets both ROCr's and CUDA's to the node's numbers: applied twice they would lose devices, so CUDA's is left alone.
+  const rocr = env.ROCR_VISIBLE_DEVICES;
+  const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
+  const seen = visibleDevices(visibleDevices(all, rocr), hip);
+  const gpus = seen.map(({ class: kind, name, vram_mib }) => ({ class: kind, name, vram_mib }));
+  const note =
+    gpus.length < all.length
+      ? `ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show ${gpus.length} of ${all.length} GPUs`
+      : undefined;
+  return { gpus, ...(note ? { note } : {}) };
+}
+
+/** Columns are found by their headings: their order and spelling differ between ROCm 4, 5 and 6. */
+function parseDevices(csv: string): AmdDevice[] {
+  const rows = csv.split('\n').map((line) => line.split(',').map((cell) => cell.trim()));
+  const at = rows.findIndex(([first]) => first?.toLowerCase() === 'device');
+  const headings = (rows[at] ?? []).map((heading) => heading.toLowerCase());
+  const column = (...names: string[]) => headings.findIndex((heading) => names.some((name) => heading.includes(name)));
+  const [series, model, memory, unique] = [
+    column('card series'),
+    column('card model'),
+    column('vram total memory'),
+    column('unique id'),
+  ];
+  const devices: AmdDevice[] = [];
+  for (const row of at < 0 ? [] : rows.slice(at + 1)) {
+    if (!/^card\d+$/.test(row[0] ?? '')) continue;
+    const told = [row[series], row[model]].find(
+      (cell) => cell !== undefined && cell !== '' && !/^(n\/a|0x)/i.test(cell),
+    );
+    // The second die of a card tells no name of its own on some versions.
+    const name = (told ?? devices.at(-1)?.name ?? 'AMD GPU').slice(0, 128);
+    const id = row[unique] ?? '';
+    devices.push({
+      uuid: /^(0x)?[0-9a-f]+$/i.test(id) ? `GPU-${id.replace(/^0x/i, '')}` : '',
+      class: gpuClass(name),
+      name,
+      slices: [],
+      vram_mib: Math.floor(Number(row[memory] ?? 0) / MIB_BYTES) || 0,
+    });
+  }
+  return devices;
+}

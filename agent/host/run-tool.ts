@@ -1,0 +1,42 @@
+/** Asks a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). Any failure is an answer, never an exception. */
+import { execFile } from 'node:child_process';
+import { engineEnvironment } from '../engine/command.ts';
+
+export type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
+
+/** Runs `file` with `args`; injected so that a host can be described in a test. */
+export type RunTool = (
+  file: string,
+  args: readonly string[],
+  env?: Readonly<Record<string, string>>,
+) => Promise<ToolAnswer>;
+
+/** nvidia-smi without its persistence daemon wakes 8 GPUs one after the other. */
+const TOOL_TIMEOUT_MS = 30_000;
+
+/** 64 GPUs with every MIG slice are 100 KiB. */
+const TOOL_OUTPUT_MAX_BYTES = 1024 * 1024;
+
+export function toolRunner(env: Readonly<Record<string, string | undefined>>): RunTool {
+  return (file, args, more = {}) =>
+    new Promise((resolve) => {
+      const options = {
+        timeout: TOOL_TIMEOUT_MS,
+        killSignal: 'SIGKILL' as const,
+        maxBuffer: TOOL_OUTPUT_MAX_BYTES,
+        // Numbers and dates as programs write them: some sites set German or French locales.
+        env: { ...engineEnvironment(env), LC_ALL: 'C', ...more },
+      };
+      execFile(file, [...args], options, (error, stdout, stderr) => {
+        if (!error) return resolve({ ok: true, stdout });
+        const absent = error.code === 'ENOENT';
+        const said = `${stderr} ${stdout}`.trim().split('\n')[0]?.slice(0, 200) ?? '';
+        const reason = absent
+          ? `no ${file} here`
+          : error.killed
+            ? `${file} did not answer`
+            : `${file}: ${said || error.message}`;
+        resolve({ ok: false, reason, absent });
+      });
+    });
+}

@@ -1,0 +1,123 @@
+/** Where an agent keeps what others of the same user need: `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`. */
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
+import { withShortPath } from './socket-path.ts';
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+export const CONTROL_SOCKET = 'control.sock';
+
+const ownerSchema = z.object({ pid: z.number().int(), host: z.string() });
+
+/** An agent makes its directory first and listens a moment later; younger ones are never called stale. */
+const STALE_AFTER_MS = 30_000;
+
+/** A directory per session; more than these were left by something else. */
+const SESSIONS_MAX = 1000;
+
+/**
+ * Directories that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR is often that of the login node and does
+ * not exist here; `/tmp/otela-agent` may be another user's, so each place has a second name with our number in it.
+ */
+export function stateBases(env: Env): string[] {
+  const uid = process.getuid?.() ?? 0;
+  const places = new Set(
+    [env.XDG_RUNTIME_DIR, env.TMPDIR, tmpdir(), '/tmp'].filter((place) => place !== undefined && place !== ''),
+  );
+  return [...places].flatMap((place) => [join(place ?? '', 'otela-agent'), join(place ?? '', `otela-agent-${uid}`)]);
+}
+
+/** Makes the session's directory, 0700, in the first place that is ours. Throws Error naming the places tried. */
+export function makeStateDir(session: string, env: Env): string {
+  const troubles: string[] = [];
+  for (const base of stateBases(env)) {
+    try {
+      mkdirSync(base, { mode: 0o700 });
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) {
+        troubles.push(error instanceof Error ? error.message : String(error));
+        continue;
+      }
+    }
+    const trouble = notOurs(base);
+    if (trouble) {
+      troubles.push(trouble);
+      continue;
+    }
+    try {
+      const directory = join(base, session);
+      mkdirSync(directory, { mode: 0o700 });
+      writeFileSync(join(directory, 'owner.json'), JSON.stringify({ pid: process.pid, host: hostname() }), {
+        mode: 0o600,
+      });
+      return directory;
+    } catch (error) {
+      troubles.push(error instanceof Error ? error.message : String(error));
+    }
+  }
+  throw new Error(`no place for the agent's state: ${troubles.join('; ')}`);
+}
+
+/** A directory that another user owns or may write to could have its sessions exchanged under our feet. */
+function notOurs(base: string): string | undefined {
+  const stat = statSync(base, { throwIfNoEntry: false });
+  if (!stat?.isDirectory()) return `${base} is not a directory`;
+  if (process.getuid && stat.uid !== process.getuid()) return `${base} belongs to another user`;
+  return (stat.mode & 0o022) !== 0 ? `${base} can be written by others` : undefined;
+}
+
+/** Directories of sessions of this user, live or not. */
+export function sessionDirs(env: Env): string[] {
+  return stateBases(env).flatMap((base) => {
+    if (notOurs(base)) return [];
+    try {
+      const names = readdirSync(base).filter((name) => SESSION_PATTERN.test(name));
+      return names.slice(0, SESSIONS_MAX).map((name) => join(base, name));
+    } catch {
+      return [];
+    }
+  });
+}
+
+export function removeStateDir(directory: string): void {
+  rmSync(directory, { recursive: true, force: true });
+}
+
+/** Removes what agents left behind that were killed on this host. Another host's are left: the place may be a shared file system. */
+export async function removeStale(env: Env, now: number): Promise<void> {
+  for (const directory of sessionDirs(env)) {
+    const age = now - (statSync(directory, { throwIfNoEntry: false })?.mtimeMs ?? now);
+    if (age < STALE_AFTER_MS || ownerHost(directory) !== hostname()) continue;
+    if (!(await answers(directory))) removeStateDir(directory);
+  }
+}
+
+function ownerHost(directory: string): string | undefined {
+  try {
+    const owner = ownerSchema.safeParse(JSON.parse(readFileSync(join(directory, 'owner.json'), 'utf8')));
+    return owner.success ? owner.data.host : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The socket is asked, not the pid: a container that shares this place counts its processes differently. */
+function answers(directory: string): Promise<boolean> {
+  return withShortPath(join(directory, CONTROL_SOCKET), (path) => {
+    return new Promise((resolve) => {
+      const socket = connect(path);
+      const done = (alive: boolean) => {
+        socket.destroy();
+        resolve(alive);
+      };
+      socket.once('connect', () => done(true));
+      socket.once('error', (error) =>
+        done(!('code' in error && (error.code === 'ECONNREFUSED' || error.code === 'ENOENT'))),
+      );
+    });
+  });
+}

@@ -1,0 +1,193 @@
+/** Runs the agent's `main` inside the test, with real engines and a fake tunnel; waits on what happens, not on time. */
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { main } from '../../../agent/cli/main.ts';
+import type { EndSignal } from '../../../agent/cli/signals.ts';
+import { FakeTunnel, fakeIdentity } from './fake-tunnel.ts';
+
+export const NODE = process.execPath;
+
+/** A directory that is gone after the test. */
+export function scratch(): string {
+  const directory = mkdtempSync(join(tmpdir(), 'otela-agent-test-'));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** An environment like a user's: state in a directory of its own, and only the tools of this test on PATH beside the system's. */
+export function userEnv(directory: string, more: Record<string, string> = {}): Record<string, string> {
+  const bin = join(directory, 'bin');
+  mkdirSync(bin, { recursive: true });
+  return {
+    PATH: `${bin}:${dirname(NODE)}:/usr/bin:/bin`,
+    HOME: join(directory, 'home'),
+    XDG_RUNTIME_DIR: directory,
+    TMPDIR: directory,
+    ...more,
+  };
+}
+
+/** Puts a stand-in for a program of the host (nvidia-smi, squeue, …) on the PATH of `userEnv(directory)`. */
+export function fakeTool(directory: string, name: string, script: string): void {
+  const path = join(directory, 'bin', name);
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, `#!/bin/sh\n# A stand-in for ${name}, for tests.\n${script}\n`);
+  chmodSync(path, 0o755);
+}
+
+/** A port that was free a moment ago. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() =>
+        typeof address === 'object' && address ? resolve(address.port) : reject(new Error('no port')),
+      );
+    });
+  });
+}
+
+class Sink extends Writable {
+  readonly chunks: Buffer[] = [];
+  readonly #wake: () => void;
+
+  constructor(wake: () => void) {
+    super();
+    this.#wake = wake;
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.chunks.push(Buffer.from(chunk));
+    this.#wake();
+    done();
+  }
+
+  get bytes(): Buffer {
+    return Buffer.concat(this.chunks);
+  }
+
+  get text(): string {
+    return this.bytes.toString('utf8');
+  }
+}
+
+/** One call of `main`. */
+export class Run {
+  readonly tunnels: FakeTunnel[] = [];
+  readonly stdout: Sink;
+  readonly stderr: Sink;
+  readonly exit: Promise<number>;
+  readonly #waiting = new Set<() => void>();
+  #onSignal: ((signal: EndSignal) => void) | undefined;
+  #code: number | undefined;
+
+  constructor(argv: readonly string[], env: Record<string, string>) {
+    const wake = () => {
+      for (const look of this.#waiting) look();
+    };
+    this.stdout = new Sink(wake);
+    this.stderr = new Sink(wake);
+    this.exit = main(argv, env, {
+      stdout: this.stdout,
+      stderr: this.stderr,
+      openTunnel: (options) => {
+        const tunnel = new FakeTunnel(options, wake);
+        this.tunnels.push(tunnel);
+        return tunnel;
+      },
+      createIdentity: fakeIdentity,
+      signals: (handler) => {
+        this.#onSignal = handler;
+        return () => {
+          this.#onSignal = undefined;
+        };
+      },
+    });
+    void this.exit.then((code) => {
+      this.#code = code;
+      wake();
+    });
+  }
+
+  get tunnel(): FakeTunnel {
+    const [tunnel] = this.tunnels;
+    if (!tunnel) throw new Error(`no tunnel was opened:\n${this.stderr.text}`);
+    return tunnel;
+  }
+
+  signal(signal: EndSignal): void {
+    this.#onSignal?.(signal);
+  }
+
+  /** Resolves when `condition` holds; looked at whenever something was written or published. */
+  until(condition: () => boolean, withinMs = 15_000): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const end = (error?: Error) => {
+        clearTimeout(timer);
+        this.#waiting.delete(look);
+        if (error) reject(error);
+        else resolve();
+      };
+      const look = () => {
+        if (condition()) end();
+        else if (this.#code !== undefined) end(new Error(`ended with ${this.#code} first:\n${this.stderr.text}`));
+      };
+      const timer = setTimeout(
+        () => end(new Error(`not within ${withinMs} ms: ${condition}\n${this.stderr.text}`)),
+        withinMs,
+      );
+      this.#waiting.add(look);
+      look();
+    });
+  }
+
+  /** Resolves when the newest record says so. */
+  state(state: string): Promise<void> {
+    return this.until(() => this.tunnels[0]?.latest?.state === state);
+  }
+}
+
+/** Runs to its end; for commands that end by themselves. */
+export async function runToEnd(
+  argv: readonly string[],
+  env: Record<string, string>,
+): Promise<{ code: number; out: string; err: string }> {
+  const run = new Run(argv, env);
+  const code = await run.exit;
+  return { code, out: run.stdout.text, err: run.stderr.text };
+}
+
+/** `otela-agent start` towards one gateway that is a fake; ended after the test whatever happens. */
+export function startAgent(directory: string, args: readonly string[], more: Record<string, string> = {}): Run {
+  const env = userEnv(directory, { OTELA_TOKEN: 'test-token', OTELA_GATEWAY: 'http://127.0.0.1:9', ...more });
+  const run = new Run(['start', ...args], env);
+  onTestFinished(async () => {
+    run.signal('SIGINT');
+    run.signal('SIGINT');
+    await run.exit;
+  });
+  return run;
+}
+
+/** The stand-in engine of test/support as a command: an HTTP server without a model. */
+export function engineCommand(port: number, ...more: string[]): string[] {
+  const path = fileURLToPath(new URL('../../support/engine.ts', import.meta.url));
+  return [NODE, path, '--port', String(port), ...more];
+}
+
+/** A process that no longer runs; a zombie that nobody has reaped yet has ended as well. */
+export function processRuns(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    return !/^[ZX]/.test(stat.slice(stat.lastIndexOf(')') + 2));
+  } catch {
+    return false;
+  }
+}
