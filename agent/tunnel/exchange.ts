@@ -127,8 +127,8 @@ export class Exchange {
       status,
       ...(contentType === undefined ? {} : { contentType }),
     });
-    const engineMicros = Math.round((this.#progressAt - this.#startedAt) * 1000);
-    this.#head = { type: 'head', stream: this.#stream, status, engineMicros, headers };
+    const engineTenths = Math.round((this.#progressAt - this.#startedAt) * 10);
+    this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers };
     this.#link?.put(this.#head);
   }
 

@@ -224,7 +224,7 @@ export class Exchange {
     const answer: AttemptHead = {
       headers: head.headers,
       forwardMs: (this.#acceptedAt ?? this.openedAt) - this.openedAt,
-      engineMs: head.engineMicros / 1000,
+      engineMs: head.engineTenths / 10,
     };
     return JSON.stringify(answer);
   }

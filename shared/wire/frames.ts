@@ -61,7 +61,8 @@ export type Frame =
   | OpenFrame
   /** The opening arrived; `bodyOffset` bytes of the request are already here, all of it where `bodyDone`. */
   | { type: 'accept'; stream: number; bodyOffset: number; bodyDone: boolean }
-  | { type: 'head'; stream: number; status: number; engineMicros: number; headers: HeaderList }
+  /** `engineTenths`: the engine's own time to its head, in tenths of a millisecond. */
+  | { type: 'head'; stream: number; status: number; engineTenths: number; headers: HeaderList }
   | { type: 'data'; stream: number; offset: number; bytes: Uint8Array }
   /** The body is complete and `offset` bytes long. */
   | { type: 'end'; stream: number; offset: number }
@@ -148,8 +149,8 @@ function writeFields(out: FrameWriter, frame: Frame): void {
     case 'accept':
       return out.varint(frame.bodyOffset * 2 + (frame.bodyDone ? 1 : 0));
     case 'head':
-      out.varint(frame.status);
-      out.varint(frame.engineMicros);
+      out.varint(frame.status - 200);
+      out.varint(frame.engineTenths);
       return writeHeaders(out, frame.headers);
     case 'data':
       out.varint(frame.offset);
@@ -258,9 +259,9 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
     case 'accept':
       return readAccept(input, stream);
     case 'head': {
-      const status = input.varint();
-      if (status < 200 || status > 599) throw new WireError('bad_frame', `status ${status}`);
-      return { type, stream, status, engineMicros: input.varint(), headers: readHeaders(input) };
+      const status = 200 + input.varint();
+      if (status > 599) throw new WireError('bad_frame', `status ${status}`);
+      return { type, stream, status, engineTenths: input.varint(), headers: readHeaders(input) };
     }
     case 'data':
       return { type, stream, offset: input.varint(), bytes: input.blob(DATA_MAX_BYTES) };

@@ -1,0 +1,142 @@
+import { describe, expect, test } from 'vitest';
+import type { Frame } from '../../../shared/wire/frames.ts';
+import { STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
+import { Link } from '../../../shared/wire/link.ts';
+import { Outgoing } from '../../../shared/wire/outgoing.ts';
+
+/** A link whose messages are caught and whose turns are taken by hand. */
+function caught(windows = { send: 4 * 1024 * 1024, receive: 4 * 1024 * 1024 }) {
+  const messages: Uint8Array[] = [];
+  const turns: (() => void)[] = [];
+  const state = { busy: false };
+  const link = new Link(
+    { send: (message) => messages.push(message), busy: () => state.busy, schedule: (flush) => turns.push(flush) },
+    windows,
+  );
+  const turn = () => {
+    for (const flush of turns.splice(0)) flush();
+    return messages.splice(0);
+  };
+  return { link, turn, state };
+}
+
+function framesOf(messages: Uint8Array[]): Frame[] {
+  const reader = caught({ send: 0, receive: Number.MAX_SAFE_INTEGER });
+  const frames: Frame[] = [];
+  for (const message of messages) reader.link.receive(message, (frame) => frames.push(frame));
+  return frames;
+}
+
+function sender(outgoing: Outgoing, stream: number) {
+  return { outgoing, ending: (): Frame[] => [{ type: 'end', stream, offset: outgoing.length }] };
+}
+
+describe('a link', () => {
+  test('puts the frames of one turn into one message, control frames first, the end behind the data', () => {
+    const { link, turn } = caught();
+    const outgoing = new Outgoing();
+    link.attach(7, sender(outgoing, 7));
+    outgoing.push(new Uint8Array(10));
+    outgoing.finish();
+    link.kick(7);
+    link.put({ type: 'accept', stream: 7, bodyOffset: 0, bodyDone: false });
+    const messages = turn();
+    expect(messages).toHaveLength(1);
+    expect(framesOf(messages).map(({ type }) => type)).toEqual(['accept', 'data', 'end']);
+  });
+
+  test('holds frames back while the socket is busy and sends them merged when it drains', () => {
+    const { link, turn, state } = caught();
+    state.busy = true;
+    const outgoing = new Outgoing();
+    link.attach(1, sender(outgoing, 1));
+    for (let i = 0; i < 5; i++) {
+      outgoing.push(new Uint8Array(100));
+      link.kick(1);
+      expect(turn()).toHaveLength(0);
+    }
+    state.busy = false;
+    link.flush();
+    expect(turn()).toHaveLength(1);
+  });
+
+  test('streams take turns: a long body does not hold up a short one', () => {
+    const { link, turn } = caught();
+    const long = new Outgoing();
+    const short = new Outgoing();
+    for (let i = 0; i < 16; i++) long.push(new Uint8Array(64 * 1024));
+    long.credit(0, 4 * 1024 * 1024);
+    short.push(new Uint8Array(10));
+    short.finish();
+    link.attach(1, sender(long, 1));
+    link.attach(2, sender(short, 2));
+    const frames = framesOf(turn());
+    const place = frames.findIndex((frame) => 'stream' in frame && frame.stream === 2);
+    expect(place).toBe(1);
+  });
+
+  test('the socket window bounds all streams together; a body without bytes still ends', () => {
+    const { link, turn } = caught({ send: 100_000, receive: 1 });
+    const bodies = [1, 2, 3].map((stream) => {
+      const outgoing = new Outgoing();
+      outgoing.push(new Uint8Array(STREAM_WINDOW_BYTES));
+      link.attach(stream, sender(outgoing, stream));
+      return outgoing;
+    });
+    const empty = new Outgoing();
+    empty.finish();
+    link.attach(4, sender(empty, 4));
+    const frames = framesOf(turn());
+    const sent = frames.reduce((sum, frame) => sum + (frame.type === 'data' ? frame.bytes.length : 0), 0);
+    expect(sent).toBe(100_000);
+    expect(frames.some((frame) => frame.type === 'end' && frame.stream === 4)).toBe(true);
+    expect(bodies.every((outgoing) => outgoing.unsent > 0)).toBe(true);
+  });
+
+  test('a peer that sends more than the socket was granted is an error', () => {
+    const out = caught({ send: 1_000_000, receive: 0 });
+    const outgoing = new Outgoing();
+    outgoing.push(new Uint8Array(1001));
+    out.link.attach(1, sender(outgoing, 1));
+    const strict = caught({ send: 0, receive: 1000 });
+    const [message] = out.turn();
+    expect(() => strict.link.receive(message ?? new Uint8Array(0), () => {})).toThrow(/granted/);
+  });
+
+  test('credit for the socket comes back when half of it is consumed, and not before', () => {
+    const { link, turn } = caught({ send: 0, receive: 1000 });
+    const other = caught({ send: 1000, receive: 1 });
+    const outgoing = new Outgoing();
+    outgoing.push(new Uint8Array(1000));
+    other.link.attach(1, sender(outgoing, 1));
+    for (const message of other.turn()) link.receive(message, () => {});
+    link.consumed(499);
+    expect(turn()).toHaveLength(0);
+    link.consumed(1);
+    const [credit] = turn();
+    expect(() => other.link.receive(credit ?? new Uint8Array(0), () => {})).not.toThrow();
+    expect(other.link.state.sendLimit).toBe(1500);
+    expect(link.buffered).toBe(500);
+  });
+
+  test('one stalled reader never takes the last of the socket from the others', () => {
+    const { link } = caught({ send: 0, receive: 4_000_000 });
+    expect(link.room).toBe(3_000_000);
+  });
+
+  test('counters saved when no stream was open continue on a new link', () => {
+    const first = caught({ send: 500, receive: 500 });
+    const outgoing = new Outgoing();
+    outgoing.push(new Uint8Array(300));
+    outgoing.finish();
+    first.link.attach(1, sender(outgoing, 1));
+    first.turn();
+    const second = new Link(
+      { send: () => {}, busy: () => false, schedule: (flush) => flush() },
+      { send: 0, receive: 500 },
+      first.link.state,
+    );
+    expect(second.state).toEqual(first.link.state);
+    expect(second.state.sent).toBe(300);
+  });
+});
