@@ -35,7 +35,7 @@ const COMMAND = {
   external: ['workerd'],
   // CommonJS dependencies call require(), which an ES module has not.
   banner: {
-    js: "#!/usr/bin/env node\nimport { createRequire as otelaRequire } from 'node:module';\nconst require = otelaRequire(import.meta.url);",
+    js: "import { createRequire as otelaRequire } from 'node:module';\nconst require = otelaRequire(import.meta.url);",
   },
 } satisfies BuildOptions;
 
@@ -86,8 +86,12 @@ async function migrations(): Promise<{ name: string; statements: string[] }[]> {
 
 async function buildCommands(): Promise<void> {
   await mkdir(DIST, { recursive: true });
-  await replace(join(DIST, 'otela-gateway.js'), await bundle(COMMAND, 'gateway/standalone/node/main.ts'), 0o755);
-  await replace(join(DIST, 'otela-agent.js'), await bundle(COMMAND, 'agent/cli/main.ts'), 0o755);
+  const commands = { 'otela-gateway.js': 'gateway/standalone/node/main.ts', 'otela-agent.js': 'agent/cli/main.ts' };
+  for (const [name, entry] of Object.entries(commands)) {
+    // An entry may bring its own first line, which esbuild keeps; here each has exactly one.
+    const text = (await bundle(COMMAND, entry)).replace(/^#!.*\n/, '');
+    await replace(join(DIST, name), `#!/usr/bin/env node\n${text}`, 0o755);
+  }
 }
 
 await buildWorker();

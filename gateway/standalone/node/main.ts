@@ -51,7 +51,9 @@ async function serveCommand(args: string[]): Promise<number> {
     void gateway.stop(DRAIN_MS).then(() => stopped.resolve(DONE));
   };
   console.log(`otela-gateway ready ${gateway.url}`);
-  return stopped.promise;
+  const code = await stopped.promise;
+  // Half-open handshakes would keep the process for seconds more.
+  process.exit(code);
 }
 
 async function main([command, ...args]: string[]): Promise<number> {

@@ -5,8 +5,8 @@ import { refuse, splice, type Traffic, WRITE_BUFFER_BYTES } from './splice.ts';
 
 /** Each takes two descriptors here and up to 160 KiB when both sides stall. */
 const CONNECTIONS_MAX = 4_096;
-/** Above CONNECTIONS_MAX clients are told why; above this too, they are not. */
-const CONNECTIONS_HARD_MAX = CONNECTIONS_MAX + 512;
+/** So many more clients at a time are told that there are too many; what comes on top is closed without a word. */
+const REFUSALS_MAX = 512;
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
 const KEEP_ALIVE_MS = 30_000;
 const HANDSHAKE_MS = 10_000;
@@ -19,13 +19,21 @@ export interface TlsMaterial {
   key: Buffer;
 }
 
+export interface PublicSocketOptions {
+  /** workerd's Unix socket. */
+  path: string;
+  tls?: TlsMaterial | undefined;
+  /** Default 4096. */
+  connectionsMax?: number;
+}
+
 export class PublicSocket {
   readonly #server: Server;
   readonly #clients = new Set<Socket>();
   readonly #traffic: Traffic = { chunks: 0 };
 
-  /** `path` is workerd's Unix socket. Throws when the TLS material does not fit together. */
-  constructor(path: string, tls?: TlsMaterial) {
+  /** Throws when the TLS material does not fit together. */
+  constructor({ path, tls, connectionsMax = CONNECTIONS_MAX }: PublicSocketOptions) {
     // Without allowHalfOpen Node answers a FIN with a FIN before anybody could turn it into a hang-up.
     const options = {
       allowHalfOpen: true,
@@ -34,12 +42,12 @@ export class PublicSocket {
       keepAliveInitialDelay: KEEP_ALIVE_MS,
       highWaterMark: WRITE_BUFFER_BYTES,
     };
-    const accept = (client: Socket) => this.#accept(client, path);
+    const accept = (client: Socket) => this.#accept(client, path, connectionsMax);
     this.#server =
       tls === undefined
         ? createServer(options, accept)
         : createTlsServer({ ...options, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, accept);
-    this.#server.maxConnections = CONNECTIONS_HARD_MAX;
+    this.#server.maxConnections = connectionsMax + REFUSALS_MAX;
     this.#server.on('tlsClientError', (_error, client: Socket) => client.destroy());
   }
 
@@ -62,10 +70,10 @@ export class PublicSocket {
     if (this.#server instanceof TlsServer) this.#server.setSecureContext(tls);
   }
 
-  #accept(client: Socket, path: string): void {
+  #accept(client: Socket, path: string, connectionsMax: number): void {
     this.#clients.add(client);
     client.on('close', () => this.#clients.delete(client));
-    if (this.#clients.size > CONNECTIONS_MAX) refuse(client, 'Too many connections.');
+    if (this.#clients.size > connectionsMax) refuse(client, 'Too many connections.');
     else splice(client, path, this.#traffic);
   }
 

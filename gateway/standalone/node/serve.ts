@@ -38,7 +38,7 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
   const tls = options.tls === undefined ? undefined : await readTls(options.tls);
   const data = await openDataDirectory(options.data);
   const path = socketPath(data);
-  const publicSocket = new PublicSocket(path, tls);
+  const publicSocket = new PublicSocket({ path, tls });
   const workerd = new Workerd({ ...(await configure(data, path)), log });
   const stop = once(async (drainMs: number) => {
     await publicSocket.close(drainMs);

@@ -1,0 +1,209 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { Agent, get } from 'node:https';
+import { join } from 'node:path';
+import type { TLSSocket } from 'node:tls';
+import { afterEach, expect, test } from 'vitest';
+import { Gateway } from '../../support/gateway.ts';
+import { commandOf, descendants, endAll, eventually, Managed, temporaryDirectory } from '../../support/processes.ts';
+import { NODE, ROOT } from '../../support/where.ts';
+
+const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const READY_MS = 20_000;
+
+afterEach(endAll);
+
+const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+const start = (data: string, ...args: string[]) =>
+  new Managed([NODE, MAIN, 'serve', '--port', '0', '--data', data, ...args]);
+const gone = (pid: number) =>
+  eventually(`process ${pid} is gone`, 5_000, () => (commandOf(pid) === '' ? true : undefined));
+const keyWorks = async (url: string, key: string) =>
+  (await fetch(`${url}/v1/models`, { headers: { 'x-api-key': key } })).status;
+
+test('port 0 prints the port it got; the admin key is made once, for its owner alone, and never handed on', async () => {
+  const data = join(await temporaryDirectory(), 'new/data');
+  const served = start(data);
+  const [, url = ''] = await served.line(/otela-gateway ready (http:\/\/127\.0\.0\.1:\d+)\n/, READY_MS);
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+  const key = readFileSync(join(data, 'admin.key'), 'utf8').trim();
+  expect(key).toMatch(/^sk-otela-[\w-]{43}$/);
+  expect(statSync(join(data, 'admin.key')).mode & 0o777).toBe(0o600);
+  for (const dir of [data, join(data, 'run'), join(data, 'd1')]) expect(statSync(dir).mode & 0o777).toBe(0o700);
+  const [workerd = 0] = descendants(served.pid);
+  const seen = ['environ', 'cmdline'].map((name) => readFileSync(`/proc/${workerd}/${name}`, 'utf8'));
+  for (const text of [...seen, served.output]) expect(text).not.toContain(key);
+  expect(readFileSync(join(data, 'run/workerd.capnp'), 'utf8')).not.toContain(key);
+});
+
+test('the command line makes, lists and revokes keys and tokens, and a secret alone goes to stdout', async () => {
+  const gateway = await Gateway.start();
+  const door = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
+  const made = cli('keys', 'create', '--name', 'ada', ...door);
+  expect(made.stdout).toMatch(/^sk-otela-[\w-]{43}\n$/);
+  expect(await keyWorks(gateway.url, made.stdout.trim())).toBe(200);
+  const listed = cli('keys', 'list', '--json', ...door).stdout;
+  expect(listed).not.toContain(made.stdout.trim());
+  const { id } = JSON.parse(listed);
+  expect(cli('keys', 'revoke', id, ...door).stdout).toContain('revoked');
+  expect(
+    await eventually('401', 6_000, async () =>
+      (await keyWorks(gateway.url, made.stdout.trim())) === 401 ? 401 : undefined,
+    ),
+  ).toBe(401);
+  expect(cli('tokens', 'create', '--provider', 'eth', '--cluster', 'alps', ...door).stdout).toMatch(
+    /^otela-join-[\w-]{43}\n$/,
+  );
+  expect(cli('tokens', 'list', ...door).stdout).toMatch(/eth {2}alps/);
+  const bad = cli('tokens', 'create', '--provider', 'Not An Id', ...door);
+  expect([bad.status, bad.stderr]).toEqual([1, expect.stringContaining('provider')]);
+});
+
+test('kill -9 of everything and a new start keep what was stored', async () => {
+  const gateway = await Gateway.start();
+  const key = await gateway.createKey('kept');
+  await gateway.kill9();
+  await gateway.restart();
+  expect(await keyWorks(gateway.url, key)).toBe(200);
+});
+
+test('kill -9 of the launcher takes workerd with it', async () => {
+  const gateway = await Gateway.start();
+  const workerd = gateway.workerd();
+  gateway.process.signal('SIGKILL');
+  await gone(workerd);
+});
+
+test('where nothing ties workerd to its launcher, the next start ends the one left behind', async () => {
+  // No setpriv to be found: as on a system without util-linux.
+  const gateway = await Gateway.start({ env: { PATH: '/nonexistent' } });
+  const key = await gateway.createKey('kept');
+  const orphan = gateway.workerd();
+  gateway.process.signal('SIGKILL');
+  await gateway.process.end(5_000);
+  expect(commandOf(orphan)).toContain('workerd');
+  await gateway.restart();
+  expect(commandOf(orphan)).toBe('');
+  expect(await keyWorks(gateway.url, key)).toBe(200);
+});
+
+test('a pid file that names somebody else ends nobody', async () => {
+  const gateway = await Gateway.start();
+  await gateway.stop();
+  const bystander = new Managed(['sleep', '60']);
+  await writeFile(join(gateway.data, 'run/workerd.pid'), `${bystander.pid}\n`);
+  await gateway.restart();
+  expect(bystander.running).toBe(true);
+});
+
+test('when workerd dies the port stays open and the gateway is back by itself', async () => {
+  const gateway = await Gateway.start();
+  const key = await gateway.createKey('kept');
+  process.kill(gateway.workerd(), 'SIGKILL');
+  // Never refused: 503 for a moment, then as before.
+  await eventually('200', 10_000, async () => ((await keyWorks(gateway.url, key)) === 200 ? true : undefined));
+});
+
+test('a second gateway on the same data is refused and the first goes on', async () => {
+  const gateway = await Gateway.start();
+  const second = start(gateway.data);
+  expect(await second.end(READY_MS)).toEqual({ code: 1, signal: null });
+  expect(second.output).toMatch(/Another gateway uses/);
+  expect((await fetch(`${gateway.url}/readyz`)).status).toBe(200);
+});
+
+test('a directory of somebody else is left as it is', async () => {
+  const data = await temporaryDirectory();
+  await writeFile(join(data, 'thesis.tex'), '');
+  const { mode } = statSync(data);
+  const refused = start(data);
+  expect((await refused.end(READY_MS)).code).toBe(1);
+  expect(refused.output).toContain('is not empty');
+  expect([statSync(data).mode, existsSync(join(data, 'lock'))]).toEqual([mode, false]);
+});
+
+test('a path too long for a socket works all the same', async () => {
+  const data = join(await temporaryDirectory(), 'long'.repeat(30));
+  await mkdir(data);
+  await start(data).line(/otela-gateway ready/, READY_MS);
+});
+
+test('wrong use is 2 and says what would be right; a taken port is told', async () => {
+  for (const args of [
+    [],
+    ['dance'],
+    ['serve', '--prot', '1'],
+    ['serve', '--port', 'http'],
+    ['serve', '--tls-cert', 'x'],
+    ['keys'],
+  ]) {
+    const { status, stderr } = cli(...args);
+    expect([args, status, stderr]).toEqual([args, 2, expect.stringContaining('otela-gateway')]);
+  }
+  const gateway = await Gateway.start();
+  const data = await temporaryDirectory();
+  const taken = new Managed([NODE, MAIN, 'serve', '--port', String(gateway.port), '--data', join(data, 'data')]);
+  expect((await taken.end(READY_MS)).code).toBe(1);
+  expect(taken.output).toContain('EADDRINUSE');
+});
+
+test.each(['SIGTERM', 'SIGINT'] as const)('%s ends both processes with 0, open tunnels or not', async (signal) => {
+  const gateway = await Gateway.start();
+  const workerd = gateway.workerd();
+  const idle = await fetch(`${gateway.url}/healthz`, { headers: { connection: 'keep-alive' } });
+  await idle.text();
+  gateway.process.signal(signal);
+  expect(await gateway.process.end(5_000)).toEqual({ code: 0, signal: null });
+  await gone(workerd);
+  await expect(fetch(`${gateway.url}/healthz`)).rejects.toThrow();
+});
+
+test('a signal during the start leaves nothing behind', async () => {
+  const data = join(await temporaryDirectory(), 'data');
+  const early = start(data);
+  const family = await eventually('workerd', READY_MS, () => {
+    const found = descendants(early.pid);
+    return found.length > 0 ? found : undefined;
+  });
+  early.signal('SIGTERM');
+  expect((await early.end(READY_MS)).code).toBe(0);
+  await Promise.all(family.map(gone));
+});
+
+const openssl = spawnSync('openssl', ['version']).status === 0;
+if (!openssl) console.log('skipped: TLS tests need openssl to make certificates');
+
+test.skipIf(!openssl)('TLS ends at the public socket, and SIGHUP takes a new certificate without a break', async () => {
+  const dir = await temporaryDirectory();
+  const [cert, key] = [join(dir, 'cert.pem'), join(dir, 'key.pem')];
+  const certify = (name: string) => {
+    const made = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '1'];
+    execFileSync('openssl', [...made, '-subj', `/CN=${name}`, '-keyout', key, '-out', cert], { stdio: 'ignore' });
+  };
+  certify('first');
+  const served = start(join(dir, 'data'), '--tls-cert', cert, '--tls-key', key);
+  const [, url = ''] = await served.line(/otela-gateway ready (https:\/\/\S+)/, READY_MS);
+  expect(await subjectOf(url)).toBe('first');
+  certify('second');
+  served.signal('SIGHUP');
+  await served.line(/TLS files read again/, 5_000);
+  expect(await subjectOf(url)).toBe('second');
+  await writeFile(key, 'no key');
+  served.signal('SIGHUP');
+  await served.line(/the old ones stay/, 5_000);
+  expect(await subjectOf(url)).toBe('second');
+  // Plain HTTP on the TLS port gets no answer, and does not disturb it.
+  await expect(fetch(url.replace('https', 'http'))).rejects.toThrow();
+  expect(await subjectOf(url)).toBe('second');
+});
+
+/** Common name of the certificate behind a URL that answers. */
+function subjectOf(url: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    get(`${url}/healthz`, { agent: new Agent(), rejectUnauthorized: false }, (response) => {
+      const { subject } = (response.socket as TLSSocket).getPeerCertificate();
+      response.resume().on('end', () => resolve(String(subject.CN)));
+    }).on('error', reject);
+  });
+}
