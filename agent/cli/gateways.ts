@@ -38,14 +38,14 @@ export class Gateways {
   constructor(options: GatewaysOptions) {
     this.#options = options;
     for (const url of options.urls) {
-      const log = (line: string) => options.log(`${url.host}: ${line}`);
+      const log = lessRepeated(options.log);
       const tunnel = options.openTunnel({
         ...options.shared,
         gateway: url,
         log,
         onRefused: (refusal) => this.#refused(url, refusal),
-        onConnected: () => log('connected'),
-        onDisconnected: () => log('connection lost, trying again'),
+        onConnected: () => log(`gateway ${url.host}: connected`),
+        onDisconnected: () => log(`gateway ${url.host}: connection lost, trying again`),
       });
       this.#members.push({ url, tunnel });
     }
@@ -97,9 +97,24 @@ export class Gateways {
   }
 
   #refused(url: URL, refusal: Refusal): void {
-    this.#options.log(`${url.host} refuses this agent: ${refusal.status} ${refusal.message}`);
+    this.#options.log(`gateway ${url.host} refuses this agent: ${refusal.status} ${refusal.message}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.refusal = refusal;
     if (this.#members.every((one) => one.refusal)) this.#options.onAllRefused(refusal);
   }
+}
+
+/** A gateway away for a night is tried thousands of times; each try says the same. */
+const REPEAT_MS = 60_000;
+
+/** Passes a line on unless the same one, numbers apart, was passed on within the last minute. */
+function lessRepeated(log: (line: string) => void): (line: string) => void {
+  let last = { text: '', at: 0 };
+  return (line) => {
+    const text = line.replace(/\d+/g, '#');
+    const now = performance.now();
+    if (text === last.text && now - last.at < REPEAT_MS) return;
+    last = { text, at: now };
+    log(line);
+  };
 }

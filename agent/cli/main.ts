@@ -9,7 +9,6 @@ import { makeIo } from './io.ts';
 import { logsCommand } from './logs.ts';
 import { modelsCommand } from './models.ts';
 import { nearest } from './nearest.ts';
-import { processSignals } from './signals.ts';
 import type { Env } from './sources.ts';
 import { type Outside, startCommand } from './start.ts';
 import { statusCommand } from './status.ts';
@@ -32,7 +31,7 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
     }
     switch (command) {
       case 'start':
-        return await startCommand(rest, env, io, outside(options));
+        return await startCommand(rest, env, io, options);
       case 'status':
         return await statusCommand(rest, env, io);
       case 'models':
@@ -56,11 +55,6 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
     else if (error instanceof Error) io.stderr.write(`${error.stack}\n`);
     return usage ? EXIT_USAGE : EXIT_ENGINE;
   }
-}
-
-function outside({ openTunnel, createIdentity, signals }: MainOptions): Outside {
-  if (!openTunnel || !createIdentity) throw new Error('this build has no tunnel to a gateway');
-  return { openTunnel, createIdentity, signals: signals ?? processSignals };
 }
 
 /** Only before the engine's command: `start -- vllm serve --help` asks vLLM. */

@@ -1,11 +1,13 @@
 /** `otela-agent start`: joins the gateways with this machine's engine and stays until it ends. */
+import { createIdentity } from '../tunnel/identity.ts';
+import { openTunnel } from '../tunnel/tunnel.ts';
 import type { Identity, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { UsageError } from './exit.ts';
 import { parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import { AgentLife } from './life.ts';
 import { START_FLAGS } from './settings.ts';
-import type { SignalSource } from './signals.ts';
+import { processSignals, type SignalSource } from './signals.ts';
 import { type Env, readSettings } from './sources.ts';
 import { startConfig } from './start-config.ts';
 
@@ -16,7 +18,14 @@ export interface Outside {
   signals: SignalSource;
 }
 
-export async function startCommand(argv: readonly string[], env: Env, io: Io, outside: Outside): Promise<number> {
+const REAL: Outside = { openTunnel, createIdentity, signals: processSignals };
+
+export async function startCommand(
+  argv: readonly string[],
+  env: Env,
+  io: Io,
+  outside: Partial<Outside>,
+): Promise<number> {
   const { flags, positionals, command } = parseFlags(argv, START_FLAGS);
   const [stray] = positionals;
   if (stray !== undefined) {
@@ -28,6 +37,6 @@ export async function startCommand(argv: readonly string[], env: Env, io: Io, ou
   if (command?.length === 0) throw new UsageError('no command after -- (leave the -- out to join without an engine)');
   const config = startConfig(readSettings(flags, env), command, env);
   for (const warning of config.warnings) io.log(`warning: ${warning}`);
-  const life = new AgentLife({ ...outside, config, env, stdout: io.stdout, stderr: io.stderr, log: io.log });
+  const life = new AgentLife({ ...REAL, ...outside, config, env, stdout: io.stdout, stderr: io.stderr, log: io.log });
   return life.run();
 }
