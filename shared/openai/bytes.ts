@@ -116,7 +116,7 @@ export class Gathered {
     this.#length = needed;
   }
 
-  /** A view that the next `add` may overwrite only after `clear`: give the buffer away with `take`. */
+  /** A view that stays as it is until `clear`; `take` gives it away for good. */
   bytes(): Uint8Array {
     return this.#buffer.subarray(0, this.#length);
   }
@@ -125,11 +125,11 @@ export class Gathered {
   take(): Uint8Array {
     const taken = this.bytes();
     this.clear();
+    this.#buffer = NO_BYTES;
     return taken;
   }
 
   clear(): void {
-    this.#buffer = NO_BYTES;
     this.#length = 0;
     this.#dropped = 0;
   }

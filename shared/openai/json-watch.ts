@@ -1,7 +1,7 @@
 /** Follows the nesting of a JSON answer that comes in chunks and keeps the few values that metering needs. */
 import { Gathered, utf8 } from './bytes.ts';
 
-/** Longer than any usage object; a longer value is not kept. */
+/** Longer than any usage object; of a longer value only a beginning is kept, which is no JSON. */
 const MAX_VALUE_BYTES = 16 * 1024;
 /** Longer than any key that is watched for. */
 const MAX_KEY_BYTES = 32;
@@ -44,14 +44,11 @@ export class JsonWatch {
   /** True for each open container that is an object, outermost first; at most MAX_DEPTH. */
   readonly #isObject: boolean[] = [];
   #inString = false;
-  /** The string is a key. */
-  #inKey = false;
   /** The last byte of the string so far was a backslash that escapes the next one. */
   #escape = false;
-  /** The next string is a key. */
-  #expectKey = false;
   #inChoices = false;
-  readonly #key = new Gathered(MAX_KEY_BYTES);
+  /** A key, if a colon follows. */
+  readonly #lastString = new Gathered(MAX_KEY_BYTES);
   #capturing: Watched | undefined;
   readonly #captured = new Gathered(MAX_VALUE_BYTES);
   readonly #values = new Map<Watched, Uint8Array>();
@@ -72,7 +69,7 @@ export class JsonWatch {
       if (this.#state === 'garbage') return;
       if (this.#inString) {
         const end = this.#stringEnd(chunk, pos);
-        if (this.#inKey) this.#key.add(chunk.subarray(pos, end < 0 ? chunk.length : end - 1));
+        this.#lastString.add(chunk.subarray(pos, end < 0 ? chunk.length : end - 1));
         if (end < 0) break;
         this.#inString = false;
         pos = end;
@@ -116,10 +113,8 @@ export class JsonWatch {
   }
 
   #keep(name: Watched): void {
-    const whole = !this.#captured.overflowed;
     const value = this.#captured.take();
     this.#capturing = undefined;
-    if (!whole) return;
     const isFirst = !this.#values.has(name);
     if (name !== 'finish_reason' || (isFirst && value.includes(QUOTE))) this.#values.set(name, value);
   }
@@ -149,15 +144,12 @@ export class JsonWatch {
     switch (byte) {
       case QUOTE:
         this.#inString = true;
-        this.#inKey = this.#expectKey;
-        if (this.#inKey) this.#key.clear();
-        this.#expectKey = false;
+        this.#lastString.clear();
         return;
       case COLON:
         this.#colon();
         return;
       case COMMA:
-        this.#expectKey = this.#isObject.at(-1) === true;
         return;
       case 0x7b:
       case 0x5b:
@@ -174,11 +166,9 @@ export class JsonWatch {
       return;
     }
     this.#isObject.push(isObject);
-    this.#expectKey = isObject;
   }
 
   #close(isObject: boolean): void {
-    this.#expectKey = false;
     if (this.#isObject.pop() !== isObject) this.#state = 'garbage';
     else if (this.#isObject.length === 0) this.#state = 'closed';
   }
@@ -187,9 +177,9 @@ export class JsonWatch {
   #colon(): void {
     if (this.#isObject.at(-1) !== true || this.#capturing !== undefined) return;
     if (this.#isObject.length === 1) {
-      this.#inChoices = isKey(this.#key, CHOICES);
-      this.#capturing = TOP.find((key) => isKey(this.#key, key.bytes))?.name;
-    } else if (this.#isObject.length === 3 && this.#inChoices && isKey(this.#key, FINISH_REASON)) {
+      this.#inChoices = isKey(this.#lastString, CHOICES);
+      this.#capturing = TOP.find((key) => isKey(this.#lastString, key.bytes))?.name;
+    } else if (this.#isObject.length === 3 && this.#inChoices && isKey(this.#lastString, FINISH_REASON)) {
       this.#capturing = 'finish_reason';
     }
   }

@@ -194,19 +194,12 @@ export class JsonReader {
    */
   #plain(from: number): number {
     const bytes = this.bytes;
-    let pos = from;
-    const misaligned = (bytes.byteOffset + pos) & 3;
-    if (misaligned !== 0) {
-      for (const aligned = pos + 4 - misaligned; pos < aligned; pos++) {
-        const byte = bytes[pos] ?? END;
-        if (byte < 0x20 || byte === QUOTE || byte === BACKSLASH) return pos;
-      }
-    }
-    const first = (bytes.byteOffset + 3) & ~3;
-    this.#words ??= new Int32Array(bytes.buffer, first, Math.max(0, (bytes.byteOffset + bytes.length - first) >> 2));
+    const first = bytes.byteOffset & ~3;
+    this.#words ??= new Int32Array(bytes.buffer, first, (bytes.byteOffset + bytes.length - first) >> 2);
     const words = this.#words;
     const count = words.length;
-    let index = (bytes.byteOffset + pos - first) >> 2;
+    // The first word may begin before `from`: at worst it is looked at byte by byte again.
+    let index = (bytes.byteOffset + from - first) >> 2;
     for (; index < count; index++) {
       const word = words[index] ?? 0;
       const quote = word ^ 0x22222222;
@@ -215,7 +208,7 @@ export class JsonReader {
         ((word - 0x20202020) & ~word) | ((quote - 0x01010101) & ~quote) | ((backslash - 0x01010101) & ~backslash);
       if ((special & 0x80808080) !== 0) break;
     }
-    return Math.max(pos, first - bytes.byteOffset + (index << 2));
+    return Math.max(from, first - bytes.byteOffset + (index << 2));
   }
 
   #scalar(byte: number): void {

@@ -66,7 +66,7 @@ function partEnd(bytes: Uint8Array, dashBoundary: Needle, from: number): number 
     // Some parsers take these for the end of the part, others do not.
     const isDoubtful = at < from + CRLF.length || !startsWith(bytes, CRLF, at - CRLF.length);
     if (!isDoubtful) return at - CRLF.length;
-    if (at === from || before === LF || before === CR) throw invalid('a boundary is not preceded by CRLF');
+    if (before === LF || before === CR) throw invalid('a boundary is not preceded by CRLF');
   }
   throw invalid('the closing boundary is missing');
 }

@@ -41,6 +41,7 @@ const LOOKALIKES = [
   'data: {"choices":{},"usage":{"prompt_tokens":1}}\n\n',
   'data: {"usage":{"prompt_tokens":1}}\n\n',
   'data: {"a":{"choices":[],"usage":{"prompt_tokens":1}}}\n\n',
+  'data: {"choices":[],"a":{"usage":{"prompt_tokens":1}}}\n\n',
   'data: [{"choices":[],"usage":{"prompt_tokens":1}}]\n\n',
   'data: {"choices":[],"usage":{"prompt_tokens":1}\n\n',
   ': {"choices":[],"usage":{"prompt_tokens":1}}\n\n',
@@ -120,10 +121,16 @@ describe('the usage event that we caused', () => {
     }
   });
 
+  it('is found also in an event that has the word before', () => {
+    const named = usage.replace('"id":"c"', '"model":"usage","id":"usage"');
+    expect(run(chat, DROP, [token('a') + named + done])).toMatchObject({ out: token('a') + done, usage: counts });
+  });
+
   it('is dropped on endpoints only where we asked for it', () => {
     const odd = 'data: {"choices":[],"usage":{"input_tokens":1}}\n\n';
     expect(run(at('responses'), DROP, [odd]).out).toBe(odd);
     expect(run(at('messages'), DROP, [odd]).out).toBe(odd);
+    expect(run(at('audio/transcriptions'), DROP, [usage]).out).toBe(usage);
   });
 
   it('does not reach the OpenAI SDK', async () => {
@@ -197,6 +204,14 @@ describe('a metered stream', () => {
       out: `${token('a')}data: {"choi`,
       complete: false,
     });
+  });
+
+  it('gives nothing out twice when the engine breaks off in an event too long to hold', () => {
+    const pieces =
+      token('x'.repeat(100_000))
+        .slice(0, -5)
+        .match(/.{1,1000}/gs) ?? [];
+    expect(run(chat, DROP, pieces).out).toBe(pieces.join(''));
   });
 
   it('passes garbage untouched and guesses its cost', () => {
