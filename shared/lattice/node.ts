@@ -2,7 +2,8 @@
  * What a node says about itself. One record per node session; the owner alone writes it.
  * Liveness and load are not part of it: they change too often to be replicated.
  */
-import { z } from 'zod';
+// Not `{ z }`: that object holds all of zod, and bundlers keep its 40 languages.
+import * as z from 'zod';
 
 /** Lifecycle of a session (paper §3.3): a session only ever moves to the right; coming back is a new session. */
 export const LIFECYCLE = ['JOIN', 'SERVING', 'DOWN', 'LEFT'] as const;
