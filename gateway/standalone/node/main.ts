@@ -33,14 +33,17 @@ async function serveCommand(args: string[]): Promise<number> {
   let stop = () => stopped.resolve(DONE);
   // From the first moment: an interrupted start must not leave a workerd behind.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
-  let reload = () => {};
-  process.on('SIGHUP', () => reload());
+  let hangUp = () => stop();
+  process.on('SIGHUP', () => hangUp());
 
   const starting = serve({ port, host: values.host, data: values.data, ...tls }, (line) => console.error(line));
   const gateway = await Promise.race([starting, stopped.promise]);
   if (typeof gateway === 'number') return starting.then((late) => late.stop(0)).then(() => DONE);
-  reload = () => {
-    gateway.reloadTls().then(
+  const { reloadTls } = gateway;
+  // Without TLS there is nothing to read again, and SIGHUP means what a terminal means by it.
+  hangUp = () => {
+    if (reloadTls === undefined) return stop();
+    reloadTls().then(
       () => console.error('TLS files read again'),
       (error: unknown) => console.error(`TLS files not taken, the old ones stay: ${messageOf(error)}`),
     );

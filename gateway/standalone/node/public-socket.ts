@@ -10,8 +10,8 @@ const REFUSALS_MAX = 512;
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
 const KEEP_ALIVE_MS = 30_000;
 const HANDSHAKE_MS = 10_000;
-/** Nothing moved for so long: nobody is being answered. */
-const QUIET_MS = 500;
+/** Nothing moved for so long: nobody is being answered, as far as bytes can tell. */
+const QUIET_MS = 1_000;
 
 export interface TlsMaterial {
   /** PEM; the certificate first, then its chain. */

@@ -6,7 +6,7 @@ import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { type DataDirectory, openDataDirectory } from './data-directory.ts';
 import { PublicSocket, type TlsMaterial } from './public-socket.ts';
-import { loadWorkerBundle } from './worker-bundle.ts';
+import { loadWorkerBundle, type WorkerBundle } from './worker-bundle.ts';
 import { Workerd } from './workerd.ts';
 
 export interface ServeOptions {
@@ -20,8 +20,8 @@ export interface ServeOptions {
 export interface RunningGateway {
   /** As it is printed, with the port that was really taken. */
   url: string;
-  /** Reads the TLS files again; throws and keeps the old ones when they are no pair. */
-  reloadTls(): Promise<void>;
+  /** Reads the TLS files again; rejects and keeps the old ones when they are no pair. Absent without TLS. */
+  reloadTls?: () => Promise<void>;
   /** Lets running answers finish for `drainMs` at most, then ends everything. Idempotent. */
   stop(drainMs: number): Promise<void>;
 }
@@ -33,13 +33,14 @@ const SOCKET_PATH_MAX_BYTES = 107;
 
 /** Resolves when the gateway answers through its public socket. Whatever fails, nothing is left running. */
 export async function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  const bundle = await loadWorkerBundle();
   // What workerd and SQLite create, sockets included, is for this user alone.
   process.umask(0o077);
   const tls = options.tls === undefined ? undefined : await readTls(options.tls);
   const data = await openDataDirectory(options.data);
   const path = socketPath(data);
   const publicSocket = new PublicSocket({ path, tls });
-  const workerd = new Workerd({ ...(await configure(data, path)), log });
+  const workerd = new Workerd({ ...(await configure(bundle, data, path)), log });
   const stop = once(async (drainMs: number) => {
     await publicSocket.close(drainMs);
     await workerd.stop();
@@ -52,10 +53,9 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
     await workerd.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
-    const reloadTls = async () => {
-      if (options.tls !== undefined) publicSocket.reload(await readTls(options.tls));
-    };
-    return { url, reloadTls, stop };
+    const files = options.tls;
+    if (files === undefined) return { url, stop };
+    return { url, stop, reloadTls: async () => publicSocket.reload(await readTls(files)) };
   } catch (error) {
     await stop(0);
     throw error;
@@ -63,8 +63,7 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
 }
 
 /** Writes workerd's configuration; what it needs to be told comes back. */
-async function configure(data: DataDirectory, path: string) {
-  const bundle = await loadWorkerBundle();
+async function configure(bundle: WorkerBundle, data: DataDirectory, path: string) {
   const settings = WORKER_SETTINGS.filter((name) => process.env[name] !== undefined);
   const config = join(data.run, 'workerd.capnp');
   const text = workerdConfig({

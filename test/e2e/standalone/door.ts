@@ -26,7 +26,7 @@ await workerd.start();
 console.log(`door ${port} ${workerd.pid}`);
 process.on('SIGTERM', () => {
   void publicSocket
-    .close(0)
+    .close(5_000)
     .then(() => workerd.stop())
     .then(() => process.exit());
 });

@@ -38,6 +38,20 @@ const ROUTES = {
       }),
       { headers: { 'content-type': 'text/event-stream' } },
     ),
+  /** A second and a half of tokens. */
+  '/tokens': () => {
+    const { readable, writable } = new TransformStream();
+    const writer = writable.getWriter();
+    const send = async () => {
+      for (let i = 0; i < 15; i += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        await writer.write(new TextEncoder().encode(`data: ${i}\n\n`));
+      }
+      await writer.close();
+    };
+    void send();
+    return new Response(readable, { headers: { 'content-type': 'text/event-stream' } });
+  },
   /** Takes a body and never looks at it. */
   '/unread': () => new Promise((resolve) => setTimeout(resolve, 60_000, new Response('late'))),
   '/websocket': () => {

@@ -179,6 +179,25 @@ test('more connections than it may have are told so, and room comes back', async
   await eventually('room', 5_000, async () => ((await fetch(small.url)).ok ? true : undefined));
 });
 
+test('ending lets a running answer finish, takes nobody new and does not wait for the idle', async () => {
+  const own = await openDoor();
+  const idle = await rawClient(get('/a'), own);
+  const response = await fetch(`${own.url}/tokens`);
+  own.process.signal('SIGTERM');
+  // A connection of its own each time: fetch would keep one that it has.
+  await eventually('nobody new', 1_000, async () => {
+    const late = connect(own.port, '127.0.0.1');
+    const refused = once(late, 'connect').then(
+      () => undefined,
+      () => true,
+    );
+    return refused.finally(() => late.destroy());
+  });
+  expect((await response.text()).trim().split('\n\n')).toHaveLength(15);
+  expect(await own.process.end(4_000)).toEqual({ code: 0, signal: null });
+  idle.destroy();
+});
+
 test('an answer that workerd dies over never looks complete; its clients get 503 until it is back', async () => {
   const own = await openDoor();
   const response = await fetch(`${own.url}/stall?id=cut`);

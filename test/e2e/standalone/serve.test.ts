@@ -148,16 +148,19 @@ test('wrong use is 2 and says what would be right; a taken port is told', async 
   expect(taken.output).toContain('EADDRINUSE');
 });
 
-test.each(['SIGTERM', 'SIGINT'] as const)('%s ends both processes with 0, open tunnels or not', async (signal) => {
-  const gateway = await Gateway.start();
-  const workerd = gateway.workerd();
-  const idle = await fetch(`${gateway.url}/healthz`, { headers: { connection: 'keep-alive' } });
-  await idle.text();
-  gateway.process.signal(signal);
-  expect(await gateway.process.end(5_000)).toEqual({ code: 0, signal: null });
-  await gone(workerd);
-  await expect(fetch(`${gateway.url}/healthz`)).rejects.toThrow();
-});
+test.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)(
+  '%s ends both processes with 0, open tunnels or not',
+  async (signal) => {
+    const gateway = await Gateway.start();
+    const workerd = gateway.workerd();
+    const idle = await fetch(`${gateway.url}/healthz`, { headers: { connection: 'keep-alive' } });
+    await idle.text();
+    gateway.process.signal(signal);
+    expect(await gateway.process.end(5_000)).toEqual({ code: 0, signal: null });
+    await gone(workerd);
+    await expect(fetch(`${gateway.url}/healthz`)).rejects.toThrow();
+  },
+);
 
 test('a signal during the start leaves nothing behind', async () => {
   const data = join(await temporaryDirectory(), 'data');
