@@ -134,7 +134,8 @@ export class TunnelObject extends DurableObject<Env> {
       former.close(CLOSE.replaced, 'replaced by a newer socket of this session');
       for (const exchange of this.#exchanges.values()) exchange.disconnect(Date.now());
     }
-    peer.link.put({ type: 'welcome', window: peer.link.state.receiveLimit });
+    // A message of its own: an agent reads nothing behind the welcome in the message that brings it.
+    peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit }));
     peer.link.open(hello.window);
     for (const exchange of this.#exchanges.values()) exchange.connect(peer.link);
     this.#saved = this.#exchanges.size === 0;
