@@ -1,0 +1,147 @@
+/** A client that costs little: one keep-alive connection, one request at a time, times taken as the bytes arrive. */
+import { connect, type Socket } from 'node:net';
+
+export interface Timing {
+  status: number;
+  /** ms from the request to the head, to the first byte of the body, to the last. */
+  headMs: number;
+  firstMs: number;
+  endMs: number;
+  bodyBytes: number;
+  /** The answer ended as its head said it would. */
+  complete: boolean;
+}
+
+const HEAD_END = Buffer.from('\r\n\r\n');
+const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
+const LIMIT_MS = 300_000;
+
+export interface Target {
+  /** Origin. */
+  url: string;
+  key?: string;
+}
+
+/** The bytes of a POST; made once, sent often. */
+export function post(target: Target, path: string, body: unknown, more: Record<string, string> = {}): Buffer {
+  const text = JSON.stringify(body);
+  const headers = {
+    host: new URL(target.url).host,
+    'content-type': 'application/json',
+    'content-length': String(Buffer.byteLength(text)),
+    ...(target.key === undefined ? {} : { authorization: `Bearer ${target.key}` }),
+    ...more,
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return Buffer.from(`POST ${path} HTTP/1.1\r\n${lines.join('')}\r\n${text}`);
+}
+
+export class Client {
+  readonly #target: Target;
+  #socket: Socket | undefined;
+
+  constructor(target: Target) {
+    this.#target = target;
+  }
+
+  async #connected(): Promise<Socket> {
+    if (this.#socket !== undefined && !this.#socket.destroyed && this.#socket.writable) return this.#socket;
+    const { hostname, port } = new URL(this.#target.url);
+    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+    await new Promise<void>((resolve, reject) => {
+      socket.once('connect', resolve);
+      socket.once('error', reject);
+    });
+    socket.removeAllListeners('error');
+    socket.on('error', () => socket.destroy());
+    this.#socket = socket;
+    return socket;
+  }
+
+  open(): Promise<unknown> {
+    return this.#connected();
+  }
+
+  /** Sends the bytes of one request and reads its answer; `onBody` sees each piece (chunk framing included). */
+  async ask(request: Buffer, onBody: (piece: Buffer) => void = () => undefined): Promise<Timing> {
+    const socket = await this.#connected();
+    return new Promise((resolve) => {
+      const reader = new AnswerReader(onBody);
+      const start = performance.now();
+      const finish = () => {
+        clearTimeout(timer);
+        socket.off('data', take).off('close', finish);
+        resolve(reader.timing(start));
+      };
+      const take = (piece: Buffer) => {
+        if (reader.take(piece)) finish();
+      };
+      const timer = setTimeout(() => socket.destroy(), LIMIT_MS);
+      socket.on('data', take).once('close', finish);
+      socket.write(request);
+    });
+  }
+
+  close(): void {
+    this.#socket?.destroy();
+  }
+}
+
+class AnswerReader {
+  readonly #onBody: (piece: Buffer) => void;
+  #head: Buffer | undefined = Buffer.alloc(0);
+  #status = 0;
+  #length = -1;
+  #bodyBytes = 0;
+  #tail = Buffer.alloc(0);
+  #headAt = Number.NaN;
+  #firstAt = Number.NaN;
+  #endAt = Number.NaN;
+  #complete = false;
+
+  constructor(onBody: (piece: Buffer) => void) {
+    this.#onBody = onBody;
+  }
+
+  /** True when the answer is whole. */
+  take(piece: Buffer): boolean {
+    if (this.#head === undefined) return this.#body(piece);
+    this.#head = Buffer.concat([this.#head, piece]);
+    const end = this.#head.indexOf(HEAD_END);
+    if (end < 0) return false;
+    const head = this.#head.toString('latin1', 0, end);
+    const rest = this.#head.subarray(end + HEAD_END.length);
+    this.#head = undefined;
+    this.#headAt = performance.now();
+    this.#status = Number(head.slice(9, 12));
+    this.#length = Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1] ?? -1);
+    if (this.#length === 0) return this.#whole();
+    return rest.length > 0 && this.#body(rest);
+  }
+
+  #body(piece: Buffer): boolean {
+    if (this.#bodyBytes === 0) this.#firstAt = performance.now();
+    this.#bodyBytes += piece.length;
+    this.#onBody(piece);
+    if (this.#length >= 0) return this.#bodyBytes >= this.#length && this.#whole();
+    this.#tail = Buffer.concat([this.#tail, piece.subarray(-LAST_CHUNK.length)]).subarray(-LAST_CHUNK.length);
+    return this.#tail.equals(LAST_CHUNK) && this.#whole();
+  }
+
+  #whole(): true {
+    this.#complete = true;
+    this.#endAt = performance.now();
+    return true;
+  }
+
+  timing(start: number): Timing {
+    return {
+      status: this.#status,
+      headMs: this.#headAt - start,
+      firstMs: this.#firstAt - start,
+      endMs: this.#endAt - start,
+      bodyBytes: this.#bodyBytes,
+      complete: this.#complete,
+    };
+  }
+}

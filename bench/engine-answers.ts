@@ -1,0 +1,15 @@
+/** The unary answer of the bench engine; here so that its length can be taken off what passes the tunnel. */
+export const MODEL = 'bench';
+
+export const UNARY_BODY = {
+  id: 'bench',
+  object: 'chat.completion',
+  created: 0,
+  model: MODEL,
+  choices: [
+    { index: 0, message: { role: 'assistant', content: 'word '.repeat(32) }, logprobs: null, finish_reason: 'stop' },
+  ],
+  usage: { prompt_tokens: 16, completion_tokens: 32, total_tokens: 48 },
+};
+
+export const UNARY_BYTES = JSON.stringify(UNARY_BODY).length;

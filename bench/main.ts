@@ -1,0 +1,156 @@
+/**
+ * `npm run bench`: what the way through gateway, tunnel and agent costs, direct and through it in the same run. Method: bench/README.md.
+ * `--quick` is for finding out whether it runs; its numbers are too few to be quoted. `--only latency,throughput,…` runs some sections.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { endAll } from '../test/support/processes.ts';
+import { ROOT } from '../test/support/where.ts';
+import { type Counter, startCounter } from './counter.ts';
+import { type House, type Memory, openHouse, resident, warm } from './house.ts';
+import { machine } from './machine.ts';
+import { type Row, table } from './report.ts';
+import { latency } from './sections/latency.ts';
+import { splice } from './sections/splice.ts';
+import { throughput } from './sections/throughput.ts';
+import { tokens } from './sections/tokens.ts';
+import { tunnel } from './sections/tunnel.ts';
+import { wide } from './sections/wide.ts';
+
+const SECTIONS = ['latency', 'throughput', 'tokens', 'tunnel', 'splice', 'wide'] as const;
+type Section = (typeof SECTIONS)[number];
+
+const { values } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    only: { type: 'string' },
+    seed: { type: 'string', default: '1' },
+    out: { type: 'string' },
+  },
+});
+const quick = values.quick;
+const seed = Number(values.seed);
+const repeats = quick ? 1 : 5;
+
+function memoryRow(at: string, memory: Memory): Row[] {
+  return (['workerd', 'agent', 'socket'] as const).map((name) => ({
+    what: `resident memory, ${name === 'socket' ? 'owner of the public socket' : name}`,
+    at,
+    value: memory[name],
+    unit: 'MiB',
+  }));
+}
+
+async function section(name: Section, house: House, counter: Counter): Promise<Row[] | string> {
+  switch (name) {
+    case 'latency':
+      return latency(house, {
+        seed,
+        repeats: quick ? 1 : 3,
+        requests: (perSecond) => (quick ? 5 : 15) * Math.max(2, perSecond),
+      });
+    case 'throughput': {
+      const { rows, loaded } = await throughput(house, {
+        repeats: quick ? 1 : 3,
+        seconds: quick ? 2 : 8,
+        connections: [1, 16, 64, 256],
+      });
+      return [...rows, ...memoryRow('peak under wrk', loaded)];
+    }
+    case 'tokens': {
+      const { rows, loaded } = await tokens(house, {
+        seed,
+        repeats: quick ? 1 : 3,
+        tokens: quick ? 500 : 4_000,
+        paced: quick ? 100 : 400,
+      });
+      return [...rows, ...memoryRow('peak under 64 and 256 streams', loaded)];
+    }
+    case 'tunnel':
+      return tunnel(house, counter, quick ? 100 : 1_000);
+    case 'splice':
+      return splice(house, { repeats, requests: quick ? 300 : 2_000 });
+    case 'wide':
+      return 'runs last, in a network of its own';
+  }
+}
+
+/** Sections that share one gateway on loopback. */
+async function loopback(wanted: Section[], rows: Row[], skipped: string[]): Promise<void> {
+  if (wanted.length === 0) return;
+  let counter: Counter | undefined;
+  // The agent dials the counter in the tunnel's section only: elsewhere the splice would be measured too.
+  const plain = await openHouse();
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  rows.push(...memoryRow('idle, just started', resident(plain)));
+  for (const target of [plain.direct, plain.through]) await warm(target, quick ? 400 : 4_000);
+  for (const name of wanted) {
+    console.error(`bench: ${name}`);
+    let house = plain;
+    if (name === 'tunnel') {
+      await endAll();
+      house = await openHouse(async (port) => {
+        counter = await startCounter(port);
+        return counter.url;
+      });
+    }
+    const result = await section(
+      name,
+      house,
+      counter ?? { url: '', take: () => ({ out: 0, back: 0 }), close: () => undefined },
+    );
+    if (typeof result === 'string') skipped.push(`${name}: ${result}`);
+    else rows.push(...result);
+  }
+  counter?.close();
+  await endAll();
+}
+
+async function main(): Promise<number> {
+  const only = values.only?.split(',') ?? [...SECTIONS];
+  const wanted = SECTIONS.filter((name) => only.includes(name));
+  if (wanted.length === 0) {
+    console.error(`no such section; there are: ${SECTIONS.join(', ')}`);
+    return 2;
+  }
+  const facts = machine();
+  const rows: Row[] = [];
+  const skipped: string[] = [];
+  // `tunnel` last: it brings a gateway of its own.
+  const order = wanted.filter((name) => name !== 'wide' && name !== 'tunnel');
+  await loopback([...order, ...wanted.filter((name) => name === 'tunnel')], rows, skipped);
+  if (wanted.includes('wide')) {
+    console.error('bench: wide');
+    const result = await wide({
+      repeats: quick ? 1 : 3,
+      requests: quick ? 5 : 30,
+      ...(quick ? { bodyBytes: 32 * 1024 * 1024 } : {}),
+    });
+    if (typeof result === 'string') skipped.push(`wide: ${result}`);
+    else rows.push(...result);
+  }
+  const { cpu, cores, kernel, node, workerd, load } = facts;
+  console.log(
+    `\n${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, workerd ${workerd}, load before ${load.toFixed(2)}, seed ${seed}${quick ? ', QUICK: not to be quoted' : ''}\n`,
+  );
+  console.log(table(rows));
+  for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
+  const out = values.out ?? join(ROOT, 'bench/results', quick ? 'quick.local.json' : 'latest.json');
+  mkdirSync(join(out, '..'), { recursive: true });
+  writeFileSync(out, `${JSON.stringify({ machine: facts, seed, quick, rows, skipped }, null, 2)}\n`);
+  const missed = rows.filter((row) => row.met === false);
+  console.log(
+    `\n${missed.length === 0 ? 'Every requirement that was measured is met.' : `${missed.length} requirements are missed.`} Numbers: ${out}`,
+  );
+  return missed.length === 0 || quick ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await endAll();
+}

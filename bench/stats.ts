@@ -1,0 +1,44 @@
+/** Numbers of a benchmark: seeded randomness, quantiles, medians over repeats. */
+
+/** Mulberry32: the same seed gives the same run. Returns numbers in [0, 1). */
+export function seeded(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+/** Start times in ms of a Poisson stream of `perSecond` requests, `count` of them. */
+export function arrivals(random: () => number, perSecond: number, count: number): number[] {
+  const times: number[] = [];
+  let at = 0;
+  for (let n = 0; n < count; n++) {
+    at += (-Math.log(1 - random()) * 1000) / perSecond;
+    times.push(at);
+  }
+  return times;
+}
+
+/** The q-quantile (0 … 1) by the nearest rank. NaN of nothing. */
+export function quantile(values: readonly number[], q: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(q * sorted.length) - 1))] ?? Number.NaN;
+}
+
+export const median = (values: readonly number[]): number => quantile(values, 0.5);
+
+/** A measurement that was repeated: its median, and how far the repeats lie apart. */
+export interface Repeated {
+  median: number;
+  least: number;
+  most: number;
+  repeats: number;
+}
+
+export function repeated(values: readonly number[]): Repeated {
+  return { median: median(values), least: Math.min(...values), most: Math.max(...values), repeats: values.length };
+}
