@@ -157,7 +157,7 @@ it.each(['reset', 'close'] as const)(
   async (fault) => {
     const response = await house.ask(
       '/v1/chat/completions',
-      chatBody({ fault, afterTokens: 5, tokens: 50 }, { stream: true }),
+      chatBody({ fault, afterTokens: 5, tokens: 50, tokensPerSecond: 50 }, { stream: true }),
     );
     expect(response.status).toBe(200);
     const text = await response.text();
@@ -171,7 +171,10 @@ it.each(['reset', 'close'] as const)(
 );
 
 it('a messages stream that breaks off ends with Anthropic’s error event', async () => {
-  const body = chatBody({ fault: 'reset', afterTokens: 5, tokens: 50 }, { stream: true, max_tokens: 50 });
+  const body = chatBody(
+    { fault: 'reset', afterTokens: 5, tokens: 50, tokensPerSecond: 50 },
+    { stream: true, max_tokens: 50 },
+  );
   const text = await (await house.ask('/v1/messages', body)).text();
   expect(text).toMatch(/event: error\ndata: \{"type":"error","error":\{.*\}\}\n\n$/);
   expect(text).not.toContain('message_stop');

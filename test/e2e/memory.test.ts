@@ -41,8 +41,11 @@ async function growth(act: () => Promise<void>) {
       most[name] = Math.max(most[name], now[name] - before[name]);
   };
   const timer = setInterval(look, 50);
-  await act();
-  clearInterval(timer);
+  try {
+    await act();
+  } finally {
+    clearInterval(timer);
+  }
   look();
   return most;
 }

@@ -48,7 +48,7 @@ out["not found"] = error(lambda: client.chat.completions.create(messages=user, m
 wrong = openai.OpenAI(base_url=base, api_key="sk-wrong", max_retries=0)
 out["unauthorized"] = error(lambda: wrong.chat.completions.create(messages=user, model=model))
 out["bad request"] = error(lambda: client.chat.completions.create(messages=user, model=model, extra_body={"stand_in": {"status": 400}}))[0]
-out["broken stream"] = error(lambda: drain(stand_in={"fault": "reset", "afterTokens": 3, "tokens": 30}))
+out["broken stream"] = error(lambda: drain(stand_in={"fault": "reset", "afterTokens": 3, "tokens": 30}))[1]
 
 # Leaves in the middle of a stream, as `break` does.
 stream = client.chat.completions.create(

@@ -57,7 +57,7 @@ export class Gateway {
 
   static async start(options: GatewayOptions = {}): Promise<Gateway> {
     const data = options.data ?? (await temporaryDirectory('otela-gateway'));
-    const port = options.port ?? (await freePort(options.prefix === undefined ? options.host : '127.0.0.1'));
+    const port = options.port || (await freePort(options.prefix === undefined ? options.host : '127.0.0.1'));
     const gateway = new Gateway(options, data, port);
     await gateway.#ready();
     return gateway;

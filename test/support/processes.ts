@@ -12,6 +12,8 @@ import { join } from 'node:path';
 
 /** Output kept of each process: enough to see why it failed. */
 const OUTPUT_BYTES = 64 * 1024;
+/** Of that, shown when a test fails. */
+const TOLD_BYTES = 3_000;
 const TERM_GRACE_MS = 4_000;
 export const MARK = 'PROOF_RUN';
 /** `test/run.ts` names the run, so that it can sweep after a worker that died; each process that imports this adds its own name. */
@@ -80,6 +82,11 @@ export class Managed {
     return this.#output;
   }
 
+  /** The end of the output, for messages. */
+  get tail(): string {
+    return this.#output.slice(-TOLD_BYTES);
+  }
+
   get running(): boolean {
     return this.#exit === undefined;
   }
@@ -121,7 +128,7 @@ export class Managed {
   }
 
   failure(what: string): Error {
-    return new Error(`${this.label} (pid ${this.pid}) ${what}\n--- its output:\n${this.#output}\n---`);
+    return new Error(`${this.label} (pid ${this.pid}) ${what}\n--- its output ends:\n${this.tail}\n---`);
   }
 
   /** To the process alone; to its whole group with `group`. */
@@ -174,7 +181,7 @@ export async function endAll(): Promise<void> {
 
 /** What the processes that are still known printed: for the message of a failed test. */
 export function outputs(): string {
-  return [...live].map((managed) => `--- ${managed.label} (pid ${managed.pid}):\n${managed.output}`).join('\n');
+  return [...live].map((managed) => `--- ${managed.label} (pid ${managed.pid}):\n${managed.tail}`).join('\n');
 }
 
 process.once('exit', () => {

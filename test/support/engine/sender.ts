@@ -97,7 +97,9 @@ async function sendStream(
       request.tokensSent++;
     }
     if (res.destroyed) return;
-    res.write(behaviour.fault === 'garbage-events' ? `data: {not json${eol}${eol}` : render(event, eol));
+    res.write(
+      behaviour.fault === 'garbage-events' && event.token === true ? `data: {not json${eol}${eol}` : render(event, eol),
+    );
     await writable(res);
   }
   if (behaviour.fault !== undefined && failNow(res, behaviour, Number.POSITIVE_INFINITY)) return;
