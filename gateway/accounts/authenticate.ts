@@ -102,7 +102,7 @@ function keep<T>(map: Map<string, Expiring<T>>, max: number, hash: string, entry
 }
 
 function isBootstrap(env: AuthEnv, hash: string): boolean {
-  const expected = env.ADMIN_KEY_SHA256?.toLowerCase();
+  const expected = env.ADMIN_KEY_SHA256?.trim().toLowerCase();
   if (expected === undefined || !/^[0-9a-f]{64}$/.test(expected)) return false;
   const bytes = new TextEncoder();
   return timingSafeEqual(bytes.encode(hash), bytes.encode(expected));

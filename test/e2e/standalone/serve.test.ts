@@ -1,8 +1,10 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
 import { Agent, get } from 'node:https';
-import { join } from 'node:path';
+import { networkInterfaces } from 'node:os';
+import { dirname, join } from 'node:path';
+import { backup, DatabaseSync } from 'node:sqlite';
 import type { TLSSocket } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
 import { Gateway } from '../../support/gateway.ts';
@@ -67,6 +69,34 @@ test('kill -9 of everything and a new start keep what was stored', async () => {
   await gateway.restart();
   expect(await keyWorks(gateway.url, key)).toBe(200);
 });
+
+test('copies that SQLite makes while the gateway runs are a gateway, elsewhere', async () => {
+  const gateway = await Gateway.start();
+  const key = await gateway.createKey('kept');
+  const copy = join(await temporaryDirectory(), 'copy');
+  const files = (await readdir(gateway.data, { recursive: true })).filter((name) => name.endsWith('.sqlite'));
+  expect(files.length).toBeGreaterThan(2);
+  for (const file of files) {
+    await mkdir(dirname(join(copy, file)), { recursive: true });
+    await backup(new DatabaseSync(join(gateway.data, file), { readOnly: true }), join(copy, file));
+  }
+  for (const file of ['admin.key', 'lock']) await copyFile(join(gateway.data, file), join(copy, file));
+  const second = await Gateway.start({ data: copy });
+  expect(await keyWorks(second.url, key)).toBe(200);
+});
+
+const ipv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'));
+if (!ipv6) console.log('skipped: listening on ::1 needs IPv6 on the loopback interface');
+
+test.each(['0.0.0.0', 'localhost', ...(ipv6 ? ['::1'] : [])])(
+  'listening on %s it prints a URL that answers',
+  async (host) => {
+    const served = start(join(await temporaryDirectory(), 'data'), '--host', host);
+    const [, url = ''] = await served.line(/otela-gateway ready (\S+)\n/, READY_MS);
+    expect(url).toContain(host);
+    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+  },
+);
 
 test('kill -9 of the launcher takes workerd with it', async () => {
   const gateway = await Gateway.start();

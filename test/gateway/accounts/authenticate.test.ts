@@ -106,7 +106,7 @@ test.each([
 
 test('the bootstrap key is an operator even when D1 is down, whatever it looks like', async () => {
   const { DB } = watchedDb(() => true);
-  const bootstrap = { DB, ADMIN_KEY_SHA256: sha256Hex('correct horse').toUpperCase() };
+  const bootstrap = { DB, ADMIN_KEY_SHA256: `${sha256Hex('correct horse').toUpperCase()}\n` };
   const account = await authenticateOperator(
     bootstrap,
     new Request('https://g.test/', { headers: { 'x-api-key': 'correct horse' } }),
