@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { nodeRecordSchema } from '../../../shared/lattice/node.ts';
 import { startEngine } from '../../support/engine.ts';
-import { engineCommand, fakeTool, freePort, NODE, processRuns, scratch, startAgent } from '../support/harness.ts';
+import { freePort } from '../../support/processes.ts';
+import { engineCommand, fakeTool, NODE, processRuns, scratch, startAgent } from '../support/harness.ts';
 
 /** An engine that serves nothing and does what the script says. */
 const script = (body: string) => ['--engine-port', '9', '--', NODE, '-e', body];

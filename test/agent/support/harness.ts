@@ -1,6 +1,5 @@
 /** Runs the agent's `main` inside the test, with real engines and a fake tunnel; waits on what happens, not on time. */
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -38,20 +37,6 @@ export function fakeTool(directory: string, name: string, script: string): void 
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, `#!/bin/sh\n# A stand-in for ${name}, for tests.\n${script}\n`);
   chmodSync(path, 0o755);
-}
-
-/** A port that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() =>
-        typeof address === 'object' && address ? resolve(address.port) : reject(new Error('no port')),
-      );
-    });
-  });
 }
 
 class Sink extends Writable {

@@ -1,0 +1,87 @@
+/** The agent as a process of its own, with the real tunnel dialling a gateway that is not there. */
+import { chmodSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { AGENT_MAIN } from '../../support/agent.ts';
+import { endAll, eventually, freePort, Managed } from '../../support/processes.ts';
+import { engineCommand, NODE, processRuns, runToEnd, scratch, userEnv } from '../support/harness.ts';
+
+afterEach(endAll);
+
+const GATEWAY = { OTELA_GATEWAY: 'http://127.0.0.1:1', OTELA_TOKEN: 't' };
+const WITH_WORKER = `const w = require('node:child_process').spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'], { stdio: 'ignore' });
+console.log('engine', process.pid, 'worker', w.pid); setInterval(() => {}, 1e6)`;
+
+function agent(directory: string, args: string[], more: Record<string, string> = {}, uid?: number) {
+  const env = { ...userEnv(directory), ...GATEWAY, ...more };
+  return new Managed([NODE, AGENT_MAIN, 'start', ...args], {
+    label: 'agent',
+    env,
+    ...(uid === undefined ? {} : { uid }),
+  });
+}
+
+describe('an agent process', () => {
+  it('that is killed with SIGKILL takes the engine and its workers with it', async () => {
+    const run = agent(scratch(), ['--engine-port', '9', '--', NODE, '-e', WITH_WORKER]);
+    const [, engine, worker] = await run.line(/engine (\d+) worker (\d+)/, 10_000);
+    run.signal('SIGKILL');
+    await run.end(5000);
+    await eventually('the engine has ended', 5000, () => !processRuns(Number(engine)) || undefined);
+    await eventually('its worker has ended', 5000, () => !processRuns(Number(worker)) || undefined);
+  });
+
+  it.each(['SIGTERM', 'SIGUSR1', 'SIGHUP', 'SIGINT'] as const)(
+    'ends with 143 on %s and leaves no process',
+    async (signal) => {
+      const run = agent(scratch(), ['--engine-port', '9', '--', NODE, '-e', WITH_WORKER]);
+      const [, engine, worker] = await run.line(/engine (\d+) worker (\d+)/, 10_000);
+      await run.line(/again in/, 10_000);
+      run.signal(signal);
+      expect(await run.end(10_000)).toEqual({ code: 143, signal: null });
+      expect(processRuns(Number(engine))).toBe(false);
+      expect(processRuns(Number(worker))).toBe(false);
+    },
+  );
+
+  it('hears a signal that comes before its engine has been started', async () => {
+    const run = agent(scratch(), ['--', ...engineCommand(await freePort())]);
+    await run.line(/session /, 10_000);
+    run.signal('SIGTERM');
+    expect(await run.end(10_000)).toEqual({ code: 143, signal: null });
+  });
+
+  it('lives on when the reader of its output goes', async () => {
+    const directory = scratch();
+    const noisy = 'setInterval(() => console.log("noise"), 20); setTimeout(() => process.exit(7), 1500)';
+    const command = `"${NODE}" "${AGENT_MAIN}" start --engine-port 9 -- "${NODE}" -e '${noisy}' 2>"${directory}/log" | head -c 10; sleep 2; cat "${directory}/log"`;
+    const run = new Managed(['sh', '-c', command], { env: { ...userEnv(directory), ...GATEWAY } });
+    await run.end(10_000);
+    expect(run.output).toContain('the engine ended with code 7');
+  });
+
+  it.skipIf(process.getuid?.() !== 0)(
+    'works as an ordinary user without a home (needs root to become one)',
+    async () => {
+      const directory = scratch();
+      chmodSync(directory, 0o755);
+      const tmp = join(directory, 'tmp');
+      mkdirSync(tmp);
+      chmodSync(tmp, 0o1777);
+      const home = join(directory, 'home');
+      mkdirSync(home, { mode: 0o555 });
+      const port = await freePort();
+      const more = { HOME: home, TMPDIR: tmp, XDG_RUNTIME_DIR: '/run/user/65534' };
+      const run = agent(directory, ['--', ...engineCommand(port)], more, 65_534);
+      await run.line(/stand-in engine ready/, 10_000);
+      const status = new Managed([NODE, AGENT_MAIN, 'status', '--json'], {
+        uid: 65_534,
+        env: { ...userEnv(directory), ...more },
+      });
+      expect(await status.end(10_000)).toEqual({ code: 0, signal: null });
+      expect(status.output).toContain(`"url": "http://127.0.0.1:${port}"`);
+      // Somebody else, root even, is not shown other people's agents.
+      expect((await runToEnd(['status', '--json'], { ...userEnv(directory), ...more })).out).toBe('[]\n');
+    },
+  );
+});

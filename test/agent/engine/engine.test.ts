@@ -1,0 +1,194 @@
+import { createServer } from 'node:http';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { engineTarget } from '../../../agent/engine/address.ts';
+import { shellWrapped } from '../../../agent/engine/command.ts';
+import { commandFacts, parseFact, withFacts } from '../../../agent/engine/facts.ts';
+import { type Health, nextHealth, UNSEEN } from '../../../agent/engine/health.ts';
+import { EngineProbe } from '../../../agent/engine/probe.ts';
+import { engineSpan } from '../../../agent/engine/span.ts';
+import { Tail } from '../../../agent/engine/tail.ts';
+
+const words = (line: string) => line.split(' ');
+
+describe('the engine’s address', () => {
+  it.each([
+    ['vllm serve NAME', 'http://127.0.0.1:8000'],
+    ['vllm serve NAME --port 8123', 'http://127.0.0.1:8123'],
+    ['vllm serve NAME --port=8123 --port 9', 'http://127.0.0.1:9'],
+    ['/opt/venv/bin/vllm serve NAME --host 0.0.0.0', 'http://127.0.0.1:8000'],
+    ['vllm serve NAME --host 10.1.2.3', 'http://10.1.2.3:8000'],
+    ['vllm serve NAME --host ::', 'http://[::1]:8000'],
+    ['vllm serve NAME --host $HOST', 'http://127.0.0.1:8000'],
+    ['python3 -m vllm.entrypoints.openai.api_server --model NAME', 'http://127.0.0.1:8000'],
+    ['python -m sglang.launch_server --model-path NAME', 'http://127.0.0.1:30000'],
+    ['apptainer exec --nv vllm.sif vllm serve NAME --port 8001', 'http://127.0.0.1:8001'],
+    ['llama-server --port 8080', 'http://127.0.0.1:8080'],
+  ])('is told by its command: %s', (command, origin) => {
+    expect(engineTarget({ command: words(command) })?.origin).toBe(origin);
+  });
+
+  it('is found in a line for the shell', () => {
+    const command = ['module load cuda && exec vllm serve NAME --port "8123"'];
+    expect(engineTarget({ command })?.origin).toBe('http://127.0.0.1:8123');
+  });
+
+  it('loses the /v1 that clients’ addresses end with', () => {
+    expect(engineTarget({ url: 'http://h:1/llm/v1/' })).toEqual({ origin: 'http://h:1', pathPrefix: '/llm' });
+    expect(engineTarget({ url: 'https://h' })).toEqual({ origin: 'https://h', pathPrefix: '' });
+  });
+
+  it('is none without command, port and address', () => {
+    expect(engineTarget({})).toBeUndefined();
+  });
+});
+
+describe('a command', () => {
+  it('of one argument with spaces is a line for a shell, any other is left as it is', () => {
+    expect(shellWrapped(['a b'])).toEqual(['sh', '-c', 'a b']);
+    expect(shellWrapped(['a', 'b c'])).toEqual(['a', 'b c']);
+    expect(shellWrapped(['a'])).toEqual(['a']);
+  });
+});
+
+describe('an engine over several nodes', () => {
+  const step = { SLURM_STEP_NUM_NODES: '2', SLURM_JOB_NUM_NODES: '4' };
+  it.each([
+    ['vllm serve N', {}, 'register', 1],
+    ['vllm serve N', step, 'register', 1],
+    ['vllm serve N --nnodes 2 --node-rank 0', step, 'register', 2],
+    ['vllm serve N --nnodes 2 --node-rank 1 --headless', step, 'supervise', 2],
+    ['python -m sglang.launch_server --nnodes=4 --node-rank=3', step, 'supervise', 4],
+    ['vllm serve N --data-parallel-size 4 --data-parallel-start-rank 2 --headless', step, 'supervise', 2],
+    ['ray start --address=n1:6379 --block', step, 'supervise', 2],
+    ['vllm serve N --distributed-executor-backend ray', step, 'register', 2],
+    ['vllm serve N --distributed-executor-backend=ray', {}, 'register', 1],
+  ])('%s', (command, env, role, nodes) => {
+    expect(engineSpan(words(command), env, false)).toMatchObject({ role, nodes });
+  });
+
+  it('takes the rank from Slurm with --span-nodes', () => {
+    expect(engineSpan(['x'], { ...step, SLURM_PROCID: '0' }, true)).toMatchObject({ role: 'register', nodes: 2 });
+    expect(engineSpan(['x'], { ...step, SLURM_PROCID: '1' }, true)).toMatchObject({ role: 'supervise', nodes: 2 });
+    expect(engineSpan(['x'], {}, true)).toMatchObject({ role: 'register', nodes: 1 });
+  });
+});
+
+describe('the tail of the output', () => {
+  it('keeps the last bytes and no more', () => {
+    const tail = new Tail(1000);
+    for (let i = 0; i < 5000; i++) tail.push(Buffer.from(`${i}\n`));
+    const text = tail.bytes().toString();
+    expect(text.length).toBe(1000);
+    expect(text.endsWith('4998\n4999\n')).toBe(true);
+    tail.push(Buffer.alloc(1_000_000, 'x'));
+    expect(tail.bytes().length).toBe(1000);
+  });
+
+  it('shows lines without colours, control characters and the past of a progress bar', () => {
+    const tail = new Tail();
+    tail.push(Buffer.from('\u001b[31mred\u001b[0m\u0007\nLoading:  10%\rLoading: 100%\r\n\n\u001b]0;title'));
+    expect(tail.lines(3)).toEqual(['red', 'Loading: 100%', ']0;title']);
+  });
+});
+
+describe('health', () => {
+  const models = [{ id: 'm', state: 'ready' as const }];
+  const believed = (...sightings: Parameters<typeof nextHealth>[1][]) => sightings.reduce<Health>(nextHealth, UNSEEN);
+
+  it('is nothing while it has never answered', () => {
+    expect(believed({ kind: 'refused' }, { kind: 'refused' }, { kind: 'refused' })).toMatchObject({
+      everReady: false,
+      answering: false,
+      models: [],
+    });
+  });
+
+  it('survives any number of looks that show nothing: unknown is not gone', () => {
+    const unknown = { kind: 'unknown' as const, reason: 'time-out' };
+    expect(believed({ kind: 'models', models }, unknown, unknown, unknown, unknown)).toMatchObject({
+      answering: true,
+      models,
+    });
+  });
+
+  it('survives one refused connection, not two in a row', () => {
+    const ready = { kind: 'models' as const, models };
+    expect(believed(ready, { kind: 'refused' })).toMatchObject({ answering: true, models });
+    expect(believed(ready, { kind: 'refused' }, { kind: 'unknown', reason: '' }, { kind: 'refused' })).toMatchObject({
+      answering: true,
+    });
+    const lost = believed(ready, { kind: 'refused' }, { kind: 'refused' });
+    expect(lost).toMatchObject({ answering: false, models: [{ id: 'm', state: 'loading' }] });
+  });
+});
+
+describe('a look at /v1/models', () => {
+  async function look(status: number, body: string) {
+    const server = createServer((_req, res) => res.writeHead(status).end(body));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const address = server.address();
+    const port = typeof address === 'object' && address ? address.port : 0;
+    const probe = new EngineProbe({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' });
+    onTestFinished(async () => {
+      await probe.close();
+      server.close();
+    });
+    return probe.look();
+  }
+
+  it('reads several models and their context lengths', async () => {
+    const data = [
+      { id: 'a', max_model_len: 4096, owned_by: 'vllm' },
+      { id: 'b', context_length: 8192 },
+      { id: 'c', max_model_len: null },
+      { id: 'a', max_model_len: 1 },
+    ];
+    expect(await look(200, JSON.stringify({ object: 'list', data }))).toEqual({
+      kind: 'models',
+      models: [
+        { id: 'a', state: 'ready', context_length: 1 },
+        { id: 'b', state: 'ready', context_length: 8192 },
+        { id: 'c', state: 'ready' },
+      ],
+    });
+  });
+
+  it.each([
+    ['an error of a loading engine', 503, '{"error":{"message":"Loading model"}}', 'answered 503'],
+    ['garbage', 200, '<html>', 'not a list of models'],
+    ['another shape', 200, '{"data":[{"id":7}]}', 'not a list of models'],
+    ['a key that is missing', 401, '{}', '--engine-key-file'],
+    ['more than 1 MiB', 200, 'x'.repeat(1_100_000), 'longer than 1 MiB'],
+  ])('takes %s for no evidence', async (_what, status, body, reason) => {
+    const sighting = await look(status, body);
+    expect(sighting).toMatchObject({ kind: 'unknown' });
+    expect('reason' in sighting && sighting.reason).toContain(reason);
+  });
+
+  it('knows 64 models at most, as the registry does', async () => {
+    const data = Array.from({ length: 100 }, (_, i) => ({ id: `m${i}` }));
+    const sighting = await look(200, JSON.stringify({ data }));
+    expect('models' in sighting && sighting.models).toHaveLength(64);
+  });
+});
+
+describe('facts', () => {
+  it('hold for one model or for all, and a named one wins', () => {
+    const flags = ['quantization=fp8', 'org/m:8b:quantization=awq', 'context=1000'].map(parseFact);
+    const models = [
+      { id: 'org/m:8b', state: 'ready' as const, context_length: 9 },
+      { id: 'other', state: 'ready' as const },
+    ];
+    expect(withFacts(models, [], flags)).toEqual([
+      { id: 'org/m:8b', state: 'ready', context_length: 1000, quantization: 'awq' },
+      { id: 'other', state: 'ready', context_length: 1000, quantization: 'fp8' },
+    ]);
+  });
+
+  it('are read from the command of a known engine, below what a person states', () => {
+    const facts = commandFacts(words('vllm serve N --quantization awq --revision abc'));
+    const [model] = withFacts([{ id: 'N', state: 'ready' }], facts, [parseFact('revision=def')]);
+    expect(model).toEqual({ id: 'N', state: 'ready', engine: 'vllm', quantization: 'awq', revision: 'def' });
+    expect(commandFacts(words('other --quantization awq'))).toEqual([]);
+  });
+});
