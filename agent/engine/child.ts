@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import { engineEnvironment } from './command.ts';
+import { missingCommand, shieldedFromUsr1 } from './exec.ts';
 import { endGroup } from './group.ts';
 import { Guard } from './guard.ts';
 import { Tail } from './tail.ts';
@@ -33,18 +34,18 @@ export class EngineChild {
 
   constructor(options: ChildOptions) {
     this.#guard = new Guard(options.log);
-    const [file = '', ...args] = options.command;
+    const env = engineEnvironment(options.env);
     // `detached` is setsid(2): a Ctrl-C at the terminal reaches the agent alone, which can then drain first.
-    this.#child = spawn(file, args, {
-      detached: true,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: engineEnvironment(options.env),
-    });
+    const [file = '', ...args] = shieldedFromUsr1(options.command, env);
+    this.#child = spawn(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });
     if (this.pid !== undefined) this.#guard.watch(this.pid);
     this.#pass(this.#child.stdout, options.stdout);
     this.#pass(this.#child.stderr, options.stderr);
     this.exited = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve({ kind: 'error', message: error.message }));
+      // Told before env(1) tells it: its exit code 127 could be the engine's own.
+      const missing = missingCommand(options.command[0] ?? '', env.PATH);
+      if (missing) resolve({ kind: 'error', message: missing });
       this.#child.once('exit', (code, signal) => {
         const exit: EngineExit = signal ? { kind: 'signal', signal } : { kind: 'code', code: code ?? 0 };
         const timer = setTimeout(() => resolve(exit), LAST_OUTPUT_MS);

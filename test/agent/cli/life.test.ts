@@ -145,7 +145,7 @@ describe('an engine that fails', () => {
   it('that does not exist is a clear line and 70', async () => {
     const run = startAgent(scratch(), ['--engine-port', '9', '--', 'no-such-engine']);
     expect(await run.exit).toBe(70);
-    expect(run.stderr.text).toContain('could not be started: spawn no-such-engine ENOENT');
+    expect(run.stderr.text).toContain('could not be started: no command "no-such-engine" on the PATH');
   });
 
   it('ends its other processes too', async () => {
@@ -232,12 +232,14 @@ describe('what the engine gets and gives', () => {
         '--',
         ...args,
       ],
-      { OTELA_ENGINE_KEY: 'k', FOO: 'bar' },
+      { OTELA_ENGINE_KEY: 'k', FOO: 'bar', 'BASH_FUNC_module%%': '() { :; }' },
     );
     await run.exit;
     const [argv, env] = JSON.parse(run.stdout.text);
     expect(argv).toEqual(args);
     expect(env.FOO).toBe('bar');
+    // Exported shell functions: how clusters provide `module`.
+    expect(env['BASH_FUNC_module%%']).toBe('() { :; }');
     expect(Object.keys(env).filter((name) => name.startsWith('OTELA_'))).toEqual([]);
   });
 
@@ -246,6 +248,27 @@ describe('what the engine gets and gives', () => {
     expect(await run.exit).toBe(70);
     expect(run.stdout.text).toBe('one\ntwo\n');
     expect(run.stderr.text).toContain('code 5');
+  });
+
+  it('lives through SIGUSR1, which Slurm sends to every process of a step', async () => {
+    // `perl` has no handler of its own, as most engines; node opens its inspector on SIGUSR1.
+    const run = startAgent(scratch(), [
+      '--engine-port',
+      '9',
+      '--',
+      'perl',
+      '-e',
+      '$| = 1; print "pid $$\\n"; sleep 1 while 1',
+    ]);
+    await run.until(() => run.stdout.text.includes('pid ') && run.tunnels[0]?.latest !== undefined);
+    const pid = Number(/pid (\d+)/.exec(run.stdout.text)?.[1]);
+    run.tunnel.inFlight = 1;
+    process.kill(pid, 'SIGUSR1');
+    run.signal('SIGUSR1');
+    await run.until(() => run.tunnel.calls.includes('drain'));
+    expect(processRuns(pid)).toBe(true);
+    run.tunnel.inFlight = 0;
+    expect(await run.exit).toBe(143);
   });
 
   it('has its output passed on byte for byte, to the stream it was written to', async () => {
