@@ -16,7 +16,11 @@ export async function chosenAgents(flags: ReadonlyMap<string, string[]>, env: En
 
 /** The one agent meant; a command that changes something never guesses. */
 export async function oneAgent(flags: ReadonlyMap<string, string[]>, env: Env): Promise<LocalAgent> {
-  const agents = await chosenAgents(flags, env);
+  const found = await chosenAgents(flags, env);
+  // Inside a job, its own agent on this node is meant although others of this user run here.
+  const { SLURM_JOB_ID: job, SLURMD_NODENAME: node } = env;
+  const own = found.filter(({ status }) => job && status.job?.id === job && status.job.node === node);
+  const agents = own.length > 0 ? own : found;
   const [agent] = agents;
   if (!agent) throw new UsageError(NO_AGENT);
   if (agents.length > 1) {

@@ -116,8 +116,10 @@ function expandHome(path: string, env: Env): string {
 
 function readableByOthers(path: string): boolean {
   const stat = statSync(path, { throwIfNoEntry: false });
-  // A pipe from <(pass show token) has odd bits and no other readers.
-  return stat?.isFile() === true && (stat.mode & 0o077) !== 0;
+  // A pipe from <(pass show token) has odd bits and no other readers. What another owner lets our group read, as
+  // Kubernetes does with a secret, is meant so.
+  const others = stat?.uid === process.getuid?.() ? 0o077 : 0o007;
+  return stat?.isFile() === true && (stat.mode & others) !== 0;
 }
 
 /** Undefined when there is nothing to read at a place nobody named. */

@@ -30,7 +30,7 @@ export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string
 
 /** Columns are found by their headings: their order and spelling differ between ROCm 4, 5 and 6. */
 function parseDevices(csv: string): AmdDevice[] {
-  const rows = csv.split('\n').map((line) => line.split(',').map((cell) => cell.trim()));
+  const rows = csv.split('\n').map(cellsOf);
   const at = rows.findIndex(([first]) => first?.toLowerCase() === 'device');
   const headings = (rows[at] ?? []).map((heading) => heading.toLowerCase());
   const column = (...names: string[]) => headings.findIndex((heading) => names.some((name) => heading.includes(name)));
@@ -40,9 +40,12 @@ function parseDevices(csv: string): AmdDevice[] {
     column('vram total memory'),
     column('unique id'),
   ];
+  const vendor = column('card vendor');
   const devices: AmdDevice[] = [];
   for (const row of at < 0 ? [] : rows.slice(at + 1)) {
     if (!/^card\d+$/.test(row[0] ?? '')) continue;
+    // Some versions do not quote the comma in "Advanced Micro Devices, Inc. [AMD/ATI]".
+    if (row.length > headings.length && vendor >= 0) row.splice(vendor, row.length - headings.length + 1, '');
     const told = [row[series], row[model]].find(
       (cell) => cell !== undefined && cell !== '' && !/^(n\/a|0x)/i.test(cell),
     );
@@ -58,4 +61,10 @@ function parseDevices(csv: string): AmdDevice[] {
     });
   }
   return devices;
+}
+
+function cellsOf(line: string): string[] {
+  return [...line.matchAll(/(?:^|,)\s*(?:"([^"]*)"|([^,]*))/g)].map(([, quoted, plain]) =>
+    (quoted ?? plain ?? '').trim(),
+  );
 }

@@ -1,7 +1,7 @@
 /** Where an agent keeps what others of the same user need: `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`. */
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { hostname, tmpdir } from 'node:os';
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
@@ -20,15 +20,23 @@ const STALE_AFTER_MS = 30_000;
 const SESSIONS_MAX = 1000;
 
 /**
- * Directories that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR is often that of the login node and does
- * not exist here; `/tmp/otela-agent` may be another user's, so each place has a second name with our number in it.
+ * Directories that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often those of the login
+ * node and do not exist here; `/tmp/otela-agent` may be another user's, so each place has a second name with our number.
  */
 export function stateBases(env: Env): string[] {
   const uid = process.getuid?.() ?? 0;
-  const places = new Set(
-    [env.XDG_RUNTIME_DIR, env.TMPDIR, tmpdir(), '/tmp'].filter((place) => place !== undefined && place !== ''),
-  );
-  return [...places].flatMap((place) => [join(place ?? '', 'otela-agent'), join(place ?? '', `otela-agent-${uid}`)]);
+  const temporary = isDirectory(env.TMPDIR) ? env.TMPDIR : '/tmp';
+  const places = new Set([...(isDirectory(env.XDG_RUNTIME_DIR) ? [env.XDG_RUNTIME_DIR] : []), temporary]);
+  return [...places].flatMap((place) => [join(place, 'otela-agent'), join(place, `otela-agent-${uid}`)]);
+}
+
+function isDirectory(path: string | undefined): path is string {
+  if (path === undefined || path === '') return false;
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
 }
 
 /** Makes the session's directory, 0700, in the first place that is ours. Throws Error naming the places tried. */
@@ -64,8 +72,8 @@ export function makeStateDir(session: string, env: Env): string {
 
 /** A directory that another user owns or may write to could have its sessions exchanged under our feet. */
 function notOurs(base: string): string | undefined {
-  const stat = statSync(base, { throwIfNoEntry: false });
-  if (!stat?.isDirectory()) return `${base} is not a directory`;
+  if (!isDirectory(base)) return `${base} is not a directory`;
+  const stat = statSync(base);
   if (process.getuid && stat.uid !== process.getuid()) return `${base} belongs to another user`;
   return (stat.mode & 0o022) !== 0 ? `${base} can be written by others` : undefined;
 }

@@ -94,6 +94,19 @@ describe('otela-agent status, models, logs and drain', () => {
     expect(one.tunnel.latest?.state).toBe('JOIN');
   });
 
+  it('mean the agent of the job and node they run in', async () => {
+    const directory = scratch();
+    const [one, two] = [
+      startAgent(directory, [], { SLURM_JOB_ID: '7', SLURMD_NODENAME: 'n1' }),
+      startAgent(directory, [], { SLURM_JOB_ID: '7', SLURMD_NODENAME: 'n2' }),
+    ];
+    await Promise.all([one.state('JOIN'), two.state('JOIN')]);
+    const inside = userEnv(directory, { SLURM_JOB_ID: '7', SLURMD_NODENAME: 'n2' });
+    expect((await runToEnd(['drain'], inside)).out).toContain(sessionOf(two));
+    expect(await two.exit).toBe(0);
+    expect(one.tunnel.latest?.state).toBe('JOIN');
+  });
+
   it('say so when there is no agent', async () => {
     const env = userEnv(scratch());
     expect(await runToEnd(['status', '--json'], env)).toMatchObject({ code: 0, out: '[]\n' });

@@ -96,6 +96,13 @@ card2,0xcc33,68702699520,10960896,AMD INSTINCT MI200 (MCM) OAM LC MBA HPE C2,0x0
     expect((await found(tools, { ROCR_VISIBLE_DEVICES: '1,2', CUDA_VISIBLE_DEVICES: '1,2' })).gpus).toHaveLength(2);
   });
 
+  it('finds AMD’s columns behind a vendor with an unquoted comma', async () => {
+    const csv = `device,Card Series,Card Vendor,Unique ID,VRAM Total Memory (B)
+card0,AMD Instinct MI300X OAM,Advanced Micro Devices, Inc. [AMD/ATI],0x1f,206141652992`;
+    const { gpus } = await found({ 'rocm-smi': print(csv) }, { ROCR_VISIBLE_DEVICES: 'GPU-1f' });
+    expect(gpus).toEqual([{ class: 'MI300X', name: 'AMD Instinct MI300X OAM', vram_mib: 196_592 }]);
+  });
+
   it('of an engine over several nodes is that of all of them', () => {
     const gpu = { class: 'H100', name: 'NVIDIA H100', vram_mib: 81_559 };
     expect(timesNodes({ gpus: [gpu, gpu], cpus: 8, memory_mib: 100 }, 3)).toEqual({
