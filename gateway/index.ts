@@ -23,6 +23,14 @@ app.notFound((c) => {
 });
 app.onError((error, c) => errorResponse(error, requestIdOf(c.req.raw)));
 
-export default app;
+/** Requests to models are most of the traffic and need nothing of the router: they go past it. */
+export default {
+  fetch(request: Request, env: Env, ctx: ExecutionContext): Response | Promise<Response> {
+    if (request.method !== 'POST') return app.fetch(request, env, ctx);
+    const { pathname } = new URL(request.url);
+    if (!pathname.startsWith('/v1/')) return app.fetch(request, env, ctx);
+    return handleOpenAI(request, pathname, env, ctx);
+  },
+};
 export { RegistryObject } from './registry/object.ts';
 export { TunnelObject } from './tunnel/object.ts';

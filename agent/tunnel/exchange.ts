@@ -88,7 +88,7 @@ export class Exchange {
     this.#link = link;
     this.#unclaimedUntil = undefined;
     const { received: bodyOffset, complete: bodyDone } = this.body.incoming;
-    link.put({ type: 'accept', stream: this.#stream, bodyOffset, bodyDone });
+    link.putLazily({ type: 'accept', stream: this.#stream, bodyOffset, bodyDone });
     if (this.#head !== undefined) link.put({ ...this.#head, stream: this.#stream });
     link.attach(this.#stream, {
       outgoing: this.#outgoing,

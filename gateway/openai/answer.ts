@@ -1,5 +1,5 @@
 import type { AttemptFailure, AttemptHead } from '../tunnel/attempt.ts';
-import { FAILURE_HEADER, HEAD_HEADER } from '../tunnel/attempt.ts';
+import { FAILURE_HEADER, HEAD_HEADER, NO_BODY } from '../tunnel/attempt.ts';
 
 /** An attempt that failed on its way, not in its engine. */
 export class PathError extends Error {
@@ -65,13 +65,17 @@ export class Answer {
     }
   }
 
+  /**
+   * The body where it came whole: the object sends a length only with an answer that has ended. It need not be read here, and
+   * its length keeps a broken pipe from looking like an end. Undefined where it still streams.
+   */
+  get whole(): ReadableStream<Uint8Array> | null | undefined {
+    if (NO_BODY.has(this.status)) return null;
+    return this.#response.headers.has('content-length') ? this.#response.body : undefined;
+  }
+
   /** The whole answer if it ends within `max` bytes; else what has come so far, `complete` false. */
   async readUpTo(max: number): Promise<{ chunks: Uint8Array[]; complete: boolean }> {
-    const length = this.#response.headers.get('content-length');
-    if (this.#reader === undefined && length !== null && Number(length) <= max) {
-      const whole = await this.#wholeBody();
-      if (whole !== undefined) return { chunks: [whole], complete: true };
-    }
     const chunks: Uint8Array[] = [];
     for (let bytes = 0; bytes <= max; ) {
       const chunk = await this.read();
@@ -80,18 +84,6 @@ export class Answer {
       bytes += chunk.length;
     }
     return { chunks, complete: false };
-  }
-
-  /** A small answer that came whole: one read instead of a stream. */
-  async #wholeBody(): Promise<Uint8Array | undefined> {
-    try {
-      const whole = new Uint8Array(await this.#response.arrayBuffer());
-      this.#offset = whole.length;
-      return whole;
-    } catch {
-      await this.#claim();
-      return undefined;
-    }
   }
 
   async #claim(): Promise<void> {

@@ -42,6 +42,8 @@ export interface Delivery {
   attempts: number;
   chunks: Uint8Array[];
   complete: boolean;
+  /** The complete answer, not read here: it goes on as it is. */
+  whole?: BodyInit | null;
 }
 
 /**
@@ -98,6 +100,8 @@ async function tryNode(errand: Errand, node: Candidate, attempt: number, others:
       const first = await answer.read();
       return { answer, node, attempts: attempt, chunks: first ? [first] : [], complete: first === undefined };
     }
+    const whole = answer.whole;
+    if (whole !== undefined) return { answer, node, attempts: attempt, chunks: [], complete: true, whole };
     return { answer, node, attempts: attempt, ...(await answer.readUpTo(UNARY_HELD_BYTES)) };
   } catch (error) {
     await answer.cancel();

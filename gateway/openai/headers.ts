@@ -33,15 +33,13 @@ export function headersToEngine(request: Request): HeaderList {
   return headers;
 }
 
-export function headersToClient(engine: HeaderList): Headers {
-  const headers = new Headers();
+/** RFC 9110 §5.5; what an engine (or a hostile agent) sends beyond it is not passed on. */
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+export function headersToClient(engine: HeaderList): Record<string, string> {
+  const headers: Record<string, string> = {};
   for (const [name, value] of engine) {
-    if (!TO_CLIENT.has(name)) continue;
-    try {
-      headers.append(name, value);
-    } catch {
-      // An engine's (or a hostile agent's) value that is no header value is not passed on.
-    }
+    if (TO_CLIENT.has(name) && HEADER_VALUE.test(value)) headers[name] = value;
   }
   return headers;
 }

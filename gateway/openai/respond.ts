@@ -11,6 +11,9 @@ export const PING_MS = 15_000;
 /** Larger than any in-band message needs. */
 const QUOTED_ERROR_MAX = 4096;
 
+/** Proxies on the way must neither collect nor compress a stream. */
+const STREAM_HEADERS = { 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' };
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
@@ -34,18 +37,15 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   const { answer } = delivery;
   context.release();
   const headers = headersToClient(answer.head.headers);
-  headers.set('x-request-id', context.requestId);
-  headers.set('x-otela-node', delivery.node.session);
-  headers.set('x-otela-provider', delivery.node.provider);
-  headers.set('x-otela-attempts', String(delivery.attempts));
-  headers.set('x-otela-served-model', headerSafe(context.model));
-  headers.set('server-timing', context.timing.header(answer.head));
-  if (answer.isEventStream) {
-    headers.set('cache-control', 'no-cache, no-transform');
-    headers.set('x-accel-buffering', 'no');
-  }
+  headers['x-request-id'] = context.requestId;
+  headers['x-otela-node'] = delivery.node.session;
+  headers['x-otela-provider'] = delivery.node.provider;
+  headers['x-otela-attempts'] = String(delivery.attempts);
+  headers['x-otela-served-model'] = headerSafe(context.model);
+  headers['server-timing'] = context.timing.header(answer.head);
+  if (answer.isEventStream) Object.assign(headers, STREAM_HEADERS);
   const { status } = answer;
-  if (status === 204 || status === 205 || status === 304) return new Response(null, { status, headers });
+  if (delivery.whole !== undefined) return new Response(delivery.whole, { status, headers });
   const only = delivery.chunks[0];
   if (delivery.complete && delivery.chunks.length < 2) return new Response(only ?? '', { status, headers });
   return new Response(bodyOf(delivery, context.endpoint), { status, headers });
@@ -117,13 +117,12 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
     },
     { highWaterMark: 0 },
   );
-  const headers = new Headers({
+  const headers = {
     'content-type': 'text/event-stream',
-    'cache-control': 'no-cache, no-transform',
-    'x-accel-buffering': 'no',
+    ...STREAM_HEADERS,
     'x-request-id': context.requestId,
     'x-otela-served-model': headerSafe(context.model),
-  });
+  };
   return new Response(stream, { headers });
 }
 

@@ -7,11 +7,11 @@ const MERGE_BYTES = 64 * 1024;
  * did or when nobody reads on.
  */
 export class AnswerBody {
-  readonly stream: ReadableStream<Uint8Array>;
   readonly #onPulled: (bytes: number) => void;
   readonly #onOver: (cancelled: boolean) => void;
   #waiting: Uint8Array[] = [];
   #ended = false;
+  #failure: string | undefined;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   /** The pull that found nothing. */
   #hungry: (() => void) | undefined;
@@ -19,10 +19,15 @@ export class AnswerBody {
   constructor(onPulled: (bytes: number) => void, onOver: (cancelled: boolean) => void) {
     this.#onPulled = onPulled;
     this.#onOver = onOver;
-    this.stream = new ReadableStream<Uint8Array>(
+  }
+
+  /** The answer as a stream. Made on demand: most answers are small and need none. */
+  open(): ReadableStream<Uint8Array> {
+    return new ReadableStream<Uint8Array>(
       {
         start: (controller) => {
           this.#controller = controller;
+          if (this.#failure !== undefined) controller.error(new Error(this.#failure));
         },
         pull: () => this.#pull(),
         cancel: () => this.#onOver(true),
@@ -54,7 +59,8 @@ export class AnswerBody {
   /** The reader learns only that the stream broke; it asks why when it claims the rest. */
   fail(reason: string): void {
     this.#waiting = [];
-    this.#settle(() => this.#controller?.error(new Error(reason)));
+    this.#failure = reason;
+    this.#settle((controller) => controller.error(new Error(reason)));
   }
 
   #feed(): void {

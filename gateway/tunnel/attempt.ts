@@ -41,6 +41,9 @@ export type AttemptFailure =
   /** The socket went away after the opening was acknowledged and nobody resumed it. */
   | 'lost';
 
+/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
+export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
 export const OPEN_HEADER = 'x-otela-open';
 export const HEAD_HEADER = 'x-otela-head';
 export const FAILURE_HEADER = 'x-otela-failure';

@@ -4,7 +4,14 @@ import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.
 import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
 import { AnswerBody } from './answer-body.ts';
-import { type AttemptFailure, type AttemptHead, type AttemptRequest, FAILURE_HEADER, HEAD_HEADER } from './attempt.ts';
+import {
+  type AttemptFailure,
+  type AttemptHead,
+  type AttemptRequest,
+  FAILURE_HEADER,
+  HEAD_HEADER,
+  NO_BODY,
+} from './attempt.ts';
 
 /** What an exchange needs of its object. */
 export interface ExchangeHost {
@@ -215,9 +222,11 @@ export class Exchange {
     const head = this.#head;
     if (head === undefined || this.#answered || this.#over) return;
     this.#answered = true;
-    const body = this.answer.takeWhole() ?? this.answer.stream;
-    const headers = { [HEAD_HEADER]: this.#headJson(head) };
-    this.#resolve(new Response(NO_BODY.has(head.status) ? null : body, { status: head.status, headers }));
+    const whole = this.answer.takeWhole();
+    const headers: Record<string, string> = { [HEAD_HEADER]: this.#headJson(head) };
+    if (whole !== undefined) headers['content-length'] = String(whole.length);
+    const body = NO_BODY.has(head.status) ? null : (whole ?? this.answer.open());
+    this.#resolve(new Response(body, { status: head.status, headers }));
   }
 
   #headJson(head: Extract<Frame, { type: 'head' }>): string {
@@ -263,9 +272,6 @@ export class Exchange {
 }
 
 const encoder = new TextEncoder();
-
-/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
-const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** Blank lines in a piece of an event stream: each ends an event. One that is cut between two pieces is not counted. */
 function countEvents(bytes: Uint8Array): number {

@@ -77,7 +77,7 @@ export class Settlement {
   named(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
     this.#waiting.delete(stream);
     this.#forget.push(stream);
-    this.#due.push({ ...usage, ...name, session: this.#session, answerBytes: 0, at: now });
+    this.#due.push({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now });
   }
 
   #estimate(ended: Ended, now: number): void {
@@ -88,8 +88,8 @@ export class Settlement {
 
   #record(exchange: Exchange, usage: ReportedUsage, now: number): UsageRecord {
     const { requestId, attempt, receipt } = exchange.request;
-    const answerBytes = exchange.answerBytes;
-    return { ...usage, requestId, attempt, receipt, session: this.#session, answerBytes, at: now };
+    const { stream, answerBytes } = exchange;
+    return { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, at: now };
   }
 
   /** What is to be stored now; hand `streams` back to the agent once it is. */

@@ -1,10 +1,12 @@
 import type { ReportedUsage } from '../../shared/wire/usage.ts';
 
-/** What one attempt used. Named by (request, attempt): storing it twice is storing it once. */
+/** What one attempt used. Storing it twice is storing it once. */
 export interface UsageRecord extends ReportedUsage {
   requestId: string;
   attempt: number;
   session: string;
+  /** The attempt's stream, unique within its session: a report that is said again says it with the same number. */
+  stream: number;
   /** Who pays: given by the Worker when it opened the attempt, opaque on the way. */
   receipt: string;
   /** Bytes of the answer that came through the gateway. */
@@ -14,35 +16,37 @@ export interface UsageRecord extends ReportedUsage {
 }
 
 /** Records one session's object keeps; the oldest make room. */
-const KEPT_RECORDS = 20_000;
+const KEPT_STREAMS = 20_000;
 
+/** Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). */
 export function createUsageTable(sql: SqlStorage): void {
-  sql.exec(`CREATE TABLE IF NOT EXISTS usage (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, request_id TEXT NOT NULL, attempt INTEGER NOT NULL, estimated INTEGER NOT NULL,
-    record TEXT NOT NULL, UNIQUE (request_id, attempt))`);
+  sql.exec(
+    'CREATE TABLE IF NOT EXISTS usage (stream INTEGER PRIMARY KEY, estimated INTEGER NOT NULL, record TEXT NOT NULL)',
+  );
 }
 
 /**
- * The one place where counts arrive. Idempotent by (request, attempt); an exact record replaces an estimated one.
+ * The one place where counts arrive. Idempotent; an exact record replaces an estimated one.
  * Durable when it returns: the object's output gate holds the acknowledgement back until the rows are on disk.
  */
 export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): void {
+  let newest = 0;
   for (const record of records) {
+    newest = Math.max(newest, record.stream);
     sql.exec(
-      `INSERT INTO usage (request_id, attempt, estimated, record) VALUES (?, ?, ?, ?)
-       ON CONFLICT (request_id, attempt) DO UPDATE SET estimated = excluded.estimated, record = excluded.record
+      `INSERT INTO usage (stream, estimated, record) VALUES (?, ?, ?)
+       ON CONFLICT (stream) DO UPDATE SET estimated = excluded.estimated, record = excluded.record
        WHERE usage.estimated = 1 AND excluded.estimated = 0`,
-      record.requestId,
-      record.attempt,
+      record.stream,
       record.estimated ? 1 : 0,
       JSON.stringify(record),
     );
   }
-  sql.exec('DELETE FROM usage WHERE seq <= (SELECT MAX(seq) FROM usage) - ?', KEPT_RECORDS);
+  sql.exec('DELETE FROM usage WHERE stream <= ?', newest - KEPT_STREAMS);
 }
 
 /** The newest records, newest first. */
 export function readUsage(sql: SqlStorage, limit: number): UsageRecord[] {
-  const rows = sql.exec<{ record: string }>('SELECT record FROM usage ORDER BY seq DESC LIMIT ?', limit).toArray();
+  const rows = sql.exec<{ record: string }>('SELECT record FROM usage ORDER BY stream DESC LIMIT ?', limit).toArray();
   return rows.map((row) => JSON.parse(row.record) as UsageRecord);
 }

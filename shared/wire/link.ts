@@ -11,6 +11,8 @@ export interface LinkPort {
   busy(): boolean;
   /** Calls `flush` once, soon: after what is being handled now, so that frames of one turn share a message. */
   schedule(flush: () => void): void;
+  /** Calls `flush` within some milliseconds: for a word that may ride with the next one. Without it: as `schedule`. */
+  later?(flush: () => void): void;
 }
 
 /** Bytes of DATA payload since the socket opened. */
@@ -100,6 +102,14 @@ export class Link {
     this.#wake();
   }
 
+  /** As `put`, for a frame that nobody waits for by the millisecond: it shares a message with what follows soon. */
+  putLazily(frame: Frame): void {
+    if (this.#closed) return;
+    this.#previous = writeFrame(this.#writer, frame, this.#previous);
+    if (this.#port.later === undefined) this.#wake();
+    else if (!this.#scheduled) this.#port.later(this.#onLater);
+  }
+
   /** Sends a body on `stream` as it is pushed; call `kick` after each push, credit or finish. */
   attach(stream: number, sender: Sender): void {
     this.#senders.set(stream, { ...sender });
@@ -172,6 +182,8 @@ export class Link {
     this.#scheduled = false;
     this.flush();
   };
+
+  readonly #onLater = (): void => this.flush();
 
   /** Sends what can be sent. Called at the end of a turn, and by the port when its socket has drained. */
   flush(): void {
