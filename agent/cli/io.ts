@@ -17,6 +17,12 @@ export function makeIo(stdout: Writable, stderr: Writable): Io {
     stdout,
     stderr,
     out: (line) => void stdout.write(`${line}\n`),
-    log: (line) => void stderr.write(`otela-agent ${new Date().toISOString().slice(0, 19)}Z ${line}\n`),
+    log: (line) => void stderr.write(`otela-agent ${new Date().toISOString().slice(0, 19)}Z ${printable(line)}\n`),
   };
+}
+
+/** A gateway's or an engine's words must neither drive the operator's terminal nor look like lines of ours. */
+function printable(line: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is replaced
+  return line.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ').slice(0, 2000);
 }

@@ -21,6 +21,7 @@ import { type DrainCause, type DrainPlan, drainBefore, drainPlan } from './drain
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
 import { Gateways } from './gateways.ts';
+import { healthNews } from './health-news.ts';
 import { partsStatus } from './parts-status.ts';
 import { RecordKeeper } from './record.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
@@ -204,11 +205,7 @@ export class AgentLife {
     const before = this.#parts.keeper.record;
     const models = this.#described(health.models);
     this.#parts.keeper.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
-    if (before.state === 'JOIN' && health.everReady)
-      log(`serving ${models.map(({ id }) => id).join(', ') || 'no model yet'}`);
-    else if (health.everReady && !health.answering) log('the engine does not answer any more; waiting for it');
-    else if (health.everReady)
-      log(`models now: ${models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'none'}`);
+    for (const line of healthNews(before.state, health, models, this.#options.config.facts)) log(line);
   }
 
   #described(models: readonly ServedModel[]): ServedModel[] {

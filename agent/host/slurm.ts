@@ -2,8 +2,10 @@
 import type { RunTool } from './run-tool.ts';
 
 export interface SlurmJob {
-  /** `SLURM_JOB_ID`; array tasks and requeued jobs have their own. */
+  /** `SLURM_JOB_ID`. */
   id: string;
+  /** Names this job alone to squeue: one task of an array has the id of the whole array. */
+  query: string;
   /** Slurm's name of this node. */
   node: string | undefined;
   partition: string | undefined;
@@ -15,7 +17,9 @@ type Env = Readonly<Record<string, string | undefined>>;
 export function slurmJob(env: Env): SlurmJob | undefined {
   const id = env.SLURM_JOB_ID || env.SLURM_JOBID;
   if (!id || !/^[0-9A-Za-z_.+-]{1,64}$/.test(id)) return undefined;
-  return { id, node: env.SLURMD_NODENAME?.slice(0, 255), partition: env.SLURM_JOB_PARTITION?.slice(0, 64) };
+  const { SLURM_ARRAY_JOB_ID: array, SLURM_ARRAY_TASK_ID: task } = env;
+  const query = array && task && /^\d+$/.test(array) && /^\d+$/.test(task) ? `${array}_${task}` : id;
+  return { id, query, node: env.SLURMD_NODENAME?.slice(0, 255), partition: env.SLURM_JOB_PARTITION?.slice(0, 64) };
 }
 
 /** `ends: undefined` is a job without a limit; `unknown` is no news: what was known before still holds. */
@@ -26,16 +30,14 @@ export type EndTime = { kind: 'known'; ends: Date | undefined } | { kind: 'unkno
  * SLURM_JOB_END_TIME stays what it was. squeue prints local time, so it is told that local is UTC.
  */
 export async function askEndTime(job: SlurmJob, run: RunTool): Promise<EndTime> {
-  const answer = await run('squeue', ['-h', '-j', job.id, '-o', '%e'], { TZ: 'UTC', SLURM_TIME_FORMAT: 'standard' });
+  const answer = await run('squeue', ['-h', '-j', job.query, '-o', '%e'], { TZ: 'UTC', SLURM_TIME_FORMAT: 'standard' });
   if (!answer.ok) return { kind: 'unknown', reason: answer.reason };
-  // A job array's id names every task of it: this task's own id was asked for, so more than one line is not ours to guess.
-  const lines = answer.stdout
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '');
+  // The parts of a heterogeneous job are several lines that end at one time.
+  const lines = new Set(answer.stdout.split('\n').flatMap((line) => line.trim() || []));
   const [line] = lines;
-  if (line === undefined || lines.length > 1)
-    return { kind: 'unknown', reason: `squeue shows ${lines.length} jobs of id ${job.id}` };
+  if (line === undefined || lines.size > 1) {
+    return { kind: 'unknown', reason: `squeue tells ${lines.size} end times for job ${job.query}` };
+  }
   if (line === 'NONE' || line === 'N/A' || line === 'UNLIMITED') return { kind: 'known', ends: undefined };
   const ends = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$/.test(line) ? new Date(`${line}Z`) : undefined;
   if (!ends || Number.isNaN(ends.getTime())) return { kind: 'unknown', reason: `squeue says "${line.slice(0, 40)}"` };

@@ -1,5 +1,5 @@
 /** Where an agent keeps what others of the same user need: `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`. */
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -72,8 +72,9 @@ export function makeStateDir(session: string, env: Env): string {
 
 /** A directory that another user owns or may write to could have its sessions exchanged under our feet. */
 function notOurs(base: string): string | undefined {
-  if (!isDirectory(base)) return `${base} is not a directory`;
-  const stat = statSync(base);
+  // Not followed: a link in /tmp is somebody else's choice of a directory of ours.
+  const stat = lstatSync(base, { throwIfNoEntry: false });
+  if (!stat?.isDirectory()) return `${base} is not a directory`;
   if (process.getuid && stat.uid !== process.getuid()) return `${base} belongs to another user`;
   return (stat.mode & 0o022) !== 0 ? `${base} can be written by others` : undefined;
 }

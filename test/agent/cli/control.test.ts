@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect } from 'node:net';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -198,13 +207,22 @@ describe('state left behind', () => {
     const directory = scratch();
     mkdirSync(join(directory, 'otela-agent'), { mode: 0o777 });
     // Writable by others is as bad as owned by another: sessions in it could be exchanged.
-    const { chmodSync } = await import('node:fs');
     chmodSync(join(directory, 'otela-agent'), 0o777);
     const run = startAgent(directory, []);
     await run.state('JOIN');
     expect(readdirSync(join(directory, 'otela-agent'))).toEqual([]);
     const { out } = await runToEnd(['status', '--json'], userEnv(directory));
     expect(JSON.parse(out)).toMatchObject([{ session: sessionOf(run) }]);
+  });
+
+  it('is never put behind a link that somebody else made', async () => {
+    const directory = scratch();
+    const elsewhere = join(directory, 'elsewhere');
+    mkdirSync(elsewhere, { mode: 0o700 });
+    symlinkSync(elsewhere, join(directory, 'otela-agent'));
+    const run = startAgent(directory, []);
+    await run.state('JOIN');
+    expect(readdirSync(elsewhere)).toEqual([]);
   });
 
   it('goes to TMPDIR when XDG_RUNTIME_DIR is the login node’s and not here', async () => {

@@ -1,7 +1,7 @@
-import { rmSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { nodeRecordSchema } from '../../../shared/lattice/node.ts';
+import { NODE_RECORD_MAX_BYTES, nodeRecordSchema } from '../../../shared/lattice/node.ts';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
 import { engineCommand, fakeTool, NODE, processRuns, scratch, startAgent } from '../support/harness.ts';
@@ -122,6 +122,41 @@ describe('the life of an agent', () => {
   });
 });
 
+describe('what is published', () => {
+  it('never exceeds what a registry takes, and says what was left out', async () => {
+    const models = Array.from({ length: 64 }, (_, i) => `${i}`.padEnd(256, 'x'));
+    const engine = await startEngine({ models });
+    onTestFinished(() => engine.close());
+    const run = startAgent(scratch(), ['--engine-url', engine.url]);
+    await run.state('SERVING');
+    const bytes = Buffer.byteLength(JSON.stringify(run.tunnel.latest));
+    expect(bytes).toBeLessThanOrEqual(NODE_RECORD_MAX_BYTES);
+    expect(bytes).toBeGreaterThan(NODE_RECORD_MAX_BYTES - 400);
+    expect(run.stderr.text).toMatch(/only \d+ of 64 models fit/);
+  });
+
+  it('carries facts, and warns of one for a model that is not served', async () => {
+    const engine = await startEngine({ models: ['org/m:8b'] });
+    onTestFinished(() => engine.close());
+    const facts = ['--fact', 'org/m:8b:quantization=awq', '--fact', 'org/n:context=5'];
+    const run = startAgent(scratch(), ['--engine-url', engine.url, ...facts]);
+    await run.state('SERVING');
+    expect(run.tunnel.latest?.models).toMatchObject([{ id: 'org/m:8b', quantization: 'awq', context_length: 32_768 }]);
+    expect(run.stderr.text).toContain('--fact names org/n, which this engine does not serve');
+  });
+
+  it('is repeated neither when nothing has changed nor by looking again', async () => {
+    const engine = await startEngine();
+    onTestFinished(() => engine.close());
+    const run = startAgent(scratch(), ['--engine-url', engine.url]);
+    await run.state('SERVING');
+    const published = run.tunnel.published.length;
+    engine.setModels(['other']);
+    await run.until(() => run.tunnel.latest?.models[0]?.id === 'other');
+    expect(run.tunnel.published.length).toBe(published + 1);
+  });
+});
+
 describe('an engine that fails', () => {
   it('is down and has left at once, shows in the exit code, and its last words are repeated', async () => {
     const port = await freePort();
@@ -204,6 +239,15 @@ describe('a gateway that refuses', () => {
     expect(await run.exit).toBe(69);
     expect(run.stderr.text).toContain('401 unknown token');
     expect(processRuns(Number(/pid (\d+)/.exec(run.stdout.text)?.[1]))).toBe(false);
+  });
+
+  it('cannot write to the operator’s terminal through its message', async () => {
+    const run = startAgent(scratch(), []);
+    await run.state('JOIN');
+    run.tunnel.options.onRefused({ status: 401, message: 'no\u001b[2J\notela-agent: all is well' });
+    expect(await run.exit).toBe(69);
+    expect(run.stderr.text).not.toContain('\u001b');
+    expect(run.stderr.text).not.toMatch(/^otela-agent: all is well/m);
   });
 
   it('leaves the others served', async () => {
@@ -296,6 +340,29 @@ describe('in a Slurm job', () => {
       tier: 'volatile',
       job: { id: '4711', node: 'n1', partition: 'normal', ends_at: '2099-01-02T03:04:05.000Z' },
     });
+  });
+
+  it('asks for its own task where the id is that of a whole array', async () => {
+    const directory = scratch();
+    fakeTool(directory, 'squeue', '[ "$3" = 4000_7 ] && echo 2099-01-02T03:04:05');
+    const array = { SLURM_ARRAY_JOB_ID: '4000', SLURM_ARRAY_TASK_ID: '7' };
+    const run = startAgent(directory, [], { ...job, ...array });
+    await run.until(() => run.tunnels[0]?.latest?.job?.ends_at?.startsWith('2099') ?? false);
+    expect(run.tunnel.latest?.job?.id).toBe('4711');
+  });
+
+  it.each([
+    ['NONE', undefined],
+    ['2099-01-02T03:04:05\n2099-01-02T03:04:05', '2099-01-02T03:04:05.000Z'],
+    ['2099-01-02T03:04:05\n2098-01-02T03:04:05', '2100-01-01T00:00:00.000Z'],
+    ['garbage', '2100-01-01T00:00:00.000Z'],
+  ])('takes squeue’s answer "%s" for what it is worth', async (answer, ends) => {
+    const directory = scratch();
+    fakeTool(directory, 'squeue', `printf '${answer.replace(/\n/g, '\\n')}\\n'; touch ${directory}/asked`);
+    // What the environment says holds until slurmctld says otherwise.
+    const run = startAgent(directory, [], { ...job, SLURM_JOB_END_TIME: String(Date.UTC(2100, 0, 1) / 1000) });
+    await run.until(() => existsSync(join(directory, 'asked')) && run.tunnels[0]?.latest !== undefined);
+    await run.until(() => run.tunnels[0]?.latest?.job?.ends_at === ends);
   });
 
   it('joins all the same when squeue fails, and says so once', async () => {
