@@ -106,8 +106,9 @@ export class Cluster {
   ): Promise<string> {
     const bin = join(this.directory, 'bin');
     const port = await freePort();
-    const engine = `${bin}/node ${bin}/stand-in-engine.mjs --port ${port} --model ${model} ${engineFlags}`;
-    return `${how} ${bin}/node ${bin}/otela-agent.mjs start --gateway ${gateway} --token-file ${tokenFile} ${flags} -- ${engine}`;
+    // All machines of this Slurm are one: the other ranks of an engine need ports of their own.
+    const engine = `${bin}/node ${bin}/stand-in-engine.mjs --port $((${port} + \${SLURM_PROCID:-0})) --model ${model} ${engineFlags}`;
+    return `${how} ${bin}/node ${bin}/otela-agent.mjs start --gateway ${gateway} --token-file ${tokenFile} --engine-port ${port} ${flags} -- bash -c 'exec ${engine}'`;
   }
 
   async submit(options: JobOptions): Promise<Job> {

@@ -96,7 +96,7 @@ it('two jobs on one machine each show their own GPUs only', async () => {
 });
 
 it('a job over two machines is one session with the GPUs of the whole allocation', async () => {
-  const script = await line('srun --ntasks-per-node=1');
+  const script = await line('srun --ntasks-per-node=1', '--span-nodes');
   const job = await cluster.submit({ sbatch: ['-N2', '--ntasks-per-node=1', '--gres=gpu:a100:4', '-w n1,n2'], script });
   const node = await nodeOf(job);
   expect(node.hardware.gpus).toHaveLength(8);
@@ -173,7 +173,8 @@ describe('the job is preempted', () => {
   const high = { sbatch: ['--partition=normal', '-w n3', '--gres=gpu:h100:2'], script: 'sleep 12' };
 
   it('under srun: drained within the grace, requeued, and back as a new session of the same job', async () => {
-    const script = await line('srun');
+    // A job that ends by itself within the grace has ended: to be requeued, the script must still be there when the grace is over.
+    const script = `${await line('srun')}\nsleep 120`;
     const job = await cluster.submit({ sbatch: ['--partition=preempt', '-w n3', '--gres=gpu:h100:2'], script });
     const first = await nodeOf(job);
     expect(first.job?.partition).toBe('preempt');
