@@ -1,7 +1,8 @@
 /** The agent as a process of its own, with the real tunnel dialling a gateway that is not there. */
 import { chmodSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
+import { signalGroup } from '../../../agent/engine/group.ts';
 import { AGENT_MAIN } from '../../support/agent.ts';
 import { endAll, eventually, freePort, Managed } from '../../support/processes.ts';
 import { engineCommand, NODE, processRuns, runToEnd, scratch, userEnv } from '../support/harness.ts';
@@ -25,6 +26,8 @@ describe('an agent process', () => {
   it('that is killed with SIGKILL takes the engine and its workers with it', async () => {
     const run = agent(scratch(), ['--engine-port', '9', '--', NODE, '-e', WITH_WORKER]);
     const [, engine, worker] = await run.line(/engine (\d+) worker (\d+)/, 10_000);
+    // The engine's group is named by its first process; without the agent nobody else would end it if this fails.
+    onTestFinished(() => signalGroup(Number(engine), 'SIGKILL'));
     run.signal('SIGKILL');
     await run.end(5000);
     await eventually('the engine has ended', 5000, () => !processRuns(Number(engine)) || undefined);
