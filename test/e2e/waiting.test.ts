@@ -1,0 +1,43 @@
+/** Long waits: a stream is kept open with comments until the engine speaks; a queue's worth of streams is carried at once. */
+import { afterEach, expect, it } from 'vitest';
+import { chatBody, openHouse } from '../support/house.ts';
+import { stream } from '../support/load.ts';
+import { endAll } from '../support/processes.ts';
+
+afterEach(endAll);
+
+it('a stream whose engine is silent for 17 s is opened with pings after 15 s and is whole in the end', async () => {
+  const house = await openHouse();
+  const startedAt = Date.now();
+  const response = await house.ask('/v1/chat/completions', chatBody({ delayMs: 17_000, tokens: 3 }, { stream: true }));
+  const openedAfter = Date.now() - startedAt;
+  expect(response.status).toBe(200);
+  expect(openedAfter).toBeGreaterThan(13_000);
+  expect(openedAfter).toBeLessThan(16_500);
+  const text = await response.text();
+  expect(text).toMatch(/^: ping/);
+  expect(text).toMatch(/: otela node=\S+ attempts=1/);
+  expect(text).toContain('This');
+  expect(text).toContain('data: [DONE]');
+});
+
+it('a failure after the pings is told in the stream, in the endpoint’s own form', async () => {
+  const house = await openHouse();
+  house.engine.control({ delayMs: 16_500, status: 500 });
+  const [openai, anthropic] = await Promise.all([
+    house.ask('/v1/chat/completions', chatBody({}, { stream: true })).then((response) => response.text()),
+    house.ask('/v1/messages', chatBody({}, { stream: true, max_tokens: 9 })).then((response) => response.text()),
+  ]);
+  expect(openai).toMatch(/data: \{"error":/);
+  expect(openai).not.toContain('[DONE]');
+  expect(anthropic).toMatch(/event: error\ndata: \{"type":"error"/);
+});
+
+it('256 streams at once are all whole', async () => {
+  const house = await openHouse();
+  const results = await Promise.all(
+    Array.from({ length: 256 }, () => stream(house, { tokens: 60, tokensPerSecond: 30 })),
+  );
+  const broken = results.filter((result) => !result.done || result.error !== undefined || result.status !== 200);
+  expect(broken).toEqual([]);
+});
