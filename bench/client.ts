@@ -17,7 +17,7 @@ const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
 const LIMIT_MS = 300_000;
 
 export interface Target {
-  /** Origin. */
+  /** Origin, or `unix:/path`. */
   url: string;
   key?: string;
 }
@@ -46,8 +46,11 @@ export class Client {
 
   async #connected(): Promise<Socket> {
     if (this.#socket !== undefined && !this.#socket.destroyed && this.#socket.writable) return this.#socket;
-    const { hostname, port } = new URL(this.#target.url);
-    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+    const { protocol, hostname, port, pathname } = new URL(this.#target.url);
+    const socket =
+      protocol === 'unix:'
+        ? connect({ path: pathname })
+        : connect({ host: hostname, port: Number(port), noDelay: true });
     await new Promise<void>((resolve, reject) => {
       socket.once('connect', resolve);
       socket.once('error', reject);
