@@ -1,0 +1,48 @@
+/** A real agent's tunnel and engine with the gateway's end in the test's hands. */
+import { createIdentity } from '../../../agent/tunnel/identity.ts';
+import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
+import type { Refusal, Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
+import { type Engine, startEngine } from '../engine.ts';
+import { MODEL } from '../house.ts';
+import { atEnd } from '../processes.ts';
+import { HandGateway, type HandSocket } from './hand-gateway.ts';
+import { nodeRecord } from './workshop.ts';
+
+export interface AgentSide {
+  gateway: HandGateway;
+  engine: Engine;
+  tunnel: Tunnel;
+  log: string[];
+  refusals: Refusal[];
+}
+
+/** Without the first handshake. */
+export async function startAgentSide(more: Partial<TunnelOptions> = {}): Promise<AgentSide> {
+  const [gateway, engine] = await Promise.all([HandGateway.open(), startEngine({ models: [MODEL] })]);
+  const log: string[] = [];
+  const refusals: Refusal[] = [];
+  const tunnel = openTunnel({
+    gateway: gateway.url,
+    token: 'otj-test',
+    identity: createIdentity(),
+    record: () => nodeRecord(),
+    engine: () => ({ origin: engine.url, pathPrefix: '' }),
+    log: (line) => log.push(line),
+    onRefused: (refusal) => refusals.push(refusal),
+    ...more,
+  });
+  atEnd(async () => {
+    await tunnel.close();
+    await gateway.close();
+    await engine.close();
+  });
+  return { gateway, engine, tunnel, log, refusals };
+}
+
+/** With it: `socket` is ready for frames. */
+export async function openAgentSide(more: Partial<TunnelOptions> = {}): Promise<AgentSide & { socket: HandSocket }> {
+  const side = await startAgentSide(more);
+  const socket = await side.gateway.socket(0);
+  await socket.greet();
+  return { ...side, socket };
+}

@@ -1,0 +1,186 @@
+/** The Worker on Cloudflare's local runtime, whose objects a test can evict, with real agents' tunnels in this process. */
+import { createHash, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { createTestHarness, unstable_readConfig } from 'wrangler';
+import { z } from 'zod';
+import { createIdentity } from '../../../agent/tunnel/identity.ts';
+import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
+import type { Refusal, Tunnel } from '../../../agent/tunnel/types.ts';
+import type { NodeRecord } from '../../../shared/lattice/node.ts';
+import { type Engine, type EngineOptions, startEngine } from '../engine.ts';
+import { MODEL } from '../house.ts';
+import { atEnd, eventually } from '../processes.ts';
+import { ROOT } from '../where.ts';
+import { Path } from './path.ts';
+
+const usageSchema = z.object({
+  requestId: z.string(),
+  attempt: z.number(),
+  stream: z.number(),
+  prompt: z.number(),
+  completion: z.number(),
+  estimated: z.boolean(),
+  complete: z.boolean(),
+  aborted: z.boolean(),
+  receipt: z.string(),
+});
+export type StoredUsage = z.infer<typeof usageSchema>;
+
+const createdSchema = z.object({ key: z.string().optional(), token: z.string().optional() });
+
+/** One node: an engine, a tunnel in this process, and the path between tunnel and gateway. */
+export interface Bench {
+  session: string;
+  engine: Engine;
+  tunnel: Tunnel;
+  path: Path;
+  log: string[];
+  refusals: Refusal[];
+  record: NodeRecord;
+}
+
+export interface Workshop {
+  url: URL;
+  key: string;
+  token: string;
+  admin(method: string, path: string, body?: unknown): Promise<unknown>;
+  ask(path: string, body: unknown, init?: RequestInit): Promise<Response>;
+  addNode(options?: EngineOptions): Promise<Bench>;
+  /** Takes the object out of memory; waits until it is idle. */
+  evict(bench: Bench, webSockets: 'hibernate' | 'close'): Promise<void>;
+  /** Ends the object at once, whatever it is doing. */
+  crash(bench: Bench): Promise<void>;
+  /** The usage records that the session's object has stored, newest first. */
+  usage(bench: Bench): Promise<StoredUsage[]>;
+  /** Waits until that many are stored. */
+  settled(bench: Bench, count: number, withinMs?: number): Promise<StoredUsage[]>;
+  logs(): string[];
+}
+
+export function nodeRecord(models: string[] = [MODEL]): NodeRecord {
+  return {
+    state: 'SERVING',
+    version: 1,
+    tier: 'stable',
+    labels: {},
+    models: models.map((id) => ({ id, state: 'ready' })),
+    hardware: { gpus: [], cpus: 2, memory_mib: 1024 },
+    agent_version: 'test',
+  };
+}
+
+/** wrangler.toml with a door for crashes. */
+async function configuration(vars: Record<string, string>) {
+  const config = unstable_readConfig({ config: join(ROOT, 'wrangler.toml') });
+  const { name, compatibility_date = '', compatibility_flags, durable_objects, migrations, d1_databases } = config;
+  return {
+    name: name ?? 'gateway',
+    main: join(ROOT, 'test/gateway/support/crashable-worker.ts'),
+    compatibility_date,
+    compatibility_flags,
+    durable_objects,
+    migrations,
+    d1_databases: d1_databases.map((database: object) => ({ ...database, migrations_dir: join(ROOT, 'migrations') })),
+    vars,
+  };
+}
+
+export async function openWorkshop(vars: Record<string, string> = {}): Promise<Workshop> {
+  process.env.CLOUDFLARE_CF_FETCH_ENABLED = 'false';
+  process.env.WRANGLER_SEND_METRICS = 'false';
+  process.env.WRANGLER_SEND_ERROR_REPORTS = 'false';
+  process.env.WRANGLER_HIDE_BANNER = 'true';
+  const adminKey = `sk-otela-${randomBytes(24).toString('hex')}`;
+  const hash = createHash('sha256').update(adminKey).digest('hex');
+  const server = createTestHarness({
+    root: ROOT,
+    workers: [{ config: await configuration({ ADMIN_KEY_SHA256: hash, ...vars }) }],
+  });
+  const { url } = await server.listen();
+  atEnd(() => server.close());
+  const worker = server.getWorker();
+  await worker.applyD1Migrations('DB');
+  const admin = async (method: string, path: string, body?: unknown): Promise<unknown> => {
+    const response = await fetch(new URL(`/admin/${path}`, url), {
+      method,
+      headers: { authorization: `Bearer ${adminKey}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  };
+  const { key = '' } = createdSchema.parse(await admin('POST', 'keys', { name: 'test' }));
+  const { token = '' } = createdSchema.parse(
+    await admin('POST', 'join-tokens', { provider: 'lab', cluster: 'testbed' }),
+  );
+  const ask = (path: string, body: unknown, init: RequestInit = {}) =>
+    fetch(new URL(path, url), {
+      method: 'POST',
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...init,
+      headers: {
+        authorization: `Bearer ${key}`,
+        'content-type': 'application/json',
+        'accept-encoding': 'identity',
+        ...Object.fromEntries(new Headers(init.headers)),
+      },
+    });
+  const usage = async (bench: Bench): Promise<StoredUsage[]> => {
+    const storage = await worker.getDurableObjectStorage('TUNNEL', { name: bench.session });
+    const rows = await storage.exec('SELECT record FROM usage ORDER BY stream DESC');
+    return rows.map((row) => usageSchema.parse(JSON.parse(String(Object(row).record))));
+  };
+  return {
+    url,
+    key,
+    token,
+    admin,
+    ask,
+    addNode: (options) => addNode(url, token, admin, key, options),
+    evict: (bench, webSockets) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets }),
+    crash: async (bench) => {
+      await fetch(new URL(`/__crash/${bench.session}`, url), { method: 'POST' });
+    },
+    usage,
+    settled: (bench, count, withinMs = 5_000) =>
+      eventually(`${count} usage records`, withinMs, async () => {
+        const stored = await usage(bench);
+        return stored.length >= count ? stored : undefined;
+      }),
+    logs: () => server.getLogs().map((log) => JSON.stringify(log)),
+  };
+}
+
+async function addNode(
+  url: URL,
+  token: string,
+  _admin: unknown,
+  key: string,
+  options: EngineOptions = {},
+): Promise<Bench> {
+  const engine = await startEngine({ models: [MODEL], ...options });
+  const path = await Path.open(url);
+  const identity = createIdentity();
+  const log: string[] = [];
+  const refusals: Refusal[] = [];
+  const record = nodeRecord(options.models);
+  const tunnel = openTunnel({
+    gateway: path.url,
+    token,
+    identity,
+    record: () => record,
+    engine: () => ({ origin: engine.url, pathPrefix: '' }),
+    log: (line) => log.push(line),
+    onRefused: (refusal) => refusals.push(refusal),
+  });
+  atEnd(async () => {
+    await tunnel.close();
+    await path.close();
+    await engine.close();
+  });
+  await eventually('the node is registered', 10_000, async () => {
+    const response = await fetch(new URL('/v1/registry/nodes', url), { headers: { authorization: `Bearer ${key}` } });
+    return (await response.text()).includes(identity.session) ? true : undefined;
+  });
+  return { session: identity.session, engine, tunnel, path, log, refusals, record };
+}
