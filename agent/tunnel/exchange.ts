@@ -189,6 +189,7 @@ export class Exchange {
   cancel(): void {
     if (this.finished) return;
     this.#call?.abort();
+    this.body.abandon(); // while the link is known: the credit of what the engine did not take is its
     const link = this.#link;
     link?.detach(this.#stream);
     this.#link = undefined;
