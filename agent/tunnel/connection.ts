@@ -16,6 +16,9 @@ const PING_EVERY_MS = 15_000;
 /** A path that swallows packets answers nothing: without this it would be noticed after many minutes. */
 const PONG_WITHIN_MS = 10_000;
 
+/** From the upgrade to the welcome. A gateway that answers pings and nothing else would hold the agent for ever. */
+const WELCOME_WITHIN_MS = 10_000;
+
 export interface ConnectionEvents {
   /** The gateway accepted this session on this socket. */
   onReady(link: Link): void;
@@ -33,6 +36,7 @@ export class Connection {
   #link: Link | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
   #pongBy: NodeJS.Timeout | undefined;
+  #welcomeBy: NodeJS.Timeout | undefined;
   #over = false;
 
   constructor(socket: WebSocket, identity: Identity, generation: number, events: ConnectionEvents) {
@@ -44,6 +48,9 @@ export class Connection {
     socket.on('message', (data: Buffer, isBinary: boolean) => this.#onMessage(data, isBinary));
     socket.on('close', (code, reason) => this.#onClose(code, reason.toString()));
     socket.on('error', () => {}); // close follows
+    socket.on('open', () => {
+      this.#welcomeBy = setTimeout(() => this.close(4002, 'no welcome'), WELCOME_WITHIN_MS);
+    });
     this.#heartbeat = setInterval(() => this.#ping(), PING_EVERY_MS);
   }
 
@@ -95,6 +102,7 @@ export class Connection {
     const port = socketPort(this.#socket, () => this.#link?.flush());
     const link = new Link(port, { send: window, receive: SOCKET_WINDOW_BYTES });
     this.#link = link;
+    clearTimeout(this.#welcomeBy);
     this.#events.onReady(link);
   }
 
@@ -111,6 +119,7 @@ export class Connection {
     this.#over = true;
     clearInterval(this.#heartbeat);
     clearTimeout(this.#pongBy);
+    clearTimeout(this.#welcomeBy);
     this.#link?.close();
     this.#events.onClosed(code, reason);
   }

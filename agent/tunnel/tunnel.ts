@@ -13,6 +13,9 @@ const BACKOFF_MIN_MS = 250;
 /** A gateway that was away is found again within 5 s of its return. */
 const BACKOFF_MAX_MS = 3_000;
 
+/** A socket that lived this long worked: the next one is not dialled late for the failures before it. */
+const STABLE_MS = 5_000;
+
 const TICK_MS = 250;
 
 /** Longest error body that is read to tell why the gateway refuses. */
@@ -41,6 +44,7 @@ class GatewayTunnel implements Tunnel {
   #link: Link | undefined;
   #generation = 0;
   #failures = 0;
+  #readyAt = Number.POSITIVE_INFINITY;
   #retry: NodeJS.Timeout | undefined;
   #ticking: NodeJS.Timeout | undefined;
   #closed = false;
@@ -81,23 +85,22 @@ class GatewayTunnel implements Tunnel {
   #watch(socket: WebSocket): void {
     let why = '';
     socket.on('error', (error) => {
-      why = error.message;
+      why ||= error.message;
     });
-    socket.on('unexpected-response', (_request, response) => void this.#onRefusal(socket, response));
+    socket.on('unexpected-response', async (_request, response) => {
+      const status = response.statusCode ?? 0;
+      why = `status ${status}`;
+      const message = await refusalOf(response);
+      why = `${status} ${message}`;
+      if (FINAL.has(status)) this.#refused({ status, message });
+      socket.terminate(); // its close dials again, unless the refusal is final
+    });
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
       onReady: (link) => this.#onReady(link),
       onFrame: (link, frame) => this.#onFrame(link, frame),
       onMessageEnd: () => this.#onMessageEnd(),
       onClosed: (code, reason) => this.#onClosed(code, reason || why),
     });
-  }
-
-  async #onRefusal(socket: WebSocket, response: IncomingMessage): Promise<void> {
-    const status = response.statusCode ?? 0;
-    const message = await refusalOf(response);
-    socket.terminate();
-    if (FINAL.has(status)) this.#refused({ status, message });
-    else if (this.#connection === undefined) this.#again(`${status} ${message}`);
   }
 
   #refused(refusal: Refusal): void {
@@ -108,7 +111,8 @@ class GatewayTunnel implements Tunnel {
 
   #onReady(link: Link): void {
     this.#link = link;
-    this.#failures = 0;
+    this.#readyAt = performance.now();
+    this.#touched.clear();
     this.#exchanges.connect(link);
     this.#options.onConnected?.();
     void this.publish();
@@ -134,6 +138,7 @@ class GatewayTunnel implements Tunnel {
       this.#options.onDisconnected?.();
     }
     if (this.#closed) return;
+    if (performance.now() - this.#readyAt >= STABLE_MS) this.#failures = 0;
     if (code === REFUSED) return this.#refused({ status: 403, message: reason });
     if (code === REPLACED)
       return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
@@ -186,16 +191,16 @@ class GatewayTunnel implements Tunnel {
 /** The message in the gateway's error envelope, or the start of whatever came. */
 async function refusalOf(response: IncomingMessage): Promise<string> {
   let text = '';
-  for await (const chunk of response) {
-    text += String(chunk);
-    if (text.length > REFUSAL_MAX_BYTES) break;
-  }
   try {
+    for await (const chunk of response) {
+      text += String(chunk);
+      if (text.length > REFUSAL_MAX_BYTES) break;
+    }
     const body: unknown = JSON.parse(text);
     const error = typeof body === 'object' && body !== null && 'error' in body ? body.error : undefined;
     if (typeof error === 'object' && error !== null && 'message' in error) return String(error.message);
   } catch {
-    // not ours: a proxy's page, say
+    // not ours: a proxy's page, say, or half of one
   }
   return text.slice(0, 300) || `status ${response.statusCode}`;
 }
