@@ -2,7 +2,7 @@ import { type Dispatcher, errors, Pool } from 'undici';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
-import { HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
+import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { RequestBody } from './request-body.ts';
 import type { EngineTarget } from './types.ts';
 
@@ -109,12 +109,14 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   }
 
   onResponseStart(
-    _controller: Dispatcher.DispatchController,
+    controller: Dispatcher.DispatchController,
     status: number,
     headers: Record<string, string | string[] | undefined>,
   ): void {
     if (status < 200) return; // 100 Continue and the like
     this.#answered = true;
+    // RFC 9110 §15 knows none above; in a frame it would cost the socket, and every request on it.
+    if (status > 599) return controller.abort(new Error(`the engine answered with status ${status}`));
     this.#events.onHead(status, headerList(headers));
   }
 
@@ -156,8 +158,10 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 
 function headerList(headers: Record<string, string | string[] | undefined>): HeaderList {
   const list: [string, string][] = [];
-  for (const [name, value] of Object.entries(headers)) {
-    if (value === undefined || HOP_BY_HOP.has(name)) continue;
+  // First, so that no number of others pushes it out: how the answer is read depends on it.
+  const { 'content-type': contentType, ...others } = headers;
+  for (const [name, value] of [['content-type', contentType] as const, ...Object.entries(others)]) {
+    if (value === undefined || HOP_BY_HOP.has(name) || name.length > HEADER_NAME_MAX_BYTES) continue;
     for (const one of Array.isArray(value) ? value : [value]) {
       if (list.length < HEADERS_MAX && one.length <= TEXT_MAX_BYTES / 2) list.push([name, one]);
     }

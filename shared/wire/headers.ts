@@ -1,5 +1,5 @@
 import { WireError } from './error.ts';
-import { HEADERS_MAX, TEXT_MAX_BYTES } from './limits.ts';
+import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from './limits.ts';
 import type { FrameReader } from './reader.ts';
 import type { FrameWriter } from './writer.ts';
 
@@ -61,7 +61,7 @@ export function readHeaders(input: FrameReader): [string, string][] {
   for (let i = 0; i < count; i++) {
     const code = input.varint();
     if (code === 0) {
-      headers.push([input.text(128), input.text(TEXT_MAX_BYTES)]);
+      headers.push([input.text(HEADER_NAME_MAX_BYTES), input.text(TEXT_MAX_BYTES)]);
       continue;
     }
     const entry = TABLE[(code - 1) >> 1];

@@ -34,4 +34,5 @@ export const RESUME_WINDOW_MS = 10_000;
 /** Strings inside frames. */
 export const TEXT_MAX_BYTES = 8 * 1024;
 export const HEADERS_MAX = 32;
+export const HEADER_NAME_MAX_BYTES = 128;
 export const EDITS_MAX = 8;
