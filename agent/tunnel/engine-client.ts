@@ -68,8 +68,9 @@ export class EngineClient {
   }
 
   #headers(open: OpenFrame, body: RequestBody): string[] {
-    const headers: string[] = ['x-request-id', open.requestId];
+    const headers: string[] = [];
     for (const [name, value] of open.headers) headers.push(name, value);
+    if (!headers.includes('x-request-id')) headers.push('x-request-id', open.requestId);
     const length = body.contentLength;
     if (length !== undefined) headers.push('content-length', String(length));
     if (this.target.key !== undefined) headers.push('authorization', `Bearer ${this.target.key}`);

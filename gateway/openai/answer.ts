@@ -1,5 +1,5 @@
+import type { AttemptReply } from '../tunnel/ask.ts';
 import type { AttemptFailure, AttemptHead } from '../tunnel/attempt.ts';
-import { FAILURE_HEADER, HEAD_HEADER, NO_BODY } from '../tunnel/attempt.ts';
 
 /** An attempt that failed on its way, not in its engine. */
 export class PathError extends Error {
@@ -16,7 +16,9 @@ const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
 
 /** Asks the session's object for an attempt; `offset` undefined: open it, else claim its answer from that byte on. */
-export type Ask = (offset: number | undefined) => Promise<Response>;
+export type Ask = (offset: number | undefined) => Promise<AttemptReply>;
+
+type Head = Extract<AttemptReply, { kind: 'head' }>;
 
 /**
  * One engine's answer, read as it comes. The object that carries it may be deployed anew or evicted at any time: the rest is
@@ -26,23 +28,20 @@ export class Answer {
   readonly status: number;
   readonly head: AttemptHead;
   readonly #ask: Ask;
-  #response: Response;
+  #reply: Head;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #offset = 0;
 
-  private constructor(ask: Ask, response: Response, head: string) {
+  private constructor(ask: Ask, reply: Head) {
     this.#ask = ask;
-    this.#response = response;
-    this.status = response.status;
-    this.head = JSON.parse(head) as AttemptHead;
+    this.#reply = reply;
+    this.status = reply.status;
+    this.head = reply.head;
   }
 
   /** @throws PathError when no engine's head came. */
   static async open(ask: Ask): Promise<Answer> {
-    const response = await persist(() => ask(undefined));
-    const head = response.headers.get(HEAD_HEADER);
-    if (head === null) throw await failureOf(response);
-    return new Answer(ask, response, head);
+    return new Answer(ask, headOf(await persist(() => ask(undefined))));
   }
 
   get isEventStream(): boolean {
@@ -54,7 +53,7 @@ export class Answer {
   async read(): Promise<Uint8Array | undefined> {
     for (;;) {
       try {
-        this.#reader ??= (this.#response.body ?? EMPTY_BODY()).getReader();
+        this.#reader ??= streamOf(this.#reply).getReader();
         const { done, value } = await this.#reader.read();
         if (done) return undefined;
         this.#offset += value.length;
@@ -66,12 +65,11 @@ export class Answer {
   }
 
   /**
-   * The body where it came whole: the object sends a length only with an answer that has ended. It need not be read here, and
-   * its length keeps a broken pipe from looking like an end. Undefined where it still streams.
+   * The body where it came whole: it need not be read here, and its length keeps a broken pipe from looking like an end.
+   * Undefined where it still streams.
    */
-  get whole(): ReadableStream<Uint8Array> | null | undefined {
-    if (NO_BODY.has(this.status)) return null;
-    return this.#response.headers.has('content-length') ? this.#response.body : undefined;
+  get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
+    return this.#reply.whole ? this.#reply.body : undefined;
   }
 
   /** The whole answer if it ends within `max` bytes; else what has come so far, `complete` false. */
@@ -87,9 +85,7 @@ export class Answer {
   }
 
   async #claim(): Promise<void> {
-    const response = await persist(() => this.#ask(this.#offset));
-    if (response.headers.get(HEAD_HEADER) === null) throw await failureOf(response);
-    this.#response = response;
+    this.#reply = headOf(await persist(() => this.#ask(this.#offset)));
     this.#reader = undefined;
   }
 
@@ -97,26 +93,30 @@ export class Answer {
   async cancel(): Promise<void> {
     try {
       if (this.#reader !== undefined) await this.#reader.cancel();
-      else await this.#response.body?.cancel();
+      else if (this.#reply.body instanceof ReadableStream) await this.#reply.body.cancel();
     } catch {
       // broken already
     }
   }
 }
 
-const EMPTY_BODY = () =>
-  new ReadableStream<Uint8Array>({
-    start: (controller) => controller.close(),
-  });
+function headOf(reply: AttemptReply): Head {
+  if (reply.kind === 'failure') throw new PathError(reply.code, reply.message);
+  return reply;
+}
 
-async function failureOf(response: Response): Promise<PathError> {
-  const code = response.headers.get(FAILURE_HEADER) as AttemptFailure | null;
-  const message = await response.text().catch(() => '');
-  return new PathError(code ?? 'failed', message);
+function streamOf({ body }: Head): ReadableStream<Uint8Array> {
+  if (body instanceof ReadableStream) return body;
+  return new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      if (body !== null) controller.enqueue(body);
+      controller.close();
+    },
+  });
 }
 
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
-async function persist(ask: () => Promise<Response>): Promise<Response> {
+async function persist(ask: () => Promise<AttemptReply>): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
   for (;;) {
     try {

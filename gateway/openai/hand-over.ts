@@ -7,8 +7,9 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import type { View } from '../registry/snapshot.ts';
-import { type AttemptRequest, OPEN_HEADER } from '../tunnel/attempt.ts';
-import { Answer, PathError } from './answer.ts';
+import { type AttemptBody, askTunnel } from '../tunnel/ask.ts';
+import type { AttemptRequest } from '../tunnel/attempt.ts';
+import { Answer, type Ask, PathError } from './answer.ts';
 import type { Intake } from './body.ts';
 
 /** An opening that is not acknowledged within this moves the request to another node, where there is one. */
@@ -22,7 +23,11 @@ const DEFAULT_STALL_MS = 120_000;
 
 /** All that handing over needs of a request. */
 export interface Errand {
-  requestId: string;
+  /**
+   * Names the request's streams between gateway and agents; whoever knows it can claim an answer. So it is ours and random,
+   * never the client's request id: two clients may send the same.
+   */
+  name: string;
   endpoint: Endpoint;
   intake: Intake;
   headers: HeaderList;
@@ -109,16 +114,11 @@ async function tryNode(errand: Errand, node: Candidate, attempt: number, others:
   }
 }
 
-function asker(
-  errand: Errand,
-  node: Candidate,
-  attempt: number,
-  acceptMs: number,
-): (offset: number | undefined) => Promise<Response> {
-  const { intake, env, endpoint } = errand;
+function asker(errand: Errand, node: Candidate, attempt: number, acceptMs: number): Ask {
+  const { intake, endpoint } = errand;
   const timeouts = errand.view.settings.models[intake.model];
   const open: AttemptRequest = {
-    requestId: errand.requestId,
+    requestId: errand.name,
     attempt,
     resume: false,
     answerOffset: 0,
@@ -133,22 +133,17 @@ function asker(
     acceptMs,
     bodyLength: intake.body.kind === 'kept' ? intake.body.bytes.length : intake.body.length,
   };
+  const worker = { env: errand.env, signal: errand.signal };
   return (offset) => {
     const claim = offset !== undefined;
     const asked = claim ? { ...open, resume: true, answerOffset: offset, acceptMs: RESUME_WINDOW_MS } : open;
-    // A stub that threw stays broken: each asking gets its own.
-    return env.TUNNEL.getByName(node.session).fetch('https://tunnel/attempt', {
-      method: 'POST',
-      headers: { [OPEN_HEADER]: JSON.stringify(asked) },
-      body: bodyFor(intake, claim),
-      signal: errand.signal,
-    });
+    return askTunnel(worker, node.session, asked, bodyFor(intake, claim));
   };
 }
 
 const decoder = new TextDecoder();
 
-function bodyFor(intake: Intake, claim: boolean): Uint8Array | ReadableStream<Uint8Array> | null {
+function bodyFor(intake: Intake, claim: boolean): AttemptBody {
   if (intake.body.kind === 'kept') return intake.body.bytes;
   if (claim || !intake.body.opaque.replayable) return null;
   return intake.body.opaque.open();

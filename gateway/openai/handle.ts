@@ -25,6 +25,7 @@ export async function handleOpenAI(request: Request, path: string, env: Env, ctx
 
 async function forward(request: Request, path: string, env: Env, ctx: Context, requestId: string): Promise<Response> {
   const timing = new Timing(Date.now());
+  const given = request.headers.get('x-request-id') === requestId;
   const endpoint = findEndpoint(request.method, path);
   if (endpoint === undefined) throw new ApiError('not_found', `There is no ${path} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(request.method, path, endpoint.methodNotAllowed);
@@ -38,10 +39,10 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
     const view = await viewFor(intake, env, ctx);
     timing.lookupDone(Date.now());
     const errand: Errand = {
-      requestId,
+      name: given ? crypto.randomUUID() : requestId,
       endpoint,
       intake,
-      headers: headersToEngine(request),
+      headers: headersToEngine(request, given ? requestId : undefined),
       receipt: account.keyId,
       view,
       env,

@@ -41,6 +41,18 @@ export type AttemptFailure =
   /** The socket went away after the opening was acknowledged and nobody resumed it. */
   | 'lost';
 
+/** What came of an attempt. With `head` the engine answers: at once and in full (`whole`), or as a stream that follows. */
+export type AttemptResult =
+  | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array | undefined }
+  | { kind: 'failure'; code: AttemptFailure; message: string };
+
+export type WholeResult =
+  | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array }
+  | { kind: 'failure'; code: AttemptFailure; message: string };
+
+/** What a call for an attempt gives: the answer if it came soon and whole; else it is to be fetched. */
+export type CallResult = WholeResult | { kind: 'fetch' };
+
 /** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
 export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 

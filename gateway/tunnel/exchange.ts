@@ -4,14 +4,7 @@ import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.
 import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
 import { AnswerBody } from './answer-body.ts';
-import {
-  type AttemptFailure,
-  type AttemptHead,
-  type AttemptRequest,
-  FAILURE_HEADER,
-  HEAD_HEADER,
-  NO_BODY,
-} from './attempt.ts';
+import type { AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
 
 /** What an exchange needs of its object. */
 export interface ExchangeHost {
@@ -37,7 +30,10 @@ export class Exchange {
   #skip = 0;
   #bodyLength: number | undefined;
   readonly #incoming: Incoming;
-  readonly #resolve: (response: Response) => void;
+  /** Who waits for the result; told once. */
+  #tell: ((result: AttemptResult) => void) | undefined;
+  #inform: ((result: WholeResult) => void) | undefined;
+  #told = false;
   #link: Link | undefined;
   #body: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #reading = false;
@@ -45,19 +41,19 @@ export class Exchange {
   #openings = 0;
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
-  #answered = false;
   #over = false;
   /** When the attempt fails unless something happens; undefined once accepted and connected. */
   #deadline: number | undefined;
+  /** Came as a call, where leaving is not seen: cancelled then, unless somebody attends to it. */
+  #attendBy: number | undefined;
   /** Events seen, for the case that no report comes. */
   events = 0;
   answerBytes = 0;
 
-  constructor(stream: number, request: AttemptRequest, host: ExchangeHost, resolve: (response: Response) => void) {
+  constructor(stream: number, request: AttemptRequest, host: ExchangeHost) {
     this.stream = stream;
     this.request = request;
     this.#host = host;
-    this.#resolve = resolve;
     this.openedAt = host.now();
     this.#deadline = this.openedAt + request.acceptMs;
     this.#incoming = new Incoming({ offset: request.answerOffset });
@@ -73,6 +69,22 @@ export class Exchange {
 
   get accepted(): boolean {
     return this.#acceptedAt !== undefined;
+  }
+
+  /** `tell` gets the result, for somebody whose leaving is seen. */
+  attend(tell: (result: AttemptResult) => void): void {
+    this.#attendBy = undefined;
+    this.#tell = tell;
+    this.#answer();
+  }
+
+  /**
+   * `tell` gets the result if it is a whole answer or a failure; undefined holds it for somebody who attends next. Without
+   * anybody who attends by `attendBy` the attempt is cancelled.
+   */
+  inform(tell: ((result: WholeResult) => void) | undefined, attendBy: number): void {
+    this.#inform = tell;
+    this.#attendBy = attendBy;
   }
 
   /** A complete body in memory. */
@@ -219,38 +231,41 @@ export class Exchange {
 
   /** End of a message: the head may go out, with the whole answer if that came along. */
   onMessageEnd(): void {
+    this.#answer();
+  }
+
+  #answer(): void {
     const head = this.#head;
-    if (head === undefined || this.#answered || this.#over) return;
-    this.#answered = true;
+    if (head === undefined || this.#told || this.#over) return;
+    const forwardMs = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
+    const { status, headers, engineTenths } = head;
+    const result = { kind: 'head' as const, status, head: { headers, forwardMs, engineMs: engineTenths / 10 } };
+    if (this.#tell !== undefined) {
+      this.#told = true;
+      this.#tell({ ...result, whole: this.answer.takeWhole() });
+      return;
+    }
+    if (this.#inform === undefined) return;
     const whole = this.answer.takeWhole();
-    const headers: Record<string, string> = { [HEAD_HEADER]: this.#headJson(head) };
-    if (whole !== undefined) headers['content-length'] = String(whole.length);
-    const body = NO_BODY.has(head.status) ? null : (whole ?? this.answer.open());
-    this.#resolve(new Response(body, { status: head.status, headers }));
+    if (whole === undefined) return;
+    this.#told = true;
+    this.#inform({ ...result, whole });
   }
 
-  #headJson(head: Extract<Frame, { type: 'head' }>): string {
-    const answer: AttemptHead = {
-      headers: head.headers,
-      forwardMs: (this.#acceptedAt ?? this.openedAt) - this.openedAt,
-      engineMs: head.engineTenths / 10,
-    };
-    return JSON.stringify(answer);
-  }
-
-  /** Called now and then with the time: gives up what nobody acknowledged or resumed. */
+  /** Called now and then with the time: gives up what nobody acknowledged, resumed or attends to. */
   tick(now: number): void {
-    if (this.#deadline === undefined || now < this.#deadline || this.#over) return;
+    if (this.#over) return;
+    if (this.#attendBy !== undefined && now >= this.#attendBy) return this.cancel();
+    if (this.#deadline === undefined || now < this.#deadline) return;
     this.fail(this.accepted ? 'lost' : 'not_accepted', this.accepted ? 'nobody resumed the stream' : 'no answer');
   }
 
   fail(code: AttemptFailure, message: string): void {
     if (this.#over) return;
-    if (!this.#answered) {
-      this.#answered = true;
-      this.#resolve(
-        new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } }),
-      );
+    if (!this.#told) {
+      this.#told = true;
+      const result = { kind: 'failure' as const, code, message };
+      (this.#tell ?? this.#inform)?.(result);
     }
     this.answer.fail(code);
     this.#finish(code);

@@ -4,10 +4,10 @@ import type { Frame } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
-import { type AttemptFailure, type AttemptRequest, FAILURE_HEADER, OPEN_HEADER } from './attempt.ts';
-import { Exchange } from './exchange.ts';
+import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
+import { Attempts } from './attempts.ts';
+import type { Exchange } from './exchange.ts';
 import { provesSession } from './handshake.ts';
-import { Settlement } from './settlement.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 import { StreamIds } from './stream-ids.ts';
 
@@ -21,12 +21,6 @@ const TICK_MS = 250;
 /** Agents ping every 15 s; a socket with open streams and no sign of life for this long is dead. */
 const SILENCE_MS = 40_000;
 
-/** Bodies up to this size are read whole: one read instead of a stream. */
-const WHOLE_BODY_BYTES = 1024 * 1024;
-
-/** Failures of this side, which the agent does not know of. */
-const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
-
 /**
  * Owns one node session's socket and its streams. First touched by its agent, so that it lives near it.
  *
@@ -35,9 +29,7 @@ const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancel
  */
 export class TunnelObject extends DurableObject<Env> {
   readonly #session: string;
-  readonly #ids: StreamIds;
-  readonly #settlement: Settlement;
-  readonly #exchanges = new Map<number, Exchange>();
+  readonly #attempts: Attempts;
   readonly #sockets = new Map<WebSocket, AgentSocket>();
   #active: AgentSocket | undefined;
   #lastFrameAt = 0;
@@ -49,8 +41,7 @@ export class TunnelObject extends DurableObject<Env> {
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#session = ctx.id.name ?? '';
-    this.#ids = new StreamIds(ctx.storage.kv);
-    this.#settlement = new Settlement(this.#session);
+    this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), () => this.#busy());
     createUsageTable(ctx.storage.sql);
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
     for (const socket of ctx.getWebSockets()) this.#wake(socket);
@@ -66,14 +57,24 @@ export class TunnelObject extends DurableObject<Env> {
     }
     this.#sockets.set(socket, peer);
     const newest = this.#active === undefined || attachment.generation > this.#active.attachment.generation;
-    if (attachment.phase === 'active' && newest) this.#active = peer;
+    if (attachment.phase === 'active' && newest) this.#activate(peer);
+  }
+
+  #activate(peer: AgentSocket): void {
+    this.#active = peer;
+    this.#attempts.connect(peer.link);
   }
 
   override async fetch(request: Request): Promise<Response> {
     if (request.headers.get('upgrade') === 'websocket') return this.#accept(request);
     const open = request.headers.get(OPEN_HEADER);
     if (open === null) return new Response('not an attempt', { status: 400 });
-    return this.#attempt(JSON.parse(open) as AttemptRequest, request);
+    return this.#attempts.fetch(JSON.parse(open) as AttemptRequest, request);
+  }
+
+  /** A small request for an answer that may come whole. */
+  attempt(open: AttemptRequest, body: Uint8Array): Promise<CallResult> {
+    return this.#attempts.call(open, body);
   }
 
   /** The newest usage records of this session. */
@@ -127,18 +128,17 @@ export class TunnelObject extends DurableObject<Env> {
       peer.close(CLOSE.replaced, 'a newer socket of this session is open');
       return;
     }
-    this.#active = peer;
     peer.attachment = { ...peer.attachment, phase: 'active', generation: hello.generation };
     if (former !== undefined) {
       this.#sockets.delete(former.socket);
       former.close(CLOSE.replaced, 'replaced by a newer socket of this session');
-      for (const exchange of this.#exchanges.values()) exchange.disconnect(Date.now());
+      this.#attempts.disconnect();
     }
     // A message of its own: an agent reads nothing behind the welcome in the message that brings it.
     peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit }));
     peer.link.open(hello.window);
-    for (const exchange of this.#exchanges.values()) exchange.connect(peer.link);
-    this.#saved = this.#exchanges.size === 0;
+    this.#saved = this.#attempts.open === 0;
+    this.#activate(peer);
     peer.save(this.#saved);
   }
 
@@ -147,37 +147,15 @@ export class TunnelObject extends DurableObject<Env> {
       case 'record':
         return this.#publish(peer, frame.sequence, frame.json);
       case 'report':
-        return this.#report(frame);
       case 'accept':
       case 'head':
       case 'data':
       case 'end':
-      case 'reset': {
-        const exchange = this.#exchanges.get(frame.stream);
-        if (exchange !== undefined) {
-          touched.add(exchange);
-          return exchange.onFrame(frame);
-        }
-        return this.#unknown(peer, frame);
-      }
+      case 'reset':
+        return this.#attempts.onFrame(peer.link, frame, touched);
       default:
         return; // hello again, or a frame of the gateway's own: nothing to do with it
     }
-  }
-
-  /** Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone. */
-  #unknown(peer: AgentSocket, frame: Extract<Frame, { stream: number }>): void {
-    if (frame.type === 'data') peer.link.consumed(frame.bytes.length);
-    if (frame.type !== 'reset' && !this.#settlement.awaits(frame.stream)) {
-      peer.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
-    }
-  }
-
-  #report(frame: Extract<Frame, { type: 'report' }>): void {
-    const now = Date.now();
-    if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, now);
-    else this.#settlement.report(frame.stream, frame.usage, this.#exchanges.get(frame.stream), now);
-    this.#tick();
   }
 
   #publish(peer: AgentSocket, sequence: number, json: string): void {
@@ -207,8 +185,7 @@ export class TunnelObject extends DurableObject<Env> {
     peer.close(CLOSE.resync, 'closed');
     if (peer !== this.#active) return;
     this.#active = undefined;
-    const now = Date.now();
-    for (const exchange of this.#exchanges.values()) exchange.disconnect(now);
+    this.#attempts.disconnect();
     this.#toRegistry((registry) => registry.suspect(this.#session, 'disconnected'));
   }
 
@@ -227,51 +204,22 @@ export class TunnelObject extends DurableObject<Env> {
     this.ctx.waitUntil(this.#registryQueue);
   }
 
-  // --- the Worker's side --------------------------------------------------------------------------------------------
-
-  async #attempt(open: AttemptRequest, request: Request): Promise<Response> {
-    const length = Number(request.headers.get('content-length') ?? Number.NaN);
-    const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
-    if (request.signal.aborted) return new Response(null, { status: 520, headers: { [FAILURE_HEADER]: 'cancelled' } });
-    return new Promise((resolve) => {
-      const host = {
-        now: () => Date.now(),
-        onOver: (over: Exchange, failure: AttemptFailure | undefined) => this.#over(over, failure),
-      };
-      const exchange = new Exchange(this.#ids.next(), open, host, resolve);
-      this.#exchanges.set(exchange.stream, exchange);
-      request.signal.addEventListener('abort', () => exchange.cancel());
-      if (whole !== undefined) exchange.sendWhole(whole);
-      else if (request.body !== null) exchange.sendStream(request.body, open.bodyLength);
-      else exchange.sendWhole(new Uint8Array(0));
-      this.#save(false);
-      if (this.#active !== undefined) exchange.connect(this.#active.link);
-      this.#tick();
-    });
-  }
-
-  #over(exchange: Exchange, failure: AttemptFailure | undefined): void {
-    this.#exchanges.delete(exchange.stream);
-    this.#settlement.ended(exchange, failure, Date.now());
-    if (failure !== undefined && TELL_AGENT.has(failure)) {
-      this.#active?.link.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
-    }
-  }
-
   // --- while something is open ----------------------------------------------------------------------------------------
 
-  #tick(): void {
+  /** Something is open, or to be settled. */
+  #busy(): void {
+    this.#save(false);
     this.#ticking ??= setInterval(() => this.#onTick(), TICK_MS);
   }
 
   #onTick(): void {
     const now = Date.now();
-    for (const exchange of this.#exchanges.values()) exchange.tick(now);
+    this.#attempts.tick(now);
     this.#watch(now);
-    const { records, streams } = this.#settlement.take(now);
+    const { records, streams } = this.#attempts.settle(now);
     if (records.length > 0) storeUsage(this.ctx.storage.sql, records);
     if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
-    if (this.#exchanges.size > 0 || !this.#settlement.idle) return;
+    if (!this.#attempts.idle) return;
     clearInterval(this.#ticking);
     this.#ticking = null;
     this.#save(true);
@@ -280,7 +228,7 @@ export class TunnelObject extends DurableObject<Env> {
   /** A socket may die without an event; open streams must not wait for it for ever. */
   #watch(now: number): void {
     const active = this.#active;
-    if (active === undefined || this.#exchanges.size === 0) return;
+    if (active === undefined || this.#attempts.open === 0) return;
     const ping = this.ctx.getWebSocketAutoResponseTimestamp(active.socket)?.getTime() ?? 0;
     const seen = Math.max(ping, this.#lastFrameAt, active.attachment.connectedAt);
     if (now - seen < SILENCE_MS) return;

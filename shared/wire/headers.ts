@@ -29,6 +29,7 @@ const TABLE: HeaderList = [
   ['content-type', 'text/plain; charset=utf-8'],
   ['content-type', 'audio/mpeg'],
   ['content-type', 'audio/wav'],
+  ['x-request-id', ''],
 ];
 
 const PAIRS = new Map(TABLE.map(([name, value], index) => [`${name}:${value}`, index]));

@@ -1,0 +1,76 @@
+import type { Env } from '../env.ts';
+import {
+  type AttemptFailure,
+  type AttemptHead,
+  type AttemptRequest,
+  type CallResult,
+  FAILURE_HEADER,
+  HEAD_HEADER,
+  NO_BODY,
+  OPEN_HEADER,
+} from './attempt.ts';
+
+/** Larger bodies go by `fetch`, which streams them. */
+const CALL_MAX_BYTES = 64 * 1024;
+
+/** What a Worker gets of an attempt. */
+export type AttemptReply =
+  | {
+      kind: 'head';
+      status: number;
+      head: AttemptHead;
+      body: Uint8Array | ReadableStream<Uint8Array> | null;
+      whole: boolean;
+    }
+  | { kind: 'failure'; code: AttemptFailure; message: string };
+
+export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
+
+/** The Worker's side of one request, as far as asking needs it. */
+export interface Asker {
+  env: Env;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+/** Asks the object of `session` for an attempt. Rejects where the object is gone: its successor can be asked. */
+export async function askTunnel(
+  asker: Asker,
+  session: string,
+  open: AttemptRequest,
+  body: AttemptBody,
+): Promise<AttemptReply> {
+  if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.streaming && !open.resume) {
+    // A call costs half of what a `fetch` costs, but it can neither stream nor tell the object that the client left.
+    const result = (await asker.env.TUNNEL.getByName(session).attempt(open, body)) as CallResult;
+    if (result.kind === 'failure') return result;
+    if (result.kind === 'head') {
+      const { status, head, whole } = result;
+      return { kind: 'head', status, head, body: NO_BODY.has(status) ? null : whole, whole: true };
+    }
+  }
+  // Also where the call found that it takes longer: the object knows it by its name and opens nothing twice.
+  return fetchAttempt(asker, session, open, body);
+}
+
+async function fetchAttempt(
+  { env, signal }: Asker,
+  session: string,
+  open: AttemptRequest,
+  body: AttemptBody,
+): Promise<AttemptReply> {
+  // A stub that threw stays broken: each asking gets its own.
+  const response = await env.TUNNEL.getByName(session).fetch('https://tunnel/attempt', {
+    method: 'POST',
+    headers: { [OPEN_HEADER]: JSON.stringify(open) },
+    body,
+    signal,
+  });
+  const head = response.headers.get(HEAD_HEADER);
+  if (head === null) {
+    const code = (response.headers.get(FAILURE_HEADER) ?? 'failed') as AttemptFailure;
+    return { kind: 'failure', code, message: await response.text() };
+  }
+  const whole = response.headers.has('content-length');
+  return { kind: 'head', status: response.status, head: JSON.parse(head) as AttemptHead, body: response.body, whole };
+}

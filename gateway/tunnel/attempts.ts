@@ -1,0 +1,171 @@
+import type { Frame } from '../../shared/wire/frames.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import type { UsageRecord } from '../usage/record.ts';
+import {
+  type AttemptFailure,
+  type AttemptRequest,
+  type AttemptResult,
+  type CallResult,
+  FAILURE_HEADER,
+  HEAD_HEADER,
+  NO_BODY,
+} from './attempt.ts';
+import { Exchange, type ExchangeHost } from './exchange.ts';
+import { Settlement } from './settlement.ts';
+import type { StreamIds } from './stream-ids.ts';
+
+/** Bodies up to this size are read whole: one read instead of a stream. */
+const WHOLE_BODY_BYTES = 1024 * 1024;
+
+/** A call waits this long for its answer; with the wait for the fetch and a tick, a client that left is noticed in a second. */
+const CALL_MS = 300;
+const FETCH_MS = 300;
+
+/** Failures of this side, which the agent does not know of. */
+const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
+
+/** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
+export class Attempts implements ExchangeHost {
+  readonly #ids: StreamIds;
+  readonly #settlement: Settlement;
+  readonly #exchanges = new Map<number, Exchange>();
+  /** Attempts that came as a call and may be fetched by name. */
+  readonly #called = new Map<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
+  readonly #onBusy: () => void;
+  #link: Link | undefined;
+
+  /** `onBusy` is called when there begins to be something to tick for. */
+  constructor(session: string, ids: StreamIds, onBusy: () => void) {
+    this.#ids = ids;
+    this.#onBusy = onBusy;
+    this.#settlement = new Settlement(session);
+  }
+
+  /** Nothing is open and nothing is left to settle. */
+  get idle(): boolean {
+    return this.#exchanges.size === 0 && this.#settlement.idle;
+  }
+
+  get open(): number {
+    return this.#exchanges.size;
+  }
+
+  now(): number {
+    return Date.now();
+  }
+
+  /** A Worker's request over `fetch`: its leaving is seen, its body may stream. */
+  async fetch(open: AttemptRequest, request: Request): Promise<Response> {
+    const length = Number(request.headers.get('content-length') ?? Number.NaN);
+    const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
+    if (request.signal.aborted) return failureResponse('cancelled', '');
+    return new Promise((resolve) => {
+      const exchange = this.#takeCalled(open) ?? this.#create(open, whole, request.body);
+      request.signal.addEventListener('abort', () => exchange.cancel());
+      exchange.attend((result) => resolve(responseFor(result, exchange)));
+    });
+  }
+
+  /**
+   * A Worker's small request as a call. Its answer comes back with the call if it is soon there and whole; a client's leaving
+   * is not seen meanwhile, so that anything longer is to be fetched, and is cancelled if nobody does.
+   */
+  call(open: AttemptRequest, body: Uint8Array): Promise<CallResult> {
+    const exchange = this.#create(open, body, null);
+    const name = nameOf(open);
+    return new Promise((resolve) => {
+      const giveUpAt = this.now() + CALL_MS;
+      const fetchIt = (): void => {
+        exchange.inform(undefined, giveUpAt + FETCH_MS);
+        resolve({ kind: 'fetch' });
+      };
+      this.#called.set(name, { exchange, giveUpAt, fetchIt });
+      exchange.inform(resolve, giveUpAt + FETCH_MS);
+    });
+  }
+
+  #takeCalled(open: AttemptRequest): Exchange | undefined {
+    const name = nameOf(open);
+    const known = this.#called.get(name);
+    this.#called.delete(name);
+    return known?.exchange;
+  }
+
+  #create(open: AttemptRequest, whole: Uint8Array | undefined, body: ReadableStream<Uint8Array> | null): Exchange {
+    this.#onBusy();
+    const exchange = new Exchange(this.#ids.next(), open, this);
+    this.#exchanges.set(exchange.stream, exchange);
+    if (whole !== undefined) exchange.sendWhole(whole);
+    else if (body !== null) exchange.sendStream(body, open.bodyLength);
+    else exchange.sendWhole(new Uint8Array(0));
+    if (this.#link !== undefined) exchange.connect(this.#link);
+    return exchange;
+  }
+
+  onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
+    this.#exchanges.delete(exchange.stream);
+    this.#called.delete(nameOf(exchange.request));
+    this.#settlement.ended(exchange, failure, this.now());
+    if (failure !== undefined && TELL_AGENT.has(failure)) {
+      this.#link?.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
+    }
+  }
+
+  connect(link: Link): void {
+    this.#link = link;
+    for (const exchange of this.#exchanges.values()) exchange.connect(link);
+  }
+
+  disconnect(): void {
+    this.#link = undefined;
+    const now = this.now();
+    for (const exchange of this.#exchanges.values()) exchange.disconnect(now);
+  }
+
+  /** A frame of a stream. `touched` collects what has to look at its message's end. */
+  onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<Exchange>): void {
+    const exchange = this.#exchanges.get(frame.stream);
+    if (frame.type === 'report') return this.#report(frame, exchange);
+    if (exchange !== undefined) {
+      touched.add(exchange);
+      return exchange.onFrame(frame);
+    }
+    // Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone.
+    if (frame.type === 'data') link.consumed(frame.bytes.length);
+    if (frame.type !== 'reset' && !this.#settlement.awaits(frame.stream)) {
+      link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
+    }
+  }
+
+  #report(frame: Extract<Frame, { type: 'report' }>, exchange: Exchange | undefined): void {
+    if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
+    else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
+    this.#onBusy();
+  }
+
+  tick(now: number): void {
+    for (const { giveUpAt, fetchIt } of this.#called.values()) if (now >= giveUpAt) fetchIt();
+    for (const exchange of this.#exchanges.values()) exchange.tick(now);
+  }
+
+  /** What is to be stored now, and the streams that the agent may forget once it is. */
+  settle(now: number): { records: UsageRecord[]; streams: number[] } {
+    return this.#settlement.take(now);
+  }
+}
+
+function nameOf(open: AttemptRequest): string {
+  return `${open.requestId}/${open.attempt}`;
+}
+
+function failureResponse(code: AttemptFailure, message: string): Response {
+  return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
+}
+
+function responseFor(result: AttemptResult, exchange: Exchange): Response {
+  if (result.kind === 'failure') return failureResponse(result.code, result.message);
+  const { status, head, whole } = result;
+  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
+  if (whole !== undefined) headers['content-length'] = String(whole.length);
+  return new Response(NO_BODY.has(status) ? null : (whole ?? exchange.answer.open()), { status, headers });
+}
