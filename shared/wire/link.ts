@@ -4,6 +4,9 @@ import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_
 import type { Outgoing } from './outgoing.ts';
 import { FrameWriter } from './writer.ts';
 
+/** A full window is granted anew in no smaller parts than this many, so that a byte read is not a frame sent. */
+const GRANTS_PER_WINDOW = 64;
+
 /** The socket as the link sees it. */
 export interface LinkPort {
   send(message: Uint8Array): void;
@@ -40,6 +43,8 @@ export interface Sender {
 export class Link {
   readonly #port: LinkPort;
   readonly #writer = new FrameWriter();
+  /** Messages that are complete and wait for a busy socket. Bounded as the frames in them: by streams and open reports. */
+  readonly #full: Uint8Array[] = [];
   #previous: number | undefined;
   #scheduled = false;
   #closed = false;
@@ -98,14 +103,25 @@ export class Link {
 
   put(frame: Frame): void {
     if (this.#closed) return;
-    this.#previous = writeFrame(this.#writer, frame, this.#previous);
+    this.#write(frame);
     this.#wake();
+  }
+
+  /** Control frames alone can fill a message: all openings after a lost socket, all reports that nobody acknowledged. */
+  #write(frame: Frame): void {
+    if (this.#writer.length >= MESSAGE_TARGET_BYTES) this.#full.push(this.#takeMessage());
+    this.#previous = writeFrame(this.#writer, frame, this.#previous);
+  }
+
+  #takeMessage(): Uint8Array {
+    this.#previous = undefined;
+    return this.#writer.take();
   }
 
   /** As `put`, for a frame that nobody waits for by the millisecond: it shares a message with what follows soon. */
   putLazily(frame: Frame): void {
     if (this.#closed) return;
-    this.#previous = writeFrame(this.#writer, frame, this.#previous);
+    this.#write(frame);
     if (this.#port.later === undefined) this.#wake();
     else if (!this.#scheduled) this.#port.later(this.#onLater);
   }
@@ -135,9 +151,14 @@ export class Link {
     this.#grant();
   }
 
+  /**
+   * Half of what is free is worth a frame. Half of the whole window would never be free again where readers that stalled hold
+   * the other half: every stream of the socket would stop with them.
+   */
   #grant(): void {
     const limit = this.#consumed + this.#receiveWindow;
-    if (limit - this.#receiveLimit < this.#receiveWindow / 2) return;
+    const free = this.#receiveWindow - this.buffered;
+    if (limit - this.#receiveLimit < Math.max(free / 2, this.#receiveWindow / GRANTS_PER_WINDOW)) return;
     this.#receiveLimit = limit;
     this.put({ type: 'credit', stream: 0, consumed: this.#consumed, window: this.#receiveWindow });
   }
@@ -188,10 +209,10 @@ export class Link {
   /** Sends what can be sent. Called at the end of a turn, and by the port when its socket has drained. */
   flush(): void {
     while (!this.#closed && !this.#port.busy()) {
-      this.#fill();
-      if (this.#writer.length === 0) return;
-      this.#previous = undefined;
-      this.#port.send(this.#writer.take());
+      const full = this.#full.shift();
+      if (full === undefined) this.#fill();
+      if (full === undefined && this.#writer.length === 0) return;
+      this.#port.send(full ?? this.#takeMessage());
     }
   }
 
@@ -224,13 +245,14 @@ export class Link {
     }
     if (outgoing.drained && !sender.over) {
       sender.over = true;
-      for (const frame of sender.ending()) this.#previous = writeFrame(this.#writer, frame, this.#previous);
+      for (const frame of sender.ending()) this.#write(frame);
     }
     return true;
   }
 
   close(): void {
     this.#closed = true;
+    this.#full.length = 0;
     this.#senders.clear();
     this.#ready.clear();
   }

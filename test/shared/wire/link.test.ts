@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Frame } from '../../../shared/wire/frames.ts';
-import { STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
+import { MESSAGE_MAX_BYTES, STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 import { Outgoing } from '../../../shared/wire/outgoing.ts';
 
@@ -103,20 +103,56 @@ describe('a link', () => {
     expect(() => strict.link.receive(message ?? new Uint8Array(0), () => {})).toThrow(/granted/);
   });
 
-  test('credit for the socket comes back when half of it is consumed, and not before', () => {
+  test('credit for the socket comes back when half of what is free was consumed, and not before', () => {
     const { link, turn } = caught({ send: 0, receive: 1000 });
     const other = caught({ send: 1000, receive: 1 });
     const outgoing = new Outgoing();
-    outgoing.push(new Uint8Array(1000));
+    outgoing.push(new Uint8Array(600));
     other.link.attach(1, sender(outgoing, 1));
     for (const message of other.turn()) link.receive(message, () => {});
-    link.consumed(499);
+    link.consumed(399);
     expect(turn()).toHaveLength(0);
     link.consumed(1);
     const [credit] = turn();
     expect(() => other.link.receive(credit ?? new Uint8Array(0), () => {})).not.toThrow();
-    expect(other.link.state.sendLimit).toBe(1500);
-    expect(link.buffered).toBe(500);
+    expect(other.link.state.sendLimit).toBe(1400);
+    expect(link.buffered).toBe(200);
+  });
+
+  test('what stalled readers hold does not keep credit from the others, however much goes by', () => {
+    const window = 4 * 1024 * 1024;
+    const near = caught({ send: 0, receive: window });
+    const far = caught({ send: window, receive: 1 });
+    const stalled = new Outgoing();
+    stalled.push(new Uint8Array(3 * 1024 * 1024));
+    stalled.credit(0, 3 * 1024 * 1024);
+    far.link.attach(1, sender(stalled, 1));
+    for (const message of far.turn()) near.link.receive(message, () => {});
+    expect(near.link.buffered).toBe(3 * 1024 * 1024);
+    for (let stream = 2; stream < 60; stream++) {
+      const outgoing = new Outgoing();
+      outgoing.push(new Uint8Array(200 * 1024));
+      far.link.attach(stream, sender(outgoing, stream));
+      for (const message of far.turn()) {
+        near.link.receive(message, (frame) => {
+          if (frame.type === 'data') near.link.consumed(frame.bytes.length);
+        });
+      }
+      for (const message of near.turn()) far.link.receive(message, () => {});
+      expect(outgoing.unsent).toBe(0);
+      far.link.detach(stream);
+    }
+  });
+
+  test('ten thousand frames that are put at once go out in messages that a peer takes, in their order', () => {
+    const { link, turn } = caught();
+    for (let stream = 1; stream <= 10_000; stream++) {
+      link.put({ type: 'reset', stream, code: 'failed', message: 'x'.repeat(200) });
+    }
+    const messages = turn();
+    for (const message of messages) expect(message.length).toBeLessThan(MESSAGE_MAX_BYTES);
+    const streams = framesOf(messages).map((frame) => ('stream' in frame ? frame.stream : 0));
+    expect(streams).toEqual(Array.from({ length: 10_000 }, (_, n) => n + 1));
   });
 
   test('one stalled reader never takes the last of the socket from the others', () => {
