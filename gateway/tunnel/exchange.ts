@@ -224,7 +224,8 @@ export class Exchange {
   }
 
   #onPulled(bytes: number): void {
-    this.#link?.consumed(this.#incoming.consume(bytes));
+    const own = this.#incoming.consume(bytes); // also while no socket is there: the next one's credit counts from it
+    this.#link?.consumed(own);
     const credit = this.#link && this.#incoming.credit(this.#link.room);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
   }
