@@ -203,9 +203,11 @@ export class Exchange {
   #onAccept(bodyOffset: number, bodyDone: boolean): void {
     this.#acceptedAt ??= this.#host.now();
     this.#deadline = undefined;
-    if (this.#sendsAlong || bodyDone) return;
-    if (this.request.resume && this.#openings === 1 && this.#body !== undefined) {
-      this.#skip = bodyOffset;
+    if (bodyDone) return this.#link?.detach(this.stream);
+    if (this.#sendsAlong && bodyOffset === 0) return;
+    // The agent has the first part, from an object before this one: what goes along from the start would be no news to it.
+    if (this.#openings === 1 && this.#body !== undefined && bodyOffset >= this.#outgoing.length) {
+      this.#skip = bodyOffset - this.#outgoing.length;
       this.#outgoing = new Outgoing({ tail: 0, offset: bodyOffset });
     } else if (!this.#outgoing.rewind(bodyOffset)) {
       this.fail('failed', 'the body cannot be continued');

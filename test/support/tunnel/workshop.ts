@@ -37,6 +37,8 @@ export interface Bench {
   log: string[];
   refusals: Refusal[];
   record: NodeRecord;
+  /** Ends the agent's side; idempotent. */
+  close(): Promise<void>;
 }
 
 export interface Workshop {
@@ -54,6 +56,8 @@ export interface Workshop {
   usage(bench: Bench): Promise<StoredUsage[]>;
   /** Waits until that many are stored. */
   settled(bench: Bench, count: number, withinMs?: number): Promise<StoredUsage[]>;
+  /** Waits until the object has nothing open and nothing to settle: only then can it be evicted. */
+  rest(bench: Bench): Promise<void>;
   logs(): string[];
 }
 
@@ -147,6 +151,7 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
         const stored = await usage(bench);
         return stored.length >= count ? stored : undefined;
       }),
+    rest: (bench) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets: 'hibernate' }),
     logs: () => server.getLogs().map((log) => JSON.stringify(log)),
   };
 }
@@ -173,14 +178,19 @@ async function addNode(
     log: (line) => log.push(line),
     onRefused: (refusal) => refusals.push(refusal),
   });
-  atEnd(async () => {
-    await tunnel.close();
-    await path.close();
-    await engine.close();
-  });
+  let closed: Promise<void> | undefined;
+  const close = () => {
+    closed ??= (async () => {
+      await tunnel.close();
+      await path.close();
+      await engine.close();
+    })();
+    return closed;
+  };
+  atEnd(close);
   await eventually('the node is registered', 10_000, async () => {
     const response = await fetch(new URL('/v1/registry/nodes', url), { headers: { authorization: `Bearer ${key}` } });
     return (await response.text()).includes(identity.session) ? true : undefined;
   });
-  return { session: identity.session, engine, tunnel, path, log, refusals, record };
+  return { session: identity.session, engine, tunnel, path, log, refusals, record, close };
 }
