@@ -131,10 +131,16 @@ async function lateBody(delivery: Delivery, endpoint: Endpoint, comment: string)
   if (delivery.answer.isEventStream && delivery.answer.status < 400) {
     return bodyOf({ ...delivery, chunks: [encoder.encode(comment), ...delivery.chunks] }, endpoint);
   }
-  const quoted = decoder.decode(delivery.chunks[0]?.subarray(0, QUOTED_ERROR_MAX));
+  const quoted = decoder.decode((await startOf(delivery)).subarray(0, QUOTED_ERROR_MAX));
   await delivery.answer.cancel();
   const error = new ApiError('upstream_error', `The engine answered ${delivery.answer.status}: ${quoted}`);
   return oneChunk(inBandError(endpoint, error));
+}
+
+/** The first bytes of an answer that is not a stream. */
+async function startOf({ answer, chunks, whole }: Delivery): Promise<Uint8Array> {
+  const first = whole === undefined ? chunks[0] : await answer.read().catch(() => undefined);
+  return first ?? new Uint8Array(0);
 }
 
 function oneChunk(bytes: Uint8Array): ReadableStream<Uint8Array> {
