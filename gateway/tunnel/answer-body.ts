@@ -27,7 +27,7 @@ export class AnswerBody {
       {
         start: (controller) => {
           this.#controller = controller;
-          if (this.#failure !== undefined) controller.error(new Error(this.#failure));
+          if (this.#failure !== undefined && this.#waiting.length === 0) controller.error(new Error(this.#failure));
         },
         pull: () => this.#pull(),
         cancel: () => this.#onOver(true),
@@ -56,6 +56,13 @@ export class AnswerBody {
     this.#feed();
   }
 
+  /** As `fail`, once what waits was read; false where nothing waits. */
+  breakOff(reason: string): boolean {
+    if (this.#waiting.length === 0) return false;
+    this.#failure = reason;
+    return true;
+  }
+
   /** The reader learns only that the stream broke; it asks why when it claims the rest. */
   fail(reason: string): void {
     this.#waiting = [];
@@ -68,7 +75,7 @@ export class AnswerBody {
   }
 
   #pull(): Promise<void> | undefined {
-    if (this.#waiting.length > 0 || this.#ended) {
+    if (this.#waiting.length > 0 || this.#ended || this.#failure !== undefined) {
       this.#deliver();
       return undefined;
     }
@@ -84,7 +91,8 @@ export class AnswerBody {
         controller.enqueue(bytes);
         this.#onPulled(bytes.length);
       } else {
-        controller.close();
+        if (this.#failure === undefined) controller.close();
+        else controller.error(new Error(this.#failure));
         this.#onOver(false);
       }
     });

@@ -21,6 +21,9 @@ const WHOLE_BODY_BYTES = 1024 * 1024;
 const CALL_MS = 300;
 const FETCH_MS = 300;
 
+/** A Worker asks for the rest at once: a few would do. */
+const BROKEN_MAX = 256;
+
 /** Failures of this side, which the agent does not know of. */
 const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
 
@@ -31,6 +34,8 @@ export class Attempts implements ExchangeHost {
   readonly #exchanges = new Map<number, Exchange>();
   /** Attempts that came as a call and may be fetched by name. */
   readonly #called = new Map<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
+  /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
+  readonly #broken = new Map<string, { code: AttemptFailure; length: number }>();
   readonly #onBusy: () => void;
   #link: Link | undefined;
 
@@ -59,6 +64,9 @@ export class Attempts implements ExchangeHost {
     const length = Number(request.headers.get('content-length') ?? Number.NaN);
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
     if (request.signal.aborted) return failureResponse('cancelled', '');
+    const broken = this.#broken.get(nameOf(open));
+    if (open.resume && broken?.length === open.answerOffset)
+      return failureResponse(broken.code, 'the answer broke off');
     return new Promise((resolve) => {
       const exchange = this.#takeCalled(open) ?? this.#create(open, whole, request.body);
       request.signal.addEventListener('abort', () => exchange.cancel());
@@ -106,9 +114,16 @@ export class Attempts implements ExchangeHost {
     this.#exchanges.delete(exchange.stream);
     this.#called.delete(nameOf(exchange.request));
     this.#settlement.ended(exchange, failure, this.now());
+    if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#remember(exchange, failure);
     if (failure !== undefined && TELL_AGENT.has(failure)) {
       this.#link?.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
     }
+  }
+
+  #remember(exchange: Exchange, code: AttemptFailure): void {
+    this.#broken.set(nameOf(exchange.request), { code, length: exchange.answerLength });
+    const oldest = this.#broken.keys().next().value;
+    if (this.#broken.size > BROKEN_MAX && oldest !== undefined) this.#broken.delete(oldest);
   }
 
   connect(link: Link): void {
@@ -167,5 +182,8 @@ function responseFor(result: AttemptResult, exchange: Exchange): Response {
   const { status, head, whole } = result;
   const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
   if (whole !== undefined) headers['content-length'] = String(whole.length);
-  return new Response(NO_BODY.has(status) ? null : (whole ?? exchange.answer.open()), { status, headers });
+  if (!NO_BODY.has(status)) return new Response(whole ?? exchange.answer.open(), { status, headers });
+  // Nobody reads this one, and without a reader it would never be over.
+  if (whole === undefined) void exchange.answer.open().pipeTo(new WritableStream());
+  return new Response(null, { status, headers });
 }

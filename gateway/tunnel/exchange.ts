@@ -42,6 +42,8 @@ export class Exchange {
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #over = false;
+  /** The agent said why no more comes; what came before that still goes on. */
+  #failing: AttemptFailure | undefined;
   /** When the attempt fails unless something happens; undefined once accepted and connected. */
   #deadline: number | undefined;
   /** Came as a call, where leaving is not seen: cancelled then, unless somebody attends to it. */
@@ -59,12 +61,22 @@ export class Exchange {
     this.#incoming = new Incoming({ offset: request.answerOffset });
     this.answer = new AnswerBody(
       (bytes) => this.#onPulled(bytes),
-      (cancelled) => (cancelled ? this.cancel() : this.#finish(undefined)),
+      (cancelled) => (cancelled ? this.cancel() : this.#finish(this.#failing)),
     );
   }
 
   get over(): boolean {
     return this.#over;
+  }
+
+  /** Bytes of the answer that came, with those that somebody else had before. */
+  get answerLength(): number {
+    return this.#incoming.received;
+  }
+
+  /** The result was told: what comes now is the rest of the answer, or why there is none. */
+  get told(): boolean {
+    return this.#told;
   }
 
   get accepted(): boolean {
@@ -100,8 +112,14 @@ export class Exchange {
     this.#body = body.getReader();
   }
 
+  /** Nothing more is expected of the agent: all there is to know waits for its reader. */
+  get #settled(): boolean {
+    return this.#incoming.complete || this.#failing !== undefined;
+  }
+
   /** A socket is there: open on it, or continue where the last one broke off. */
   connect(link: Link): void {
+    if (this.#settled) return;
     this.#link = link;
     if (this.#openings > 0) this.#incoming.resume();
     link.put(this.#openFrame());
@@ -116,7 +134,7 @@ export class Exchange {
   /** The socket is gone; the agent keeps the stream for a while. */
   disconnect(now: number): void {
     this.#link = undefined;
-    if (this.accepted) this.#deadline = now + RESUME_WINDOW_MS;
+    if (this.accepted && !this.#settled) this.#deadline = now + RESUME_WINDOW_MS;
   }
 
   #openFrame(): OpenFrame {
@@ -180,7 +198,7 @@ export class Exchange {
   }
 
   onFrame(frame: Frame): void {
-    if (this.#over) return;
+    if (this.#over || this.#failing !== undefined) return;
     switch (frame.type) {
       case 'accept':
         return this.#onAccept(frame.bodyOffset, frame.bodyDone);
@@ -194,7 +212,8 @@ export class Exchange {
         this.answer.end();
         return;
       case 'reset':
-        return this.fail(frame.code, frame.message);
+        if (this.#incoming.complete) return; // the agent forgot an answer that is all here
+        return this.#breakOff(frame.code, frame.message);
       default:
         return;
     }
@@ -260,7 +279,16 @@ export class Exchange {
     if (this.#over) return;
     if (this.#attendBy !== undefined && now >= this.#attendBy) return this.cancel();
     if (this.#deadline === undefined || now < this.#deadline) return;
-    this.fail(this.accepted ? 'lost' : 'not_accepted', this.accepted ? 'nobody resumed the stream' : 'no answer');
+    if (this.accepted) this.#breakOff('lost', 'nobody resumed the stream');
+    else this.fail('not_accepted', 'no answer');
+  }
+
+  /** The reader gets what came before it learns that there is no more. */
+  #breakOff(code: AttemptFailure, message: string): void {
+    if (this.request.resume) this.#answer(); // somebody reads already: all there is of the rest belongs to it
+    if (!this.#told || !this.answer.breakOff(code)) return this.fail(code, message);
+    this.#failing = code;
+    this.#deadline = undefined;
   }
 
   fail(code: AttemptFailure, message: string): void {

@@ -26,6 +26,7 @@ const usageSchema = z.object({
 });
 export type StoredUsage = z.infer<typeof usageSchema>;
 
+const nodesSchema = z.object({ data: z.array(z.object({ session: z.string(), suspected: z.boolean() })) });
 const createdSchema = z.object({ key: z.string().optional(), token: z.string().optional() });
 
 /** One node: an engine, a tunnel in this process, and the path between tunnel and gateway. */
@@ -58,6 +59,10 @@ export interface Workshop {
   settled(bench: Bench, count: number, withinMs?: number): Promise<StoredUsage[]>;
   /** Waits until the object has nothing open and nothing to settle: only then can it be evicted. */
   rest(bench: Bench): Promise<void>;
+  /** Sessions that the registry suspects. */
+  suspected(): Promise<string[]>;
+  /** Waits until the Worker has a younger view of the registry than now. */
+  refreshed(): Promise<void>;
   logs(): string[];
 }
 
@@ -152,6 +157,18 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
         return stored.length >= count ? stored : undefined;
       }),
     rest: (bench) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets: 'hibernate' }),
+    suspected: async () => {
+      const response = await fetch(new URL('/v1/registry/nodes', url), { headers: { authorization: `Bearer ${key}` } });
+      const { data } = nodesSchema.parse(await response.json());
+      return data.filter(({ suspected }) => suspected).map(({ session }) => session);
+    },
+    refreshed: async () => {
+      const headers = { authorization: `Bearer ${key}` };
+      for (const pauseMs of [600, 300]) {
+        await fetch(new URL('/v1/registry/nodes', url), { headers });
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      }
+    },
     logs: () => server.getLogs().map((log) => JSON.stringify(log)),
   };
 }

@@ -1,0 +1,244 @@
+/** Engines and nodes that fail, and what the client is told; who is asked next, and what is counted. */
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { chatBody, envelopeOf } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+const MIB = 1024 * 1024;
+
+let shop: Workshop;
+beforeAll(async () => {
+  shop = await openWorkshop();
+});
+afterAll(endAll);
+
+let model: string;
+let count = 0;
+let benches: Bench[];
+beforeEach(() => {
+  model = `stand-in/${++count}`;
+  benches = [];
+});
+afterEach(async () => {
+  await Promise.all(benches.map((bench) => bench.close()));
+});
+
+async function addNode(): Promise<Bench> {
+  const bench = await shop.addNode({ models: [model] });
+  benches.push(bench);
+  return bench;
+}
+
+const unary = (standIn: object, more: object = {}) => chatBody({ id: 'same', ...standIn }, { model, ...more });
+const stream = (standIn: object) => unary(standIn, { stream: true });
+const chat = (body: object) => shop.ask('/v1/chat/completions', body);
+const calls = () => benches.map((bench) => bench.engine.requests.length);
+
+/** The tokens of a stream, and its error where it has one. */
+function readStream(text: string): { tokens: number; error: unknown; done: boolean } {
+  const data = [...text.matchAll(/^data: (.*)$/gm)].map(([, json = '']) => json);
+  const events = data.filter((json) => json !== '[DONE]').map((json): unknown => JSON.parse(json));
+  const has = (event: unknown, key: string) => typeof event === 'object' && event !== null && key in event;
+  const tokens = events.filter(
+    (event) =>
+      JSON.stringify(event).includes('"delta":{"content":" ') ||
+      JSON.stringify(event).includes('"delta":{"content":"This"'),
+  );
+  return {
+    tokens: tokens.length,
+    error: events.find((event) => has(event, 'error')),
+    done: data.includes('[DONE]'),
+  };
+}
+
+describe('an engine that breaks off in mid-stream', () => {
+  it.each(['reset', 'close'] as const)(
+    '(%s): the client gets what came, an error in-band, and no [DONE]',
+    async (fault) => {
+      const bench = await addNode();
+      const response = await chat(stream({ tokens: 50, fault, afterTokens: 30, tokensPerSecond: 100 }));
+      expect(response.status).toBe(200);
+      const { tokens, error, done } = readStream(await response.text());
+      // A reset throws away what the kernel had not handed over yet.
+      expect(tokens).toBeGreaterThanOrEqual(fault === 'close' ? 30 : 20);
+      expect(error).toMatchObject({ error: { code: 'upstream_error', type: 'server_error' } });
+      expect(done).toBe(false);
+      const [record] = await shop.settled(bench, 1);
+      expect(record).toMatchObject({ complete: false, aborted: false, estimated: true });
+      expect(record?.completion).toBeGreaterThanOrEqual(tokens);
+      await shop.rest(bench);
+      expect(await shop.usage(bench)).toHaveLength(1);
+      expect(bench.engine.requests).toHaveLength(1);
+    },
+  );
+
+  it('falls silent: the client is told of a time-out in-band', async () => {
+    const bench = await addNode();
+    await shop.admin('PUT', `models/${model}`, { stall_ms: 700, first_byte_ms: null });
+    await shop.refreshed();
+    const response = await chat(stream({ tokens: 50, fault: 'stall', afterTokens: 5 }));
+    const { tokens, error, done } = readStream(await response.text());
+    expect(tokens).toBe(5);
+    expect(error).toMatchObject({ error: { code: 'upstream_timeout' } });
+    expect(done).toBe(false);
+    await bench.engine.when(({ abortedAt }) => abortedAt !== undefined, 2_000);
+    await shop.rest(bench);
+    expect(await shop.usage(bench)).toHaveLength(1);
+  });
+
+  it('in Anthropic’s form on /v1/messages', async () => {
+    await addNode();
+    const body = { ...stream({ tokens: 50, fault: 'reset', afterTokens: 30, tokensPerSecond: 100 }), max_tokens: 100 };
+    const text = await (await shop.ask('/v1/messages', body)).text();
+    expect(text).toMatch(/event: error\ndata: \{"type":"error","error":\{"type":"api_error"/);
+    expect(text).not.toContain('message_stop');
+  });
+});
+
+describe('an engine that does not begin', () => {
+  it('in time: 504, and the engine is let go', async () => {
+    const bench = await addNode();
+    await shop.admin('PUT', `models/${model}`, { first_byte_ms: 600, stall_ms: null });
+    await shop.refreshed();
+    for (const body of [unary({ delayMs: 60_000 }), stream({ delayMs: 60_000 })]) {
+      const response = await chat(body);
+      expect(response.status).toBe(504);
+      expect((await envelopeOf(response)).code).toBe('upstream_timeout');
+    }
+    await eventually('the engine is free', 2_000, () => (bench.engine.running() === 0 ? true : undefined));
+  });
+
+  it('and its answer of 400 comes after the stream was opened: the engine’s own words are in the error', async () => {
+    await addNode();
+    const response = await chat(stream({ delayMs: 16_000, status: 400 }));
+    expect(response.status).toBe(200);
+    const text = await response.text();
+    expect(text).toContain(': ping');
+    expect(text).toContain('status 400 was asked for');
+    expect(text).not.toContain('[DONE]');
+  }, 30_000);
+
+  it('for 16 s: the stream opens with a ping after 15 and is whole', async () => {
+    await addNode();
+    const startedAt = Date.now();
+    const response = await chat(stream({ delayMs: 16_000, tokens: 5 }));
+    expect(Date.now() - startedAt).toBeLessThan(15_900);
+    const text = await response.text();
+    expect(text).toMatch(/^: ping\n\n(: ping\n\n)*: otela node=[a-z2-7]{26} attempts=1\n\ndata: /);
+    expect(readStream(text)).toMatchObject({ tokens: 5, done: true, error: undefined });
+  }, 30_000);
+});
+
+describe('another node is asked', () => {
+  const faults: Record<string, object> = {
+    'when an engine says 503': { status: 503 },
+    'when an engine resets before its head': { fault: 'reset-before-head' },
+    'when an engine speaks no HTTP': { fault: 'garbage' },
+    'when a unary answer is cut short': { fault: 'close' },
+    'when a unary answer is reset': { fault: 'reset' },
+  };
+  it.each(Object.entries(faults))('%s; each node once, the client sees the good answer', async (_what, behaviour) => {
+    const [bad, good] = [await addNode(), await addNode()];
+    bad.engine.control(behaviour);
+    // Random picks: ask until the bad one was first.
+    for (let asked = 0; bad.engine.requests.length === 0; asked++) {
+      expect(asked).toBeLessThan(40);
+      const before = calls();
+      const response = await chat(unary({ tokens: 7 }));
+      expect(response.status).toBe(200);
+      expect(await response.json()).toMatchObject({ usage: { completion_tokens: 7 } });
+      const wasBad = bad.engine.requests.length > (before[0] ?? 0);
+      expect(response.headers.get('x-otela-attempts')).toBe(wasBad ? '2' : '1');
+      expect(response.headers.get('x-otela-node')).toBe(good.session);
+    }
+    // An engine that resets at once met a connection gone stale, for all the agent knows: asked once more.
+    expect(bad.engine.requests.length).toBeLessThanOrEqual(2);
+  });
+
+  it('when an engine does not listen any more', async () => {
+    const [bad] = [await addNode(), await addNode()];
+    await bad.engine.close();
+    for (let n = 0; n < 12; n++) {
+      const response = await chat(unary({ tokens: 3 }));
+      expect(response.status, await response.text()).toBe(200);
+    }
+  });
+
+  it('when a node does not acknowledge within a second, and the silent one is trusted again once it speaks', async () => {
+    const [mute, other] = [await addNode(), await addNode()];
+    mute.path.hold();
+    const startedAt = Date.now();
+    const answers = await Promise.all(Array.from({ length: 8 }, () => chat(unary({ tokens: 3 }))));
+    for (const response of answers) expect(response.status).toBe(200);
+    expect(Date.now() - startedAt).toBeLessThan(4_000);
+    expect(other.engine.requests).toHaveLength(8);
+    expect(await shop.suspected()).toContain(mute.session);
+    mute.path.release();
+    await eventually('the mute one is trusted', 5_000, async () =>
+      (await shop.suspected()).includes(mute.session) ? undefined : true,
+    );
+  });
+
+  it('never after an engine’s 4xx', async () => {
+    await addNode();
+    await addNode();
+    for (const status of [400, 401, 404, 422]) {
+      const response = await chat(unary({ status }));
+      expect(response.status).toBe(status);
+      expect(response.headers.get('x-otela-attempts')).toBe('1');
+    }
+    expect(calls().reduce((sum, n) => sum + n, 0)).toBe(4);
+  });
+});
+
+it('a single node whose path is gone for four seconds costs no error', async () => {
+  const bench = await addNode();
+  bench.path.down();
+  const asked = chat(unary({ tokens: 3 }));
+  await new Promise((resolve) => setTimeout(resolve, 4_000)); // the cut itself, nothing is waited for
+  bench.path.mend();
+  const response = await asked;
+  expect(response.status, await response.text()).toBe(200);
+});
+
+it('a single node that was suspected for a pause is asked again, however long the pause is over', async () => {
+  const bench = await addNode();
+  bench.path.hold();
+  const response = await chat(unary({ tokens: 3 }));
+  expect(response.status).toBe(503);
+  expect((await envelopeOf(response)).code).toBe('no_capacity');
+  bench.path.release();
+  await eventually('it serves again', 5_000, async () => {
+    const again = await chat(unary({ tokens: 3 }));
+    return again.status === 200 ? true : undefined;
+  });
+}, 30_000);
+
+it('an answer that came whole is not taken back when its node leaves before it was read', async () => {
+  const bench = await addNode();
+  const size = 12 * MIB;
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    const headers = { authorization: `Bearer ${shop.key}`, 'content-type': 'application/json' };
+    const request = httpRequest(new URL('/v1/audio/speech', shop.url), { method: 'POST', headers });
+    request.once('response', resolve).once('error', reject);
+    request.end(JSON.stringify({ model, input: 'x', voice: 'x', stand_in: { bytes: size } }));
+  });
+  let read = 0;
+  response.on('data', (piece: Buffer) => {
+    read += piece.length;
+    // Slow enough that the end lies in the gateway for a while.
+    if (bench.engine.requests[0]?.finishedAt === undefined) return;
+    response.pause();
+  });
+  await bench.engine.when(({ finishedAt }) => finishedAt !== undefined, 20_000);
+  expect(read).toBeLessThan(size);
+  await bench.tunnel.drain();
+  await bench.tunnel.close();
+  await new Promise((resolve) => setTimeout(resolve, 11_000)); // longer than anybody would wait for a node to come back
+  response.removeAllListeners('data').on('data', (piece: Buffer) => {
+    read += piece.length;
+  });
+  response.resume();
+  await eventually('all is read', 10_000, () => (read === size && response.complete ? true : undefined));
+}, 60_000);
