@@ -99,6 +99,8 @@ async function keep(request: Request, declared: number, limit: number, budget: n
     return { bytes: new Uint8Array(await request.arrayBuffer()), release: () => {} };
   }
   const share = new Share(budget);
+  // A client that leaves ends this request where it stands: no `finally` runs then, this does.
+  request.signal.addEventListener('abort', () => share.release());
   try {
     if (!Number.isNaN(declared)) share.grow(declared - KEPT_ALWAYS_BYTES);
     const bytes = await readBounded(request, declared, limit, share);
@@ -113,6 +115,7 @@ async function keep(request: Request, declared: number, limit: number, budget: n
 class Share {
   readonly #budget: number;
   #held = 0;
+  #released = false;
 
   constructor(budget: number) {
     this.#budget = budget;
@@ -120,7 +123,7 @@ class Share {
 
   /** Holds `bytes` in all. */
   grow(bytes: number): void {
-    if (bytes <= this.#held) return;
+    if (bytes <= this.#held || this.#released) return;
     if (budgetUsed + bytes - this.#held > this.#budget) {
       throw new ApiError('server_is_overloaded', 'Too many large requests at this moment; try again shortly.');
     }
@@ -131,6 +134,7 @@ class Share {
   release(): void {
     budgetUsed -= this.#held;
     this.#held = 0;
+    this.#released = true;
   }
 }
 

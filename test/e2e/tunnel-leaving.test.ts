@@ -1,0 +1,148 @@
+/** Clients that leave, in every phase: the engine is let go, and nothing of them stays behind. */
+import { connect, type Socket } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { chatBody, type House, openHouse } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+const MIB = 1024 * 1024;
+
+let shop: Workshop;
+beforeAll(async () => {
+  shop = await openWorkshop();
+});
+afterAll(endAll);
+
+let bench: Bench;
+let model: string;
+let count = 0;
+beforeEach(async () => {
+  model = `stand-in/${++count}`;
+  bench = await shop.addNode({ models: [model] });
+});
+afterEach(() => bench.close());
+
+const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model, ...more });
+
+/** A client that resets: Cloudflare's local runtime does not see a FIN. */
+class Client {
+  readonly socket: Socket;
+  received = 0;
+
+  readonly #url: URL;
+  readonly #key: string;
+
+  constructor(url: URL | string = shop.url, key = shop.key) {
+    this.#url = new URL(url);
+    this.#key = key;
+    this.socket = connect({ host: this.#url.hostname, port: Number(this.#url.port) });
+    this.socket
+      .on('error', () => undefined)
+      .on('data', (chunk: Buffer) => {
+        this.received += chunk.length;
+      });
+  }
+
+  head(length: number): this {
+    this.socket.write(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: ${this.#url.host}\r\nauthorization: Bearer ${this.#key}\r\n` +
+        `content-type: application/json\r\ncontent-length: ${length}\r\n\r\n`,
+    );
+    return this;
+  }
+
+  ask(body: object): this {
+    const text = JSON.stringify(body);
+    this.head(Buffer.byteLength(text)).socket.write(text);
+    return this;
+  }
+
+  leave(): void {
+    this.socket.resetAndDestroy();
+  }
+}
+
+/** Nothing is open in the object (else it could not be evicted), nothing at the agent, nothing at the engine. */
+async function nothingLeft(): Promise<void> {
+  await eventually('the engine is free', 3_000, () => (bench.engine.running() === 0 ? true : undefined));
+  await eventually('the agent is free', 3_000, () => (bench.tunnel.inFlight === 0 ? true : undefined));
+  await shop.rest(bench);
+  const response = await shop.ask('/v1/chat/completions', unary({ tokens: 3 }));
+  expect(response.status, await response.text()).toBe(200);
+}
+
+describe('a client that leaves', () => {
+  const phases: Record<string, [body: () => object, until: (client: Client) => boolean]> = {
+    'in mid-stream': [
+      () => unary({ tokens: 100_000, tokensPerSecond: 50 }, { stream: true }),
+      (client) => client.received > 3_000,
+    ],
+    'in the middle of a large unary answer that it does not read': [
+      () => unary({ bytes: 60 * MIB }),
+      (client) => client.received > 0,
+    ],
+  };
+
+  it.each(Object.entries(phases))('%s: the engine is let go within a second', async (_phase, [body, until]) => {
+    const client = new Client().ask(body());
+    await eventually('the phase', 10_000, () => (until(client) ? true : undefined));
+    if (client.received > 0) client.socket.pause();
+    const leftAt = Date.now();
+    client.leave();
+    await eventually('the engine is let go', 3_000, () => (bench.engine.running() === 0 ? true : undefined));
+    expect(Date.now() - leftAt).toBeLessThan(1_300);
+    const [record] = await shop.settled(bench, 1);
+    expect(record).toMatchObject({ aborted: true, complete: false });
+    await nothingLeft();
+    expect(bench.path.connections).toBe(1);
+  });
+
+  it('just as the answer comes, at any moment around it, leaves nothing behind', async () => {
+    for (let delayMs = 0; delayMs < 60; delayMs += 3) {
+      const seen = bench.engine.requests.length;
+      const client = new Client().ask(unary({ delayMs: 30, tokens: 5 }, delayMs % 2 === 0 ? { stream: true } : {}));
+      await eventually('asked', 3_000, () => (bench.engine.requests.length > seen ? true : undefined));
+      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      client.leave();
+    }
+    await nothingLeft();
+    expect(bench.path.connections).toBe(1);
+  });
+});
+
+describe('a client that leaves a gateway of one’s own', () => {
+  let house: House;
+  beforeAll(async () => {
+    house = await openHouse({ gateway: { env: { BODY_BUDGET_BYTES: String(12 * MIB) } } });
+  });
+  const pad = 'p'.repeat(5 * MIB);
+
+  async function roomAgain(): Promise<void> {
+    await eventually('the engine is free', 3_000, () => (house.engine.running() === 0 ? true : undefined));
+    await eventually('there is room again', 5_000, async () => {
+      const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { pad }));
+      const text = await response.text();
+      return response.status === 200 ? true : Promise.reject(new Error(text));
+    });
+  }
+
+  it('with a large body in the gateway’s hands gives the room for it back', async () => {
+    for (let round = 0; round < 4; round++) {
+      const client = new Client(house.gateway.url, house.key).ask(chatBody({ delayMs: 60_000 }, { pad }));
+      await eventually('the engine computes', 10_000, () => (house.engine.running() === 1 ? true : undefined));
+      client.leave();
+      await eventually('the engine is free', 3_000, () => (house.engine.running() === 0 ? true : undefined));
+    }
+    await roomAgain();
+  });
+
+  it('in the middle of its upload gives the room for it back', async () => {
+    for (let round = 0; round < 4; round++) {
+      const client = new Client(house.gateway.url, house.key);
+      client.head(6 * MIB).socket.write(`{"model":"${'m'.repeat(3 * MIB)}`);
+      await eventually('half is sent', 5_000, () => (client.socket.writableLength === 0 ? true : undefined));
+      client.leave();
+    }
+    await roomAgain();
+  });
+});
