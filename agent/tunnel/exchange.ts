@@ -77,6 +77,7 @@ export class Exchange {
   claim(link: Link, open: OpenFrame): boolean {
     if (!this.#outgoing.rewind(open.answerOffset)) return false;
     this.#link?.detach(this.#stream);
+    this.#shrink();
     this.#stream = open.stream;
     this.body.incoming.resume();
     this.bind(link);
@@ -151,7 +152,7 @@ export class Exchange {
   #onBodyTaken(bytes: number): void {
     this.#progressAt = this.#host.now();
     this.#link?.consumed(bytes);
-    const credit = this.#link && this.body.incoming.credit(this.#link.room);
+    const credit = this.#link && this.body.incoming.credit(this.#link.pool);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.#stream, ...credit });
   }
 
@@ -169,9 +170,14 @@ export class Exchange {
       this.#usage = { ...NO_USAGE, estimated: true, aborted: ending.code === 'cancelled' };
     }
     this.body.abandon();
+    this.#shrink();
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage);
     this.#link?.kick(this.#stream);
     this.#host.onIdle(this);
+  }
+
+  #shrink(): void {
+    if (this.#link !== undefined) this.body.incoming.shrink(this.#link.pool);
   }
 
   #endingFrames(): Frame[] {

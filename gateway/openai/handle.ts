@@ -2,7 +2,6 @@ import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from '../registry/object.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { type Intake, takeBody } from './body.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
@@ -46,7 +45,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
       receipt: account.keyId,
       view,
       env,
-      onSuspect: (session) => suspect(session, env, ctx),
+      onSuspect: (session) => snapshots.suspect(session, Date.now()),
       signal: request.signal,
     };
     const context: ResponseContext = { requestId, endpoint, model: intake.model, timing, release: intake.release };
@@ -71,9 +70,4 @@ async function viewFor({ model }: Intake, env: Env, ctx: Context): Promise<View>
 
 function serves(view: View, model: string): boolean {
   return view.byModel.get(model)?.some(({ state }) => state === 'SERVING') ?? false;
-}
-
-function suspect(session: string, env: Env, ctx: Context): void {
-  snapshots.suspect(session, Date.now());
-  ctx.waitUntil(env.REGISTRY.getByName(REGISTRY_NAME).suspect(session, 'no answer'));
 }

@@ -83,6 +83,12 @@ export class RegistryObject extends DurableObject<Env> {
     this.#store({ ...known, suspected: true, updated_at: new Date().toISOString() });
   }
 
+  /** The path that failed works again. */
+  trust(session: string): void {
+    const known = this.#sessions.get(session);
+    if (known?.suspected) this.#store({ ...known, suspected: false, updated_at: new Date().toISOString() });
+  }
+
   /** A key stopped being valid: travels with the next snapshot. */
   async revokeKey(_hash: string): Promise<void> {
     await this.reloadSettings();

@@ -9,6 +9,7 @@ const MERGE_BYTES = 64 * 1024;
 export class AnswerBody {
   readonly #onPulled: (bytes: number) => void;
   readonly #onOver: (cancelled: boolean) => void;
+  readonly #onHungry: () => void;
   #waiting: Uint8Array[] = [];
   #ended = false;
   #failure: string | undefined;
@@ -16,9 +17,10 @@ export class AnswerBody {
   /** The pull that found nothing. */
   #hungry: (() => void) | undefined;
 
-  constructor(onPulled: (bytes: number) => void, onOver: (cancelled: boolean) => void) {
+  constructor(onPulled: (bytes: number) => void, onOver: (cancelled: boolean) => void, onHungry: () => void) {
     this.#onPulled = onPulled;
     this.#onOver = onOver;
+    this.#onHungry = onHungry;
   }
 
   /** The answer as a stream. Made on demand: most answers are small and need none. */
@@ -46,6 +48,11 @@ export class AnswerBody {
     return bytes;
   }
 
+  /** A reader waits for bytes. */
+  get hungry(): boolean {
+    return this.#hungry !== undefined;
+  }
+
   push(bytes: Uint8Array): void {
     this.#waiting.push(bytes);
     this.#feed();
@@ -61,6 +68,12 @@ export class AnswerBody {
     if (this.#waiting.length === 0) return false;
     this.#failure = reason;
     return true;
+  }
+
+  /** Throws away what waits: it can be had again from the agent. */
+  drop(): void {
+    this.#waiting = [];
+    this.#ended = false;
   }
 
   /** The reader learns only that the stream broke; it asks why when it claims the rest. */
@@ -79,6 +92,7 @@ export class AnswerBody {
       this.#deliver();
       return undefined;
     }
+    this.#onHungry();
     return new Promise((resolve) => {
       this.#hungry = resolve;
     });

@@ -37,12 +37,14 @@ export class Attempts implements ExchangeHost {
   /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
   readonly #broken = new Map<string, { code: AttemptFailure; length: number }>();
   readonly #onBusy: () => void;
+  readonly #onSilent: () => void;
   #link: Link | undefined;
 
-  /** `onBusy` is called when there begins to be something to tick for. */
-  constructor(session: string, ids: StreamIds, onBusy: () => void) {
+  /** `onBusy` is called when there begins to be something to tick for, `onSilent` when an opening was not acknowledged. */
+  constructor(session: string, ids: StreamIds, on: { busy: () => void; silent: () => void }) {
     this.#ids = ids;
-    this.#onBusy = onBusy;
+    this.#onBusy = on.busy;
+    this.#onSilent = on.silent;
     this.#settlement = new Settlement(session);
   }
 
@@ -115,6 +117,7 @@ export class Attempts implements ExchangeHost {
     this.#called.delete(nameOf(exchange.request));
     this.#settlement.ended(exchange, failure, this.now());
     if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#remember(exchange, failure);
+    if (failure === 'not_accepted') this.#onSilent();
     if (failure !== undefined && TELL_AGENT.has(failure)) {
       this.#link?.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
     }
@@ -124,6 +127,14 @@ export class Attempts implements ExchangeHost {
     this.#broken.set(nameOf(exchange.request), { code, length: exchange.answerLength });
     const oldest = this.#broken.keys().next().value;
     if (this.#broken.size > BROKEN_MAX && oldest !== undefined) this.#broken.delete(oldest);
+  }
+
+  renumber(exchange: Exchange): number {
+    this.#exchanges.delete(exchange.stream);
+    this.#settlement.renumbered(exchange.stream);
+    const stream = this.#ids.next();
+    this.#exchanges.set(stream, exchange);
+    return stream;
   }
 
   connect(link: Link): void {
@@ -159,6 +170,8 @@ export class Attempts implements ExchangeHost {
   }
 
   tick(now: number): void {
+    if (this.#link?.pressed)
+      for (const exchange of this.#exchanges.values()) if (exchange.stalled(now)) exchange.park();
     for (const { giveUpAt, fetchIt } of this.#called.values()) if (now >= giveUpAt) fetchIt();
     for (const exchange of this.#exchanges.values()) exchange.tick(now);
   }

@@ -6,11 +6,16 @@ import { Outgoing } from '../../shared/wire/outgoing.ts';
 import { AnswerBody } from './answer-body.ts';
 import type { AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
 
+/** A reader that takes nothing for this long gives way when the socket fills up. */
+const STALLED_MS = 500;
+
 /** What an exchange needs of its object. */
 export interface ExchangeHost {
   now(): number;
   /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void;
+  /** A new stream number for it. */
+  renumber(exchange: Exchange): number;
 }
 
 /**
@@ -21,7 +26,8 @@ export interface ExchangeHost {
  *     opening → accepted → answering → over
  */
 export class Exchange {
-  readonly stream: number;
+  /** Another number after it was parked: late data under the old one must not be taken for the new. */
+  stream: number;
   readonly request: AttemptRequest;
   readonly openedAt: number;
   readonly answer: AnswerBody;
@@ -48,6 +54,10 @@ export class Exchange {
   #deadline: number | undefined;
   /** Came as a call, where leaving is not seen: cancelled then, unless somebody attends to it. */
   #attendBy: number | undefined;
+  #parked = false;
+  #pulledAt: number;
+  /** Parts of it were asked for more than once, so that its report may come twice. */
+  repeated: boolean;
   /** Events seen, for the case that no report comes. */
   events = 0;
   answerBytes = 0;
@@ -57,11 +67,14 @@ export class Exchange {
     this.request = request;
     this.#host = host;
     this.openedAt = host.now();
+    this.#pulledAt = this.openedAt;
+    this.repeated = request.resume;
     this.#deadline = this.openedAt + request.acceptMs;
     this.#incoming = new Incoming({ offset: request.answerOffset });
     this.answer = new AnswerBody(
       (bytes) => this.#onPulled(bytes),
       (cancelled) => (cancelled ? this.cancel() : this.#finish(this.#failing)),
+      () => this.#unpark(),
     );
   }
 
@@ -199,6 +212,7 @@ export class Exchange {
 
   onFrame(frame: Frame): void {
     if (this.#over || this.#failing !== undefined) return;
+    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // it comes again, behind the data
     switch (frame.type) {
       case 'accept':
         return this.#onAccept(frame.bodyOffset, frame.bodyDone);
@@ -235,7 +249,35 @@ export class Exchange {
     this.#attach();
   }
 
+  /** Answers, and nobody has asked for more of it for a while. */
+  stalled(now: number): boolean {
+    if (this.#over || this.#parked || this.#failing !== undefined) return false;
+    if (this.#head === undefined || this.answer.hungry) return false;
+    return now - this.#pulledAt > STALLED_MS;
+  }
+
+  /** Gives the socket back what a stalled reader holds of it: the agent keeps those bytes, and sends them when they are wanted. */
+  park(): void {
+    this.#parked = true;
+    this.repeated = true;
+    this.answer.drop();
+    this.#link?.consumed(this.#incoming.drop());
+    this.#shrink();
+  }
+
+  #shrink(): void {
+    if (this.#link !== undefined) this.#incoming.shrink(this.#link.pool);
+  }
+
+  #unpark(): void {
+    if (!this.#parked) return;
+    this.#parked = false;
+    this.stream = this.#host.renumber(this);
+    if (this.#link !== undefined) this.connect(this.#link);
+  }
+
   #onData(offset: number, bytes: Uint8Array): void {
+    if (this.#parked) return this.#link?.consumed(bytes.length);
     const fresh = this.#incoming.accept(offset, bytes);
     if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);
     if (fresh.length === 0) return;
@@ -245,9 +287,10 @@ export class Exchange {
   }
 
   #onPulled(bytes: number): void {
+    this.#pulledAt = this.#host.now();
     const own = this.#incoming.consume(bytes); // also while no socket is there: the next one's credit counts from it
     this.#link?.consumed(own);
-    const credit = this.#link && this.#incoming.credit(this.#link.room);
+    const credit = this.#link && this.#incoming.credit(this.#link.pool);
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
   }
 
@@ -312,6 +355,7 @@ export class Exchange {
     this.#over = true;
     this.#link?.detach(this.stream);
     this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));
+    this.#shrink();
     void this.#body?.cancel().catch(() => {});
     this.#host.onOver(this, failure);
   }

@@ -35,13 +35,18 @@ export class TunnelObject extends DurableObject<Env> {
   #lastFrameAt = 0;
   #ticking: ReturnType<typeof setInterval> | null = null;
   #saved = true;
+  /** An opening was not acknowledged and nothing came since: the registry has been told. */
+  #silent = false;
   /** Words to the registry, one after the other: a "gone" must not overtake the "here" before it. */
   #registryQueue: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#session = ctx.id.name ?? '';
-    this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), () => this.#busy());
+    this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), {
+      busy: () => this.#busy(),
+      silent: () => this.#onSilent(),
+    });
     createUsageTable(ctx.storage.sql);
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
     for (const socket of ctx.getWebSockets()) this.#wake(socket);
@@ -113,6 +118,7 @@ export class TunnelObject extends DurableObject<Env> {
     });
     if (!fine) return this.#gone(peer);
     this.#lastFrameAt = Date.now();
+    if (this.#silent && peer === this.#active) this.#onSound();
     for (const exchange of touched) exchange.onMessageEnd();
     if (hello !== undefined && peer.attachment.phase === 'challenged') await this.#greet(peer, hello);
   }
@@ -180,7 +186,20 @@ export class TunnelObject extends DurableObject<Env> {
     this.webSocketClose(socket);
   }
 
+  #onSilent(): void {
+    if (this.#silent) return;
+    this.#silent = true;
+    this.#toRegistry((registry) => registry.suspect(this.#session, 'silent'));
+  }
+
+  /** A suspicion is no verdict: whoever speaks again is served again. */
+  #onSound(): void {
+    this.#silent = false;
+    this.#toRegistry((registry) => registry.trust(this.#session));
+  }
+
   #gone(peer: AgentSocket): void {
+    this.#silent = false;
     this.#sockets.delete(peer.socket);
     peer.close(CLOSE.resync, 'closed');
     if (peer !== this.#active) return;

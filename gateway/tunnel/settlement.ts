@@ -63,6 +63,11 @@ export class Settlement {
     if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#estimate(oldest, now);
   }
 
+  /** It goes on under another number, and reports under that one again. */
+  renumbered(stream: number): void {
+    if (this.#reported.delete(stream)) this.#forget.push(stream);
+  }
+
   /** A report on a stream of this object. `open` is its exchange where it is still running. */
   report(stream: number, usage: ReportedUsage, open: Exchange | undefined, now: number): void {
     const exchange = open ?? this.#waiting.get(stream)?.exchange;
@@ -77,7 +82,7 @@ export class Settlement {
   named(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
     this.#waiting.delete(stream);
     this.#forget.push(stream);
-    this.#due.push({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now });
+    this.#due.push({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
   }
 
   #estimate(ended: Ended, now: number): void {
@@ -88,8 +93,8 @@ export class Settlement {
 
   #record(exchange: Exchange, usage: ReportedUsage, now: number): UsageRecord {
     const { requestId, attempt, receipt } = exchange.request;
-    const { stream, answerBytes } = exchange;
-    return { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, at: now };
+    const { stream, answerBytes, repeated } = exchange;
+    return { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, at: now, repeated };
   }
 
   /** What is to be stored now; hand `streams` back to the agent once it is. */

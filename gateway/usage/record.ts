@@ -13,6 +13,8 @@ export interface UsageRecord extends ReportedUsage {
   answerBytes: number;
   /** Milliseconds since the epoch. */
   at: number;
+  /** The same attempt may have reported under another stream: a lost object, a parked reader. */
+  repeated: boolean;
 }
 
 /** Records one session's object keeps; the oldest make room. */
@@ -33,6 +35,7 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): vo
   let newest = 0;
   for (const record of records) {
     newest = Math.max(newest, record.stream);
+    if (record.repeated && isStored(sql, record)) continue;
     sql.exec(
       `INSERT INTO usage (stream, estimated, record) VALUES (?, ?, ?)
        ON CONFLICT (stream) DO UPDATE SET estimated = excluded.estimated, record = excluded.record
@@ -43,6 +46,13 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): vo
     );
   }
   sql.exec('DELETE FROM usage WHERE stream <= ?', newest - KEPT_STREAMS);
+}
+
+/** Looked for in all that is kept: rare, and right. */
+function isStored(sql: SqlStorage, { requestId, attempt, stream }: UsageRecord): boolean {
+  const same = `json_extract(record, '$.requestId') = ? AND json_extract(record, '$.attempt') = ?`;
+  const query = `SELECT 1 FROM usage WHERE stream <> ? AND estimated = 0 AND ${same} LIMIT 1`;
+  return sql.exec(query, stream, requestId, attempt).toArray().length > 0;
 }
 
 /** The newest records, newest first. */

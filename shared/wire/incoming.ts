@@ -1,5 +1,6 @@
 import { WireError } from './error.ts';
-import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES, WINDOW_FLOOR_BYTES } from './limits.ts';
+import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES } from './limits.ts';
+import type { WindowPool } from './window-pool.ts';
 
 /**
  * One direction of a stream at its receiver: which bytes have come, how many of them the next hop took, and how many more the
@@ -16,12 +17,12 @@ export class Incoming {
   /** Of the buffered bytes, those that came over a former socket: they are not the present one's to credit. */
   #foreign = 0;
 
-  constructor(options: { offset?: number; window?: number } = {}) {
+  constructor(options: { offset?: number } = {}) {
     const offset = options.offset ?? 0;
     this.#received = offset;
     this.#consumed = offset;
     this.#grownAt = offset;
-    this.#window = options.window ?? STREAM_WINDOW_BYTES;
+    this.#window = STREAM_WINDOW_BYTES;
     this.#limit = offset + this.#window;
   }
 
@@ -72,7 +73,16 @@ export class Incoming {
     return taken - foreign;
   }
 
-  /** A new socket: its sender starts with a fresh window behind what is here. */
+  /** Forgets what waits; its sender will be asked to send it again. Returns how much of it the socket gets credit for. */
+  drop(): number {
+    const own = this.buffered - this.#foreign;
+    this.#received = this.#consumed;
+    this.#foreign = 0;
+    this.#length = undefined;
+    return own;
+  }
+
+  /** A new socket: its sender starts with a fresh window behind what is here. Call `shrink` with the old one's pool before. */
   resume(): void {
     this.#foreign = this.buffered;
     this.#window = STREAM_WINDOW_BYTES;
@@ -81,20 +91,25 @@ export class Incoming {
   }
 
   /**
-   * The credit to send now, or undefined while the sender still has half a window. `room` bounds it by what the socket has
-   * free. The window doubles when the reader has drained a whole one and stands waiting: then the window, not the reader,
-   * is what holds the sender back.
+   * The credit to send now, or undefined while the sender still has half a window. The window doubles when the reader has
+   * drained a whole one and stands waiting: then the window, not the reader, is what holds the sender back. What it grows by
+   * comes from `pool`.
    */
-  credit(room: number): { consumed: number; window: number } | undefined {
+  credit(pool: WindowPool): { consumed: number; window: number } | undefined {
     if (this.#length !== undefined) return undefined;
     if (this.buffered === 0 && this.#consumed - this.#grownAt >= this.#window) {
-      this.#window = Math.min(this.#window * 2, STREAM_WINDOW_MAX_BYTES);
+      this.#window += pool.take(Math.min(this.#window, STREAM_WINDOW_MAX_BYTES - this.#window));
       this.#grownAt = this.#consumed;
     }
-    const window = Math.max(WINDOW_FLOOR_BYTES, Math.min(this.#window, room));
-    const limit = this.#consumed + window;
-    if (limit - this.#limit < window / 2) return undefined;
+    const limit = this.#consumed + this.#window;
+    if (limit - this.#limit < this.#window / 2) return undefined;
     this.#limit = limit;
-    return { consumed: this.#consumed, window };
+    return { consumed: this.#consumed, window: this.#window };
+  }
+
+  /** Gives back what the window grew by: the stream is over, or its reader stands still. */
+  shrink(pool: WindowPool): void {
+    pool.give(this.#window - STREAM_WINDOW_BYTES);
+    this.#window = STREAM_WINDOW_BYTES;
   }
 }

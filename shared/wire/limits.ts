@@ -9,10 +9,13 @@ export const STREAM_WINDOW_BYTES = 256 * 1024;
 /** A stream that is read as fast as it arrives may grow to this: 3 MiB in flight fill 75 MB/s at 40 ms of round trip. */
 export const STREAM_WINDOW_MAX_BYTES = 3 * 1024 * 1024;
 
+/** All streams of one socket together may grow by this: one fast reader, or some that share it. */
+export const WINDOW_POOL_BYTES = 3 * 1024 * 1024;
+
 /** All streams of one socket together: what a peer that stops reading can make us hold. */
 export const SOCKET_WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** Least credit of a socket or stream, so that a full budget slows down and never stops a newcomer. */
+/** Least credit of a socket, so that a full budget slows down and never stops a newcomer. */
 export const WINDOW_FLOOR_BYTES = 64 * 1024;
 
 /** One DATA frame; small enough that streams of one socket take turns. */

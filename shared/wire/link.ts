@@ -2,10 +2,17 @@ import { WireError } from './error.ts';
 import { type Frame, readFrames, writeFrame } from './frames.ts';
 import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './limits.ts';
 import type { Outgoing } from './outgoing.ts';
+import { WindowPool } from './window-pool.ts';
 import { FrameWriter } from './writer.ts';
 
 /** A full window is granted anew in no smaller parts than this many, so that a byte read is not a frame sent. */
 const GRANTS_PER_WINDOW = 64;
+
+/** Streams with no more than this to send go before the others. */
+const SMALL_BYTES = 8 * 1024;
+
+/** Of the socket's credit, only small senders use the last part. */
+const RESERVE_BYTES = 256 * 1024;
 
 /** The socket as the link sees it. */
 export interface LinkPort {
@@ -42,6 +49,8 @@ export interface Sender {
  */
 export class Link {
   readonly #port: LinkPort;
+  /** Of the windows that this end grants. */
+  readonly pool = new WindowPool();
   readonly #writer = new FrameWriter();
   /** Messages that are complete and wait for a busy socket. Bounded as the frames in them: by streams and open reports. */
   readonly #full: Uint8Array[] = [];
@@ -53,6 +62,8 @@ export class Link {
   readonly #ready = new Set<number>();
   #sent = 0;
   #sendLimit: number;
+  /** What the peer takes at once, as it last said. */
+  #sendWindow: number;
   #received = 0;
   #consumed = 0;
   #receiveLimit: number;
@@ -64,6 +75,7 @@ export class Link {
     this.#receiveWindow = windows.receive;
     this.#sent = restored?.sent ?? 0;
     this.#sendLimit = restored?.sendLimit ?? windows.send;
+    this.#sendWindow = windows.send;
     this.#received = restored?.received ?? 0;
     this.#consumed = this.#received;
     this.#receiveLimit = restored?.receiveLimit ?? windows.receive;
@@ -84,9 +96,9 @@ export class Link {
     return this.#received - this.#consumed;
   }
 
-  /** What one stream may be granted: three quarters of the free window, so that a stalled reader never takes the last of it. */
-  get room(): number {
-    return Math.max(0, ((this.#receiveWindow - this.buffered) * 3) >> 2);
+  /** More than half of what the peer may send waits here for its readers. */
+  get pressed(): boolean {
+    return this.buffered > this.#receiveWindow / 2;
   }
 
   /** The most this socket may make us hold; lowering it takes effect as bytes are consumed. */
@@ -97,7 +109,8 @@ export class Link {
 
   /** What the peer takes before its first CREDIT: known only after the handshake. */
   open(sendWindow: number): void {
-    this.#sendLimit = this.#sent + Math.min(sendWindow, SOCKET_WINDOW_BYTES);
+    this.#sendWindow = Math.min(sendWindow, SOCKET_WINDOW_BYTES);
+    this.#sendLimit = this.#sent + this.#sendWindow;
     this.#wake();
   }
 
@@ -182,6 +195,7 @@ export class Link {
   #credit(stream: number, consumed: number, window: number): void {
     if (stream === 0) {
       if (consumed > this.#sent) throw new WireError('bad_offset', `credit for byte ${consumed} of the socket`);
+      this.#sendWindow = window;
       this.#sendLimit = Math.max(this.#sendLimit, consumed + window);
       this.#wake();
       return;
@@ -216,25 +230,40 @@ export class Link {
     }
   }
 
-  /** Round robin, one DATA frame each, until the message is full or nobody may send. */
+  /**
+   * Streams take turns, one DATA frame each, until the message is full or nobody may send. Those with little to say go first:
+   * a token must not wait behind other streams' megabytes, nor for credit that these have used up.
+   */
   #fill(): void {
     const blocked: number[] = [];
+    for (const stream of this.#ready) if (this.#isSmall(stream) && !this.#turn(stream)) blocked.push(stream);
     for (const stream of this.#ready) {
       if (this.#writer.length >= MESSAGE_TARGET_BYTES) break;
-      this.#ready.delete(stream);
-      const sender = this.#senders.get(stream);
-      if (sender === undefined) continue;
-      if (!this.#sendOne(stream, sender)) blocked.push(stream);
-      else if (sender.outgoing.sendable) this.#ready.add(stream);
+      if (!this.#turn(stream)) blocked.push(stream);
     }
     for (const stream of blocked) this.#ready.add(stream);
   }
 
-  /** False where the socket has no credit left for it. */
+  #isSmall(stream: number): boolean {
+    const outgoing = this.#senders.get(stream)?.outgoing;
+    return this.#writer.length < MESSAGE_TARGET_BYTES && outgoing !== undefined && outgoing.unsent <= SMALL_BYTES;
+  }
+
+  /** One frame of one stream. False where the socket has no credit left for it. */
+  #turn(stream: number): boolean {
+    this.#ready.delete(stream);
+    const sender = this.#senders.get(stream);
+    if (sender === undefined) return true;
+    if (!this.#sendOne(stream, sender)) return false;
+    if (sender.outgoing.sendable) this.#ready.add(stream);
+    return true;
+  }
+
   #sendOne(stream: number, sender: Sender & { over?: true }): boolean {
     const { outgoing } = sender;
     if (outgoing.sendable) {
-      const room = this.#sendLimit - this.#sent;
+      const kept = outgoing.unsent <= SMALL_BYTES ? 0 : Math.min(RESERVE_BYTES, this.#sendWindow / 8);
+      const room = this.#sendLimit - this.#sent - kept;
       if (room <= 0) return false;
       const piece = outgoing.take(Math.min(DATA_MAX_BYTES, room));
       if (piece !== undefined) {

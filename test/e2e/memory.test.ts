@@ -50,13 +50,13 @@ async function growth(act: () => Promise<void>) {
   return most;
 }
 
-function expectBounded(most: { workerd: number; agent: number; socket: number }): void {
+function expectBounded(most: { workerd: number; agent: number; socket: number }, bound = GROWTH_MIB): void {
   console.log(
     `growth in MiB: workerd ${most.workerd.toFixed(1)}, agent ${most.agent.toFixed(1)}, public socket ${most.socket.toFixed(1)}`,
   );
-  expect(most.workerd).toBeLessThan(GROWTH_MIB);
-  expect(most.agent).toBeLessThan(GROWTH_MIB);
-  expect(most.socket).toBeLessThan(GROWTH_MIB);
+  expect(most.workerd).toBeLessThan(bound);
+  expect(most.agent).toBeLessThan(bound);
+  expect(most.socket).toBeLessThan(bound);
 }
 
 /** Waits until `measure` has not grown for REST_MS. */
@@ -125,7 +125,12 @@ it('200 MiB from a client to an engine that does not read', async () => {
   expectBounded(most);
 });
 
-it.each([4, 50])('%i stalled readers leave the others served, and nothing grows', async (readers) => {
+// What passed before they stalled is garbage that a heap may keep once; a second time it must not grow by as much again.
+it.each([
+  { readers: 4, bound: GROWTH_MIB, time: 'once' },
+  { readers: 50, bound: 256, time: 'once' },
+  { readers: 50, bound: GROWTH_MIB, time: 'again' },
+])('$readers stalled readers leave the others served, and nothing grows ($time)', async ({ readers, bound }) => {
   const body = { model: MODEL, input: 'x', voice: 'x', stand_in: { bytes: 20 * 1024 * 1024 } };
   const before = house.engine.requests.at(-1)?.id ?? 0;
   const sockets = await Promise.all(Array.from({ length: readers }, () => dial(house.gateway.url)));
@@ -148,7 +153,9 @@ it.each([4, 50])('%i stalled readers leave the others served, and nothing grows'
     } finally {
       for (const socket of sockets) socket.destroy();
     }
-    await eventually('all are over', 10_000, () => (house.engine.running() === 0 ? true : undefined));
+    await eventually('all are over', 10_000, () =>
+      mine().every((request) => request.abortedAt ?? request.finishedAt) ? true : undefined,
+    );
   });
-  expectBounded(most);
+  expectBounded(most, bound);
 });

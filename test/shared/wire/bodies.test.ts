@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { WireError } from '../../../shared/wire/error.ts';
 import { Incoming } from '../../../shared/wire/incoming.ts';
-import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import { STREAM_WINDOW_BYTES, STREAM_WINDOW_MAX_BYTES, WINDOW_POOL_BYTES } from '../../../shared/wire/limits.ts';
 import { Outgoing } from '../../../shared/wire/outgoing.ts';
+import { WindowPool } from '../../../shared/wire/window-pool.ts';
 
 /** Byte k of the body is k mod 251: a byte at a wrong offset shows. */
 function body(from: number, length: number): Uint8Array {
@@ -22,6 +23,7 @@ describe('a body on its way', () => {
       fc.property(fc.array(step, { maxLength: 200 }), (steps) => {
         const outgoing = new Outgoing({ tail: 1000 });
         const incoming = new Incoming();
+        const pool = new WindowPool();
         let pushed = 0;
         let expected = 0;
         const deliver = (piece: { offset: number; bytes: Uint8Array }) => {
@@ -38,7 +40,7 @@ describe('a body on its way', () => {
             if (piece !== undefined) deliver(piece);
           } else if (kind === 'read') {
             incoming.consume(bytes);
-            const credit = incoming.credit(Number.POSITIVE_INFINITY);
+            const credit = incoming.credit(pool);
             if (credit !== undefined) outgoing.credit(credit.consumed, credit.window);
           } else if (kind === 'lose') {
             outgoing.take(10_000); // on its way when the socket went
@@ -52,7 +54,7 @@ describe('a body on its way', () => {
           const piece = outgoing.take(65_536);
           if (piece !== undefined) deliver(piece);
           incoming.consume(incoming.buffered);
-          const credit = incoming.credit(Number.POSITIVE_INFINITY);
+          const credit = incoming.credit(pool);
           if (credit !== undefined) outgoing.credit(credit.consumed, credit.window);
         }
         incoming.end(outgoing.length);
@@ -66,11 +68,12 @@ describe('a body on its way', () => {
   test('a reader that does not read stops the sender after one window', () => {
     const outgoing = new Outgoing();
     const incoming = new Incoming();
+    const pool = new WindowPool();
     for (let sent = 0; sent < 200; sent++) {
       if (outgoing.unsent < STREAM_WINDOW_BYTES) outgoing.push(new Uint8Array(64 * 1024));
       const piece = outgoing.take(64 * 1024);
       if (piece !== undefined) incoming.accept(piece.offset, piece.bytes);
-      expect(incoming.credit(Number.POSITIVE_INFINITY)).toBeUndefined();
+      expect(incoming.credit(pool)).toBeUndefined();
     }
     expect(incoming.buffered).toBe(STREAM_WINDOW_BYTES);
     expect(outgoing.kept).toBeLessThanOrEqual(2 * STREAM_WINDOW_BYTES);
@@ -79,18 +82,22 @@ describe('a body on its way', () => {
   test('the window grows for a reader that keeps up, to its bound and no further', () => {
     const outgoing = new Outgoing({ tail: 0 });
     const incoming = new Incoming();
+    const pool = new WindowPool();
     let widest = 0;
     for (let i = 0; i < 2000; i++) {
       if (outgoing.unsent === 0) outgoing.push(new Uint8Array(64 * 1024));
       const piece = outgoing.take(64 * 1024);
       if (piece !== undefined) incoming.accept(piece.offset, piece.bytes);
       incoming.consume(incoming.buffered);
-      const credit = incoming.credit(Number.POSITIVE_INFINITY);
+      const credit = incoming.credit(pool);
       if (credit === undefined) continue;
       widest = Math.max(widest, credit.window);
       outgoing.credit(credit.consumed, credit.window);
     }
     expect(widest).toBe(STREAM_WINDOW_MAX_BYTES);
+    expect(pool.free).toBe(WINDOW_POOL_BYTES + STREAM_WINDOW_BYTES - STREAM_WINDOW_MAX_BYTES);
+    incoming.shrink(pool);
+    expect(pool.free).toBe(WINDOW_POOL_BYTES);
   });
 
   test('acknowledged bytes are released, but for the tail that a new object may ask for', () => {
