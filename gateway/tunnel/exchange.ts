@@ -1,3 +1,4 @@
+import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import { Incoming } from '../../shared/wire/incoming.ts';
 import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
@@ -127,7 +128,7 @@ export class Exchange {
 
   /** Nothing more is expected of the agent: all there is to know waits for its reader. */
   get #settled(): boolean {
-    return this.#incoming.complete || this.#failing !== undefined;
+    return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
   }
 
   /** A socket is there: open on it, or continue where the last one broke off. */
@@ -222,11 +223,12 @@ export class Exchange {
       case 'data':
         return this.#onData(frame.offset, frame.bytes);
       case 'end':
+        if (this.#head === undefined) throw new WireError('bad_state', 'an end before a head');
         this.#incoming.end(frame.offset);
         this.answer.end();
         return;
       case 'reset':
-        if (this.#incoming.complete) return; // the agent forgot an answer that is all here
+        if (this.#settled) return; // the agent forgot an answer that is all here
         return this.#breakOff(frame.code, frame.message);
       default:
         return;
@@ -272,11 +274,13 @@ export class Exchange {
   #unpark(): void {
     if (!this.#parked) return;
     this.#parked = false;
+    this.#link?.detach(this.stream); // what is left of the request goes on under the new number too
     this.stream = this.#host.renumber(this);
     if (this.#link !== undefined) this.connect(this.#link);
   }
 
   #onData(offset: number, bytes: Uint8Array): void {
+    if (this.#head === undefined) throw new WireError('bad_state', 'data before a head');
     if (this.#parked) return this.#link?.consumed(bytes.length);
     const fresh = this.#incoming.accept(offset, bytes);
     if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);

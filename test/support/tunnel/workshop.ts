@@ -59,6 +59,7 @@ export interface Workshop {
   settled(bench: Bench, count: number, withinMs?: number): Promise<StoredUsage[]>;
   /** Waits until the object has nothing open and nothing to settle: only then can it be evicted. */
   rest(bench: Bench): Promise<void>;
+  restOf(session: string): Promise<void>;
   /** Sessions that the registry suspects. */
   suspected(): Promise<string[]>;
   /** Waits until the Worker has a younger view of the registry than now. */
@@ -157,6 +158,7 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
         return stored.length >= count ? stored : undefined;
       }),
     rest: (bench) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets: 'hibernate' }),
+    restOf: (session) => worker.evictDurableObject('TUNNEL', { name: session, webSockets: 'hibernate' }),
     suspected: async () => {
       const response = await fetch(new URL('/v1/registry/nodes', url), { headers: { authorization: `Bearer ${key}` } });
       const { data } = nodesSchema.parse(await response.json());

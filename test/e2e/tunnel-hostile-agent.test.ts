@@ -1,0 +1,321 @@
+/** A node is somebody else's machine: whatever it says costs its own requests at most. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createIdentity } from '../../agent/tunnel/identity.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
+import { chatBody, envelopeOf } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { HandAgent, messageOf } from '../support/tunnel/hand-agent.ts';
+import { type Bench, nodeRecord, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+let shop: Workshop;
+let neighbour: Bench;
+beforeAll(async () => {
+  shop = await openWorkshop();
+  neighbour = await shop.addNode({ models: ['neighbour'] });
+});
+afterAll(endAll);
+
+let model: string;
+let count = 0;
+beforeEach(() => {
+  model = `hostile/${++count}`;
+});
+
+const chat = (more: object = {}, init: RequestInit = {}) =>
+  shop.ask('/v1/chat/completions', chatBody({}, { model, ...more }), init);
+const bytes = (length: number) => new Uint8Array(length);
+const JSON_HEAD = {
+  type: 'head',
+  status: 200,
+  engineTenths: 1,
+  headers: [['content-type', 'application/json']],
+} as const;
+
+async function neighbourServes(): Promise<void> {
+  const response = await shop.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { model: 'neighbour' }));
+  expect(response.status, await response.text()).toBe(200);
+  expect(neighbour.path.connections).toBe(1);
+}
+
+describe('the handshake', () => {
+  it('refuses a signature that was made for another socket', async () => {
+    const identity = createIdentity();
+    const first = new HandAgent(shop, identity);
+    const { nonce } = await first.when('challenge');
+    const hello = first.hello(nonce);
+    first.send(hello);
+    await first.when('welcome');
+    const second = new HandAgent(shop, identity);
+    await second.when('challenge');
+    second.send({ ...hello, generation: 2 });
+    expect((await second.closed).code).toBe(4004);
+    const third = new HandAgent(shop, identity);
+    await third.when('challenge');
+    third.send(hello);
+    expect((await third.closed).code).toBe(4004);
+    expect(first.closeCode).toBeUndefined();
+  });
+
+  it('refuses a session that belongs to another key', async () => {
+    const own = createIdentity();
+    const agent = new HandAgent(shop, { ...own, session: neighbour.session });
+    const { nonce } = await agent.when('challenge');
+    agent.send(agent.hello(nonce, 99));
+    expect(await agent.closed).toMatchObject({ code: 4004, reason: expect.stringContaining('signature') });
+    await neighbourServes();
+  });
+
+  it('lets the newest generation win and tells the loser with 4001; an older one is not let in', async () => {
+    const identity = createIdentity();
+    const old = await new HandAgent(shop, identity).join([model], 5);
+    const older = new HandAgent(shop, identity);
+    const { nonce } = await older.when('challenge');
+    older.send(older.hello(nonce, 4));
+    expect((await older.closed).code).toBe(4001);
+    const newer = await new HandAgent(shop, identity).join([model], 6);
+    expect(await old.closed).toMatchObject({ code: 4001 });
+    const asked = chat();
+    newer.answer((await newer.opening()).stream);
+    expect((await asked).status).toBe(200);
+  });
+
+  it('moves what is under way to the newer socket', async () => {
+    const identity = createIdentity();
+    const old = await new HandAgent(shop, identity).join([model], 1);
+    const asked = chat();
+    const { stream, requestId } = await old.opening();
+    old.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+    const newer = await new HandAgent(shop, identity).join([model], 2);
+    const again = await newer.when('open');
+    expect(again).toMatchObject({ stream, requestId });
+    newer.answer(again.stream);
+    expect((await asked).status).toBe(200);
+  });
+
+  it('ignores what comes before it and survives a second one', async () => {
+    const agent = new HandAgent(shop);
+    const { nonce } = await agent.when('challenge');
+    agent.send({ type: 'record', sequence: 1, json: JSON.stringify(nodeRecord(['before/hello'])) });
+    agent.send(agent.hello(nonce), agent.hello(nonce), { type: 'record', sequence: 2, json: '{}' });
+    agent.send(agent.hello(nonce, 2));
+    await agent.when('welcome');
+    agent.send(agent.hello(nonce, 3));
+    agent.send({ type: 'record', sequence: 3, json: JSON.stringify(nodeRecord([model])) });
+    expect((await agent.when('recorded')).sequence).toBe(3);
+    const asked = chat();
+    agent.answer((await agent.opening()).stream);
+    expect((await asked).status).toBe(200);
+    const unknown = await shop.ask('/v1/chat/completions', chatBody({}, { model: 'before/hello' }));
+    expect(unknown.status).toBe(404);
+  });
+
+  it('is not fooled by a socket that ends while its signature is checked', async () => {
+    const identity = createIdentity();
+    const real = await new HandAgent(shop, identity).join([model], 1);
+    for (let generation = 2; generation < 12; generation++) {
+      const ghost = new HandAgent(shop, identity);
+      const { nonce } = await ghost.when('challenge');
+      ghost.send(ghost.hello(nonce, generation));
+      ghost.socket.terminate();
+      await ghost.closed;
+    }
+    const last = await new HandAgent(shop, identity).join([model], 50);
+    expect((await real.closed).code).toBe(4001);
+    const asked = chat();
+    last.answer((await last.opening()).stream);
+    expect((await asked).status).toBe(200);
+  });
+});
+
+describe('an agent that breaks the protocol', () => {
+  const wrongs: Record<string, (stream: number) => Uint8Array | string> = {
+    text: () => '{"type":"accept"}',
+    'an unknown frame': () => Uint8Array.of(0x60),
+    'a frame that ends too early': (stream) => messageOf({ ...JSON_HEAD, stream }).subarray(0, 4),
+    'a length that points past the message': (stream) =>
+      messageOf({ type: 'data', stream, offset: 0, bytes: bytes(300) }).subarray(0, 200),
+    'data before a head': (stream) => messageOf({ type: 'data', stream, offset: 0, bytes: bytes(5) }),
+    'an end before a head': (stream) => messageOf({ type: 'end', stream, offset: 0 }),
+    'data beyond a gap': (stream) =>
+      messageOf({ ...JSON_HEAD, stream }, { type: 'data', stream, offset: 10, bytes: bytes(5) }),
+    'data above the stream’s credit': (stream) =>
+      messageOf(
+        { ...JSON_HEAD, stream },
+        ...Array.from(
+          { length: 5 },
+          (_, n): Frame => ({ type: 'data', stream, offset: n * 65_536, bytes: bytes(65_536) }),
+        ),
+      ),
+    'an end at the wrong length': (stream) => messageOf({ ...JSON_HEAD, stream }, { type: 'end', stream, offset: 5 }),
+    'data after the end': (stream) =>
+      messageOf(
+        { ...JSON_HEAD, stream },
+        { type: 'data', stream, offset: 0, bytes: bytes(2) },
+        { type: 'end', stream, offset: 2 },
+        { type: 'data', stream, offset: 0, bytes: bytes(5) },
+      ),
+    'a message of more than a mebibyte': () => bytes(1024 * 1024 + 1),
+    'a status above 599': (stream) => messageOf({ ...JSON_HEAD, stream, status: 600 }),
+    'a record that is no JSON': () => messageOf({ type: 'record', sequence: 9, json: '{' }),
+    'a record of another form': () => messageOf({ type: 'record', sequence: 9, json: '{"state":"SERVING"}' }),
+    'a record that is too large': () =>
+      messageOf({
+        type: 'record',
+        sequence: 9,
+        json: JSON.stringify({ ...nodeRecord(), labels: { x: 'y'.repeat(20_000) } }),
+      }),
+    'credit for bytes never sent': () => messageOf({ type: 'credit', stream: 0, consumed: 9_999_999, window: 1 }),
+    'a number above 2^53': () => Uint8Array.of(4, 255, 255, 255, 255, 255, 255, 255, 255, 127),
+  };
+
+  /** All at once: the client waits until the node may no longer come back, and so would the test, for each. */
+  it('is cut off with 4002, its client gets an error, and others are served meanwhile', async () => {
+    const told = await Promise.all(
+      Object.entries(wrongs).map(async ([what, wrong], n) => {
+        const name = `${model}/${n}`;
+        const agent = await new HandAgent(shop).join([name]);
+        const asked = chat({ model: name });
+        const { stream } = await agent.opening();
+        agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+        agent.sendRaw(wrong(stream));
+        const { code, reason } = await agent.closed;
+        await neighbourServes();
+        const response = await asked;
+        const error = response.status === 200 ? '' : (await envelopeOf(response)).code;
+        return { what, code, says: reason !== '', status: response.status, error };
+      }),
+    );
+    const expected = Object.keys(wrongs).map((what) => {
+      // This one's client has its answer by then.
+      const answered = what === 'data after the end';
+      return { what, code: 4002, says: true, status: answered ? 200 : 502, error: answered ? '' : 'upstream_error' };
+    });
+    expect(told).toEqual(expected);
+  }, 30_000);
+});
+
+describe('an agent that is merely odd', () => {
+  it('sends two heads: the first counts', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    const asked = chat();
+    const { stream } = await agent.opening();
+    agent.send({ ...JSON_HEAD, stream, status: 201 }, { ...JSON_HEAD, stream, status: 202 });
+    agent.answer(stream);
+    expect((await asked).status).toBe(201);
+  });
+
+  it('names foreign and unknown streams, settled ones, and reports for nobody', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    const odd: Frame[] = [];
+    for (let stream = 100; stream < 400; stream++) {
+      odd.push(
+        { type: 'accept', stream, bodyOffset: 0, bodyDone: true },
+        { type: 'data', stream, offset: 0, bytes: bytes(1000) },
+        { type: 'end', stream, offset: 7 },
+        { type: 'credit', stream, consumed: 77, window: 5 },
+        {
+          type: 'report',
+          stream,
+          usage: {
+            prompt: 1,
+            completion: 1,
+            cached: 0,
+            reasoning: 0,
+            estimated: false,
+            complete: true,
+            aborted: false,
+          },
+        },
+      );
+    }
+    agent.send(...odd);
+    agent.send({ type: 'settled', streams: Array.from({ length: 60_000 }, (_, n) => n) });
+    const asked = chat();
+    agent.answer((await agent.opening()).stream);
+    expect((await asked).status).toBe(200);
+    expect(agent.closeCode).toBeUndefined();
+  });
+
+  const headers: Record<string, [string, string][]> = {
+    'line ends': [['content-type', 'text/plain\r\nset-cookie: a=b']],
+    'letters that a header cannot carry': [
+      ['content-type', 'text/plain; charset="€"'],
+      ['retry-after', '\u0000'],
+    ],
+    'names that are none': [
+      ['con tent', 'x'],
+      ['', ''],
+      ['content-type', 'application/json'],
+    ],
+    'thirty-two of them, long': Array.from({ length: 32 }, (_, n): [string, string] => [`x-${n}`, 'v'.repeat(3_000)]),
+  };
+  it.each(Object.entries(headers))(
+    'sends headers with %s: the client gets the answer without them',
+    async (_what, list) => {
+      const agent = await new HandAgent(shop).join([model]);
+      const asked = chat();
+      agent.answer((await agent.opening()).stream, '{}', list);
+      const response = await asked;
+      expect(response.status).toBe(200);
+      expect(response.headers.get('set-cookie')).toBeNull();
+      expect(await response.text()).toBe('{}');
+      await neighbourServes();
+    },
+  );
+
+  it('answers 204, 205 and 304 with and without an end in the same message, and nothing stays open', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    let n = 0;
+    for (const status of [204, 205, 304]) {
+      for (const late of [false, true]) {
+        const asked = chat();
+        const { stream } = await agent.opening(++n);
+        agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true }, { ...JSON_HEAD, stream, status });
+        if (late) expect((await asked).status).toBe(status);
+        agent.send(
+          { type: 'end', stream, offset: 0 },
+          {
+            type: 'report',
+            stream,
+            usage: {
+              prompt: 1,
+              completion: 0,
+              cached: 0,
+              reasoning: 0,
+              estimated: false,
+              complete: true,
+              aborted: false,
+            },
+          },
+        );
+        expect((await asked).status).toBe(status);
+      }
+    }
+    await shop.restOf(agent.identity.session);
+  });
+
+  it('takes an opening and leaves: the client is told within the time that a return may take', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    const asked = chat();
+    const { stream } = await agent.opening();
+    agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+    agent.socket.terminate();
+    const response = await asked;
+    expect(response.status).toBe(502);
+  }, 20_000);
+
+  it('floods the gateway with records: the last one counts', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    const flood: Frame[] = [];
+    for (let version = 2; version < 2_002; version++) {
+      flood.push({ type: 'record', sequence: version, json: JSON.stringify({ ...nodeRecord([model]), version }) });
+    }
+    for (let at = 0; at < flood.length; at += 500) agent.send(...flood.slice(at, at + 500));
+    const startedAt = Date.now();
+    await eventually('the last is stored', 10_000, () =>
+      agent.all('recorded').some(({ sequence }) => sequence >= 2_001) ? true : undefined,
+    );
+    console.log(`2000 records stored in ${Date.now() - startedAt} ms, ${agent.all('recorded').length} acknowledged`);
+    await neighbourServes();
+  });
+});
