@@ -64,6 +64,11 @@ export class Exchange {
     return this.#stream;
   }
 
+  /** Somebody takes its frames. */
+  get bound(): boolean {
+    return this.#link !== undefined;
+  }
+
   get finished(): boolean {
     return this.#ending !== undefined;
   }
@@ -79,7 +84,7 @@ export class Exchange {
     this.#link?.detach(this.#stream);
     this.#shrink();
     this.#stream = open.stream;
-    this.body.incoming.resume();
+    this.body.incoming.resume(link === this.#link);
     this.bind(link);
     return true;
   }
@@ -195,12 +200,19 @@ export class Exchange {
   cancel(): void {
     if (this.finished) return;
     this.#call?.abort();
-    this.body.abandon(); // while the link is known: the credit of what the engine did not take is its
     const link = this.#link;
     link?.detach(this.#stream);
-    this.#link = undefined;
+    // While the link is known: the credit of what the engine did not take is its.
     this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
+    this.#link = undefined;
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
+  }
+
+  /** The agent ends: what the gateway has got is all there will be. */
+  giveUp(): void {
+    if (this.finished) return;
+    this.#call?.abort();
+    this.#finish({ kind: 'reset', code: 'engine_closed', message: 'the agent ends' });
   }
 
   /** Time-outs are stalls between bytes, never totals; a reader that does not read is not the engine's stall. */

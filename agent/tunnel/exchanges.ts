@@ -26,6 +26,7 @@ export class Exchanges {
   #running = 0;
   #client: EngineClient | undefined;
   #draining = false;
+  #link: Link | undefined;
   #onDrained: (() => void)[] = [];
 
   constructor(engine: () => EngineTarget | undefined, log: (line: string) => void) {
@@ -40,11 +41,13 @@ export class Exchanges {
 
   /** A socket is ready: what the gateway has not stored is said again. */
   connect(link: Link): void {
+    this.#link = link;
     for (const frame of this.reports.again()) link.put(frame);
   }
 
   /** The socket is gone: every attempt waits to be claimed. */
   disconnect(): void {
+    this.#link = undefined;
     this.#streams.clear();
     for (const exchange of this.#named.values()) exchange.unbind();
   }
@@ -71,9 +74,9 @@ export class Exchanges {
     const known = this.#named.get(nameOf(frame));
     if (known !== undefined) {
       this.#streams.delete(known.stream);
-      if (known.claim(link, frame)) this.#streams.set(frame.stream, known);
-      else this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
-      return;
+      if (known.claim(link, frame)) return void this.#streams.set(frame.stream, known);
+      this.#forget(known); // the one who may have it wants what nobody has any more
+      return this.#refuse(link, frame.stream, 'unknown', 'that part of the answer is gone');
     }
     if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
     if (this.#draining) return this.#refuse(link, frame.stream, 'refused', 'draining');
@@ -122,7 +125,10 @@ export class Exchanges {
 
   #report(exchange: Exchange, usage: ReportedUsage): void {
     const { requestId, attempt, receipt } = exchange.open;
-    this.reports.add(exchange.stream, usage, { requestId, attempt, receipt });
+    const name = { requestId, attempt, receipt };
+    this.reports.add(exchange.stream, usage, name);
+    // Without a link no ending of its own says it, and the next socket may be days away.
+    if (!exchange.bound) this.#link?.put({ type: 'report', stream: exchange.stream, usage, name });
   }
 
   /** Counts stored and answer handed on: nothing of it is needed any more. */
@@ -137,13 +143,13 @@ export class Exchanges {
     this.#named.delete(exchange.name);
     this.#streams.delete(exchange.stream);
     this.#finished.delete(exchange);
+    if (this.#named.size > 0 || !this.#draining) return;
+    for (const done of this.#onDrained.splice(0)) done();
   }
 
   #onIdle(exchange: Exchange): void {
     this.#running--;
     this.#finished.add(exchange);
-    if (this.#running > 0 || !this.#draining) return;
-    for (const done of this.#onDrained.splice(0)) done();
   }
 
   /** Starts an attempt on the engine that is there now. */
@@ -176,15 +182,19 @@ export class Exchanges {
     }
   }
 
-  /** New openings are refused; resolves when nothing runs any more. */
+  /** New openings are refused; resolves when nothing runs any more and every answer was handed on. */
   drain(): Promise<void> {
     this.#draining = true;
-    if (this.#running === 0) return Promise.resolve();
+    if (this.#named.size === 0) return Promise.resolve();
     return new Promise((resolve) => this.#onDrained.push(resolve));
   }
 
+  /** What still runs is told to have ended; `flush` the link afterwards. */
   async close(): Promise<void> {
-    for (const exchange of this.#named.values()) this.#forget(exchange);
+    for (const exchange of this.#named.values()) {
+      exchange.giveUp();
+      this.#forget(exchange);
+    }
     await this.#client?.close();
   }
 }

@@ -177,8 +177,9 @@ class GatewayTunnel implements Tunnel {
   async close(): Promise<void> {
     const connection = this.#connection;
     this.#stop();
+    const closing = this.#exchanges.close(); // its last words go before the good-bye
     connection?.close(1000, 'the agent ends');
-    await this.#exchanges.close();
+    await closing;
   }
 
   #stop(): void {

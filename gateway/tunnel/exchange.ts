@@ -93,6 +93,11 @@ export class Exchange {
     return this.#told;
   }
 
+  /** An opening is on its way, or arrived. */
+  get opened(): boolean {
+    return this.#openings > 0;
+  }
+
   get accepted(): boolean {
     return this.#acceptedAt !== undefined;
   }

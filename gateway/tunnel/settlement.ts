@@ -57,7 +57,11 @@ export class Settlement {
       this.#forget.push(exchange.stream);
       return;
     }
-    if (failure !== undefined && (NOTHING_USED.has(failure) || !exchange.accepted)) return;
+    if (failure !== undefined && NOTHING_USED.has(failure)) {
+      this.#forget.push(exchange.stream);
+      return;
+    }
+    if (!exchange.opened) return;
     this.#waiting.set(exchange.stream, { exchange, aborted: failure === 'cancelled', until: now + REPORT_WAIT_MS });
     const oldest = this.#waiting.values().next().value;
     if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#estimate(oldest, now);
@@ -87,6 +91,7 @@ export class Settlement {
 
   #estimate(ended: Ended, now: number): void {
     this.#waiting.delete(ended.exchange.stream);
+    if (!ended.exchange.accepted) return; // cancelled before anybody said that it had come
     const usage = { ...NO_USAGE, completion: ended.exchange.events, estimated: true, aborted: ended.aborted };
     this.#due.push(this.#record(ended.exchange, usage, now));
   }

@@ -82,9 +82,12 @@ export class Incoming {
     return own;
   }
 
-  /** A new socket: its sender starts with a fresh window behind what is here. Call `shrink` with the old one's pool before. */
-  resume(): void {
-    this.#foreign = this.buffered;
+  /**
+   * Claimed anew: its sender starts with a fresh window behind what is here. Call `shrink` with the old socket's pool before.
+   * Over the `sameSocket` what is buffered is still that one's to credit.
+   */
+  resume(sameSocket = false): void {
+    if (!sameSocket) this.#foreign = this.buffered;
     this.#window = STREAM_WINDOW_BYTES;
     this.#grownAt = this.#consumed;
     this.#limit = this.#received + STREAM_WINDOW_BYTES;

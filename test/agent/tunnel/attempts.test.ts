@@ -1,0 +1,125 @@
+/** What becomes of attempts whose socket, gateway or agent goes away. */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { Frame } from '../../../shared/wire/frames.ts';
+import { STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
+import { chatBody } from '../../support/house.ts';
+import { endAll, eventually } from '../../support/processes.ts';
+import { openAgentSide } from '../../support/tunnel/agent-side.ts';
+import { type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway.ts';
+
+afterEach(endAll);
+
+const MIB = 1024 * 1024;
+
+/** An opening with its whole body. */
+function ask(socket: HandSocket, stream: number, standIn: object, more: object = {}): void {
+  socket.byHand = true;
+  const bytes = new TextEncoder().encode(JSON.stringify(chatBody(standIn, more)));
+  const frames: Frame[] = [
+    openingFrame(stream, { bodyLength: bytes.length, streaming: 'stream' in more }),
+    { type: 'data', stream, offset: 0, bytes },
+    { type: 'end', stream, offset: bytes.length },
+  ];
+  socket.put(...frames);
+}
+
+const received = (socket: HandSocket, stream: number) =>
+  socket.all('data', stream).reduce((sum, { bytes }) => sum + bytes.length, 0);
+
+describe('an answer that nobody claims after its socket was lost', () => {
+  it('is cancelled after ten seconds, and its usage is told by name on the socket that is there', async () => {
+    const { gateway, engine, socket, tunnel } = await openAgentSide();
+    ask(socket, 1, { tokens: 10_000, tokensPerSecond: 50 }, { stream: true });
+    await socket.when('data', 1);
+    socket.socket.close(4003, 'go');
+    const next = await gateway.socket(1);
+    await next.greet();
+    const report = await next.when('report', undefined, 13_000);
+    expect(report).toMatchObject({
+      stream: 1,
+      name: { requestId: 'request-1', attempt: 1, receipt: 'receipt' },
+      usage: { aborted: true, complete: false },
+    });
+    expect(engine.running()).toBe(0);
+    expect(tunnel.inFlight).toBe(0);
+  }, 20_000);
+
+  it('is cancelled at once where a claim wants more than is kept', async () => {
+    const { engine, socket } = await openAgentSide();
+    ask(socket, 1, { bytes: 20 * MIB });
+    for (let consumed = 0; consumed < 3 * MIB; ) {
+      await eventually('a window', 5_000, () =>
+        received(socket, 1) >= consumed + STREAM_WINDOW_BYTES ? true : undefined,
+      );
+      consumed = received(socket, 1);
+      socket.put({ type: 'credit', stream: 1, consumed, window: STREAM_WINDOW_BYTES });
+      socket.put({ type: 'credit', stream: 0, consumed, window: 4 * MIB });
+    }
+    socket.put(openingFrame(2, { requestId: 'request-1', resume: true, answerOffset: 0 }));
+    expect(await socket.when('reset', 2)).toMatchObject({ code: 'unknown' });
+    await eventually('the engine is free', 2_000, () => (engine.running() === 0 ? true : undefined));
+    await socket.when('report', 1);
+  });
+
+  it('goes on from any offset that is kept, under any number, as often as asked', async () => {
+    const { gateway, engine, socket } = await openAgentSide();
+    ask(socket, 1, { bytes: 200_000 });
+    await socket.when('end', 1);
+    for (const [n, offset] of [200_000, 0, 123_456, 199_999].entries()) {
+      const stream = 10 + n;
+      socket.put(openingFrame(stream, { requestId: 'request-1', resume: true, answerOffset: offset }));
+      expect((await socket.when('end', stream)).offset).toBe(200_000);
+      expect(received(socket, stream)).toBe(200_000 - offset);
+    }
+    expect(engine.requests).toHaveLength(1);
+    expect(gateway.connections).toBe(1);
+  });
+});
+
+describe('an agent that drains', () => {
+  it('waits until the last answer was handed on, not only made', async () => {
+    const { engine, socket, tunnel } = await openAgentSide();
+    ask(socket, 1, { bytes: 400_000 });
+    await eventually('the engine is done', 5_000, () =>
+      engine.requests[0]?.finishedAt === undefined ? undefined : true,
+    );
+    await eventually('a window', 5_000, () => (received(socket, 1) === STREAM_WINDOW_BYTES ? true : undefined));
+    let drained = false;
+    const draining = tunnel.drain().then(() => {
+      drained = true;
+    });
+    socket.put(openingFrame(2, { bodyLength: 0 }));
+    expect(await socket.when('reset', 2)).toMatchObject({ code: 'refused' });
+    expect(drained).toBe(false);
+    socket.put({ type: 'credit', stream: 1, consumed: STREAM_WINDOW_BYTES, window: STREAM_WINDOW_BYTES });
+    await socket.when('end', 1);
+    socket.put({ type: 'settled', streams: [1] });
+    await draining;
+  });
+
+  it('does not wait for a gateway that never comes back', async () => {
+    const { gateway, socket, tunnel } = await openAgentSide();
+    ask(socket, 1, { bytes: 1000 });
+    await socket.when('end', 1);
+    const draining = tunnel.drain();
+    await gateway.close();
+    await draining;
+  }, 20_000);
+});
+
+describe('an agent that ends', () => {
+  it('tells the gateway what still runs before it says good-bye', async () => {
+    const { engine, socket, tunnel } = await openAgentSide();
+    ask(socket, 1, { tokens: 10_000, tokensPerSecond: 50 }, { stream: true });
+    ask(socket, 2, { delayMs: 60_000 });
+    await socket.when('data', 1);
+    await eventually('both run', 3_000, () => (engine.running() === 2 ? true : undefined));
+    await tunnel.close();
+    expect((await socket.closed).code).toBe(1000);
+    for (const stream of [1, 2]) {
+      expect(socket.all('reset', stream)[0]).toMatchObject({ code: 'engine_closed' });
+      expect(socket.all('report', stream)).toHaveLength(1);
+    }
+    await eventually('the engine is free', 2_000, () => (engine.running() === 0 ? true : undefined));
+  });
+});
