@@ -33,9 +33,8 @@ export function createUsageTable(sql: SqlStorage): void {
  */
 export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): void {
   let newest = 0;
-  for (const record of records) {
+  for (const record of withoutDoubles(sql, records)) {
     newest = Math.max(newest, record.stream);
-    if (record.repeated && isStored(sql, record)) continue;
     sql.exec(
       `INSERT INTO usage (stream, estimated, record) VALUES (?, ?, ?)
        ON CONFLICT (stream) DO UPDATE SET estimated = excluded.estimated, record = excluded.record
@@ -48,11 +47,33 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): vo
   sql.exec('DELETE FROM usage WHERE stream <= ?', newest - KEPT_STREAMS);
 }
 
-/** Looked for in all that is kept: rare, and right. */
-function isStored(sql: SqlStorage, { requestId, attempt, stream }: UsageRecord): boolean {
-  const same = `json_extract(record, '$.requestId') = ? AND json_extract(record, '$.attempt') = ?`;
-  const query = `SELECT 1 FROM usage WHERE stream <> ? AND estimated = 0 AND ${same} LIMIT 1`;
-  return sql.exec(query, stream, requestId, attempt).toArray().length > 0;
+/**
+ * What is left of `records` when each attempt counts once, whatever streams it was reported under: exact before estimated, then
+ * the first. All that is kept is read for it, once for any number of records: it is rare that one came again.
+ */
+function withoutDoubles(sql: SqlStorage, records: readonly UsageRecord[]): readonly UsageRecord[] {
+  if (!records.some(({ repeated }) => repeated)) return records;
+  const best = new Map<string, UsageRecord>();
+  for (const record of records) {
+    const other = best.get(nameOf(record));
+    if (other === undefined || (other.estimated && !record.estimated)) best.set(nameOf(record), record);
+  }
+  for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
+    const record = best.get(nameOf(row));
+    if (record === undefined || record.stream === row.stream) continue;
+    if (row.estimated === 1 && !record.estimated) sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
+    else best.delete(nameOf(row));
+  }
+  return [...best.values()];
+}
+
+type StoredName = { stream: number; estimated: number; requestId: string; attempt: number };
+
+const STORED_NAMES = `SELECT stream, estimated, json_extract(record, '$.requestId') AS requestId,
+  json_extract(record, '$.attempt') AS attempt FROM usage`;
+
+function nameOf({ requestId, attempt }: { requestId: string; attempt: number }): string {
+  return `${requestId}/${attempt}`;
 }
 
 /** The newest records, newest first. */
