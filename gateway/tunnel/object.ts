@@ -2,7 +2,7 @@ import { DurableObject } from 'cloudflare:workers';
 import { NODE_RECORD_MAX_BYTES, nodeRecordSchema } from '../../shared/lattice/node.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
+import { type Publication, REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
@@ -37,6 +37,8 @@ export class TunnelObject extends DurableObject<Env> {
   #saved = true;
   /** An opening was not acknowledged and nothing came since: the registry has been told. */
   #silent = false;
+  /** A record whose turn in the queue below has not come: a newer one takes its place, however many come. */
+  #waiting: { word: { peer: AgentSocket; sequence: number; publication: Publication } } | undefined;
   /** Words to the registry, one after the other: a "gone" must not overtake the "here" before it. */
   #registryQueue: Promise<void> = Promise.resolve();
 
@@ -129,6 +131,7 @@ export class TunnelObject extends DurableObject<Env> {
       peer.close(CLOSE.refused, 'the signature does not belong to this session');
       return;
     }
+    if (this.#sockets.get(peer.socket) !== peer || peer.attachment.phase !== 'challenged') return; // gone, or greeted, meanwhile
     const former = this.#active;
     if (former !== undefined && former.attachment.generation >= hello.generation) {
       peer.close(CLOSE.replaced, 'a newer socket of this session is open');
@@ -171,9 +174,17 @@ export class TunnelObject extends DurableObject<Env> {
       peer.close(CLOSE.protocol, `bad record: ${parsed?.error.issues[0]?.message ?? 'too large'}`);
       return this.#gone(peer);
     }
+    const word = { peer, sequence, publication: { session: this.#session, provider, cluster, record: parsed.data } };
+    if (this.#waiting !== undefined) {
+      this.#waiting.word = word;
+      return;
+    }
+    const waiting = { word };
+    this.#waiting = waiting;
     this.#toRegistry(async (registry) => {
-      await registry.publish({ session: this.#session, provider, cluster, record: parsed.data });
-      peer.link.put({ type: 'recorded', sequence });
+      if (this.#waiting === waiting) this.#waiting = undefined;
+      await registry.publish(waiting.word.publication);
+      waiting.word.peer.link.put({ type: 'recorded', sequence: waiting.word.sequence });
     });
   }
 
@@ -205,6 +216,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (peer !== this.#active) return;
     this.#active = undefined;
     this.#attempts.disconnect();
+    this.#waiting = undefined; // what comes after this is said after it
     this.#toRegistry((registry) => registry.suspect(this.#session, 'disconnected'));
   }
 
@@ -218,7 +230,9 @@ export class TunnelObject extends DurableObject<Env> {
           await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** attempt));
         }
       }
-      this.#active?.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
+      if (this.#active === undefined) return;
+      this.#active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
+      this.#gone(this.#active);
     });
     this.ctx.waitUntil(this.#registryQueue);
   }

@@ -311,11 +311,10 @@ describe('an agent that is merely odd', () => {
       flood.push({ type: 'record', sequence: version, json: JSON.stringify({ ...nodeRecord([model]), version }) });
     }
     for (let at = 0; at < flood.length; at += 500) agent.send(...flood.slice(at, at + 500));
-    const startedAt = Date.now();
     await eventually('the last is stored', 10_000, () =>
       agent.all('recorded').some(({ sequence }) => sequence >= 2_001) ? true : undefined,
     );
-    console.log(`2000 records stored in ${Date.now() - startedAt} ms, ${agent.all('recorded').length} acknowledged`);
+    expect(agent.all('recorded').length).toBeLessThan(500); // most were never worth a write
     await neighbourServes();
   });
 });
