@@ -10,7 +10,7 @@ export interface Env {
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */
   BODY_BUDGET_BYTES?: string;
-  /** Largest body that is looked into; opaque bodies have no limit of ours. Default 32 MiB. */
+  /** Largest body that is looked into; opaque bodies have no limit of ours. Default 33 MiB: a body of 32 MiB and what is around it. */
   BODY_LIMIT_BYTES?: string;
   /** `open`: anybody may read the registry; else any valid key. */
   REGISTRY_ACCESS?: string;

@@ -5,6 +5,7 @@ import { scanMultipart } from '../../shared/openai/multipart.ts';
 import { requireModel, scanJson } from '../../shared/openai/scan.ts';
 import type { Env } from '../env.ts';
 import { OpaqueBody } from './opaque-body.ts';
+import { refuseHeaders, refuseMetadata } from './restrictions.ts';
 
 /** Always kept for a retry, whatever the budget. */
 export const KEPT_ALWAYS_BYTES = 1024 * 1024;
@@ -34,6 +35,7 @@ export interface Intake {
  * @throws ApiError 400, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
  */
 export async function takeBody(request: Request, endpoint: Endpoint, env: Env): Promise<Intake> {
+  refuseHeaders(request);
   const declared = Number(request.headers.get('content-length') ?? Number.NaN);
   const opaqueModel = request.headers.get('x-otela-model');
   if (opaqueModel !== null) return takeOpaque(request, opaqueModel, declared);
@@ -63,6 +65,7 @@ function lookInto(
     return { model: requireModel(scan), streaming: scan.stream && endpoint.streams, edits: [] };
   }
   const scan = scanJson(bytes);
+  refuseMetadata(scan.metadata);
   return {
     model: requireModel(scan),
     streaming: scan.stream && endpoint.streams,

@@ -7,8 +7,8 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import type { View } from '../registry/snapshot.ts';
-import { type AttemptBody, askTunnel } from '../tunnel/ask.ts';
-import type { AttemptRequest } from '../tunnel/attempt.ts';
+import { askTunnel } from '../tunnel/ask.ts';
+import type { AttemptBody, AttemptRequest } from '../tunnel/attempt.ts';
 import { Answer, type Ask, PathError } from './answer.ts';
 import type { Intake } from './body.ts';
 

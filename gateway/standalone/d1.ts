@@ -1,7 +1,7 @@
 /**
  * D1 for plain workerd: a SQLite Durable Object that answers the protocol which workerd's own D1 binding
  * (`cloudflare-internal:d1-api`) speaks to Cloudflare's D1. The protocol is internal, so workerd is pinned and
- * test/e2e/standalone-d1.test.ts holds both sides to the public interface.
+ * test/e2e/standalone/d1.test.ts holds both sides to the public interface.
  */
 import { DurableObject } from 'cloudflare:workers';
 import type { Migration } from './config.ts';

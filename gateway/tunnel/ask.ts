@@ -1,5 +1,6 @@
 import type { Env } from '../env.ts';
 import {
+  type AttemptBody,
   type AttemptFailure,
   type AttemptHead,
   type AttemptRequest,
@@ -23,8 +24,6 @@ export type AttemptReply =
       whole: boolean;
     }
   | { kind: 'failure'; code: AttemptFailure; message: string };
-
-export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
 
 /** The Worker's side of one request, as far as asking needs it. */
 export interface Asker {

@@ -15,7 +15,7 @@ export interface AttemptRequest {
   edits: { at: number; remove: number; insert: string }[];
   streaming: boolean;
   dropUsage: boolean;
-  /** 0: the agent's default. */
+  /** 0: no limit. */
   firstByteMs: number;
   stallMs: number;
   receipt: string;
@@ -24,6 +24,9 @@ export interface AttemptRequest {
   /** Of a body that streams, where the client said so. */
   bodyLength: number | undefined;
 }
+
+/** The request's body: whole, or as it comes. */
+export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
 
 /** In the header `x-otela-head` of an answer that came from the engine. */
 export interface AttemptHead {

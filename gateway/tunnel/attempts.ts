@@ -2,6 +2,7 @@ import type { Frame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import type { UsageRecord } from '../usage/record.ts';
 import {
+  type AttemptBody,
   type AttemptFailure,
   type AttemptRequest,
   type AttemptResult,
@@ -70,7 +71,7 @@ export class Attempts implements ExchangeHost {
     if (open.resume && broken?.length === open.answerOffset)
       return failureResponse(broken.code, 'the answer broke off');
     return new Promise((resolve) => {
-      const exchange = this.#takeCalled(open) ?? this.#create(open, whole, request.body);
+      const exchange = this.#takeCalled(open) ?? this.#create(open, whole ?? request.body);
       request.signal.addEventListener('abort', () => exchange.cancel());
       exchange.attend((result) => resolve(responseFor(result, exchange)));
     });
@@ -81,7 +82,7 @@ export class Attempts implements ExchangeHost {
    * is not seen meanwhile, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
   call(open: AttemptRequest, body: Uint8Array): Promise<CallResult> {
-    const exchange = this.#create(open, body, null);
+    const exchange = this.#create(open, body);
     const name = nameOf(open);
     return new Promise((resolve) => {
       const giveUpAt = this.now() + CALL_MS;
@@ -101,13 +102,10 @@ export class Attempts implements ExchangeHost {
     return known?.exchange;
   }
 
-  #create(open: AttemptRequest, whole: Uint8Array | undefined, body: ReadableStream<Uint8Array> | null): Exchange {
+  #create(open: AttemptRequest, body: AttemptBody): Exchange {
     this.#onBusy();
-    const exchange = new Exchange(this.#ids.next(), open, this);
+    const exchange = new Exchange(this.#ids.next(), open, body, this);
     this.#exchanges.set(exchange.stream, exchange);
-    if (whole !== undefined) exchange.sendWhole(whole);
-    else if (body !== null) exchange.sendStream(body, open.bodyLength);
-    else exchange.sendWhole(new Uint8Array(0));
     if (this.#link !== undefined) exchange.connect(this.#link);
     return exchange;
   }

@@ -1,11 +1,11 @@
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import { Incoming } from '../../shared/wire/incoming.ts';
-import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
+import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
-import { Outgoing } from '../../shared/wire/outgoing.ts';
 import { AnswerBody } from './answer-body.ts';
-import type { AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
+import type { AttemptBody, AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
+import { Upload } from './upload.ts';
 
 /** A reader that takes nothing for this long gives way when the socket fills up. */
 const STALLED_MS = 500;
@@ -33,17 +33,13 @@ export class Exchange {
   readonly openedAt: number;
   readonly answer: AnswerBody;
   readonly #host: ExchangeHost;
-  #outgoing = new Outgoing({ tail: 0 });
-  #skip = 0;
-  #bodyLength: number | undefined;
+  readonly #upload: Upload;
   readonly #incoming: Incoming;
   /** Who waits for the result; told once. */
   #tell: ((result: AttemptResult) => void) | undefined;
   #inform: ((result: WholeResult) => void) | undefined;
   #told = false;
   #link: Link | undefined;
-  #body: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  #reading = false;
   /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
   #openings = 0;
   #acceptedAt: number | undefined;
@@ -63,7 +59,7 @@ export class Exchange {
   events = 0;
   answerBytes = 0;
 
-  constructor(stream: number, request: AttemptRequest, host: ExchangeHost) {
+  constructor(stream: number, request: AttemptRequest, body: AttemptBody, host: ExchangeHost) {
     this.stream = stream;
     this.request = request;
     this.#host = host;
@@ -72,6 +68,7 @@ export class Exchange {
     this.repeated = request.resume;
     this.#deadline = this.openedAt + request.acceptMs;
     this.#incoming = new Incoming({ offset: request.answerOffset });
+    this.#upload = new Upload(body, request.bodyLength, () => this.cancel());
     this.answer = new AnswerBody(
       (bytes) => this.#onPulled(bytes),
       (cancelled) => (cancelled ? this.cancel() : this.#finish(this.#failing)),
@@ -118,19 +115,6 @@ export class Exchange {
     this.#attendBy = attendBy;
   }
 
-  /** A complete body in memory. */
-  sendWhole(bytes: Uint8Array): void {
-    this.#bodyLength = bytes.length;
-    this.#outgoing.push(bytes);
-    this.#outgoing.finish();
-  }
-
-  /** A body that is pulled as the agent grants credit. */
-  sendStream(body: ReadableStream<Uint8Array>, length: number | undefined): void {
-    this.#bodyLength = length;
-    this.#body = body.getReader();
-  }
-
   /** Nothing more is expected of the agent: all there is to know waits for its reader. */
   get #settled(): boolean {
     return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
@@ -143,7 +127,7 @@ export class Exchange {
     if (this.#openings > 0) this.#incoming.resume();
     link.put(this.#openFrame());
     this.#openings++;
-    if (this.#sendsAlong) this.#attach();
+    if (this.#sendsAlong) this.#upload.attach(link, this.stream);
   }
 
   get #sendsAlong(): boolean {
@@ -173,47 +157,8 @@ export class Exchange {
       firstByteMs: request.firstByteMs,
       stallMs: request.stallMs,
       receipt: request.receipt,
-      bodyLength: this.#bodyLength,
+      bodyLength: this.#upload.length,
     };
-  }
-
-  #attach(): void {
-    this.#link?.attach(this.stream, {
-      outgoing: this.#outgoing,
-      ending: () => [{ type: 'end', stream: this.stream, offset: this.#outgoing.length }],
-      refill: () => this.#refill(),
-    });
-    this.#refill();
-  }
-
-  #refill(): void {
-    if (this.#body !== undefined) void this.#readBody(this.#body);
-  }
-
-  /** Reads the request's body while the agent wants it; never more than one window ahead of what was sent. */
-  async #readBody(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
-    if (this.#reading || this.#outgoing.ended) return;
-    this.#reading = true;
-    try {
-      while (!this.#over && this.#outgoing.unsent < STREAM_WINDOW_BYTES) {
-        const { done, value } = await reader.read();
-        if (done) this.#outgoing.finish();
-        else this.#outgoing.push(this.#unskipped(value));
-        this.#link?.kick(this.stream);
-        if (done) break;
-      }
-    } catch {
-      this.cancel(); // the client broke off its upload
-    } finally {
-      this.#reading = false;
-    }
-  }
-
-  /** A claimed stream's body comes again from its start; the agent has the first part. */
-  #unskipped(bytes: Uint8Array): Uint8Array {
-    const rest = bytes.subarray(this.#skip);
-    this.#skip -= bytes.length - rest.length;
-    return rest;
   }
 
   onFrame(frame: Frame): void {
@@ -245,15 +190,11 @@ export class Exchange {
     this.#deadline = undefined;
     if (bodyDone) return this.#link?.detach(this.stream);
     if (this.#sendsAlong && bodyOffset === 0) return;
-    // The agent has the first part, from an object before this one: what goes along from the start would be no news to it.
-    if (this.#openings === 1 && this.#body !== undefined && bodyOffset >= this.#outgoing.length) {
-      this.#skip = bodyOffset - this.#outgoing.length;
-      this.#outgoing = new Outgoing({ tail: 0, offset: bodyOffset });
-    } else if (!this.#outgoing.rewind(bodyOffset)) {
+    if (!this.#upload.continueAt(bodyOffset, this.#openings === 1)) {
       this.fail('failed', 'the body cannot be continued');
       return;
     }
-    this.#attach();
+    if (this.#link !== undefined) this.#upload.attach(this.#link, this.stream);
   }
 
   /** Answers, and nobody has asked for more of it for a while. */
@@ -365,7 +306,7 @@ export class Exchange {
     this.#link?.detach(this.stream);
     this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));
     this.#shrink();
-    void this.#body?.cancel().catch(() => {});
+    this.#upload.close();
     this.#host.onOver(this, failure);
   }
 }

@@ -48,7 +48,7 @@ export interface OpenFrame {
   /** The answer is a stream of events; its usage event is dropped where an edit asked for it. */
   streaming: boolean;
   dropUsage: boolean;
-  /** 0: the agent's default. */
+  /** 0: no limit. */
   firstByteMs: number;
   stallMs: number;
   /** Opaque to the agent; comes back in a REPORT that outlived its object. */

@@ -242,3 +242,20 @@ it('a known model with nothing serving is 503 no_capacity with a retry-after of 
   expect(seconds).toBeGreaterThan(0);
   expect(seconds).toBeLessThanOrEqual(60);
 });
+
+it.each([
+  ['a header for trusted providers', { headers: { 'x-otela-trusted-providers': 'lab' } }, {}],
+  ['a header for requirements', { headers: { 'x-otela-require': 'gpu=GH200' } }, {}],
+  ['metadata for trusted providers', {}, { metadata: { otela_trusted_providers: 'lab' } }],
+])('%s is refused while it cannot be honoured: the prompt goes nowhere', async (_, init, more) => {
+  await refused({ ...chatBody(), ...more }, 400, 'invalid_requirement', init);
+});
+
+it('two requests at once with the same x-request-id each get their own answer', async () => {
+  const init = { headers: { 'x-request-id': 'the-same-for-both' } };
+  const ask = (tokens: number) => house.ask('/v1/chat/completions', chatBody({ tokens, delayMs: 300 }), init);
+  const [one, two] = await Promise.all([ask(1), ask(3)]);
+  const usage = async (response: Response) => JSON.parse(await response.text()).usage.completion_tokens as number;
+  expect([await usage(one), await usage(two)]).toEqual([1, 3]);
+  expect(house.engine.requests.at(-1)?.headers['x-request-id']).toBe('the-same-for-both');
+});
