@@ -22,6 +22,10 @@ const WHOLE_BODY_BYTES = 1024 * 1024;
 const CALL_MS = 300;
 const FETCH_MS = 300;
 
+/** Parts of the socket's window; one answer alone, at its widest, is below the second. */
+const PRESSED = 1 / 2;
+const NEARLY_FULL = 7 / 8;
+
 /** A Worker asks for the rest at once: a few would do. */
 const BROKEN_MAX = 256;
 
@@ -168,10 +172,18 @@ export class Attempts implements ExchangeHost {
   }
 
   tick(now: number): void {
-    if (this.#link?.pressed)
-      for (const exchange of this.#exchanges.values()) if (exchange.stalled(now)) exchange.park();
+    this.#relieve(now);
     for (const { giveUpAt, fetchIt } of this.#called.values()) if (now >= giveUpAt) fetchIt();
     for (const exchange of this.#exchanges.values()) exchange.tick(now);
+  }
+
+  /** Stalled readers give way: those whose answer is all here only when it must be, since its node may be gone. */
+  #relieve(now: number): void {
+    const pressure = this.#link?.pressure ?? 0;
+    if (pressure < PRESSED) return;
+    for (const exchange of this.#exchanges.values()) {
+      if (exchange.stalled(now) && (!exchange.complete || pressure > NEARLY_FULL)) exchange.park();
+    }
   }
 
   /** What is to be stored now, and the streams that the agent may forget once it is. */

@@ -85,6 +85,11 @@ export class Exchange {
     return this.#incoming.received;
   }
 
+  /** All of the answer is here. */
+  get complete(): boolean {
+    return this.#incoming.complete;
+  }
+
   /** The result was told: what comes now is the rest of the answer, or why there is none. */
   get told(): boolean {
     return this.#told;

@@ -96,9 +96,9 @@ export class Link {
     return this.#received - this.#consumed;
   }
 
-  /** More than half of what the peer may send waits here for its readers. */
-  get pressed(): boolean {
-    return this.buffered > this.#receiveWindow / 2;
+  /** The part of what the peer may send that waits here for its readers. */
+  get pressure(): number {
+    return this.buffered / this.#receiveWindow;
   }
 
   /** The most this socket may make us hold; lowering it takes effect as bytes are consumed. */
