@@ -17,8 +17,8 @@ export interface UsageRecord extends ReportedUsage {
   repeated: boolean;
 }
 
-/** Records one session's object keeps; the oldest make room. */
-const KEPT_STREAMS = 20_000;
+/** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
+const KEPT = 20_000;
 
 /** Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). */
 export function createUsageTable(sql: SqlStorage): void {
@@ -44,7 +44,14 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): vo
       JSON.stringify(record),
     );
   }
-  sql.exec('DELETE FROM usage WHERE stream <= ?', newest - KEPT_STREAMS);
+  prune(sql, newest);
+}
+
+/** Numbers have gaps wherever an object woke: how far apart they are says only when it is worth counting the records. */
+function prune(sql: SqlStorage, newest: number): void {
+  const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
+  if (newest - oldest < 2 * KEPT) return;
+  sql.exec('DELETE FROM usage WHERE stream <= (SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?)', KEPT);
 }
 
 /**

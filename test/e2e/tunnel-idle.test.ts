@@ -1,0 +1,155 @@
+/** Tunnels that sleep and wake, and books of credit that must balance over thousands of requests. */
+
+import { createHash } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { chatBody } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { patternSha256 } from '../support/raw.ts';
+import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+const MIB = 1024 * 1024;
+
+let shop: Workshop;
+beforeAll(async () => {
+  shop = await openWorkshop();
+});
+afterAll(endAll);
+
+let bench: Bench;
+let model: string;
+let count = 0;
+beforeEach(async () => {
+  model = `stand-in/${++count}`;
+  bench = await shop.addNode({ models: [model] });
+});
+afterEach(() => bench.close());
+
+const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model, ...more });
+const chat = (body: object, init: RequestInit = {}) => shop.ask('/v1/chat/completions', body, init);
+
+async function download(bytes: number): Promise<void> {
+  const response = await shop.ask('/v1/audio/speech', { model, input: 'x', voice: 'x', stand_in: { bytes } });
+  const body = Buffer.from(await response.arrayBuffer());
+  expect(createHash('sha256').update(body).digest('hex')).toBe(patternSha256(bytes));
+}
+
+async function uploadOf(bytes: number): Promise<void> {
+  const response = await chat(unary({ tokens: 1 }, { pad: 'p'.repeat(bytes) }));
+  expect(response.status, await response.text()).toBe(200);
+}
+
+describe('a tunnel that was put to sleep', () => {
+  it('serves the next request on the same socket, with numbers that never repeat', async () => {
+    const streams = new Set<number>();
+    for (let round = 1; round <= 6; round++) {
+      expect((await chat(unary({ tokens: 3 }))).status).toBe(200);
+      expect((await chat(unary({ tokens: 3 }, { stream: true }))).status).toBe(200);
+      const stored = await shop.settled(bench, round * 2);
+      for (const { stream } of stored) streams.add(stream);
+      expect(streams.size).toBe(round * 2);
+      await shop.evict(bench, 'hibernate');
+    }
+    expect(bench.path.connections).toBe(1);
+    expect(bench.log).toEqual([]);
+  });
+
+  it('goes on counting credit: far more than a window passes both ways over many sleeps', async () => {
+    for (let round = 0; round < 8; round++) {
+      await download(1.5 * MIB);
+      await uploadOf(1.5 * MIB);
+      await shop.evict(bench, 'hibernate');
+    }
+    await download(12 * MIB);
+    await uploadOf(12 * MIB);
+    expect(bench.path.connections).toBe(1);
+  });
+
+  it('goes on where clients left in the middle, both ways, before each sleep', async () => {
+    for (let round = 0; round < 20; round++) {
+      const control = new AbortController();
+      const body = round % 2 === 0 ? { bytes: 8 * MIB } : { tokens: 100_000 };
+      const response = await chat(unary(body, { stream: round % 2 === 1, pad: 'p'.repeat(300_000) }), {
+        signal: control.signal,
+      });
+      await response.body?.getReader().read();
+      control.abort();
+      await eventually('the engine is let go', 3_000, () => (bench.engine.running() === 0 ? true : undefined));
+      if (round % 4 === 3) await shop.evict(bench, 'hibernate');
+    }
+    await download(12 * MIB);
+    await uploadOf(12 * MIB);
+    expect(bench.path.connections).toBe(1);
+  });
+
+  it('finds a socket that was closed with it closed, and gets the next one', async () => {
+    expect((await chat(unary({ tokens: 3 }))).status).toBe(200);
+    await shop.evict(bench, 'close');
+    const response = await chat(unary({ tokens: 3 }));
+    expect(response.status, await response.text()).toBe(200);
+    expect(bench.path.connections).toBe(2);
+    await download(6 * MIB);
+  });
+});
+
+describe('after hundreds of requests that ended in every way', () => {
+  it('nothing waits, nothing is open, and whole windows are free both ways', async () => {
+    const kinds: (() => Promise<void>)[] = [
+      async () => expect((await chat(unary({ tokens: 5 }))).status).toBe(200),
+      async () => expect(await (await chat(unary({ tokens: 20 }, { stream: true }))).text()).toContain('[DONE]'),
+      async () => expect((await chat(unary({ status: 400 }))).status).toBe(400),
+      async () => expect((await chat(unary({ fault: 'reset-before-head' }))).status).toBe(502),
+      async () => expect((await chat(unary({ fault: 'close' }))).status).toBe(502),
+      async () =>
+        void (await (await chat(unary({ tokens: 60, fault: 'close', afterTokens: 30 }, { stream: true }))).text()),
+      async () => {
+        const control = new AbortController();
+        const response = await chat(unary({ bytes: 3 * MIB }), { signal: control.signal });
+        await response.body?.getReader().read();
+        control.abort();
+      },
+      async () => {
+        const control = new AbortController();
+        const response = await chat(unary({ tokens: 50_000 }, { stream: true }), { signal: control.signal });
+        await response.body?.getReader().read();
+        control.abort();
+      },
+      () => download(700_000),
+      () => uploadOf(700_000),
+    ];
+    for (let round = 0; round < 12; round++) {
+      await Promise.all([...kinds, ...kinds].map((ask) => ask()));
+      if (round % 3 === 1) bench.path.cut();
+      if (round === 6) await shop.crash(bench);
+    }
+    await eventually('the engine is free', 5_000, () => (bench.engine.running() === 0 ? true : undefined));
+    // What nobody claimed after the last cut is given up after ten seconds.
+    await eventually('the agent is free', 15_000, () => (bench.tunnel.inFlight === 0 ? true : undefined));
+    await shop.rest(bench);
+    const connections = bench.path.connections;
+    // A window that had leaked would not be there for this: as much as both sides ever hold, at once.
+    await Promise.all([download(8 * MIB), uploadOf(8 * MIB), download(8 * MIB), uploadOf(8 * MIB)]);
+    expect(bench.path.connections).toBe(connections);
+    await bench.tunnel.drain();
+  }, 120_000);
+
+  it('a thousand in a row and sixty-four at a time are all answered and all counted', async () => {
+    for (let n = 0; n < 1_000; n++) {
+      const response = await chat(unary({ tokens: 2 }));
+      expect(response.status).toBe(200);
+      await response.arrayBuffer();
+    }
+    for (let round = 0; round < 10; round++) {
+      const bodies = await Promise.all(
+        Array.from({ length: 64 }, async (_, n) => (await chat(unary({ tokens: 2 }, { stream: n % 2 === 0 }))).text()),
+      );
+      expect(bodies).toHaveLength(64);
+    }
+    const stored = await shop.settled(bench, 1_640);
+    expect(stored).toHaveLength(1_640);
+    expect(new Set(stored.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(1_640);
+    expect(stored.every((record) => record.complete && !record.estimated && record.completion === 2)).toBe(true);
+    await shop.rest(bench);
+    expect(bench.path.connections).toBe(1);
+    await bench.tunnel.drain();
+  }, 120_000);
+});
