@@ -1,0 +1,101 @@
+/** What was used is counted once and right, whatever dies; what is looked at are the rows on the gateway's disk. */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterEach, expect, it } from 'vitest';
+import { z } from 'zod';
+import { chatBody, type House, openHouse } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+
+afterEach(endAll);
+
+const recordSchema = z.object({
+  requestId: z.string(),
+  attempt: z.number(),
+  prompt: z.number(),
+  completion: z.number(),
+  estimated: z.boolean(),
+  complete: z.boolean(),
+  aborted: z.boolean(),
+});
+type StoredUsage = z.infer<typeof recordSchema>;
+
+/** All usage rows in a gateway's data directory. */
+function stored(house: House): StoredUsage[] {
+  const files = readdirSync(house.gateway.data, { recursive: true, encoding: 'utf8' });
+  return files
+    .filter((name) => name.endsWith('.sqlite'))
+    .flatMap((name) => {
+      const database = new DatabaseSync(join(house.gateway.data, name), { readOnly: true });
+      try {
+        const rows = database.prepare('SELECT record FROM usage').all();
+        return rows.map(({ record }) => recordSchema.parse(JSON.parse(String(record))));
+      } catch (error) {
+        if (String(error).includes('no such table')) return [];
+        throw error;
+      } finally {
+        database.close();
+      }
+    });
+}
+
+const settled = (house: House, count: number) =>
+  eventually(`${count} records`, 5_000, () => {
+    const records = stored(house);
+    return records.length >= count ? records : undefined;
+  });
+
+it('streams, unary answers, refusals and aborted ones: each is one record with the engine’s counts', async () => {
+  const house = await openHouse();
+  const chat = (standIn: object, more: object = {}, init: RequestInit = {}) =>
+    house.ask('/v1/chat/completions', chatBody(standIn, more), init);
+  const texts: string[] = [];
+  const count = async (about: object, ask: () => Promise<unknown>) => {
+    const before = stored(house).map(({ requestId }) => requestId);
+    await ask();
+    const now = (await settled(house, before.length + 1)).filter(({ requestId }) => !before.includes(requestId));
+    expect(now).toHaveLength(1);
+    expect(now[0]).toMatchObject(about);
+    return now[0];
+  };
+  const exact = { completion: 7, complete: true, estimated: false, aborted: false };
+  await count(exact, async () => (await chat({ tokens: 7 })).text());
+  await count(exact, async () => texts.push(await (await chat({ tokens: 7 }, { stream: true })).text()));
+  const asked = { stream: true, stream_options: { include_usage: true } };
+  await count(exact, async () => texts.push(await (await chat({ tokens: 7 }, asked)).text()));
+  // The client that did not ask for counts does not see the event that made them.
+  expect(texts.map((text) => text.includes('"usage"'))).toEqual([false, true]);
+  await count({ completion: 0, prompt: 0 }, async () => (await chat({ status: 422 })).text());
+  const aborted = await count({ aborted: true, complete: false, estimated: true }, async () => {
+    const control = new AbortController();
+    const response = await chat({ tokens: 10_000, tokensPerSecond: 50 }, { stream: true }, { signal: control.signal });
+    const reader = response.body?.getReader();
+    for (let events = 0; events < 10; events++) await reader?.read();
+    control.abort();
+  });
+  expect(aborted?.completion).toBeGreaterThanOrEqual(9);
+  expect(aborted?.completion).toBeLessThan(100);
+  expect(aborted?.prompt).toBeGreaterThan(0);
+});
+
+it('a gateway that is killed between an answer and its books loses no record and doubles none', async () => {
+  const house = await openHouse();
+  let answered = 0;
+  for (let round = 0; round < 3; round++) {
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, async () => {
+        const response = await house.ask('/v1/chat/completions', chatBody({ tokens: 5 }));
+        return response.status === 200 && (await response.text()).includes('"usage"');
+      }),
+    );
+    answered += answers.filter(Boolean).length;
+    await house.gateway.kill9();
+    await house.gateway.restart();
+    await house.gateway.serving(1, 10_000);
+  }
+  expect(answered).toBe(120);
+  const records = await settled(house, answered);
+  expect(records).toHaveLength(answered);
+  expect(new Set(records.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(answered);
+  expect(records.every(({ completion, complete }) => completion === 5 && complete)).toBe(true);
+}, 90_000);
