@@ -24,12 +24,15 @@ const TO_CLIENT: ReadonlySet<string> = new Set([
 /** Longest value passed on; a longer one is dropped, as the tunnel would refuse the whole frame. */
 const VALUE_MAX = 4096;
 
+/** Other bytes come decoded, as letters that no engine's HTTP client could send again and that would not fit the frame. */
+const PLAIN = /^[\t\x20-\x7e]*$/;
+
 /** `requestId`: the client's own, where it gave one; else the agent sends the stream's name. */
 export function headersToEngine(request: Request, requestId: string | undefined): HeaderList {
   const headers: [string, string][] = requestId === undefined ? [] : [['x-request-id', requestId]];
   for (const name of TO_ENGINE) {
     const value = request.headers.get(name);
-    if (value !== null && value.length <= VALUE_MAX) headers.push([name, value]);
+    if (value !== null && value.length <= VALUE_MAX && PLAIN.test(value)) headers.push([name, value]);
   }
   return headers;
 }
