@@ -5,6 +5,7 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
+import { owned } from '../../shared/wire/owned.ts';
 import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
 import type { EngineCall, EngineClient } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
@@ -238,9 +239,4 @@ const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_c
 
 export function nameOf(open: Pick<OpenFrame, 'requestId' | 'attempt'>): string {
   return `${open.requestId}/${open.attempt}`;
-}
-
-/** A small view would keep the whole read buffer it is part of. */
-function owned(bytes: Uint8Array): Uint8Array {
-  return bytes.buffer.byteLength > 2 * bytes.length ? bytes.slice() : bytes;
 }

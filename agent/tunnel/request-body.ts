@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { EditedBody } from '../../shared/openai/edits.ts';
 import type { BodyEdit } from '../../shared/wire/frames.ts';
 import { Incoming } from '../../shared/wire/incoming.ts';
+import { owned } from '../../shared/wire/owned.ts';
 
 /** Handed to the HTTP client ahead of its socket. */
 const AHEAD_BYTES = 64 * 1024;
@@ -34,7 +35,7 @@ export class RequestBody {
     const repeated = bytes.length - fresh.length;
     if (repeated > 0) this.#onConsumed(repeated);
     if (fresh.length === 0) return;
-    this.#waiting.push({ original: fresh.length, pieces: this.#edited.push(fresh) });
+    this.#waiting.push({ original: fresh.length, pieces: this.#edited.push(owned(fresh)) });
     this.#feed();
   }
 

@@ -1,3 +1,5 @@
+import { owned } from '../../shared/wire/owned.ts';
+
 /** Bytes of one read handed to the Worker at most: a reader that fell behind gets what waits in few pieces. */
 const MERGE_BYTES = 64 * 1024;
 
@@ -54,7 +56,7 @@ export class AnswerBody {
   }
 
   push(bytes: Uint8Array): void {
-    this.#waiting.push(bytes);
+    this.#waiting.push(this.hungry ? bytes : owned(bytes));
     this.#feed();
   }
 
