@@ -5,7 +5,6 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
-import { owned } from '../../shared/wire/owned.ts';
 import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
 import type { EngineCall, EngineClient } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
@@ -141,7 +140,7 @@ export class Exchange {
 
   #onData(chunk: Uint8Array): void {
     this.#progressAt = this.#host.now();
-    for (const piece of this.#meter?.push(chunk) ?? []) this.#outgoing.push(owned(piece));
+    for (const piece of this.#meter?.push(chunk) ?? []) this.#outgoing.push(piece);
     this.#link?.kick(this.#stream);
     if (this.#outgoing.unsent < UNSENT_MAX_BYTES || this.#paused) return;
     this.#paused = true;
@@ -165,7 +164,7 @@ export class Exchange {
   #finish(ending: Ending): void {
     if (this.finished) return;
     const metered = this.#meter?.end();
-    for (const piece of metered?.flush ?? []) this.#outgoing.push(owned(piece));
+    for (const piece of metered?.flush ?? []) this.#outgoing.push(piece);
     this.#outgoing.finish();
     this.#ending = ending;
     if (metered !== undefined) {

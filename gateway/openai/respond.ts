@@ -53,25 +53,31 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
 
 /** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
 function bodyOf(delivery: Delivery, endpoint: Endpoint): ReadableStream<Uint8Array> {
-  const waiting = [...delivery.chunks];
-  const { answer } = delivery;
-  return new ReadableStream<Uint8Array>(
-    {
-      pull: async (controller) => {
-        try {
-          const chunk = waiting.shift() ?? (delivery.complete ? undefined : await answer.read());
-          if (chunk === undefined) controller.close();
-          else controller.enqueue(chunk);
-        } catch (error) {
-          if (!answer.isEventStream) return controller.error(error); // never a clean end of half a body
-          controller.enqueue(inBandError(endpoint, inBand(error)));
-          controller.close();
-        }
-      },
-      cancel: () => answer.cancel(),
-    },
-    { highWaterMark: 0 },
-  );
+  const { readable, writable } = new IdentityTransformStream();
+  void pump(delivery, endpoint, writable.getWriter());
+  return readable;
+}
+
+/** A write is done when the client's side took the bytes: nothing is read ahead of it. */
+async function pump(
+  { answer, chunks, complete }: Delivery,
+  endpoint: Endpoint,
+  writer: WritableStreamDefaultWriter<Uint8Array>,
+): Promise<void> {
+  try {
+    for (const chunk of chunks) await writer.write(chunk);
+    for (;;) {
+      const chunk = complete ? undefined : await answer.read();
+      if (chunk === undefined) return await writer.close();
+      await writer.write(chunk);
+    }
+  } catch (error) {
+    await answer.cancel();
+    if (!(error instanceof PathError)) return; // the client left
+    if (!answer.isEventStream) return await writer.abort(error); // never a clean end of half a body
+    await writer.write(inBandError(endpoint, errorFor(error))).catch(() => {});
+    await writer.close().catch(() => {});
+  }
 }
 
 function inBand(error: unknown): ApiError {

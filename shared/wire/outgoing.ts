@@ -1,5 +1,12 @@
 import { WireError } from './error.ts';
 import { RETAINED_TAIL_BYTES, STREAM_WINDOW_BYTES } from './limits.ts';
+import { owned } from './owned.ts';
+
+const EMPTY = new Uint8Array(0);
+
+/** Pieces up to this size are gathered, in slabs of this size. */
+const SMALL_BYTES = 2 * 1024;
+const SLAB_BYTES = 8 * 1024;
 
 /**
  * One direction of a stream at its sender. Bytes have absolute offsets and are kept until the peer says that they went on to
@@ -25,6 +32,9 @@ export class Outgoing {
   #consumed = 0;
   #limit: number;
   #ended = false;
+  /** Where small pieces are gathered. */
+  #slab = EMPTY;
+  #slabUsed = 0;
 
   constructor(options: { tail?: number; offset?: number } = {}) {
     const offset = options.offset ?? 0;
@@ -77,8 +87,32 @@ export class Outgoing {
   push(bytes: Uint8Array): void {
     if (this.#ended) throw new WireError('bad_state', 'bytes after the end of a body');
     if (bytes.length === 0) return;
-    this.#chunks.push(bytes);
     this.#end += bytes.length;
+    if (bytes.length <= SMALL_BYTES) this.#append(bytes);
+    else this.#chunks.push(owned(bytes));
+  }
+
+  /**
+   * Small pieces are copied behind one another: what is pushed between two sendings is one frame, not one each, and a token does
+   * not keep the whole read buffer that it is a part of.
+   */
+  #append(bytes: Uint8Array): void {
+    const last = this.#chunks.length - 1;
+    const open = this.#chunks[last];
+    const from = this.#slabUsed;
+    if (from + bytes.length > this.#slab.length) {
+      this.#slab = new Uint8Array(SLAB_BYTES);
+      this.#slabUsed = 0;
+    }
+    this.#slab.set(bytes, this.#slabUsed);
+    const start = this.#slabUsed;
+    this.#slabUsed += bytes.length;
+    const extends_ = open !== undefined && last >= this.#first && open.buffer === this.#slab.buffer;
+    if (extends_ && open.byteOffset + open.length === start) {
+      this.#chunks[last] = this.#slab.subarray(open.byteOffset, this.#slabUsed);
+    } else {
+      this.#chunks.push(this.#slab.subarray(start, this.#slabUsed));
+    }
   }
 
   finish(): void {
@@ -144,5 +178,3 @@ export class Outgoing {
     }
   }
 }
-
-const EMPTY = new Uint8Array(0);

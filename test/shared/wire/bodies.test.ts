@@ -14,7 +14,10 @@ function body(from: number, length: number): Uint8Array {
 describe('a body on its way', () => {
   test('arrives whole and in order through any schedule of pushes, sends, reads and lost sockets', () => {
     const step = fc.oneof(
-      fc.record({ kind: fc.constant('push' as const), bytes: fc.integer({ min: 1, max: 60_000 }) }),
+      fc.record({
+        kind: fc.constant('push' as const),
+        bytes: fc.oneof(fc.integer({ min: 1, max: 60_000 }), fc.integer({ min: 1, max: 500 })),
+      }),
       fc.record({ kind: fc.constant('send' as const), bytes: fc.integer({ min: 1, max: 70_000 }) }),
       fc.record({ kind: fc.constant('read' as const), bytes: fc.integer({ min: 1, max: 100_000 }) }),
       fc.record({ kind: fc.constant('lose' as const), bytes: fc.constant(0) }),
@@ -103,14 +106,24 @@ describe('a body on its way', () => {
   test('acknowledged bytes are released, but for the tail that a new object may ask for', () => {
     const outgoing = new Outgoing({ tail: 1000 });
     for (let i = 0; i < 100; i++) {
-      outgoing.push(body(i * 1000, 1000));
-      outgoing.take(1000);
-      outgoing.credit((i + 1) * 1000, STREAM_WINDOW_BYTES);
+      outgoing.push(body(i * 4000, 4000));
+      outgoing.take(4000);
+      outgoing.credit((i + 1) * 4000, STREAM_WINDOW_BYTES);
     }
-    expect(outgoing.kept).toBeLessThanOrEqual(2000);
-    expect(outgoing.rewind(98_999)).toBe(false);
-    expect(outgoing.rewind(99_500)).toBe(true);
-    expect(outgoing.take(10)).toEqual({ offset: 99_500, bytes: body(99_500, 10) });
+    expect(outgoing.kept).toBeLessThanOrEqual(8000);
+    expect(outgoing.rewind(395_999)).toBe(false);
+    expect(outgoing.rewind(396_500)).toBe(true);
+    expect(outgoing.take(10)).toEqual({ offset: 396_500, bytes: body(396_500, 10) });
+  });
+
+  test('small pieces that wait together are sent together', () => {
+    const outgoing = new Outgoing();
+    for (let i = 0; i < 20; i++) outgoing.push(body(i * 200, 200));
+    expect(outgoing.take(65_536)).toEqual({ offset: 0, bytes: body(0, 4000) });
+    outgoing.push(body(4000, 200));
+    expect(outgoing.take(65_536)).toEqual({ offset: 4000, bytes: body(4000, 200) });
+    expect(outgoing.rewind(100)).toBe(true);
+    expect(outgoing.take(65_536)).toEqual({ offset: 100, bytes: body(100, 4100) });
   });
 
   test('lies about offsets are errors: a gap, an end too early, credit for what was never sent, more than was granted', () => {
