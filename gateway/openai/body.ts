@@ -145,19 +145,28 @@ async function readBounded(request: Request, declared: number, limit: number, sh
   if (request.body === null) return new Uint8Array(0);
   let bytes = new Uint8Array(Number.isNaN(declared) ? KEPT_ALWAYS_BYTES : declared);
   let length = 0;
-  for await (const chunk of request.body as ReadableStream<Uint8Array>) {
-    const needed = length + chunk.length;
-    if (needed > limit) throw tooLarge(limit);
-    if (needed > bytes.length) {
-      const larger = new Uint8Array(Math.min(limit, Math.max(needed, bytes.length * 2)));
-      share.grow(larger.length - KEPT_ALWAYS_BYTES);
-      larger.set(bytes.subarray(0, length));
-      bytes = larger;
+  const reader = (request.body as ReadableStream<Uint8Array>).getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return bytes.subarray(0, length);
+      const needed = length + value.length;
+      if (needed > limit) throw tooLarge(limit);
+      if (needed > bytes.length)
+        bytes = larger(bytes, length, Math.min(limit, Math.max(needed, bytes.length * 2)), share);
+      bytes.set(value, length);
+      length = needed;
     }
-    bytes.set(chunk, length);
-    length = needed;
+  } finally {
+    reader.releaseLock(); // what is left of a body that is refused is read by whoever answers
   }
-  return bytes.subarray(0, length);
+}
+
+function larger(bytes: Uint8Array, length: number, size: number, share: Share): Uint8Array<ArrayBuffer> {
+  share.grow(size - KEPT_ALWAYS_BYTES);
+  const grown = new Uint8Array(size);
+  grown.set(bytes.subarray(0, length));
+  return grown;
 }
 
 function tooLarge(limit: number): ApiError {

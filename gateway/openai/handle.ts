@@ -4,6 +4,7 @@ import { authenticate } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { type Intake, takeBody } from './body.ts';
+import { discardBody } from './discard.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
 import { requestIdOf } from './request-id.ts';
@@ -18,6 +19,7 @@ export async function handleOpenAI(request: Request, path: string, env: Env, ctx
   try {
     return await forward(request, path, env, ctx, requestId);
   } catch (error) {
+    await discardBody(request);
     return errorResponse(error, requestId);
   }
 }

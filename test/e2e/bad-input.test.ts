@@ -259,3 +259,23 @@ it('two requests at once with the same x-request-id each get their own answer', 
   expect([await usage(one), await usage(two)]).toEqual([1, 3]);
   expect(house.engine.requests.at(-1)?.headers['x-request-id']).toBe('the-same-for-both');
 });
+
+it.each([
+  ['too large by its length', 413, 'request_too_large', 40, {}],
+  ['too large without a length', 413, 'request_too_large', 40, { chunked: true }],
+  ['of a wrong key', 401, 'invalid_api_key', 8, { key: 'sk-otela-wrong' }],
+])('a client that still sends its body, %s, reads the error and not a reset', async (_, status, code, mib, how) => {
+  const body = Buffer.alloc(mib * 1024 * 1024, ' ');
+  const stream = () => new Blob([body]).stream() as unknown as ReadableStream<Uint8Array>;
+  const chunked = 'chunked' in how;
+  for (let n = 0; n < 3; n++) {
+    const response = await fetch(`${house.base}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${'key' in how ? how.key : house.key}`, 'content-type': 'application/json' },
+      body: chunked ? stream() : body,
+      ...(chunked ? { duplex: 'half' } : {}),
+    });
+    expect(response.status).toBe(status);
+    expect((await envelopeOf(response)).code).toBe(code);
+  }
+});

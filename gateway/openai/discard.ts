@@ -1,0 +1,23 @@
+/** An error waits for at most this much of a body that nobody wants, and this long. */
+const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
+const DISCARD_MAX_MS = 10_000;
+
+/**
+ * Reads the rest of a request that is refused and throws it away. An answer that goes out while its client still sends ends the
+ * connection with a reset, and most clients then report that instead of the answer. Bounded: beyond it the reset is right.
+ */
+export async function discardBody(request: Request): Promise<void> {
+  if (request.body === null || request.body.locked) return;
+  const reader = request.body.getReader();
+  const deadline = Date.now() + DISCARD_MAX_MS;
+  try {
+    for (let bytes = 0; bytes < DISCARD_MAX_BYTES && Date.now() < deadline; ) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      bytes += value.length;
+    }
+  } catch {
+    return; // the client left
+  }
+  await reader.cancel().catch(() => {});
+}
