@@ -223,8 +223,9 @@ export class Link {
   /** Sends what can be sent. Called at the end of a turn, and by the port when its socket has drained. */
   flush(): void {
     while (!this.#closed && !this.#port.busy()) {
+      if (this.#full.length === 0) this.#fill();
+      // Filling may have completed messages too: they go before the one that is begun.
       const full = this.#full.shift();
-      if (full === undefined) this.#fill();
       if (full === undefined && this.#writer.length === 0) return;
       this.#port.send(full ?? this.#takeMessage());
     }

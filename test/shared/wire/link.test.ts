@@ -159,6 +159,21 @@ describe('a link', () => {
     expect(streams).toEqual(Array.from({ length: 10_000 }, (_, n) => n + 1));
   });
 
+  test('the end of a body never overtakes its last bytes, wherever messages are full', () => {
+    for (const length of [200_000, 262_000, 262_144, 262_200, 300_000, 524_288, 600_000]) {
+      const { link, turn } = caught();
+      const outgoing = new Outgoing();
+      outgoing.credit(0, 4 * 1024 * 1024);
+      for (let at = 0; at < length; at += 65_536) outgoing.push(new Uint8Array(Math.min(65_536, length - at)));
+      outgoing.finish();
+      link.attach(1, sender(outgoing, 1));
+      const frames = framesOf(turn());
+      expect(frames.at(-1)).toEqual({ type: 'end', stream: 1, offset: length });
+      const offsets = frames.flatMap((frame) => (frame.type === 'data' ? [frame.offset] : []));
+      expect(offsets).toEqual(offsets.toSorted((a, b) => a - b));
+    }
+  });
+
   test('counters saved when no stream was open continue on a new link', () => {
     const first = caught({ send: 500, receive: 500 });
     const outgoing = new Outgoing();
