@@ -101,10 +101,9 @@ export class Link {
     return this.buffered / this.#receiveWindow;
   }
 
-  /** The most this socket may make us hold; lowering it takes effect as bytes are consumed. */
+  /** The most this socket may make us hold. Takes effect as bytes are consumed. */
   resize(window: number): void {
     this.#receiveWindow = window;
-    this.#grant();
   }
 
   /** What the peer takes before its first CREDIT: known only after the handshake. */

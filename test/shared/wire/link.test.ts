@@ -148,6 +148,22 @@ describe('a link', () => {
     }
   });
 
+  test.each([1, 4, 8, 15, 16])('the end stays behind a body of %i full frames, wherever messages begin', (frames) => {
+    const { link, turn } = caught();
+    const outgoing = new Outgoing();
+    outgoing.credit(0, 4 * 1024 * 1024);
+    for (let n = 0; n < frames; n++) outgoing.push(new Uint8Array(64 * 1024));
+    outgoing.finish();
+    link.attach(1, sender(outgoing, 1));
+    const ends: number[] = [];
+    let length = 0;
+    for (const frame of framesOf(turn())) {
+      if (frame.type === 'data') length += frame.bytes.length;
+      if (frame.type === 'end') ends.push(length);
+    }
+    expect(ends).toEqual([frames * 64 * 1024]);
+  });
+
   test('ten thousand frames that are put at once go out in messages that a peer takes, in their order', () => {
     const { link, turn } = caught();
     for (let stream = 1; stream <= 10_000; stream++) {
