@@ -262,7 +262,7 @@ export class Link {
   #sendOne(stream: number, sender: Sender & { over?: true }): boolean {
     const { outgoing } = sender;
     if (outgoing.sendable) {
-      const kept = outgoing.unsent <= SMALL_BYTES ? 0 : Math.min(RESERVE_BYTES, this.#sendWindow / 8);
+      const kept = outgoing.unsent <= SMALL_BYTES ? 0 : Math.min(RESERVE_BYTES, this.#sendWindow >> 3);
       const room = this.#sendLimit - this.#sent - kept;
       if (room <= 0) return false;
       const piece = outgoing.take(Math.min(DATA_MAX_BYTES, room));

@@ -164,6 +164,18 @@ describe('a link', () => {
     expect(ends).toEqual([frames * 64 * 1024]);
   });
 
+  test('a window of any size is used up without a frame that carries nothing', () => {
+    for (const send of [65_537, 100_003, 1_227_601]) {
+      const { link, turn } = caught({ send, receive: 1 });
+      const outgoing = new Outgoing();
+      outgoing.credit(0, 4 * 1024 * 1024);
+      outgoing.push(new Uint8Array(2 * 1024 * 1024));
+      link.attach(1, sender(outgoing, 1));
+      const sizes = framesOf(turn()).flatMap((frame) => (frame.type === 'data' ? [frame.bytes.length] : []));
+      expect(Math.min(...sizes)).toBeGreaterThan(0);
+    }
+  });
+
   test('ten thousand frames that are put at once go out in messages that a peer takes, in their order', () => {
     const { link, turn } = caught();
     for (let stream = 1; stream <= 10_000; stream++) {
