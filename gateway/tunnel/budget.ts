@@ -4,32 +4,28 @@ import { SOCKET_WINDOW_BYTES, WINDOW_FLOOR_BYTES } from '../../shared/wire/limit
 const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
 
 /**
- * Divides the isolate's budget among its sockets: 4 MiB each for up to 12, an equal share for more, the floor in any case.
- * Bound: 48 MiB + 64 KiB per socket, once the windows of older sockets have shrunk to their share.
+ * Divides the isolate's budget among its sessions: 4 MiB each for up to 12, an equal share for more, the floor in any case.
+ * Bound: 48 MiB + 64 KiB per session, once the windows of older sockets have shrunk to their share.
+ *
+ * Nobody is told when shares change: each object looks when it next reads a message. Another object's socket cannot be written
+ * to from here, and an object that was put to sleep has left a socket behind that nobody will take out: a session counts once.
  */
 export class WindowBudget {
-  readonly #members = new Set<(window: number) => void>();
-  #last = SOCKET_WINDOW_BYTES;
+  readonly #members = new Map<string, object>();
 
-  /** `resize` is called whenever this member's share changes; returns how to leave. */
-  join(resize: (window: number) => void): () => void {
-    this.#members.add(resize);
-    this.#share();
+  /** Returns how to leave; the session's next socket takes the place of this one. */
+  join(session: string): () => void {
+    const member = {};
+    this.#members.set(session, member);
     return () => {
-      if (this.#members.delete(resize)) this.#share();
+      if (this.#members.get(session) === member) this.#members.delete(session);
     };
   }
 
+  /** One share, in bytes. */
   get window(): number {
     const share = Math.floor(ISOLATE_WINDOW_BYTES / Math.max(1, this.#members.size));
     return Math.max(WINDOW_FLOOR_BYTES, Math.min(SOCKET_WINDOW_BYTES, share));
-  }
-
-  #share(): void {
-    const { window } = this;
-    if (window === this.#last) return;
-    this.#last = window;
-    for (const resize of this.#members) resize(window);
   }
 }
 

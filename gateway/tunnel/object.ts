@@ -69,6 +69,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   #activate(peer: AgentSocket): void {
     this.#active = peer;
+    peer.activate(this.#session);
     this.#attempts.connect(peer.link);
   }
 
@@ -122,6 +123,7 @@ export class TunnelObject extends DurableObject<Env> {
     this.#lastFrameAt = Date.now();
     if (this.#silent && peer === this.#active) this.#onSound();
     for (const exchange of touched) exchange.onMessageEnd();
+    if (this.#saved && peer === this.#active && peer.drifted) peer.save(true); // late words of what was over already
     if (hello !== undefined && peer.attachment.phase === 'challenged') await this.#greet(peer, hello);
   }
 

@@ -39,7 +39,24 @@ export class AgentSocket {
       schedule: (flush: () => void) => queueMicrotask(flush),
     };
     this.link = new Link(port, { send: 0, receive: isolateBudget.window }, restored);
-    this.#leave = isolateBudget.join((window) => this.link.resize(window));
+  }
+
+  /** From here on it has a share of the isolate's memory. */
+  activate(session: string): void {
+    this.#leave ??= isolateBudget.join(session);
+  }
+
+  /** The counters in the attachment are not those of the link any more. */
+  get drifted(): boolean {
+    const { idle } = this.attachment;
+    if (idle === undefined) return false;
+    const { sent, sendLimit, received, receiveLimit } = this.link.state;
+    return (
+      idle.sent !== sent ||
+      idle.sendLimit !== sendLimit ||
+      idle.received !== received ||
+      idle.receiveLimit !== receiveLimit
+    );
   }
 
   #send(message: Uint8Array): void {
@@ -54,6 +71,7 @@ export class AgentSocket {
   receive(message: string | ArrayBuffer, each: (frame: Frame) => void): boolean {
     try {
       if (typeof message === 'string') throw new WireError('bad_frame', 'text is no frame');
+      this.link.resize(isolateBudget.window);
       this.link.receive(new Uint8Array(message), each);
       return true;
     } catch (error) {

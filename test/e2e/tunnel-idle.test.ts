@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { chatBody } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { patternSha256 } from '../support/raw.ts';
+import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
 const MIB = 1024 * 1024;
@@ -121,7 +122,7 @@ describe('after hundreds of requests that ended in every way', () => {
       if (round % 3 === 1) bench.path.cut();
       if (round === 6) await shop.crash(bench);
     }
-    await eventually('the engine is free', 5_000, () => (bench.engine.running() === 0 ? true : undefined));
+    await eventually('the engine is free', 15_000, () => (bench.engine.running() === 0 ? true : undefined));
     // What nobody claimed after the last cut is given up after ten seconds.
     await eventually('the agent is free', 15_000, () => (bench.tunnel.inFlight === 0 ? true : undefined));
     await shop.rest(bench);
@@ -152,4 +153,41 @@ describe('after hundreds of requests that ended in every way', () => {
     expect(bench.path.connections).toBe(1);
     await bench.tunnel.drain();
   }, 120_000);
+});
+
+describe('nodes that share the gateway’s memory', () => {
+  it('serve on when others come and go: a share that grows or shrinks loses no credit', async () => {
+    const join = () => Promise.all(Array.from({ length: 40 }, () => new HandAgent(shop).join([`other/${model}`])));
+    for (let round = 0; round < 2; round++) {
+      const others = await join();
+      await download(10 * MIB);
+      await shop.rest(bench);
+      for (const other of others) other.socket.close(1000);
+      await Promise.all(others.map((other) => other.closed));
+      await download(10 * MIB);
+      await uploadOf(10 * MIB);
+    }
+    expect(bench.path.connections).toBe(1);
+  }, 60_000);
+
+  it('have whole windows however often they slept', async () => {
+    for (let round = 0; round < 40; round++) {
+      expect((await chat(unary({ tokens: 1 }))).status).toBe(200);
+      await shop.rest(bench);
+    }
+    const other = await new HandAgent(shop).join([`other/${model}`]);
+    expect((await other.when('welcome')).window).toBe(4 * MIB);
+    other.socket.close(1000);
+    await other.closed;
+  });
+
+  it('and in the middle of an answer', async () => {
+    const others = await Promise.all(Array.from({ length: 40 }, () => new HandAgent(shop).join([`other/${model}`])));
+    await download(10 * MIB);
+    const downloads = [download(40 * MIB), download(40 * MIB)];
+    for (const other of others) other.socket.close(1000);
+    await Promise.all(downloads);
+    await download(10 * MIB);
+    expect(bench.path.connections).toBe(1);
+  }, 60_000);
 });
