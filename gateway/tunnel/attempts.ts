@@ -18,9 +18,12 @@ import type { StreamIds } from './stream-ids.ts';
 /** Bodies up to this size are read whole: one read instead of a stream. */
 const WHOLE_BODY_BYTES = 1024 * 1024;
 
-/** A call waits this long for its answer; with the wait for the fetch and a tick, a client that left is noticed in a second. */
-const CALL_MS = 300;
-const FETCH_MS = 300;
+/**
+ * A call waits this long for its answer, and the answer then so long for being fetched: a Worker's way there and back across
+ * the world. With a tick each, a client that left is noticed in a second; what is fetched too late is computed twice.
+ */
+const CALL_MS = 200;
+const FETCH_MS = 400;
 
 /** Parts of the socket's window; one answer alone, at its widest, is below the second. */
 const PRESSED = 1 / 2;
@@ -87,15 +90,15 @@ export class Attempts implements ExchangeHost {
    */
   call(open: AttemptRequest, body: Uint8Array): Promise<CallResult> {
     const exchange = this.#create(open, body);
-    const name = nameOf(open);
     return new Promise((resolve) => {
-      const giveUpAt = this.now() + CALL_MS;
-      const fetchIt = (): void => {
-        exchange.inform(undefined, giveUpAt + FETCH_MS);
+      const call = { exchange, giveUpAt: this.now() + CALL_MS, fetchIt: () => {} };
+      call.fetchIt = () => {
+        call.giveUpAt = Number.POSITIVE_INFINITY;
+        exchange.hold(this.now() + FETCH_MS);
         resolve({ kind: 'fetch' });
       };
-      this.#called.set(name, { exchange, giveUpAt, fetchIt });
-      exchange.inform(resolve, giveUpAt + FETCH_MS);
+      this.#called.set(nameOf(open), call);
+      exchange.inform(resolve, call.fetchIt);
     });
   }
 

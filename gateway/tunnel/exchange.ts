@@ -10,6 +10,9 @@ import { Upload } from './upload.ts';
 /** A reader that takes nothing for this long gives way when the socket fills up. */
 const STALLED_MS = 500;
 
+/** An answer that has this much and no end is read as a stream at once. */
+const LARGE_BYTES = 64 * 1024;
+
 /** What an exchange needs of its object. */
 export interface ExchangeHost {
   now(): number;
@@ -38,6 +41,7 @@ export class Exchange {
   /** Who waits for the result; told once. */
   #tell: ((result: AttemptResult) => void) | undefined;
   #inform: ((result: WholeResult) => void) | undefined;
+  #large: (() => void) | undefined;
   #told = false;
   #link: Link | undefined;
   /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
@@ -112,11 +116,18 @@ export class Exchange {
   }
 
   /**
-   * `tell` gets the result if it is a whole answer or a failure; undefined holds it for somebody who attends next. Without
-   * anybody who attends by `attendBy` the attempt is cancelled.
+   * `tell` gets the result if it is a whole answer or a failure; `large` is called as soon as the answer turns out to be no
+   * small one. Nobody is asked to attend yet.
    */
-  inform(tell: ((result: WholeResult) => void) | undefined, attendBy: number): void {
+  inform(tell: (result: WholeResult) => void, large: () => void): void {
     this.#inform = tell;
+    this.#large = large;
+  }
+
+  /** The result is held for somebody who attends by then; else nobody wants it, and it is cancelled. */
+  hold(attendBy: number): void {
+    this.#inform = undefined;
+    this.#large = undefined;
     this.#attendBy = attendBy;
   }
 
@@ -267,7 +278,10 @@ export class Exchange {
     }
     if (this.#inform === undefined) return;
     const whole = this.answer.takeWhole();
-    if (whole === undefined) return;
+    if (whole === undefined) {
+      if (this.#incoming.buffered >= LARGE_BYTES) this.#large?.();
+      return;
+    }
     this.#told = true;
     this.#inform({ ...result, whole });
   }
