@@ -208,6 +208,13 @@ export class Exchange {
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
   }
 
+  /** Nothing of it is wanted any more: the link must not hold its answer for as long as the socket lives. */
+  release(): void {
+    this.cancel();
+    this.#link?.detach(this.#stream);
+    this.#link = undefined;
+  }
+
   /** The agent ends: what the gateway has got is all there will be. */
   giveUp(): void {
     if (this.finished) return;

@@ -139,7 +139,7 @@ export class Exchanges {
   }
 
   #forget(exchange: Exchange): void {
-    exchange.cancel();
+    exchange.release();
     this.#named.delete(exchange.name);
     this.#streams.delete(exchange.stream);
     this.#finished.delete(exchange);

@@ -159,3 +159,17 @@ it.each([
   });
   expectBounded(most, bound);
 });
+
+it('answers that were handed on are not kept: thousands of them on one socket leave the agent as it was', async () => {
+  const bytes = 32 * 1024;
+  const ask = async () => {
+    const response = await house.ask('/v1/audio/speech', { model: MODEL, input: 'x', voice: 'x', stand_in: { bytes } });
+    expect((await response.arrayBuffer()).byteLength).toBe(bytes);
+  };
+  const round = async () => {
+    for (let n = 0; n < 125; n++) await Promise.all(Array.from({ length: 32 }, ask));
+  };
+  await round(); // what a heap grows to under load is no growth
+  const most = await growth(round);
+  expectBounded(most, 80); // 4,000 answers are 125 MiB
+}, 120_000);
