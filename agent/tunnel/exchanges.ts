@@ -191,10 +191,7 @@ export class Exchanges {
 
   /** What still runs is told to have ended; `flush` the link afterwards. */
   async close(): Promise<void> {
-    for (const exchange of this.#named.values()) {
-      exchange.giveUp();
-      this.#forget(exchange);
-    }
+    for (const exchange of this.#named.values()) exchange.giveUp(); // said by the link's last flush: not released before
     await this.#client?.close();
   }
 }
