@@ -1,5 +1,6 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
+import { NO_BODY } from '../tunnel/attempt.ts';
 import { PathError } from './answer.ts';
 import { type Delivery, errorFor } from './hand-over.ts';
 import { headersToClient } from './headers.ts';
@@ -47,6 +48,7 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   const { status } = answer;
   if (delivery.whole !== undefined) return new Response(delivery.whole, { status, headers });
   const only = delivery.chunks[0];
+  if (NO_BODY.has(status)) return new Response(null, { status, headers });
   if (delivery.complete && delivery.chunks.length < 2) return new Response(only ?? '', { status, headers });
   return new Response(bodyOf(delivery, context.endpoint), { status, headers });
 }

@@ -32,6 +32,11 @@ export class Upload {
     this.#outgoing.finish();
   }
 
+  /** Nothing of it is left to send. */
+  get done(): boolean {
+    return this.#closed || this.#outgoing.drained;
+  }
+
   attach(link: Link, stream: number): void {
     this.#attached = { link, stream };
     link.attach(stream, {

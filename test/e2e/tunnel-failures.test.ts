@@ -242,3 +242,7 @@ it('an answer that came whole is not taken back when its node leaves before it w
   response.resume();
   await eventually('all is read', 10_000, () => (read === size && response.complete ? true : undefined));
 }, 60_000);
+
+it('none of it was an error inside the gateway', () => {
+  expect(shop.logs()).toEqual([]);
+});

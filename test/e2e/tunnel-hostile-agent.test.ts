@@ -294,6 +294,48 @@ describe('an agent that is merely odd', () => {
     await shop.restOf(agent.identity.session);
   });
 
+  it('takes an opening and says nothing more: the client is told, a little after the engine’s time is up', async () => {
+    await shop.admin('PUT', `models/${model}`, { first_byte_ms: 200, stall_ms: 200 });
+    await shop.refreshed();
+    const agent = await new HandAgent(shop).join([model]);
+    const asked = [chat(), chat({ stream: true })];
+    const first = await agent.opening(1);
+    const second = await agent.opening(2);
+    for (const { stream } of [first, second]) agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+    const late = first.streaming ? first : second;
+    const data = new TextEncoder().encode('data: {}\n\n');
+    agent.send(
+      { ...JSON_HEAD, stream: late.stream, headers: [['content-type', 'text/event-stream']] },
+      { type: 'data', stream: late.stream, offset: 0, bytes: data },
+    );
+    const [unary, stream] = await Promise.all(
+      asked.map((response) => response.then(async (r) => [r.status, await r.text()] as const)),
+    );
+    expect(unary).toEqual([504, expect.stringContaining('upstream_timeout')]);
+    expect(stream).toEqual([200, expect.stringMatching(/^data: \{\}\n\ndata: \{"error".*upstream_timeout/)]);
+    expect(agent.all('reset').map(({ code }) => code)).toEqual(['cancelled', 'cancelled']);
+  }, 25_000);
+
+  it('breaks every socket with the same answer: after some times it is not asked again', async () => {
+    const identity = createIdentity();
+    const asked: Promise<Response>[] = [];
+    let opened = 0;
+    for (let generation = 1; generation < 12; generation++) {
+      const agent = new HandAgent(shop, identity);
+      await agent.join([model], generation).catch(() => undefined);
+      if (generation === 1) asked.push(chat());
+      const open = await Promise.race([agent.when('open', 1, 1_000).catch(() => undefined), agent.closed]);
+      if (open === undefined || !('stream' in open)) break;
+      const { stream } = open;
+      opened++;
+      agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
+      agent.send({ ...JSON_HEAD, stream }, { type: 'end', stream, offset: 77 });
+      expect((await agent.closed).code).toBe(4002);
+    }
+    expect((await asked[0])?.status).toBe(502);
+    expect(opened).toBeLessThan(8);
+  }, 25_000);
+
   it('takes an opening and leaves: the client is told within the time that a return may take', async () => {
     const agent = await new HandAgent(shop).join([model]);
     const asked = chat();
@@ -317,4 +359,8 @@ describe('an agent that is merely odd', () => {
     expect(agent.all('recorded').length).toBeLessThan(500); // most were never worth a write
     await neighbourServes();
   });
+});
+
+it('none of it was an error inside the gateway', () => {
+  expect(shop.logs()).toEqual([]);
 });

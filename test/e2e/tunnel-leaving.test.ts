@@ -136,6 +136,17 @@ describe('a client that leaves a gateway of one’s own', () => {
     await roomAgain();
   });
 
+  it('after its stream was opened for want of an answer: the engine is let go within a second', async () => {
+    const client = new Client(house.gateway.url, house.key).ask(chatBody({ delayMs: 60_000 }, { stream: true }));
+    await eventually('the ping', 17_000, () => (client.received > 0 ? true : undefined));
+    expect(house.engine.running()).toBe(1);
+    const leftAt = Date.now();
+    client.socket.end();
+    await eventually('the engine is let go', 5_000, () => (house.engine.running() === 0 ? true : undefined));
+    expect(Date.now() - leftAt).toBeLessThan(1_000);
+    client.leave();
+  }, 30_000);
+
   it('in the middle of its upload gives the room for it back', async () => {
     for (let round = 0; round < 4; round++) {
       const client = new Client(house.gateway.url, house.key);

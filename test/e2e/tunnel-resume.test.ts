@@ -180,3 +180,7 @@ async function still(what: string, measure: () => number): Promise<void> {
     return Date.now() - since > 500 ? true : undefined;
   });
 }
+
+it('none of it was an error inside the gateway', () => {
+  expect(shop.logs()).toEqual([]);
+});
