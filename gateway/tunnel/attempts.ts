@@ -1,3 +1,4 @@
+import { WireError } from '../../shared/wire/error.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import type { UsageRecord } from '../usage/record.ts';
@@ -32,6 +33,9 @@ const NEARLY_FULL = 7 / 8;
 /** A Worker asks for the rest at once: a few would do. */
 const BROKEN_MAX = 256;
 
+/** After a lost object an honest agent sends a few for each of its streams. */
+const UNKNOWN_MAX = 50_000;
+
 /** Failures of this side, which the agent does not know of. */
 const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
 
@@ -47,6 +51,8 @@ export class Attempts implements ExchangeHost {
   readonly #onBusy: () => void;
   readonly #onSilent: () => void;
   #link: Link | undefined;
+  /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
+  #unknown = 0;
 
   /** `onBusy` is called when there begins to be something to tick for, `onSilent` when an opening was not acknowledged. */
   constructor(session: string, ids: StreamIds, on: { busy: () => void; silent: () => void }) {
@@ -144,6 +150,7 @@ export class Attempts implements ExchangeHost {
 
   connect(link: Link): void {
     this.#link = link;
+    this.#unknown = 0;
     for (const exchange of this.#exchanges.values()) exchange.connect(link);
   }
 
@@ -164,6 +171,7 @@ export class Attempts implements ExchangeHost {
     // Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone.
     if (frame.type === 'data') link.consumed(frame.bytes.length);
     if (frame.type !== 'reset' && !this.#settlement.awaits(frame.stream)) {
+      if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
       link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
     }
   }

@@ -346,6 +346,21 @@ describe('an agent that is merely odd', () => {
     expect(response.status).toBe(502);
   }, 20_000);
 
+  it('floods the gateway with frames of streams that nobody opened, and reads nothing: it is cut off', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    agent.socket.pause();
+    for (let message = 0; message < 200 && agent.socket.readyState === agent.socket.OPEN; message++) {
+      const frames = Array.from({ length: 1_000 }, (_, n): Frame => {
+        return { type: 'end', stream: 1_000_000 + message * 1_000 + n, offset: 0 };
+      });
+      agent.send(...frames);
+    }
+    await neighbourServes();
+    agent.socket.resume();
+    expect(await agent.closed).toMatchObject({ code: 4002, reason: expect.stringContaining('nobody opened') });
+    expect(agent.all('reset').length).toBeLessThanOrEqual(50_000);
+  });
+
   it('floods the gateway with records: the last one counts', async () => {
     const agent = await new HandAgent(shop).join([model]);
     const flood: Frame[] = [];
