@@ -5,17 +5,11 @@ import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { AnswerBody } from './answer-body.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
+import { Patience } from './patience.ts';
 import { Upload } from './upload.ts';
 
 /** A reader that takes nothing for this long gives way when the socket fills up. */
 const STALLED_MS = 500;
-
-/** Time-outs are the agent's to keep, who sees the engine. One that does not is not believed in for longer than this. */
-const GRACE_MS = 10_000;
-
-/** A socket that breaks again and again without a byte between, so often within so long, breaks because of what is on it. */
-const FRUITLESS_MAX = 6;
-const FRUITLESS_MS = 20_000;
 
 /** An answer that has this much and no end is read as a stream at once. */
 const LARGE_BYTES = 64 * 1024;
@@ -53,11 +47,7 @@ export class Exchange {
   #link: Link | undefined;
   /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
   #openings = 0;
-  /** When it was opened anew with no more of the answer than the time before. */
-  #fruitless: number[] = [];
-  #lastOffset = -1;
-  /** When the agent last said something, or was last waited for. */
-  #heardAt: number;
+  readonly #patience: Patience;
   #acceptedAt: number | undefined;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #over = false;
@@ -81,7 +71,7 @@ export class Exchange {
     this.#host = host;
     this.openedAt = host.now();
     this.#pulledAt = this.openedAt;
-    this.#heardAt = this.openedAt;
+    this.#patience = new Patience(this.openedAt);
     this.repeated = request.resume;
     this.#deadline = this.openedAt + request.acceptMs;
     this.#incoming = new Incoming({ offset: request.answerOffset });
@@ -152,21 +142,14 @@ export class Exchange {
   /** A socket is there: open on it, or continue where the last one broke off. */
   connect(link: Link): void {
     if (this.#settled) return;
-    if (this.#isFruitless()) return this.fail('failed', 'the answer breaks every socket');
+    if (this.#patience.opened(this.#incoming.received, this.#host.now())) {
+      return this.fail('failed', 'the answer breaks every socket');
+    }
     this.#link = link;
     if (this.#openings > 0) this.#incoming.resume();
     link.put(this.#openFrame());
     this.#openings++;
     if (this.#sendsAlong) this.#upload.attach(link, this.stream);
-  }
-
-  #isFruitless(): boolean {
-    const now = this.#host.now();
-    if (this.#incoming.received !== this.#lastOffset) this.#fruitless = [];
-    this.#lastOffset = this.#incoming.received;
-    this.#fruitless.push(now);
-    const first = this.#fruitless.at(-FRUITLESS_MAX);
-    return first !== undefined && now - first < FRUITLESS_MS;
   }
 
   get #sendsAlong(): boolean {
@@ -202,7 +185,7 @@ export class Exchange {
 
   onFrame(frame: Frame): void {
     if (this.#over || this.#failing !== undefined) return;
-    this.#heardAt = this.#host.now();
+    this.#patience.heard(this.#host.now());
     if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // it comes again, behind the data
     switch (frame.type) {
       case 'accept':
@@ -330,9 +313,8 @@ export class Exchange {
   /** The agent owes a word for longer than the engine may take. */
   #isOverdue(now: number): boolean {
     const owes = this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
-    if (!owes || (this.#head !== undefined && !this.answer.hungry)) this.#heardAt = now;
-    const limit = this.#head === undefined ? this.request.firstByteMs : this.request.stallMs;
-    return limit > 0 && now - this.#heardAt >= limit + GRACE_MS;
+    if (!owes || (this.#head !== undefined && !this.answer.hungry)) this.#patience.heard(now);
+    return this.#patience.isOver(this.#head === undefined ? this.request.firstByteMs : this.request.stallMs, now);
   }
 
   /** The reader gets what came before it learns that there is no more. */

@@ -138,6 +138,33 @@ async function rawEngine(answer: string): Promise<string> {
   return `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
 }
 
+describe('a gateway that will not have this agent', () => {
+  it.each([
+    [4001, 409, 'another agent holds this session'],
+    [4004, 403, 'no'],
+  ])('says so with close code %i: the agent stops and tells why', async (code, status, says) => {
+    const { gateway, socket, refusals, tunnel } = await openAgentSide();
+    socket.socket.close(code, 'no');
+    await eventually('the refusal', 3_000, () => refusals[0]);
+    expect(refusals).toEqual([{ status, message: expect.stringContaining(says) }]);
+    await new Promise((resolve) => setTimeout(resolve, 700)); // longer than it would take to come back
+    expect(gateway.upgrades).toBe(1);
+    expect(tunnel.connected).toBe(false);
+  });
+
+  it.each([400, 401, 403, 426])('says so with status %i: the agent stops and tells why', async (status) => {
+    const { gateway, socket, refusals } = await openAgentSide();
+    const body = JSON.stringify({ error: { message: 'not you', type: 'x', param: null, code: 'y' } });
+    gateway.answerUpgrades(`HTTP/1.1 ${status} No\r\ncontent-length: ${body.length}\r\n\r\n${body}`, 'end');
+    socket.socket.close(4003, 'go');
+    await eventually('the refusal', 5_000, () => refusals[0]);
+    expect(refusals).toEqual([{ status, message: 'not you' }]);
+    const { upgrades } = gateway;
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    expect(gateway.upgrades).toBe(upgrades);
+  });
+});
+
 describe('an engine with odd answers', () => {
   const odd: Record<string, string> = {
     'a status above 599': 'HTTP/1.1 777 Odd\r\ncontent-length: 2\r\n\r\n{}',
