@@ -28,20 +28,23 @@ export class Answer {
   readonly status: number;
   readonly head: AttemptHead;
   readonly #ask: Ask;
+  /** Aborted when the client leaves: nothing is claimed for it any more. */
+  readonly #signal: AbortSignal;
   #reply: Head;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #offset = 0;
 
-  private constructor(ask: Ask, reply: Head) {
+  private constructor(ask: Ask, signal: AbortSignal, reply: Head) {
     this.#ask = ask;
+    this.#signal = signal;
     this.#reply = reply;
     this.status = reply.status;
     this.head = reply.head;
   }
 
   /** @throws PathError when no engine's head came. */
-  static async open(ask: Ask): Promise<Answer> {
-    return new Answer(ask, headOf(await persist(() => ask(undefined))));
+  static async open(ask: Ask, signal: AbortSignal): Promise<Answer> {
+    return new Answer(ask, signal, headOf(await persist(() => ask(undefined), signal)));
   }
 
   get isEventStream(): boolean {
@@ -85,7 +88,7 @@ export class Answer {
   }
 
   async #claim(): Promise<void> {
-    this.#reply = headOf(await persist(() => this.#ask(this.#offset)));
+    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#signal));
     this.#reader = undefined;
   }
 
@@ -116,9 +119,10 @@ function streamOf({ body }: Head): ReadableStream<Uint8Array> {
 }
 
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
-async function persist(ask: () => Promise<AttemptReply>): Promise<AttemptReply> {
+async function persist(ask: () => Promise<AttemptReply>, signal: AbortSignal): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
   for (;;) {
+    if (signal.aborted) throw new PathError('cancelled', 'the client left'); // its requests fail, the object is well
     try {
       return await ask();
     } catch (error) {

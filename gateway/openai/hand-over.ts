@@ -99,7 +99,8 @@ function replayable({ intake }: Errand): boolean {
 }
 
 async function tryNode(errand: Errand, node: Candidate, attempt: number, others: boolean): Promise<Delivery> {
-  const answer = await Answer.open(asker(errand, node, attempt, others ? ACCEPT_MS : RESUME_WINDOW_MS));
+  const ask = asker(errand, node, attempt, others ? ACCEPT_MS : RESUME_WINDOW_MS);
+  const answer = await Answer.open(ask, errand.signal);
   try {
     if (answer.isEventStream) {
       const first = await answer.read();
