@@ -40,6 +40,8 @@ export class Exchange {
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #ending: Ending | undefined;
   #usage: ReportedUsage | undefined;
+  /** Its ending, or at least its usage, went to the link. */
+  #said = false;
   #paused = false;
   #startedAt = 0;
   /** When the engine last gave a byte, or was allowed to again. */
@@ -92,6 +94,7 @@ export class Exchange {
   /** The first opening, or a claim: from here on frames go to `link`. */
   bind(link: Link): void {
     this.#link = link;
+    this.#said = false;
     this.#unclaimedUntil = undefined;
     const { received: bodyOffset, complete: bodyDone } = this.body.incoming;
     link.putLazily({ type: 'accept', stream: this.#stream, bodyOffset, bodyDone });
@@ -188,6 +191,7 @@ export class Exchange {
   #endingFrames(): Frame[] {
     const ending = this.#ending;
     if (ending === undefined) return [];
+    this.#said = true;
     const stream = this.#stream;
     const last: Frame =
       ending.kind === 'end'
@@ -205,12 +209,18 @@ export class Exchange {
     // While the link is known: the credit of what the engine did not take is its.
     this.#finish({ kind: 'reset', code: 'cancelled', message: '' });
     this.#link = undefined;
+    this.#sayUsage(link);
+  }
+
+  #sayUsage(link: Link | undefined): void {
+    this.#said = true;
     if (this.#usage !== undefined) link?.put({ type: 'report', stream: this.#stream, usage: this.#usage });
   }
 
   /** Nothing of it is wanted any more: the link must not hold its answer for as long as the socket lives. */
   release(): void {
     this.cancel();
+    if (!this.#said) this.#sayUsage(this.#link); // its end still stood behind data that nobody wants now
     this.#link?.detach(this.#stream);
     this.#link = undefined;
   }

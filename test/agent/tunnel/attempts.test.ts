@@ -76,6 +76,18 @@ describe('an answer that nobody claims after its socket was lost', () => {
   });
 });
 
+it('an answer that is cancelled when the engine is done with it, and its end waits for credit, is still reported', async () => {
+  const { engine, socket } = await openAgentSide();
+  ask(socket, 1, { bytes: 400_000 });
+  await eventually('the engine is done', 5_000, () =>
+    engine.requests[0]?.finishedAt === undefined ? undefined : true,
+  );
+  await eventually('a window', 5_000, () => (received(socket, 1) === STREAM_WINDOW_BYTES ? true : undefined));
+  socket.put({ type: 'reset', stream: 1, code: 'cancelled', message: '' });
+  await socket.when('report', 1, 2_000);
+  expect(socket.all('report', 1)).toHaveLength(1);
+});
+
 describe('an agent that drains', () => {
   it('waits until the last answer was handed on, not only made', async () => {
     const { engine, socket, tunnel } = await openAgentSide();
