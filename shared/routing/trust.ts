@@ -1,0 +1,114 @@
+/**
+ * Whose machines may see a request. Providers trusted by the key, by its project and by the request are intersected before any
+ * policy sees a candidate, on every attempt: a node outside the set is not there at all.
+ *
+ * A provider's id is `name` for those that our own issuer admitted and `name@peer` for those of a peer, so that nobody abroad
+ * can take the name of somebody here.
+ */
+
+const NAME = '[a-z0-9][a-z0-9-]{0,62}';
+export const PROVIDER_ID_PATTERN = new RegExp(`^${NAME}(@${NAME})?$`);
+
+/** Ids in one list of a request or a key: more than any institution has partners. */
+export const PROVIDER_LIST_MAX = 64;
+
+/** What trust looks at in a node. */
+export interface TrustedNode {
+  /** `name`, or `name@peer` already. */
+  provider: string;
+  /** Local name of the node's issuer. */
+  issuer: string;
+  region?: string | undefined;
+  tier: string;
+}
+
+/** Where data may go, whoever the provider is. A region that a node does not publish satisfies no list. */
+export interface DataPolicy {
+  regions?: readonly string[] | undefined;
+  tiers?: readonly string[] | undefined;
+}
+
+export interface TrustQuestion {
+  /** Local name of our own issuer: its providers have ids without `@`. */
+  own: string;
+  /** The key's, its project's, the request's. One that is undefined says nothing; an empty one trusts nobody. */
+  lists: readonly (readonly string[] | undefined)[];
+  /** Who is trusted where no list says anything. `admitted`: every provider that our own issuer admits. */
+  defaults: 'admitted' | readonly string[];
+  /** Match nothing, whatever a list says, although their nodes may still run. */
+  deleted: ReadonlySet<string>;
+  policies: readonly (DataPolicy | undefined)[];
+}
+
+/** The answer, ready to be asked once per candidate. */
+export interface Trust {
+  readonly own: string;
+  readonly providers: ReadonlySet<string> | 'admitted';
+  readonly deleted: ReadonlySet<string>;
+  readonly regions: ReadonlySet<string> | undefined;
+  readonly tiers: ReadonlySet<string> | undefined;
+}
+
+export function decideTrust({ own, lists, defaults, deleted, policies }: TrustQuestion): Trust {
+  const spoken = lists.filter((list) => list !== undefined);
+  const trusted = intersection(spoken.map((list) => list.map((id) => canonical(id, own))));
+  const fallback = defaults === 'admitted' ? defaults : new Set(defaults.map((id) => canonical(id, own)));
+  const providers = trusted ?? fallback;
+  return {
+    own,
+    providers: providers === 'admitted' ? providers : without(providers, deleted),
+    deleted,
+    regions: intersection(policies.flatMap((policy) => (policy?.regions === undefined ? [] : [policy.regions]))),
+    tiers: intersection(policies.flatMap((policy) => (policy?.tiers === undefined ? [] : [policy.tiers]))),
+  };
+}
+
+/** Nobody is left: no wait and no other node will help (403), unlike trusted providers without a node (503). */
+export function trustsNobody({ providers, regions, tiers }: Trust): boolean {
+  return (providers !== 'admitted' && providers.size === 0) || regions?.size === 0 || tiers?.size === 0;
+}
+
+/** Whether `node` may see the request. */
+export function isTrusted(trust: Trust, node: TrustedNode): boolean {
+  const id = providerId(node, trust.own);
+  const listed = trust.providers === 'admitted' ? node.issuer === trust.own : trust.providers.has(id);
+  if (!listed || trust.deleted.has(id)) return false;
+  if (trust.regions !== undefined && (node.region === undefined || !trust.regions.has(node.region))) return false;
+  return trust.tiers === undefined || trust.tiers.has(node.tier);
+}
+
+/** The id that lists know a node's provider by. A name with `@` in it is taken as it is only from the issuer it names. */
+export function providerId({ provider, issuer }: Pick<TrustedNode, 'provider' | 'issuer'>, own: string): string {
+  if (issuer === own) return provider;
+  return provider.endsWith(`@${issuer}`) ? provider : `${provider}@${issuer}`;
+}
+
+/**
+ * Reads `a, b@eth` as a request writes it: in `x-otela-trusted-providers` or `metadata.otela_trusted_providers`. An empty text
+ * is an empty list, which trusts nobody. Undefined where it is no list of ids, or too long a one.
+ */
+export function readProviderList(text: string): string[] | undefined {
+  const ids = text
+    .split(',')
+    .map((id) => id.trim())
+    .filter((id) => id !== '');
+  if (ids.length > PROVIDER_LIST_MAX || !ids.every((id) => PROVIDER_ID_PATTERN.test(id))) return undefined;
+  return [...new Set(ids)];
+}
+
+/** `eth@local` is `eth` where `local` is ourselves. */
+export function canonical(id: string, own: string): string {
+  return id.endsWith(`@${own}`) ? id.slice(0, -own.length - 1) : id;
+}
+
+/** Of no list: undefined, which is everything. */
+function intersection(lists: readonly (readonly string[])[]): ReadonlySet<string> | undefined {
+  const [first, ...others] = lists;
+  if (first === undefined) return undefined;
+  return new Set(first.filter((id) => others.every((other) => other.includes(id))));
+}
+
+function without(ids: ReadonlySet<string>, deleted: ReadonlySet<string>): ReadonlySet<string> {
+  if (![...ids].some((id) => deleted.has(id))) return ids;
+  return new Set([...ids].filter((id) => !deleted.has(id)));
+}
