@@ -1,5 +1,5 @@
 /**
- * The only two web classes that shared/ may use: pure, and the same in workerd and Node.
+ * The only web classes that shared/ may use: pure, and the same in workerd and Node.
  * Seen by tsconfig.shared alone; the other two configurations bring their runtime's own declarations.
  */
 declare class TextEncoder {
@@ -9,4 +9,27 @@ declare class TextEncoder {
 declare class TextDecoder {
   constructor(label?: string, options?: { fatal?: boolean; ignoreBOM?: boolean });
   decode(input?: Uint8Array): string;
+}
+
+interface ReadableStreamDefaultController<T> {
+  enqueue(chunk: T): void;
+  close(): void;
+  error(reason?: unknown): void;
+}
+
+interface ReadableStreamDefaultReader<T> {
+  read(): Promise<{ done: false; value: T } | { done: true; value?: T | undefined }>;
+  cancel(reason?: unknown): Promise<void>;
+}
+
+declare class ReadableStream<T> {
+  constructor(
+    source: {
+      start?(controller: ReadableStreamDefaultController<T>): void;
+      pull?(controller: ReadableStreamDefaultController<T>): void | Promise<void>;
+      cancel?(reason?: unknown): void | Promise<void>;
+    },
+    strategy?: { highWaterMark?: number },
+  );
+  getReader(): ReadableStreamDefaultReader<T>;
 }

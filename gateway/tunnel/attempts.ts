@@ -1,3 +1,5 @@
+import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
+import { Settlement } from '../../shared/asking/settlement.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
@@ -12,8 +14,6 @@ import {
   HEAD_HEADER,
   NO_BODY,
 } from './attempt.ts';
-import { Exchange, type ExchangeHost } from './exchange.ts';
-import { Settlement } from './settlement.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */

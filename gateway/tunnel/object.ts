@@ -1,4 +1,5 @@
 import { DurableObject } from 'cloudflare:workers';
+import type { Exchange } from '../../shared/asking/exchange.ts';
 import { NODE_RECORD_MAX_BYTES, nodeRecordSchema } from '../../shared/lattice/node.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
@@ -6,7 +7,6 @@ import { type Publication, REGISTRY_NAME, type RegistryObject } from '../registr
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
-import type { Exchange } from './exchange.ts';
 import { provesSession } from './handshake.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 import { StreamIds } from './stream-ids.ts';

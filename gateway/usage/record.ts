@@ -1,21 +1,6 @@
-import type { ReportedUsage } from '../../shared/wire/usage.ts';
+import type { UsageRecord } from '../../shared/asking/settlement.ts';
 
-/** What one attempt used. Storing it twice is storing it once. */
-export interface UsageRecord extends ReportedUsage {
-  requestId: string;
-  attempt: number;
-  session: string;
-  /** The attempt's stream, unique within its session: a report that is said again says it with the same number. */
-  stream: number;
-  /** Who pays: given by the Worker when it opened the attempt, opaque on the way. */
-  receipt: string;
-  /** Bytes of the answer that came through the gateway. */
-  answerBytes: number;
-  /** Milliseconds since the epoch. */
-  at: number;
-  /** The same attempt may have reported under another stream: a lost object, a parked reader. */
-  repeated: boolean;
-}
+export type { UsageRecord };
 
 /** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
 const KEPT = 20_000;

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
 import { RequestBody } from '../../agent/tunnel/request-body.ts';
-import { AnswerBody } from '../../gateway/tunnel/answer-body.ts';
+import { AnswerBody } from '../../shared/asking/answer-body.ts';
 
 setFlagsFromString('--expose-gc');
 const gc: unknown = runInNewContext('gc');

@@ -1,8 +1,8 @@
-import { WireError } from '../../shared/wire/error.ts';
-import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
-import { Incoming } from '../../shared/wire/incoming.ts';
-import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
-import type { Link } from '../../shared/wire/link.ts';
+import { WireError } from '../wire/error.ts';
+import type { Frame, OpenFrame } from '../wire/frames.ts';
+import { Incoming } from '../wire/incoming.ts';
+import { RESUME_WINDOW_MS } from '../wire/limits.ts';
+import type { Link } from '../wire/link.ts';
 import { AnswerBody } from './answer-body.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
 import { Patience } from './patience.ts';
@@ -14,7 +14,7 @@ const STALLED_MS = 500;
 /** An answer that has this much and no end is read as a stream at once. */
 const LARGE_BYTES = 64 * 1024;
 
-/** What an exchange needs of its object. */
+/** What an exchange needs of its owner. */
 export interface ExchangeHost {
   now(): number;
   /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
@@ -24,9 +24,9 @@ export interface ExchangeHost {
 }
 
 /**
- * One attempt at one request, seen from the gateway: opens the stream, sends the body, hands the answer on. Survives the loss
- * of its socket (both directions continue at their offsets on the next one) but not of its object: then the Worker claims the
- * stream from a new one.
+ * One attempt at one request, seen from who asks, a gateway's object or an agent's ingress: opens the stream, sends the body,
+ * hands the answer on. Survives the loss of its socket (both directions continue at their offsets on the next one) but not of
+ * its object: then the Worker claims the stream from a new one.
  *
  *     opening → accepted → answering → over
  */

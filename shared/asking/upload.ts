@@ -1,6 +1,6 @@
-import { STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
-import type { Link } from '../../shared/wire/link.ts';
-import { Outgoing } from '../../shared/wire/outgoing.ts';
+import { STREAM_WINDOW_BYTES } from '../wire/limits.ts';
+import type { Link } from '../wire/link.ts';
+import { Outgoing } from '../wire/outgoing.ts';
 import type { AttemptBody } from './attempt.ts';
 
 /**

@@ -1,8 +1,24 @@
-import type { ReportName } from '../../shared/wire/frames.ts';
-import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
-import type { UsageRecord } from '../usage/record.ts';
+import type { ReportName } from '../wire/frames.ts';
+import { NO_USAGE, type ReportedUsage } from '../wire/usage.ts';
 import type { AttemptFailure } from './attempt.ts';
 import type { Exchange } from './exchange.ts';
+
+/** What one attempt used. Storing it twice is storing it once. */
+export interface UsageRecord extends ReportedUsage {
+  requestId: string;
+  attempt: number;
+  session: string;
+  /** The attempt's stream, unique within its session: a report that is said again says it with the same number. */
+  stream: number;
+  /** Who pays: given by the asker when it opened the attempt, opaque on the way. */
+  receipt: string;
+  /** Bytes of the answer that came through the asker. */
+  answerBytes: number;
+  /** Milliseconds since the epoch. */
+  at: number;
+  /** The same attempt may have reported under another stream: a lost object, a parked reader. */
+  repeated: boolean;
+}
 
 /** How long an agent may take to report on an attempt that the gateway has ended. */
 const REPORT_WAIT_MS = 30_000;

@@ -1,4 +1,4 @@
-import { owned } from '../../shared/wire/owned.ts';
+import { owned } from '../wire/owned.ts';
 
 /** Bytes of one read handed to the Worker at most: a reader that fell behind gets what waits in few pieces. */
 const MERGE_BYTES = 64 * 1024;

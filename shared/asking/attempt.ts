@@ -1,0 +1,52 @@
+/** One attempt at a request as its asker sees it: what opens it, what may come of it. */
+import type { ResetCode } from '../wire/frames.ts';
+import type { HeaderList } from '../wire/headers.ts';
+
+/** Plain data: a gateway's Worker hands it to a Durable Object as JSON. */
+export interface AttemptRequest {
+  requestId: string;
+  attempt: number;
+  /** Claim only: this attempt was accepted before. */
+  resume: boolean;
+  answerOffset: number;
+  endpoint: number;
+  headers: HeaderList;
+  edits: { at: number; remove: number; insert: string }[];
+  streaming: boolean;
+  dropUsage: boolean;
+  /** 0: no limit. */
+  firstByteMs: number;
+  stallMs: number;
+  receipt: string;
+  /** How long the opening may stay without acknowledgement. */
+  acceptMs: number;
+  /** Of a body that streams, where the client said so. */
+  bodyLength: number | undefined;
+}
+
+/** The request's body: whole, or as it comes. */
+export type AttemptBody = Uint8Array | ReadableStream<Uint8Array> | null;
+
+export interface AttemptHead {
+  headers: HeaderList;
+  /** Hand-over to acknowledgement, and the engine's own time to its head. */
+  forwardMs: number;
+  engineMs: number;
+}
+
+/** Why an attempt failed on its way. */
+export type AttemptFailure =
+  | ResetCode
+  /** The agent did not acknowledge the opening in time, or has no socket. */
+  | 'not_accepted'
+  /** The socket went away after the opening was acknowledged and nobody resumed it. */
+  | 'lost';
+
+/** What came of an attempt. With `head` the engine answers: at once and in full (`whole`), or as a stream that follows. */
+export type AttemptResult =
+  | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array | undefined }
+  | { kind: 'failure'; code: AttemptFailure; message: string };
+
+export type WholeResult =
+  | { kind: 'head'; status: number; head: AttemptHead; whole: Uint8Array }
+  | { kind: 'failure'; code: AttemptFailure; message: string };
