@@ -77,7 +77,9 @@ export type Frame =
   | { type: 'recorded'; sequence: number }
   | { type: 'challenge'; nonce: Uint8Array }
   | { type: 'hello'; publicKey: Uint8Array; signature: Uint8Array; generation: number; window: number }
-  | { type: 'welcome'; window: number };
+  | { type: 'welcome'; window: number }
+  /** A message of shared/gossip, opaque here. */
+  | { type: 'gossip'; bytes: Uint8Array };
 
 export interface ReportName {
   requestId: string;
@@ -100,6 +102,7 @@ const TYPES = [
   'challenge',
   'hello',
   'welcome',
+  'gossip',
 ] as const satisfies readonly Frame['type'][];
 
 /** Frames of no stream. */
@@ -110,6 +113,7 @@ const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'challenge',
   'hello',
   'welcome',
+  'gossip',
 ]);
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -183,6 +187,8 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       return out.varint(frame.window);
     case 'welcome':
       return out.varint(frame.window);
+    case 'gossip':
+      return out.blob(frame.bytes);
   }
 }
 
@@ -293,6 +299,8 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       };
     case 'welcome':
       return { type, window: input.varint() };
+    case 'gossip':
+      return { type, bytes: input.blob(DATA_MAX_BYTES) };
   }
 }
 

@@ -74,6 +74,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
     window: short,
   }),
   fc.record({ type: fc.constant('welcome' as const), window: short }),
+  fc.record({ type: fc.constant('gossip' as const), bytes: bytes(300) }),
 );
 
 function write(frames: Frame[]): Uint8Array {
