@@ -1,0 +1,212 @@
+import type { TLSSocket } from 'node:tls';
+import { WireError } from '../../../shared/wire/error.ts';
+import type { Frame } from '../../../shared/wire/frames.ts';
+import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import { Link, type LinkPort } from '../../../shared/wire/link.ts';
+import type { StreamFrame } from '../requests/types.ts';
+import { Bucket } from './bucket.ts';
+import {
+  CHANNEL_WINDOW_BYTES,
+  GOSSIP_BURST_BYTES,
+  GOSSIP_BURST_FRAMES,
+  GOSSIP_BYTES_PER_S,
+  GOSSIP_FRAMES_PER_S,
+  GOSSIP_MAX_BYTES,
+  GOSSIP_SKIP_BYTES,
+  WAITING_MAX_BYTES,
+} from './limits.ts';
+import { framed, MessageReader } from './messages.ts';
+
+/** Above this the socket counts as busy: frames wait in the link and merge. */
+const BUSY_BYTES = 256 * 1024;
+
+/** A frame that may ride with the next one waits so long. */
+const LAZY_MS = 5;
+
+/** A peer that does not end its side after a good-bye. */
+const LINGER_MS = 1_000;
+
+/** The other end, proven: its ticket is good and its TLS key is the ticket's. */
+export interface Peer {
+  session: string;
+  /** Its provider's id as lists here write it: `name`, or `name@issuer` where another issuer admitted it. */
+  provider: string;
+  /** Raw Ed25519. */
+  sessionKey: Uint8Array;
+  ticket: Uint8Array;
+}
+
+export interface ChannelEvents {
+  onGossip(channel: Channel, bytes: Uint8Array): void;
+  /** A frame of a request's stream, or SETTLED. May throw WireError: the channel is closed with it. */
+  onFrame(channel: Channel, frame: StreamFrame): void;
+  /** The frames of one message have all been handed on. */
+  onMessageEnd(channel: Channel): void;
+  /** Once. `clean`: either end said good-bye; otherwise the path or the peer's process is gone, or it broke a rule. */
+  onClosed(channel: Channel, reason: string, clean: boolean): void;
+}
+
+/**
+ * One connection between two agents: encrypted, both ends proven to hold their session's key. It carries gossip, and streams of
+ * requests in both directions on one link.
+ */
+export class Channel {
+  readonly peer: Peer;
+  /** This end dialled: the streams that it opens have odd numbers, the other end's even ones, so that both may open. */
+  readonly dialled: boolean;
+  readonly link: Link;
+  readonly #socket: TLSSocket;
+  readonly #events: ChannelEvents;
+  readonly #reader = new MessageReader(MESSAGE_MAX_BYTES);
+  readonly #gossipBytes: Bucket;
+  readonly #gossipFrames: Bucket;
+  #lazy: NodeJS.Timeout | undefined;
+  #busy = false;
+  #over = false;
+
+  /** `socket` has finished its handshake. Call `start` when the events may come. */
+  constructor(socket: TLSSocket, peer: Peer, dialled: boolean, events: ChannelEvents) {
+    this.#socket = socket;
+    this.peer = peer;
+    this.dialled = dialled;
+    this.#events = events;
+    const now = performance.now();
+    this.#gossipBytes = new Bucket(GOSSIP_BYTES_PER_S, GOSSIP_BURST_BYTES, now);
+    this.#gossipFrames = new Bucket(GOSSIP_FRAMES_PER_S, GOSSIP_BURST_FRAMES, now);
+    this.link = new Link(this.#port(), { send: CHANNEL_WINDOW_BYTES, receive: CHANNEL_WINDOW_BYTES });
+  }
+
+  get session(): string {
+    return this.peer.session;
+  }
+
+  get provider(): string {
+    return this.peer.provider;
+  }
+
+  get ticket(): Uint8Array {
+    return this.peer.ticket;
+  }
+
+  get closed(): boolean {
+    return this.#over;
+  }
+
+  /** Bytes that wait in the socket for a slow reader. */
+  get waiting(): number {
+    return this.#socket.writableLength;
+  }
+
+  get remoteAddress(): string {
+    return this.#socket.remoteAddress ?? '';
+  }
+
+  start(): void {
+    this.#socket.setNoDelay(true);
+    this.#socket.on('data', (chunk: Buffer) => this.#onData(chunk));
+    this.#socket.on('error', (error) => this.#finish(error.message, false));
+    this.#socket.on('end', () => this.#finish('the peer is gone', false));
+    this.#socket.on('close', () => this.#finish('the connection was lost', false));
+    if (this.#socket.destroyed) this.#finish('the connection was lost', false);
+  }
+
+  #port(): LinkPort {
+    return {
+      send: (message) => {
+        if (!this.#socket.writable) return;
+        this.#socket.write(framed(message), () => this.#written());
+        this.#busy = this.#socket.writableLength >= BUSY_BYTES;
+        if (this.#socket.writableLength > WAITING_MAX_BYTES) setImmediate(() => this.destroy('the peer does not read'));
+      },
+      busy: () => this.#busy,
+      schedule: (flush) => setImmediate(flush),
+      later: (flush) => {
+        this.#lazy ??= setTimeout(() => {
+          this.#lazy = undefined;
+          flush();
+        }, LAZY_MS);
+      },
+    };
+  }
+
+  #written(): void {
+    if (!this.#busy || this.#socket.writableLength >= BUSY_BYTES / 2) return;
+    this.#busy = false;
+    this.link.flush();
+  }
+
+  /** False where it was dropped, because too much waits for this peer already or the channel is closed. */
+  gossip(bytes: Uint8Array): boolean {
+    if (this.#over || this.#socket.writableLength >= GOSSIP_SKIP_BYTES || bytes.length > GOSSIP_MAX_BYTES) return false;
+    this.link.put({ type: 'gossip', bytes });
+    return true;
+  }
+
+  #onData(chunk: Buffer): void {
+    if (this.#over) return;
+    try {
+      this.#reader.push(chunk, (message) => this.#onMessage(message));
+    } catch (error) {
+      // A peer that breaks the protocol gets no guess at what it may have meant.
+      if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
+      this.close(error.message, false);
+    }
+  }
+
+  #onMessage(message: Uint8Array): void {
+    if (this.#over) return;
+    this.link.receive(message, (frame) => this.#onFrame(frame));
+    if (!this.#over) this.#events.onMessageEnd(this);
+  }
+
+  #onFrame(frame: Frame): void {
+    if (this.#over) return;
+    switch (frame.type) {
+      case 'gossip':
+        this.#charge(frame.bytes.length);
+        return this.#events.onGossip(this, frame.bytes);
+      case 'reset':
+        if (frame.stream !== 0) return this.#events.onFrame(this, frame);
+        return this.#finish(frame.message || 'the peer said good-bye', true);
+      case 'record':
+      case 'recorded':
+      case 'challenge':
+      case 'hello':
+      case 'welcome':
+        throw new WireError('bad_state', `${frame.type} between agents`);
+      default:
+        return this.#events.onFrame(this, frame);
+    }
+  }
+
+  #charge(bytes: number): void {
+    const now = performance.now();
+    if (!this.#gossipFrames.take(1, now) || !this.#gossipBytes.take(bytes, now))
+      throw new WireError('too_large', 'a flood of gossip');
+  }
+
+  /** Says good-bye, with the reason, and ends: `onClosed` comes at once, the socket goes when the word is out. Idempotent. */
+  close(reason: string, clean = true): void {
+    if (this.#over) return;
+    this.link.put({ type: 'reset', stream: 0, code: clean ? 'cancelled' : 'failed', message: reason });
+    this.link.flush();
+    this.#finish(reason, clean);
+  }
+
+  /** Without a word. Idempotent. */
+  destroy(reason: string): void {
+    this.#socket.destroy();
+    this.#finish(reason, false);
+  }
+
+  #finish(reason: string, clean: boolean): void {
+    if (this.#over) return;
+    this.#over = true;
+    clearTimeout(this.#lazy);
+    this.link.close();
+    this.#socket.end();
+    const linger = setTimeout(() => this.#socket.destroy(), LINGER_MS);
+    this.#socket.once('close', () => clearTimeout(linger));
+    this.#events.onClosed(this, reason, clean);
+  }
+}

@@ -1,0 +1,17 @@
+/** Why there is no channel (any more). */
+export type ChannelErrorCode =
+  | 'unreachable' // nobody took the connection at any address
+  | 'timeout' // the other end did not go on
+  | 'stranger' // no preface of ours, or a ticket that is not good here
+  | 'wrong_key' // the other end's key is not the one of its ticket, or it is another session than the one dialled
+  | 'broken' // TLS failed or the connection ended in the middle
+  | 'full'; // no room for another
+
+export class ChannelError extends Error {
+  override readonly name = 'ChannelError';
+  readonly code: ChannelErrorCode;
+  constructor(code: ChannelErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}

@@ -1,0 +1,156 @@
+import { createServer, type Server, type Socket } from 'node:net';
+import { acceptSecure, type Credentials, type Proven } from './accept.ts';
+import { Bucket } from './bucket.ts';
+import type { Peer } from './channel.ts';
+import { ChannelError } from './error.ts';
+import { HANDSHAKE_MS } from './limits.ts';
+import { readPreface } from './preface.ts';
+import { within } from './wait.ts';
+
+export interface ListenerLimits {
+  handshakeMs: number;
+  /** Connections that have not shown a good ticket. One more pushes the oldest out: slow ones cannot keep quick ones away. */
+  strangers: number;
+  /** Connections in TLS. A ticket is public: whoever copied one gets so far. */
+  handshakes: number;
+  handshakesPerSession: number;
+  /** Tickets checked: two signatures each (0.15 ms), whoever sends them. */
+  ticketsPerSecond: number;
+  ticketsBurst: number;
+}
+
+const LIMITS: ListenerLimits = {
+  handshakeMs: HANDSHAKE_MS,
+  strangers: 128,
+  handshakes: 256,
+  handshakesPerSession: 4,
+  ticketsPerSecond: 500,
+  ticketsBurst: 1_000,
+};
+
+export interface ListenerOptions {
+  own: Credentials;
+  /** Verifies a ticket. Throws where it is not good here; what it throws is not answered with a byte. */
+  openTicket(ticket: Uint8Array): Peer;
+  onProven(proven: Proven): void;
+  /** A connection that begins with an HTTP CONNECT, all of which is still to be read. Without it, such are strangers. */
+  onConnect?(socket: Socket): void;
+  limits?: Partial<ListenerLimits>;
+}
+
+interface Handshake {
+  socket: Socket;
+  session: string;
+}
+
+/** Takes connections of other agents. Answers nothing before a good ticket. */
+export class Listener {
+  readonly #options: ListenerOptions;
+  readonly #server: Server;
+  readonly #limits: ListenerLimits;
+  /** At most `limits.strangers`, oldest first. */
+  readonly #strangers = new Set<Socket>();
+  /** At most `limits.handshakes`, oldest first. */
+  readonly #handshakes = new Set<Handshake>();
+  readonly #tickets: Bucket;
+  #closed = false;
+
+  constructor(options: ListenerOptions) {
+    this.#options = options;
+    this.#limits = { ...LIMITS, ...options.limits };
+    this.#tickets = new Bucket(this.#limits.ticketsPerSecond, this.#limits.ticketsBurst, performance.now());
+    this.#server = createServer({ noDelay: true }, (socket) => void this.#accept(socket));
+  }
+
+  /** Listens; gives the port. */
+  open(host: string | undefined, port: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {
+        this.#server.off('error', reject);
+        this.#server.on('error', () => {}); // a connection that could not be accepted: too many open files
+        const address = this.#server.address();
+        resolve(typeof address === 'object' && address !== null ? address.port : port);
+      });
+    });
+  }
+
+  async #accept(socket: Socket): Promise<void> {
+    socket.on('error', () => {}); // strangers' trouble is nobody's
+    if (this.#closed) return void socket.destroy();
+    try {
+      await within(socket, this.#limits.handshakeMs, 'timeout', () => this.#handshake(socket));
+    } catch (error) {
+      if (!(error instanceof ChannelError)) throw error;
+    }
+  }
+
+  async #handshake(socket: Socket): Promise<void> {
+    const first = await this.#preface(socket);
+    if (first === 'connect') {
+      if (this.#options.onConnect === undefined) throw new ChannelError('stranger', 'no relay here');
+      return this.#options.onConnect(socket);
+    }
+    const peer = this.#known(first);
+    const handshake = { socket, session: peer.session };
+    this.#admit(handshake);
+    try {
+      const proven = await acceptSecure(socket, peer, this.#options.own);
+      if (this.#closed) throw new ChannelError('broken', 'closing');
+      this.#options.onProven(proven);
+    } finally {
+      this.#handshakes.delete(handshake);
+    }
+  }
+
+  async #preface(socket: Socket): Promise<Uint8Array | 'connect'> {
+    this.#strangers.add(socket);
+    if (this.#strangers.size > this.#limits.strangers) this.#pushOut(this.#strangers);
+    try {
+      return await readPreface(socket);
+    } finally {
+      this.#strangers.delete(socket);
+    }
+  }
+
+  #pushOut(from: Set<Socket>): void {
+    const [oldest] = from;
+    if (oldest === undefined) return;
+    from.delete(oldest);
+    oldest.destroy();
+  }
+
+  #known(ticket: Uint8Array): Peer {
+    if (!this.#tickets.take(1, performance.now())) throw new ChannelError('full', 'too many tickets to check');
+    try {
+      return this.#options.openTicket(ticket);
+    } catch (error) {
+      throw new ChannelError('stranger', 'not a good ticket', { cause: error });
+    }
+  }
+
+  #admit(handshake: Handshake): void {
+    const same = [...this.#handshakes].filter(({ session }) => session === handshake.session);
+    const oldest = same.length >= this.#limits.handshakesPerSession ? same[0] : undefined;
+    if (oldest !== undefined) {
+      this.#handshakes.delete(oldest);
+      oldest.socket.destroy();
+    }
+    if (this.#handshakes.size >= this.#limits.handshakes) throw new ChannelError('full', 'too many handshakes');
+    this.#handshakes.add(handshake);
+  }
+
+  /** Connections that are not proven: what floods are made of. */
+  get pending(): number {
+    return this.#strangers.size + this.#handshakes.size;
+  }
+
+  /** Idempotent. Channels that are open already live on. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#server.close();
+    for (const socket of this.#strangers) socket.destroy();
+    for (const { socket } of this.#handshakes) socket.destroy();
+  }
+}

@@ -1,0 +1,80 @@
+import { WireError } from '../../../shared/wire/error.ts';
+
+/** Big-endian length before each message. */
+export const LENGTH_BYTES = 4;
+
+/** A message with its length before it, in one buffer: two writes would be two TLS records. */
+export function framed(message: Uint8Array): Buffer {
+  const out = Buffer.allocUnsafe(LENGTH_BYTES + message.length);
+  out.writeUInt32BE(message.length);
+  out.set(message, LENGTH_BYTES);
+  return out;
+}
+
+/** Cuts a byte stream into messages. Holds no more than what came of one message. */
+export class MessageReader {
+  readonly #max: number;
+  /** Bytes of one message that is not complete: at most `max` and its length. */
+  #parts: Uint8Array[] = [];
+  #have = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /**
+   * Calls `each` with every message that is complete now; it may be a view of `chunk`.
+   * @throws WireError for a length of 0 or above the maximum: the rest of the stream cannot be read any more.
+   */
+  push(chunk: Uint8Array, each: (message: Uint8Array) => void): void {
+    let rest = chunk;
+    while (rest.length > 0) {
+      const wanted = this.#wanted(rest);
+      if (wanted === undefined || this.#have + rest.length < wanted) return this.#keep(rest);
+      const cut = wanted - this.#have;
+      const whole = this.#have === 0 ? rest.subarray(0, cut) : this.#join(rest.subarray(0, cut));
+      rest = rest.subarray(cut);
+      each(whole.subarray(LENGTH_BYTES));
+    }
+  }
+
+  /** Length of the present message with its prefix; undefined while the prefix is not complete. */
+  #wanted(rest: Uint8Array): number | undefined {
+    let length = 0;
+    for (let i = 0; i < LENGTH_BYTES; i++) {
+      const byte = this.#at(i, rest);
+      if (byte === undefined) return undefined;
+      length = length * 256 + byte;
+    }
+    if (length === 0 || length > this.#max) throw new WireError('too_large', `message of ${length} bytes`);
+    return LENGTH_BYTES + length;
+  }
+
+  /** Byte `i` of the present message. */
+  #at(i: number, rest: Uint8Array): number | undefined {
+    let at = i;
+    for (const part of this.#parts) {
+      if (at < part.length) return part[at];
+      at -= part.length;
+    }
+    return rest[at];
+  }
+
+  #keep(rest: Uint8Array): void {
+    // One copy of small pieces: a view would keep the whole read buffer, and a byte at a time would be a list of bytes.
+    const last = this.#parts.at(-1);
+    if (last !== undefined && last.length + rest.length <= 4096) {
+      this.#parts[this.#parts.length - 1] = Buffer.concat([last, rest]);
+    } else {
+      this.#parts.push(new Uint8Array(rest));
+    }
+    this.#have += rest.length;
+  }
+
+  #join(end: Uint8Array): Uint8Array {
+    const whole = Buffer.concat([...this.#parts, end]);
+    this.#parts = [];
+    this.#have = 0;
+    return whole;
+  }
+}

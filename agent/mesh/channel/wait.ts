@@ -1,0 +1,49 @@
+import type { Socket } from 'node:net';
+import { ChannelError, type ChannelErrorCode } from './error.ts';
+
+/** Resolves at the first `event` for which `ready` gives something; rejects when the socket fails or ends first. */
+function waitFor<T>(socket: Socket, event: string, ready: () => T | undefined): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const done = (act: () => void) => {
+      socket.off(event, look).off('error', onError).off('close', onEnd).off('end', onEnd);
+      act();
+    };
+    const look = () => {
+      const value = ready();
+      if (value !== undefined) done(() => resolve(value));
+    };
+    const fail = (error: ChannelError) => done(() => reject(error));
+    const onError = (error: Error) =>
+      fail(error instanceof ChannelError ? error : new ChannelError('broken', error.message, { cause: error }));
+    const onEnd = () => fail(new ChannelError('broken', 'the connection ended in the handshake'));
+    socket.on(event, look).on('error', onError).on('close', onEnd).on('end', onEnd);
+    if (socket.destroyed) onEnd();
+  });
+}
+
+/** Exactly `bytes` bytes; what came behind them stays in the socket. */
+export async function readExactly(socket: Socket, bytes: number): Promise<Buffer> {
+  const take = () => {
+    const piece: unknown = socket.read(bytes);
+    // At the end of a stream `read` gives what there is.
+    return Buffer.isBuffer(piece) && piece.length === bytes ? piece : undefined;
+  };
+  return take() ?? waitFor(socket, 'readable', take);
+}
+
+export async function eventOf(socket: Socket, event: 'secure' | 'secureConnect' | 'connect'): Promise<void> {
+  await waitFor(socket, event, () => true);
+}
+
+/** Ends the socket with `code` unless `act` settles in time; `act` sees that as its socket's error. */
+export async function within<T>(socket: Socket, ms: number, code: ChannelErrorCode, act: () => Promise<T>): Promise<T> {
+  const timer = setTimeout(() => socket.destroy(new ChannelError(code, `nothing for ${ms} ms`)), ms);
+  try {
+    return await act();
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}

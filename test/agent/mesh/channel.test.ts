@@ -1,0 +1,284 @@
+/** Channels between agents: who gets one, what goes over it, how it ends. */
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+import { connect as tlsConnect } from 'node:tls';
+import { afterEach, describe, expect, it } from 'vitest';
+import { acceptSecure } from '../../../agent/mesh/channel/accept.ts';
+import { framed } from '../../../agent/mesh/channel/messages.ts';
+import { preface, readPreface } from '../../../agent/mesh/channel/preface.ts';
+import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure.ts';
+import { endAll, eventually } from '../../support/processes.ts';
+import { connected, identity, Node, openTicket } from './node.ts';
+
+afterEach(endAll);
+
+const text = (bytes: string) => Buffer.from(bytes);
+
+/** Sends and tells how many bytes came back until the connection ended. */
+function answerTo(port: number, bytes: Uint8Array): Promise<number> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
+    let got = 0;
+    socket.on('data', (piece) => {
+      got += piece.length;
+    });
+    socket.on('error', () => {});
+    socket.on('close', () => resolve(got));
+  });
+}
+
+/** A connection whose handshake is done by hand, so that anything may follow it. */
+async function byHand(to: Node, own = identity()) {
+  const socket = connect(to.port, '127.0.0.1');
+  socket.write(preface(own.ticket));
+  const secured = secureClient(socket, sessionContext(own));
+  secured.on('error', () => {});
+  await to.log.heard(`opened ${own.session}`);
+  return { socket: secured, own };
+}
+
+describe('two agents', () => {
+  it('hear each other, and each knows for sure who the other is', async () => {
+    const [a, b] = await connected();
+    a.channels.get(b.own.session)?.gossip(text('from a'));
+    b.channels.get(a.own.session)?.gossip(text('from b'));
+    await Promise.all([a.log.heard('gossip from b'), b.log.heard('gossip from a')]);
+  });
+
+  it('carry streams of requests beside gossip', async () => {
+    const [a, b] = await connected();
+    a.channels.get(b.own.session)?.link.put({ type: 'accept', stream: 1, bodyOffset: 0, bodyDone: true });
+    await b.log.heard(`accept from ${a.own.session}`);
+    expect(a.channels.get(b.own.session)?.dialled).toBe(true);
+    expect(b.channels.get(a.own.session)?.dialled).toBe(false);
+  });
+
+  it('that dial each other at once keep one channel, the same at both ends, and neither sees the other go', async () => {
+    for (let round = 0; round < 10; round++) {
+      const [a, b] = await Promise.all([Node.start(), Node.start()]);
+      await Promise.all([a.dial(b, b.own.session), b.dial(a, a.own.session)]);
+      await Promise.all([a.log.heard(/^channel closed/), b.log.heard(/^channel closed/)]);
+      a.channels.get(b.own.session)?.gossip(text('still here'));
+      b.channels.get(a.own.session)?.gossip(text('here too'));
+      await Promise.all([a.log.heard('gossip here too'), b.log.heard('gossip still here')]);
+      const smaller = a.own.session < b.own.session ? a : b;
+      expect(a.channels.get(b.own.session)?.dialled).toBe(smaller === a);
+      expect(b.channels.get(a.own.session)?.dialled).toBe(smaller === b);
+      expect([...a.log.lines, ...b.log.lines].filter((line) => line.startsWith('closed'))).toEqual([]);
+    }
+  });
+
+  it('that lost a connection without being told open a new one in its place', async () => {
+    const [a, b] = await connected();
+    await a.dial(b, b.own.session);
+    await b.log.heard(`opened ${a.own.session}`, 2);
+    a.channels.get(b.own.session)?.gossip(text('new one'));
+    await b.log.heard('gossip new one');
+    expect(b.channels.size).toBe(1);
+  });
+
+  it('end at a good-bye, once, however often it is said', async () => {
+    const [a, b] = await connected();
+    const channel = a.channels.get(b.own.session);
+    for (let i = 0; i < 3; i++) channel?.close('enough');
+    await b.log.heard(`closed ${a.own.session} enough`);
+    expect(a.log.lines.filter((line) => line.startsWith('closed'))).toEqual([`closed ${b.own.session} enough`]);
+    expect(channel?.gossip(text('too late'))).toBe(false);
+  });
+
+  it('take no more channels than they have room for', async () => {
+    const full = await Node.start(identity(), {}, 1);
+    const [first, second] = await Promise.all([Node.start(), Node.start()]);
+    await first.dial(full);
+    await full.log.heard(`opened ${first.own.session}`);
+    await second.dial(full).then(
+      (channel) => eventually('closed', 5_000, () => (channel?.closed ? true : undefined)),
+      () => {},
+    );
+    expect(full.channels.get(second.own.session)).toBeUndefined();
+    full.channels.get(first.own.session)?.gossip(text('still served'));
+    await first.log.heard('gossip still served');
+  });
+});
+
+describe('a stranger gets no byte', () => {
+  const cases: [string, () => Uint8Array][] = [
+    ['that speaks HTTP', () => text('GET / HTTP/1.1\r\nhost: x\r\n\r\n')],
+    ['that asks for a tunnel', () => text('CONNECT example.org:443 HTTP/1.1\r\nhost: example.org:443\r\n\r\n')],
+    ['that speaks TLS', () => Buffer.from('160301020001000', 'hex')],
+    ['with another version', () => text('otela-mesh-9\n\0\x02xx')],
+    ['with a ticket that is none', () => preface(text('x'.repeat(400)))],
+    ['with an empty ticket', () => text('otela-mesh-1\n\0\0')],
+    ['with a ticket beyond the limit', () => Buffer.concat([text('otela-mesh-1\n'), Buffer.alloc(65_535, 255)])],
+    ['with half a ticket', () => preface(identity().ticket).subarray(0, -5)],
+    ['that says nothing', () => text('')],
+  ];
+  it.each(cases)('%s', async (_, bytes) => {
+    const node = await Node.start(identity(), { handshakeMs: 300 });
+    expect(await answerTo(node.port, bytes())).toBe(0);
+    expect(node.listener.pending).toBe(0);
+    expect(node.log.lines).toEqual([]);
+  });
+
+  it.each(['another key', 'no certificate'])(
+    'with a copied ticket and %s: TLS begins and nothing comes in it',
+    async (how) => {
+      const [node, honest, thief] = [await Node.start(), identity(), identity()];
+      const socket = connect(node.port, '127.0.0.1');
+      socket.write(preface(honest.ticket));
+      const keys = how === 'another key' ? { secureContext: sessionContext(thief) } : {};
+      const secured = tlsConnect({ socket, rejectUnauthorized: false, ...keys });
+      let got = 0;
+      secured.on('data', (piece) => {
+        got += piece.length;
+      });
+      secured.on('error', () => {});
+      await new Promise((resolve) => secured.on('close', resolve));
+      expect(got).toBe(0);
+      expect(node.log.lines).toEqual([]);
+    },
+  );
+});
+
+describe('the one that dials', () => {
+  it('refuses another session than it dialled, at an address that others use too', async () => {
+    const [a, b, c] = await Promise.all([Node.start(), Node.start(), Node.start()]);
+    await expect(a.dial(c, b.own.session)).rejects.toMatchObject({ code: 'wrong_key' });
+    expect(a.channels.size).toBe(0);
+  });
+
+  it('refuses an impostor that shows a ticket whose key he does not hold', async () => {
+    const [a, honest, impostor] = [await Node.start(), identity(), identity()];
+    const server = createServer((socket: Socket) => {
+      socket.on('error', () => {});
+      void readPreface(socket)
+        .then((ticket) => {
+          if (ticket === 'connect') throw new Error('no ticket');
+          return acceptSecure(socket, openTicket(ticket), { context: sessionContext(impostor), ticket: honest.ticket });
+        })
+        .catch(() => {});
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const at = server.address();
+    const port = typeof at === 'object' && at !== null ? at.port : 0;
+    await expect(a.dial({ address: `127.0.0.1:${port}` }, honest.session)).rejects.toMatchObject({ code: 'wrong_key' });
+    await expect(a.dial({ address: `127.0.0.1:${port}` })).rejects.toMatchObject({ code: 'wrong_key' });
+    server.close();
+  });
+
+  it('says of an address where nobody listens that it is unreachable', async () => {
+    const [a, gone] = [await Node.start(), await Node.start()];
+    gone.close();
+    await expect(a.dial(gone)).rejects.toMatchObject({ code: 'unreachable' });
+    await expect(a.dial({ address: 'not an address' })).rejects.toMatchObject({ code: 'unreachable' });
+  });
+});
+
+/** DATA frames of stream 1 that all begin at byte 0: more than the channel has credit for, in messages within their limit. */
+function tooMuchData(): Buffer {
+  const frame = Buffer.concat([Buffer.from([3, 1, 0, 0x80, 0x80, 4]), Buffer.alloc(65_536)]);
+  const message = framed(Buffer.concat(Array.from({ length: 12 }, () => frame)));
+  return Buffer.concat([message, message]);
+}
+
+describe('a peer that misbehaves loses its channel, the others theirs not', () => {
+  const wrongs: [string, Uint8Array, RegExp][] = [
+    ['a length beyond the limit', Buffer.from('7fffffff', 'hex'), /message of 2147483647 bytes/],
+    ['an empty message', Buffer.from('00000000', 'hex'), /message of 0 bytes/],
+    ['a frame type that does not exist', framed(Buffer.from([0x7f])), /no frame type/],
+    ['a frame that ends in its middle', framed(Buffer.from([14, 200, 1, 0])), /a length points past the message/],
+    [
+      'gossip beyond 64 KiB',
+      framed(Buffer.concat([Buffer.from([14, 0x81, 0x80, 4]), Buffer.alloc(65_537)])),
+      /field of 65537 bytes/,
+    ],
+    ['a frame that only gateways send', framed(Buffer.from([13, 1])), /welcome between agents/],
+    ['data beyond its credit', tooMuchData(), /more than the socket was granted/],
+  ];
+  it.each(wrongs)('%s', async (_, bytes, reason) => {
+    const [a, b] = await connected();
+    const { socket, own } = await byHand(b);
+    socket.write(bytes);
+    await b.log.heard(new RegExp(`^closed ${own.session} ${reason.source}`));
+    a.channels.get(b.own.session)?.gossip(text('unmoved'));
+    await b.log.heard('gossip unmoved');
+    expect(b.channels.size).toBe(1);
+  });
+
+  it('a flood of gossip', async () => {
+    const [a, b] = await connected();
+    const { socket, own } = await byHand(b);
+    const ended = once(socket, 'close');
+    const before = process.memoryUsage().rss;
+    const piece = framed(Buffer.concat([Buffer.from([14, 0x80, 0x80, 4]), Buffer.alloc(65_536)]));
+    for (let i = 0; i < 2_000 && !socket.destroyed; i++) {
+      if (!socket.write(piece)) await Promise.race([once(socket, 'drain'), ended]);
+    }
+    await b.log.heard(`closed ${own.session} a flood of gossip`);
+    expect(process.memoryUsage().rss - before).toBeLessThan(128 * 1024 * 1024);
+    a.channels.get(b.own.session)?.gossip(text('unmoved'));
+    await b.log.heard('gossip unmoved');
+  });
+
+  it('a message that comes byte by byte is read', async () => {
+    const b = await Node.start();
+    const { socket } = await byHand(b);
+    for (const byte of framed(Buffer.from([14, 3, 0x61, 0x62, 0x63]))) socket.write(Buffer.from([byte]));
+    await b.log.heard('gossip abc');
+  });
+
+  it('a reader that stops loses news; what waits for it stays bounded', async () => {
+    const [a, b] = await Promise.all([Node.start(), Node.start()]);
+    const { socket, own } = await byHand(b);
+    socket.pause();
+    let dropped = 0;
+    for (let i = 0; i < 400; i++) {
+      if (b.channels.get(own.session)?.gossip(Buffer.alloc(60_000)) === false) dropped++;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(dropped).toBeGreaterThan(50);
+    expect(b.channels.get(own.session)?.waiting ?? 0).toBeLessThan(1024 * 1024);
+    await a.dial(b);
+    await b.log.heard(`opened ${a.own.session}`);
+  });
+});
+
+describe('floods of connections', () => {
+  it('that say nothing push each other out; an honest agent gets its channel at once', async () => {
+    const node = await Node.start(identity(), { strangers: 20, handshakeMs: 60_000 });
+    const sockets: Socket[] = [];
+    for (let i = 0; i < 300; i++) {
+      const socket = connect(node.port, '127.0.0.1');
+      socket.on('error', () => {});
+      sockets.push(socket);
+    }
+    const honest = await Node.start();
+    await honest.dial(node, node.own.session);
+    await node.log.heard(`opened ${honest.own.session}`);
+    expect(node.listener.pending).toBeLessThanOrEqual(20);
+    for (const socket of sockets) socket.destroy();
+  });
+
+  it('with a copied ticket hold four places, and its owner still gets in', async () => {
+    const node = await Node.start(identity(), { handshakeMs: 60_000 });
+    const honest = await Node.start();
+    const sockets: Socket[] = [];
+    for (let i = 0; i < 50; i++) {
+      const socket = connect(node.port, '127.0.0.1', () => socket.write(preface(honest.own.ticket)));
+      socket.on('error', () => {});
+      sockets.push(socket);
+    }
+    await eventually('all are read', 5_000, () => (sockets.filter((s) => s.destroyed).length >= 46 ? true : undefined));
+    expect(node.listener.pending).toBeLessThanOrEqual(4);
+    await honest.dial(node, node.own.session);
+    await node.log.heard(`opened ${honest.own.session}`);
+    for (const socket of sockets) socket.destroy();
+  });
+
+  it('with new tickets are checked so many times a second and no more', async () => {
+    const node = await Node.start(identity(), { ticketsBurst: 5, ticketsPerSecond: 1 });
+    for (let i = 0; i < 20; i++) await answerTo(node.port, preface(text('x'.repeat(38))));
+    const honest = await Node.start();
+    await expect(honest.dial(node)).rejects.toMatchObject({ code: 'broken' });
+  });
+});

@@ -1,0 +1,120 @@
+/** Agents with channels and nothing above them, and tickets that need no issuer. */
+import { createHash, generateKeyPairSync, sign } from 'node:crypto';
+import type { Channel, Peer } from '../../../agent/mesh/channel/channel.ts';
+import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
+import { Listener, type ListenerLimits } from '../../../agent/mesh/channel/listener.ts';
+import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
+import type { SessionKey } from '../../../agent/mesh/channel/session-key.ts';
+import { Channels } from '../../../agent/mesh/channels.ts';
+import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
+import { atEnd } from '../../support/processes.ts';
+
+export interface Identity extends SessionKey {
+  session: string;
+  ticket: Uint8Array;
+}
+
+export function identity(): Identity {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
+  const raw = new Uint8Array(publicKey.export({ type: 'spki', format: 'der' }).subarray(-32));
+  return {
+    session: sessionOf(raw),
+    publicKey: raw,
+    sign: (message) => new Uint8Array(sign(null, message, privateKey)),
+    privateKey: String(privateKey.export({ type: 'pkcs8', format: 'pem' })),
+    ticket: Buffer.concat([Buffer.from('ticket'), raw]),
+  };
+}
+
+const sessionOf = (key: Uint8Array) => sessionIdFromDigest(createHash('sha256').update(key).digest());
+
+/** The word `ticket` and a key: as good as signed, for what is tested here. */
+export function openTicket(ticket: Uint8Array): Peer {
+  if (ticket.length !== 38 || Buffer.from(ticket.subarray(0, 6)).toString() !== 'ticket') throw new Error('no ticket');
+  const sessionKey = ticket.subarray(6);
+  return { session: sessionOf(sessionKey), sessionKey, ticket, provider: 'lab' };
+}
+
+/** What happened, in order; `heard` resolves when something that matches has happened. */
+export class Log {
+  readonly lines: string[] = [];
+  readonly #waiting = new Set<() => void>();
+
+  add(line: string): void {
+    this.lines.push(line);
+    for (const look of [...this.#waiting]) look();
+  }
+
+  heard(what: RegExp | string, times = 1): Promise<void> {
+    const matches = (line: string) => (typeof what === 'string' ? line === what : what.test(line));
+    return new Promise((resolve) => {
+      const look = () => {
+        if (this.lines.filter(matches).length < times) return;
+        this.#waiting.delete(look);
+        resolve();
+      };
+      this.#waiting.add(look);
+      look();
+    });
+  }
+}
+
+export class Node {
+  readonly own: Identity;
+  readonly log = new Log();
+  readonly channels: Channels;
+  readonly listener: Listener;
+  readonly context;
+  port = 0;
+
+  constructor(own = identity(), limits: Partial<ListenerLimits> = {}, max = 64) {
+    this.own = own;
+    this.context = sessionContext(own);
+    this.channels = new Channels({
+      session: own.session,
+      max,
+      onGossip: (_, bytes) => this.log.add(`gossip ${Buffer.from(bytes).toString().slice(0, 40)}`),
+      onFrame: (channel, frame) => this.log.add(`${frame.type} from ${channel.session}`),
+      onMessageEnd: () => {},
+      onChannel: () => this.log.add('channel'),
+      onChannelClosed: (channel) => this.log.add(`channel closed ${channel.session}`),
+      onOpened: (channel) => this.log.add(`opened ${channel.session}`),
+      onClosed: (session, reason) => this.log.add(`closed ${session} ${reason}`),
+    });
+    this.listener = new Listener({
+      own: { context: this.context, ticket: own.ticket },
+      openTicket,
+      onProven: (proven) => void this.channels.add(proven, false),
+      limits,
+    });
+  }
+
+  static async start(own = identity(), limits: Partial<ListenerLimits> = {}, max = 64): Promise<Node> {
+    const node = new Node(own, limits, max);
+    node.port = await node.listener.open('127.0.0.1', 0);
+    atEnd(() => node.close());
+    return node;
+  }
+
+  get address(): string {
+    return `127.0.0.1:${this.port}`;
+  }
+
+  async dial(to: { address: string }, session?: string): Promise<Channel | undefined> {
+    const own = { context: this.context, ticket: this.own.ticket };
+    const options = { own, addresses: [to.address], openTicket, ...(session === undefined ? {} : { session }) };
+    return this.channels.add(await dialChannel(options), true);
+  }
+
+  close(): void {
+    this.listener.close();
+    this.channels.close('the test is over');
+  }
+}
+
+export async function connected(limits: Partial<ListenerLimits> = {}): Promise<[Node, Node]> {
+  const [a, b] = await Promise.all([Node.start(), Node.start(identity(), limits)]);
+  await a.dial(b, b.own.session);
+  await b.log.heard(`opened ${a.own.session}`);
+  return [a, b];
+}
