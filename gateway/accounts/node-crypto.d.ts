@@ -1,9 +1,29 @@
 /**
  * The part of node:crypto that the Worker uses. @types/node cannot be loaded beside workers-types: their globals clash.
- * WebCrypto would do, but it hashes asynchronously, and the warm path must answer without a promise.
+ * WebCrypto would do, but it hashes and verifies asynchronously; the warm path and the registry's merge must answer without a promise.
  */
 declare module 'node:crypto' {
-  export function createHash(algorithm: 'sha256'): { update(text: string): { digest(encoding: 'hex'): string } };
-  export function randomBytes(size: number): { toString(encoding: 'base64url' | 'hex'): string };
+  interface Hash {
+    update(data: string | Uint8Array): Hash;
+    digest(encoding: 'hex'): string;
+    digest(): Uint8Array;
+  }
+  interface RandomBytes extends Uint8Array {
+    toString(encoding?: 'base64url' | 'hex'): string;
+  }
+  interface KeyObject {
+    export(options: { format: 'der'; type: 'spki' }): Uint8Array;
+  }
+  interface DerKey {
+    key: Uint8Array;
+    format: 'der';
+    type: 'spki' | 'pkcs8';
+  }
+  export function createHash(algorithm: 'sha256'): Hash;
+  export function randomBytes(size: number): RandomBytes;
   export function timingSafeEqual(a: Uint8Array, b: Uint8Array): boolean;
+  export function createPrivateKey(key: DerKey): KeyObject;
+  export function createPublicKey(key: DerKey | KeyObject): KeyObject;
+  export function sign(algorithm: null, data: Uint8Array, key: KeyObject): Uint8Array;
+  export function verify(algorithm: null, data: Uint8Array, key: KeyObject, signature: Uint8Array): boolean;
 }

@@ -1,22 +1,29 @@
-/** A session id certifies its own key: nobody can speak for a session without the private key that its id is made of. */
+/** A session id certifies its own key, issuer, birth and end: nobody can speak for it without the private key behind it. */
+import { base32, fromBase32 } from './base32.ts';
+import type { ByteReader } from './bytes.ts';
+import { LatticeError } from './error.ts';
+import { SESSION_PATTERN } from './node.ts';
 
-const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 const SESSION_CHARS = 26;
+/** 130 bits and six zero ones. */
+export const SESSION_BYTES = 17;
 
-/** The first 130 bits of `digest` (SHA-256 of the session's raw Ed25519 public key) in lower-case base32 (RFC 4648 §6). */
+/** The first 130 bits of a SHA-256 in lower-case base32 (RFC 4648 §6). */
 export function sessionIdFromDigest(digest: Uint8Array): string {
-  let id = '';
-  let value = 0;
-  let bits = 0;
-  for (const byte of digest) {
-    value = ((value << 8) | byte) & 0xffff;
-    bits += 8;
-    while (bits >= 5 && id.length < SESSION_CHARS) {
-      id += ALPHABET[(value >> (bits - 5)) & 31];
-      bits -= 5;
-    }
-  }
-  return id;
+  return base32(digest, SESSION_CHARS);
+}
+
+/** A session id as it stands in records. @throws LatticeError malformed */
+export function packSession(session: string): Uint8Array {
+  const bytes = SESSION_PATTERN.test(session) ? fromBase32(session) : undefined;
+  if (bytes === undefined) throw new LatticeError('malformed', 'no session id');
+  return bytes;
+}
+
+export function readSession(input: ByteReader): string {
+  const bytes = input.bytes(SESSION_BYTES);
+  if (((bytes[SESSION_BYTES - 1] ?? 0) & 0x3f) !== 0) throw new LatticeError('malformed', 'no session id');
+  return base32(bytes, SESSION_CHARS);
 }
 
 const encoder = new TextEncoder();

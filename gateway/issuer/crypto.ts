@@ -1,0 +1,51 @@
+/** Ed25519 (RFC 8032) and SHA-256 by workerd's node:crypto: WebCrypto would answer with promises, and merging is synchronous. */
+import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
+import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
+
+/** What stands before a raw key in its DER form (RFC 8410 §4 and §7). */
+const PUBLIC_DER = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+const PRIVATE_DER = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+
+/** Reading a key is a part of each verification's cost, and a session's key is asked again with each of its records. */
+const KEYS_MAX = 2048;
+const keys = new Map<string, KeyObject>();
+
+export const workerdCrypto: Crypto = {
+  sha256: (bytes) => new Uint8Array(createHash('sha256').update(bytes).digest()),
+  verify(publicKey, message, signature) {
+    if (publicKey.length !== KEY_BYTES || signature.length !== SIGNATURE_BYTES) return false;
+    try {
+      return verify(null, message, publicKeyObject(publicKey), signature);
+    } catch {
+      return false;
+    }
+  },
+};
+
+/** A signer of 32 secret bytes; without them, a new one. */
+export function workerdSigner(seed: Uint8Array = new Uint8Array(randomBytes(KEY_BYTES))): Signer {
+  const privateKey = createPrivateKey({ key: joined(PRIVATE_DER, seed), format: 'der', type: 'pkcs8' });
+  const spki = createPublicKey(privateKey).export({ format: 'der', type: 'spki' });
+  return {
+    publicKey: new Uint8Array(spki.slice(-KEY_BYTES)),
+    sign: (message) => new Uint8Array(sign(null, message, privateKey)),
+  };
+}
+
+function publicKeyObject(raw: Uint8Array): KeyObject {
+  const name = String.fromCharCode(...raw);
+  let key = keys.get(name);
+  if (key === undefined) {
+    key = createPublicKey({ key: joined(PUBLIC_DER, raw), format: 'der', type: 'spki' });
+    if (keys.size >= KEYS_MAX) keys.clear();
+    keys.set(name, key);
+  }
+  return key;
+}
+
+function joined(prefix: readonly number[], raw: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(prefix.length + raw.length);
+  bytes.set(prefix);
+  bytes.set(raw, prefix.length);
+  return bytes;
+}

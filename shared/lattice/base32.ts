@@ -1,0 +1,38 @@
+/** RFC 4648 §6 in lower case, without padding: fits into host names, URLs and file names. */
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
+
+/** The first `chars` × 5 bits; missing bits are zero. */
+export function base32(bytes: Uint8Array, chars: number = Math.ceil((bytes.length * 8) / 5)): string {
+  let text = '';
+  let value = 0;
+  let bits = 0;
+  for (let at = 0; text.length < chars; ) {
+    if (bits < 5) {
+      value = ((value << 8) | (bytes[at++] ?? 0)) & 0xffff;
+      bits += 8;
+    }
+    text += ALPHABET[(value >> (bits - 5)) & 31];
+    bits -= 5;
+  }
+  return text;
+}
+
+/** The inverse: ⌈chars × 5 / 8⌉ bytes, unused bits zero; undefined where a character is none of the alphabet. */
+export function fromBase32(text: string): Uint8Array | undefined {
+  const bytes = new Uint8Array(Math.ceil((text.length * 5) / 8));
+  let value = 0;
+  let bits = 0;
+  let at = 0;
+  for (const char of text) {
+    const digit = ALPHABET.indexOf(char);
+    if (digit < 0) return undefined;
+    value = ((value << 5) | digit) & 0xffff;
+    bits += 5;
+    if (bits >= 8) {
+      bytes[at++] = (value >> (bits - 8)) & 0xff;
+      bits -= 8;
+    }
+  }
+  if (bits > 0) bytes[at] = (value << (8 - bits)) & 0xff;
+  return bytes;
+}

@@ -1,0 +1,110 @@
+/**
+ * What an issuer says about its gateways' keys: a floor (everything older that this key admitted is collected) and a revocation
+ * (nothing that this key admitted counts). Both concern one key only, so a stolen key or a wrong clock harms no other key's nodes.
+ */
+import { ByteReader, ByteWriter } from './bytes.ts';
+import {
+  CERTIFICATE_BYTES,
+  type Certificate,
+  type CertificateCache,
+  decodeCertificate,
+  keyName,
+  openCertificate,
+} from './certificate.ts';
+import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto.ts';
+import { LatticeError } from './error.ts';
+
+/** Sessions that `certificate.key` admitted and whose tickets ended before `at` are gone from the registry. */
+export interface Floor {
+  readonly bytes: Uint8Array;
+  readonly certificate: Certificate;
+  /** Seconds since 1970, UTC. */
+  readonly at: number;
+}
+
+/**
+ * Signed by the root. Every session admitted by `key` is gone, whatever birth its ticket says: a thief dates tickets as he likes.
+ * Evictions by `key` no longer count for sessions born at `from` or later, whose births other keys have signed.
+ * A root that names itself takes back the whole issuer.
+ */
+export interface Revocation {
+  readonly bytes: Uint8Array;
+  readonly root: Uint8Array;
+  readonly key: Uint8Array;
+  readonly keyName: string;
+  /** Seconds since 1970, UTC. */
+  readonly from: number;
+}
+
+export const FLOOR_BYTES = CERTIFICATE_BYTES + 4 + SIGNATURE_BYTES;
+export const REVOCATION_BYTES = 2 * KEY_BYTES + 4 + SIGNATURE_BYTES;
+
+export function signFloor(fields: { certificate: Uint8Array; at: number }, gateway: Signer): Uint8Array {
+  const certificate = decodeCertificate(fields.certificate);
+  const signature = gateway.sign(floorMessage(certificate, fields.at));
+  const bytes = new ByteWriter().bytes(certificate.bytes).u32(fields.at).bytes(signature).done();
+  decodeFloor(bytes);
+  return bytes;
+}
+
+/** @throws LatticeError truncated, malformed, outside_validity */
+export function decodeFloor(bytes: Uint8Array): Floor {
+  const input = new ByteReader(bytes);
+  const certificate = decodeCertificate(input.bytes(CERTIFICATE_BYTES));
+  const at = input.u32();
+  input.bytes(SIGNATURE_BYTES);
+  input.end();
+  // A clock that runs far ahead is caught by bytes alone, so that all replicas agree on refusing it.
+  if (at > certificate.notAfter) throw new LatticeError('outside_validity', 'a floor beyond its certificate');
+  return { bytes, certificate, at };
+}
+
+/** @throws LatticeError */
+export function openFloor(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Floor {
+  const floor = decodeFloor(bytes.slice());
+  const certificate = openCertificate(floor.certificate.bytes, crypto, cache);
+  const signature = floor.bytes.subarray(FLOOR_BYTES - SIGNATURE_BYTES);
+  if (!crypto.verify(certificate.key, floorMessage(certificate, floor.at), signature)) {
+    throw new LatticeError('bad_signature', 'the floor is not signed by its certified key');
+  }
+  return { ...floor, certificate };
+}
+
+export function signRevocation(fields: { key: Uint8Array; from: number }, root: Signer): Uint8Array {
+  const body = new ByteWriter().bytes(root.publicKey).bytes(fields.key).u32(fields.from).done();
+  const bytes = new ByteWriter()
+    .bytes(body)
+    .bytes(root.sign(revocationMessage(body)))
+    .done();
+  decodeRevocation(bytes);
+  return bytes;
+}
+
+/** @throws LatticeError truncated, malformed */
+export function decodeRevocation(bytes: Uint8Array): Revocation {
+  const input = new ByteReader(bytes);
+  const root = input.bytes(KEY_BYTES);
+  const key = input.bytes(KEY_BYTES);
+  const from = input.u32();
+  input.bytes(SIGNATURE_BYTES);
+  input.end();
+  return { bytes, root, key, keyName: keyName(key), from };
+}
+
+/** @throws LatticeError */
+export function openRevocation(bytes: Uint8Array, crypto: Crypto): Revocation {
+  const revocation = decodeRevocation(bytes.slice());
+  const at = REVOCATION_BYTES - SIGNATURE_BYTES;
+  if (!crypto.verify(revocation.root, revocationMessage(bytes.subarray(0, at)), bytes.subarray(at))) {
+    throw new LatticeError('bad_signature', 'the revocation is not signed by its root');
+  }
+  return revocation;
+}
+
+function floorMessage(certificate: Certificate, at: number): Uint8Array {
+  return new ByteWriter().label('floor').bytes(certificate.root).bytes(certificate.key).u32(at).done();
+}
+
+function revocationMessage(body: Uint8Array): Uint8Array {
+  return new ByteWriter().label('revocation').bytes(body).done();
+}

@@ -1,0 +1,15 @@
+/** What the registry needs of a runtime, synchronous in Node and in workerd. Keys are raw Ed25519: 32 bytes; signatures 64 (RFC 8032). */
+export interface Crypto {
+  /** SHA-256: 32 bytes. */
+  sha256(bytes: Uint8Array): Uint8Array;
+  /** Never throws: a key that is no point of the curve verifies nothing. */
+  verify(publicKey: Uint8Array, message: Uint8Array, signature: Uint8Array): boolean;
+}
+
+export interface Signer {
+  readonly publicKey: Uint8Array;
+  sign(message: Uint8Array): Uint8Array;
+}
+
+export const KEY_BYTES = 32;
+export const SIGNATURE_BYTES = 64;

@@ -1,0 +1,44 @@
+import type { Crypto } from './crypto.ts';
+import { BUCKETS, bucketOf, type DigestItem, itemHash, type Part } from './digest.ts';
+
+const MASK = (1n << 64n) - 1n;
+
+/** Sums of the items' hashes mod 2^64. Equal sums: equal replicas, but for a forger's luck; sums, because xor is easily cancelled. */
+export interface Fingerprint {
+  live: bigint;
+  left: bigint;
+  buckets: { live: bigint; left: bigint }[];
+}
+
+/** Keeps the sums as items come and go. */
+export class Tally {
+  readonly #buckets = Array.from({ length: BUCKETS }, () => ({ live: 0n, left: 0n }));
+  readonly #crypto: Pick<Crypto, 'sha256'>;
+
+  constructor(crypto: Pick<Crypto, 'sha256'>) {
+    this.#crypto = crypto;
+  }
+
+  add(item: DigestItem, part: Part): void {
+    this.#change(item, part, itemHash(item, this.#crypto));
+  }
+
+  remove(item: DigestItem, part: Part): void {
+    this.#change(item, part, MASK + 1n - itemHash(item, this.#crypto));
+  }
+
+  #change(item: DigestItem, part: Part, by: bigint): void {
+    const bucket = this.#buckets[bucketOf(item.id)];
+    if (bucket !== undefined) bucket[part] = (bucket[part] + by) & MASK;
+  }
+
+  sum(): Fingerprint {
+    let live = 0n;
+    let left = 0n;
+    for (const bucket of this.#buckets) {
+      live += bucket.live;
+      left += bucket.left;
+    }
+    return { live: live & MASK, left: left & MASK, buckets: this.#buckets.map((bucket) => ({ ...bucket })) };
+  }
+}

@@ -1,0 +1,53 @@
+/** What a node tells about itself beside its state: JSON, so that newer agents can say more than older replicas understand. */
+import * as z from 'zod';
+import { LatticeError } from './error.ts';
+import { gpuSchema, idSchema, nodeRecordSchema } from './node.ts';
+
+/** Bounds what one session can make every replica hold. */
+export const PAYLOAD_MAX_BYTES = 4096;
+
+const text = (max: number) => z.string().max(max);
+
+/** Like devices are one row. */
+export const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(1024) });
+
+export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: true, hardware: true }).extend({
+  hardware: z.object({
+    gpus: z.array(gpuGroupSchema).max(64),
+    cpus: z.number().int().nonnegative(),
+    memory_mib: z.number().int().nonnegative(),
+  }),
+  /** Name of the machine: two observers on one host are no two opinions. */
+  host: text(255).optional(),
+  /** Where its mesh listens, `HOST:PORT`; none: not reachable directly. */
+  addresses: z.array(text(255)).max(8),
+  /** Reserved: a raw X25519 key, base64url. */
+  encryption_key: text(64).optional(),
+  /** Providers whose requests over the mesh it serves; absent: its own only. */
+  serve_to: z.array(idSchema).max(64).optional(),
+});
+
+export type GpuGroup = z.infer<typeof gpuGroupSchema>;
+export type NodePayload = z.infer<typeof nodePayloadSchema>;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** @throws LatticeError too_large */
+export function encodePayload(payload: NodePayload): Uint8Array {
+  const bytes = encoder.encode(JSON.stringify(payload));
+  if (bytes.length > PAYLOAD_MAX_BYTES) throw new LatticeError('too_large', `payload of ${bytes.length} bytes`);
+  return bytes;
+}
+
+/**
+ * Undefined where it cannot be read. Merging does not ask: a replica that refused what another understands would never
+ * agree with it again. What cannot be read is held, passed on, and not routed to.
+ */
+export function decodePayload(bytes: Uint8Array): NodePayload | undefined {
+  try {
+    return nodePayloadSchema.safeParse(JSON.parse(decoder.decode(bytes))).data;
+  } catch {
+    return undefined;
+  }
+}

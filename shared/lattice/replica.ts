@@ -1,0 +1,370 @@
+/**
+ * A replica of the registry: per issuer one lattice. It verifies what comes in, rank first and signature second, so that old news
+ * costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
+ */
+import { compareRecords, isCollected, isVoid, joinEvictions } from './algebra.ts';
+import { type CertificateCache, issuerId, keyName } from './certificate.ts';
+import { decodeFloor, decodeRevocation, type Floor, openFloor, openRevocation, type Revocation } from './control.ts';
+import type { Crypto } from './crypto.ts';
+import { covers, type Digest, type DigestScope } from './digest.ts';
+import type { Entry } from './entry.ts';
+import { LatticeError, type LatticeErrorCode } from './error.ts';
+import { decodeEviction, type Eviction, verifyEviction } from './eviction.ts';
+import { type Fingerprint, Tally } from './fingerprint.ts';
+import { PAYLOAD_MAX_BYTES } from './payload.ts';
+import { decodeRecord, type OwnerRecord, payloadHash, verifyRecord } from './record.ts';
+import { Shelf } from './shelf.ts';
+import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
+import { decodeUpdate, type EntryUpdate, EVICTIONS_MAX, encodeUpdate, type Update } from './update.ts';
+
+export interface ReplicaLimits {
+  /** Sessions per issuer, tombstones included. Default 65,536. */
+  entriesPerIssuer?: number;
+  /** Gateway keys per issuer with a floor, and as many revoked ones. Default 1,024. */
+  keysPerIssuer?: number;
+}
+
+export interface ReplicaOptions {
+  crypto: Crypto;
+  /** Whether this replica takes part in that issuer's map. */
+  accepts(issuer: string): boolean;
+  limits?: ReplicaLimits;
+}
+
+/** Two different payloads that one session signed with one version: proof that its owner lies. */
+export interface Conflict {
+  session: string;
+  records: [Uint8Array, Uint8Array];
+}
+
+export type MergeResult =
+  /** `sessions`: whose entry changed or went. */
+  | { outcome: 'merged'; issuer: string; sessions: string[]; conflict?: Conflict }
+  /** We have exactly this. */
+  | { outcome: 'known'; issuer: string; sessions: string[] }
+  /** We have something newer. */
+  | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
+  /** Below its key's floor, or the key is revoked: gone for good. Its owner needs a new session, its sender our floors. */
+  | { outcome: 'collected'; issuer: string; session: string }
+  /** To be merged when it comes with this: ask for it. */
+  | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
+  | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
+
+export type Standing = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
+
+const NONE: readonly Eviction[] = [];
+
+interface ReadEntry {
+  session: string;
+  record: OwnerRecord | undefined;
+  evictions: Eviction[];
+  ticket: Ticket;
+  known: Entry | undefined;
+  shelf: Shelf;
+}
+
+export class Replica {
+  readonly #crypto: Crypto;
+  #accepts: (issuer: string) => boolean;
+  readonly #entriesMax: number;
+  readonly #keysMax: number;
+  /** By issuer; only listed ones. */
+  readonly #shelves = new Map<string, Shelf>();
+  readonly #certificates: CertificateCache = new Map();
+  /** Which shelf a session stands on. */
+  readonly #where = new Map<string, Shelf>();
+
+  constructor(options: ReplicaOptions) {
+    this.#crypto = options.crypto;
+    this.#accepts = options.accepts;
+    this.#entriesMax = options.limits?.entriesPerIssuer ?? 65_536;
+    this.#keysMax = options.limits?.keysPerIssuer ?? 1024;
+  }
+
+  /** Takes what is better than what is known. Never throws: what is wrong with an update is in its result. */
+  merge(update: Update | Uint8Array): MergeResult {
+    return this.#merge(update, false);
+  }
+
+  /** `merge` for what this replica itself verified and stored before: signatures are not checked again. */
+  load(update: Update | Uint8Array): MergeResult {
+    return this.#merge(update, true);
+  }
+
+  #merge(given: Update | Uint8Array, trusted: boolean): MergeResult {
+    try {
+      const update = given instanceof Uint8Array ? decodeUpdate(given) : given;
+      switch (update.kind) {
+        case 'entry':
+          return this.#mergeEntry(update, trusted);
+        case 'floor':
+          return this.#mergeFloor(decodeFloor(update.floor.slice()), trusted);
+        case 'revocation':
+          return this.#mergeRevocation(decodeRevocation(update.revocation.slice()), trusted);
+      }
+    } catch (error) {
+      if (error instanceof LatticeError) return { outcome: 'rejected', code: error.code, message: error.message };
+      throw error;
+    }
+  }
+
+  #mergeEntry(update: EntryUpdate, trusted: boolean): MergeResult {
+    const read = this.#read(update);
+    if ('outcome' in read) return read;
+    const { session, ticket, known, shelf, record } = read;
+    const { issuer } = shelf;
+    const order = record === undefined ? -1 : compareRecords(record, known?.record);
+    const isNewer = order > 0;
+    const refill = order === 0 && known !== undefined && !known.complete && update.payload !== undefined;
+    const held = known?.evictions ?? NONE;
+    const evictions = joinEvictions(held, read.evictions);
+    const doubtful = record !== undefined && !isNewer && contradicts(record, known?.record);
+    if (!isNewer && !refill && !doubtful && evictions === held) {
+      const same = (record === undefined || order === 0) && read.evictions.every((mine) => holds(evictions, mine));
+      return { outcome: same ? 'known' : 'older', issuer, sessions: [session] };
+    }
+    const winner = isNewer ? record : known?.record;
+    const payload = this.#payloadFor(winner, evictions.length > 0, update.payload, known);
+    if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
+    if (known === undefined && shelf.entries.size >= this.#entriesMax)
+      throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
+    const kept = trusted ? ticket : this.#verify(read, isNewer || doubtful, evictions);
+    const conflict = doubtful || (isNewer && contradicts(record, known?.record)) ? proof(record, known?.record) : {};
+    if (!isNewer && !refill && evictions === held)
+      return { outcome: 'older', issuer, sessions: [session], ...conflict };
+    const copy = winner === known?.record ? winner : own(winner);
+    shelf.put({ ticket: kept, record: copy, payload: payload?.slice(), evictions });
+    this.#where.set(session, shelf);
+    return { outcome: 'merged', issuer, sessions: [session], ...conflict };
+  }
+
+  /** Everything that costs no signature. */
+  #read(update: EntryUpdate): ReadEntry | MergeResult {
+    const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
+    if ((update.evictions?.length ?? 0) > EVICTIONS_MAX) throw new LatticeError('too_large', 'too many evictions');
+    const said = (update.evictions ?? []).map((bytes) => decodeEviction(bytes.slice(), this.#crypto));
+    const session = record?.session ?? said[0]?.session;
+    if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
+    if (said.some((eviction) => eviction.session !== session))
+      throw new LatticeError('mismatch', 'parts of different sessions');
+    const known = this.get(session);
+    let ticket = known?.ticket;
+    if (ticket === undefined) {
+      if (update.ticket === undefined) return { outcome: 'deferred', session, lacks: 'ticket' };
+      ticket = decodeTicket(update.ticket.slice(), this.#crypto);
+      if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
+    }
+    const shelf = this.#shelf(ticket.certificate.root);
+    if (shelf.excludes(ticket)) return { outcome: 'collected', issuer: shelf.issuer, session };
+    for (const { certificate } of said) {
+      if (keyName(certificate.root) !== shelf.rootName)
+        throw new LatticeError('mismatch', 'evicted by another issuer than its own');
+      // Else a key that leaked after its time could evict for ever.
+      if (ticket.birth >= certificate.notAfter)
+        throw new LatticeError('outside_validity', 'evicted by a key that had ended before the session began');
+    }
+    const owned = ticket;
+    const evictions = said.filter((eviction) => !isVoid(eviction, owned, shelf));
+    if (record === undefined && evictions.length === 0)
+      return { outcome: 'older', issuer: shelf.issuer, sessions: [session] };
+    return { session, record, evictions, ticket, known, shelf };
+  }
+
+  /** The bytes that belong to `record`; nothing where nobody needs them any more. */
+  #payloadFor(
+    record: OwnerRecord | undefined,
+    evicted: boolean,
+    given: Uint8Array | undefined,
+    known: Entry | undefined,
+  ): Uint8Array | undefined | 'lacking' {
+    if (given !== undefined && given.length > PAYLOAD_MAX_BYTES)
+      throw new LatticeError('too_large', `payload of ${given.length} bytes`);
+    if (record === undefined || evicted || record.state === 'LEFT') return undefined;
+    if (known?.payloadBytes !== undefined && known.record?.payloadHash === record.payloadHash)
+      return known.payloadBytes;
+    if (given === undefined) return 'lacking';
+    if (payloadHash(given, this.#crypto) !== record.payloadHash)
+      throw new LatticeError('mismatch', 'not the payload that was signed');
+    return given;
+  }
+
+  #verify(read: ReadEntry, record: boolean, evictions: readonly Eviction[]): Ticket {
+    const ticket = read.known?.ticket ?? verifyTicket(read.ticket, this.#crypto, this.#certificates);
+    if (record && read.record !== undefined) verifyRecord(read.record, ticket.sessionKey, this.#crypto);
+    for (const eviction of read.evictions) {
+      const news = holds(evictions, eviction) && !holds(read.known?.evictions ?? [], eviction);
+      if (news) verifyEviction(eviction, this.#crypto, this.#certificates);
+    }
+    return ticket;
+  }
+
+  #mergeFloor(floor: Floor, trusted: boolean): MergeResult {
+    const shelf = this.#shelf(floor.certificate.root);
+    const { issuer, floors } = shelf;
+    const known = floors.get(floor.certificate.keyName);
+    if (known !== undefined && known.at >= floor.at)
+      return { outcome: known.at === floor.at ? 'known' : 'older', issuer, sessions: [] };
+    if (known === undefined && floors.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
+    const opened = trusted ? floor : openFloor(floor.bytes, this.#crypto, this.#certificates);
+    return this.#changed(shelf, shelf.raiseFloor(opened));
+  }
+
+  #mergeRevocation(revocation: Revocation, trusted: boolean): MergeResult {
+    const shelf = this.#shelf(revocation.root);
+    const { issuer, revocations } = shelf;
+    const known = revocations.get(revocation.keyName);
+    if (known !== undefined && known.from <= revocation.from)
+      return { outcome: known.from === revocation.from ? 'known' : 'older', issuer, sessions: [] };
+    // A root that takes itself back is heard in any case.
+    if (known === undefined && revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
+      throw new LatticeError('full', 'too many revocations');
+    const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
+    return this.#changed(shelf, shelf.revoke(opened));
+  }
+
+  #changed(shelf: Shelf, sessions: string[]): MergeResult {
+    for (const session of sessions) if (!shelf.entries.has(session)) this.#where.delete(session);
+    return { outcome: 'merged', issuer: shelf.issuer, sessions };
+  }
+
+  /** Made when first spoken of; only for issuers on the list, which bounds them. */
+  #shelf(root: Uint8Array): Shelf {
+    const issuer = issuerId(root, this.#crypto);
+    const known = this.#shelves.get(issuer);
+    if (known !== undefined) return known;
+    if (!this.#accepts(issuer)) throw new LatticeError('unknown_issuer', `issuer ${issuer} is not listed here`);
+    const shelf = new Shelf(issuer, root.slice(), this.#crypto);
+    this.#shelves.set(issuer, shelf);
+    return shelf;
+  }
+
+  /** Another list of issuers: those no longer on it go, with their sessions, and nobody else's. @returns the sessions */
+  setIssuers(accepts: (issuer: string) => boolean): string[] {
+    this.#accepts = accepts;
+    const gone: string[] = [];
+    for (const [issuer, shelf] of this.#shelves) {
+      if (accepts(issuer)) continue;
+      this.#shelves.delete(issuer);
+      for (const session of shelf.entries.keys()) {
+        this.#where.delete(session);
+        gone.push(session);
+      }
+    }
+    return gone;
+  }
+
+  accepts(issuer: string): boolean {
+    return this.#accepts(issuer);
+  }
+
+  get(session: string): Entry | undefined {
+    return this.#where.get(session)?.entries.get(session);
+  }
+
+  /** Of one issuer or of all. */
+  *entries(issuer?: string): Generator<Entry> {
+    for (const shelf of this.#shelves.values()) {
+      if (issuer === undefined || shelf.issuer === issuer) yield* shelf.entries.values();
+    }
+  }
+
+  get size(): number {
+    return this.#where.size;
+  }
+
+  /** Those of whom anything is known. */
+  issuers(): string[] {
+    return [...this.#shelves.keys()];
+  }
+
+  /** Whether the holder of this (opened) ticket may speak: asked before a socket is accepted. */
+  standing(ticket: Ticket): Standing {
+    if (!this.#accepts(ticket.issuer)) return 'unknown_issuer';
+    const shelf = this.#shelves.get(ticket.issuer);
+    if (shelf === undefined) return 'good';
+    if (shelf.excludes(ticket)) return isCollected(ticket, shelf) ? 'collected' : 'revoked';
+    return shelf.entries.get(ticket.session)?.state === 'LEFT' ? 'left' : 'good';
+  }
+
+  floors(issuer: string): Floor[] {
+    return [...(this.#shelves.get(issuer)?.floors.values() ?? [])];
+  }
+
+  revocations(issuer: string): Revocation[] {
+    return [...(this.#shelves.get(issuer)?.revocations.values() ?? [])];
+  }
+
+  fingerprint(issuer: string): Fingerprint {
+    return this.#shelves.get(issuer)?.fingerprint() ?? new Tally(this.#crypto).sum();
+  }
+
+  digest(scope: DigestScope): Digest {
+    const items = [];
+    const held = this.#shelves.get(scope.issuer)?.scope(scope.bucket, scope.part) ?? [];
+    for (const { item } of held) if (item.state > 0 || item.mark !== '') items.push(item);
+    return { ...scope, items };
+  }
+
+  /**
+   * What the sender of `digest` lacks, as far as it fits into `maxBytes` (at least one update): keys first, then live sessions, then those that
+   * left. Not `complete`: what is missing is found by the next digest.
+   */
+  delta(digest: Digest, maxBytes: number = Number.POSITIVE_INFINITY): { updates: Update[]; complete: boolean } {
+    const shelf = this.#shelves.get(digest.issuer);
+    if (shelf === undefined) return { updates: [], complete: true };
+    const theirs = new Map(digest.items.map((item) => [item.id, item]));
+    const updates: Update[] = [];
+    let bytes = 0;
+    for (const held of shelf.scope(digest.bucket, digest.part)) {
+      const other = theirs.get(held.item.id);
+      if (covers(other, held.item)) continue;
+      const update = held.update(other === undefined || other.state === 0);
+      bytes += encodeUpdate(update).length;
+      if (bytes > maxBytes && updates.length > 0) return { updates, complete: false };
+      updates.push(update);
+    }
+    return { updates, complete: true };
+  }
+
+  /** Ids in `digest` of which its sender knows more than we: what to pull. */
+  wants(digest: Digest): string[] {
+    const shelf = this.#shelves.get(digest.issuer);
+    if (shelf !== undefined) return shelf.wants(digest);
+    return this.#accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
+  }
+
+  /** Answers a pull: full updates of those ids that we have. */
+  pull(issuer: string, ids: readonly string[]): Update[] {
+    const updates: Update[] = [];
+    for (const id of ids) {
+      const held = this.#shelves.get(issuer)?.held(id);
+      if (held !== undefined && (held.item.state > 0 || held.item.mark !== '')) updates.push(held.update(true));
+    }
+    return updates;
+  }
+
+  /** Everything of one issuer, to be stored and to be given to `load`. */
+  updates(issuer: string): Update[] {
+    return this.delta({ issuer, items: [] }).updates;
+  }
+}
+
+function contradicts(record: OwnerRecord | undefined, known: OwnerRecord | undefined): boolean {
+  if (record === undefined || known === undefined) return false;
+  const { state, version, payloadHash: payload } = record;
+  return state === known.state && version === known.version && payload !== known.payloadHash;
+}
+
+function proof(record: OwnerRecord | undefined, known: OwnerRecord | undefined): { conflict?: Conflict } {
+  if (record === undefined || known === undefined) return {};
+  return { conflict: { session: record.session, records: [known.bytes, record.bytes.slice()] } };
+}
+
+function holds(evictions: readonly Eviction[], eviction: Eviction): boolean {
+  return evictions.some((other) => other.hash === eviction.hash);
+}
+
+/** Bytes of a message are copied before they are kept: a view would keep the message. */
+function own(record: OwnerRecord | undefined): OwnerRecord | undefined {
+  return record === undefined ? undefined : { ...record, bytes: record.bytes.slice() };
+}

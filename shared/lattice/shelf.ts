@@ -1,0 +1,133 @@
+/** One issuer's part of a replica: what was verified, kept as the algebra wants it, with its fingerprint. */
+import { isExcluded, isVoid } from './algebra.ts';
+import { ByteWriter, hex, U32_MAX } from './bytes.ts';
+import { keyName } from './certificate.ts';
+import type { Floor, Revocation } from './control.ts';
+import type { Crypto } from './crypto.ts';
+import { bucketOf, covers, type Digest, type DigestItem, FLOOR_ITEM, type Part, REVOCATION_ITEM } from './digest.ts';
+import { Entry, type EntryParts } from './entry.ts';
+import { Tally } from './fingerprint.ts';
+import type { Ticket } from './ticket.ts';
+import type { Update } from './update.ts';
+
+/** Anything that a digest names. */
+interface Held {
+  item: DigestItem;
+  part: Part;
+  /** `full`: for a receiver that may lack the ticket. */
+  update(full: boolean): Update;
+}
+
+export class Shelf {
+  readonly issuer: string;
+  readonly rootName: string;
+  readonly entries = new Map<string, Entry>();
+  readonly floors = new Map<string, Floor>();
+  readonly revocations = new Map<string, Revocation>();
+  readonly #crypto: Crypto;
+  readonly #tally: Tally;
+  /** By the id in digests; bounded by what the replica lets into the maps above. */
+  readonly #held = new Map<string, Held>();
+
+  constructor(issuer: string, root: Uint8Array, crypto: Crypto) {
+    this.issuer = issuer;
+    this.rootName = keyName(root);
+    this.#crypto = crypto;
+    this.#tally = new Tally(crypto);
+  }
+
+  excludes(ticket: Ticket): boolean {
+    return isExcluded(ticket, this, this.rootName);
+  }
+
+  put(parts: EntryParts): Entry {
+    const entry = new Entry(parts);
+    this.entries.set(entry.session, entry);
+    const part = entry.state === 'LEFT' ? 'left' : 'live';
+    this.#hold({ item: entry.item(this.#crypto), part, update: (full) => entry.update(full) });
+    return entry;
+  }
+
+  /** @returns the sessions that it takes away */
+  raiseFloor(floor: Floor): string[] {
+    const { certificate, at, bytes } = floor;
+    this.floors.set(certificate.keyName, floor);
+    const item = { id: this.#controlId('floor', certificate.key), state: FLOOR_ITEM, version: at, tie: '', mark: '' };
+    this.#hold({ item, part: 'live', update: () => ({ kind: 'floor', floor: bytes }) });
+    return this.#dropExcluded();
+  }
+
+  /** @returns the sessions that it takes away or whose eviction it undoes */
+  revoke(revocation: Revocation): string[] {
+    const { key, bytes, from } = revocation;
+    this.revocations.set(revocation.keyName, revocation);
+    const id = this.#controlId('revocation', key);
+    const item = { id, state: REVOCATION_ITEM, version: U32_MAX - from, tie: '', mark: '' };
+    this.#hold({ item, part: 'live', update: () => ({ kind: 'revocation', revocation: bytes }) });
+    const changed = this.#dropExcluded();
+    for (const entry of this.entries.values()) {
+      const evictions = entry.evictions.filter((eviction) => !isVoid(eviction, entry.ticket, this));
+      if (evictions.length === entry.evictions.length) continue;
+      changed.push(entry.session);
+      if (evictions.length === 0 && entry.record === undefined) this.#drop(entry);
+      else this.put({ ticket: entry.ticket, record: entry.record, payload: entry.payloadBytes, evictions });
+    }
+    return changed;
+  }
+
+  fingerprint() {
+    return this.#tally.sum();
+  }
+
+  /** What falls into a scope: keys first, then live sessions, then those that left. */
+  *scope(bucket: number | undefined, part: Part | undefined): Generator<Held> {
+    for (const wanted of ['live', 'left'] as const) {
+      if (part !== undefined && part !== wanted) continue;
+      for (const held of this.#held.values()) {
+        if (held.part === wanted && (bucket === undefined || bucketOf(held.item.id) === bucket)) yield held;
+      }
+    }
+  }
+
+  held(id: string): Held | undefined {
+    return this.#held.get(id);
+  }
+
+  /** Ids in `digest` of which its sender knows more. */
+  wants(digest: Digest): string[] {
+    return digest.items.filter((item) => !covers(this.#held.get(item.id)?.item, item)).map((item) => item.id);
+  }
+
+  #dropExcluded(): string[] {
+    const dropped: string[] = [];
+    for (const entry of this.entries.values()) {
+      if (!this.excludes(entry.ticket)) continue;
+      this.#drop(entry);
+      dropped.push(entry.session);
+    }
+    return dropped;
+  }
+
+  #drop(entry: Entry): void {
+    this.entries.delete(entry.session);
+    this.#release(entry.item(this.#crypto).id);
+  }
+
+  #hold(held: Held): void {
+    this.#release(held.item.id);
+    this.#held.set(held.item.id, held);
+    this.#tally.add(held.item, held.part);
+  }
+
+  #release(id: string): void {
+    const held = this.#held.get(id);
+    if (held === undefined) return;
+    this.#held.delete(id);
+    this.#tally.remove(held.item, held.part);
+  }
+
+  #controlId(thing: 'floor' | 'revocation', key: Uint8Array): string {
+    const name = new ByteWriter().label(`${thing}-item`).bytes(key).done();
+    return hex(this.#crypto.sha256(name).subarray(0, 8));
+  }
+}

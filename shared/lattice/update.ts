@@ -1,0 +1,79 @@
+/** One thing to merge, as it travels. An entry may leave out what the receiver has: ticket, payload. */
+import { ByteReader, ByteWriter } from './bytes.ts';
+import { FLOOR_BYTES, REVOCATION_BYTES } from './control.ts';
+import { LatticeError } from './error.ts';
+import { EVICTION_MAX_BYTES } from './eviction.ts';
+import { PAYLOAD_MAX_BYTES } from './payload.ts';
+import { RECORD_MAX_BYTES } from './record.ts';
+import { TICKET_MAX_BYTES } from './ticket.ts';
+
+/** Signed things as bytes; `Replica.merge` reads them. */
+export interface EntryUpdate {
+  kind: 'entry';
+  ticket?: Uint8Array;
+  record?: Uint8Array;
+  payload?: Uint8Array;
+  evictions?: Uint8Array[];
+}
+
+export type Update =
+  | EntryUpdate
+  | { kind: 'floor'; floor: Uint8Array }
+  | { kind: 'revocation'; revocation: Uint8Array };
+
+/** Gateways whose evictions of one session are kept: they race, and only some of their keys may be revoked later. */
+export const EVICTIONS_MAX = 8;
+
+const KIND = { entry: 1, floor: 2, revocation: 3 } as const;
+const TICKET = 1;
+const RECORD = 2;
+const PAYLOAD = 4;
+
+export const UPDATE_MAX_BYTES =
+  16 + TICKET_MAX_BYTES + RECORD_MAX_BYTES + PAYLOAD_MAX_BYTES + EVICTIONS_MAX * (2 + EVICTION_MAX_BYTES);
+
+export function encodeUpdate(update: Update): Uint8Array {
+  const out = new ByteWriter().byte(KIND[update.kind]);
+  switch (update.kind) {
+    case 'floor':
+      return out.bytes(update.floor).done();
+    case 'revocation':
+      return out.bytes(update.revocation).done();
+    case 'entry': {
+      const { ticket, record, payload, evictions = [] } = update;
+      out.byte((ticket ? TICKET : 0) | (record ? RECORD : 0) | (payload ? PAYLOAD : 0));
+      for (const part of [ticket, record, payload]) if (part !== undefined) out.blob(part);
+      out.byte(evictions.length);
+      for (const eviction of evictions) out.blob(eviction);
+      return out.done();
+    }
+  }
+}
+
+/** Its parts are views into `bytes`. @throws LatticeError truncated, malformed, too_large */
+export function decodeUpdate(bytes: Uint8Array): Update {
+  if (bytes.length > UPDATE_MAX_BYTES) throw new LatticeError('too_large', `update of ${bytes.length} bytes`);
+  const input = new ByteReader(bytes);
+  const kind = input.byte();
+  const update = readUpdate(input, kind);
+  input.end();
+  return update;
+}
+
+function readUpdate(input: ByteReader, kind: number): Update {
+  if (kind === KIND.floor) return { kind: 'floor', floor: input.bytes(FLOOR_BYTES) };
+  if (kind === KIND.revocation) return { kind: 'revocation', revocation: input.bytes(REVOCATION_BYTES) };
+  if (kind !== KIND.entry) throw new LatticeError('malformed', `no update of kind ${kind}`);
+  const flags = input.byte();
+  if (flags > (TICKET | RECORD | PAYLOAD)) throw new LatticeError('malformed', 'unknown parts');
+  const update: EntryUpdate = { kind: 'entry' };
+  if ((flags & TICKET) !== 0) update.ticket = input.blob(TICKET_MAX_BYTES);
+  if ((flags & RECORD) !== 0) update.record = input.blob(RECORD_MAX_BYTES);
+  if ((flags & PAYLOAD) !== 0) update.payload = input.blob(PAYLOAD_MAX_BYTES);
+  const count = input.byte();
+  if (count > EVICTIONS_MAX) throw new LatticeError('too_large', `${count} evictions`);
+  const evictions: Uint8Array[] = [];
+  for (let i = 0; i < count; i++) evictions.push(input.blob(EVICTION_MAX_BYTES));
+  if (count > 0) update.evictions = evictions;
+  return update;
+}

@@ -1,0 +1,93 @@
+/** An institution, its gateways and their nodes, with real signatures. */
+import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
+import { issuerId, signCertificate } from '../../../shared/lattice/certificate.ts';
+import { signFloor, signRevocation } from '../../../shared/lattice/control.ts';
+import type { Crypto, Signer } from '../../../shared/lattice/crypto.ts';
+import { signEviction } from '../../../shared/lattice/eviction.ts';
+import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
+import { signRecord } from '../../../shared/lattice/record.ts';
+import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
+import type { EntryUpdate, Update } from '../../../shared/lattice/update.ts';
+
+/** 2026-11-20. */
+export const NOW_S = 1_795_000_000;
+export const DAY_S = 86_400;
+
+export const PAYLOAD: NodePayload = {
+  tier: 'volatile',
+  labels: {},
+  models: [{ id: 'meta-llama/Llama-3.1-8B-Instruct', state: 'ready', context_length: 131_072, quantization: 'bf16' }],
+  hardware: {
+    gpus: [{ class: 'GH200', name: 'NVIDIA GH200 120GB', vram_mib: 97_871, count: 4 }],
+    cpus: 288,
+    memory_mib: 870_000,
+  },
+  job: { id: '4711', partition: 'normal' },
+  agent_version: '0.1.0',
+  host: 'nid001234',
+  addresses: ['10.0.0.1:41234'],
+};
+
+export interface Gateway {
+  signer: Signer;
+  certificate: Uint8Array;
+  floor(at: number): Update;
+  evict(session: string, reason?: string): EntryUpdate;
+}
+
+export function institution(root: Signer = nodeSigner(), crypto: Crypto = nodeCrypto) {
+  return {
+    root,
+    issuer: issuerId(root.publicKey, crypto),
+    gateway: (dates: { notBefore?: number; notAfter?: number } = {}, signer: Signer = nodeSigner()): Gateway => {
+      const { notBefore = NOW_S - 90 * DAY_S, notAfter = NOW_S + 90 * DAY_S } = dates;
+      const certificate = signCertificate({ key: signer.publicKey, notBefore, notAfter }, root);
+      return {
+        signer,
+        certificate,
+        floor: (at) => ({ kind: 'floor', floor: signFloor({ certificate, at }, signer) }),
+        evict: (session, reason = 'silent') => ({
+          kind: 'entry',
+          evictions: [signEviction({ session, reason, certificate }, signer, crypto)],
+        }),
+      };
+    },
+    revoke: (key: Uint8Array, from = NOW_S): Update => ({
+      kind: 'revocation',
+      revocation: signRevocation({ key, from }, root),
+    }),
+  };
+}
+
+export interface TestNode {
+  signer: Signer;
+  ticket: Ticket;
+  session: string;
+  says(state: Lifecycle, version?: number, payload?: Partial<NodePayload>): EntryUpdate;
+}
+
+export function node(
+  gateway: Gateway,
+  fields: { birth?: number; expires?: number; provider?: string; cluster?: string } = {},
+  signer: Signer = nodeSigner(),
+  crypto: Crypto = nodeCrypto,
+): TestNode {
+  const { birth = NOW_S, expires = birth + 7 * DAY_S, provider = 'lab', cluster = 'alps' } = fields;
+  const bytes = signTicket(
+    { certificate: gateway.certificate, sessionKey: signer.publicKey, birth, expires, provider, cluster },
+    gateway.signer,
+    crypto,
+  );
+  const ticket = openTicket(bytes, crypto);
+  return {
+    signer,
+    ticket,
+    session: ticket.session,
+    says(state, version = 1, payload = {}) {
+      const encoded = encodePayload({ ...PAYLOAD, ...payload });
+      const record = signRecord({ session: ticket.session, state, version, payload: encoded }, signer, crypto);
+      return { kind: 'entry', ticket: bytes, record, ...(state === 'LEFT' ? {} : { payload: encoded }) };
+    },
+  };
+}
