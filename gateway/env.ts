@@ -1,11 +1,14 @@
 /** Bindings of the Worker. Everything beyond the tunnel, the registry and D1 is optional: plain workerd has no more. */
 import type { RegistryObject } from './registry/object.ts';
+import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
 
 export interface Env {
   DB: D1Database;
   TUNNEL: DurableObjectNamespace<TunnelObject>;
   REGISTRY: DurableObjectNamespace<RegistryObject>;
+  /** One per Cloudflare location; without it isolates ask the registry itself. */
+  RELAY?: DurableObjectNamespace<RegistryRelay>;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */

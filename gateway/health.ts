@@ -11,7 +11,7 @@ healthRoutes.get('/healthz', (c) => c.json({ status: 'ok' }));
 healthRoutes.get('/readyz', async (c) => {
   const checks = {
     database: await answers(() => c.env.DB.prepare('SELECT 1').first()),
-    registry: await answers(() => c.env.REGISTRY.getByName(REGISTRY_NAME).snapshot(null)),
+    registry: await answers(() => c.env.REGISTRY.getByName(REGISTRY_NAME).ready()),
   };
   const ready = Object.values(checks).every((fine) => fine);
   return c.json({ status: ready ? 'ok' : 'unavailable', checks }, ready ? 200 : 503);

@@ -33,4 +33,5 @@ export default {
   },
 };
 export { RegistryObject } from './registry/object.ts';
+export { RegistryRelay } from './registry/relay.ts';
 export { TunnelObject } from './tunnel/object.ts';

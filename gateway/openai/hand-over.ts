@@ -1,3 +1,4 @@
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { ATTEMPTS_MAX, castsSuspicion, isBusyStatus, mayTryAnother } from '../../shared/routing/attempts.ts';
@@ -80,18 +81,17 @@ export async function handOver(errand: Errand): Promise<Delivery> {
 
 function choose(errand: Errand, tried: ReadonlySet<string>): { node: Candidate; others: boolean } | undefined {
   const { model } = errand.intake;
-  const sessions = errand.view.byModel.get(model) ?? [];
-  const ready = candidatesFor(sessions, model, tried);
+  const nodes = errand.view.model(model);
+  const ready = candidatesFor(nodes, tried);
   // A lost path often comes back within seconds (a deploy, a short cut): worth a wait when nobody else is there.
-  const candidates = ready.length > 0 ? ready : suspectedFor(sessions, model, tried).filter((c) => recent(errand, c));
+  const candidates = ready.length > 0 ? ready : suspectedFor(nodes, tried).filter(recent);
   const node = randomPolicy.pick(candidates, { model }, Math.random);
   return node && { node, others: candidates.length > 1 };
 }
 
 /** Suspected a moment ago: its agent may be reconnecting. */
-function recent(errand: Errand, candidate: Candidate): boolean {
-  const entry = errand.view.byModel.get(errand.intake.model)?.find(({ session }) => session === candidate.session);
-  return entry !== undefined && Date.now() - Date.parse(entry.updated_at) < RESUME_WINDOW_MS;
+function recent({ updated_at }: RegistryEntry): boolean {
+  return Date.now() - Date.parse(updated_at) < RESUME_WINDOW_MS;
 }
 
 function replayable({ intake }: Errand): boolean {

@@ -31,6 +31,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
   if (endpoint === undefined) throw new ApiError('not_found', `There is no ${path} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(request.method, path, endpoint.methodNotAllowed);
   const now = Date.now();
+  snapshots.locate(request);
   const current = snapshots.get(env, ctx, now, () => true);
   const revoked = (current instanceof Promise ? await current : current).revoked;
   const account = await authenticate(env, request, revoked, now);
@@ -63,7 +64,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
 /** A view that knows the model. Where the one at hand does not, the registry is asked once: it may just have come. */
 async function viewFor({ model }: Intake, env: Env, ctx: Context): Promise<View> {
   const view = await snapshots.get(env, ctx, Date.now(), (known) => serves(known, model));
-  if (view.byModel.has(model) || view.settings.models[model] !== undefined) {
+  if (view.model(model) !== undefined || view.settings.models[model] !== undefined) {
     if (!serves(view, model)) throw noCapacity(model);
     return view;
   }
@@ -71,5 +72,5 @@ async function viewFor({ model }: Intake, env: Env, ctx: Context): Promise<View>
 }
 
 function serves(view: View, model: string): boolean {
-  return view.byModel.get(model)?.some(({ state }) => state === 'SERVING') ?? false;
+  return view.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false;
 }

@@ -11,7 +11,7 @@ interface Model {
 /** Models that some session serves now, by name. */
 function servedModels(view: View): Model[] {
   const models = new Map<string, Model>();
-  for (const entry of view.entries) {
+  for (const entry of view.nodes.entries()) {
     if (entry.state !== 'SERVING' || entry.suspected) continue;
     for (const { id, state } of entry.models) {
       if (state !== 'ready' || models.has(id)) continue;

@@ -1,7 +1,8 @@
 import { DurableObject } from 'cloudflare:workers';
 import { lifecycleRank, type NodeRecord, type RegistryEntry } from '../../shared/lattice/node.ts';
-import { readSettings, type Settings } from '../accounts/settings.ts';
+import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
+import { type SnapshotDelta, SnapshotStore } from './snapshot-store.ts';
 
 /** There is one registry object per gateway. */
 export const REGISTRY_NAME = 'registry';
@@ -25,31 +26,20 @@ export interface Publication {
   record: NodeRecord;
 }
 
-export interface RegistrySnapshot {
-  /** Changes whenever anything below does. */
-  tag: string;
-  entries: RegistryEntry[];
-  settings: Settings;
-}
-
 /**
  * Who serves what, as one map of sessions. Its face is small on purpose: publish, suspect, snapshot.
  * Survives eviction: the sessions, in SQLite. Read at start, written on each transition; requests never reach it.
  */
 export class RegistryObject extends DurableObject<Env> {
-  readonly #sessions = new Map<string, RegistryEntry>();
+  readonly #store = new SnapshotStore(crypto.randomUUID());
   readonly #suspectedAt = new Map<string, number>();
-  /** Changes with the instance, so that tags of a former one never match. */
-  readonly #epoch = crypto.randomUUID();
-  #version = 0;
-  #settings: Settings | undefined;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     ctx.storage.sql.exec('CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, entry TEXT NOT NULL)');
     for (const row of ctx.storage.sql.exec<{ session: string; entry: string }>('SELECT session, entry FROM sessions')) {
       const entry = JSON.parse(row.entry) as RegistryEntry;
-      this.#sessions.set(row.session, entry);
+      this.#store.put(entry);
       if (entry.suspected) this.#suspectedAt.set(row.session, Date.parse(entry.updated_at));
     }
   }
@@ -58,12 +48,12 @@ export class RegistryObject extends DurableObject<Env> {
   publish(publication: Publication): void {
     const { session, provider, cluster, record } = publication;
     const now = new Date().toISOString();
-    const known = this.#sessions.get(session);
+    const known = this.#store.get(session);
     if (known !== undefined && isOlder(record, known)) {
-      if (known.suspected && record.version === known.version) this.#store({ ...known, suspected: false });
+      if (known.suspected && record.version === known.version) this.#keep({ ...known, suspected: false });
       return;
     }
-    this.#store({
+    this.#keep({
       ...record,
       session,
       issuer: LOCAL_ISSUER,
@@ -77,16 +67,16 @@ export class RegistryObject extends DurableObject<Env> {
 
   /** A path to the session failed: not routed to until it publishes again. */
   suspect(session: string, _reason: string): void {
-    const known = this.#sessions.get(session);
+    const known = this.#store.get(session);
     if (known === undefined || known.suspected || known.state === 'LEFT') return;
     this.#suspectedAt.set(session, Date.now());
-    this.#store({ ...known, suspected: true, updated_at: new Date().toISOString() });
+    this.#keep({ ...known, suspected: true, updated_at: new Date().toISOString() });
   }
 
   /** The path that failed works again. */
   trust(session: string): void {
-    const known = this.#sessions.get(session);
-    if (known?.suspected) this.#store({ ...known, suspected: false, updated_at: new Date().toISOString() });
+    const known = this.#store.get(session);
+    if (known?.suspected) this.#keep({ ...known, suspected: false, updated_at: new Date().toISOString() });
   }
 
   /** A key stopped being valid: travels with the next snapshot. */
@@ -95,42 +85,42 @@ export class RegistryObject extends DurableObject<Env> {
   }
 
   async reloadSettings(): Promise<void> {
-    this.#settings = await readSettings(this.env);
-    this.#version++;
+    this.#store.set(await readSettings(this.env));
   }
 
-  /** The whole map, or null where the caller already has it. */
-  async snapshot(tag: string | null): Promise<RegistrySnapshot | null> {
+  /** What changed since `tag`, or null where the caller has it already. */
+  async snapshot(tag: string | null): Promise<SnapshotDelta | null> {
+    this.#snapshots++;
     this.#sweep(Date.now());
     // A store that is down takes no node out of routing: settings follow when it is back.
-    if (this.#settings === undefined) await this.reloadSettings().catch(() => {});
-    const current = `${this.#epoch}:${this.#version}`;
-    if (tag === current) return null;
-    const settings = this.#settings ?? { models: {}, revokedKeys: [] };
-    return { tag: current, entries: [...this.#sessions.values()], settings };
+    if (this.#store.settings === undefined) await this.reloadSettings().catch(() => {});
+    return this.#store.since(tag);
   }
 
-  #store(entry: RegistryEntry): void {
+  /** Answers: enough to know that it can. What it was asked since it woke is counted. */
+  ready(): { sessions: number; snapshots: number } {
+    return { sessions: this.#store.size, snapshots: this.#snapshots };
+  }
+
+  #keep(entry: RegistryEntry): void {
     if (!entry.suspected) this.#suspectedAt.delete(entry.session);
-    this.#sessions.set(entry.session, entry);
+    this.#store.put(entry);
     this.ctx.storage.sql.exec(
       'INSERT INTO sessions (session, entry) VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET entry = excluded.entry',
       entry.session,
       JSON.stringify(entry),
     );
-    this.#version++;
-    if (this.#sessions.size > SESSIONS_MAX) this.#dropOldestLeft();
+    if (this.#store.size > SESSIONS_MAX) this.#dropOldestLeft();
   }
 
   #drop(session: string): void {
-    this.#sessions.delete(session);
+    this.#store.delete(session);
     this.#suspectedAt.delete(session);
     this.ctx.storage.sql.exec('DELETE FROM sessions WHERE session = ?', session);
-    this.#version++;
   }
 
   #dropOldestLeft(): void {
-    const left = [...this.#sessions.values()].filter((entry) => entry.state === 'LEFT');
+    const left = [...this.#store.entries()].filter((entry) => entry.state === 'LEFT');
     left.sort((a, b) => a.updated_at.localeCompare(b.updated_at));
     const oldest = left[0];
     if (oldest !== undefined) this.#drop(oldest.session);
@@ -139,19 +129,20 @@ export class RegistryObject extends DurableObject<Env> {
   /** Time passes when somebody looks: no timer keeps the object awake. */
   #sweep(now: number): void {
     for (const [session, since] of this.#suspectedAt) {
-      const entry = this.#sessions.get(session);
+      const entry = this.#store.get(session);
       if (entry === undefined || now - since < SILENT_TO_LEFT_MS) continue;
       this.#suspectedAt.delete(session);
-      this.#store({ ...entry, state: 'LEFT', suspected: false, updated_at: new Date(now).toISOString() });
+      this.#keep({ ...entry, state: 'LEFT', suspected: false, updated_at: new Date(now).toISOString() });
     }
     if (now - this.#sweptAt < 60_000) return;
     this.#sweptAt = now;
-    for (const entry of this.#sessions.values()) {
+    for (const entry of this.#store.entries()) {
       if (entry.state === 'LEFT' && now - Date.parse(entry.updated_at) > RETENTION_MS) this.#drop(entry.session);
     }
   }
 
   #sweptAt = 0;
+  #snapshots = 0;
 }
 
 /** Ordered by (state, version): a word that is not newer changes nothing. */

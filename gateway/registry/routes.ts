@@ -1,41 +1,57 @@
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { View } from './snapshot.ts';
+/** `GET` and `HEAD` under `/v1/registry`, answered from the isolate's view. */
+import { Hono } from 'hono';
+import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import {
+  isTimed,
+  parseFilter,
+  REGISTRY_VIEWS,
+  type RegistryFilter,
+  type RegistryViewName,
+  registryView,
+} from '../../shared/routing/registry-view.ts';
+import { RequirementError } from '../../shared/routing/requirements.ts';
+import type { Env } from '../env.ts';
+import { type ReadContext, readView } from './access.ts';
+import { watchRegistry } from './stream.ts';
 
-/** What anybody who may read the registry sees of a session: no addresses, no host names. */
-function publicEntry(entry: RegistryEntry): RegistryEntry {
-  const { job, ...rest } = entry;
-  if (job === undefined) return rest;
-  const { node: _, ...shown } = job;
-  return { ...rest, job: shown };
+export const registryRoutes = new Hono<{ Bindings: Env }>();
+
+for (const name of REGISTRY_VIEWS) {
+  registryRoutes.get(`/${name}`, (c) => answer(c, name));
+  registryRoutes.get(`/${name}/stream`, (c) => stream(c, name));
+}
+registryRoutes.all('/*', (c) => {
+  if (c.req.method === 'GET') throw new ApiError('not_found', `There is no ${c.req.path.slice(0, 200)} here.`);
+  throw methodNotAllowed(c.req.method, c.req.path, ['GET', 'HEAD']);
+});
+
+async function answer(c: ReadContext, name: RegistryViewName): Promise<Response> {
+  const filter = filterOf(c);
+  const { view } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
+  // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes; and what depends on the clock has none.
+  const tag = isTimed(filter) ? undefined : `W/"${view.tag}"`;
+  const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
+  if (tag !== undefined && matches(c.req.header('if-none-match'), tag)) return c.body(null, 304, headers);
+  return c.json(registryView(name, view.nodes, filter, Date.now()), 200, headers);
 }
 
-const list = <T>(data: T[]): { object: 'list'; data: T[] } => ({ object: 'list', data });
-
-/** `GET /v1/registry/nodes` */
-export function registryNodes(view: View) {
-  return list(view.entries.map(publicEntry));
+async function stream(c: ReadContext, name: RegistryViewName): Promise<Response> {
+  const filter = filterOf(c);
+  const { account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
+  const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
+  if (c.req.method === 'HEAD') return c.body(null, 200, headers);
+  return c.body(watchRegistry(c.env, name, filter, account?.hash), 200, headers);
 }
 
-/** `GET /v1/registry/models`: each model with the number of its replicas by state. */
-export function registryModels(view: View) {
-  return list(
-    [...view.byModel].map(([id, entries]) => ({
-      id,
-      replicas: entries.filter(({ state }) => state !== 'LEFT').length,
-      serving: entries.filter(({ state, suspected }) => state === 'SERVING' && !suspected).length,
-      providers: [...new Set(entries.map(({ provider }) => provider))].sort(),
-    })),
-  );
-}
-
-/** `GET /v1/registry/providers` */
-export function registryProviders(view: View) {
-  const providers = new Map<string, { id: string; nodes: number; serving: number }>();
-  for (const entry of view.entries) {
-    const provider = providers.get(entry.provider) ?? { id: entry.provider, nodes: 0, serving: 0 };
-    if (entry.state !== 'LEFT') provider.nodes++;
-    if (entry.state === 'SERVING' && !entry.suspected) provider.serving++;
-    providers.set(entry.provider, provider);
+function filterOf(c: ReadContext): RegistryFilter {
+  try {
+    return parseFilter(new URL(c.req.url).searchParams);
+  } catch (error) {
+    if (error instanceof RequirementError) throw new ApiError(error.code, error.message);
+    throw error;
   }
-  return list([...providers.values()]);
+}
+
+function matches(header: string | undefined, tag: string): boolean {
+  return header?.split(',').some((one) => one.trim() === tag || one.trim() === '*') ?? false;
 }

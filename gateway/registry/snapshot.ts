@@ -1,7 +1,9 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import type { Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME, type RegistrySnapshot } from './object.ts';
+import { REGISTRY_NAME } from './object.ts';
+import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 
 /** A younger view is used as it is. */
 const FRESH_MS = 500;
@@ -9,34 +11,100 @@ const FRESH_MS = 500;
 const STALE_MS = 5_000;
 /** How long a request waits for that. */
 const REFRESH_WAIT_MS = 300;
+/** What this isolate found silent it believes for this long: longer than the registry's word takes to come round by a relay. */
+const OWN_SUSPICION_MS = 1_500;
 
-/** The registry as one isolate sees it, with the indexes that a request needs. */
+/** The registry as one isolate sees it, with the indexes that a request needs. It is one object that moves on, not a copy. */
 export interface View {
-  tag: string;
-  entries: readonly RegistryEntry[];
-  /** Sessions by the models they serve or served, LEFT ones included: what has an entry here is a known model. */
-  byModel: ReadonlyMap<string, readonly RegistryEntry[]>;
-  revoked: ReadonlySet<string>;
-  settings: Settings;
+  /** Names what the view shows; changes with it. */
+  readonly tag: string;
+  readonly nodes: NodeIndex;
+  readonly revoked: ReadonlySet<string>;
+  readonly settings: Settings;
+  /** Sessions by the models they serve or served, LEFT ones included: what has nodes here is a known model. */
+  model(id: string): ModelNodes | undefined;
 }
 
-const EMPTY: View = {
-  tag: '',
-  entries: [],
-  byModel: new Map(),
-  revoked: new Set(),
-  settings: { models: {}, revokedKeys: [] },
-};
+const NO_SETTINGS: Settings = { models: {}, revokedKeys: [] };
+
+class IsolateView implements View {
+  readonly nodes = new NodeIndex();
+  revoked: ReadonlySet<string> = new Set();
+  settings: Settings = NO_SETTINGS;
+  #tag = '';
+  #revision = 0;
+  /** The registry's word about sessions that this isolate suspects on its own. */
+  readonly #suspicions = new Map<string, { entry: RegistryEntry; at: number }>();
+
+  get tag(): string {
+    return this.#revision === 0 ? this.#tag : `${this.#tag}.${this.#revision}`;
+  }
+
+  /** What to ask the registry with. */
+  get base(): string | null {
+    return this.#tag || null;
+  }
+
+  model(id: string): ModelNodes | undefined {
+    return this.nodes.model(id);
+  }
+
+  /** Work grows with what changed. */
+  apply(delta: SnapshotDelta): void {
+    if (delta.whole) {
+      this.nodes.clear();
+      this.#suspicions.clear();
+    }
+    for (const entry of delta.entries) {
+      this.#suspicions.delete(entry.session);
+      this.nodes.put(entry);
+    }
+    for (const session of delta.removed) {
+      this.#suspicions.delete(session);
+      this.nodes.delete(session);
+    }
+    if (delta.settings !== undefined) {
+      this.settings = delta.settings;
+      this.revoked = new Set(delta.settings.revokedKeys);
+    }
+    this.#tag = delta.tag;
+    this.#revision = 0;
+  }
+
+  suspect(session: string, now: number): void {
+    const entry = this.nodes.get(session);
+    if (entry === undefined || entry.suspected) return;
+    this.#suspicions.set(session, { entry, at: now });
+    this.nodes.put({ ...entry, suspected: true, updated_at: new Date(now).toISOString() });
+    this.#revision++;
+  }
+
+  /** The registry was asked and does not share what was suspected before that: its word counts. */
+  forgive(before: number): void {
+    for (const [session, { entry, at }] of this.#suspicions) {
+      if (at > before) return; // in the order of suspecting
+      this.#suspicions.delete(session);
+      this.nodes.put(entry);
+      this.#revision++;
+    }
+  }
+}
 
 /**
  * The isolate's copy of the registry. Requests read it without waiting; while they flow it is at most a second old, and an
  * isolate without requests asks nobody.
  */
 export class SnapshotCache {
-  #view = EMPTY;
+  readonly #view = new IsolateView();
   #checkedAt = Number.NEGATIVE_INFINITY;
   #refreshing: Promise<void> | undefined;
   #refreshingSince = 0;
+  #location: string | undefined;
+
+  /** Which location this isolate is in: told by the first request that knows. Its relay is asked where there is one. */
+  locate(request: Request): void {
+    this.#location ??= request.cf === undefined ? '' : String(request.cf.colo ?? '');
+  }
 
   /**
    * The view for one request. `enough` says whether it answers the request; where it does not (an unknown model, say), or where
@@ -56,21 +124,32 @@ export class SnapshotCache {
     return withTimeout(refreshed).then(() => this.#view);
   }
 
+  /** As it is, for whoever only looks. */
+  get view(): View {
+    return this.#view;
+  }
+
   /** This isolate found a session silent: the view says so at once, the registry's next word replaces it. */
   suspect(session: string, now: number): void {
-    const entries = this.#view.entries.map((entry) =>
-      entry.session === session ? { ...entry, suspected: true, updated_at: new Date(now).toISOString() } : entry,
-    );
-    this.#view = index({ tag: '', entries, settings: this.#view.settings });
+    this.#view.suspect(session, now);
+  }
+
+  /** Asks unless the view is younger than `ms`; nobody waits for the answer. */
+  refreshOlder(env: Env, now: number, ms: number): void {
+    if (now - this.#checkedAt >= ms) void this.#refresh(env, now);
   }
 
   #refresh(env: Env, now: number): Promise<void> {
     // A refresh whose request was cancelled never settles; a new request starts another.
     if (this.#refreshing !== undefined && now - this.#refreshingSince < 2 * REFRESH_WAIT_MS) return this.#refreshing;
     this.#refreshingSince = now;
-    const refreshing = this.#load(env)
-      .then((loaded) => {
-        if (loaded !== null) this.#view = index(loaded);
+    const base = this.#view.base;
+    const refreshing = source(env, this.#location)
+      .snapshot(base)
+      .then((delta) => {
+        if (base !== this.#view.base) return; // a slower answer to an older question
+        if (delta !== null) this.#view.apply(delta);
+        this.#view.forgive(now - OWN_SUSPICION_MS);
         this.#checkedAt = Date.now();
       })
       .catch(() => {}) // the registry is moving: the view stays, the next request asks again
@@ -80,10 +159,11 @@ export class SnapshotCache {
     this.#refreshing = refreshing;
     return refreshing;
   }
+}
 
-  async #load(env: Env): Promise<RegistrySnapshot | null> {
-    return env.REGISTRY.getByName(REGISTRY_NAME).snapshot(this.#view.tag || null);
-  }
+function source(env: Env, location: string | undefined): SnapshotSource {
+  if (env.RELAY === undefined || !location) return env.REGISTRY.getByName(REGISTRY_NAME);
+  return env.RELAY.getByName(location);
 }
 
 function withTimeout(work: Promise<void>): Promise<void> {
@@ -94,19 +174,6 @@ function withTimeout(work: Promise<void>): Promise<void> {
       resolve();
     });
   });
-}
-
-function index(snapshot: RegistrySnapshot): View {
-  const byModel = new Map<string, RegistryEntry[]>();
-  for (const entry of snapshot.entries) {
-    for (const { id } of entry.models) {
-      const sessions = byModel.get(id);
-      if (sessions === undefined) byModel.set(id, [entry]);
-      else sessions.push(entry);
-    }
-  }
-  const { tag, entries, settings } = snapshot;
-  return { tag, entries, byModel, settings, revoked: new Set(settings.revokedKeys) };
 }
 
 /** One per isolate. */

@@ -1,0 +1,57 @@
+/** Which sessions changed since when: what lets a snapshot travel as the difference to the one before. */
+
+/** One more than this many changes behind, the whole map is cheaper to say. */
+const CHANGES_MAX = 20_000;
+
+interface Change {
+  version: number;
+  session: string;
+}
+
+/** Versions grow by one with each change; a tag names a version of this very log, so that a former instance's never match. */
+export class ChangeLog {
+  readonly #epoch: string;
+  #version = 0;
+  /** Oldest first. */
+  #changes: Change[] = [];
+  /** Changes up to this version are forgotten. */
+  #forgotten = 0;
+
+  constructor(epoch: string) {
+    this.#epoch = epoch;
+  }
+
+  get tag(): string {
+    return `${this.#epoch}:${this.#version}`;
+  }
+
+  /** A session changed; without one, something else that snapshots carry. */
+  add(session?: string): void {
+    this.#version++;
+    if (session === undefined) return;
+    this.#changes.push({ version: this.#version, session });
+    if (this.#changes.length <= CHANGES_MAX) return;
+    const kept = this.#changes.slice(CHANGES_MAX / 2);
+    this.#forgotten = (kept[0]?.version ?? this.#version) - 1;
+    this.#changes = kept;
+  }
+
+  /** The version that a tag of this log names; undefined for anybody else's, and for one whose changes are forgotten. */
+  versionOf(tag: string | null): number | undefined {
+    if (tag === null || !tag.startsWith(`${this.#epoch}:`)) return undefined;
+    const version = Number(tag.slice(this.#epoch.length + 1));
+    const known = Number.isSafeInteger(version) && version >= this.#forgotten && version <= this.#version;
+    return known ? version : undefined;
+  }
+
+  /** Sessions that changed after `version`, each once. Costs what changed, not what there is. */
+  since(version: number): Set<string> {
+    const changed = new Set<string>();
+    for (let at = this.#changes.length - 1; at >= 0; at--) {
+      const change = this.#changes[at];
+      if (change === undefined || change.version <= version) break;
+      changed.add(change.session);
+    }
+    return changed;
+  }
+}

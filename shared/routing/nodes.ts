@@ -1,0 +1,118 @@
+import type { RegistryEntry } from '../lattice/node.ts';
+
+/** Items by key, as an array that can be drawn from and changed in constant time; its order means nothing. */
+class Bag {
+  readonly list: RegistryEntry[] = [];
+  readonly #at = new Map<string, number>();
+
+  put(entry: RegistryEntry): void {
+    const at = this.#at.get(entry.session);
+    if (at !== undefined) {
+      this.list[at] = entry;
+      return;
+    }
+    this.#at.set(entry.session, this.list.length);
+    this.list.push(entry);
+  }
+
+  delete(session: string): void {
+    const at = this.#at.get(session);
+    if (at === undefined) return;
+    this.#at.delete(session);
+    const last = this.list.pop();
+    if (last === undefined || last.session === session) return;
+    this.list[at] = last;
+    this.#at.set(last.session, at);
+  }
+}
+
+/** The sessions of one model, sorted out for whoever has to choose one. */
+export interface ModelNodes {
+  /** Where a request may go now: SERVING, not suspected, the model ready. */
+  readonly ready: readonly RegistryEntry[];
+  /** The same, but for a lost path. */
+  readonly suspected: readonly RegistryEntry[];
+  /** Every session that serves it or did, LEFT ones included. */
+  readonly all: readonly RegistryEntry[];
+}
+
+interface Bags extends ModelNodes {
+  readonly bags: { ready: Bag; suspected: Bag; all: Bag };
+}
+
+/**
+ * Who serves what, indexed by model and kept so with work that grows with the change, not with the number of nodes.
+ * Fed by the gateway's snapshot and by an agent's replica alike.
+ */
+export class NodeIndex {
+  readonly #entries = new Map<string, RegistryEntry>();
+  readonly #models = new Map<string, Bags>();
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  get(session: string): RegistryEntry | undefined {
+    return this.#entries.get(session);
+  }
+
+  entries(): IterableIterator<RegistryEntry> {
+    return this.#entries.values();
+  }
+
+  /** Undefined: no session is known that ever served it. */
+  model(id: string): ModelNodes | undefined {
+    return this.#models.get(id);
+  }
+
+  models(): IterableIterator<[string, ModelNodes]> {
+    return this.#models.entries();
+  }
+
+  put(entry: RegistryEntry): void {
+    const known = this.#entries.get(entry.session);
+    if (known !== undefined) {
+      for (const { id } of known.models) if (!entry.models.some((model) => model.id === id)) this.#withdraw(id, known);
+    }
+    this.#entries.set(entry.session, entry);
+    for (const { id } of entry.models) this.#file(id, entry);
+  }
+
+  delete(session: string): void {
+    const known = this.#entries.get(session);
+    if (known === undefined) return;
+    this.#entries.delete(session);
+    for (const { id } of known.models) this.#withdraw(id, known);
+  }
+
+  clear(): void {
+    this.#entries.clear();
+    this.#models.clear();
+  }
+
+  #file(id: string, entry: RegistryEntry): void {
+    const { bags } = this.#models.get(id) ?? this.#add(id);
+    bags.all.put(entry);
+    const serves =
+      entry.state === 'SERVING' && entry.models.some((model) => model.id === id && model.state === 'ready');
+    if (serves && !entry.suspected) bags.ready.put(entry);
+    else bags.ready.delete(entry.session);
+    if (serves && entry.suspected) bags.suspected.put(entry);
+    else bags.suspected.delete(entry.session);
+  }
+
+  #add(id: string): Bags {
+    const bags = { ready: new Bag(), suspected: new Bag(), all: new Bag() };
+    const nodes = { bags, ready: bags.ready.list, suspected: bags.suspected.list, all: bags.all.list };
+    this.#models.set(id, nodes);
+    return nodes;
+  }
+
+  #withdraw(id: string, { session }: RegistryEntry): void {
+    const nodes = this.#models.get(id);
+    if (nodes === undefined) return;
+    const { ready, suspected, all } = nodes.bags;
+    for (const bag of [ready, suspected, all]) bag.delete(session);
+    if (all.list.length === 0) this.#models.delete(id);
+  }
+}

@@ -1,0 +1,154 @@
+/** The registry as anybody who may read it sees it: what gateways and agents answer under `/v1/registry`. */
+import { LIFECYCLE, type RegistryEntry } from '../lattice/node.ts';
+import type { NodeIndex } from './nodes.ts';
+import { type Requirement, RequirementError, requirement, satisfies } from './requirements.ts';
+
+export const REGISTRY_VIEWS = ['nodes', 'models', 'providers'] as const;
+export type RegistryViewName = (typeof REGISTRY_VIEWS)[number];
+
+export interface ListOf<T> {
+  object: 'list';
+  data: T[];
+}
+
+/** What a question asks for. Sets are any of; undefined is everything. */
+export interface RegistryFilter {
+  model?: ReadonlySet<string>;
+  provider?: ReadonlySet<string>;
+  cluster?: ReadonlySet<string>;
+  state?: ReadonlySet<string>;
+  requirements: readonly Requirement[];
+}
+
+const NAMES = ['model', 'provider', 'cluster', 'state'] as const;
+const VALUES_MAX = 64;
+
+/**
+ * Reads a query string: `provider=eth,lab&gpu=GH200&vram>=80` (`>=` needs no encoding in a query: its name ends in `>`).
+ * Names are of the filters above or of requirements. @throws RequirementError
+ */
+export function parseFilter(query: Iterable<[string, string]>): RegistryFilter {
+  const named: Partial<Record<(typeof NAMES)[number], ReadonlySet<string>>> = {};
+  const requirements: Requirement[] = [];
+  let count = 0;
+  for (const [key, value] of query) {
+    if (++count > VALUES_MAX) throw new RequirementError(`at most ${VALUES_MAX} filters`);
+    const name = NAMES.find((known) => known === key);
+    if (name === undefined) {
+      const least = key.endsWith('>');
+      requirements.push(requirement(least ? key.slice(0, -1) : key, least ? '>=' : '=', value));
+      continue;
+    }
+    // A model's name may hold a comma; the others cannot.
+    const values = name === 'model' ? [value] : value.split(',').map((one) => one.trim());
+    const wanted = name === 'state' ? values.map(stateNamed) : values;
+    named[name] = new Set([...(named[name] ?? []), ...wanted]);
+  }
+  return { ...named, requirements };
+}
+
+function stateNamed(text: string): string {
+  const state = LIFECYCLE.find((known) => known === text.toUpperCase());
+  if (state === undefined)
+    throw new RequirementError(`state: "${text.slice(0, 32)}" is none of ${LIFECYCLE.join(', ')}`);
+  return state;
+}
+
+/** Whether the answer depends on the time of asking and not on the registry alone. */
+export function isTimed(filter: RegistryFilter): boolean {
+  return filter.requirements.some(({ key }) => key === 'time_left');
+}
+
+/** What is shown of a session: no host name, no address. */
+export function publicEntry(entry: RegistryEntry): RegistryEntry {
+  const { job, ...rest } = entry;
+  if (job === undefined) return rest;
+  const { node: _, ...shown } = job;
+  return { ...rest, job: shown };
+}
+
+export function passes(entry: RegistryEntry, filter: RegistryFilter, now: number): boolean {
+  const { model, provider, cluster, state, requirements } = filter;
+  if (provider !== undefined && !provider.has(entry.provider)) return false;
+  if (cluster !== undefined && !cluster.has(entry.cluster)) return false;
+  if (state !== undefined && !state.has(entry.state)) return false;
+  if (model === undefined) return requirements.length === 0 || satisfies(entry, requirements, undefined, now);
+  return entry.models.some(({ id }) => model.has(id) && satisfies(entry, requirements, id, now));
+}
+
+/** `GET /v1/registry/nodes` */
+export function nodesView(index: NodeIndex, filter: RegistryFilter, now: number): ListOf<RegistryEntry> {
+  return list([...selected(index, filter, now)].map(publicEntry));
+}
+
+export interface ModelSummary {
+  id: string;
+  /** Sessions that are not LEFT. */
+  replicas: number;
+  /** Of them those that a request could go to. */
+  serving: number;
+  providers: string[];
+}
+
+/** `GET /v1/registry/models`: each model with its replicas among the nodes that pass. */
+export function modelsView(index: NodeIndex, filter: RegistryFilter, now: number): ListOf<ModelSummary> {
+  const models = new Map<string, { replicas: number; serving: number; providers: Set<string> }>();
+  for (const entry of selected(index, filter, now)) {
+    for (const { id, state } of entry.models) {
+      if (filter.model !== undefined && !filter.model.has(id)) continue;
+      const model = models.get(id) ?? { replicas: 0, serving: 0, providers: new Set<string>() };
+      models.set(id, model);
+      if (entry.state !== 'LEFT') model.replicas++;
+      if (isServing(entry) && state === 'ready') model.serving++;
+      model.providers.add(entry.provider);
+    }
+  }
+  const shown = [...models].map(([id, model]) => ({ id, ...model, providers: [...model.providers].sort() }));
+  return list(shown.sort((a, b) => (a.id < b.id ? -1 : 1)));
+}
+
+export interface ProviderSummary {
+  id: string;
+  nodes: number;
+  serving: number;
+}
+
+/** `GET /v1/registry/providers` */
+export function providersView(index: NodeIndex, filter: RegistryFilter, now: number): ListOf<ProviderSummary> {
+  const providers = new Map<string, ProviderSummary>();
+  for (const entry of selected(index, filter, now)) {
+    const provider = providers.get(entry.provider) ?? { id: entry.provider, nodes: 0, serving: 0 };
+    providers.set(entry.provider, provider);
+    if (entry.state !== 'LEFT') provider.nodes++;
+    if (isServing(entry)) provider.serving++;
+  }
+  return list([...providers.values()].sort((a, b) => (a.id < b.id ? -1 : 1)));
+}
+
+export function registryView(
+  name: RegistryViewName,
+  index: NodeIndex,
+  filter: RegistryFilter,
+  now: number,
+): ListOf<unknown> {
+  switch (name) {
+    case 'nodes':
+      return nodesView(index, filter, now);
+    case 'models':
+      return modelsView(index, filter, now);
+    case 'providers':
+      return providersView(index, filter, now);
+  }
+}
+
+function* selected(index: NodeIndex, filter: RegistryFilter, now: number): Generator<RegistryEntry> {
+  for (const entry of index.entries()) if (passes(entry, filter, now)) yield entry;
+}
+
+function isServing({ state, suspected }: RegistryEntry): boolean {
+  return state === 'SERVING' && !suspected;
+}
+
+function list<T>(data: T[]): ListOf<T> {
+  return { object: 'list', data };
+}

@@ -1,0 +1,121 @@
+/**
+ * What a request, or a question to the registry, demands of a node: `gpu=GH200,H100; quantization>=8; time_left>=30m`.
+ * The grammar of `x-otela-require`, of `metadata.otela_require` and of the registry's filters.
+ */
+import { findGpuClass } from '../hardware/classes.ts';
+import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
+import { durationMs, modelFacts, nodeFacts, quantizationBits } from './facts.ts';
+
+/** Bounds what one header can make every candidate be compared with. */
+export const REQUIREMENTS_MAX = 16;
+const VALUES_MAX = 16;
+const TEXT_MAX_CHARS = 2048;
+
+export class RequirementError extends Error {
+  readonly code = 'invalid_requirement';
+}
+
+type Operator = '=' | '>=';
+type Kind = 'text' | 'number';
+
+/** How the values of each key are read. What is compared as a number may be demanded with `>=`. */
+const KEYS = {
+  gpu: { kind: 'text', read: (value: string) => findGpuClass(value)?.name ?? value.toUpperCase() },
+  vram: { kind: 'number', read: number },
+  quantization: { kind: 'number', read: (value: string) => number(value) ?? quantizationBits(value) },
+  context: { kind: 'number', read: number },
+  engine: { kind: 'text', read: (value: string) => value.toLowerCase() },
+  tier: { kind: 'text', read: (value: string) => value.toLowerCase() },
+  region: { kind: 'text', read: (value: string) => value.toLowerCase() },
+  time_left: { kind: 'number', read: durationMs },
+} as const satisfies Record<string, { kind: Kind; read(value: string): string | number | undefined }>;
+
+export type RequirementKey = keyof typeof KEYS;
+export const REQUIREMENT_KEYS: readonly string[] = Object.keys(KEYS);
+
+/** `values` are any of; numbers are GiB (vram), bits (quantization), tokens (context), milliseconds (time_left). */
+export interface Requirement {
+  key: RequirementKey;
+  operator: Operator;
+  values: readonly (string | number)[];
+}
+
+/** Reads `key=a,b; key>=n; …`. All of them are to hold; an empty text demands nothing. @throws RequirementError */
+export function parseRequirements(text: string): Requirement[] {
+  if (text.length > TEXT_MAX_CHARS) throw new RequirementError(`requirements may have ${TEXT_MAX_CHARS} characters`);
+  const clauses = text.split(';').filter((clause) => clause.trim() !== '');
+  if (clauses.length > REQUIREMENTS_MAX) throw new RequirementError(`at most ${REQUIREMENTS_MAX} requirements`);
+  return clauses.map((clause) => {
+    const parts = /^\s*([a-z_]+)\s*(>=|=)(.*)$/is.exec(clause);
+    const [, key, operator, values] = parts ?? [];
+    if (key === undefined || operator === undefined || values === undefined) {
+      throw new RequirementError(`"${clip(clause.trim())}" is not key=value or key>=value`);
+    }
+    return requirement(key.toLowerCase(), operator === '=' ? '=' : '>=', values);
+  });
+}
+
+/** One requirement from its parts, e.g. of a query string. @throws RequirementError */
+export function requirement(key: string, operator: Operator, text: string): Requirement {
+  if (!isKey(key)) {
+    throw new RequirementError(`"${clip(key)}" is no requirement; there are ${REQUIREMENT_KEYS.join(', ')}`);
+  }
+  const { kind, read } = KEYS[key];
+  const words = text.split(',').map((word) => word.trim());
+  if (operator === '>=' && (kind !== 'number' || words.length > 1)) {
+    throw new RequirementError(`${key}>= needs one number${kind === 'number' ? '' : `: ${key} is compared with =`}`);
+  }
+  if (words.length > VALUES_MAX) throw new RequirementError(`${key}: at most ${VALUES_MAX} values`);
+  const values = words.map((word) => {
+    const value = word === '' ? undefined : read(word);
+    if (value === undefined) throw new RequirementError(`${key}: "${clip(word)}" is no value for it`);
+    return value;
+  });
+  return { key, operator, values };
+}
+
+/**
+ * Whether a node satisfies all of them with `model`; with no model, whether one of its models does. What a node does not
+ * publish does not satisfy. `now` in milliseconds since the epoch, for `time_left`.
+ */
+export function satisfies(
+  entry: RegistryEntry,
+  requirements: readonly Requirement[],
+  model: string | undefined,
+  now: number,
+): boolean {
+  const ofModel = requirements.filter(({ key }) => MODEL_KEYS.has(key));
+  const facts = nodeFacts(entry, now);
+  for (const one of requirements) if (!MODEL_KEYS.has(one.key) && !holds(one, facts[one.key])) return false;
+  const holdsFor = (served: ServedModel) => {
+    const known = modelFacts(served);
+    return ofModel.every((one) => holds(one, known[one.key]));
+  };
+  if (model === undefined) return ofModel.length === 0 || entry.models.some(holdsFor);
+  const served = entry.models.find(({ id }) => id === model);
+  return served !== undefined && holdsFor(served);
+}
+
+const MODEL_KEYS: ReadonlySet<RequirementKey> = new Set(['quantization', 'context', 'engine']);
+
+/** A node has a fact once per device: a requirement holds when it holds for all of them, and there is one. */
+function holds({ operator, values }: Requirement, facts: readonly (string | number)[] | undefined): boolean {
+  if (facts === undefined || facts.length === 0) return false;
+  const least = values[0];
+  return facts.every((fact) => {
+    if (operator === '=') return values.includes(fact);
+    return typeof fact === 'number' && typeof least === 'number' && fact >= least;
+  });
+}
+
+function isKey(key: string): key is RequirementKey {
+  return Object.hasOwn(KEYS, key);
+}
+
+function number(text: string): number | undefined {
+  return /^\d{1,12}(\.\d{1,6})?$/.test(text) ? Number(text) : undefined;
+}
+
+function clip(text: string): string {
+  return text.slice(0, 64);
+}

@@ -1,0 +1,34 @@
+import { env } from 'cloudflare:workers';
+import { expect, test } from 'vitest';
+import { RELAY_FRESH_MS } from '../../../gateway/registry/relay.ts';
+
+/** Questions that reached the registry object. */
+async function asked(): Promise<number> {
+  return (await env.REGISTRY.getByName('registry').ready()).snapshots;
+}
+
+test('five hundred isolates at one location are one question to the registry', async () => {
+  const relay = env.RELAY;
+  if (relay === undefined) throw new Error('wrangler.toml binds no RELAY');
+  const before = await asked();
+  const answers = await Promise.all(Array.from({ length: 500 }, () => relay.getByName('ZRH').snapshot(null)));
+  expect(answers.every((answer) => answer?.whole)).toBe(true);
+  expect((await asked()) - before).toBe(1);
+  const tags = new Set(answers.map((answer) => answer?.tag));
+  expect(tags.size).toBe(1);
+});
+
+test('isolates of ten locations that ask twice a second for two seconds are four questions of each location', async () => {
+  const relay = env.RELAY;
+  if (relay === undefined) throw new Error('wrangler.toml binds no RELAY');
+  const before = await asked();
+  const rounds = 4;
+  for (let round = 0; round < rounds; round++) {
+    const isolates = Array.from({ length: 500 }, (_, n) => relay.getByName(`L${n % 10}`).snapshot(null));
+    await Promise.all(isolates);
+    await new Promise((resolve) => setTimeout(resolve, RELAY_FRESH_MS));
+  }
+  const questions = (await asked()) - before;
+  expect(questions).toBeLessThanOrEqual(rounds * 10);
+  expect(questions).toBeGreaterThanOrEqual(10);
+});

@@ -1,0 +1,83 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { type SnapshotDelta, SnapshotStore } from '../../../gateway/registry/snapshot-store.ts';
+import { entry } from '../../shared/routing/support.ts';
+
+function holder() {
+  const held = new Map<string, unknown>();
+  let tag: string | null = null;
+  return {
+    held,
+    ask(store: SnapshotStore): SnapshotDelta | null {
+      const delta = store.since(tag);
+      if (delta === null) return null;
+      if (delta.whole) held.clear();
+      for (const one of delta.entries) held.set(one.session, one);
+      for (const session of delta.removed) held.delete(session);
+      tag = delta.tag;
+      return delta;
+    },
+  };
+}
+
+const step = fc.record({
+  kind: fc.constantFrom('put' as const, 'delete' as const, 'ask' as const, 'relay' as const),
+  session: fc.constantFrom('a', 'b', 'c'),
+});
+
+test('whoever asks now and then, directly or through a relay, has what there is', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      const registry = new SnapshotStore('registry');
+      const relay = new SnapshotStore('relay');
+      let relayTag: string | null = null;
+      const [near, far] = [holder(), holder()];
+      const refresh = () => {
+        const delta = registry.since(relayTag);
+        if (delta === null) return;
+        relay.apply(delta);
+        relayTag = delta.tag;
+      };
+      steps.forEach(({ kind, session }, version) => {
+        if (kind === 'put') registry.put(entry(session, { version }));
+        else if (kind === 'delete') registry.delete(session);
+        else if (kind === 'relay') refresh();
+        else {
+          near.ask(registry);
+          far.ask(relay);
+        }
+      });
+      refresh();
+      near.ask(registry);
+      far.ask(relay);
+      const truth = new Map([...registry.entries()].map((one) => [one.session, one]));
+      expect(near.held).toEqual(truth);
+      expect(far.held).toEqual(truth);
+      expect(near.ask(registry)).toBeNull();
+    }),
+  );
+});
+
+test('a difference holds what changed and no more', () => {
+  const store = new SnapshotStore('e');
+  for (let n = 0; n < 1000; n++) store.put(entry(`s${n}`));
+  store.set({ models: {}, revokedKeys: [] });
+  const tag = store.since(null)?.tag ?? '';
+  store.put(entry('s7', { version: 2 }));
+  store.put(entry('s7', { version: 3 }));
+  store.delete('s8');
+  expect(store.since(tag)).toMatchObject({ whole: false, entries: [{ session: 's7', version: 3 }], removed: ['s8'] });
+  expect(store.since(tag)).not.toHaveProperty('settings');
+  store.set({ models: {}, revokedKeys: ['x'] });
+  expect(store.since(tag)?.settings?.revokedKeys).toEqual(['x']);
+});
+
+test('a tag of a former instance, of nobody, or of long ago gets everything', () => {
+  const store = new SnapshotStore('e');
+  store.put(entry('a'));
+  const old = store.since(null)?.tag ?? '';
+  for (const tag of ['f:1', 'e:99', 'e:x', 'e:-1', '', 'e']) expect(store.since(tag)?.whole, tag).toBe(true);
+  expect(store.since('e:0')?.whole).toBe(false);
+  for (let n = 0; n < 50_000; n++) store.put(entry('a', { version: n }));
+  expect(store.since(old)?.whole).toBe(true);
+});
