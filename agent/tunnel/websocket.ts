@@ -1,0 +1,78 @@
+import { request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { Socket } from 'node:net';
+import { connect as tlsConnect } from 'node:tls';
+import { WebSocket } from 'ws';
+import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
+import { proxyFor } from '../host/proxy.ts';
+
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+
+export interface WebSocketOptions {
+  gateway: URL;
+  /** Below the gateway's own path, e.g. `/agent/connect`. */
+  path: string;
+  headers: Record<string, string>;
+  env: NodeJS.ProcessEnv;
+  /** An HTTP proxy for this URL (and for nothing else), before those that the environment names. */
+  proxy?: ((url: URL) => URL | undefined) | undefined;
+}
+
+/** Opens a WebSocket to a gateway, through the proxy that is given or that the environment names. */
+export async function openWebSocket(options: WebSocketOptions): Promise<WebSocket> {
+  const url = webSocketUrl(options.gateway, options.path);
+  const proxy = options.proxy?.(url) ?? proxyFor(options.gateway, options.env);
+  const tunnel = proxy === undefined ? undefined : await throughProxy(proxy, url);
+  const secure = url.protocol === 'wss:';
+  return new WebSocket(url, {
+    headers: options.headers,
+    perMessageDeflate: false,
+    handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+    maxPayload: MESSAGE_MAX_BYTES,
+    ...(tunnel === undefined
+      ? {}
+      : { createConnection: () => (secure ? tlsConnect({ socket: tunnel, servername: url.hostname }) : tunnel) }),
+  });
+}
+
+function webSocketUrl(gateway: URL, path: string): URL {
+  const url = new URL(gateway);
+  url.protocol = gateway.protocol === 'https:' || gateway.protocol === 'wss:' ? 'wss:' : 'ws:';
+  url.pathname = `${gateway.pathname.replace(/\/+$/, '')}${path}`;
+  return url;
+}
+
+/** Where a connection for this URL goes: host:port. */
+export function authority(url: URL): string {
+  const secure = url.protocol === 'wss:' || url.protocol === 'https:';
+  return `${url.hostname}:${url.port || (secure ? '443' : '80')}`;
+}
+
+/** A connection to the host of `target` by CONNECT (RFC 9110 §9.3.6). */
+export function throughProxy(proxy: URL, target: URL): Promise<Socket> {
+  const request = proxy.protocol === 'https:' ? httpsRequest : httpRequest;
+  return new Promise((resolve, reject) => {
+    const connect = request({
+      host: proxy.hostname.replace(/^\[|\]$/g, ''),
+      port: proxy.port || (proxy.protocol === 'https:' ? 443 : 80),
+      method: 'CONNECT',
+      path: authority(target),
+      headers: { host: authority(target), ...proxyAuthorization(proxy) },
+      timeout: HANDSHAKE_TIMEOUT_MS,
+    });
+    connect.on('connect', (response, socket) => {
+      if (response.statusCode === 200) return resolve(socket);
+      socket.destroy();
+      reject(new Error(`the proxy ${proxy.host} answered ${response.statusCode} to CONNECT`));
+    });
+    connect.on('timeout', () => connect.destroy(new Error(`the proxy ${proxy.host} does not answer`)));
+    connect.on('error', reject);
+    connect.end();
+  });
+}
+
+function proxyAuthorization(proxy: URL): Record<string, string> {
+  if (proxy.username === '') return {};
+  const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
+  return { 'proxy-authorization': `Basic ${Buffer.from(credentials).toString('base64')}` };
+}
