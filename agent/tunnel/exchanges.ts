@@ -14,7 +14,7 @@ const EXCHANGES_MAX = 4096;
 const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
 const FINISHED_MAX = 10_000;
 
-/** All attempts of one gateway at this node's engine, by name and by stream. They outlive sockets. */
+/** All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive sockets. */
 export class Exchanges {
   readonly reports: Reports;
   readonly #engine: () => EngineTarget | undefined;
@@ -37,6 +37,11 @@ export class Exchanges {
 
   get running(): number {
     return this.#running;
+  }
+
+  /** Attempts that are kept, finished ones included. */
+  get size(): number {
+    return this.#named.size;
   }
 
   /** A socket is ready: what the gateway has not stored is said again. */

@@ -1,5 +1,6 @@
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { Timing } from '../../shared/openai/timing.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
@@ -9,7 +10,6 @@ import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
 import { requestIdOf } from './request-id.ts';
 import { deliver, deliverLate, errorResponse, isSlower, PING_MS, type ResponseContext } from './respond.ts';
-import { Timing } from './timing.ts';
 
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 

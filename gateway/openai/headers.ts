@@ -1,49 +1,9 @@
+import * as lists from '../../shared/openai/headers.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 
-/** What of a client's headers reaches an engine. Credentials, cookies and addresses are not on the list and never will be. */
-const TO_ENGINE = [
-  'content-type',
-  'accept',
-  'anthropic-version',
-  'anthropic-beta',
-  'openai-beta',
-  'traceparent',
-  'tracestate',
-] as const;
-
-/** What of an engine's headers reaches a client. Lengths and encodings are this connection's own business. */
-const TO_CLIENT: ReadonlySet<string> = new Set([
-  'content-type',
-  'content-disposition',
-  'retry-after',
-  'retry-after-ms',
-  'x-should-retry',
-  'openai-processing-ms',
-]);
-
-/** Longest value passed on; a longer one is dropped, as the tunnel would refuse the whole frame. */
-const VALUE_MAX = 4096;
-
-/** Other bytes come decoded, as letters that no engine's HTTP client could send again and that would not fit the frame. */
-const PLAIN = /^[\t\x20-\x7e]*$/;
+export { headersToClient } from '../../shared/openai/headers.ts';
 
 /** `requestId`: the client's own, where it gave one; else the agent sends the stream's name. */
 export function headersToEngine(request: Request, requestId: string | undefined): HeaderList {
-  const headers: [string, string][] = requestId === undefined ? [] : [['x-request-id', requestId]];
-  for (const name of TO_ENGINE) {
-    const value = request.headers.get(name);
-    if (value !== null && value.length <= VALUE_MAX && PLAIN.test(value)) headers.push([name, value]);
-  }
-  return headers;
-}
-
-/** RFC 9110 §5.5; what an engine (or a hostile agent) sends beyond it is not passed on. */
-const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-
-export function headersToClient(engine: HeaderList): Record<string, string> {
-  const headers: Record<string, string> = {};
-  for (const [name, value] of engine) {
-    if (TO_CLIENT.has(name) && HEADER_VALUE.test(value)) headers[name] = value;
-  }
-  return headers;
+  return lists.headersToEngine((name) => request.headers.get(name), requestId);
 }

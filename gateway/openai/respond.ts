@@ -1,19 +1,17 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
+import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
+import type { Timing } from '../../shared/openai/timing.ts';
 import { NO_BODY } from '../tunnel/attempt.ts';
 import { PathError } from './answer.ts';
 import { type Delivery, errorFor } from './hand-over.ts';
 import { headersToClient } from './headers.ts';
-import type { Timing } from './timing.ts';
 
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
 export const PING_MS = 15_000;
 
 /** Larger than any in-band message needs. */
 const QUOTED_ERROR_MAX = 4096;
-
-/** Proxies on the way must neither collect nor compress a stream. */
-const STREAM_HEADERS = { 'cache-control': 'no-cache, no-transform', 'x-accel-buffering': 'no' };
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -43,7 +41,7 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   headers['x-otela-provider'] = delivery.node.provider;
   headers['x-otela-attempts'] = String(delivery.attempts);
   headers['x-otela-served-model'] = headerSafe(context.model);
-  headers['server-timing'] = context.timing.header(answer.head);
+  headers['server-timing'] = context.timing.header(answer.head, Date.now());
   if (answer.isEventStream) Object.assign(headers, STREAM_HEADERS);
   const { status } = answer;
   if (delivery.whole !== undefined) return new Response(delivery.whole, { status, headers });
@@ -173,9 +171,4 @@ export async function isSlower(work: Promise<unknown>, ms: number): Promise<bool
   const slower = await Promise.race([done, late]);
   clearTimeout(timer);
   return slower;
-}
-
-/** A model's name may hold what a header may not. */
-function headerSafe(text: string): string {
-  return /^[\x20-\x7e]*$/.test(text) ? text : encodeURIComponent(text);
 }

@@ -37,6 +37,8 @@ export interface AttemptHead {
 /** Why an attempt failed on its way. */
 export type AttemptFailure =
   | ResetCode
+  /** No socket to the node could be had from here; it may be well. */
+  | 'unreachable'
   /** The agent did not acknowledge the opening in time, or has no socket. */
   | 'not_accepted'
   /** The socket went away after the opening was acknowledged and nobody resumed it. */

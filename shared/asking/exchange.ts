@@ -156,10 +156,10 @@ export class Exchange {
     return this.#openings === 1 && !this.request.resume;
   }
 
-  /** The socket is gone; the agent keeps the stream for a while. */
-  disconnect(now: number): void {
+  /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
+  disconnect(now: number, patienceMs = RESUME_WINDOW_MS): void {
     this.#link = undefined;
-    if (this.accepted && !this.#settled) this.#deadline = now + RESUME_WINDOW_MS;
+    if (this.accepted && !this.#settled) this.#deadline = now + patienceMs;
   }
 
   #openFrame(): OpenFrame {

@@ -33,6 +33,7 @@ const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'engine_unreachable',
   'overloaded',
   'not_accepted',
+  'unreachable',
 ]);
 
 interface Ended {

@@ -8,6 +8,7 @@ export const ATTEMPTS_MAX = 4;
  * second one slow), nor is an engine's 4xx (it would say the same).
  */
 const TRY_ANOTHER: ReadonlySet<string> = new Set([
+  'unreachable',
   'not_accepted',
   'lost',
   'refused',

@@ -1,5 +1,3 @@
-import type { AttemptHead } from '../tunnel/attempt.ts';
-
 /**
  * The stages of a request, after the paper (§5.1): ingress (who and what), lookup (which node), forward (to the agent's
  * acknowledgement), engine (to its head), return (from there to here), other. A Worker's clock stands still while it computes,
@@ -26,7 +24,7 @@ export class Timing {
   }
 
   /** `server-timing` (https://www.w3.org/TR/server-timing/), durations in milliseconds. */
-  header(head: AttemptHead, now = Date.now()): string {
+  header(head: { forwardMs: number; engineMs: number }, now: number): string {
     const ingress = this.#ingressEnd - this.#start;
     const lookup = this.#lookupEnd - this.#ingressEnd;
     const back = Math.max(0, now - this.#lookupEnd - head.forwardMs - head.engineMs);

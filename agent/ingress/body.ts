@@ -1,0 +1,164 @@
+import type { IncomingMessage } from 'node:http';
+import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
+import { type Edit, usageEdits } from '../../shared/openai/edits.ts';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { scanMultipart } from '../../shared/openai/multipart.ts';
+import { requireModel, scanJson } from '../../shared/openai/scan.ts';
+import type { Budget, Share } from './budget.ts';
+
+/** Always kept for a retry, whatever the budget. */
+const KEPT_ALWAYS_BYTES = 1024 * 1024;
+const LIMIT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
+
+/** A client that sends nothing for so long in the middle of its body. */
+const STALLED_MS = 60_000;
+
+export type Body =
+  | { kind: 'kept'; bytes: Uint8Array }
+  | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
+
+/** A request's body and what had to be known of it. */
+export interface Intake {
+  body: Body;
+  model: string;
+  streaming: boolean;
+  /** Replacements that make a streaming engine count. */
+  edits: Edit[];
+  /** Strings of the body's `metadata`. */
+  metadata: Readonly<Record<string, string>>;
+  /** Gives the budget back; idempotent. The body must not be needed any more. */
+  release(): void;
+}
+
+/**
+ * Reads and looks into a body, once. With `x-otela-model` it is not looked into and, above 1 MiB, not read here at all.
+ * @throws ApiError 400, 408, 413, 415, 503 server_is_overloaded when too much is kept already
+ */
+export async function takeBody(request: IncomingMessage, endpoint: Endpoint, budget: Budget): Promise<Intake> {
+  const declared = Number(request.headers['content-length'] ?? Number.NaN);
+  const opaqueModel = request.headers['x-otela-model'];
+  if (typeof opaqueModel === 'string') return takeOpaque(request, opaqueModel, declared, budget);
+  if (declared > LIMIT_BYTES) throw tooLarge();
+  const multipart = /^multipart\/form-data\b/i.test(request.headers['content-type'] ?? '');
+  if (endpoint.body === 'multipart' && !multipart) {
+    throw new ApiError('unsupported_media_type', `${endpoint.path} takes multipart/form-data.`);
+  }
+  const share = budget.share();
+  try {
+    const bytes = await readBounded(request, declared, share);
+    return { ...lookInto(bytes, request, endpoint), body: { kind: 'kept', bytes }, release: () => share.release() };
+  } catch (error) {
+    share.release();
+    throw error;
+  }
+}
+
+function lookInto(
+  bytes: Uint8Array,
+  request: IncomingMessage,
+  endpoint: Endpoint,
+): Pick<Intake, 'model' | 'streaming' | 'edits' | 'metadata'> {
+  if (endpoint.body === 'multipart') {
+    const scan = scanMultipart(bytes, request.headers['content-type'] ?? '');
+    return { model: requireModel(scan), streaming: scan.stream && endpoint.streams, edits: [], metadata: {} };
+  }
+  const scan = scanJson(bytes);
+  return {
+    model: requireModel(scan),
+    streaming: scan.stream && endpoint.streams,
+    edits: usageEdits(scan, endpoint),
+    metadata: scan.metadata ?? {},
+  };
+}
+
+async function takeOpaque(request: IncomingMessage, model: string, declared: number, budget: Budget): Promise<Intake> {
+  if (model === '' || model.length > 256) {
+    throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
+  }
+  const streaming = request.headers['x-otela-stream'] === '1';
+  const known = { model, streaming, edits: [], metadata: {}, release: () => {} };
+  if (declared <= KEPT_ALWAYS_BYTES) {
+    const bytes = await readBounded(request, declared, budget.share());
+    return { ...known, body: { kind: 'kept', bytes } };
+  }
+  return {
+    ...known,
+    body: {
+      kind: 'opaque',
+      opaque: new OpaqueBody(webStream(request)),
+      length: Number.isNaN(declared) ? undefined : declared,
+    },
+  };
+}
+
+/** Pulled as the node takes it: what is not asked for stays in the client's socket. */
+function webStream(request: IncomingMessage): ReadableStream<Uint8Array> {
+  const chunks = request.iterator({ destroyOnReturn: false });
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const { done, value } = await chunks.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/** The whole body. A share of the budget is held for what is above 1 MiB, before it is read. */
+async function readBounded(request: IncomingMessage, declared: number, share: Share): Promise<Uint8Array> {
+  share.grow(declared - KEPT_ALWAYS_BYTES);
+  const stalled = setTimeout(() => request.destroy(new Error('the body stalled')), STALLED_MS);
+  const chunks: Buffer[] = [];
+  let length = 0;
+  try {
+    // Left open on an error: the answer goes out on the same connection.
+    for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+      const bytes: Buffer = chunk;
+      stalled.refresh();
+      length += bytes.length;
+      if (length > LIMIT_BYTES) throw tooLarge();
+      share.grow(length - KEPT_ALWAYS_BYTES);
+      chunks.push(bytes);
+    }
+    const [only] = chunks;
+    return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks);
+  } finally {
+    clearTimeout(stalled);
+  }
+}
+
+function tooLarge(): ApiError {
+  const mib = Math.floor(LIMIT_BYTES / 1024 / 1024);
+  return new ApiError(
+    'request_too_large',
+    `The request body is larger than ${mib} MiB. Name the model in x-otela-model to stream a body of any size.`,
+  );
+}
+
+/** An error waits for at most this much of a body that nobody wants, and this long. */
+const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
+const DISCARD_MAX_MS = 10_000;
+
+/**
+ * Reads the rest of a request that is refused and throws it away. An answer that goes out while its client still sends ends the
+ * connection with a reset, and most clients then report that instead of the answer. Bounded: false where the client sends on.
+ */
+export async function discardBody(request: IncomingMessage): Promise<boolean> {
+  if (request.readableEnded || request.destroyed) return true;
+  const late = setTimeout(() => request.destroy(), DISCARD_MAX_MS);
+  let bytes = 0;
+  try {
+    for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+      bytes += chunk.length;
+      if (bytes > DISCARD_MAX_BYTES) return false;
+    }
+    return true;
+  } catch {
+    return false; // the client left
+  } finally {
+    clearTimeout(late);
+  }
+}

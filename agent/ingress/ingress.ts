@@ -1,0 +1,109 @@
+import { createServer, type Server } from 'node:http';
+import { isIP } from 'node:net';
+import { decideTrust } from '../../shared/routing/trust.ts';
+import type { Requests } from '../mesh/requests/requests.ts';
+import { Avoided } from './avoided.ts';
+import { Budget, REQUESTS_MAX } from './budget.ts';
+import type { Nodes } from './choose.ts';
+import { type Desk, handle } from './handle.ts';
+import { IngressKey } from './key.ts';
+
+/** A client that opens a connection says what it wants within this. */
+const HEADERS_TIMEOUT_MS = 15_000;
+
+/** Idle connections of SDKs' pools. */
+const KEEP_ALIVE_MS = 65_000;
+
+export interface IngressOptions {
+  host: string;
+  port: number;
+  /** The agent's state directory; the key is written there. */
+  directory: string;
+  /** The registry as this agent knows it, its own node included. */
+  nodes(): Nodes;
+  /** Where we stand: own issuer's local name, and own provider's id. Read for each request. */
+  self(): { issuer: string; provider: string };
+  /** `--trust`; undefined: our own provider. */
+  trust: readonly string[] | undefined;
+  requests: Pick<Requests, 'ask'>;
+  log(line: string): void;
+}
+
+/** A local OpenAI endpoint that routes over the mesh: it needs no gateway. */
+export class Ingress {
+  readonly #options: IngressOptions;
+  readonly #server: Server;
+  #desk: Desk | undefined;
+  #address: { host: string; port: number } | undefined;
+
+  constructor(options: IngressOptions) {
+    this.#options = options;
+    this.#server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: HEADERS_TIMEOUT_MS }, (req, res) => {
+      req.on('error', () => {}); // whoever reads it sees the end
+      res.on('error', () => {});
+      if (this.#desk !== undefined) void handle(req, res, this.#desk);
+    });
+    this.#server.requestTimeout = 0; // bodies of any size stream; those that stall are given up where they are read
+    this.#server.maxConnections = REQUESTS_MAX;
+    this.#server.on('error', (error) => options.log(`ingress: ${error.message}`));
+  }
+
+  /** Where it listens; undefined before `open`. */
+  get url(): string | undefined {
+    if (this.#address === undefined) return undefined;
+    const { host, port } = this.#address;
+    return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}/v1`;
+  }
+
+  get keyFile(): string | undefined {
+    return this.#desk?.key.path;
+  }
+
+  /** Writes the key, then listens. Rejects where the address cannot be had. */
+  async open(): Promise<void> {
+    const { directory, host, port, log, requests, nodes } = this.#options;
+    this.#desk = {
+      key: IngressKey.make(directory),
+      budget: new Budget(),
+      avoided: new Avoided(),
+      nodes,
+      trust: (lists) => this.#trust(lists),
+      ask: (session, request, body) => requests.ask(session, request, body),
+    };
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        resolve();
+      });
+    });
+    const address = this.#server.address();
+    this.#address = { host, port: typeof address === 'object' && address !== null ? address.port : port };
+    log(`ingress ${this.url}, key in ${this.keyFile}`);
+    if (!isLoopback(host)) log(`warning: the ingress on ${host} takes keys and prompts over the network in clear`);
+  }
+
+  #trust(lists: readonly (readonly string[])[]) {
+    const { self, trust } = this.#options;
+    const { issuer, provider } = self();
+    return decideTrust({
+      own: issuer,
+      lists: trust === undefined ? [[provider], ...lists] : [trust, ...lists],
+      defaults: [],
+      deleted: new Set(),
+      policies: [],
+    });
+  }
+
+  /** Running requests are cut off: drain before. Idempotent. */
+  async close(): Promise<void> {
+    if (!this.#server.listening) return;
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    this.#server.closeAllConnections();
+    await closed;
+  }
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\./.test(host);
+}

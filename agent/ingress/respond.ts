@@ -1,0 +1,134 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
+import { headerSafe, headersToClient, STREAM_HEADERS } from '../../shared/openai/headers.ts';
+import type { Timing } from '../../shared/openai/timing.ts';
+import { PathError } from '../mesh/requests/attempt.ts';
+import { type Delivery, errorFor, isEventStream } from './hand-over.ts';
+
+/** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
+export const PING_MS = 15_000;
+
+/** Larger than any in-band message needs. */
+const QUOTED_ERROR_MAX = 4096;
+
+/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
+const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+const decoder = new TextDecoder();
+
+export interface ResponseContext {
+  response: ServerResponse;
+  requestId: string;
+  endpoint: Endpoint;
+  model: string;
+  timing: Timing;
+  now(): number;
+}
+
+/** An error as a status; where the head has gone out there is nothing left to say. */
+export function sendError(response: ServerResponse, error: unknown, requestId: string): void {
+  if (response.headersSent || response.destroyed) return void response.destroy();
+  const api = toApiError(error);
+  const body = errorBody(api);
+  response.writeHead(api.status, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+    'x-request-id': requestId,
+    ...api.headers,
+  });
+  response.end(body);
+}
+
+/** The engine's answer as it is, under our headers. */
+export async function deliver(delivery: Delivery, context: ResponseContext): Promise<void> {
+  const { head, node, chunks, complete } = delivery;
+  const { response } = context;
+  const headers: Record<string, string> = {
+    ...headersToClient(head.headers),
+    'x-request-id': context.requestId,
+    'x-otela-node': node.session,
+    'x-otela-provider': node.provider,
+    'x-otela-attempts': String(delivery.attempts),
+    'x-otela-served-model': headerSafe(context.model),
+    'server-timing': context.timing.header(head, context.now()),
+  };
+  if (isEventStream(head)) Object.assign(headers, STREAM_HEADERS);
+  else if (complete && !NO_BODY.has(head.status)) headers['content-length'] = String(lengthOf(chunks));
+  response.writeHead(head.status, headers);
+  await pump(delivery, context);
+}
+
+/** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
+async function pump({ attempt, head, chunks, complete }: Delivery, context: ResponseContext): Promise<void> {
+  const { response, endpoint } = context;
+  try {
+    for (const chunk of chunks) await write(response, chunk);
+    for (;;) {
+      const chunk = complete ? undefined : await attempt.read();
+      if (chunk === undefined) return void response.end();
+      await write(response, chunk);
+    }
+  } catch (error) {
+    attempt.cancel();
+    if (!(error instanceof PathError) || response.destroyed) return void response.destroy(); // the client left
+    if (!isEventStream(head)) return void response.destroy(); // never a clean end of half a body
+    response.end(inBandError(endpoint, errorFor(error)));
+  }
+}
+
+/** Done when the client's socket has room again: nothing is read ahead of it. @throws when the client left */
+async function write(response: ServerResponse, bytes: Uint8Array): Promise<void> {
+  if (response.destroyed) throw new Error('the client left');
+  if (response.write(bytes)) return;
+  // A response that is destroyed says neither drain nor error, only close.
+  const done = new AbortController();
+  const { signal } = done;
+  try {
+    await Promise.race([once(response, 'drain', { signal }), once(response, 'close', { signal })]);
+  } finally {
+    done.abort();
+  }
+}
+
+/**
+ * A stream whose engine takes its time: 200 now, a comment every 15 s, then the answer. From here on every error is in-band.
+ */
+export async function deliverLate(pending: Promise<Delivery>, context: ResponseContext): Promise<void> {
+  const { response, endpoint } = context;
+  response.writeHead(200, {
+    'content-type': 'text/event-stream',
+    ...STREAM_HEADERS,
+    'x-request-id': context.requestId,
+    'x-otela-served-model': headerSafe(context.model),
+  });
+  response.write(endpoint.ping);
+  const pings = setInterval(() => response.write(endpoint.ping), PING_MS);
+  try {
+    const delivery = await pending;
+    clearInterval(pings);
+    await continueLate(delivery, context);
+  } catch (error) {
+    if (response.destroyed) return;
+    response.end(inBandError(endpoint, error instanceof PathError ? errorFor(error) : toApiError(error)));
+  } finally {
+    clearInterval(pings);
+  }
+}
+
+/** An engine's own error can no longer be a status: it is told in-band, in its words. */
+async function continueLate(delivery: Delivery, context: ResponseContext): Promise<void> {
+  const { head, node, attempts, attempt, chunks } = delivery;
+  if (isEventStream(head) && head.status < 400) {
+    await write(context.response, Buffer.from(`: otela node=${node.session} attempts=${attempts}\n\n`));
+    return pump(delivery, context);
+  }
+  attempt.cancel();
+  const quoted = decoder.decode(Buffer.concat(chunks).subarray(0, QUOTED_ERROR_MAX));
+  throw new ApiError('upstream_error', `The engine answered ${head.status}: ${quoted}`);
+}
+
+function lengthOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, chunk) => sum + chunk.length, 0);
+}

@@ -1,0 +1,216 @@
+import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/asking/attempt.ts';
+import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
+import { Settlement, type UsageRecord } from '../../../shared/asking/settlement.ts';
+import { WireError } from '../../../shared/wire/error.ts';
+import { Attempt } from './attempt.ts';
+import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
+
+/** Parts of the channel's window at which readers that stand still give way: see gateway/tunnel/attempts.ts. */
+const PRESSED = 1 / 2;
+const NEARLY_FULL = 7 / 8;
+
+/** After a lost channel an honest peer sends a few for each of its streams. */
+const UNKNOWN_MAX = 10_000;
+
+/** A lost channel is dialled again at once, then after this long. */
+const REDIAL_MS = 400;
+
+/** A peer whose channel was ours to dial and that takes none so many times is gone, and with it its answers. */
+const REDIALS_MAX = 3;
+
+/** Failures of this side, which the peer does not know of. */
+const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
+
+export interface AskedPeerHost {
+  readonly channels: ChannelSource;
+  now(): number;
+  /** Never repeats within this process; odd where this end dialled. */
+  nextStream(dialled: boolean): number;
+  /** It has a channel and did not acknowledge an opening. */
+  onSilent(session: string): void;
+  /** No channel could be had. */
+  onUnreachable(session: string): void;
+}
+
+/** All that is asked of one session: attempts, the channel they go over, and the usage that it reports. */
+export class AskedPeer implements ExchangeHost {
+  readonly session: string;
+  readonly #host: AskedPeerHost;
+  readonly #settlement: Settlement;
+  readonly #attempts = new Map<Exchange, Attempt>();
+  readonly #streams = new Map<number, Exchange>();
+  readonly #touched = new Set<Exchange>();
+  /** Open channels to it; the first carries the streams. */
+  readonly #channels = new Set<RequestChannel>();
+  #active: RequestChannel | undefined;
+  #dialling = false;
+  #redialAt: number | undefined;
+  #redials = 0;
+  #unknown = 0;
+
+  constructor(session: string, host: AskedPeerHost) {
+    this.session = session;
+    this.#host = host;
+    this.#settlement = new Settlement(session);
+  }
+
+  /** Nothing is open, nothing is left to settle, no channel is there. */
+  get idle(): boolean {
+    return this.#attempts.size === 0 && this.#settlement.idle && this.#channels.size === 0 && !this.#dialling;
+  }
+
+  get open(): number {
+    return this.#attempts.size;
+  }
+
+  now(): number {
+    return this.#host.now();
+  }
+
+  ask(request: AttemptRequest, body: AttemptBody): Attempt {
+    const exchange = new Exchange(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
+    const attempt = new Attempt(exchange);
+    this.#attempts.set(exchange, attempt);
+    this.#streams.set(exchange.stream, exchange);
+    if (this.#active !== undefined) exchange.connect(this.#active.link);
+    else this.#dial();
+    return attempt;
+  }
+
+  #dial(): void {
+    if (this.#dialling) return;
+    this.#dialling = true;
+    this.#redialAt = undefined;
+    this.#host.channels.channelTo(this.session).then(
+      (channel) => {
+        this.#dialling = false;
+        this.onChannel(channel); // the mesh may have told of it before
+      },
+      (error: unknown) => {
+        this.#dialling = false;
+        this.#onDialFailed(error instanceof Error ? error.message : String(error));
+      },
+    );
+  }
+
+  #onDialFailed(reason: string): void {
+    if (this.#active !== undefined) return; // it came the other way meanwhile
+    this.#host.onUnreachable(this.session);
+    const now = this.now();
+    const hopeless = ++this.#redials >= REDIALS_MAX;
+    for (const exchange of [...this.#attempts.keys()]) {
+      if (!exchange.accepted) exchange.fail('unreachable', reason);
+      else if (hopeless) exchange.disconnect(now, 0);
+    }
+    if (this.#attempts.size > 0 && !hopeless) this.#redialAt = now + REDIAL_MS;
+  }
+
+  onChannel(channel: RequestChannel): void {
+    this.#channels.add(channel);
+    if (this.#active === undefined) this.#activate(channel);
+  }
+
+  #activate(channel: RequestChannel): void {
+    this.#active = channel;
+    this.#redials = 0;
+    this.#redialAt = undefined;
+    this.#unknown = 0;
+    this.#streams.clear();
+    for (const exchange of [...this.#attempts.keys()]) {
+      // The other channel's numbers may be the peer's to give on this one.
+      this.#settlement.renumbered(exchange.stream);
+      exchange.stream = this.#host.nextStream(channel.dialled);
+      this.#streams.set(exchange.stream, exchange);
+      exchange.connect(channel.link);
+    }
+  }
+
+  onChannelClosed(channel: RequestChannel): void {
+    this.#channels.delete(channel);
+    if (this.#active !== channel) return;
+    this.#active = undefined;
+    const now = this.now();
+    for (const exchange of this.#attempts.keys()) exchange.disconnect(now);
+    const [next] = this.#channels;
+    if (next !== undefined) return this.#activate(next);
+    // A peer that dialled us may stand where we cannot dial it: it will come again, or not within the time that is given.
+    this.#redials = channel.dialled ? 0 : Number.NEGATIVE_INFINITY;
+    if (this.#attempts.size > 0) this.#dial();
+  }
+
+  onFrame(channel: RequestChannel, frame: StreamFrame): void {
+    if (frame.type === 'settled') return;
+    const exchange = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
+    if (frame.type === 'report') return this.#report(frame, exchange);
+    if (exchange !== undefined) {
+      this.#touched.add(exchange);
+      return exchange.onFrame(frame);
+    }
+    if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
+    if (frame.type === 'reset' || this.#settlement.awaits(frame.stream)) return;
+    if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
+    channel.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
+  }
+
+  #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: Exchange | undefined): void {
+    if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
+    else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
+  }
+
+  onMessageEnd(_channel: RequestChannel): void {
+    for (const exchange of this.#touched) exchange.onMessageEnd();
+    this.#touched.clear();
+  }
+
+  onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
+    this.#attempts.get(exchange)?.over(failure);
+    this.#attempts.delete(exchange);
+    this.#streams.delete(exchange.stream);
+    this.#settlement.ended(exchange, failure, this.now());
+    if (failure === 'not_accepted' && this.#active !== undefined) this.#host.onSilent(this.session);
+    if (failure !== undefined && TELL_PEER.has(failure)) {
+      this.#active?.link.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
+    }
+  }
+
+  renumber(exchange: Exchange): number {
+    this.#streams.delete(exchange.stream);
+    this.#settlement.renumbered(exchange.stream);
+    const stream = this.#host.nextStream(this.#active?.dialled ?? true);
+    this.#streams.set(stream, exchange);
+    return stream;
+  }
+
+  tick(now: number): void {
+    this.#relieve(now);
+    for (const exchange of [...this.#attempts.keys()]) exchange.tick(now);
+    if (this.#redialAt !== undefined && now >= this.#redialAt && this.#active === undefined) {
+      if (this.#attempts.size > 0) this.#dial();
+      else this.#redialAt = undefined;
+    }
+  }
+
+  /** Readers that stand still give their part of the channel's window back; their bytes stay at the node. */
+  #relieve(now: number): void {
+    const pressure = this.#active?.link.pressure ?? 0;
+    if (pressure < PRESSED) return;
+    for (const exchange of this.#attempts.keys()) {
+      if (exchange.stalled(now) && (!exchange.complete || pressure > NEARLY_FULL)) exchange.park();
+    }
+  }
+
+  /** What is to be stored now; call `forget` with its streams once it is. */
+  settle(now: number): { records: UsageRecord[]; streams: number[] } {
+    return this.#settlement.take(now);
+  }
+
+  /** Without a channel the peer says its reports again on the next one, and they are stored once. */
+  forget(streams: number[]): void {
+    if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
+  }
+
+  /** Ends everything; what was not settled is settled by estimate. */
+  close(): void {
+    for (const exchange of [...this.#attempts.keys()]) exchange.cancel();
+  }
+}

@@ -1,0 +1,68 @@
+import { WireError } from '../../../shared/wire/error.ts';
+import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
+import { Link, type LinkPort } from '../../../shared/wire/link.ts';
+import type { ChannelEvents, RequestChannel } from './types.ts';
+
+/** Frames of one turn share a message on their way through memory, as they do on a socket. */
+class MemoryPort implements LinkPort {
+  deliver: (message: Uint8Array) => void = () => {};
+
+  send(message: Uint8Array): void {
+    queueMicrotask(() => this.deliver(message));
+  }
+
+  busy(): boolean {
+    return false; // credit bounds what is on its way
+  }
+
+  schedule(flush: () => void): void {
+    setImmediate(flush);
+  }
+}
+
+type EndEvents = Omit<ChannelEvents, 'onChannel'>;
+
+export interface MemoryPair {
+  readonly near: RequestChannel;
+  readonly far: RequestChannel;
+  /** Ends both; idempotent. */
+  close(): void;
+}
+
+/** A channel of which both ends are in this process: with our own engine, or in a test. `near` dialled. */
+export function memoryPair(
+  near: { session: string; provider: string; events: EndEvents },
+  far: { session: string; provider: string; events: EndEvents },
+): MemoryPair {
+  const ports = [new MemoryPort(), new MemoryPort()] as const;
+  const windows = { send: SOCKET_WINDOW_BYTES, receive: SOCKET_WINDOW_BYTES };
+  const links = [new Link(ports[0], windows), new Link(ports[1], windows)] as const;
+  let open = true;
+  const pair: MemoryPair = {
+    near: { session: far.session, provider: far.provider, link: links[0], dialled: true },
+    far: { session: near.session, provider: near.provider, link: links[1], dialled: false },
+    close: () => {
+      if (!open) return;
+      open = false;
+      for (const link of links) link.close();
+      near.events.onChannelClosed(pair.near);
+      far.events.onChannelClosed(pair.far);
+    },
+  };
+  const deliver = (channel: RequestChannel, events: EndEvents) => (message: Uint8Array) => {
+    if (!open) return;
+    try {
+      channel.link.receive(message, (frame) => {
+        if ('stream' in frame || frame.type === 'settled') events.onFrame(channel, frame);
+      });
+      events.onMessageEnd(channel);
+    } catch (error) {
+      // As on a socket: whoever breaks the protocol loses the channel, not the process.
+      if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
+      pair.close();
+    }
+  };
+  ports[1].deliver = deliver(pair.near, near.events);
+  ports[0].deliver = deliver(pair.far, far.events);
+  return pair;
+}

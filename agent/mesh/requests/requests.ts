@@ -1,0 +1,126 @@
+import type { AttemptBody, AttemptRequest } from '../../../shared/asking/attempt.ts';
+import type { UsageRecord } from '../../../shared/asking/settlement.ts';
+import { WireError } from '../../../shared/wire/error.ts';
+import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
+import type { Attempt } from './attempt.ts';
+import { memoryPair } from './pair.ts';
+import { Serving, type ServingOptions } from './serving.ts';
+import type { ChannelEvents, ChannelSource, RequestChannel, StreamFrame } from './types.ts';
+
+const TICK_MS = 250;
+
+export interface RequestsOptions extends Omit<ServingOptions, 'now'> {
+  channels: ChannelSource;
+  /** A session has a channel and did not acknowledge an opening within its time. */
+  onSilent(session: string): void;
+  /** No channel to a session could be had now. */
+  onUnreachable(session: string): void;
+  /** What attempts used, to be kept: the nodes that counted it forget it after this returns. */
+  onUsage(records: UsageRecord[]): void;
+}
+
+/**
+ * The requests of one agent on the mesh: those that it asks of others and those that it serves. Both directions share a
+ * channel; who opened a stream is told by its number.
+ */
+export class Requests implements ChannelEvents {
+  readonly serving: Serving;
+  readonly #options: RequestsOptions;
+  readonly #host: AskedPeerHost;
+  readonly #asked = new Map<string, AskedPeer>();
+  #streams = 0;
+  #ticking: NodeJS.Timeout | undefined;
+
+  constructor(options: RequestsOptions) {
+    this.#options = options;
+    const now = () => performance.now();
+    this.serving = new Serving({ ...options, now });
+    this.#host = {
+      channels: { channelTo: (session) => this.#channelTo(session) },
+      now,
+      nextStream: (dialled) => 2 * ++this.#streams + (dialled ? 1 : 0),
+      onSilent: (session) => options.onSilent(session),
+      onUnreachable: (session) => options.onUnreachable(session),
+    };
+  }
+
+  open(): void {
+    this.#ticking ??= setInterval(() => this.#tick(), TICK_MS);
+  }
+
+  /** Opens a stream to `session`, over the channel there is or a new one. */
+  ask(session: string, request: AttemptRequest, body: AttemptBody): Attempt {
+    return this.#peer(session).ask(request, body);
+  }
+
+  #channelTo(session: string): Promise<RequestChannel> {
+    if (session !== this.#options.own()) return this.#options.channels.channelTo(session);
+    const end = { session, provider: '' };
+    const { near } = memoryPair({ ...end, events: this.#peer(session) }, { ...end, events: this.serving });
+    return Promise.resolve(near);
+  }
+
+  /** One for each session that was asked and still has a channel: as many as the mesh holds channels. */
+  #peer(session: string): AskedPeer {
+    const known = this.#asked.get(session);
+    if (known !== undefined) return known;
+    const peer = new AskedPeer(session, this.#host);
+    this.#asked.set(session, peer);
+    return peer;
+  }
+
+  onChannel(channel: RequestChannel): void {
+    this.serving.onChannel(channel);
+    this.#peer(channel.session).onChannel(channel);
+  }
+
+  onChannelClosed(channel: RequestChannel): void {
+    this.serving.onChannelClosed(channel);
+    this.#asked.get(channel.session)?.onChannelClosed(channel);
+  }
+
+  onFrame(channel: RequestChannel, frame: StreamFrame): void {
+    if (isForServing(channel, frame)) this.serving.onFrame(channel, frame);
+    else this.#peer(channel.session).onFrame(channel, frame);
+  }
+
+  onMessageEnd(channel: RequestChannel): void {
+    this.serving.onMessageEnd(channel);
+    this.#asked.get(channel.session)?.onMessageEnd(channel);
+  }
+
+  #tick(): void {
+    const now = performance.now();
+    this.serving.tick(now);
+    for (const [session, peer] of this.#asked) {
+      peer.tick(now);
+      this.#settle(peer, now);
+      if (peer.idle) this.#asked.delete(session);
+    }
+  }
+
+  #settle(peer: AskedPeer, now: number): void {
+    const { records, streams } = peer.settle(now);
+    if (records.length > 0) this.#options.onUsage(records);
+    peer.forget(streams);
+  }
+
+  /** Nothing runs after this. Idempotent. */
+  async close(): Promise<void> {
+    clearInterval(this.#ticking);
+    for (const peer of this.#asked.values()) {
+      peer.close();
+      this.#settle(peer, Number.POSITIVE_INFINITY);
+    }
+    await this.serving.close();
+  }
+}
+
+/** Streams of the other end, and what speaks of them. @throws WireError for an opening under a number that is ours to give. */
+function isForServing(channel: RequestChannel, frame: StreamFrame): boolean {
+  if (frame.type === 'settled') return true;
+  if (frame.type === 'report') return false; // by name it may come under a number of a former channel
+  const ours = (frame.stream % 2 === 1) === channel.dialled;
+  if (frame.type === 'open' && ours) throw new WireError('bad_state', `stream ${frame.stream} is not yours to open`);
+  return !ours;
+}

@@ -1,0 +1,139 @@
+import type { Exchange } from '../../tunnel/exchange.ts';
+import { Exchanges } from '../../tunnel/exchanges.ts';
+import type { EngineTarget } from '../../tunnel/types.ts';
+import type { RequestChannel, StreamFrame } from './types.ts';
+
+/** Sessions served at once; a cluster whose every node asks this one. */
+const PEERS_MAX = 1024;
+
+/** Counts that a peer has not taken are kept so long after its last channel; it has settled by estimate long before. */
+const FORGET_AFTER_MS = 10 * 60_000;
+
+export interface ServingOptions {
+  /** Undefined while no engine can be reached: openings are then refused, never queued. */
+  engine(): EngineTarget | undefined;
+  /** Whether this node serves requests of a provider's agents (`--serve-to`). Asked for each opening. */
+  serves(provider: string): boolean;
+  /** Our session as it is now: what it asks of itself is always served. */
+  own(): string;
+  now(): number;
+  log(line: string): void;
+}
+
+interface Served {
+  readonly exchanges: Exchanges;
+  readonly touched: Set<Exchange>;
+  /** The channel that carries its streams: the one over which it last opened one. */
+  active: RequestChannel | undefined;
+  goneAt: number;
+}
+
+/** What other agents ask of this node's engine. Attempts outlive a lost channel as they outlive a lost tunnel. */
+export class Serving {
+  readonly #options: ServingOptions;
+  readonly #peers = new Map<string, Served>();
+  #drained: Promise<void>[] | undefined;
+
+  constructor(options: ServingOptions) {
+    this.#options = options;
+  }
+
+  /** Requests of other agents that the engine is working on. */
+  get inFlight(): number {
+    let running = 0;
+    for (const { exchanges } of this.#peers.values()) running += exchanges.running;
+    return running;
+  }
+
+  onChannel(channel: RequestChannel): void {
+    const served = this.#peers.get(channel.session);
+    if (served !== undefined && served.active === undefined) this.#activate(served, channel);
+  }
+
+  #activate(served: Served, channel: RequestChannel): void {
+    if (served.active !== undefined) served.exchanges.disconnect();
+    served.active = channel;
+    served.touched.clear();
+    served.exchanges.connect(channel.link);
+  }
+
+  onChannelClosed(channel: RequestChannel): void {
+    const served = this.#peers.get(channel.session);
+    if (served === undefined || served.active !== channel) return;
+    served.active = undefined;
+    served.goneAt = this.#options.now();
+    served.touched.clear();
+    served.exchanges.disconnect();
+  }
+
+  /** A frame of a stream that the peer opened. @throws WireError */
+  onFrame(channel: RequestChannel, frame: StreamFrame): void {
+    if (frame.type === 'open') {
+      const refusal = this.#refusal(channel);
+      if (refusal !== undefined) {
+        channel.link.put({ type: 'reset', stream: frame.stream, ...refusal });
+        return;
+      }
+    }
+    const served = frame.type === 'open' ? this.#servedFor(channel) : this.#peers.get(channel.session);
+    if (served === undefined || served.active !== channel) {
+      if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
+      return;
+    }
+    served.exchanges.onFrame(channel.link, frame, served.touched);
+  }
+
+  #refusal(channel: RequestChannel): { code: 'refused' | 'overloaded'; message: string } | undefined {
+    if (channel.session !== this.#options.own() && !this.#options.serves(channel.provider)) {
+      return { code: 'refused', message: `this node does not serve agents of ${channel.provider} (--serve-to)` };
+    }
+    if (this.#peers.has(channel.session)) return undefined;
+    if (this.#drained !== undefined) return { code: 'refused', message: 'draining' };
+    if (this.#peers.size >= PEERS_MAX) return { code: 'overloaded', message: 'too many agents ask this node' };
+    return undefined;
+  }
+
+  #servedFor(channel: RequestChannel): Served {
+    const known = this.#peers.get(channel.session);
+    const { engine, log } = this.#options;
+    const served = known ?? {
+      exchanges: new Exchanges(engine, log),
+      touched: new Set(),
+      active: undefined,
+      goneAt: 0,
+    };
+    this.#peers.set(channel.session, served);
+    if (served.active !== channel) this.#activate(served, channel);
+    return served;
+  }
+
+  onMessageEnd(channel: RequestChannel): void {
+    const served = this.#peers.get(channel.session);
+    if (served?.active !== channel) return;
+    for (const exchange of served.touched) served.exchanges.start(exchange);
+    served.touched.clear();
+  }
+
+  tick(now: number): void {
+    for (const [session, served] of this.#peers) {
+      const { exchanges, active, goneAt } = served;
+      exchanges.tick(now);
+      if (active !== undefined || exchanges.size > 0) continue;
+      if (exchanges.reports.size > 0 && now - goneAt < FORGET_AFTER_MS) continue;
+      this.#peers.delete(session);
+      void exchanges.close();
+    }
+  }
+
+  /** Takes no new openings; resolves when nothing is in flight any more. */
+  async drain(): Promise<void> {
+    this.#drained ??= [...this.#peers.values()].map(({ exchanges }) => exchanges.drain());
+    await Promise.all(this.#drained);
+  }
+
+  /** Cancels what is still running; the channels' last flush says so. */
+  async close(): Promise<void> {
+    this.#drained ??= [];
+    await Promise.all([...this.#peers.values()].map(({ exchanges }) => exchanges.close()));
+  }
+}

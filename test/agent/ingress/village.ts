@@ -1,0 +1,218 @@
+/** Agents with engines and ingresses in one process; channels between them are pairs of links in memory, made when dialled. */
+import { readFileSync } from 'node:fs';
+import type { ModelNodes, Nodes } from '../../../agent/ingress/choose.ts';
+import { Ingress } from '../../../agent/ingress/ingress.ts';
+import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
+import { Requests } from '../../../agent/mesh/requests/requests.ts';
+import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
+import type { UsageRecord } from '../../../shared/asking/settlement.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
+import { MODEL } from '../../support/house.ts';
+import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
+
+export interface VillagerOptions {
+  provider?: string;
+  issuer?: string;
+  engine?: EngineOptions | false;
+  trust?: string[];
+  serveTo?: string[];
+  models?: string[];
+}
+
+export class Village {
+  readonly villagers: Villager[] = [];
+  /** Registry entries of nodes that nobody runs. */
+  readonly ghosts: RegistryEntry[] = [];
+  readonly #pairs = new Set<{ pair: MemoryPair; ends: readonly [Villager, Villager] }>();
+  /** Channels made so far. */
+  dialled = 0;
+
+  async add(options: VillagerOptions = {}): Promise<Villager> {
+    const villager = await Villager.make(this, sessionOf(this.villagers.length), options);
+    this.villagers.push(villager);
+    return villager;
+  }
+
+  entries(): RegistryEntry[] {
+    return [...this.ghosts, ...this.villagers.map((one) => one.entry)];
+  }
+
+  async dial(from: Villager, session: string): Promise<RequestChannel> {
+    await new Promise((resolve) => setImmediate(resolve));
+    const to = this.villagers.find((one) => one.session === session);
+    if (to === undefined || !to.reachable) throw new Error(`${session} takes no channel`);
+    this.dialled++;
+    const pair = memoryPair(
+      { session: from.session, provider: from.provider, events: from.requests },
+      { session: to.session, provider: to.provider, events: to.requests },
+    );
+    this.#pairs.add({ pair, ends: [from, to] });
+    from.requests.onChannel(pair.near);
+    to.requests.onChannel(pair.far);
+    return pair.near;
+  }
+
+  /** Every channel of this villager ends, as when its connection is lost. */
+  cut(villager: Villager): void {
+    for (const one of this.#pairs) {
+      if (!one.ends.includes(villager)) continue;
+      this.#pairs.delete(one);
+      one.pair.close();
+    }
+  }
+}
+
+export class Villager {
+  readonly session: string;
+  readonly provider: string;
+  readonly engine: Engine | undefined;
+  readonly requests: Requests;
+  readonly ingress: Ingress;
+  readonly usage: UsageRecord[] = [];
+  readonly log: string[] = [];
+  reachable = true;
+  entry: RegistryEntry;
+  serveTo: string[];
+  readonly #village: Village;
+  #channels = new Map<string, RequestChannel>();
+
+  private constructor(
+    village: Village,
+    session: string,
+    directory: string,
+    engine: Engine | undefined,
+    options: VillagerOptions,
+  ) {
+    this.#village = village;
+    this.session = session;
+    this.provider = options.provider ?? 'lab';
+    this.engine = engine;
+    this.serveTo = options.serveTo ?? [this.provider];
+    this.entry = entryOf(session, this.provider, options.issuer ?? 'local', engine ? (options.models ?? [MODEL]) : []);
+    this.requests = new Requests({
+      channels: { channelTo: (to) => this.#channelTo(to) },
+      own: () => this.session,
+      engine: () =>
+        engine && {
+          origin: engine.url,
+          pathPrefix: '',
+          ...(options.engine && options.engine.apiKey !== undefined ? { key: options.engine.apiKey } : {}),
+        },
+      serves: (provider) => this.serveTo.includes(provider),
+      onSilent: () => {},
+      onUnreachable: () => {},
+      onUsage: (records) => this.usage.push(...records),
+      log: (line) => this.log.push(line),
+    });
+    this.ingress = new Ingress({
+      host: '127.0.0.1',
+      port: 0,
+      directory,
+      nodes: () => nodesOf(village.entries()),
+      self: () => ({ issuer: 'local', provider: this.provider }),
+      trust: options.trust,
+      requests: this.requests,
+      log: (line) => this.log.push(line),
+    });
+  }
+
+  static async make(village: Village, session: string, options: VillagerOptions): Promise<Villager> {
+    const engine =
+      options.engine === false
+        ? undefined
+        : await startEngine({ models: options.models ?? [MODEL], ...options.engine });
+    const villager = new Villager(village, session, await temporaryDirectory('otela-ingress'), engine, options);
+    villager.requests.open();
+    await villager.ingress.open();
+    atEnd(() => villager.close());
+    return villager;
+  }
+
+  async #channelTo(session: string): Promise<RequestChannel> {
+    const known = this.#channels.get(session);
+    if (known !== undefined) return known;
+    return this.#village.dial(this, session);
+  }
+
+  get url(): string {
+    return this.ingress.url ?? '';
+  }
+
+  get key(): string {
+    return readFileSync(this.ingress.keyFile ?? '', 'utf8').trim();
+  }
+
+  ask(path: string, body?: unknown, init: RequestInit = {}): Promise<Response> {
+    return fetch(`${this.url}${path}`, {
+      method: body === undefined ? 'GET' : 'POST',
+      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      ...init,
+      headers: {
+        authorization: `Bearer ${this.key}`,
+        'content-type': 'application/json',
+        ...Object.fromEntries(new Headers(init.headers)),
+      },
+    });
+  }
+
+  /** Waits until so many attempts are accounted for. */
+  accounted(count: number): Promise<UsageRecord[]> {
+    return eventually(`${count} usage records`, 5_000, () => (this.usage.length >= count ? this.usage : undefined));
+  }
+
+  /** The process is gone: its channels end and nobody takes new ones. */
+  async kill(): Promise<void> {
+    this.reachable = false;
+    this.#village.cut(this);
+    await this.engine?.close();
+  }
+
+  async close(): Promise<void> {
+    await this.ingress.close();
+    await this.requests.close();
+    this.#village.cut(this);
+    await this.engine?.close();
+  }
+}
+
+function sessionOf(number: number): string {
+  return `${'abcdefghijklmnopqrstuvwxyz'[number] ?? 'z'}`.repeat(26);
+}
+
+export function entryOf(session: string, provider: string, issuer: string, models: string[]): RegistryEntry {
+  const now = new Date().toISOString();
+  return {
+    session,
+    issuer,
+    provider,
+    cluster: 'default',
+    state: 'SERVING',
+    version: 1,
+    suspected: false,
+    tier: 'stable',
+    labels: {},
+    models: models.map((id) => ({ id, state: 'ready' })),
+    hardware: { gpus: [], cpus: 2, memory_mib: 1024 },
+    agent_version: 'test',
+    joined_at: now,
+    updated_at: now,
+  };
+}
+
+function nodesOf(entries: RegistryEntry[]): Nodes {
+  return {
+    entries: () => entries,
+    model: (id) => modelNodes(entries.filter(({ models }) => models.some((model) => model.id === id))),
+  };
+}
+
+function modelNodes(all: RegistryEntry[]): ModelNodes | undefined {
+  if (all.length === 0) return undefined;
+  const serving = all.filter(({ state }) => state === 'SERVING');
+  return {
+    all,
+    ready: serving.filter(({ suspected }) => !suspected),
+    suspected: serving.filter(({ suspected }) => suspected),
+  };
+}
