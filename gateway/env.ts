@@ -17,4 +17,9 @@ export interface Env {
   BODY_LIMIT_BYTES?: string;
   /** `open`: anybody may read the registry; else any valid key. */
   REGISTRY_ACCESS?: string;
+  /** This gateway's issuer: 32 secret bytes and the certificate by the root key, base64url. Absent: the gateway makes one of its own. */
+  OTELA_GATEWAY_KEY?: string;
+  OTELA_GATEWAY_CERT?: string;
+  /** Former keys as `key:certificate`, comma-separated: they go on collecting what they admitted. */
+  OTELA_RETIRED_KEYS?: string;
 }

@@ -22,8 +22,13 @@ export const workerdCrypto: Crypto = {
   },
 };
 
+/** What a private key is made of (RFC 8032 §5.1.5). */
+export function newSeed(): Uint8Array {
+  return new Uint8Array(randomBytes(KEY_BYTES));
+}
+
 /** A signer of 32 secret bytes; without them, a new one. */
-export function workerdSigner(seed: Uint8Array = new Uint8Array(randomBytes(KEY_BYTES))): Signer {
+export function workerdSigner(seed: Uint8Array = newSeed()): Signer {
   const privateKey = createPrivateKey({ key: joined(PRIVATE_DER, seed), format: 'der', type: 'pkcs8' });
   const spki = createPublicKey(privateKey).export({ format: 'der', type: 'spki' });
   return {

@@ -13,6 +13,7 @@ import {
 } from './certificate.ts';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
+import { TICKET_LIFE_MAX_S } from './ticket.ts';
 
 /** Sessions that `certificate.key` admitted and whose tickets ended before `at` are gone from the registry. */
 export interface Floor {
@@ -54,8 +55,10 @@ export function decodeFloor(bytes: Uint8Array): Floor {
   const at = input.u32();
   input.bytes(SIGNATURE_BYTES);
   input.end();
-  // A clock that runs far ahead is caught by bytes alone, so that all replicas agree on refusing it.
-  if (at > certificate.notAfter) throw new LatticeError('outside_validity', 'a floor beyond its certificate');
+  // A clock that runs far ahead is caught by bytes alone, so that all replicas agree on refusing it. Above the end of the last ticket
+  // that the certificate allows there is nothing to collect.
+  if (at > certificate.notAfter + TICKET_LIFE_MAX_S)
+    throw new LatticeError('outside_validity', 'a floor beyond its certificate');
   return { bytes, certificate, at };
 }
 

@@ -47,7 +47,6 @@ export function bucketOf(id: string): number {
 
 /** Whether who holds `theirs` has nothing to learn from who holds `mine`. */
 export function covers(theirs: DigestItem | undefined, mine: DigestItem): boolean {
-  if (mine.state === 0 && mine.mark === '') return true;
   if (theirs === undefined) return false;
   if (mine.state >= FLOOR_ITEM) return theirs.state === mine.state && theirs.version >= mine.version;
   return compareItems(theirs, mine) >= 0 && (mine.mark === '' || mine.mark === theirs.mark);

@@ -3,7 +3,7 @@
  * costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
  */
 import { compareRecords, isCollected, isVoid, joinEvictions } from './algebra.ts';
-import { type CertificateCache, issuerId, keyName } from './certificate.ts';
+import { type CertificateCache, issuerId, keyName, openCertificate } from './certificate.ts';
 import { decodeFloor, decodeRevocation, type Floor, openFloor, openRevocation, type Revocation } from './control.ts';
 import type { Crypto } from './crypto.ts';
 import { covers, type Digest, type DigestScope } from './digest.ts';
@@ -128,7 +128,7 @@ export class Replica {
     if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
     if (known === undefined && shelf.entries.size >= this.#entriesMax)
       throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
-    const kept = trusted ? ticket : this.#verify(read, isNewer || doubtful, evictions);
+    const kept = trusted ? this.#trusted(ticket, known) : this.#verify(read, isNewer || doubtful, evictions);
     const conflict = doubtful || (isNewer && contradicts(record, known?.record)) ? proof(record, known?.record) : {};
     if (!isNewer && !refill && evictions === held)
       return { outcome: 'older', issuer, sessions: [session], ...conflict };
@@ -196,6 +196,12 @@ export class Replica {
       if (news) verifyEviction(eviction, this.#crypto, this.#certificates);
     }
     return ticket;
+  }
+
+  /** A thousand tickets share one certificate, so checking that costs nothing and lets them share it in memory too. */
+  #trusted(ticket: Ticket, known: Entry | undefined): Ticket {
+    if (known !== undefined) return ticket;
+    return { ...ticket, certificate: openCertificate(ticket.certificate.bytes, this.#crypto, this.#certificates) };
   }
 
   #mergeFloor(floor: Floor, trusted: boolean): MergeResult {
@@ -299,10 +305,8 @@ export class Replica {
   }
 
   digest(scope: DigestScope): Digest {
-    const items = [];
     const held = this.#shelves.get(scope.issuer)?.scope(scope.bucket, scope.part) ?? [];
-    for (const { item } of held) if (item.state > 0 || item.mark !== '') items.push(item);
-    return { ...scope, items };
+    return { ...scope, items: Array.from(held, ({ item }) => item) };
   }
 
   /**
@@ -338,7 +342,7 @@ export class Replica {
     const updates: Update[] = [];
     for (const id of ids) {
       const held = this.#shelves.get(issuer)?.held(id);
-      if (held !== undefined && (held.item.state > 0 || held.item.mark !== '')) updates.push(held.update(true));
+      if (held !== undefined) updates.push(held.update(true));
     }
     return updates;
   }

@@ -44,7 +44,10 @@ export class Shelf {
     const entry = new Entry(parts);
     this.entries.set(entry.session, entry);
     const part = entry.state === 'LEFT' ? 'left' : 'live';
-    this.#hold({ item: entry.item(this.#crypto), part, update: (full) => entry.update(full) });
+    const item = entry.item(this.#crypto);
+    // Nothing of it could be told to anybody: it must not count as a difference either.
+    if (item.state === 0 && item.mark === '') this.#release(item.id);
+    else this.#hold({ item, part, update: (full) => entry.update(full) });
     return entry;
   }
 

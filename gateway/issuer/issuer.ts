@@ -1,0 +1,144 @@
+/**
+ * The gateway's own issuer: what it signs. Its root key is not here, except in an issuer that the gateway had to make for itself.
+ */
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import {
+  CERTIFICATE_BYTES,
+  type Certificate,
+  issuerId,
+  openCertificate,
+  signCertificate,
+} from '../../shared/lattice/certificate.ts';
+import { signFloor } from '../../shared/lattice/control.ts';
+import { type Crypto, KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
+import { signEviction } from '../../shared/lattice/eviction.ts';
+import { signTicket, TICKET_LIFE_MAX_S } from '../../shared/lattice/ticket.ts';
+import type { Update } from '../../shared/lattice/update.ts';
+import type { Env } from '../env.ts';
+import { newSeed, workerdCrypto, workerdSigner } from './crypto.ts';
+
+/** A gateway's key and its certificate, base64url: as they stand in the environment, in files and in storage. */
+export interface GatewayKey {
+  /** 32 secret bytes. */
+  key: string;
+  certificate: string;
+}
+
+/** Longer than anybody lets a gateway run without an update; each start of a self-hosted one renews it. */
+export const CERTIFICATE_LIFE_S = 400 * 86_400;
+/** A clock that is set back a little must not make its own certificate invalid. */
+const CERTIFICATE_SLACK_S = 86_400;
+/** Of a ticket whose agent names no end of its job. */
+const TICKET_LIFE_S = 7 * 86_400;
+/** A job's last minutes, and clocks that disagree about them. */
+const AFTER_JOB_S = 3600;
+/** For how long a replica may have been away and still be told of every session that ended meanwhile. */
+export const PARTITION_WINDOW_S = 86_400;
+
+export interface Newcomer {
+  sessionKey: Uint8Array;
+  provider: string;
+  cluster: string;
+  /** Seconds since 1970, as the agent read it from Slurm. */
+  jobEndsAt?: number | undefined;
+}
+
+/** The environment's issuer is not usable; the operator must read this. */
+export class IssuerError extends Error {}
+
+export class GatewayIssuer {
+  readonly issuer: string;
+  readonly certificate: Certificate;
+  readonly signer: Signer;
+  /** This gateway as a gossip peer. */
+  readonly id: string;
+  /** Keys that sign nothing new, only floors for the sessions that they once admitted. */
+  readonly #retired: readonly { certificate: Certificate; signer: Signer }[];
+
+  /** @throws IssuerError */
+  constructor(own: GatewayKey, retired: readonly GatewayKey[] = [], crypto: Crypto = workerdCrypto) {
+    const { certificate, signer } = readKey(own, crypto);
+    this.certificate = certificate;
+    this.signer = signer;
+    this.issuer = issuerId(certificate.root, crypto);
+    this.id = `gw:${certificate.keyName}`;
+    this.#retired = retired.map((key) => readKey(key, crypto));
+  }
+
+  /** A new session's ticket. `floor`: `at` of our key's floor; a clock that once ran ahead left it there, and the ticket must outlive it. */
+  ticket(newcomer: Newcomer, nowS: number, floor = 0): Uint8Array {
+    const { sessionKey, provider, cluster, jobEndsAt } = newcomer;
+    const wanted = jobEndsAt === undefined ? nowS + TICKET_LIFE_S : Math.max(jobEndsAt, nowS) + AFTER_JOB_S;
+    const expires = Math.min(Math.max(wanted, floor + AFTER_JOB_S), nowS + TICKET_LIFE_MAX_S);
+    const fields = { certificate: this.certificate.bytes, sessionKey, birth: nowS, expires, provider, cluster };
+    return signTicket(fields, this.signer, workerdCrypto);
+  }
+
+  /** `reason`: an id such as `silent` or `operator`. */
+  eviction(session: string, reason: string): Update {
+    const fields = { session, reason, certificate: this.certificate.bytes };
+    return { kind: 'entry', evictions: [signEviction(fields, this.signer, workerdCrypto)] };
+  }
+
+  /** To be signed every hour: collects what ended a partition's window ago. */
+  floors(nowS: number): Update[] {
+    return [this, ...this.#retired].map(({ certificate, signer }) => {
+      const at = Math.min(nowS - PARTITION_WINDOW_S, certificate.notAfter + TICKET_LIFE_MAX_S);
+      return { kind: 'floor', floor: signFloor({ certificate: certificate.bytes, at }, signer) };
+    });
+  }
+}
+
+/** The issuer that the environment names; undefined where it names none. @throws IssuerError */
+export function issuerOf(
+  env: Pick<Env, 'OTELA_GATEWAY_KEY' | 'OTELA_GATEWAY_CERT' | 'OTELA_RETIRED_KEYS'>,
+): GatewayIssuer | undefined {
+  const { OTELA_GATEWAY_KEY: key, OTELA_GATEWAY_CERT: certificate, OTELA_RETIRED_KEYS: retired = '' } = env;
+  if (key === undefined && certificate === undefined) return undefined;
+  if (key === undefined || certificate === undefined)
+    throw new IssuerError('OTELA_GATEWAY_KEY and OTELA_GATEWAY_CERT go together.');
+  const former = retired.split(',').filter((text) => text.trim() !== '');
+  return new GatewayIssuer(
+    { key, certificate },
+    former.map((text) => {
+      const [retiredKey = '', retiredCertificate = ''] = text.trim().split(':');
+      return { key: retiredKey, certificate: retiredCertificate };
+    }),
+  );
+}
+
+/** For a gateway without any: a root and a key of its own, to be kept in its storage. */
+export function makeIssuer(nowS: number): { root: string; gateway: GatewayKey } {
+  const root = newSeed();
+  const key = newSeed();
+  return { root: toBase64url(root), gateway: certify(toBase64url(root), toBase64url(key), nowS) };
+}
+
+/** A certificate for `key` by `root`, both secret and base64url. */
+export function certify(root: string, key: string, nowS: number): GatewayKey {
+  const signer = workerdSigner(secret(key));
+  const dates = { notBefore: nowS - CERTIFICATE_SLACK_S, notAfter: nowS + CERTIFICATE_LIFE_S };
+  const certificate = signCertificate({ key: signer.publicKey, ...dates }, workerdSigner(secret(root)));
+  return { key, certificate: toBase64url(certificate) };
+}
+
+function readKey(own: GatewayKey, crypto: Crypto): { certificate: Certificate; signer: Signer } {
+  const bytes = fromBase64url(own.certificate.trim(), CERTIFICATE_BYTES);
+  if (bytes === undefined) throw new IssuerError('The gateway certificate is not base64url.');
+  const signer = workerdSigner(secret(own.key));
+  let certificate: Certificate;
+  try {
+    certificate = openCertificate(bytes, crypto);
+  } catch (cause) {
+    throw new IssuerError('The gateway certificate is damaged.', { cause });
+  }
+  if (!signer.publicKey.every((byte, i) => byte === certificate.key[i]))
+    throw new IssuerError('The gateway certificate is for another key than the gateway has.');
+  return { certificate, signer };
+}
+
+function secret(text: string): Uint8Array {
+  const bytes = fromBase64url(text.trim(), KEY_BYTES);
+  if (bytes?.length !== KEY_BYTES) throw new IssuerError('A key must be 32 bytes in base64url.');
+  return bytes;
+}

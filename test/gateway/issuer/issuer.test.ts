@@ -1,0 +1,74 @@
+import { expect, test } from 'vitest';
+import { newSeed, workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { certify, GatewayIssuer, IssuerError, issuerOf, makeIssuer } from '../../../gateway/issuer/issuer.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { encodePayload } from '../../../shared/lattice/payload.ts';
+import { signRecord } from '../../../shared/lattice/record.ts';
+import { Replica } from '../../../shared/lattice/replica.ts';
+import { openTicket } from '../../../shared/lattice/ticket.ts';
+
+const NOW_S = 1_795_000_000;
+const DAY_S = 86_400;
+const { root, gateway } = makeIssuer(NOW_S);
+const issuer = new GatewayIssuer(gateway);
+const newcomer = { sessionKey: workerdSigner().publicKey, provider: 'lab', cluster: 'alps' };
+const replica = () => new Replica({ crypto: workerdCrypto, accepts: (id) => id === issuer.issuer });
+
+test('A node is admitted, speaks, is evicted, and is collected once its ticket has been over for a day', () => {
+  const a = replica();
+  const signer = workerdSigner();
+  const bytes = issuer.ticket({ ...newcomer, sessionKey: signer.publicKey }, NOW_S);
+  const { session, expires } = openTicket(bytes, workerdCrypto);
+  expect(expires).toBe(NOW_S + 7 * DAY_S);
+  const hardware = { gpus: [], cpus: 1, memory_mib: 1 };
+  const payload = encodePayload({
+    tier: 'stable',
+    labels: {},
+    models: [],
+    hardware,
+    addresses: [],
+    agent_version: '1',
+  });
+  const record = signRecord({ session, state: 'SERVING', version: 1, payload }, signer, workerdCrypto);
+  expect(a.merge({ kind: 'entry', ticket: bytes, record, payload }).outcome).toBe('merged');
+  expect(a.merge(issuer.eviction(session, 'silent')).outcome).toBe('merged');
+  expect(a.get(session)?.state).toBe('LEFT');
+  for (const floor of issuer.floors(expires + DAY_S)) expect(a.merge(floor).outcome).toBe('merged');
+  expect(a.size).toBe(1);
+  for (const floor of issuer.floors(expires + DAY_S + 1)) expect(a.merge(floor)).toMatchObject({ sessions: [session] });
+});
+
+test('A ticket lasts an hour longer than its job, 30 days at most, and longer than a floor that a wrong clock left', () => {
+  const life = (jobEndsAt: number | undefined, floor?: number) =>
+    openTicket(issuer.ticket({ ...newcomer, jobEndsAt }, NOW_S, floor), workerdCrypto).expires - NOW_S;
+  expect(life(NOW_S + 2 * DAY_S)).toBe(2 * DAY_S + 3600);
+  expect(life(NOW_S + 90 * DAY_S)).toBe(30 * DAY_S);
+  expect(life(NOW_S - 5)).toBe(3600);
+  expect(life(undefined, NOW_S + 9 * DAY_S)).toBe(9 * DAY_S + 3600);
+});
+
+test('After a rotation the former key still collects what it admitted', () => {
+  const next = certify(root, toBase64url(newSeed()), NOW_S);
+  const rotated = issuerOf({
+    OTELA_GATEWAY_KEY: next.key,
+    OTELA_GATEWAY_CERT: next.certificate,
+    OTELA_RETIRED_KEYS: `${gateway.key}:${gateway.certificate}`,
+  });
+  expect(rotated?.issuer).toBe(issuer.issuer);
+  expect(rotated?.id).not.toBe(issuer.id);
+  const a = replica();
+  for (const floor of rotated?.floors(NOW_S) ?? []) a.merge(floor);
+  const floored = a.floors(issuer.issuer).map((floor) => `gw:${floor.certificate.keyName}`);
+  expect(floored.sort()).toEqual([issuer.id, rotated?.id].sort());
+});
+
+test('An environment that is half set, damaged, or of two different keys is refused with a reason', () => {
+  const other = certify(root, toBase64url(newSeed()), NOW_S);
+  expect(issuerOf({})).toBeUndefined();
+  expect(() => issuerOf({ OTELA_GATEWAY_KEY: gateway.key })).toThrow(IssuerError);
+  expect(() => issuerOf({ OTELA_GATEWAY_KEY: 'x', OTELA_GATEWAY_CERT: gateway.certificate })).toThrow(/32 bytes/);
+  expect(() => issuerOf({ OTELA_GATEWAY_KEY: gateway.key, OTELA_GATEWAY_CERT: 'AAAA' })).toThrow(/damaged/);
+  expect(() => issuerOf({ OTELA_GATEWAY_KEY: gateway.key, OTELA_GATEWAY_CERT: other.certificate })).toThrow(
+    /another key/,
+  );
+});
