@@ -101,6 +101,14 @@ export const SETTINGS = [
     otherwise: "found in the command's --nnodes",
   },
   {
+    flag: 'fatal-pattern',
+    env: 'OTELA_FATAL_PATTERN',
+    kind: 'repeat',
+    value: 'REGEX',
+    help: 'a line of the engine after which the node gives itself up; repeat; none: not even the known ones',
+    otherwise: 'CUDA and NCCL errors',
+  },
+  {
     flag: 'drain-before',
     env: 'OTELA_DRAIN_BEFORE',
     kind: 'value',

@@ -3,6 +3,7 @@ import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { engineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
 import { type Fact, parseFact } from '../engine/facts.ts';
+import { type FatalPatterns, fatalPatterns } from '../engine/fatal.ts';
 import { engineSpan, type Span } from '../engine/span.ts';
 import { proxyFor } from '../host/proxy.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
@@ -24,6 +25,8 @@ export interface StartConfig {
   /** Undefined: joins idle. */
   engine: EngineTarget | undefined;
   span: Span;
+  /** Lines of the engine's output that end this node. */
+  fatal: FatalPatterns;
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
@@ -59,6 +62,7 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     command: command && command.length > 0 ? shellWrapped(command) : undefined,
     engine: registers ? engine(settings, command, env, warnings) : undefined,
     span,
+    fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
     warnings,
