@@ -35,8 +35,7 @@ export function readSettings(flags: ReadonlyMap<string, string[]>, env: Env): Se
     // An empty variable is how a shell spells "not set": FOO="$UNSET".
     if (value === undefined || value === '') continue;
     values.set(settingName(setting), {
-      // A comma is an ordinary character of a pattern: there a line break separates.
-      values: setting.kind === 'repeat' ? splitList(value, setting.flag === 'fatal-pattern' ? '\n' : ',') : [value],
+      values: setting.kind === 'repeat' ? splitList(value) : [value],
       source: setting.env,
     });
   }
@@ -44,16 +43,16 @@ export function readSettings(flags: ReadonlyMap<string, string[]>, env: Env): Se
     const given = setting.flag === '' ? undefined : flags.get(setting.flag);
     if (!given) continue;
     // Commas separate gateways in a flag as well; in labels and facts they belong to the value.
-    const list = setting.flag === 'gateway' ? given.flatMap((text) => splitList(text)) : given;
+    const list = setting.flag === 'gateway' ? given.flatMap(splitList) : given;
     values.set(settingName(setting), { values: list, source: `--${setting.flag}` });
   }
   warnings.push(...mistypedVariables(env));
   return { values, warnings };
 }
 
-function splitList(text: string, separator = ','): string[] {
+function splitList(text: string): string[] {
   return text
-    .split(separator)
+    .split(',')
     .map((item) => item.trim())
     .filter((item) => item !== '');
 }

@@ -4,10 +4,9 @@ import { decideTrust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
 import { Budget, REQUESTS_MAX } from './budget.ts';
+import type { Nodes } from './choose.ts';
 import { type Desk, handle } from './handle.ts';
 import { IngressKey } from './key.ts';
-import type { Registry } from './views.ts';
-import { Watchers } from './watchers.ts';
 
 /** A client that opens a connection says what it wants within this. */
 const HEADERS_TIMEOUT_MS = 15_000;
@@ -20,7 +19,8 @@ export interface IngressOptions {
   port: number;
   /** The agent's state directory; the key is written there. */
   directory: string;
-  registry: Registry;
+  /** The registry as this agent knows it, its own node included. */
+  nodes(): Nodes;
   /** Where we stand: own issuer's local name, and own provider's id. Read for each request. */
   self(): { issuer: string; provider: string };
   /** `--trust`; undefined: our own provider. */
@@ -61,13 +61,12 @@ export class Ingress {
 
   /** Writes the key, then listens. Rejects where the address cannot be had. */
   async open(): Promise<void> {
-    const { directory, host, port, log, requests, registry } = this.#options;
+    const { directory, host, port, log, requests, nodes } = this.#options;
     this.#desk = {
       key: IngressKey.make(directory),
       budget: new Budget(),
       avoided: new Avoided(),
-      watchers: new Watchers(),
-      registry,
+      nodes,
       trust: (lists) => this.#trust(lists),
       ask: (session, request, body) => requests.ask(session, request, body),
     };

@@ -1,0 +1,60 @@
+/** What all parts of one core share. `now` and `rng` are those of the step that runs. */
+import type { Crypto, Signer } from '../lattice/crypto.ts';
+import type { Entry } from '../lattice/entry.ts';
+import type { Replica } from '../lattice/replica.ts';
+import type { Agenda } from './agenda.ts';
+import type { GossipOptions } from './options.ts';
+import type { Outbox } from './outbox.ts';
+import type { Ring } from './ring.ts';
+import type { PeerId, Self } from './types.ts';
+
+export interface Context {
+  readonly self: Self;
+  /** The session, or the gateway's `gw:…`. */
+  readonly me: PeerId;
+  readonly replica: Replica;
+  readonly crypto: Crypto;
+  readonly signer: Signer | undefined;
+  readonly options: GossipOptions;
+  readonly agenda: Agenda;
+  readonly out: Outbox;
+  /** Members of a cluster that are neither LEFT nor suspected, this node included; an agent keeps its own cluster only. */
+  readonly rings: Map<string, Ring>;
+  now: number;
+  rng: () => number;
+}
+
+const GATEWAY = 'gw:';
+
+export function isGateway(peer: PeerId): boolean {
+  return peer.startsWith(GATEWAY);
+}
+
+/** `ms` give or take half of the jitter. */
+export function spread(context: Context, ms: number): number {
+  return ms * (1 + context.options.jitter * (context.rng() - 0.5));
+}
+
+/** The entry of a session that has not left. */
+export function memberEntry(context: Context, session: string): Entry | undefined {
+  const entry = context.replica.get(session);
+  return entry === undefined || entry.state === 'LEFT' ? undefined : entry;
+}
+
+/** The ring of an agent's own cluster. */
+export function ownRing(context: Context): Ring | undefined {
+  return context.self.kind === 'agent' ? context.rings.get(context.self.cluster) : undefined;
+}
+
+/** In place, Fisher-Yates. */
+export function shuffle<T>(items: T[], rng: () => number): T[] {
+  for (let i = items.length - 1; i > 0; i--) {
+    const j = Math.floor(rng() * (i + 1));
+    const a = items[i];
+    const b = items[j];
+    if (a === undefined || b === undefined) continue;
+    items[i] = b;
+    items[j] = a;
+  }
+  return items;
+}

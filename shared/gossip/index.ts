@@ -1,0 +1,88 @@
+/**
+ * The membership core: `createGossip`, then `step` for each event, in the order they happen. Pure and synchronous: time and chance are
+ * handed in, all effects come back as actions.
+ */
+import { Agenda } from './agenda.ts';
+import type { Context } from './context.ts';
+import { Core } from './core.ts';
+import { DEFAULT_OPTIONS } from './options.ts';
+import { Outbox } from './outbox.ts';
+import type { Action, Event, GossipMemory, GossipSetup, Liveness, PeerId } from './types.ts';
+
+export type { GossipOptions } from './options.ts';
+export { DEFAULT_OPTIONS } from './options.ts';
+export type {
+  Action,
+  Event,
+  GossipMemory,
+  GossipSetup,
+  HangUpReason,
+  Liveness,
+  Notice,
+  PeerId,
+  Self,
+  Verdict,
+} from './types.ts';
+
+export class GossipState {
+  /** Not for drivers. */
+  readonly core: Core;
+  readonly #context: Context;
+  #timerAt: number | undefined;
+
+  constructor(setup: GossipSetup) {
+    const { self, replica, crypto, signer, options, memory } = setup;
+    this.#context = {
+      self,
+      me: self.kind === 'agent' ? self.session : self.id,
+      replica,
+      crypto,
+      signer,
+      options: { ...DEFAULT_OPTIONS, ...options },
+      agenda: new Agenda(),
+      out: new Outbox(),
+      rings: new Map(),
+      now: Number.NEGATIVE_INFINITY,
+      rng: () => 0,
+    };
+    this.core = new Core(this.#context, memory);
+  }
+
+  step(event: Event, now: number, rng: () => number): Action[] {
+    const context = this.#context;
+    context.now = Math.max(context.now, now);
+    context.rng = rng;
+    this.core.handle(event);
+    this.core.settle();
+    const actions = context.out.take();
+    const next = context.agenda.next();
+    if (next !== undefined && (next !== this.#timerAt || event.type === 'timer')) {
+      this.#timerAt = next;
+      actions.push({ type: 'timer', at: next });
+    }
+    return actions;
+  }
+}
+
+export function createGossip(setup: GossipSetup): GossipState {
+  return new GossipState(setup);
+}
+
+/** Updates `state` in place and says what to do. */
+export function step(state: GossipState, event: Event, now: number, rng: () => number): Action[] {
+  return state.step(event, now, rng);
+}
+
+export function livenessOf(state: GossipState, session: string): Liveness {
+  return state.core.liveness(session);
+}
+
+/** Peers with an open channel. */
+export function peersOf(state: GossipState): PeerId[] {
+  return [...state.core.channels.open.keys()];
+}
+
+/** What `createGossip` needs to go on after a gateway's object slept; structured-cloneable. Take it after a step that said `evict`, `liveness` or `notice`. */
+export function remember(state: GossipState): GossipMemory {
+  return state.core.remember();
+}

@@ -1,0 +1,260 @@
+/**
+ * What peers say to each other. A message is a sequence of parts, each a type and its fields; docs/registry.md has the table. Every
+ * count and length is bounded, every part is in its one spelling, and reading allocates no more than the message holds.
+ */
+import { ByteReader, ByteWriter } from '../lattice/bytes.ts';
+import { SIGNATURE_BYTES } from '../lattice/crypto.ts';
+import {
+  BUCKETS,
+  DIGEST_ITEMS_MAX,
+  type Digest,
+  decodeDigest,
+  decodeIds,
+  encodeDigest,
+  encodeIds,
+} from '../lattice/digest.ts';
+import { LatticeError } from '../lattice/error.ts';
+import { packSession, readSession } from '../lattice/session.ts';
+import { decodeUpdate, encodeUpdate, UPDATE_MAX_BYTES, type Update } from '../lattice/update.ts';
+import type { Verdict } from './types.ts';
+
+/** One message; larger ones end the channel. */
+export const MESSAGE_MAX_BYTES = 64 * 1024;
+/** More issuers than any operator lists. */
+const ISSUERS_MAX = 64;
+const ISSUER_CHARS = 26;
+/** Parts of one message: the shortest has 2 bytes, and no honest message has this many. */
+const PARTS_MAX = 4096;
+const SUMS_BYTES = BUCKETS * 2 * 8;
+const DIGEST_MAX_BYTES = 64 + DIGEST_ITEMS_MAX * 40;
+
+/** An observer's signed word that no path reached `target` at this incarnation. */
+export interface Suspicion {
+  target: string;
+  incarnation: number;
+  observer: string;
+  signature: Uint8Array;
+  /** The target's own signature under its incarnation, so that nobody raises another's; none for 0. */
+  proof: Uint8Array | undefined;
+}
+
+/** The target's own signed word that it lives. */
+export interface Refutation {
+  session: string;
+  incarnation: number;
+  signature: Uint8Array;
+}
+
+/** Sums of one issuer's buckets: live and left of the first, live and left of the second, … 16 × 8 bytes each. */
+export interface IssuerSums {
+  issuer: string;
+  sums: Uint8Array;
+}
+
+export type Part =
+  /** `root`: 8 bytes, equal where two replicas are. `opinion`: the same for suspicions. */
+  | { type: 'ping'; seq: number; root: Uint8Array; opinion: number }
+  /** `paceMs`: a gateway's wish for the time to the next ping; 0 between agents. */
+  | { type: 'ack'; seq: number; root: Uint8Array; opinion: number; paceMs: number }
+  /** Ping `target` for me. */
+  | { type: 'probe'; seq: number; target: string }
+  | { type: 'probed'; seq: number; verdict: Verdict }
+  /** Something new, to be passed on by whoever did not know it. */
+  | { type: 'news'; update: Update }
+  /** I know this much of these few entries: whoever knows less answers `wants`. */
+  | { type: 'have'; digest: Digest }
+  | { type: 'suspicion'; suspicion: Suspicion }
+  | { type: 'refutation'; refutation: Refutation }
+  | { type: 'sums'; issuers: IssuerSums[] }
+  /** What I have in one scope: answer with what I lack, `wants` and, behind the last of a message's digests, `done`. */
+  | { type: 'digest'; digest: Digest }
+  /** Something you lack; not passed on, others compare for themselves. */
+  | { type: 'repair'; update: Update }
+  | { type: 'wants'; issuer: string; ids: string[] }
+  /** End of the answer to one message's digests; `more`: it was cut, ask again. */
+  | { type: 'done'; more: boolean }
+  /** A thin update named a session whose ticket or payload is not here. */
+  | { type: 'pull'; session: string };
+
+const TYPES = [
+  'ping',
+  'ack',
+  'probe',
+  'probed',
+  'news',
+  'have',
+  'suspicion',
+  'refutation',
+  'sums',
+  'digest',
+  'repair',
+  'wants',
+  'done',
+  'pull',
+] as const satisfies readonly Part['type'][];
+const VERDICTS = ['alive', 'silent', 'unknown'] as const satisfies readonly Verdict[];
+const SEQ_MAX = 0xffff_ffff;
+export const INCARNATION_MAX = 0xffff_ffff;
+
+/** Update parts are the large ones and travel to several peers: encoded once. */
+export function encodePart(part: Part): Uint8Array {
+  const out = new ByteWriter().byte(TYPES.indexOf(part.type));
+  writePart(out, part);
+  return out.done();
+}
+
+function writePart(out: ByteWriter, part: Part): void {
+  switch (part.type) {
+    case 'ping':
+      out.varint(part.seq).bytes(part.root).u32(part.opinion);
+      return;
+    case 'ack':
+      out.varint(part.seq).bytes(part.root).u32(part.opinion).varint(part.paceMs);
+      return;
+    case 'probe':
+      out.varint(part.seq).bytes(packSession(part.target));
+      return;
+    case 'probed':
+      out.varint(part.seq).byte(VERDICTS.indexOf(part.verdict));
+      return;
+    case 'news':
+    case 'repair':
+      out.blob(encodeUpdate(part.update));
+      return;
+    case 'suspicion':
+      return writeSuspicion(out, part.suspicion);
+    case 'refutation':
+      out
+        .bytes(packSession(part.refutation.session))
+        .varint(part.refutation.incarnation)
+        .bytes(part.refutation.signature);
+      return;
+    case 'sums':
+      out.varint(part.issuers.length);
+      for (const { issuer, sums } of part.issuers) out.text(issuer).bytes(sums);
+      return;
+    case 'have':
+    case 'digest':
+      out.blob(encodeDigest(part.digest));
+      return;
+    case 'wants':
+      out.text(part.issuer).blob(encodeIds(part.ids));
+      return;
+    case 'done':
+      out.byte(part.more ? 1 : 0);
+      return;
+    case 'pull':
+      out.bytes(packSession(part.session));
+  }
+}
+
+function writeSuspicion(out: ByteWriter, suspicion: Suspicion): void {
+  const { target, incarnation, observer, signature, proof } = suspicion;
+  out.bytes(packSession(target)).varint(incarnation).bytes(packSession(observer)).bytes(signature);
+  if (incarnation > 0) out.bytes(proof ?? new Uint8Array(SIGNATURE_BYTES));
+}
+
+/** @throws LatticeError truncated, malformed, too_large: at the first thing that is wrong, before anything was done */
+export function decodeMessage(bytes: Uint8Array): Part[] {
+  if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
+  const input = new ByteReader(bytes);
+  const parts: Part[] = [];
+  while (input.rest > 0) {
+    if (parts.length >= PARTS_MAX) throw new LatticeError('too_large', `more than ${PARTS_MAX} parts`);
+    const type = TYPES[input.byte()];
+    if (type === undefined) throw new LatticeError('malformed', 'no such part');
+    parts.push(readPart(input, type));
+  }
+  return parts;
+}
+
+function readPart(input: ByteReader, type: Part['type']): Part {
+  switch (type) {
+    case 'ping':
+      return { type, ...readPulse(input) };
+    case 'ack':
+      return { type, ...readPulse(input), paceMs: bounded(input.varint(), SEQ_MAX) };
+    case 'probe':
+      return { type, seq: bounded(input.varint(), SEQ_MAX), target: readSession(input) };
+    case 'probed': {
+      const seq = bounded(input.varint(), SEQ_MAX);
+      const verdict = VERDICTS[input.byte()];
+      if (verdict === undefined) throw new LatticeError('malformed', 'no such verdict');
+      return { type, seq, verdict };
+    }
+    case 'news':
+    case 'repair':
+      return { type, update: decodeUpdate(input.blob(UPDATE_MAX_BYTES)) };
+    case 'suspicion':
+      return { type, suspicion: readSuspicion(input) };
+    case 'refutation':
+      return { type, refutation: readRefutation(input) };
+    case 'sums':
+      return { type, issuers: readSums(input) };
+    case 'have':
+    case 'digest':
+      return { type, digest: decodeDigest(input.blob(DIGEST_MAX_BYTES)) };
+    case 'wants':
+      return { type, issuer: input.text(ISSUER_CHARS), ids: decodeIds(input.blob(8 + DIGEST_ITEMS_MAX * 8)) };
+    case 'done':
+      return { type, more: readFlag(input) };
+    case 'pull':
+      return { type, session: readSession(input) };
+  }
+}
+
+function readPulse(input: ByteReader) {
+  return {
+    seq: bounded(input.varint(), SEQ_MAX),
+    root: input.bytes(8),
+    opinion: input.u32(),
+  };
+}
+
+function readSuspicion(input: ByteReader): Suspicion {
+  const target = readSession(input);
+  const incarnation = bounded(input.varint(), INCARNATION_MAX);
+  const observer = readSession(input);
+  const signature = input.bytes(SIGNATURE_BYTES).slice();
+  const proof = incarnation > 0 ? input.bytes(SIGNATURE_BYTES).slice() : undefined;
+  return { target, incarnation, observer, signature, proof };
+}
+
+function readRefutation(input: ByteReader): Refutation {
+  const session = readSession(input);
+  const incarnation = bounded(input.varint(), INCARNATION_MAX);
+  if (incarnation === 0) throw new LatticeError('malformed', 'nobody is accused at incarnation -1');
+  return { session, incarnation, signature: input.bytes(SIGNATURE_BYTES).slice() };
+}
+
+function readSums(input: ByteReader): IssuerSums[] {
+  const count = input.varint();
+  if (count > ISSUERS_MAX) throw new LatticeError('too_large', `${count} issuers`);
+  const issuers: IssuerSums[] = [];
+  for (let i = 0; i < count; i++) issuers.push({ issuer: input.text(ISSUER_CHARS), sums: input.bytes(SUMS_BYTES) });
+  return issuers;
+}
+
+function readFlag(input: ByteReader): boolean {
+  const value = input.byte();
+  if (value > 1) throw new LatticeError('malformed', 'neither yes nor no');
+  return value === 1;
+}
+
+function bounded(value: number, max: number): number {
+  if (value > max) throw new LatticeError('too_large', `number above ${max}`);
+  return value;
+}
+
+export function suspicionMessage(target: string, incarnation: number, observer: string): Uint8Array {
+  return new ByteWriter()
+    .label('suspicion')
+    .bytes(packSession(target))
+    .varint(incarnation)
+    .bytes(packSession(observer))
+    .done();
+}
+
+export function refutationMessage(session: string, incarnation: number): Uint8Array {
+  return new ByteWriter().label('refutation').bytes(packSession(session)).varint(incarnation).done();
+}

@@ -1,0 +1,134 @@
+/** Every time and size of the core, with its reason. Tests and the simulator override some; both ends of a channel need not agree. */
+export interface GossipOptions {
+  /** Members on each side of the ring that a channel is kept to. 3: two neighbours share 4 helpers for an indirect probe. */
+  ringReach: number;
+  /** Channels dialled to random members. With those that others dial here about twice as many: they carry news across the ring. */
+  randomLinks: number;
+  /** One random channel is replaced so often, so that no set of peers surrounds a node for ever. A handshake costs 3 KB. */
+  rotateMs: number;
+  /** A cluster of so few is connected in full. */
+  fullMesh: number;
+  /** Channels that nobody needs any more are closed after this: a ring that is still growing needs many of them again. */
+  spareMs: number;
+  /** News go to the two ring neighbours and so many random peers. With 2, the last of 128 nodes has them after 4 ms; see docs. */
+  fanout: number;
+  /** In clusters of so few, the owner tells all and the others only ask each other whether it arrived. */
+  tellAll: number;
+  /** Between probes; every other one goes to the next on the ring, so that each member is probed at least every 2 probeMs. */
+  probeMs: number;
+  /** Part of an interval that is random, so that nodes started together do not stay in step. */
+  jitter: number;
+  /** A direct probe's answer. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788). */
+  directMs: number;
+  healthMax: number;
+  /** For helpers' verdicts and the relay's, which may have to wake an object first. */
+  indirectMs: number;
+  /** How long a helper waits for the target; less than `indirectMs`, or its word would come too late. */
+  helperMs: number;
+  /** Helpers asked; as many again where no relay could tell. */
+  helpers: number;
+  /** A timer this late says that the process stood still: answers may wait unread, so nobody is blamed yet. */
+  lateMs: number;
+  /** Between attempts to reach somebody who is suspected: without them two halves of a cluster would never meet again. */
+  suspectMs: number;
+  /** Grace between suspicion and eviction: from graceMin × graceMaxFactor down to graceMin as observers agree. */
+  graceMinMs: number;
+  graceMaxFactor: number;
+  /** Times the longest grace where the gateway's own path is all that was tried. */
+  graceLonelyFactor: number;
+  /** A tunnel that closes has so long to come back before anybody is asked about it. */
+  reconnectMs: number;
+  /** Evictions stop for `freezeMs` when more than this share of a cluster, and at least `freezeMin`, turns suspect within `freezeWindowMs`. */
+  freezeShare: number;
+  freezeMin: number;
+  freezeWindowMs: number;
+  freezeMs: number;
+  /** Who is suspected again within `flapMaxMs` × 2 is taken back after `flapMs`, then twice that, at most `flapMaxMs`. */
+  flapMs: number;
+  flapMaxMs: number;
+  /** Suspicions of one observer against one target, at different incarnations. */
+  accuseMs: number;
+  /** Per cluster and gateway. One instead of three loses foreign news for seconds when one message is lost. */
+  delegates: number;
+  /** All delegates together send a settled gateway one message in this time: 12 a minute are allowed, 10 are sent. */
+  gatewayPaceMs: number;
+  /** Of the pace of one delegate. */
+  gatewayPaceMinMs: number;
+  gatewayPaceMaxMs: number;
+  /** A delegate checks that the gateway has the news of its cluster after this. */
+  gatewayCheckMs: number;
+  /** A bucket touched by a push more recently is not compared: what differs is on its way. Per bucket: one guard for all starves. */
+  quietMs: number;
+  /** A pull that brings nothing for so long is given up, so that one dead peer does not stop repair. */
+  pullMs: number;
+  /** After a repair, peers are told at once that there is news, at most this often. */
+  cascadeMs: number;
+  /** Who is alone so long after its start, or after its last peer went, joins a gateway until it is not. */
+  lonelyMs: number;
+  /** Dials that fail are repeated after this, doubled each time up to `redialMaxMs`. */
+  redialMs: number;
+  redialMaxMs: number;
+  /** At once. */
+  dialsMax: number;
+  /** The one of two neighbours that is not to dial does so after this, in case the other cannot. */
+  yieldMs: number;
+  /** Open channels; those nobody asked for are refused above. */
+  peersMax: number;
+  /** Token bucket per peer: bytes that were not asked for. A cluster of 1,000 that starts at once stays below a tenth. */
+  peerBytesPerSecond: number;
+  peerBurstBytes: number;
+  /** Signatures that a peer may make this node check without being asked, and probes on its behalf. */
+  peerChecksPerSecond: number;
+  peerBurstChecks: number;
+  /** A peer that broke a rule. */
+  banMs: number;
+}
+
+export const DEFAULT_OPTIONS: GossipOptions = {
+  ringReach: 3,
+  randomLinks: 2,
+  rotateMs: 300_000,
+  fullMesh: 17,
+  spareMs: 10_000,
+  fanout: 2,
+  tellAll: 10,
+  probeMs: 1000,
+  jitter: 0.1,
+  directMs: 200,
+  healthMax: 8,
+  indirectMs: 600,
+  helperMs: 250,
+  helpers: 3,
+  lateMs: 50,
+  suspectMs: 2000,
+  graceMinMs: 20_000,
+  graceMaxFactor: 3,
+  graceLonelyFactor: 4,
+  reconnectMs: 10_000,
+  freezeShare: 0.15,
+  freezeMin: 3,
+  freezeWindowMs: 30_000,
+  freezeMs: 600_000,
+  flapMs: 10_000,
+  flapMaxMs: 60_000,
+  accuseMs: 5000,
+  delegates: 3,
+  gatewayPaceMs: 6000,
+  gatewayPaceMinMs: 15_000,
+  gatewayPaceMaxMs: 300_000,
+  gatewayCheckMs: 1000,
+  quietMs: 100,
+  pullMs: 1000,
+  cascadeMs: 250,
+  lonelyMs: 1000,
+  redialMs: 1000,
+  redialMaxMs: 60_000,
+  dialsMax: 16,
+  yieldMs: 300,
+  peersMax: 64,
+  peerBytesPerSecond: 256 * 1024,
+  peerBurstBytes: 4 * 1024 * 1024,
+  peerChecksPerSecond: 200,
+  peerBurstChecks: 4000,
+  banMs: 600_000,
+};

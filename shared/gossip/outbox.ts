@@ -1,0 +1,70 @@
+/** Actions of one step. Parts for one peer travel in one message: a header costs as much as a ping. */
+import { encodePart, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
+import type { Action, PeerId } from './types.ts';
+
+export class Outbox {
+  readonly #actions: Action[] = [];
+  /** Encoded parts by peer, in order; emptied by each `take`. */
+  readonly #parts = new Map<PeerId, Uint8Array[]>();
+  readonly #changed = new Set<string>();
+
+  send(peer: PeerId, part: Part | Uint8Array): void {
+    const bytes = part instanceof Uint8Array ? part : encodePart(part);
+    const parts = this.#parts.get(peer);
+    if (parts === undefined) this.#parts.set(peer, [bytes]);
+    else parts.push(bytes);
+  }
+
+  act(action: Action): void {
+    this.#actions.push(action);
+  }
+
+  changed(sessions: Iterable<string>): void {
+    for (const session of sessions) this.#changed.add(session);
+  }
+
+  /** What was to be said to a peer that is not there any more. */
+  forget(peer: PeerId): void {
+    this.#parts.delete(peer);
+  }
+
+  take(): Action[] {
+    const actions: Action[] = [];
+    if (this.#changed.size > 0) actions.push({ type: 'changed', sessions: [...this.#changed] });
+    for (const [peer, parts] of this.#parts) {
+      for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });
+    }
+    actions.push(...this.#actions);
+    this.#changed.clear();
+    this.#parts.clear();
+    this.#actions.length = 0;
+    return actions;
+  }
+}
+
+function messages(parts: readonly Uint8Array[]): Uint8Array[] {
+  if (parts.length === 1 && parts[0] !== undefined) return [parts[0]];
+  const done: Uint8Array[] = [];
+  let from = 0;
+  let length = 0;
+  for (let i = 0; i <= parts.length; i++) {
+    const next = parts[i]?.length ?? Number.POSITIVE_INFINITY;
+    if (length > 0 && length + next > MESSAGE_MAX_BYTES) {
+      done.push(concat(parts.slice(from, i), length));
+      from = i;
+      length = 0;
+    }
+    length += next;
+  }
+  return done;
+}
+
+function concat(parts: readonly Uint8Array[], length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}

@@ -1,0 +1,267 @@
+/**
+ * Whether a member lives: asked directly, then through helpers on other machines and through a gateway's relay at once. All three must say
+ * no before it is suspected; a path that could not be tried says nothing (SWIM's indirect probes; Lifeguard's local health).
+ */
+import type { Channels } from './channels.ts';
+import { type Context, isGateway, memberEntry, ownRing } from './context.ts';
+import type { Opinions } from './opinions.ts';
+import type { Pulse } from './pulse.ts';
+import type { PeerId, Verdict } from './types.ts';
+
+/** At once, own and on behalf of others. */
+const INQUIRIES_MAX = 64;
+const ERRANDS_MAX = 64;
+
+interface Inquiry {
+  target: PeerId;
+  stage: 'direct' | 'indirect' | 'further';
+  seq: number | undefined;
+  /** Whether the direct path was tried: a channel or a dial to somebody who had answered before. */
+  tried: boolean;
+  relay: Verdict | undefined;
+  /** Of this stage. Undefined: not yet. */
+  helpers: Map<PeerId, Verdict | undefined>;
+  asked: Set<PeerId>;
+  excused: boolean;
+}
+
+/** A probe for somebody else. */
+interface Errand {
+  from: PeerId;
+  seq: number;
+  target: PeerId;
+  ping: number | undefined;
+}
+
+export class Probes {
+  readonly #context: Context;
+  readonly #channels: Channels;
+  readonly #opinions: Opinions;
+  readonly #pulse: Pulse;
+  /** By target; at most INQUIRIES_MAX. */
+  readonly #inquiries = new Map<PeerId, Inquiry>();
+  /** Probes that helpers make for us, by sequence number; as many as inquiries have helpers. */
+  readonly #sent = new Map<number, { inquiry: Inquiry; helper: PeerId }>();
+  /** At most ERRANDS_MAX. */
+  readonly #errands = new Set<Errand>();
+  #seq = 0;
+  #health = 0;
+  /** Set by the core: all paths to the target failed. */
+  onSilent: (target: PeerId) => void = () => {};
+
+  constructor(context: Context, channels: Channels, opinions: Opinions, pulse: Pulse) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#opinions = opinions;
+    this.#pulse = pulse;
+  }
+
+  /** Begins with the direct path. */
+  probe(target: PeerId): void {
+    if (isGateway(target) || this.#inquiries.has(target)) {
+      // A gateway is pinged at its own pace.
+      return;
+    }
+    if (this.#inquiries.size >= INQUIRIES_MAX || memberEntry(this.#context, target) === undefined) return;
+    const inquiry: Inquiry = {
+      target,
+      stage: 'direct',
+      seq: undefined,
+      tried: false,
+      relay: undefined,
+      helpers: new Map(),
+      asked: new Set(),
+      excused: false,
+    };
+    this.#inquiries.set(target, inquiry);
+    if (this.#channels.open.has(target)) this.#pingDirectly(inquiry);
+    else if (!this.#channels.dial(target)) return this.#directFailed(inquiry);
+    this.#await(inquiry, this.#directMs());
+  }
+
+  #directMs(): number {
+    const { directMs, healthMax } = this.#context.options;
+    return directMs * Math.min(healthMax, 1 + this.#health);
+  }
+
+  #pingDirectly(inquiry: Inquiry): void {
+    inquiry.tried = true;
+    inquiry.seq = this.#pulse.ping(inquiry.target, () => this.#answered(inquiry));
+  }
+
+  #answered(inquiry: Inquiry): void {
+    this.#health = Math.max(0, this.#health - 1);
+    this.#opinions.reach(inquiry.target, true);
+    this.#end(inquiry);
+  }
+
+  #await(inquiry: Inquiry, ms: number): void {
+    const { agenda, now, options } = this.#context;
+    agenda.set(`inquiry:${inquiry.target}`, now + ms, (lateMs) => {
+      // This process stood still: the answer may lie in its buffers.
+      if (lateMs > options.lateMs && !inquiry.excused) {
+        inquiry.excused = true;
+        this.#health = Math.min(options.healthMax - 1, this.#health + 1);
+        return this.#await(inquiry, options.directMs);
+      }
+      if (inquiry.stage === 'direct') this.#directFailed(inquiry);
+      else this.#decide(inquiry, true);
+    });
+  }
+
+  opened(peer: PeerId): void {
+    const inquiry = this.#inquiries.get(peer);
+    if (inquiry?.stage === 'direct' && inquiry.seq === undefined) this.#pingDirectly(inquiry);
+    for (const errand of this.#errands) {
+      if (errand.target === peer && errand.ping === undefined) this.#pingFor(errand);
+    }
+  }
+
+  /** `met`: it had answered before, so that a closed door says something. */
+  dialFailed(peer: PeerId, met: boolean): void {
+    const inquiry = this.#inquiries.get(peer);
+    if (inquiry?.stage === 'direct' && inquiry.seq === undefined) {
+      inquiry.tried = met;
+      this.#directFailed(inquiry);
+    }
+    for (const errand of this.#errands) {
+      if (errand.target === peer && errand.ping === undefined) this.#report(errand, met ? 'silent' : 'unknown');
+    }
+  }
+
+  /** A helper that is gone tells nothing. */
+  closed(peer: PeerId): void {
+    for (const [seq, { inquiry, helper }] of this.#sent) {
+      if (helper !== peer) continue;
+      this.#sent.delete(seq);
+      inquiry.helpers.set(helper, 'unknown');
+      this.#decide(inquiry, false);
+    }
+  }
+
+  #directFailed(inquiry: Inquiry): void {
+    if (!inquiry.tried && !this.#channels.open.has(inquiry.target) && !this.#channels.met(inquiry.target)) {
+      // Never reached from here (its addresses are private, or there are none): no evidence, and nobody is bothered.
+      return this.#end(inquiry);
+    }
+    this.#opinions.reach(inquiry.target, false);
+    inquiry.stage = 'indirect';
+    this.#askHelpers(inquiry);
+    this.#context.out.act({ type: 'askRelay', target: inquiry.target });
+    this.#await(inquiry, this.#context.options.indirectMs);
+  }
+
+  #askHelpers(inquiry: Inquiry): void {
+    inquiry.helpers.clear();
+    for (const helper of this.#chooseHelpers(inquiry)) {
+      this.#seq = (this.#seq + 1) >>> 0;
+      this.#sent.set(this.#seq, { inquiry, helper });
+      inquiry.helpers.set(helper, undefined);
+      inquiry.asked.add(helper);
+      this.#context.out.send(helper, { type: 'probe', seq: this.#seq, target: inquiry.target });
+    }
+  }
+
+  /** First those that keep a channel to the target, which its place on the ring tells; one per machine as far as there are. */
+  #chooseHelpers({ target, asked }: Inquiry): PeerId[] {
+    const { options } = this.#context;
+    const near = new Set<PeerId>();
+    for (const step of [1, -1] as const) {
+      let seen = 0;
+      for (const id of ownRing(this.#context)?.from(target, step) ?? []) {
+        if (++seen > 2 * options.ringReach) break;
+        near.add(id);
+      }
+    }
+    const usable = (id: PeerId) => id !== target && !asked.has(id) && this.#opinions.isReachable(id);
+    const others = this.#channels.some(this.#channels.open.size, (id) => usable(id) && !near.has(id));
+    const candidates = [...near].filter((id) => usable(id) && this.#channels.open.has(id)).concat(others);
+    const own = this.#context.self.kind === 'agent' ? this.#context.self.host : '';
+    const hosts = new Set([own]);
+    const chosen: PeerId[] = [];
+    for (const sameHostToo of [false, true]) {
+      for (const id of candidates) {
+        if (chosen.length >= options.helpers || chosen.includes(id)) continue;
+        const host = memberEntry(this.#context, id)?.payload?.host ?? id;
+        if (hosts.has(host) && !sameHostToo) continue;
+        hosts.add(host);
+        chosen.push(id);
+      }
+    }
+    return chosen;
+  }
+
+  heardVerdict(peer: PeerId, seq: number, verdict: Verdict): void {
+    const sent = this.#sent.get(seq);
+    if (sent?.helper !== peer) return;
+    this.#sent.delete(seq);
+    sent.inquiry.helpers.set(peer, verdict);
+    this.#decide(sent.inquiry, false);
+  }
+
+  relayed(target: PeerId, verdict: Verdict): void {
+    const inquiry = this.#inquiries.get(target);
+    if (inquiry === undefined || inquiry.stage === 'direct' || inquiry.relay !== undefined) return;
+    inquiry.relay = verdict;
+    this.#decide(inquiry, false);
+  }
+
+  /** `timeUp`: what has not come is unknown. */
+  #decide(inquiry: Inquiry, timeUp: boolean): void {
+    if (this.#inquiries.get(inquiry.target) !== inquiry || inquiry.stage === 'direct') return;
+    const verdicts = [...inquiry.helpers.values()];
+    if (verdicts.includes('alive') || inquiry.relay === 'alive') {
+      // It lives and we did not see it: perhaps this node is the slow one.
+      this.#health = Math.min(this.#context.options.healthMax - 1, this.#health + 1);
+      return this.#end(inquiry);
+    }
+    const waiting = verdicts.includes(undefined) || (inquiry.relay === undefined && inquiry.stage === 'indirect');
+    if (waiting && !timeUp) return;
+    const silent = inquiry.tried && verdicts.includes('silent');
+    if (!silent) return this.#end(inquiry);
+    if (inquiry.relay === 'silent' || inquiry.stage === 'further') {
+      this.#end(inquiry);
+      return this.onSilent(inquiry.target);
+    }
+    // No relay could tell: as many helpers again are the third path. Where there are none, only a gateway may judge.
+    inquiry.stage = 'further';
+    this.#askHelpers(inquiry);
+    if (inquiry.helpers.size === 0) return this.#end(inquiry);
+    this.#await(inquiry, this.#context.options.indirectMs);
+  }
+
+  #end(inquiry: Inquiry): void {
+    if (this.#inquiries.get(inquiry.target) === inquiry) this.#inquiries.delete(inquiry.target);
+    this.#context.agenda.cancel(`inquiry:${inquiry.target}`);
+    if (inquiry.seq !== undefined) this.#pulse.forget(inquiry.seq);
+    for (const [seq, sent] of this.#sent) if (sent.inquiry === inquiry) this.#sent.delete(seq);
+  }
+
+  /** Somebody asks us to look. */
+  heardProbe(from: PeerId, seq: number, target: PeerId): void {
+    const { agenda, me, now, options, out } = this.#context;
+    if (target === me) return out.send(from, { type: 'probed', seq, verdict: 'alive' });
+    const errand: Errand = { from, seq, target, ping: undefined };
+    const unknown = memberEntry(this.#context, target) === undefined || this.#context.self.kind === 'gateway';
+    if (unknown || this.#errands.size >= ERRANDS_MAX) return this.#report(errand, 'unknown');
+    this.#errands.add(errand);
+    if (this.#channels.open.has(target)) this.#pingFor(errand);
+    else if (!this.#channels.dial(target)) return this.#report(errand, 'unknown');
+    agenda.set(`errand:${from}:${seq}`, now + options.helperMs, (lateMs) => {
+      const tried = errand.ping !== undefined || this.#channels.met(target);
+      this.#report(errand, tried && lateMs <= options.lateMs ? 'silent' : 'unknown');
+    });
+  }
+
+  #pingFor(errand: Errand): void {
+    errand.ping = this.#pulse.ping(errand.target, () => this.#report(errand, 'alive'));
+  }
+
+  #report(errand: Errand, verdict: Verdict): void {
+    this.#errands.delete(errand);
+    this.#context.agenda.cancel(`errand:${errand.from}:${errand.seq}`);
+    if (errand.ping !== undefined) this.#pulse.forget(errand.ping);
+    if (this.#channels.open.has(errand.from))
+      this.#context.out.send(errand.from, { type: 'probed', seq: errand.seq, verdict });
+  }
+}

@@ -1,0 +1,139 @@
+/** Pings and their answers: the one thing that is sent for ever. They carry what tells two replicas apart. */
+import type { Channels, Peer } from './channels.ts';
+import { type Context, isGateway, shuffle, spread } from './context.ts';
+import type { IssuerSums, Part } from './messages.ts';
+import type { Opinions } from './opinions.ts';
+import type { Repair } from './repair.ts';
+import type { PeerId, Verdict } from './types.ts';
+
+/** Pings whose answer is awaited; older ones are forgotten first. */
+const PENDING_MAX = 512;
+/** Signed words in one answer: 100 to 200 bytes each. */
+const WORDS_MAX = 32;
+
+interface Pending {
+  peer: PeerId;
+  done: ((verdict: Verdict) => void) | undefined;
+}
+
+export class Pulse {
+  readonly #context: Context;
+  readonly #channels: Channels;
+  readonly #opinions: Opinions;
+  readonly #repair: Repair;
+  readonly #pending = new Map<number, Pending>();
+  /** Peers of this round still to be pinged; at most one per channel. */
+  #round: PeerId[] = [];
+  #odd = false;
+  #seq = 0;
+  /** Set by the core: probes a peer. */
+  onTurn: (peer: PeerId) => void = () => {};
+
+  constructor(context: Context, channels: Channels, opinions: Opinions, repair: Repair) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#opinions = opinions;
+    this.#repair = repair;
+  }
+
+  start(): void {
+    if (this.#context.self.kind === 'gateway') return;
+    const { agenda, options, now, rng } = this.#context;
+    const turn = () => {
+      agenda.set('turn', this.#context.now + spread(this.#context, options.probeMs), turn);
+      const peer = this.#next();
+      if (peer !== undefined) this.onTurn(peer);
+    };
+    agenda.set('turn', now + rng() * options.probeMs, turn);
+  }
+
+  /** Every other one the next on the ring: so each member has one who looks at it every two intervals, whoever else does. */
+  #next(): PeerId | undefined {
+    this.#odd = !this.#odd;
+    const successor = this.#channels.neighbour(1);
+    if (this.#odd && successor !== undefined) return successor;
+    const size = this.#round.length;
+    for (let i = 0; i < size; i++) {
+      const peer = this.#round.pop();
+      if (peer !== undefined && this.#channels.open.has(peer)) return peer;
+    }
+    const ids = this.#channels.agents().map((peer) => peer.id);
+    this.#round = shuffle(
+      ids.filter((id) => id !== successor),
+      this.#context.rng,
+    );
+    return this.#round.pop() ?? successor;
+  }
+
+  /** `done` hears `alive` if an answer comes; whoever waits sets his own limit and then calls `forget`. */
+  ping(peer: PeerId, done?: (verdict: Verdict) => void): number {
+    this.#seq = (this.#seq + 1) >>> 0;
+    if (this.#pending.size >= PENDING_MAX) {
+      const [oldest] = this.#pending.keys();
+      if (oldest !== undefined) this.#pending.delete(oldest);
+    }
+    this.#pending.set(this.#seq, { peer, done });
+    const root = this.#repair.root();
+    this.#context.out.send(peer, { type: 'ping', seq: this.#seq, root, opinion: this.#opinions.sum });
+    return this.#seq;
+  }
+
+  forget(seq: number): void {
+    this.#pending.delete(seq);
+  }
+
+  pingAll(): void {
+    for (const peer of this.#channels.open.keys()) this.ping(peer);
+  }
+
+  heardPing(peer: Peer, part: Part & { type: 'ping' }): void {
+    const { out, self } = this.#context;
+    const root = this.#repair.root();
+    const opinion = this.#opinions.sum;
+    const paceMs = self.kind === 'gateway' ? this.#pace() : 0;
+    out.send(peer.id, { type: 'ack', seq: part.seq, root, opinion, paceMs });
+    if (this.#repair.differs(peer, part.root)) out.send(peer.id, { type: 'sums', issuers: this.#repair.sums() });
+    if (part.opinion !== opinion && !this.#opinions.unsettled) this.tellWords(peer.id);
+  }
+
+  /** `sums` came in the same message where the roots differ. */
+  heardAck(peer: Peer, part: Part & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
+    const pending = this.#pending.get(part.seq);
+    if (pending?.peer === peer.id) {
+      this.#pending.delete(part.seq);
+      pending.done?.('alive');
+    }
+    if (sums !== undefined && this.#repair.differs(peer, part.root)) this.#repair.compare(peer, part.root, sums);
+    if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
+    // What the peer said about others came behind its answer; looked at when all of the message was.
+    const { now, options } = this.#context;
+    if (part.opinion === this.#opinions.sum || this.#opinions.unsettled || now - peer.toldAt < options.probeMs) return;
+    peer.toldAt = now;
+    this.tellWords(peer.id);
+  }
+
+  tellWords(peer: PeerId): void {
+    for (const word of this.#opinions.words(WORDS_MAX)) {
+      if ('target' in word) this.#context.out.send(peer, { type: 'suspicion', suspicion: word });
+      else this.#context.out.send(peer, { type: 'refutation', refutation: word });
+    }
+  }
+
+  /** All delegates together: one message in `gatewayPaceMs`. */
+  #pace(): number {
+    const { gatewayPaceMs, gatewayPaceMinMs, gatewayPaceMaxMs } = this.#context.options;
+    const wish = this.#channels.open.size * gatewayPaceMs;
+    return Math.min(gatewayPaceMaxMs, Math.max(gatewayPaceMinMs, wish));
+  }
+
+  #schedule(gateway: PeerId, paceMs: number): void {
+    const { agenda, now, options } = this.#context;
+    const wait = Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs));
+    agenda.set(`pace:${gateway}`, now + spread(this.#context, wait), () => {
+      if (!this.#channels.open.has(gateway)) return;
+      this.ping(gateway);
+      // If no answer comes, at the slowest pace; a gateway that is gone is found by its channel.
+      this.#schedule(gateway, options.gatewayPaceMaxMs);
+    });
+  }
+}

@@ -1,0 +1,127 @@
+/** News travel at once: along the ring in both directions, to some across it, and through gateways to other clusters. */
+import { sessionItemId } from '../lattice/entry.ts';
+import type { Update } from '../lattice/update.ts';
+import { type Channels, weight } from './channels.ts';
+import { type Context, isGateway, ownRing } from './context.ts';
+import { encodePart, type Part, type Suspicion } from './messages.ts';
+import type { Opinions } from './opinions.ts';
+import type { PeerId } from './types.ts';
+
+/** What a piece of news is about. */
+export interface Subject {
+  /** Undefined: an issuer's word about its keys, which concerns all. */
+  session: string | undefined;
+  cluster: string | undefined;
+}
+
+export class Push {
+  readonly #context: Context;
+  readonly #channels: Channels;
+  readonly #opinions: Opinions;
+
+  constructor(context: Context, channels: Channels, opinions: Opinions) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#opinions = opinions;
+  }
+
+  /** Passes on what was new here. `from`: who told us; undefined: it began here. */
+  update(update: Update, about: Subject, from: PeerId | undefined): void {
+    const part = encodePart({ type: 'news', update });
+    if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
+    if (from !== undefined && from === about.session && this.#isSmall()) this.#askOn(about.session);
+    else this.#spread(part, from);
+    this.#pushUp(part, about, from);
+  }
+
+  /** The same for suspicions and their refutations. */
+  word(part: Part, session: string, from: PeerId | undefined): void {
+    const bytes = encodePart(part);
+    const cluster = this.#context.replica.get(session)?.ticket.cluster;
+    if (this.#context.self.kind === 'gateway') return this.#relay(bytes, { session, cluster }, from);
+    this.#spread(bytes, from);
+    this.#pushUp(bytes, { session, cluster }, from);
+  }
+
+  /** Whoever is accused hears it, wherever it stands on the ring. */
+  tell(target: string, suspicion: Suspicion): void {
+    if (this.#channels.open.has(target)) this.#context.out.send(target, { type: 'suspicion', suspicion });
+  }
+
+  #isSmall(): boolean {
+    return (ownRing(this.#context)?.size ?? 0) <= this.#context.options.tellAll;
+  }
+
+  #spread(part: Uint8Array, from: PeerId | undefined): void {
+    const { out, options } = this.#context;
+    const usable = (id: PeerId) => id !== from && this.#opinions.isReachable(id);
+    const targets = new Set<PeerId>();
+    if (this.#isSmall() && (from === undefined || isGateway(from))) {
+      for (const peer of this.#channels.agents()) if (usable(peer.id)) targets.add(peer.id);
+    } else {
+      for (const step of [1, -1] as const) {
+        const id = this.#channels.neighbour(step, (other) => this.#opinions.isReachable(other));
+        if (id !== undefined && id !== from) targets.add(id);
+      }
+      for (const id of this.#channels.some(options.fanout, (other) => usable(other) && !targets.has(other)))
+        targets.add(id);
+    }
+    for (const id of targets) out.send(id, part);
+  }
+
+  /** The owner tells everybody in a small cluster; asking the next one costs 47 bytes and finds what was lost on the way. */
+  #askOn(session: string): void {
+    const entry = this.#context.replica.get(session);
+    const next = this.#channels.neighbour(1, (id) => id !== session && this.#opinions.isReachable(id));
+    if (entry === undefined || next === undefined) return;
+    const id = sessionItemId(session);
+    const { items } = this.#context.replica.digest({
+      issuer: entry.issuer,
+      bucket: Number.parseInt(id.slice(0, 1), 16),
+    });
+    const digest = { issuer: entry.issuer, items: items.filter((item) => item.id === id) };
+    this.#context.out.send(next, { type: 'have', digest });
+  }
+
+  /** One delegate speaks for its cluster; the others look after a while whether it was heard. */
+  #pushUp(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
+    const { agenda, now, options, out, self, me } = this.#context;
+    if (self.kind !== 'agent') return;
+    // Each owner's own tunnel has brought its gateways the same.
+    if (about.session === me && from === undefined && about.cluster !== undefined) return;
+    if (about.cluster !== undefined && about.cluster !== self.cluster) return;
+    for (const { id } of this.#channels.gateways()) {
+      if (id === from) continue;
+      if (this.#channels.rankFor(id) === 0) out.send(id, part);
+      else if (!agenda.has(`check:${id}`))
+        agenda.set(`check:${id}`, now + options.gatewayCheckMs, () => this.onCheck(id));
+    }
+  }
+
+  /** Set by the core: compares with a gateway. */
+  onCheck: (gateway: PeerId) => void = () => {};
+
+  /** A gateway tells delegates of every cluster; those of the sender's own have it from each other. */
+  #relay(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
+    const { options, out, me } = this.#context;
+    const source = from === undefined ? undefined : this.#clusterOf(from);
+    const byCluster = new Map<string, PeerId[]>();
+    for (const { id } of this.#channels.agents()) {
+      const cluster = this.#clusterOf(id);
+      if (cluster === undefined || cluster === source || id === from || id === about.session) continue;
+      const peers = byCluster.get(cluster);
+      if (peers === undefined) byCluster.set(cluster, [id]);
+      else peers.push(id);
+    }
+    for (const [cluster, peers] of byCluster) {
+      // At home the owner's own push has begun; one is told in case it has no neighbours.
+      const count = cluster === about.cluster ? 1 : options.delegates;
+      peers.sort((a, b) => weight(a, me) - weight(b, me));
+      for (const id of peers.slice(0, count)) out.send(id, part);
+    }
+  }
+
+  #clusterOf(peer: PeerId): string | undefined {
+    return this.#context.replica.get(peer)?.ticket.cluster;
+  }
+}

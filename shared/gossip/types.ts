@@ -1,0 +1,125 @@
+/**
+ * What goes into the gossip core and what comes out. `step` (index.ts) takes one event and answers with the actions that its driver
+ * must carry out, in order; nothing else happens in between. Three drivers share it: an agent's mesh, a gateway's registry object, and the
+ * simulator of test/sim.
+ */
+import type { Crypto, Signer } from '../lattice/crypto.ts';
+import type { Replica } from '../lattice/replica.ts';
+import type { Update } from '../lattice/update.ts';
+import type { Refutation, Suspicion } from './messages.ts';
+import type { GossipOptions } from './options.ts';
+
+/** A session id, or `gw:` and the gateway's key in lower-case base32. */
+export type PeerId = string;
+
+/** What one path found out about a session. `unknown`: the path could not be tried; it proves nothing. */
+export type Verdict = 'alive' | 'silent' | 'unknown';
+
+/**
+ * Not part of the lattice, each replica's own opinion.
+ * - `alive`: nothing speaks against it
+ * - `unreachable`: not from here; others reach it. Not routed to from here, never evicted for it
+ * - `suspected`: no path reaches it. Routed to by nobody until its owner refutes
+ */
+export type Liveness = 'alive' | 'unreachable' | 'suspected';
+
+export type Self =
+  | {
+      kind: 'agent';
+      session: string;
+      cluster: string;
+      /** Name of the machine: probes through the same machine are not independent. */
+      host: string;
+    }
+  /** `id` is `gw:…`. `issuer`: the one whose word it may give; it evicts that issuer's sessions alone. */
+  | { kind: 'gateway'; id: PeerId; issuer: string };
+
+export interface GossipSetup {
+  self: Self;
+  replica: Replica;
+  crypto: Crypto;
+  /** Of the session, which signs its own refutations and what it saw of others. A gateway signs nothing here. */
+  signer?: Signer;
+  options?: Partial<GossipOptions>;
+  /** A gateway's object that slept: what `remember` gave. */
+  memory?: GossipMemory;
+}
+
+/** `now` that comes with an event is in ms, never goes back, and means nothing to anybody else. */
+export type Event =
+  /** First. The answer names the first timer. */
+  | { type: 'start' }
+  /** The time asked for by the last `timer` action has come. Early or late or twice does no harm. */
+  | { type: 'timer' }
+  /**
+   * An authenticated channel is open. `resumed`: the driver slept while the channel lived on (hibernation); nothing is said on it.
+   */
+  | { type: 'opened'; peer: PeerId; inbound: boolean; resumed?: boolean }
+  | { type: 'closed'; peer: PeerId }
+  | { type: 'dialFailed'; peer: PeerId }
+  | { type: 'message'; peer: PeerId; bytes: Uint8Array }
+  /**
+   * Words that came by another way than gossip and are to be passed on: an agent's own new record, at a gateway what came up a tunnel or
+   * what its issuer signed. May be merged into the replica by the driver before this or not.
+   */
+  | { type: 'local'; updates: readonly Update[] }
+  /** Answer to `askRelay`. Late ones are ignored. */
+  | { type: 'relayed'; target: string; verdict: Verdict }
+  /** Agent only: gateways that took this session in; all of them, each time. */
+  | { type: 'gateways'; gateways: readonly PeerId[] }
+  /** Gateway only: a session's tunnel to this gateway opened or closed. */
+  | { type: 'tunnel'; session: string; open: boolean }
+  /** A request to this session got no answer in time: judge it now, not at its turn. */
+  | { type: 'doubt'; session: string }
+  /** The driver changed the replica itself, e.g. another list of issuers. */
+  | { type: 'replaced'; sessions: readonly string[] };
+
+export type Action =
+  | { type: 'send'; peer: PeerId; bytes: Uint8Array }
+  /** Open a channel unless there is one. `addresses` are host:port as published, none for a gateway. Answer: `opened` or `dialFailed`. */
+  | { type: 'dial'; peer: PeerId; addresses: readonly string[] }
+  /** Close the channel and answer with `closed`. `banMs`: take none from this peer for so long. */
+  | { type: 'hangUp'; peer: PeerId; reason: HangUpReason; banMs: number }
+  /** One timer per state: this replaces the one before. Never in one batch with another. */
+  | { type: 'timer'; at: number }
+  /** Entries of the replica that changed, or went with a floor or a revocation. */
+  | { type: 'changed'; sessions: readonly string[] }
+  | { type: 'liveness'; session: string; liveness: Liveness }
+  /** Agent: ask through the own tunnels whether the target answers. Gateway: ask the target's tunnel object. Answer: `relayed`. */
+  | { type: 'askRelay'; target: string }
+  /** Gateway only: its grace is over. The driver signs the eviction and gives it as `local`. */
+  | { type: 'evict'; session: string }
+  /**
+   * Agent only: this session is over and cannot come back; start a new one. `evicted`: its issuer said so, or its floor passed it.
+   * `cloned`: somebody else signs with this session's key: publish LEFT.
+   */
+  | { type: 'ended'; reason: 'evicted' | 'cloned' }
+  /** For the log and for operators; nothing depends on it. */
+  | { type: 'notice'; notice: Notice };
+
+export type HangUpReason =
+  /** One connection of many, not needed now. */
+  | 'spare'
+  /** A rule of the protocol was broken: bytes that do not decode, a signature that is none. */
+  | 'broken'
+  /** More than its share: see the limits in options.ts. */
+  | 'flood'
+  /** The session is LEFT or its ticket is good no more. */
+  | 'left';
+
+export type Notice =
+  /** Too many of one cluster turned suspect at once: this gateway evicts none of it until `until`. */
+  | { what: 'frozen'; cluster: string; until: number }
+  | { what: 'thawed'; cluster: string }
+  /** Two records of one rank were signed by one owner. */
+  | { what: 'equivocation'; session: string; records: readonly Uint8Array[] }
+  | { what: 'rejected'; peer: PeerId; code: string };
+
+/** What a gateway must not forget while its object sleeps. May be cloned structurally. */
+export interface GossipMemory {
+  words: readonly (Suspicion | Refutation)[];
+  suspects: readonly { session: string; since: number; lonely: boolean }[];
+  /** Sessions whose tunnel is closed, and since when. */
+  absent: readonly (readonly [session: string, since: number])[];
+  frozen: readonly (readonly [cluster: string, until: number])[];
+}
