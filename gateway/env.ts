@@ -1,9 +1,10 @@
 /** Bindings of the Worker. Everything beyond the tunnel, the registry and D1 is optional: plain workerd has no more. */
+import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { RegistryObject } from './registry/object.ts';
 import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
 
-export interface Env {
+export interface Env extends IssuerEnvironment {
   DB: D1Database;
   TUNNEL: DurableObjectNamespace<TunnelObject>;
   REGISTRY: DurableObjectNamespace<RegistryObject>;
@@ -17,9 +18,4 @@ export interface Env {
   BODY_LIMIT_BYTES?: string;
   /** `open`: anybody may read the registry; else any valid key. */
   REGISTRY_ACCESS?: string;
-  /** This gateway's issuer: 32 secret bytes and the certificate by the root key, base64url. Absent: the gateway makes one of its own. */
-  OTELA_GATEWAY_KEY?: string;
-  OTELA_GATEWAY_CERT?: string;
-  /** Former keys as `key:certificate`, comma-separated: they go on collecting what they admitted. */
-  OTELA_RETIRED_KEYS?: string;
 }

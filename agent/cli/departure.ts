@@ -4,25 +4,28 @@ import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { DrainPlan } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
-import type { Gateways } from './gateways.ts';
-import type { RecordKeeper } from './record.ts';
+import type { Sessions } from './sessions.ts';
 import { Once, within } from './wait.ts';
 
 /** What there is to take leave of; an agent that ends early has only some of it. */
 export interface Parts {
   engine?: Engine;
-  keeper?: RecordKeeper;
-  gateways?: Gateways;
+  sessions?: Sessions;
 }
 
 /** Answers already on their way when the engine died are passed on; nothing new can come. */
 const LAST_ANSWERS_MS = 2000;
+
+/** After the first sign of a broken engine: the other ranks' errors and the end of the traceback come within this. */
+const LAST_WORDS_MS = 500;
 
 /** When forced, the last word to the gateways may take this long. */
 const FORCED_FAREWELL_MS = 250;
 
 /** Lines of the engine's output repeated after its end: a traceback's last call and its error. */
 const LAST_LINES = 12;
+
+const never = new Promise<never>(() => {});
 
 export class Departure {
   readonly #parts: Parts;
@@ -47,12 +50,12 @@ export class Departure {
 
   /** DOWN, running requests, LEFT, engine. */
   async drain({ drainMs, graceMs }: DrainPlan, why: string): Promise<void> {
-    const { keeper, gateways } = this.#parts;
-    this.#log(`${why}: draining, ${gateways?.inFlight ?? 0} requests running, at most ${formatDuration(drainMs)}`);
-    keeper?.change({ state: 'DOWN' });
-    const drained = gateways?.drain() ?? Promise.resolve();
+    const { sessions } = this.#parts;
+    this.#log(`${why}: draining, ${sessions?.inFlight ?? 0} requests running, at most ${formatDuration(drainMs)}`);
+    sessions?.down();
+    const drained = sessions?.drain() ?? Promise.resolve();
     await within(drainMs, Promise.race([drained, this.#sooner()]));
-    const left = gateways?.inFlight ?? 0;
+    const left = sessions?.inFlight ?? 0;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await this.#leave(graceMs);
   }
@@ -66,34 +69,46 @@ export class Departure {
 
   /** DOWN at once; what the engine said last; LEFT; the rest of its processes. */
   async afterEngine(exit: EngineExit, graceMs: number, stderr: Writable): Promise<void> {
-    const { engine, keeper, gateways } = this.#parts;
-    keeper?.change({ state: 'DOWN' });
+    const { sessions } = this.#parts;
+    sessions?.down();
     this.#log(describeExit(exit));
-    const lines = engine?.lastLines(LAST_LINES) ?? [];
-    if (lines.length > 0) stderr.write(`${['its last lines were:', ...lines].join('\n  ')}\n`);
-    await within(LAST_ANSWERS_MS, Promise.race([gateways?.drain() ?? Promise.resolve(), this.#forced.promise]));
+    this.#repeatLastLines(stderr);
+    await within(LAST_ANSWERS_MS, Promise.race([sessions?.drain() ?? Promise.resolve(), this.#forced.promise]));
     await this.#leave(graceMs);
+  }
+
+  /**
+   * Fail-stop: the engine runs and computes nothing any more. DOWN at once; running requests are given back, for other
+   * nodes to answer; what it says in the next moment goes with its last words; LEFT; its processes.
+   */
+  async afterFatal(sign: string, graceMs: number, stderr: Writable): Promise<void> {
+    this.#parts.sessions?.down();
+    this.#log(`the engine is broken, this node gives itself up: ${sign}`);
+    await within(LAST_WORDS_MS, Promise.race([this.#parts.engine?.exited ?? never, this.#forced.promise]));
+    this.#repeatLastLines(stderr);
+    await this.#leave(graceMs);
+  }
+
+  #repeatLastLines(stderr: Writable): void {
+    const lines = this.#parts.engine?.lastLines(LAST_LINES) ?? [];
+    if (lines.length > 0) stderr.write(`${['its last lines were:', ...lines].join('\n  ')}\n`);
   }
 
   /** Nobody wants to hear from this agent any more. */
   async afterRefusal(graceMs: number): Promise<void> {
-    await this.#parts.gateways?.close();
+    await this.#parts.sessions?.close();
     await this.#parts.engine?.stop(graceMs, this.#forced.promise);
   }
 
   /** Ends a wait for running requests early; without an engine nothing can finish them. */
   #sooner(): Promise<unknown> {
-    const gone = this.#parts.engine?.exited ?? new Promise<never>(() => {});
+    const gone = this.#parts.engine?.exited ?? never;
     return Promise.race([this.#forced.promise, this.#shortened.promise, gone]);
   }
 
   async #leave(graceMs: number): Promise<void> {
-    const { engine, keeper, gateways } = this.#parts;
-    keeper?.change({ state: 'LEFT' });
-    const farewell = (async () => {
-      await keeper?.announced;
-      await gateways?.close();
-    })();
+    const { engine, sessions } = this.#parts;
+    const farewell = sessions?.leave() ?? Promise.resolve();
     const hurried = this.#forced.promise.then(() => within(FORCED_FAREWELL_MS, farewell));
     const ended = this.#forced.settled ? engine?.stop(0, this.#forced.promise) : undefined;
     await Promise.race([farewell, hurried]);

@@ -1,6 +1,6 @@
 /** All tunnels of one agent as one thing. */
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import { within } from './wait.ts';
+import { Once, within } from './wait.ts';
 
 export interface GatewayStatus {
   url: string;
@@ -13,14 +13,16 @@ export interface GatewaysOptions {
   urls: readonly URL[];
   openTunnel(options: TunnelOptions): Tunnel;
   /** What every tunnel shares. */
-  shared: Omit<TunnelOptions, 'gateway' | 'log' | 'onRefused' | 'onConnected' | 'onDisconnected'>;
+  shared: Omit<
+    TunnelOptions,
+    'gateway' | 'log' | 'onRefused' | 'onOver' | 'onRecorded' | 'onConnected' | 'onDisconnected'
+  >;
   log(line: string): void;
   /** No gateway will have this agent. */
   onAllRefused(refusal: Refusal): void;
+  /** The session has ended, say all gateways that can be asked. */
+  onOver(why: string): void;
 }
-
-/** A gateway that does not take a record within this is not waited for: the next connection brings it. */
-const PUBLISH_WAIT_MS = 1000;
 
 /** Closing says good-bye; a peer that does not answer is left. */
 const CLOSE_WAIT_MS = 1000;
@@ -29,11 +31,14 @@ interface Member {
   url: URL;
   tunnel: Tunnel;
   refusal?: Refusal;
+  /** Why the session has ended, by this gateway's word. */
+  over?: string;
 }
 
 export class Gateways {
   readonly #members: Member[] = [];
   readonly #options: GatewaysOptions;
+  readonly #known = new Once<void>();
 
   constructor(options: GatewaysOptions) {
     this.#options = options;
@@ -44,8 +49,13 @@ export class Gateways {
         gateway: url,
         log,
         onRefused: (refusal) => this.#refused(url, refusal),
+        onOver: (why) => this.#over(url, why),
+        onRecorded: () => this.#known.settle(),
         onConnected: () => log(`gateway ${url.host}: connected`),
-        onDisconnected: () => log(`gateway ${url.host}: connection lost, trying again`),
+        onDisconnected: () => {
+          log(`gateway ${url.host}: connection lost, trying again`);
+          this.#judge();
+        },
       });
       this.#members.push({ url, tunnel });
     }
@@ -68,12 +78,14 @@ export class Gateways {
     return this.#members.reduce((sum, { tunnel }) => sum + tunnel.inFlight, 0);
   }
 
-  /** Sends the record to all; resolves when all have it or have had their time. Never rejects. */
-  async publish(): Promise<void> {
-    await within(
-      PUBLISH_WAIT_MS,
-      this.#all((tunnel) => tunnel.publish()),
-    );
+  /** Resolves when a gateway has the session's record. */
+  get known(): Promise<void> {
+    return this.#known.promise;
+  }
+
+  /** Sends the record to all; resolves when all have it, so bound the wait. Never rejects. */
+  publish(): Promise<void> {
+    return this.#all((tunnel) => tunnel.publish());
   }
 
   /** Resolves when no tunnel has anything in flight. Never rejects. */
@@ -81,16 +93,21 @@ export class Gateways {
     await this.#all((tunnel) => tunnel.drain());
   }
 
+  /** Those that refuse included: requests of theirs may still run here. */
   async close(): Promise<void> {
     await within(
       CLOSE_WAIT_MS,
-      this.#all((tunnel) => tunnel.close()),
+      this.#each(this.#members, (tunnel) => tunnel.close()),
     );
   }
 
-  async #all(act: (tunnel: Tunnel) => Promise<void>): Promise<void> {
-    const live = this.#members.filter(({ refusal }) => !refusal);
-    const results = await Promise.allSettled(live.map(({ tunnel }) => act(tunnel)));
+  #all(act: (tunnel: Tunnel) => Promise<void>): Promise<void> {
+    const live = this.#members.filter(({ refusal, over }) => !refusal && over === undefined);
+    return this.#each(live, act);
+  }
+
+  async #each(members: readonly Member[], act: (tunnel: Tunnel) => Promise<void>): Promise<void> {
+    const results = await Promise.allSettled(members.map(({ tunnel }) => act(tunnel)));
     for (const result of results) {
       if (result.status === 'rejected') this.#options.log(`tunnel: ${String(result.reason)}`);
     }
@@ -101,6 +118,21 @@ export class Gateways {
     const member = this.#members.find((one) => one.url === url);
     if (member) member.refusal = refusal;
     if (this.#members.every((one) => one.refusal)) this.#options.onAllRefused(refusal);
+    else this.#judge();
+  }
+
+  #over(url: URL, why: string): void {
+    this.#options.log(`gateway ${url.host}: the session has ended: ${why}`);
+    const member = this.#members.find((one) => one.url === url);
+    if (member) member.over = why;
+    this.#judge();
+  }
+
+  /** One gateway's word does not end a session that another one still serves: it may be another institution's. */
+  #judge(): void {
+    const over = this.#members.find((one) => one.over !== undefined)?.over;
+    const served = this.#members.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);
+    if (over !== undefined && !served) this.#options.onOver(over);
   }
 }
 

@@ -86,7 +86,9 @@ Ending
   SIGUSR1 (sbatch --signal=B:USR1@120), otela-agent drain, and --drain-before the job's end wait longer: until 10 s
   before the job's end, 10 minutes where that is unknown. --drain-timeout replaces these limits, but not the job's end.
   A second signal, a second or more after the first, ends everything at once.
-  When the engine ends by itself the agent says so to the gateways and exits with 70.`;
+  When the engine ends by itself, or prints that it is broken (a CUDA error, a NCCL time-out, --fatal-pattern), the agent
+  says so to the gateways, ends what is left of the engine and exits with 70. An engine of somebody else's that is stopped
+  ends its session only: the agent waits idle for the next one.`;
 
 const WATCHING = `otela-agent status [--session PREFIX] [--json]
 otela-agent models [--session PREFIX] [--json]

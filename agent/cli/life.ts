@@ -14,16 +14,16 @@ import { inventory, timesNodes } from '../host/inventory.ts';
 import { JobEnd } from '../host/job-end.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
-import { makeStateDir, removeStale, removeStateDir } from '../host/state-dir.ts';
+import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { Identity, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
-import { Gateways } from './gateways.ts';
 import { healthNews } from './health-news.ts';
 import { partsStatus } from './parts-status.ts';
-import { RecordKeeper } from './record.ts';
+import { Session } from './session.ts';
+import { type Admitted, Sessions } from './sessions.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
 import type { Env } from './sources.ts';
 import type { StartConfig } from './start-config.ts';
@@ -39,30 +39,36 @@ export interface LifeOptions {
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
+  /** Default 30 s. */
+  engineGoneMs?: number;
 }
 
 /** Why the agent leaves. The first reason is the one that counts. */
 type Ending =
   | { kind: 'drain'; cause: DrainCause; why: string }
   | { kind: 'engine'; exit: EngineExit }
+  | { kind: 'fatal'; sign: string }
   | { kind: 'refused'; refusal: Refusal };
+
+/** Somebody else's engine that does not listen for this long was stopped; a shorter absence is a restart. */
+const ENGINE_GONE_MS = 30_000;
 
 export class AgentLife {
   readonly #options: LifeOptions;
-  readonly #identity: Identity;
   readonly #job: SlurmJob | undefined;
   readonly #run: RunTool;
   readonly #startedAt = new Date();
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
   readonly #departure: Departure;
+  #state: StateDir | undefined;
   #jobEnd: JobEnd | undefined;
   #killWaitMs: number | undefined;
   #signalled = false;
+  #goneTimer: NodeJS.Timeout | undefined;
 
   constructor(options: LifeOptions) {
     this.#options = options;
-    this.#identity = options.createIdentity();
     this.#job = slurmJob(options.env);
     this.#run = toolRunner(options.env);
     this.#departure = new Departure(this.#parts, options.log);
@@ -73,25 +79,26 @@ export class AgentLife {
     const { config, env, log, signals } = this.#options;
     const reader = new SignalReader(() => performance.now());
     const unsubscribe = signals((signal) => this.#onSignal(signal, reader));
-    let directory: string | undefined;
     let control: ControlServer | undefined;
     try {
       if (config.command && config.engine && (await isOccupied(config.engine))) {
         throw new UsageError(`something answers at ${config.engine.origin} already: give the engine another --port`);
       }
       await removeStale(env, Date.now());
-      directory = asUsage(() => makeStateDir(this.#identity.session, env));
-      control = new ControlServer(directory, this.#controlHandlers());
+      const state = asUsage(() => new StateDir(env));
+      this.#state = state;
+      control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
-      log(`session ${this.#identity.session}${this.#job ? `, Slurm job ${this.#job.id}` : ''}`);
+      log(`state in ${state.path}${this.#job ? `, Slurm job ${this.#job.id}` : ''}`);
       this.#startEngine();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       return await this.#end(ending);
     } finally {
+      clearTimeout(this.#goneTimer);
       this.#jobEnd?.close();
       await this.#parts.engine?.stop(0, Promise.resolve());
       control?.close();
-      if (directory) removeStateDir(directory);
+      this.#state?.remove();
       unsubscribe();
     }
   }
@@ -105,6 +112,11 @@ export class AgentLife {
       stdout,
       stderr,
       log,
+      onLine: (line) => {
+        if (this.#ending.settled) return;
+        const sign = config.fatal.find(line);
+        if (sign !== undefined) this.#ending.settle({ kind: 'fatal', sign });
+      },
       onHealth: (health) => this.#onHealth(health),
       now: () => performance.now(),
     });
@@ -112,7 +124,7 @@ export class AgentLife {
     void engine.exited.then((exit) => this.#ending.settle({ kind: 'engine', exit }));
   }
 
-  /** Reads the host and opens the tunnels; stops half-way when the end comes first. */
+  /** Reads the host and joins; stops half-way when the end comes first. */
   async #join(): Promise<void> {
     const { config, env, log } = this.#options;
     if (config.span.reason) log(config.span.reason);
@@ -124,42 +136,56 @@ export class AgentLife {
     const reading = inventory(env, this.#run, log);
     await Promise.race([reading, this.#ending.promise]);
     if (this.#ending.settled) return;
-    const hardware = timesNodes(await reading, config.span.nodes);
-    this.#parts.keeper = new RecordKeeper(
-      {
-        state: 'JOIN',
-        version: 0,
+    this.#parts.sessions = new Sessions({
+      facts: {
         tier: config.tier,
         labels: config.labels,
         models: [],
-        hardware,
+        hardware: timesNodes(await reading, config.span.nodes),
         agent_version: AGENT_VERSION,
         ...(config.region === undefined ? {} : { region: config.region }),
         ...this.#jobRecord(),
       },
-      async () => this.#parts.gateways?.publish(),
+      admit: async () => this.#admitted(),
+      onCurrent: ({ id }) => {
+        log(`session ${id}`);
+        this.#nameState(id);
+      },
+      onRefused: (refusal) => this.#ending.settle({ kind: 'refused', refusal }),
       log,
-    );
+      random: Math.random,
+    });
     if (this.#parts.engine) this.#onHealth(this.#parts.engine.health);
-    this.#openGateways(this.#parts.keeper);
+    await Promise.race([this.#parts.sessions.open(), this.#ending.promise]);
   }
 
-  #openGateways(keeper: RecordKeeper): void {
-    const { config, log, openTunnel } = this.#options;
-    this.#parts.gateways = new Gateways({
-      urls: config.gateways,
-      openTunnel,
-      shared: {
-        token: config.token,
-        identity: this.#identity,
-        record: () => keeper.record,
-        engine: () => (this.#parts.engine?.health.answering ? this.#parts.engine.target : undefined),
-        ...(config.cluster === undefined ? {} : { cluster: config.cluster }),
-      },
-      log,
-      onAllRefused: (refusal) => this.#ending.settle({ kind: 'refused', refusal }),
-    });
-    this.#parts.gateways.open();
+  #nameState(session: string): void {
+    try {
+      this.#state?.rename(session);
+    } catch (error) {
+      // Whoever cleaned up there took the socket too; the engine serves all the same.
+      this.#options.log(`no state directory any more: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  #admitted(): Admitted {
+    const { config, log, openTunnel, createIdentity } = this.#options;
+    return {
+      lifetimeMs: Number.POSITIVE_INFINITY,
+      create: (first, { onRefused, onOver }) =>
+        new Session({
+          identity: createIdentity(),
+          token: config.token,
+          cluster: config.cluster,
+          gateways: config.gateways,
+          first,
+          openTunnel,
+          engine: () => (this.#parts.engine?.health.answering ? this.#parts.engine.target : undefined),
+          log,
+          onRefused,
+          onOver,
+        }),
+    };
   }
 
   #watchJob(): void {
@@ -173,7 +199,7 @@ export class AgentLife {
       env,
       run: this.#run,
       before: (leftMs) => drainBefore(config.drainBeforeMs, leftMs),
-      onChange: () => this.#parts.keeper?.change(this.#jobRecord()),
+      onChange: () => this.#parts.sessions?.change(this.#jobRecord()),
       onDue: (leftMs) => {
         const why = `the job ends in ${formatDuration(leftMs)}`;
         this.#ending.settle({ kind: 'drain', cause: 'job-end', why });
@@ -201,11 +227,28 @@ export class AgentLife {
 
   #onHealth(health: Health): void {
     const { log } = this.#options;
-    if (!this.#parts.keeper || this.#ending.settled) return;
-    const before = this.#parts.keeper.record;
+    const { sessions } = this.#parts;
+    if (!sessions || this.#ending.settled) return;
+    const before = sessions.state;
     const models = this.#described(health.models);
-    this.#parts.keeper.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
-    for (const line of healthNews(before.state, health, models, this.#options.config.facts)) log(line);
+    sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
+    for (const line of healthNews(before, health, models, this.#options.config.facts)) log(line);
+    this.#watchForGone(health);
+  }
+
+  /** An engine that is not our child and was stopped: its session ends, this agent waits idle for the next engine. */
+  #watchForGone({ everReady, answering }: Health): void {
+    const { config, engineGoneMs = ENGINE_GONE_MS } = this.#options;
+    clearTimeout(this.#goneTimer);
+    if (!everReady || answering || config.command) return;
+    this.#goneTimer = setTimeout(() => {
+      const { engine, sessions } = this.#parts;
+      if (this.#ending.settled || !engine || engine.health.answering) return;
+      // Unknown is not gone: a look that found something else than a closed port starts the wait again.
+      if (engine.health.refusals === 0) return this.#watchForGone(engine.health);
+      engine.forget();
+      sessions?.becomeIdle('its engine was stopped');
+    }, engineGoneMs);
   }
 
   #described(models: readonly ServedModel[]): ServedModel[] {
@@ -239,6 +282,9 @@ export class AgentLife {
       case 'refused':
         await this.#departure.afterRefusal(graceMs);
         return EXIT_REFUSED;
+      case 'fatal':
+        await this.#departure.afterFatal(ending.sign, graceMs, this.#options.stderr);
+        return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
       case 'engine':
         await this.#departure.afterEngine(ending.exit, graceMs, this.#options.stderr);
         // Slurm ends every process of a job in one breath; the engine may simply have been the first to go.
@@ -267,7 +313,7 @@ export class AgentLife {
 
   #status(): AgentStatus {
     return {
-      session: this.#identity.session,
+      session: this.#state?.name ?? '',
       started_at: this.#startedAt.toISOString(),
       ...partsStatus(this.#parts),
       ...this.#jobRecord(),

@@ -3,15 +3,15 @@ import type { Parts } from './departure.ts';
 import { AGENT_VERSION } from './version.ts';
 
 /** What `otela-agent status` tells about the parts that exist by now. */
-export function partsStatus({ engine, keeper, gateways }: Parts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
-  const record = keeper?.record;
+export function partsStatus({ engine, sessions }: Parts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
+  const { current, facts } = sessions ?? {};
   return {
     pid: process.pid,
     agent_version: AGENT_VERSION,
-    state: record?.state ?? 'JOIN',
-    gateways: gateways?.status() ?? [],
-    models: record?.models ?? [],
-    ...(record ? { hardware: record.hardware } : {}),
+    state: current?.record.state ?? 'JOIN',
+    gateways: current?.gatewayStatus() ?? [],
+    models: current?.record.models ?? [],
+    ...(facts ? { hardware: facts.hardware } : {}),
     ...(engine?.target ? { engine: engineStatus(engine, engine.target) } : {}),
   };
 }

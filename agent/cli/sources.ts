@@ -35,7 +35,8 @@ export function readSettings(flags: ReadonlyMap<string, string[]>, env: Env): Se
     // An empty variable is how a shell spells "not set": FOO="$UNSET".
     if (value === undefined || value === '') continue;
     values.set(settingName(setting), {
-      values: setting.kind === 'repeat' ? splitList(value) : [value],
+      // A comma is an ordinary character of a pattern: there a line break separates.
+      values: setting.kind === 'repeat' ? splitList(value, setting.flag === 'fatal-pattern' ? '\n' : ',') : [value],
       source: setting.env,
     });
   }
@@ -43,16 +44,16 @@ export function readSettings(flags: ReadonlyMap<string, string[]>, env: Env): Se
     const given = setting.flag === '' ? undefined : flags.get(setting.flag);
     if (!given) continue;
     // Commas separate gateways in a flag as well; in labels and facts they belong to the value.
-    const list = setting.flag === 'gateway' ? given.flatMap(splitList) : given;
+    const list = setting.flag === 'gateway' ? given.flatMap((text) => splitList(text)) : given;
     values.set(settingName(setting), { values: list, source: `--${setting.flag}` });
   }
   warnings.push(...mistypedVariables(env));
   return { values, warnings };
 }
 
-function splitList(text: string): string[] {
+function splitList(text: string, separator = ','): string[] {
   return text
-    .split(',')
+    .split(separator)
     .map((item) => item.trim())
     .filter((item) => item !== '');
 }

@@ -3,11 +3,13 @@ import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { engineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
 import { type Fact, parseFact } from '../engine/facts.ts';
+import { type FatalPatterns, fatalPatterns } from '../engine/fatal.ts';
 import { engineSpan, type Span } from '../engine/span.ts';
 import { proxyFor } from '../host/proxy.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
 import { parseDuration } from './duration.ts';
 import { UsageError } from './exit.ts';
+import { type MeshConfig, meshConfig } from './mesh-config.ts';
 import type { SettingName } from './settings.ts';
 import { type Env, readSecretFile, type Settings } from './sources.ts';
 
@@ -24,6 +26,9 @@ export interface StartConfig {
   /** Undefined: joins idle. */
   engine: EngineTarget | undefined;
   span: Span;
+  /** Lines of the engine's output that end this node. */
+  fatal: FatalPatterns;
+  mesh: MeshConfig;
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
@@ -46,7 +51,7 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     return text === undefined ? undefined : parseDuration(text, sourceOf(settings, name));
   };
   checkCommand(command);
-  const span = engineSpan(command, env, isOn(one('span-nodes') ?? 'false'));
+  const span = engineSpan(command, env, isOn('span-nodes', one('span-nodes') ?? 'false'));
   const registers = span.role === 'register';
   return {
     gateways: registers ? gateways(many('gateway'), env, warnings) : [],
@@ -59,6 +64,8 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     command: command && command.length > 0 ? shellWrapped(command) : undefined,
     engine: registers ? engine(settings, command, env, warnings) : undefined,
     span,
+    fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
+    mesh: meshConfig(one('mesh'), many('peer'), one('relay'), isOn('offer-relay', one('offer-relay') ?? 'false')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
     warnings,
@@ -77,10 +84,10 @@ function asUsage<T>(read: () => T): T {
   }
 }
 
-function isOn(text: string): boolean {
+function isOn(name: string, text: string): boolean {
   if (/^(1|true|yes|on)$/i.test(text)) return true;
   if (/^(0|false|no|off)$/i.test(text)) return false;
-  throw new UsageError(`span-nodes: "${text}" is neither true nor false`);
+  throw new UsageError(`${name}: "${text}" is neither true nor false`);
 }
 
 function checkCommand(command: string[] | undefined): void {

@@ -16,6 +16,8 @@ export interface Outside {
   openTunnel(options: TunnelOptions): Tunnel;
   createIdentity(): Identity;
   signals: SignalSource;
+  /** Until somebody else's engine that does not listen counts as stopped. */
+  engineGoneMs?: number;
 }
 
 const REAL: Outside = { openTunnel, createIdentity, signals: processSignals };

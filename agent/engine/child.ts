@@ -5,6 +5,7 @@ import { engineEnvironment } from './command.ts';
 import { missingCommand, shieldedFromUsr1 } from './exec.ts';
 import { endGroup } from './group.ts';
 import { Guard } from './guard.ts';
+import { LineReader } from './lines.ts';
 import { Tail } from './tail.ts';
 
 /** How the engine ended. `error`: it never started, e.g. no such command. */
@@ -22,6 +23,8 @@ export interface ChildOptions {
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
+  /** Each line of its output, cut at 4 KiB. */
+  onLine?(line: string): void;
 }
 
 export class EngineChild {
@@ -39,8 +42,8 @@ export class EngineChild {
     const [file = '', ...args] = shieldedFromUsr1(options.command, env);
     this.#child = spawn(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });
     if (this.pid !== undefined) this.#guard.watch(this.pid);
-    this.#pass(this.#child.stdout, options.stdout);
-    this.#pass(this.#child.stderr, options.stderr);
+    this.#pass(this.#child.stdout, options.stdout, options.onLine);
+    this.#pass(this.#child.stderr, options.stderr, options.onLine);
     this.exited = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve({ kind: 'error', message: error.message }));
       // Told before env(1) tells it: its exit code 127 could be the engine's own.
@@ -76,17 +79,20 @@ export class EngineChild {
   }
 
   /** Passes bytes on unchanged. A slow reader of ours slows the engine's writes; one that has gone does not stop it. */
-  #pass(source: Readable | null, sink: Writable): void {
+  #pass(source: Readable | null, sink: Writable, onLine: (line: string) => void = () => {}): void {
     if (!source) return;
+    const lines = new LineReader(onLine);
     let broken = false;
     sink.on('error', () => {
       broken = true;
       source.resume();
     });
     source.on('error', () => {});
+    source.on('end', () => lines.end());
     source.on('data', (chunk: Buffer) => {
       this.tail.push(chunk);
       for (const listener of this.#listeners) listener(chunk);
+      lines.push(chunk);
       if (broken || sink.write(chunk)) return;
       source.pause();
       sink.once('drain', () => source.resume());

@@ -15,6 +15,8 @@ export interface EngineOptions {
   stdout: Writable;
   stderr: Writable;
   log(line: string): void;
+  /** Each line of the child's output, cut at 4 KiB. */
+  onLine?(line: string): void;
   onHealth(health: Health): void;
   /** Milliseconds of a clock that does not jump. */
   now(): number;
@@ -67,6 +69,11 @@ export class Engine {
 
   follow(listener: (chunk: Buffer) => void): () => void {
     return this.#child?.follow(listener) ?? (() => {});
+  }
+
+  /** As if it had never answered: what answers next at that address is another engine. */
+  forget(): void {
+    this.#watch?.forget();
   }
 
   /** No more looks: what is believed about it stays as it is. */

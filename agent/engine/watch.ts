@@ -21,6 +21,8 @@ export class EngineWatch {
   readonly #options: WatchOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
+  #since = 0;
+  #nextWord = FIRST_WORD_MS;
 
   constructor(options: WatchOptions) {
     this.#options = options;
@@ -28,6 +30,13 @@ export class EngineWatch {
 
   get health(): Health {
     return this.#health;
+  }
+
+  /** As if it had never answered. */
+  forget(): void {
+    this.#health = UNSEEN;
+    this.#since = this.#options.now();
+    this.#nextWord = FIRST_WORD_MS;
   }
 
   open(): void {
@@ -41,18 +50,17 @@ export class EngineWatch {
 
   async #run(): Promise<void> {
     const { look, onChange, onWaiting, now } = this.#options;
-    const started = now();
-    let nextWord = FIRST_WORD_MS;
+    this.#since = now();
     for (let looks = 0; !this.#stop.signal.aborted; looks++) {
       const sighting = await look();
       if (this.#stop.signal.aborted) return;
       const before = this.#health;
       this.#health = nextHealth(before, sighting);
       if (changed(before, this.#health)) onChange(this.#health);
-      const waited = now() - started;
-      if (!this.#health.everReady && waited >= nextWord) {
+      const waited = now() - this.#since;
+      if (!this.#health.everReady && waited >= this.#nextWord) {
         onWaiting(waited, this.#health.trouble ?? '');
-        nextWord = waited + Math.min(RAREST_WORD_MS, waited);
+        this.#nextWord = waited + Math.min(RAREST_WORD_MS, waited);
       }
       await delay(pauseBeforeNextLook(this.#health, looks), undefined, { signal: this.#stop.signal }).catch(() => {});
     }

@@ -1,8 +1,9 @@
 /** Where an agent keeps what others of the same user need: `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`. */
-import { lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { withShortPath } from './socket-path.ts';
@@ -40,7 +41,7 @@ function isDirectory(path: string | undefined): path is string {
 }
 
 /** Makes the session's directory, 0700, in the first place that is ours. Throws Error naming the places tried. */
-export function makeStateDir(session: string, env: Env): string {
+function makeStateDir(session: string, env: Env): string {
   const troubles: string[] = [];
   for (const base of stateBases(env)) {
     try {
@@ -79,6 +80,37 @@ function notOurs(base: string): string | undefined {
   return (stat.mode & 0o022) !== 0 ? `${base} can be written by others` : undefined;
 }
 
+/** The directory of one agent, under the name of its session once it has one. */
+export class StateDir {
+  #path: string;
+
+  /** Throws Error naming the places tried. */
+  constructor(env: Env) {
+    // In the form of a session's name: the commands find agents that have no session yet as well.
+    const name = [...randomBytes(26)].map((byte) => 'abcdefghijklmnopqrstuvwxyz234567'[byte & 31]).join('');
+    this.#path = makeStateDir(name, env);
+  }
+
+  get path(): string {
+    return this.#path;
+  }
+
+  get name(): string {
+    return basename(this.#path);
+  }
+
+  /** Whoever has a file or a socket in it open keeps that. Throws Error. */
+  rename(session: string): void {
+    const renamed = join(dirname(this.#path), session);
+    renameSync(this.#path, renamed);
+    this.#path = renamed;
+  }
+
+  remove(): void {
+    removeStateDir(this.#path);
+  }
+}
+
 /** Directories of sessions of this user, live or not. */
 export function sessionDirs(env: Env): string[] {
   return stateBases(env).flatMap((base) => {
@@ -92,7 +124,7 @@ export function sessionDirs(env: Env): string[] {
   });
 }
 
-export function removeStateDir(directory: string): void {
+function removeStateDir(directory: string): void {
   rmSync(directory, { recursive: true, force: true });
 }
 

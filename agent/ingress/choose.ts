@@ -1,30 +1,16 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import type { Candidate } from '../../shared/routing/candidates.ts';
+import { type Candidate, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { randomPolicy } from '../../shared/routing/policy.ts';
+import { type Requirement, satisfies } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Avoided } from './avoided.ts';
 
-/** The nodes of one model, as this agent's replica has them. */
-export interface ModelNodes {
-  /** SERVING, not suspected, the model ready. */
-  readonly ready: readonly RegistryEntry[];
-  /** The same, but for a lost path. */
-  readonly suspected: readonly RegistryEntry[];
-  /** Every session that serves it or did. */
-  readonly all: readonly RegistryEntry[];
-}
-
-/** The registry as this agent knows it. */
-export interface Nodes {
-  entries(): Iterable<RegistryEntry>;
-  /** Undefined: no session is known that ever served it. */
-  model(id: string): ModelNodes | undefined;
-}
-
 export interface Question {
   model: string;
   trust: Trust;
+  requirements: readonly Requirement[];
   tried: ReadonlySet<string>;
   avoided: Avoided;
   /** Milliseconds since the epoch. */
@@ -42,24 +28,23 @@ export interface Choice {
  * The node for the next attempt. Whom the trust set leaves out is not there at all, for no policy and for no last resort: first
  * the others, then those that did not answer lately, then those whose path was lost a moment ago.
  */
-export function choose(nodes: Nodes, question: Question): Choice | undefined {
-  const { model, avoided, now } = question;
+export function choose(nodes: NodeIndex, question: Question): Choice | undefined {
+  const { model, avoided, now, tried } = question;
   const known = nodes.model(model);
-  if (known === undefined) return undefined;
-  const ready = allowed(known.ready, question);
+  const ready = candidatesFor(known, tried).filter((entry) => isAllowed(entry, question));
   const well = ready.filter(({ session }) => !avoided.has(session, now));
-  const candidates = [well, ready, allowed(known.suspected, question).filter((entry) => isRecent(entry, now))];
-  const pool = candidates.find((some) => some.length > 0) ?? [];
+  const pool = well.length > 0 ? well : ready.length > 0 ? ready : lastResort(suspectedFor(known, tried), question);
   const node = randomPolicy.pick(pool, { model }, question.random);
   return node && { node, others: ready.length > 1 };
 }
 
-/** Not tried yet, and trusted. */
-function allowed(entries: readonly RegistryEntry[], { tried, trust }: Question): RegistryEntry[] {
-  return entries.filter((entry) => !tried.has(entry.session) && isTrusted(trust, entry));
+/** Whether it may be asked at all. */
+export function isAllowed(entry: RegistryEntry, { trust, requirements, model, now }: Question): boolean {
+  return isTrusted(trust, entry) && (requirements.length === 0 || satisfies(entry, requirements, model, now));
 }
 
-/** Suspected a moment ago: it may be coming back. */
-function isRecent({ updated_at }: RegistryEntry, now: number): boolean {
-  return now - Date.parse(updated_at) < RESUME_WINDOW_MS;
+/** Suspected a moment ago: they may be coming back. */
+function lastResort(suspected: readonly RegistryEntry[], question: Question): RegistryEntry[] {
+  const recent = ({ updated_at }: RegistryEntry) => question.now - Date.parse(updated_at) < RESUME_WINDOW_MS;
+  return suspected.filter((entry) => recent(entry) && isAllowed(entry, question));
 }

@@ -6,25 +6,27 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
-import type { Trust } from '../../shared/routing/trust.ts';
+import { type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { type Attempt, PathError } from '../mesh/requests/attempt.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
 import { discardBody, type Intake, takeBody } from './body.ts';
 import type { Budget } from './budget.ts';
-import { choose, type Nodes } from './choose.ts';
+import { choose, isAllowed, type Question } from './choose.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
 import { deliver, deliverLate, PING_MS, sendError } from './respond.ts';
-import { refuseUnknownRestrictions, requestedTrust, trustFor } from './restrictions.ts';
-import { answerView, isView } from './views.ts';
+import { restrictionsOf } from './restrictions.ts';
+import { answerView, isView, type Registry } from './views.ts';
+import type { Watchers } from './watchers.ts';
 
 /** What answering a request needs of the ingress. */
 export interface Desk {
   key: IngressKey;
   budget: Budget;
   avoided: Avoided;
-  nodes(): Nodes;
+  watchers: Watchers;
+  registry: Registry;
   /** `lists`: those that a request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
   ask: Requests['ask'];
@@ -54,18 +56,22 @@ interface Ids {
 async function answer(request: IncomingMessage, response: ServerResponse, desk: Desk, ids: Ids): Promise<void> {
   const timing = new Timing(Date.now());
   desk.key.require(request.headers); // before anything is said about what there is
-  const path = pathOf(request);
+  const url = urlOf(request);
+  const path = url.pathname;
   if (isView(path)) {
-    return answerView(request, response, path, {
-      nodes: desk.nodes(),
+    const { registry, watchers } = desk;
+    const { requestId } = ids;
+    return answerView(request, response, url, {
+      registry,
+      watchers,
+      requestId,
       trust: desk.trust([]),
-      requestId: ids.requestId,
+      now: Date.now(),
     });
   }
   const endpoint = findEndpoint(request.method ?? '', path);
   if (endpoint === undefined) throw new ApiError('not_found', `There is no ${path.slice(0, 200)} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(request.method ?? '', path, endpoint.methodNotAllowed);
-  refuseUnknownRestrictions(request.headers);
   const intake = await takeBody(request, endpoint, desk.budget);
   try {
     timing.ingressDone(Date.now());
@@ -75,10 +81,11 @@ async function answer(request: IncomingMessage, response: ServerResponse, desk: 
   }
 }
 
-/** Without the query; the host is this ingress whatever the client calls it. */
-function pathOf({ url = '/' }: IncomingMessage): string {
-  const end = url.indexOf('?');
-  return end < 0 ? url : url.slice(0, end);
+/** The host is this ingress whatever the client calls it. */
+function urlOf({ url = '/' }: IncomingMessage): URL {
+  const parsed = URL.parse(url.startsWith('/') ? `http://ingress${url}` : url);
+  if (parsed !== null) return parsed;
+  throw new ApiError('not_found', `There is no ${url.slice(0, 200)} here.`);
 }
 
 interface Case extends Ids {
@@ -92,8 +99,8 @@ interface Case extends Ids {
 
 async function forward(one: Case): Promise<void> {
   const { request, response, desk, endpoint, intake, timing, requestId } = one;
-  const trust = trustFor(desk.trust(requestedTrust(request.headers, intake.metadata)));
-  requireServed(desk.nodes(), intake.model);
+  const question = questionOf(one);
+  requireServed(desk.registry, question());
   timing.lookupDone(Date.now());
   let running: Attempt | undefined;
   const onClose = () => running?.cancel();
@@ -103,11 +110,7 @@ async function forward(one: Case): Promise<void> {
     endpoint,
     intake,
     headers: headersToEngine((name) => headerOf(request, name), one.given),
-    choose: (tried) => {
-      const { avoided } = desk;
-      const question = { model: intake.model, trust, tried, avoided, now: Date.now(), random: Math.random };
-      return choose(desk.nodes(), question);
-    },
+    choose: (tried) => choose(desk.registry.index, { ...question(), tried }),
     ask: desk.ask,
     left: () => response.destroyed,
     onAttempt: (attempt) => {
@@ -130,13 +133,42 @@ function remember(avoided: Avoided, session: string, code: AttemptFailure): void
   else if (castsSuspicion(code)) avoided.add(session, Date.now() + SILENT_MS);
 }
 
-/** @throws ApiError 404 for a model that nobody is known to have served, 503 for one that nobody serves now */
-function requireServed(nodes: Nodes, model: string): void {
-  const known = nodes.model(model);
+/** What a node has to answer to for this request. @throws ApiError 400, 403 */
+function questionOf({ request, desk, intake }: Case): () => Question {
+  const { providers, requirements } = restrictionsOf(request.headers, intake.metadata);
+  const trust = desk.trust(providers);
+  if (trustsNobody(trust)) {
+    throw new ApiError(
+      'no_trusted_provider',
+      'No provider is trusted by this ingress (--trust) and this request alike.',
+    );
+  }
+  const { model } = intake;
+  const { avoided } = desk;
+  return () => ({ model, trust, requirements, avoided, tried: NONE, now: Date.now(), random: Math.random });
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/**
+ * @throws ApiError 404 for a model that nobody is known to have served, 503 for one that nobody who may be asked serves now, 412
+ * where they lack what the request requires
+ */
+function requireServed({ index }: Registry, question: Question): void {
+  const { model } = question;
+  const known = index.model(model);
   if (known === undefined) {
     throw new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
   }
-  if (known.ready.length === 0 && known.suspected.length === 0) throw noCapacity(model);
+  const serving = [...known.ready, ...known.suspected];
+  if (serving.length === 0) throw noCapacity(model);
+  const trusted = serving.filter((entry) => isAllowed(entry, { ...question, requirements: [] }));
+  if (trusted.length === 0) {
+    const message = `Only nodes of providers that are not trusted here (--trust) serve '${model}' at this moment.`;
+    throw new ApiError('no_capacity', message, { param: 'model' });
+  }
+  if (trusted.some((entry) => isAllowed(entry, question))) return;
+  throw new ApiError('requirement_not_met', `No node that serves '${model}' meets what this request requires.`);
 }
 
 function headerOf({ headers }: IncomingMessage, name: string): string | undefined {

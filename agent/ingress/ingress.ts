@@ -4,9 +4,10 @@ import { decideTrust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
 import { Budget, REQUESTS_MAX } from './budget.ts';
-import type { Nodes } from './choose.ts';
 import { type Desk, handle } from './handle.ts';
 import { IngressKey } from './key.ts';
+import type { Registry } from './views.ts';
+import { Watchers } from './watchers.ts';
 
 /** A client that opens a connection says what it wants within this. */
 const HEADERS_TIMEOUT_MS = 15_000;
@@ -19,8 +20,7 @@ export interface IngressOptions {
   port: number;
   /** The agent's state directory; the key is written there. */
   directory: string;
-  /** The registry as this agent knows it, its own node included. */
-  nodes(): Nodes;
+  registry: Registry;
   /** Where we stand: own issuer's local name, and own provider's id. Read for each request. */
   self(): { issuer: string; provider: string };
   /** `--trust`; undefined: our own provider. */
@@ -61,12 +61,13 @@ export class Ingress {
 
   /** Writes the key, then listens. Rejects where the address cannot be had. */
   async open(): Promise<void> {
-    const { directory, host, port, log, requests, nodes } = this.#options;
+    const { directory, host, port, log, requests, registry } = this.#options;
     this.#desk = {
       key: IngressKey.make(directory),
       budget: new Budget(),
       avoided: new Avoided(),
-      nodes,
+      watchers: new Watchers(),
+      registry,
       trust: (lists) => this.#trust(lists),
       ask: (session, request, body) => requests.ask(session, request, body),
     };

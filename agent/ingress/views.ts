@@ -1,8 +1,76 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import {
+  isTimed,
+  parseFilter,
+  REGISTRY_VIEWS,
+  type RegistryFilter,
+  registryView,
+} from '../../shared/routing/registry-view.ts';
+import { RequirementError } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
-import type { Nodes } from './choose.ts';
+import type { Watchers } from './watchers.ts';
+
+const MODELS = '/v1/models';
+const REGISTRY = '/v1/registry';
+
+/** The registry as this agent knows it, its own node included. */
+export interface Registry {
+  readonly index: NodeIndex;
+  /** Changes with everything that is shown. */
+  readonly version: number;
+}
+
+/** What answering a read-only question needs. */
+export interface Showing {
+  registry: Registry;
+  trust: Trust;
+  requestId: string;
+  watchers: Watchers;
+  now: number;
+}
+
+/** Whether `path` is one of the read-only ones. */
+export function isView(path: string): boolean {
+  return [MODELS, REGISTRY].some((root) => path === root || path.startsWith(`${root}/`));
+}
+
+/** @throws ApiError 400, 404, 405, 503 */
+export function answerView(request: IncomingMessage, response: ServerResponse, url: URL, showing: Showing): void {
+  const path = url.pathname;
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    throw methodNotAllowed(request.method ?? '', path.slice(0, 200), ['GET', 'HEAD']);
+  }
+  if (!path.startsWith(REGISTRY)) return sendJson(request, response, showing, modelsBody(path, showing));
+  const name = REGISTRY_VIEWS.find((known) => [known, `${known}/stream`].includes(path.slice(REGISTRY.length + 1)));
+  if (name === undefined) throw new ApiError('not_found', `There is no ${path.slice(0, 200)} here.`);
+  const filter = filterOf(url);
+  if (path.endsWith('/stream')) return showing.watchers.open(request, response, { name, filter, showing });
+  const { registry, now } = showing;
+  // RFC 9110 §8.8.3. Weak: the same registry, not the same bytes; and what depends on the clock has none.
+  const tag = isTimed(filter) ? undefined : `W/"${registry.version}"`;
+  const headers = { 'cache-control': 'private, no-cache', ...(tag === undefined ? {} : { etag: tag }) };
+  if (tag !== undefined && matches(request.headers['if-none-match'], tag)) {
+    response.writeHead(304, { ...headers, 'x-request-id': showing.requestId }).end();
+    return;
+  }
+  sendJson(request, response, showing, registryView(name, registry.index, filter, now), headers);
+}
+
+function filterOf(url: URL): RegistryFilter {
+  try {
+    return parseFilter(url.searchParams);
+  } catch (error) {
+    if (error instanceof RequirementError) throw new ApiError(error.code, error.message);
+    throw error;
+  }
+}
+
+function matches(header: string | undefined, tag: string): boolean {
+  return header?.split(',').some((one) => one.trim() === tag || one.trim() === '*') ?? false;
+}
 
 interface Model {
   id: string;
@@ -12,9 +80,9 @@ interface Model {
 }
 
 /** Models that a request could be served with now, by name. */
-function servedModels(nodes: Nodes, trust: Trust): Model[] {
+function servedModels({ registry, trust }: Showing): Model[] {
   const models = new Map<string, Model>();
-  for (const entry of nodes.entries()) {
+  for (const entry of registry.index.entries()) {
     if (entry.state !== 'SERVING' || entry.suspected || !isTrusted(trust, entry)) continue;
     for (const { id, state } of entry.models) {
       if (state !== 'ready' || models.has(id)) continue;
@@ -28,36 +96,13 @@ function secondsOf({ joined_at }: RegistryEntry): number {
   return Math.floor(Date.parse(joined_at) / 1000);
 }
 
-const MODELS = '/v1/models';
-
-/** Whether `path` is one of the read-only ones. */
-export function isView(path: string): boolean {
-  return path === MODELS || path.startsWith(`${MODELS}/`);
-}
-
-/** @throws ApiError 404, 405 */
-export function answerView(request: IncomingMessage, response: ServerResponse, path: string, view: View): void {
-  if (request.method !== 'GET' && request.method !== 'HEAD') {
-    throw methodNotAllowed(request.method ?? '', path, ['GET', 'HEAD']);
-  }
-  sendJson(request, response, view.requestId, bodyOf(path, view));
-}
-
-export interface View {
-  nodes: Nodes;
-  trust: Trust;
-  requestId: string;
-}
-
-function bodyOf(path: string, { nodes, trust }: View): unknown {
-  const models = servedModels(nodes, trust);
+function modelsBody(path: string, showing: Showing): unknown {
+  const models = servedModels(showing);
   if (path === MODELS) return { object: 'list', data: models };
   const id = decoded(path.slice(MODELS.length + 1));
   const model = models.find((served) => served.id === id);
-  if (model === undefined) {
-    throw new ApiError('model_not_found', `The model '${id}' does not exist here.`, { param: 'model' });
-  }
-  return model;
+  if (model !== undefined) return model;
+  throw new ApiError('model_not_found', `The model '${id.slice(0, 256)}' does not exist here.`, { param: 'model' });
 }
 
 /** Slashes of a model's name come raw or encoded. */
@@ -69,12 +114,19 @@ function decoded(text: string): string {
   }
 }
 
-function sendJson(request: IncomingMessage, response: ServerResponse, requestId: string, body: unknown): void {
+function sendJson(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { requestId }: Showing,
+  body: unknown,
+  headers: Record<string, string> = {},
+): void {
   const json = JSON.stringify(body);
   response.writeHead(200, {
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(json),
     'x-request-id': requestId,
+    ...headers,
   });
   response.end(request.method === 'HEAD' ? undefined : json);
 }

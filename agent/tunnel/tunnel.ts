@@ -29,6 +29,10 @@ const REPLACED = 4001;
 const RESYNC = 4003;
 const REFUSED = 4004;
 const SILENT = 4005;
+const OVER = 4006;
+
+/** RFC 9110 §15.5.11: the session was, and is no more. */
+const GONE = 410;
 
 export function openTunnel(options: TunnelOptions): Tunnel {
   const tunnel = new GatewayTunnel(options);
@@ -49,7 +53,8 @@ class GatewayTunnel implements Tunnel {
   #ticking: NodeJS.Timeout | undefined;
   #closed = false;
   #sequence = 0;
-  readonly #publishing = new Map<number, () => void>();
+  /** The newest record is not yet stored: whoever waits for that. */
+  #unstored: PromiseWithResolvers<void> | undefined;
   readonly #touched = new Set<Exchange>();
 
   constructor(options: TunnelOptions) {
@@ -93,6 +98,7 @@ class GatewayTunnel implements Tunnel {
       const message = await refusalOf(response);
       why = `${status} ${message}`;
       if (FINAL.has(status)) this.#refused({ status, message });
+      if (status === GONE) this.#over(message);
       socket.terminate(); // its close dials again, unless the refusal is final
     });
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
@@ -107,6 +113,13 @@ class GatewayTunnel implements Tunnel {
     if (this.#closed) return;
     this.#stop();
     this.#options.onRefused(refusal);
+  }
+
+  #over(why: string): void {
+    if (this.#closed) return;
+    this.#closed = true; // what runs here may still be claimed, or ends when nobody does
+    clearTimeout(this.#retry);
+    this.#options.onOver?.(why);
   }
 
   #onReady(link: Link): void {
@@ -133,8 +146,6 @@ class GatewayTunnel implements Tunnel {
     if (this.#link !== undefined) {
       this.#link = undefined;
       this.#exchanges.disconnect();
-      for (const done of this.#publishing.values()) done();
-      this.#publishing.clear();
       this.#options.onDisconnected?.();
     }
     if (this.#closed) return;
@@ -142,6 +153,7 @@ class GatewayTunnel implements Tunnel {
     if (code === REFUSED) return this.#refused({ status: 403, message: reason });
     if (code === REPLACED)
       return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
+    if (code === OVER) return this.#over(reason);
     this.#again(`${reason || 'closed'} (${code})`, code === RESYNC || code === SILENT);
   }
 
@@ -155,19 +167,18 @@ class GatewayTunnel implements Tunnel {
   }
 
   publish(): Promise<void> {
-    const link = this.#link;
-    if (link === undefined) return Promise.resolve();
-    const sequence = ++this.#sequence;
-    link.put({ type: 'record', sequence, json: JSON.stringify(this.#options.record()) });
-    return new Promise((resolve) => this.#publishing.set(sequence, resolve));
+    this.#unstored ??= Promise.withResolvers();
+    const { promise } = this.#unstored;
+    const json = JSON.stringify(this.#options.record());
+    this.#link?.put({ type: 'record', sequence: ++this.#sequence, json });
+    return promise;
   }
 
   #recorded(sequence: number): void {
-    for (const [sent, done] of this.#publishing) {
-      if (sent > sequence) continue;
-      this.#publishing.delete(sent);
-      done();
-    }
+    if (sequence < this.#sequence) return; // a newer one is on its way
+    this.#unstored?.resolve();
+    this.#unstored = undefined;
+    this.#options.onRecorded?.();
   }
 
   drain(): Promise<void> {

@@ -30,6 +30,10 @@ export interface TunnelOptions {
   log(line: string): void;
   /** Final: this gateway will not have this agent. */
   onRefused(refusal: Refusal): void;
+  /** Final: this session has ended, says the gateway (evicted, or its ticket counts no more); another one is welcome. */
+  onOver?(why: string): void;
+  /** The gateway has stored the newest record. */
+  onRecorded?(): void;
   onConnected?(): void;
   onDisconnected?(): void;
 }
@@ -46,7 +50,7 @@ export interface Tunnel {
   /** Requests of this gateway that the engine is working on. */
   readonly inFlight: number;
   open(): void;
-  /** Sends the record again; call after every change. Resolves when the gateway has stored it (or the socket is gone). */
+  /** Sends the record again; call after every change. Resolves when the gateway has stored it, if need be over a later socket. */
   publish(): Promise<void>;
   /** Takes no new openings; resolves when nothing is in flight any more. */
   drain(): Promise<void>;

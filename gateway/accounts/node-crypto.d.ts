@@ -27,3 +27,7 @@ declare module 'node:crypto' {
   export function sign(algorithm: null, data: Uint8Array, key: KeyObject): Uint8Array;
   export function verify(algorithm: null, data: Uint8Array, key: KeyObject, signature: Uint8Array): boolean;
 }
+
+declare module 'node:buffer' {
+  export const Buffer: { from(bytes: readonly number[]): Uint8Array };
+}

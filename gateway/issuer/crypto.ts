@@ -1,4 +1,5 @@
 /** Ed25519 (RFC 8032) and SHA-256 by workerd's node:crypto: WebCrypto would answer with promises, and merging is synchronous. */
+import { Buffer } from 'node:buffer';
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 
@@ -48,9 +49,7 @@ function publicKeyObject(raw: Uint8Array): KeyObject {
   return key;
 }
 
-function joined(prefix: readonly number[], raw: Uint8Array): Uint8Array {
-  const bytes = new Uint8Array(prefix.length + raw.length);
-  bytes.set(prefix);
-  bytes.set(raw, prefix.length);
-  return bytes;
+/** A Buffer, because Node's types ask for one; workerd takes any bytes. */
+function joined(prefix: readonly number[], raw: Uint8Array) {
+  return Buffer.from([...prefix, ...raw]);
 }

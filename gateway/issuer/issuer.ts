@@ -9,12 +9,11 @@ import {
   openCertificate,
   signCertificate,
 } from '../../shared/lattice/certificate.ts';
-import { signFloor } from '../../shared/lattice/control.ts';
-import { type Crypto, KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
+import { openRevocation, REVOCATION_BYTES, signFloor } from '../../shared/lattice/control.ts';
+import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { signEviction } from '../../shared/lattice/eviction.ts';
 import { signTicket, TICKET_LIFE_MAX_S } from '../../shared/lattice/ticket.ts';
 import type { Update } from '../../shared/lattice/update.ts';
-import type { Env } from '../env.ts';
 import { newSeed, workerdCrypto, workerdSigner } from './crypto.ts';
 
 /** A gateway's key and its certificate, base64url: as they stand in the environment, in files and in storage. */
@@ -43,6 +42,17 @@ export interface Newcomer {
   jobEndsAt?: number | undefined;
 }
 
+/** Part of the Worker's environment. */
+export interface IssuerEnvironment {
+  /** This gateway's issuer: 32 secret bytes and the certificate by the root key, base64url. Absent: the gateway makes one of its own. */
+  OTELA_GATEWAY_KEY?: string;
+  OTELA_GATEWAY_CERT?: string;
+  /** Former keys as `key:certificate`, comma-separated: they go on collecting what they admitted. */
+  OTELA_RETIRED_KEYS?: string;
+  /** Signed by the root, base64url, comma-separated. */
+  OTELA_REVOCATIONS?: string;
+}
+
 /** The environment's issuer is not usable; the operator must read this. */
 export class IssuerError extends Error {}
 
@@ -54,15 +64,18 @@ export class GatewayIssuer {
   readonly id: string;
   /** Keys that sign nothing new, only floors for the sessions that they once admitted. */
   readonly #retired: readonly { certificate: Certificate; signer: Signer }[];
+  /** What the root has taken back: to be merged at each start. */
+  readonly revocations: readonly Update[];
 
   /** @throws IssuerError */
-  constructor(own: GatewayKey, retired: readonly GatewayKey[] = [], crypto: Crypto = workerdCrypto) {
-    const { certificate, signer } = readKey(own, crypto);
+  constructor(own: GatewayKey, former: { retired?: readonly GatewayKey[]; revocations?: readonly string[] } = {}) {
+    const { certificate, signer } = readKey(own);
     this.certificate = certificate;
     this.signer = signer;
-    this.issuer = issuerId(certificate.root, crypto);
+    this.issuer = issuerId(certificate.root, workerdCrypto);
     this.id = `gw:${certificate.keyName}`;
-    this.#retired = retired.map((key) => readKey(key, crypto));
+    this.#retired = (former.retired ?? []).map(readKey);
+    this.revocations = (former.revocations ?? []).map((text) => readRevocation(text, this.issuer));
   }
 
   /** A new session's ticket. `floor`: `at` of our key's floor; a clock that once ran ahead left it there, and the ticket must outlive it. */
@@ -90,21 +103,20 @@ export class GatewayIssuer {
 }
 
 /** The issuer that the environment names; undefined where it names none. @throws IssuerError */
-export function issuerOf(
-  env: Pick<Env, 'OTELA_GATEWAY_KEY' | 'OTELA_GATEWAY_CERT' | 'OTELA_RETIRED_KEYS'>,
-): GatewayIssuer | undefined {
-  const { OTELA_GATEWAY_KEY: key, OTELA_GATEWAY_CERT: certificate, OTELA_RETIRED_KEYS: retired = '' } = env;
+export function issuerOf(env: IssuerEnvironment): GatewayIssuer | undefined {
+  const { OTELA_GATEWAY_KEY: key, OTELA_GATEWAY_CERT: certificate } = env;
   if (key === undefined && certificate === undefined) return undefined;
   if (key === undefined || certificate === undefined)
     throw new IssuerError('OTELA_GATEWAY_KEY and OTELA_GATEWAY_CERT go together.');
-  const former = retired.split(',').filter((text) => text.trim() !== '');
-  return new GatewayIssuer(
-    { key, certificate },
-    former.map((text) => {
-      const [retiredKey = '', retiredCertificate = ''] = text.trim().split(':');
-      return { key: retiredKey, certificate: retiredCertificate };
-    }),
-  );
+  const retired = listed(env.OTELA_RETIRED_KEYS).map((text) => {
+    const [former = '', formerCertificate = ''] = text.split(':');
+    return { key: former, certificate: formerCertificate };
+  });
+  return new GatewayIssuer({ key, certificate }, { retired, revocations: listed(env.OTELA_REVOCATIONS) });
+}
+
+function listed(text = ''): string[] {
+  return text.split(/[\s,]+/).filter((part) => part !== '');
 }
 
 /** For a gateway without any: a root and a key of its own, to be kept in its storage. */
@@ -122,13 +134,13 @@ export function certify(root: string, key: string, nowS: number): GatewayKey {
   return { key, certificate: toBase64url(certificate) };
 }
 
-function readKey(own: GatewayKey, crypto: Crypto): { certificate: Certificate; signer: Signer } {
+function readKey(own: GatewayKey): { certificate: Certificate; signer: Signer } {
   const bytes = fromBase64url(own.certificate.trim(), CERTIFICATE_BYTES);
   if (bytes === undefined) throw new IssuerError('The gateway certificate is not base64url.');
   const signer = workerdSigner(secret(own.key));
   let certificate: Certificate;
   try {
-    certificate = openCertificate(bytes, crypto);
+    certificate = openCertificate(bytes, workerdCrypto);
   } catch (cause) {
     throw new IssuerError('The gateway certificate is damaged.', { cause });
   }
@@ -141,4 +153,15 @@ function secret(text: string): Uint8Array {
   const bytes = fromBase64url(text.trim(), KEY_BYTES);
   if (bytes?.length !== KEY_BYTES) throw new IssuerError('A key must be 32 bytes in base64url.');
   return bytes;
+}
+
+function readRevocation(text: string, issuer: string): Update {
+  const bytes = fromBase64url(text, REVOCATION_BYTES);
+  try {
+    const { root } = openRevocation(bytes ?? new Uint8Array(), workerdCrypto);
+    if (issuerId(root, workerdCrypto) === issuer) return { kind: 'revocation', revocation: bytes ?? root };
+  } catch (cause) {
+    throw new IssuerError('A revocation is damaged.', { cause });
+  }
+  throw new IssuerError("A revocation is another issuer's.");
 }

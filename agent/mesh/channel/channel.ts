@@ -20,6 +20,9 @@ import { framed, MessageReader } from './messages.ts';
 /** Above this the socket counts as busy: frames wait in the link and merge. */
 const BUSY_BYTES = 256 * 1024;
 
+/** Probes and their answers: a peer that is merely busy with our requests must not look silent. */
+const SMALL_BYTES = 1024;
+
 /** A frame that may ride with the next one waits so long. */
 const LAZY_MS = 5;
 
@@ -137,7 +140,9 @@ export class Channel {
 
   /** False where it was dropped, because too much waits for this peer already or the channel is closed. */
   gossip(bytes: Uint8Array): boolean {
-    if (this.#over || this.#socket.writableLength >= GOSSIP_SKIP_BYTES || bytes.length > GOSSIP_MAX_BYTES) return false;
+    if (this.#over || bytes.length > GOSSIP_MAX_BYTES) return false;
+    const room = bytes.length <= SMALL_BYTES ? 2 * GOSSIP_SKIP_BYTES : GOSSIP_SKIP_BYTES;
+    if (this.#socket.writableLength >= room) return false;
     this.link.put({ type: 'gossip', bytes });
     return true;
   }

@@ -1,8 +1,18 @@
+import { createPrivateKey, randomBytes } from 'node:crypto';
+import { KEY_BYTES, type Signer } from '../../../shared/lattice/crypto.ts';
+import { nodeSigner } from '../../host/crypto.ts';
+
 /** The key pair of this agent's session. */
-export interface SessionKey {
-  /** Raw Ed25519. */
-  publicKey: Uint8Array;
-  sign(message: Uint8Array): Uint8Array;
+export interface SessionKey extends Signer {
   /** PKCS #8 in PEM: OpenSSL signs the handshakes of TLS itself. */
-  privateKey: string;
+  readonly privateKey: string;
+}
+
+/** PrivateKeyInfo of an Ed25519 key up to the key (RFC 8410 §7). */
+const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
+
+/** Of 32 secret bytes; without them, a new one. */
+export function createSessionKey(seed: Uint8Array = randomBytes(KEY_BYTES)): SessionKey {
+  const key = createPrivateKey({ key: Buffer.concat([PKCS8_HEAD, seed]), format: 'der', type: 'pkcs8' });
+  return { ...nodeSigner(seed), privateKey: String(key.export({ type: 'pkcs8', format: 'pem' })) };
 }

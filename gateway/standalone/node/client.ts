@@ -14,7 +14,7 @@ export class ClientError extends Error {}
 
 const ANSWER_MS = 15_000;
 
-const CONNECTION = {
+export const CONNECTION = {
   url: { type: 'string', default: 'http://127.0.0.1:8787' },
   'key-file': { type: 'string', default: './data/admin.key' },
   json: { type: 'boolean', default: false },
@@ -71,7 +71,7 @@ export async function tokensCommand(args: string[]): Promise<number> {
   });
 }
 
-interface Door {
+export interface Door {
   path: string;
   url: string;
   keyFile: string;
@@ -109,7 +109,7 @@ async function create(door: Door, { body, secret, row }: Thing): Promise<number>
   return 0;
 }
 
-async function list(door: Door, { row }: Thing): Promise<number> {
+export async function list(door: Door, { row }: Pick<Thing, 'row'>): Promise<number> {
   const page = z.object({ data: z.array(z.looseObject({ id: z.string() })), has_more: z.boolean() });
   for (let after = '', more = true; more; ) {
     const { data, has_more } = page.parse(await ask(door, 'GET', after));
@@ -122,7 +122,7 @@ async function list(door: Door, { row }: Thing): Promise<number> {
 
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
-async function ask(
+export async function ask(
   door: Door,
   method: string,
   path: string,

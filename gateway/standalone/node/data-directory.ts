@@ -2,6 +2,7 @@
  * The one directory in which a gateway keeps everything:
  *
  *     admin.key    the first operator's key, made at the first start (0600)
+ *     issuer/      the keys that admit nodes: see issuer-files.ts
  *     d1/          accounts and settings          objects/   Durable Objects
  *     lock         held by the gateway that uses this directory
  *     run/         made anew by each start: workerd's configuration, socket and process id
@@ -18,6 +19,7 @@ export interface DataDirectory {
   adminKey: string;
   /** What the Worker gets to know of the key: SHA-256, hex. */
   adminKeyHash: string;
+  issuer: string;
   objects: string;
   d1: string;
   run: string;
@@ -38,12 +40,13 @@ export async function openDataDirectory(dir: string): Promise<DataDirectory> {
   const [objects, d1, run] = [join(path, 'objects'), join(path, 'd1'), join(path, 'run')];
   await Promise.all([objects, d1, run].map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
   const adminKey = await readAdminKey(join(path, 'admin.key'));
-  return { path, adminKey, adminKeyHash: sha256Hex(adminKey), objects, d1, run, release };
+  const issuer = join(path, 'issuer');
+  return { path, adminKey, adminKeyHash: sha256Hex(adminKey), issuer, objects, d1, run, release };
 }
 
 /** A mistyped --data must not lock everybody out of /tmp, nor sprinkle a home directory. */
 async function refuseForeign(path: string): Promise<void> {
-  const entries = (await readdir(path)).filter((name) => name !== 'lost+found');
+  const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
   if (entries.length === 0 || entries.includes('lock')) return;
   throw new DataDirectoryError(`${path} is not empty and holds no gateway's data. Give --data a directory of its own.`);
 }

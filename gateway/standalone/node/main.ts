@@ -1,15 +1,20 @@
 #!/usr/bin/env node
 /** `otela-gateway`. */
 import { parseArgs } from 'node:util';
+import { IssuerError } from '../../issuer/issuer.ts';
 import { CLIENT_USAGE, ClientError, keysCommand, tokensCommand } from './client.ts';
 import { DataDirectoryError } from './data-directory.ts';
+import { ISSUER_USAGE, issuerCommand } from './issuer-command.ts';
+import { PEERS_USAGE, peersCommand } from './peers-command.ts';
 import { serve } from './serve.ts';
 
 const DRAIN_MS = 5_000;
 const [DONE, FAILED, WRONG_USE] = [0, 1, 2];
 
 const USAGE = `otela-gateway serve [--port 8787] [--host 127.0.0.1] [--data ./data] [--tls-cert FILE --tls-key FILE]
-${CLIENT_USAGE}`;
+${CLIENT_USAGE}
+${PEERS_USAGE}
+${ISSUER_USAGE}`;
 
 class UsageError extends Error {}
 
@@ -67,6 +72,10 @@ async function main([command, ...args]: string[]): Promise<number> {
       return keysCommand(args);
     case 'tokens':
       return tokensCommand(args);
+    case 'peers':
+      return peersCommand(args);
+    case 'issuer':
+      return issuerCommand(args);
     case 'help':
     case '--help':
     case '-h':
@@ -91,7 +100,7 @@ try {
 } catch (error) {
   const wrongUse = isWrongUse(error);
   console.error(`otela-gateway: ${messageOf(error)}${wrongUse ? `\n\n${USAGE}` : ''}`);
-  const expected = error instanceof DataDirectoryError || error instanceof ClientError;
+  const expected = error instanceof DataDirectoryError || error instanceof ClientError || error instanceof IssuerError;
   if (!wrongUse && !expected && process.env.DEBUG !== undefined) console.error(error);
   process.exitCode = wrongUse ? WRONG_USE : FAILED;
 }

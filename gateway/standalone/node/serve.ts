@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { type DataDirectory, openDataDirectory } from './data-directory.ts';
+import { environment, openIssuer } from './issuer-files.ts';
 import { PublicSocket, type TlsMaterial } from './public-socket.ts';
 import { loadWorkerBundle, type WorkerBundle } from './worker-bundle.ts';
 import { Workerd } from './workerd.ts';
@@ -65,16 +66,17 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
 /** Writes workerd's configuration; what it needs to be told comes back. */
 async function configure(bundle: WorkerBundle, data: DataDirectory, path: string) {
   const settings = WORKER_SETTINGS.filter((name) => process.env[name] !== undefined);
+  const issuer = environment(await openIssuer(data.issuer, Math.floor(Date.now() / 1000)));
   const config = join(data.run, 'workerd.capnp');
   const text = workerdConfig({
     ...bundle,
     address: `unix:${path}`,
     objectsDir: data.objects,
     d1Dir: data.d1,
-    fromEnvironment: ['ADMIN_KEY_SHA256', ...settings],
+    fromEnvironment: ['ADMIN_KEY_SHA256', ...Object.keys(issuer), ...settings],
   });
   await writeFile(config, text);
-  const env = { ...process.env, ADMIN_KEY_SHA256: data.adminKeyHash };
+  const env = { ...process.env, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash };
   return { config, socket: path, pidFile: join(data.run, 'workerd.pid'), env };
 }
 

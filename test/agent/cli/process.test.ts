@@ -49,7 +49,7 @@ describe('an agent process', () => {
 
   it('hears a signal that comes before its engine has been started', async () => {
     const run = agent(scratch(), ['--', ...engineCommand(await freePort())]);
-    await run.line(/session /, 10_000);
+    await run.line(/state in /, 10_000);
     run.signal('SIGTERM');
     expect(await run.end(10_000)).toEqual({ code: 143, signal: null });
   });

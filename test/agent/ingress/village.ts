@@ -1,12 +1,12 @@
 /** Agents with engines and ingresses in one process; channels between them are pairs of links in memory, made when dialled. */
 import { readFileSync } from 'node:fs';
-import type { ModelNodes, Nodes } from '../../../agent/ingress/choose.ts';
 import { Ingress } from '../../../agent/ingress/ingress.ts';
 import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
 import { Requests } from '../../../agent/mesh/requests/requests.ts';
 import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
 import type { UsageRecord } from '../../../shared/asking/settlement.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
 import { MODEL } from '../../support/house.ts';
 import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -22,8 +22,8 @@ export interface VillagerOptions {
 
 export class Village {
   readonly villagers: Villager[] = [];
-  /** Registry entries of nodes that nobody runs. */
-  readonly ghosts: RegistryEntry[] = [];
+  /** Everybody's replica. */
+  readonly registry = { index: new NodeIndex(), version: 0 };
   readonly #pairs = new Set<{ pair: MemoryPair; ends: readonly [Villager, Villager] }>();
   /** Channels made so far. */
   dialled = 0;
@@ -31,11 +31,14 @@ export class Village {
   async add(options: VillagerOptions = {}): Promise<Villager> {
     const villager = await Villager.make(this, sessionOf(this.villagers.length), options);
     this.villagers.push(villager);
+    this.publish(villager.entry);
     return villager;
   }
 
-  entries(): RegistryEntry[] {
-    return [...this.ghosts, ...this.villagers.map((one) => one.entry)];
+  /** All replicas have this now; also for nodes that nobody runs. */
+  publish(entry: RegistryEntry): void {
+    this.registry.index.put(entry);
+    this.registry.version++;
   }
 
   async dial(from: Villager, session: string): Promise<RequestChannel> {
@@ -72,7 +75,7 @@ export class Villager {
   readonly usage: UsageRecord[] = [];
   readonly log: string[] = [];
   reachable = true;
-  entry: RegistryEntry;
+  readonly entry: RegistryEntry;
   serveTo: string[];
   readonly #village: Village;
   #channels = new Map<string, RequestChannel>();
@@ -109,7 +112,7 @@ export class Villager {
       host: '127.0.0.1',
       port: 0,
       directory,
-      nodes: () => nodesOf(village.entries()),
+      registry: village.registry,
       self: () => ({ issuer: 'local', provider: this.provider }),
       trust: options.trust,
       requests: this.requests,
@@ -197,22 +200,5 @@ export function entryOf(session: string, provider: string, issuer: string, model
     agent_version: 'test',
     joined_at: now,
     updated_at: now,
-  };
-}
-
-function nodesOf(entries: RegistryEntry[]): Nodes {
-  return {
-    entries: () => entries,
-    model: (id) => modelNodes(entries.filter(({ models }) => models.some((model) => model.id === id))),
-  };
-}
-
-function modelNodes(all: RegistryEntry[]): ModelNodes | undefined {
-  if (all.length === 0) return undefined;
-  const serving = all.filter(({ state }) => state === 'SERVING');
-  return {
-    all,
-    ready: serving.filter(({ suspected }) => !suspected),
-    suspected: serving.filter(({ suspected }) => suspected),
   };
 }

@@ -1,10 +1,10 @@
 /** Agents with channels and nothing above them, and tickets that need no issuer. */
-import { createHash, generateKeyPairSync, sign } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import type { Channel, Peer } from '../../../agent/mesh/channel/channel.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { Listener, type ListenerLimits } from '../../../agent/mesh/channel/listener.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
-import type { SessionKey } from '../../../agent/mesh/channel/session-key.ts';
+import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { Channels } from '../../../agent/mesh/channels.ts';
 import { sessionIdFromDigest } from '../../../shared/lattice/session.ts';
 import { atEnd } from '../../support/processes.ts';
@@ -15,15 +15,8 @@ export interface Identity extends SessionKey {
 }
 
 export function identity(): Identity {
-  const { publicKey, privateKey } = generateKeyPairSync('ed25519');
-  const raw = new Uint8Array(publicKey.export({ type: 'spki', format: 'der' }).subarray(-32));
-  return {
-    session: sessionOf(raw),
-    publicKey: raw,
-    sign: (message) => new Uint8Array(sign(null, message, privateKey)),
-    privateKey: String(privateKey.export({ type: 'pkcs8', format: 'pem' })),
-    ticket: Buffer.concat([Buffer.from('ticket'), raw]),
-  };
+  const key = createSessionKey();
+  return { ...key, session: sessionOf(key.publicKey), ticket: Buffer.concat([Buffer.from('ticket'), key.publicKey]) };
 }
 
 const sessionOf = (key: Uint8Array) => sessionIdFromDigest(createHash('sha256').update(key).digest());

@@ -48,6 +48,7 @@ export class FakeTunnel implements Tunnel {
     const record = this.options.record();
     this.calls.push(`publish ${record.state}`);
     this.published.push(record);
+    this.options.onRecorded?.();
     this.#wake();
   }
 

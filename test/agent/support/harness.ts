@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import { main } from '../../../agent/cli/main.ts';
+import { type MainOptions, main } from '../../../agent/cli/main.ts';
 import type { EndSignal } from '../../../agent/cli/signals.ts';
 import { FakeTunnel, fakeIdentity } from './fake-tunnel.ts';
 
@@ -73,7 +73,7 @@ export class Run {
   #onSignal: ((signal: EndSignal) => void) | undefined;
   #code: number | undefined;
 
-  constructor(argv: readonly string[], env: Record<string, string>) {
+  constructor(argv: readonly string[], env: Record<string, string>, options: Partial<MainOptions> = {}) {
     const wake = () => {
       for (const look of this.#waiting) look();
     };
@@ -94,6 +94,7 @@ export class Run {
           this.#onSignal = undefined;
         };
       },
+      ...options,
     });
     void this.exit.then((code) => {
       this.#code = code;
@@ -150,9 +151,14 @@ export async function runToEnd(
 }
 
 /** `otela-agent start` towards one gateway that is a fake; ended after the test whatever happens. */
-export function startAgent(directory: string, args: readonly string[], more: Record<string, string> = {}): Run {
+export function startAgent(
+  directory: string,
+  args: readonly string[],
+  more: Record<string, string> = {},
+  options: Partial<MainOptions> = {},
+): Run {
   const env = userEnv(directory, { OTELA_TOKEN: 'test-token', OTELA_GATEWAY: 'http://127.0.0.1:9', ...more });
-  const run = new Run(['start', ...args], env);
+  const run = new Run(['start', ...args], env, options);
   onTestFinished(async () => {
     run.signal('SIGINT');
     run.signal('SIGINT');

@@ -1,0 +1,273 @@
+/**
+ * The sessions of one agent, one after the other: the agent and its engine outlive them. A session that ends while its
+ * agent lives is followed by a new one, with a key of its own; where an engine serves, the new one serves before the old
+ * one goes.
+ */
+import type { NodeRecord } from '../../shared/lattice/node.ts';
+import type { Refusal } from '../tunnel/types.ts';
+import { formatDuration } from './duration.ts';
+import type { RecordChange } from './record.ts';
+import type { Session } from './session.ts';
+import { Once, within } from './wait.ts';
+
+/** What every session of this agent says about itself; its state and version are its own. */
+export type NodeFacts = Omit<NodeRecord, 'state' | 'version'>;
+
+export interface SessionEvents {
+  /** No gateway will have this session, nor another of this agent. */
+  onRefused(refusal: Refusal): void;
+  /** The session has ended, as every gateway that can be asked says. */
+  onOver(why: string): void;
+}
+
+/** Leave to be a session. */
+export interface Admitted {
+  /** How long its ticket counts. Infinity: for ever. */
+  lifetimeMs: number;
+  /** Called once, at once. */
+  create(first: NodeRecord, events: SessionEvents): Session;
+}
+
+export interface SessionsOptions {
+  facts: NodeFacts;
+  /** Tries until it has leave; throws RefusedError, or anything when `signal` is aborted. */
+  admit(signal: AbortSignal): Promise<Admitted>;
+  /** The session that speaks for this agent from now on. */
+  onCurrent(session: Session): void;
+  /** Nobody will have this agent any more. */
+  onRefused(refusal: Refusal): void;
+  log(line: string): void;
+  /** 0 ≤ x < 1. */
+  random(): number;
+}
+
+/** Why an admission ended for good. */
+export class RefusedError extends Error {
+  readonly code = 'refused';
+  override readonly name = 'RefusedError';
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal) {
+    super(`${refusal.status} ${refusal.message}`);
+    this.refusal = refusal;
+  }
+}
+
+/** Part of a ticket's life after which its session is followed by another: the rest is for gateways that are away. */
+const ROLL_AT = 0.9;
+/** Agents that were admitted together do not come back together. */
+const ROLL_SPREAD = 0.05;
+/** A roll that is refused (the join token was revoked, say) is tried again after this part of the ticket's life. */
+const ROLL_AGAIN = 0.03;
+/** setTimeout fires at once above 2^31 - 1 ms. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+/** The one that follows is waited for so long before the old one drains all the same. */
+const OVERLAP_MS = 10_000;
+
+/** Requests of a session that has been followed may run on for this long. */
+const FORMER_DRAIN_MS = 600_000;
+/** Those of one without an engine have only their last bytes to send. */
+const IDLE_DRAIN_MS = 2000;
+
+/** A session that lasted this long did not end because of what this agent does; younger ones are followed ever later. */
+const LASTING_MS = 60_000;
+const AGAIN_MIN_MS = 250;
+const AGAIN_MAX_MS = 60_000;
+
+/** Followed sessions that still drain: each keeps its tunnels. */
+const FORMER_MAX = 4;
+
+/** `idle`: nothing is served any more. `over`: the session counts no more. `roll`: it counts for a while yet. */
+type Follow = 'first' | 'idle' | 'over' | 'roll';
+
+export class Sessions {
+  readonly #options: SessionsOptions;
+  readonly #stop = new AbortController();
+  readonly #stopped = new Once<void>();
+  readonly #former = new Set<Session>();
+  #facts: NodeFacts;
+  #state: 'JOIN' | 'SERVING' = 'JOIN';
+  #current: Session | undefined;
+  /** Of the current session's ticket. */
+  #lifetimeMs = Number.POSITIVE_INFINITY;
+  /** The current session counts no more: it is kept for its running requests until the next is there. */
+  #over = false;
+  #since = 0;
+  #short = 0;
+  #joining = false;
+  #rollTimer: NodeJS.Timeout | undefined;
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+    this.#facts = options.facts;
+  }
+
+  get current(): Session | undefined {
+    return this.#current;
+  }
+
+  /** What the current session says, or will say when it is there. */
+  get state(): 'JOIN' | 'SERVING' {
+    return this.#state;
+  }
+
+  get facts(): NodeFacts {
+    return this.#facts;
+  }
+
+  get inFlight(): number {
+    return this.#all().reduce((sum, { inFlight }) => sum + inFlight, 0);
+  }
+
+  /** Joins for the first time. Resolves when admitted or refused, or when the agent begins to leave. */
+  open(): Promise<void> {
+    return this.#follow('first');
+  }
+
+  /** Said by the current session and by those that come after it. */
+  change({ state, ...facts }: RecordChange): void {
+    this.#facts = { ...this.#facts, ...facts };
+    if (state === 'SERVING') this.#state = state;
+    this.#current?.change({ ...facts, ...(state === undefined ? {} : { state }) });
+  }
+
+  /** What this session served is gone: DOWN, LEFT, and a new session that waits for something to serve. */
+  becomeIdle(why: string): void {
+    this.#state = 'JOIN';
+    this.#facts = { ...this.#facts, models: [] };
+    this.#end('idle', why);
+  }
+
+  #end(how: Follow, why: string): void {
+    const ending = this.#current;
+    if (this.#stop.signal.aborted || ending === undefined) return;
+    this.#options.log(`session ${ending.id} ends: ${why}; a new one follows`);
+    this.#over ||= how === 'over';
+    if (how === 'idle') {
+      this.#current = undefined;
+      void this.#retire(ending, IDLE_DRAIN_MS);
+    }
+    void this.#follow(how);
+  }
+
+  /** One at a time: what the new session shall say is read when it is there. */
+  async #follow(how: Follow): Promise<void> {
+    if (this.#joining) return;
+    this.#joining = true;
+    const { signal } = this.#stop;
+    clearTimeout(this.#rollTimer);
+    if (how === 'idle' || how === 'over') await this.#pause();
+    try {
+      const admitted = await this.#options.admit(signal);
+      this.#joining = false; // the new session may end in the same breath
+      if (!signal.aborted) this.#succeed(admitted);
+    } catch (error) {
+      this.#joining = false;
+      if (signal.aborted) return;
+      if (!(error instanceof RefusedError)) throw error;
+      this.#notAdmitted(how, error);
+    }
+  }
+
+  #notAdmitted(how: Follow, { refusal, message }: RefusedError): void {
+    // While a session counts it is kept: its ticket is valid whatever became of the join token.
+    if (how !== 'roll' || this.#current === undefined || this.#over) return this.#options.onRefused(refusal);
+    this.#options.log(`no new session yet: ${message}`);
+    this.#rollTimer = this.#timer(this.#current, ROLL_AGAIN * this.#lifetimeMs);
+  }
+
+  #succeed({ create, lifetimeMs }: Admitted): void {
+    const before = this.#current;
+    const session = create(
+      { ...this.#facts, state: 'JOIN', version: 0 },
+      {
+        onRefused: (refusal) => {
+          if (session === this.#current) this.#options.onRefused(refusal);
+        },
+        onOver: (why) => {
+          if (session === this.#current) this.#end('over', why);
+        },
+      },
+    );
+    this.#current = session;
+    this.#over = false;
+    this.#since = performance.now();
+    this.#lifetimeMs = lifetimeMs;
+    if (Number.isFinite(lifetimeMs)) {
+      this.#rollTimer = this.#timer(session, lifetimeMs * (ROLL_AT - ROLL_SPREAD * this.#options.random()));
+    }
+    this.#options.onCurrent(session);
+    session.open();
+    session.change({ ...this.#facts, state: this.#state });
+    if (before === undefined) return;
+    this.#former.add(before);
+    void within(OVERLAP_MS, Promise.race([session.known, this.#stopped.promise])).then(() =>
+      this.#retire(before, FORMER_DRAIN_MS),
+    );
+  }
+
+  /** Something that ends every session at once must not make the registry grow by one session per round trip. */
+  async #pause(): Promise<void> {
+    this.#short = performance.now() - this.#since < LASTING_MS ? this.#short + 1 : 0;
+    const ms = Math.min(AGAIN_MAX_MS, AGAIN_MIN_MS * 2 ** this.#short) * (0.5 + this.#options.random());
+    if (this.#short > 0) await within(ms, this.#stopped.promise);
+  }
+
+  #timer(session: Session, ms: number): NodeJS.Timeout {
+    const due = (): void => {
+      if (ms > TIMER_MAX_MS) this.#rollTimer = this.#timer(session, ms - TIMER_MAX_MS);
+      else if (session === this.#current)
+        this.#end('roll', `its ticket of ${formatDuration(this.#lifetimeMs)} runs out`);
+    };
+    return setTimeout(due, Math.min(ms, TIMER_MAX_MS)).unref();
+  }
+
+  /** DOWN, what runs, LEFT; beside the life of the agent. */
+  async #retire(session: Session, drainMs: number): Promise<void> {
+    const [oldest] = this.#former;
+    if (this.#former.size > FORMER_MAX && oldest !== undefined) {
+      this.#former.delete(oldest);
+      void oldest.leave();
+    }
+    this.#former.add(session);
+    session.change({ state: 'DOWN' });
+    await within(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
+    if (this.#stop.signal.aborted) return; // the agent's own end says the rest
+    await session.leave();
+    this.#former.delete(session);
+  }
+
+  #all(): Session[] {
+    return [...new Set([...this.#former, ...(this.#current === undefined ? [] : [this.#current])])];
+  }
+
+  #halt(): void {
+    this.#stop.abort();
+    this.#stopped.settle();
+    clearTimeout(this.#rollTimer);
+  }
+
+  /** The agent begins to leave: no session follows any more, and none takes new requests. */
+  down(): void {
+    this.#halt();
+    for (const session of this.#all()) session.change({ state: 'DOWN' });
+  }
+
+  /** Resolves when nothing runs any more. */
+  async drain(): Promise<void> {
+    await Promise.all(this.#all().map((session) => session.drain()));
+  }
+
+  /** LEFT, acknowledged or 2 s later. */
+  async leave(): Promise<void> {
+    this.down();
+    await Promise.all(this.#all().map((session) => session.leave()));
+  }
+
+  /** Without a word. */
+  async close(): Promise<void> {
+    this.#halt();
+    await Promise.all(this.#all().map((session) => session.close()));
+  }
+}

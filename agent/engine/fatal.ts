@@ -1,0 +1,89 @@
+/**
+ * Lines of an engine's output after which it computes nothing any more although its process may live for hours: a CUDA
+ * context that is broken stays broken, a collective operation that timed out has lost its group.
+ */
+
+export interface FatalPatterns {
+  /** Looks at one line; the sign that was found, or undefined. */
+  find(line: string): string | undefined;
+}
+
+/**
+ * What loggers put before a message: `(EngineCore_DP0 pid=7)`, `[rank0]:`, `[E1120 10:11:12.5 ProcessGroupNCCL.cpp:616]`,
+ * `ERROR 11-20 10:11:12 [core.py:708]`, `0:` of srun --label. Not INFO: with request logging on, what stands there is a consumer's prompt, and
+ * nobody shall end a node by writing "CUDA error" to it.
+ */
+const DECORATION =
+  /^(?:\s+|\([^()]{1,100}\)|\[(?:[^[\]]|\[[^[\]]{0,40}\]){1,200}\]:?|(?:ERROR|CRITICAL|FATAL)\b:?|\d{2,4}[-/]\d\d(?:[-/]\d\d)?\b|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{1,5}:(?=\s))/;
+
+/** Pieces of decoration before a message; real lines have five or so. */
+const DECORATIONS_MAX = 12;
+
+/** An exception's name with its modules, `torch.AcceleratorError: `, `c10::Error: `, or what libstdc++ prints before one. */
+const EXCEPTION = String.raw`(?:what\(\):\s+)?(?:[A-Za-z_][\w.:]*(?:Error|Exception):\s+)?`;
+
+/** Against the message without its decoration, at its beginning. Sources: PyTorch's ProcessGroupNCCL.cpp and CUDAException, NCCL's nccl.h. */
+const MESSAGES: readonly RegExp[] = [
+  // RuntimeError: CUDA error: an illegal memory access was encountered
+  new RegExp(`^${EXCEPTION}CUDA (?:driver )?error: (?!out of memory|invalid device ordinal)`),
+  // torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:1970, unhandled cuda error
+  new RegExp(`^${EXCEPTION}NCCL error(?: in)?: `),
+  new RegExp(`^${EXCEPTION}NCCL communicator was aborted`),
+  new RegExp(`^${EXCEPTION}nccl(?:UnhandledCuda|System|Remote|Internal)Error\\b`),
+  // [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=…, OpType=ALLREDUCE, …)
+  /^Watchdog caught collective operation timeout: /,
+  /^(?:Some NCCL operations have failed or timed out|To avoid data inconsistency, we are taking the entire process down)/,
+  /^Process group watchdog thread terminated with exception: /,
+];
+
+/** A line without any of these is none of ours; most lines are let go here. */
+const HINT = /cuda|nccl|watchdog/i;
+
+export const BUILT_IN: FatalPatterns = {
+  find(line) {
+    if (!HINT.test(line)) return undefined;
+    const message = withoutDecoration(line);
+    return MESSAGES.some((pattern) => pattern.test(message)) ? message : undefined;
+  },
+};
+
+function withoutDecoration(line: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the colours of a terminal
+  let rest = line.replace(/\u001b\[[0-9;]*m/g, '');
+  for (let n = 0; n < DECORATIONS_MAX; n++) {
+    const found = DECORATION.exec(rest)?.[0];
+    if (!found) break;
+    rest = rest.slice(found.length);
+  }
+  return rest;
+}
+
+/** Patterns that one agent may be given. */
+const PATTERNS_MAX = 64;
+const PATTERN_MAX_CHARS = 1024;
+
+/**
+ * The built-in patterns and those of `--fatal-pattern`, which are matched anywhere in a line; `none` drops what stands
+ * before it, the built-in ones included. Throws Error with a sentence for the person at the keyboard.
+ */
+export function fatalPatterns(texts: readonly string[]): FatalPatterns {
+  const none = texts.lastIndexOf('none');
+  const own = texts.slice(none + 1).map(compiled);
+  if (own.length > PATTERNS_MAX) throw new Error(`at most ${PATTERNS_MAX} patterns`);
+  const before = none < 0 ? BUILT_IN : undefined;
+  return {
+    find: (line) => before?.find(line) ?? (own.some((pattern) => pattern.test(line)) ? line : undefined),
+  };
+}
+
+function compiled(text: string): RegExp {
+  if (text.length > PATTERN_MAX_CHARS) throw new Error(`--fatal-pattern: longer than ${PATTERN_MAX_CHARS} characters`);
+  try {
+    const pattern = new RegExp(text);
+    // `^$` matches nothing an engine says; a pattern that matches nothing-at-all matches everything.
+    if (pattern.test('')) throw new Error('it matches every line');
+    return pattern;
+  } catch (error) {
+    throw new Error(`--fatal-pattern "${text}": ${error instanceof Error ? error.message : String(error)}`);
+  }
+}

@@ -1,0 +1,47 @@
+/** Cuts a stream of bytes into lines, in bounded memory whatever the engine prints. */
+
+/** Of a longer line only the beginning is looked at: errors name themselves there. */
+export const LINE_MAX_BYTES = 4096;
+
+const NEWLINE = 10;
+/** Progress bars end their states with it. */
+const RETURN = 13;
+
+export class LineReader {
+  readonly #onLine: (line: string) => void;
+  readonly #kept = Buffer.alloc(LINE_MAX_BYTES);
+  #length = 0;
+
+  /** `onLine` gets each line that is not empty, without its end. */
+  constructor(onLine: (line: string) => void) {
+    this.#onLine = onLine;
+  }
+
+  push(chunk: Buffer): void {
+    let start = 0;
+    for (let at = nextEnd(chunk, 0); at >= 0; at = nextEnd(chunk, start)) {
+      this.#keep(chunk.subarray(start, at));
+      this.end();
+      start = at + 1;
+    }
+    this.#keep(chunk.subarray(start));
+  }
+
+  /** What stands after the last line break is a line as well. */
+  end(): void {
+    const length = this.#length;
+    this.#length = 0;
+    if (length > 0) this.#onLine(this.#kept.toString('utf8', 0, length));
+  }
+
+  #keep(piece: Buffer): void {
+    this.#length += piece.copy(this.#kept, this.#length);
+  }
+}
+
+function nextEnd(chunk: Buffer, from: number): number {
+  const newline = chunk.indexOf(NEWLINE, from);
+  const end = newline < 0 ? chunk.length : newline;
+  const found = chunk.subarray(from, end).indexOf(RETURN);
+  return found < 0 ? newline : from + found;
+}

@@ -1,0 +1,94 @@
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { Replica } from '../../shared/lattice/replica.ts';
+import { NodeIndex } from '../../shared/routing/nodes.ts';
+import { registryEntry } from '../../shared/routing/registry-entry.ts';
+
+/** A session that LEFT is shown, and the models it served are known, this long. */
+const RETENTION_MS = 24 * 60 * 60_000;
+
+/** LEFT sessions kept beside the live ones; the first that left make room. */
+const LEFT_MAX = 20_000;
+
+export interface ReplicaNodesOptions {
+  replica: Pick<Replica, 'get'>;
+  /** Local name of an issuer; undefined for one that is on no list. */
+  issuerName(issuer: string): string | undefined;
+  /** Local name of our own issuer. */
+  own: string;
+  /** Milliseconds since the epoch. */
+  now(): number;
+}
+
+/** This agent's replica, indexed for whoever has to choose a node or to show them. Fed by what the gossip core says. */
+export class ReplicaNodes {
+  readonly index = new NodeIndex();
+  readonly #options: ReplicaNodesOptions;
+  readonly #suspected = new Set<string>();
+  /** Sessions that LEFT, in that order, with the time. */
+  readonly #left = new Map<string, number>();
+  /** Changes with everything that is shown. */
+  #version = 0;
+
+  constructor(options: ReplicaNodesOptions) {
+    this.#options = options;
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  /** `changed` of the core: entries came, changed or were collected. */
+  changed(sessions: Iterable<string>): void {
+    for (const session of sessions) this.#read(session);
+    this.#sweep();
+  }
+
+  /** `liveness` of the core. `unreachable` says something about our path alone. */
+  liveness(session: string, verdict: 'suspected' | 'alive' | 'unreachable'): void {
+    const suspected = verdict === 'suspected';
+    if (suspected === this.#suspected.has(session)) return;
+    if (suspected) this.#suspected.add(session);
+    else this.#suspected.delete(session);
+    this.#read(session);
+  }
+
+  /** A node that is in no replica yet: ourselves before a gateway has admitted us. */
+  put(entry: RegistryEntry): void {
+    this.index.put(entry);
+    this.#version++;
+  }
+
+  delete(session: string): void {
+    this.index.delete(session);
+    this.#left.delete(session);
+    this.#suspected.delete(session);
+    this.#version++;
+  }
+
+  #read(session: string): void {
+    const { replica, issuerName, own, now } = this.#options;
+    const entry = replica.get(session);
+    const issuer = entry && issuerName(entry.issuer);
+    const before = this.index.get(session);
+    // What was collected is gone from the replica; its models stay known for as long as they would have.
+    if (entry === undefined && before?.state === 'LEFT') return;
+    const shown =
+      entry === undefined || issuer === undefined
+        ? undefined
+        : registryEntry(entry, { issuer, own, suspected: this.#suspected.has(session), updatedAt: now(), before });
+    if (shown === undefined) return this.delete(session);
+    this.index.put(shown);
+    this.#version++;
+    if (shown.state !== 'LEFT') return;
+    this.#suspected.delete(session);
+    if (!this.#left.has(session)) this.#left.set(session, now());
+  }
+
+  #sweep(): void {
+    const expired = this.#options.now() - RETENTION_MS;
+    for (const [session, at] of this.#left) {
+      if (at > expired && this.#left.size <= LEFT_MAX) return;
+      this.delete(session);
+    }
+  }
+}

@@ -1,0 +1,23 @@
+/** Waiting times that double up to `maxMs`, each ± 20 %: nodes that lost the same peer do not come back as one. */
+export class Backoff {
+  readonly #minMs: number;
+  readonly #maxMs: number;
+  readonly #random: () => number;
+  #failures = 0;
+
+  constructor(minMs: number, maxMs: number, random: () => number) {
+    this.#minMs = minMs;
+    this.#maxMs = maxMs;
+    this.#random = random;
+  }
+
+  next(): number {
+    const base = Math.min(this.#maxMs, this.#minMs * 2 ** Math.min(this.#failures, 30));
+    this.#failures++;
+    return base * (0.8 + 0.4 * this.#random());
+  }
+
+  reset(): void {
+    this.#failures = 0;
+  }
+}

@@ -1,0 +1,22 @@
+const BANS_MAX = 1024;
+
+/** Peers that broke a rule: nobody is dialled or taken in again before their time is up. */
+export class Bans {
+  /** At most BANS_MAX; the oldest goes first. Ms of the caller's clock. */
+  readonly #until = new Map<string, number>();
+
+  add(peer: string, until: number): void {
+    this.#until.delete(peer);
+    this.#until.set(peer, until);
+    const [oldest] = this.#until.keys();
+    if (this.#until.size > BANS_MAX && oldest !== undefined) this.#until.delete(oldest);
+  }
+
+  has(peer: string, now: number): boolean {
+    const until = this.#until.get(peer);
+    if (until === undefined) return false;
+    if (now < until) return true;
+    this.#until.delete(peer);
+    return false;
+  }
+}

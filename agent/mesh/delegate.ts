@@ -1,0 +1,87 @@
+/** The socket of a delegate to a gateway's registry: gossip, and nothing else, over the tunnel's own handshake and heartbeat. */
+import type { WebSocket } from 'ws';
+import { WireError } from '../../shared/wire/error.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import type { Link } from '../../shared/wire/link.ts';
+import { Connection } from '../tunnel/connection.ts';
+import type { Identity } from '../tunnel/types.ts';
+import { openWebSocket, type WebSocketOptions } from '../tunnel/websocket.ts';
+import { GOSSIP_SKIP_BYTES } from './channel/limits.ts';
+
+export interface DelegateOptions {
+  gateway: URL;
+  identity: Identity;
+  /** Encoded. */
+  ticket: Uint8Array;
+  env: NodeJS.ProcessEnv;
+  proxy?: WebSocketOptions['proxy'];
+  onOpened(): void;
+  onGossip(bytes: Uint8Array): void;
+  /** Once, also where it never opened. */
+  onClosed(reason: string, opened: boolean): void;
+}
+
+let generations = 0;
+
+export class Delegate {
+  readonly #options: DelegateOptions;
+  #connection: Connection | undefined;
+  #socket: WebSocket | undefined;
+  #link: Link | undefined;
+  #over = false;
+
+  constructor(options: DelegateOptions) {
+    this.#options = options;
+  }
+
+  async open(): Promise<void> {
+    const { gateway, identity, ticket, env, proxy } = this.#options;
+    const headers = {
+      'x-otela-protocol': String(PROTOCOL_VERSION),
+      'x-otela-ticket': Buffer.from(ticket).toString('base64url'),
+    };
+    try {
+      const socket = await openWebSocket({ gateway, path: '/agent/gossip', headers, env, proxy });
+      if (this.#over) return socket.terminate();
+      this.#socket = socket;
+      let why = '';
+      socket.on('error', (error) => {
+        why ||= error.message;
+      });
+      this.#connection = new Connection(socket, identity, ++generations, {
+        onReady: (link) => {
+          this.#link = link;
+          this.#options.onOpened();
+        },
+        onFrame: (_, frame) => {
+          if (frame.type !== 'gossip') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
+          if (!this.#over) this.#options.onGossip(frame.bytes);
+        },
+        onMessageEnd: () => {},
+        onClosed: (code, reason) => this.#end(reason || why || `closed with ${code}`),
+      });
+    } catch (error) {
+      this.#end(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  /** False where it was dropped: a gateway that does not read is told by digests later. */
+  gossip(bytes: Uint8Array): boolean {
+    if (this.#over || this.#link === undefined) return false;
+    if ((this.#socket?.bufferedAmount ?? 0) >= GOSSIP_SKIP_BYTES) return false;
+    this.#link.put({ type: 'gossip', bytes });
+    return true;
+  }
+
+  /** Idempotent. */
+  close(reason: string): void {
+    this.#end(reason);
+    this.#connection?.close(1000, reason);
+  }
+
+  #end(reason: string): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#options.onClosed(reason, this.#link !== undefined);
+  }
+}

@@ -1,0 +1,49 @@
+import type { Credentials, Proven } from './channel/accept.ts';
+import type { Channel, Peer } from './channel/channel.ts';
+import { dialChannel } from './channel/dial.ts';
+import { ChannelError } from './channel/error.ts';
+
+/** Connections that are being made; the core asks for a few at a time, requests for as many as there are nodes. */
+const DIALS_MAX = 64;
+
+export interface DialsOptions {
+  own: Credentials;
+  openTicket(ticket: Uint8Array): Peer;
+  /** Makes a channel of what was dialled, or gives the one that serves instead; undefined where there is no room. Owns `proven`. */
+  take(proven: Proven): Channel | undefined;
+}
+
+/** Outgoing connections on their way: one per session, whoever wants it. */
+export class Dials {
+  readonly #options: DialsOptions;
+  /** By session or, for one that is not known, address; at most DIALS_MAX. */
+  readonly #open = new Map<string, Promise<Channel>>();
+  readonly #abort = new AbortController();
+
+  constructor(options: DialsOptions) {
+    this.#options = options;
+  }
+
+  /** `session` undefined: whoever answers. @throws ChannelError */
+  dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
+    const name = session ?? addresses.join();
+    const open = this.#open.get(name);
+    if (open !== undefined) return open;
+    if (this.#open.size >= DIALS_MAX) return Promise.reject(new ChannelError('full', 'too many dials'));
+    const dialled = this.#dial(session, addresses).finally(() => this.#open.delete(name));
+    this.#open.set(name, dialled);
+    return dialled;
+  }
+
+  async #dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
+    const { own, openTicket, take } = this.#options;
+    const who = session === undefined ? {} : { session };
+    const channel = take(await dialChannel({ own, openTicket, addresses, signal: this.#abort.signal, ...who }));
+    if (channel === undefined) throw new ChannelError('full', 'no room for another channel');
+    return channel;
+  }
+
+  close(): void {
+    this.#abort.abort();
+  }
+}

@@ -1,0 +1,37 @@
+/**
+ * Who may use a relay: whoever holds the same join token. The relay is an HTTP proxy (CONNECT with Basic credentials, RFC 9110
+ * §9.3.6), so what can use a proxy can use it; the credentials are a proof of the token, never the token itself.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+
+const LABEL = 'otela-relay-1\n';
+const NONCE_BYTES = 16;
+const NONCE_PATTERN = /^[A-Za-z0-9_-]{22}$/;
+
+/** `target` is host:port, so that a pass seen on the way opens nothing else. */
+function proof(token: string, nonce: string, target: string): Buffer {
+  return createHmac('sha256', token).update(`${LABEL}${nonce}\n${target}`).digest();
+}
+
+/** The relay as the URL of a proxy, with fresh credentials for one target. */
+export function relayProxy(relay: string, target: string, token: string): URL {
+  const nonce = randomBytes(NONCE_BYTES).toString('base64url');
+  const url = new URL(`http://${relay}`);
+  url.username = nonce;
+  url.password = proof(token, nonce, target).toString('base64url');
+  return url;
+}
+
+/** Checks a `proxy-authorization` header. */
+export function passes(header: string | undefined, target: string, tokens: readonly string[]): boolean {
+  const basic = /^Basic ([A-Za-z0-9+/=]{1,200})$/.exec(header ?? '')?.[1];
+  const [nonce = '', given = ''] = Buffer.from(basic ?? '', 'base64')
+    .toString('latin1')
+    .split(':');
+  if (!NONCE_PATTERN.test(nonce)) return false;
+  const proven = Buffer.from(given, 'base64url');
+  return tokens.some((token) => {
+    const wanted = proof(token, nonce, target);
+    return proven.length === wanted.length && timingSafeEqual(proven, wanted);
+  });
+}

@@ -1,0 +1,147 @@
+import { connect, type Socket } from 'node:net';
+import { proxyFor } from '../../host/proxy.ts';
+import { authority, throughProxy } from '../../tunnel/websocket.ts';
+import { passes } from './pass.ts';
+
+/** A request line and a few headers. */
+const HEAD_MAX_BYTES = 4 * 1024;
+
+const CONNECT_MS = 10_000;
+
+/** Each a socket to the node, one to the gateway, and what a slow reader leaves between them (two high-water marks). */
+const RELAYED_MAX = 512;
+
+/** A tunnel is pinged every 15 s; what is silent for so long is forgotten by somebody. */
+const IDLE_MS = 120_000;
+
+/** An admission is one HTTPS request: a few certificates each way. */
+const ADMISSION_BYTES = 64 * 1024;
+const ADMISSION_MS = 30_000;
+const ADMISSIONS_MAX = 16;
+
+export interface RelayOptions {
+  /** The only places that it connects to. */
+  gateways: readonly URL[];
+  /** Join tokens of this agent: whoever proves to hold one of them is relayed. */
+  tokens: readonly string[];
+  /** Pass everything on (`--offer-relay`); otherwise no more than an admission. */
+  offered: boolean;
+  env: NodeJS.ProcessEnv;
+  log(line: string): void;
+}
+
+/** Passes bytes between nodes without egress and the gateways that this agent was configured with. What they say is TLS between those two. */
+export class Relay {
+  readonly #options: RelayOptions;
+  /** At most RELAYED_MAX, or ADMISSIONS_MAX. */
+  readonly #open = new Set<Socket>();
+  #closed = false;
+
+  constructor(options: RelayOptions) {
+    this.#options = options;
+  }
+
+  get open(): number {
+    return this.#open.size;
+  }
+
+  /** Takes a connection whose first bytes, still to be read, begin an HTTP CONNECT. Strangers get no byte. */
+  async take(socket: Socket): Promise<void> {
+    const max = this.#options.offered ? RELAYED_MAX : ADMISSIONS_MAX;
+    if (this.#closed || this.#open.size >= max) return void socket.destroy();
+    this.#open.add(socket);
+    socket.on('close', () => this.#open.delete(socket));
+    socket.on('error', () => socket.destroy());
+    socket.setTimeout(CONNECT_MS, () => socket.destroy());
+    try {
+      const gateway = await this.#gateway(socket);
+      if (gateway === undefined) return void socket.destroy();
+      this.#join(socket, await this.#connect(gateway));
+    } catch (error) {
+      this.#options.log(`relay: ${error instanceof Error ? error.message : String(error)}`);
+      socket.destroy();
+    }
+  }
+
+  /** Which gateway is asked for, where this is one of ours and who asks may have it. */
+  async #gateway(socket: Socket): Promise<URL | undefined> {
+    const head = await readHead(socket);
+    const target = /^CONNECT (\S{1,300}) HTTP\/1\.1\r\n/.exec(head)?.[1];
+    const pass = /\r\nproxy-authorization:[ \t]*([^\r\n]+)\r\n/i.exec(head)?.[1]?.trim();
+    if (target === undefined || !passes(pass, target, this.#options.tokens)) return undefined;
+    return this.#options.gateways.find((url) => authority(url) === target);
+  }
+
+  async #connect(gateway: URL): Promise<Socket> {
+    const proxy = proxyFor(gateway, this.#options.env);
+    if (proxy !== undefined) return throughProxy(proxy, gateway);
+    const { hostname, port, protocol } = gateway;
+    const secure = protocol === 'https:' || protocol === 'wss:';
+    const socket = connect({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || (secure ? 443 : 80) });
+    return new Promise((resolve, reject) => {
+      socket.setTimeout(CONNECT_MS, () => socket.destroy(new Error(`${gateway.host} does not answer`)));
+      socket.once('error', reject).once('connect', () => resolve(socket.off('error', reject)));
+    });
+  }
+
+  #join(node: Socket, gateway: Socket): void {
+    if (node.destroyed || this.#closed) return void gateway.destroy();
+    const end = () => {
+      node.destroy();
+      gateway.destroy();
+    };
+    for (const socket of [node, gateway]) {
+      socket.setNoDelay(true);
+      socket.setTimeout(this.#options.offered ? IDLE_MS : ADMISSION_MS, end);
+      socket.on('error', end).on('close', end);
+    }
+    if (!this.#options.offered) limit(node, gateway, end);
+    node.write('HTTP/1.1 200 OK\r\n\r\n');
+    node.pipe(gateway);
+    gateway.pipe(node);
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#closed = true;
+    for (const socket of this.#open) socket.destroy();
+  }
+}
+
+/** Ends both after ADMISSION_MS or ADMISSION_BYTES: an admission needs no more. */
+function limit(node: Socket, gateway: Socket, end: () => void): void {
+  const timer = setTimeout(end, ADMISSION_MS);
+  node.on('close', () => clearTimeout(timer));
+  let bytes = 0;
+  const count = (piece: Buffer) => {
+    bytes += piece.length;
+    if (bytes > ADMISSION_BYTES) end();
+  };
+  node.on('data', count);
+  gateway.on('data', count);
+}
+
+/** Up to and with the empty line; what came behind it is still in the socket. Throws when that does not come. */
+function readHead(socket: Socket): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let head = Buffer.alloc(0);
+    const done = (act: () => void) => {
+      socket.off('readable', look).off('close', onClose);
+      act();
+    };
+    const look = () => {
+      for (let piece: unknown = socket.read(); Buffer.isBuffer(piece); piece = socket.read()) {
+        head = Buffer.concat([head, piece]);
+        const end = head.indexOf('\r\n\r\n');
+        if (end >= 0 && end < HEAD_MAX_BYTES) {
+          if (head.length > end + 4) socket.unshift(head.subarray(end + 4));
+          return done(() => resolve(head.toString('latin1', 0, end + 4)));
+        }
+        if (head.length > HEAD_MAX_BYTES) return done(() => reject(new Error('a head that does not end')));
+      }
+    };
+    const onClose = () => done(() => reject(new Error('ended in its head')));
+    socket.on('readable', look).on('close', onClose);
+    look();
+  });
+}

@@ -1,0 +1,77 @@
+import { Backoff } from './backoff.ts';
+
+const SEED_MIN_MS = 500;
+const SEED_MAX_MS = 30_000;
+
+/** Addresses on one command line. */
+export const SEEDS_MAX = 32;
+
+export interface SeedsOptions {
+  /** Host:port of agents that may know others. */
+  addresses: readonly string[];
+  /** Resolves when a channel to whoever is there stands; rejects where none could be had. */
+  dial(address: string): Promise<unknown>;
+  /** This agent has channels. */
+  connected(): boolean;
+  random(): number;
+  log(line: string): void;
+}
+
+interface Seed {
+  address: string;
+  backoff: Backoff;
+  reached: boolean;
+  told: boolean;
+  timer: NodeJS.Timeout | undefined;
+}
+
+/**
+ * Known peers, tried for ever: each until it was reached once, and again whenever this agent has no channel at all. Whom they are
+ * is not known before they answer.
+ */
+export class Seeds {
+  readonly #options: SeedsOptions;
+  readonly #seeds: Seed[];
+  #closed = false;
+
+  constructor(options: SeedsOptions) {
+    this.#options = options;
+    this.#seeds = options.addresses.slice(0, SEEDS_MAX).map((address) => ({
+      address,
+      backoff: new Backoff(SEED_MIN_MS, SEED_MAX_MS, options.random),
+      reached: false,
+      told: false,
+      timer: undefined,
+    }));
+  }
+
+  open(): void {
+    for (const seed of this.#seeds) void this.#try(seed);
+  }
+
+  async #try(seed: Seed): Promise<void> {
+    seed.timer = undefined;
+    if (seed.reached && this.#options.connected()) return this.#again(seed);
+    try {
+      await this.#options.dial(seed.address);
+      seed.reached = true;
+      seed.told = false;
+      seed.backoff.reset();
+    } catch (error) {
+      if (!seed.told) this.#options.log(`peer ${seed.address}: ${error instanceof Error ? error.message : error}`);
+      seed.told = true;
+    }
+    this.#again(seed);
+  }
+
+  #again(seed: Seed): void {
+    if (this.#closed) return;
+    if (seed.reached && this.#options.connected()) seed.backoff.reset();
+    seed.timer = setTimeout(() => void this.#try(seed), seed.backoff.next());
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const { timer } of this.#seeds) clearTimeout(timer);
+  }
+}

@@ -1,0 +1,51 @@
+import type { CertificateCache } from '../../shared/lattice/certificate.ts';
+import type { Crypto } from '../../shared/lattice/crypto.ts';
+import type { Replica } from '../../shared/lattice/replica.ts';
+import { decodeTicket, type Ticket, verifyTicket } from '../../shared/lattice/ticket.ts';
+import type { Peer } from './channel/channel.ts';
+import { ChannelError } from './channel/error.ts';
+
+export interface TicketsOptions {
+  crypto: Crypto;
+  replica: Replica;
+  /** Own session: nobody else comes with it. */
+  session: string;
+  /** How lists here call an issuer; undefined for the own one. */
+  issuerName(issuer: string): string | undefined;
+  banned(session: string): boolean;
+}
+
+/** Whose ticket is good for a channel. */
+export class Tickets {
+  readonly #options: TicketsOptions;
+  readonly #certificates: CertificateCache = new Map();
+
+  constructor(options: TicketsOptions) {
+    this.#options = options;
+  }
+
+  /** @throws ChannelError, LatticeError: it is not */
+  open(bytes: Uint8Array): Peer {
+    const { crypto, replica, session, banned } = this.#options;
+    const ticket = this.#verified(decodeTicket(bytes.slice(), crypto));
+    if (ticket.session === session) throw new ChannelError('stranger', 'our own ticket');
+    if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned for a while`);
+    const standing = replica.standing(ticket);
+    // One that LEFT may not know it yet: it is told over the channel.
+    if (standing !== 'good' && standing !== 'left') throw new ChannelError('stranger', `the ticket is ${standing}`);
+    const issuer = this.#options.issuerName(ticket.issuer);
+    return {
+      session: ticket.session,
+      provider: issuer === undefined ? ticket.provider : `${ticket.provider}@${issuer}`,
+      sessionKey: ticket.sessionKey,
+      ticket: ticket.bytes,
+    };
+  }
+
+  /** What the replica holds was verified: signatures are checked of strangers alone. */
+  #verified(ticket: Ticket): Ticket {
+    const known = this.#options.replica.get(ticket.session)?.ticket;
+    if (known !== undefined && Buffer.compare(known.bytes, ticket.bytes) === 0) return known;
+    return verifyTicket(ticket, this.#options.crypto, this.#certificates);
+  }
+}

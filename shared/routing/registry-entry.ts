@@ -1,0 +1,69 @@
+import type { Entry } from '../lattice/entry.ts';
+import type { Gpu, RegistryEntry } from '../lattice/node.ts';
+import type { GpuGroup, NodePayload } from '../lattice/payload.ts';
+import { providerId } from './trust.ts';
+
+export interface EntryReading {
+  /** Local name of the entry's issuer. */
+  issuer: string;
+  /** Local name of our own issuer: its providers have ids without `@`. */
+  own: string;
+  suspected: boolean;
+  /** Milliseconds since the epoch: when this replica last saw it change. */
+  updatedAt: number;
+  /** As it was shown before: a session that LEFT has no payload any more, and what it served is still known. */
+  before: RegistryEntry | undefined;
+}
+
+/** Devices that are shown one by one; a node that claims more of them is shown with so many. */
+const GPUS_MAX = 1024;
+
+const NOTHING: Pick<NodePayload, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'> = {
+  tier: 'volatile',
+  labels: {},
+  models: [],
+  hardware: { gpus: [], cpus: 0, memory_mib: 0 },
+  agent_version: '',
+};
+
+/** A replica's entry as routing and the registry's views see it. Undefined: a live one that this version cannot read. */
+export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntry | undefined {
+  const { issuer, own, suspected, updatedAt, before } = reading;
+  const { ticket, payload, state, version, session } = entry;
+  if (payload === undefined && state !== 'LEFT') return undefined;
+  const updated_at = timestamp(updatedAt);
+  if (payload === undefined && before !== undefined) return { ...before, state, version, suspected: false, updated_at };
+  const { tier, labels, models, hardware, agent_version } = payload ?? NOTHING;
+  return {
+    session,
+    issuer,
+    provider: providerId({ provider: ticket.provider, issuer }, own),
+    cluster: ticket.cluster,
+    state,
+    version,
+    suspected,
+    tier,
+    labels,
+    models,
+    hardware: { ...hardware, gpus: oneByOne(hardware.gpus) },
+    agent_version,
+    ...(payload?.region === undefined ? {} : { region: payload.region }),
+    ...(payload?.job === undefined ? {} : { job: payload.job }),
+    joined_at: timestamp(ticket.birth * 1000),
+    updated_at,
+  };
+}
+
+function oneByOne(groups: readonly GpuGroup[]): Gpu[] {
+  const gpus: Gpu[] = [];
+  for (const { count, ...gpu } of groups) {
+    for (let n = 0; n < count && gpus.length < GPUS_MAX; n++) gpus.push(gpu);
+  }
+  return gpus;
+}
+
+/** RFC 3339 UTC of milliseconds since the epoch. */
+function timestamp(ms: number): string {
+  // biome-ignore lint/style/noRestrictedGlobals: writes a time that was handed in, reads no clock
+  return new Date(ms).toISOString();
+}

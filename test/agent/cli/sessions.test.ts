@@ -1,0 +1,110 @@
+/** Sessions end, their agent lives on: each is followed by another. */
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { startEngine } from '../../support/engine.ts';
+import { freePort } from '../../support/processes.ts';
+import { engineCommand, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
+
+describe('an engine of somebody else’s that is stopped', () => {
+  it('ends its session with DOWN and LEFT; the agent joins idle as a new one, and serves with it when an engine is back', async () => {
+    const port = await freePort();
+    let engine = await startEngine({ port, models: ['first'] });
+    const directory = scratch();
+    const run = startAgent(directory, ['--engine-url', engine.url], {}, { engineGoneMs: 200 });
+    await run.state('SERVING');
+    await engine.close();
+    await run.until(() => run.tunnels.length === 2 && run.tunnels[1]?.latest !== undefined);
+    const [first, second] = run.tunnels;
+    await run.until(() => first?.calls.includes('close') ?? false);
+    expect(first?.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
+    expect(second?.states).toEqual(['JOIN']);
+    expect(second?.latest?.models).toEqual([]);
+    expect(second?.options.identity.session).not.toBe(first?.options.identity.session);
+    expect(second?.options.identity.publicKey).not.toBe(first?.options.identity.publicKey);
+
+    engine = await startEngine({ port, models: ['second'] });
+    onTestFinished(() => engine.close());
+    await run.until(() => second?.latest?.state === 'SERVING');
+    expect(second?.latest?.models.map(({ id }) => id)).toEqual(['second']);
+    run.signal('SIGTERM');
+    expect(await run.exit).toBe(143);
+    expect(second?.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
+    expect(first?.latest?.state).toBe('LEFT');
+  });
+
+  it('keeps its session when it is only restarted', async () => {
+    const port = await freePort();
+    let engine = await startEngine({ port });
+    const run = startAgent(scratch(), ['--engine-url', engine.url], {}, { engineGoneMs: 5000 });
+    await run.state('SERVING');
+    await engine.close();
+    await run.until(() => run.tunnel.latest?.models[0]?.state === 'loading');
+    engine = await startEngine({ port });
+    onTestFinished(() => engine.close());
+    await run.until(() => run.tunnel.latest?.models[0]?.state === 'ready');
+    expect(run.tunnels).toHaveLength(1);
+    expect(run.tunnel.states).toEqual(['JOIN', 'SERVING']);
+  });
+});
+
+describe('a session that the gateway says has ended', () => {
+  it('is followed by a new one of the same engine; commands find the agent under its new name', async () => {
+    const directory = scratch();
+    const run = startAgent(directory, ['--', ...engineCommand(await freePort())]);
+    await run.state('SERVING');
+    const [first] = run.tunnels;
+    const before = JSON.parse((await runToEnd(['status', '--json'], userEnv(directory))).out);
+    first?.options.onOver?.('it was silent for too long');
+    await run.until(() => run.tunnels[1]?.latest?.state === 'SERVING');
+    await run.until(() => first?.calls.at(-1) === 'close');
+    expect(run.tunnels[1]?.states).toEqual(['JOIN', 'SERVING']);
+    const after = JSON.parse((await runToEnd(['status', '--json'], userEnv(directory))).out);
+    expect(after).toMatchObject([{ session: run.tunnels[1]?.options.identity.session, state: 'SERVING' }]);
+    expect(after[0].engine.pid).toBe(before[0].engine.pid);
+    expect(readdirSync(join(directory, 'otela-agent'))).toEqual([after[0].session]);
+  });
+
+  it('is closed when its agent leaves before the next one is there', async () => {
+    const run = startAgent(scratch(), ['--', ...engineCommand(await freePort())]);
+    await run.state('SERVING');
+    run.tunnel.options.onOver?.('evicted');
+    run.signal('SIGTERM');
+    expect(await run.exit).toBe(143);
+    expect(run.tunnels).toHaveLength(1);
+    expect(run.tunnel.calls.at(-1)).toBe('close');
+  });
+
+  it('lives on while another gateway serves it', async () => {
+    const run = startAgent(scratch(), ['--gateway', 'http://127.0.0.1:9,http://127.0.0.1:10']);
+    await run.until(() => run.tunnels.length === 2 && run.tunnels.every(({ latest }) => latest !== undefined));
+    run.tunnels[0]?.options.onOver?.('evicted');
+    await run.until(() => run.stderr.text.includes('the session has ended: evicted'));
+    expect(run.tunnels).toHaveLength(2);
+    run.tunnels[1]?.options.onOver?.('evicted as well');
+    await run.until(() => run.tunnels.length === 4 && run.tunnels[3]?.latest !== undefined);
+  });
+
+  it('again and again is followed ever later, not by a session per round trip', async () => {
+    const run = startAgent(scratch(), []);
+    const began = performance.now();
+    for (let n = 0; n < 4; n++) {
+      await run.until(() => run.tunnels[n]?.latest !== undefined);
+      run.tunnels[n]?.options.onOver?.('no');
+    }
+    await run.until(() => run.tunnels.length === 5);
+    // 0.5, 1, 2 and 4 s, each half as long at least.
+    expect(performance.now() - began).toBeGreaterThan(3000);
+  });
+});
+
+it('an agent of several sessions leaves nothing behind', async () => {
+  const directory = scratch();
+  const run = startAgent(directory, []);
+  await run.state('JOIN');
+  run.tunnel.options.onOver?.('once');
+  await run.until(() => run.tunnels[1]?.latest !== undefined);
+  run.signal('SIGTERM');
+  await run.exit;
+  expect(existsSync(join(directory, 'otela-agent')) && readdirSync(join(directory, 'otela-agent'))).toEqual([]);
+});
