@@ -16,6 +16,8 @@ export interface Env extends IssuerEnvironment {
   BODY_BUDGET_BYTES?: string;
   /** Largest body that is looked into; opaque bodies have no limit of ours. Default 33 MiB: a body of 32 MiB and what is around it. */
   BODY_LIMIT_BYTES?: string;
+  /** `marked`: without any list only providers that are marked are trusted; else all that were admitted. A setting wins over it. */
+  DEFAULT_TRUST?: string;
   /** `open`: anybody may read the registry; else any valid key. */
   REGISTRY_ACCESS?: string;
 }

@@ -29,11 +29,12 @@ export interface Choice {
  * the others, then those that did not answer lately, then those whose path was lost a moment ago.
  */
 export function choose(nodes: NodeIndex, question: Question): Choice | undefined {
-  const { model, avoided, now, tried } = question;
+  const { model, avoided, now, tried, trust } = question;
   const known = nodes.model(model);
-  const ready = candidatesFor(known, tried).filter((entry) => isAllowed(entry, question));
+  const ready = candidatesFor(known, tried, trust).filter((entry) => isAllowed(entry, question));
   const well = ready.filter(({ session }) => !avoided.has(session, now));
-  const pool = well.length > 0 ? well : ready.length > 0 ? ready : lastResort(suspectedFor(known, tried), question);
+  const pool =
+    well.length > 0 ? well : ready.length > 0 ? ready : lastResort(suspectedFor(known, tried, trust), question);
   const node = randomPolicy.pick(pool, { model }, question.random);
   return node && { node, others: ready.length > 1 };
 }

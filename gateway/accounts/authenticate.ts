@@ -1,25 +1,15 @@
 /** Who is asking: from a request's key to an account, without any store on the warm path. */
 import { timingSafeEqual } from 'node:crypto';
-import { eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { asked, database } from './database.ts';
-import { apiKeys, type Role } from './schema.ts';
+import { type Account, BOOTSTRAP, CACHED_MS } from './account.ts';
+import { findKey, type Refusal } from './look-up.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
-
-export interface Account {
-  /** `bootstrap` for the operator key of the environment. */
-  keyId: string;
-  role: Role;
-  /** SHA-256 of the key, hex: what revocations name. */
-  hash: string;
-}
+import { isStale, type Settings } from './settings.ts';
 
 type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'>;
 
-/** A revocation reaches the snapshot within seconds and stays in it for longer than this (REVOKED_KEPT_MS). */
-export const CACHED_MS = 10 * 60_000;
-/** About 300 bytes each. */
+/** About 600 bytes each. */
 const CACHED_MAX = 10_000;
 /** Short, so that a key that was tried before its row arrived works soon. */
 const REFUSED_MS = 30_000;
@@ -40,59 +30,45 @@ const accounts = new Map<string, Expiring<Account>>();
 /** Kept apart from the accounts, so that a flood of wrong keys evicts nothing but wrong keys. */
 const refused = new Map<string, Expiring<Refusal>>();
 
-type Refusal = 'unknown' | 'revoked';
-
 /**
- * The account of a request's key. Answers at once, without a promise, when this isolate knows the key.
- * `revoked` holds hashes (from the registry's snapshot) and wins over everything cached; `now` is in milliseconds.
+ * The account of a request's key. Answers at once, without a promise, when this isolate knows the key and nothing that the
+ * account is made of changed since (`settings`, from the registry's snapshot); `now` is in milliseconds.
  * Throws or rejects with ApiError 401 `invalid_api_key`, or 503 when the key is not known here and D1 cannot say.
  */
 export function authenticate(
   env: AuthEnv,
   request: Request,
-  revoked: ReadonlySet<string>,
+  settings: Settings,
   now: number,
 ): Account | Promise<Account> {
   const key = requireKey(request);
   const known = accounts.get(key);
-  const hash = known?.value.hash ?? sha256Hex(key);
-  if (revoked.has(hash)) {
-    accounts.delete(key);
-    throw refusal('revoked');
-  }
-  if (known !== undefined && known.until > now) return known.value;
+  if (known !== undefined && known.until > now && !isStale(settings, known.value)) return known.value;
+  const hash = sha256Hex(key);
   const wrong = refused.get(hash);
   if (wrong !== undefined && wrong.until > now) throw refusal(wrong.value);
   return lookUp(env, key, hash, now);
 }
 
-/** As `authenticate`, but asks D1 each time and lets only operators through: what they do is rare and powerful. */
-export async function authenticateOperator(env: AuthEnv, request: Request, now: number): Promise<Account> {
+/** As `authenticate`, but asks D1 each time: what administrators do is rare and powerful. */
+export async function authenticateAnew(env: AuthEnv, request: Request, now: number): Promise<Account> {
   const key = requireKey(request);
-  const account = await lookUp(env, key, sha256Hex(key), now);
-  if (account.role === 'operator') return account;
-  throw new ApiError('permission_denied', 'This needs the key of an operator.');
+  return lookUp(env, key, sha256Hex(key), now);
 }
 
 async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Promise<Account> {
-  if (isBootstrap(env, hash)) return { keyId: 'bootstrap', role: 'operator', hash };
+  if (isBootstrap(env, hash)) return BOOTSTRAP;
   if (!isSecret(key, KEY_PREFIX)) throw refusal('unknown');
   // Concurrent look-ups of one key are not shared: the promise of a request that goes away would never settle.
-  const answer = await findKey(env, hash);
+  const answer = await findKey(env, hash, now);
   if (typeof answer === 'string') {
     accounts.delete(key);
     keep(refused, REFUSED_MAX, hash, { value: answer, until: now + REFUSED_MS });
     throw refusal(answer);
   }
-  keep(accounts, CACHED_MAX, key, { value: answer, until: now + CACHED_MS });
+  const until = Math.min(now + CACHED_MS, answer.expiresAt ?? Number.POSITIVE_INFINITY);
+  keep(accounts, CACHED_MAX, key, { value: answer, until });
   return answer;
-}
-
-async function findKey(env: AuthEnv, hash: string): Promise<Account | Refusal> {
-  const columns = { id: apiKeys.id, role: apiKeys.role, revokedAt: apiKeys.revokedAt };
-  const [row] = await asked(database(env).select(columns).from(apiKeys).where(eq(apiKeys.hash, hash)));
-  if (row === undefined) return 'unknown';
-  return row.revokedAt === null ? { keyId: row.id, role: row.role, hash } : 'revoked';
 }
 
 function keep<T>(map: Map<string, Expiring<T>>, max: number, name: string, entry: Expiring<T>): void {
@@ -127,10 +103,17 @@ function requireKey(request: Request): string {
   return key;
 }
 
+const REFUSALS: Readonly<Record<Refusal, string>> = {
+  unknown: 'This API key is not known here.',
+  revoked: 'This API key has been revoked.',
+  expired: 'This API key has expired.',
+  disabled: 'The user or the project of this API key is disabled.',
+};
+
 function refusal(reason: Refusal): ApiError {
-  return unauthorized(reason === 'revoked' ? 'This API key has been revoked.' : 'This API key is not known here.');
+  return unauthorized(REFUSALS[reason]);
 }
 
-function unauthorized(message: string): ApiError {
+export function unauthorized(message: string): ApiError {
   return new ApiError('invalid_api_key', message, { headers: { 'www-authenticate': 'Bearer realm="opentela"' } });
 }

@@ -3,10 +3,27 @@
  * A row that gave somebody a right is revoked, never deleted: usage and audit go on pointing at its id.
  */
 import { sql } from 'drizzle-orm';
-import { index, integer, sqliteTable, text } from 'drizzle-orm/sqlite-core';
+import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
+import type { Scope } from './account.ts';
+import type { Limits } from './limits.ts';
 
-export const ROLES = ['consumer', 'operator'] as const;
+/** Ordered: each may do what the ones before it may. */
+export const ROLES = ['consumer', 'provider', 'operator'] as const;
 export type Role = (typeof ROLES)[number];
+
+/** What a key or a project narrows. NULL narrows nothing; an empty list allows nothing. Both apply where both speak. */
+const restrictions = () => ({
+  /** Model ids; one that ends in `*` stands for all that begin so. */
+  models: text('models', { mode: 'json' }).$type<string[]>(),
+  /** Names of the endpoint table, e.g. `chat/completions`. */
+  endpoints: text('endpoints', { mode: 'json' }).$type<string[]>(),
+  trustedProviders: text('trusted_providers', { mode: 'json' }).$type<string[]>(),
+  regions: text('regions', { mode: 'json' }).$type<string[]>(),
+  tiers: text('tiers', { mode: 'json' }).$type<string[]>(),
+  limits: text('limits', { mode: 'json' }).$type<Limits>(),
+  /** Whether `x-otela-no-track` is obeyed. */
+  noTrack: integer('no_track', { mode: 'boolean' }).notNull().default(false),
+});
 
 export const apiKeys = sqliteTable(
   'api_keys',
@@ -18,14 +35,77 @@ export const apiKeys = sqliteTable(
     prefix: text('prefix').notNull(),
     name: text('name').notNull(),
     role: text('role', { enum: ROLES }).notNull(),
+    /** Of a key with role provider. */
+    provider: text('provider'),
+    userId: text('user_id'),
+    projectId: text('project_id'),
+    /** NULL: all that its role allows. */
+    scopes: text('scopes', { mode: 'json' }).$type<Scope[]>(),
+    ...restrictions(),
+    /** The key that this one replaces. */
+    rotatedFrom: text('rotated_from'),
     createdAt: integer('created_at').notNull(),
+    expiresAt: integer('expires_at'),
+    lastUsedAt: integer('last_used_at'),
     revokedAt: integer('revoked_at'),
   },
   (table) => [
     index('api_keys_created').on(table.createdAt, table.id),
-    // The registry asks for the last minutes' revocations each time it loads; most keys are never revoked.
+    index('api_keys_user').on(table.userId, table.createdAt),
+    index('api_keys_project').on(table.projectId, table.createdAt),
     index('api_keys_revoked').on(table.revokedAt).where(sql`revoked_at IS NOT NULL`),
   ],
+);
+
+export const users = sqliteTable(
+  'users',
+  {
+    id: text('id').primaryKey(),
+    name: text('name').notNull(),
+    email: text('email'),
+    role: text('role', { enum: ROLES }).notNull(),
+    /** Whose join tokens a user with role provider makes. */
+    provider: text('provider'),
+    projectId: text('project_id'),
+    /** Who says who this is, and under which name; NULL for users that only have keys. */
+    issuer: text('issuer'),
+    subject: text('subject'),
+    createdAt: integer('created_at').notNull(),
+    lastLoginAt: integer('last_login_at'),
+    disabledAt: integer('disabled_at'),
+  },
+  (table) => [
+    index('users_created').on(table.createdAt, table.id),
+    uniqueIndex('users_identity').on(table.issuer, table.subject),
+  ],
+);
+
+export const projects = sqliteTable(
+  'projects',
+  {
+    id: text('id').primaryKey(),
+    name: text('name').notNull(),
+    ...restrictions(),
+    /** Its requests are in the trace export. */
+    trace: integer('trace', { mode: 'boolean' }).notNull().default(false),
+    createdAt: integer('created_at').notNull(),
+    disabledAt: integer('disabled_at'),
+  },
+  (table) => [index('projects_created').on(table.createdAt, table.id)],
+);
+
+export const providers = sqliteTable(
+  'providers',
+  {
+    /** `name`, or `name@peer`. */
+    id: text('id').primaryKey(),
+    name: text('name').notNull(),
+    /** Trusted where neither key, project nor request names anybody. */
+    trustedByDefault: integer('trusted_by_default', { mode: 'boolean' }).notNull().default(true),
+    createdAt: integer('created_at').notNull(),
+    deletedAt: integer('deleted_at'),
+  },
+  (table) => [index('providers_created').on(table.createdAt, table.id)],
 );
 
 /** What lets an agent in: names its provider and, where set, the only cluster it may speak for. */
@@ -38,10 +118,17 @@ export const joinTokens = sqliteTable(
     name: text('name').notNull(),
     provider: text('provider').notNull(),
     cluster: text('cluster'),
+    /** How many nodes may join with it in all; NULL: any number. */
+    maxNodes: integer('max_nodes'),
+    nodes: integer('nodes').notNull().default(0),
     createdAt: integer('created_at').notNull(),
+    expiresAt: integer('expires_at'),
     revokedAt: integer('revoked_at'),
   },
-  (table) => [index('join_tokens_created').on(table.createdAt, table.id)],
+  (table) => [
+    index('join_tokens_created').on(table.createdAt, table.id),
+    index('join_tokens_provider').on(table.provider, table.createdAt),
+  ],
 );
 
 /** Per model, what differs from the gateway's defaults; NULL is the default. */
@@ -51,3 +138,111 @@ export const modelSettings = sqliteTable('model_settings', {
   stallMs: integer('stall_ms'),
   updatedAt: integer('updated_at').notNull(),
 });
+
+/** Settings of the whole gateway, by name. */
+export const settings = sqliteTable('settings', {
+  name: text('name').primaryKey(),
+  value: text('value', { mode: 'json' }).$type<unknown>().notNull(),
+  updatedAt: integer('updated_at').notNull(),
+});
+
+/**
+ * Every change an administrator made. Its ids only grow, so they also tell which cached accounts are older than a change: what
+ * isolates know of a key is compared by id, never by clock.
+ */
+export const auditLog = sqliteTable(
+  'audit_log',
+  {
+    id: integer('id').primaryKey({ autoIncrement: true }),
+    at: integer('at').notNull(),
+    /** A key's or user's id, or `bootstrap`. */
+    actor: text('actor').notNull(),
+    /** `key.create`, `user.update` … */
+    action: text('action').notNull(),
+    /** Id of what was changed. */
+    object: text('object').notNull(),
+    before: text('before', { mode: 'json' }).$type<unknown>(),
+    after: text('after', { mode: 'json' }).$type<unknown>(),
+  },
+  (table) => [index('audit_log_at').on(table.at), index('audit_log_object').on(table.object, table.id)],
+);
+
+/** What was created under an idempotency key. */
+export const idempotency = sqliteTable(
+  'idempotency',
+  {
+    actor: text('actor').notNull(),
+    key: text('key').notNull(),
+    /** SHA-256 of path and body: the same key for something else is a mistake. */
+    request: text('request').notNull(),
+    object: text('object').notNull(),
+    createdAt: integer('created_at').notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.actor, table.key] }), index('idempotency_created').on(table.createdAt)],
+);
+
+/** Logins at an identity provider that have begun; each ends once. */
+export const logins = sqliteTable(
+  'logins',
+  {
+    /** SHA-256 of `state`. */
+    hash: text('hash').primaryKey(),
+    issuer: text('issuer').notNull(),
+    nonce: text('nonce').notNull(),
+    verifier: text('verifier').notNull(),
+    returnTo: text('return_to').notNull(),
+    expiresAt: integer('expires_at').notNull(),
+  },
+  (table) => [index('logins_expires').on(table.expiresAt)],
+);
+
+/** Dashboard sessions. */
+export const sessions = sqliteTable(
+  'sessions',
+  {
+    hash: text('hash').primaryKey(),
+    userId: text('user_id').notNull(),
+    createdAt: integer('created_at').notNull(),
+    expiresAt: integer('expires_at').notNull(),
+  },
+  (table) => [index('sessions_expires').on(table.expiresAt), index('sessions_user').on(table.userId)],
+);
+
+/** What was used, by day (`2026-11-20`, UTC). Empty texts stand for "none": NULL would break the primary key. */
+export const usageTotals = sqliteTable(
+  'usage_totals',
+  {
+    day: text('day').notNull(),
+    project: text('project').notNull(),
+    user: text('user').notNull(),
+    key: text('key').notNull(),
+    model: text('model').notNull(),
+    provider: text('provider').notNull(),
+    requests: integer('requests').notNull(),
+    failed: integer('failed').notNull(),
+    aborted: integer('aborted').notNull(),
+    estimated: integer('estimated').notNull(),
+    prompt: integer('prompt_tokens').notNull(),
+    completion: integer('completion_tokens').notNull(),
+    cached: integer('cached_tokens').notNull(),
+    reasoning: integer('reasoning_tokens').notNull(),
+    /** Sums of milliseconds, to make means of. */
+    firstTokenMs: integer('first_token_ms').notNull(),
+    totalMs: integer('total_ms').notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.day, table.project, table.user, table.key, table.model, table.provider] }),
+    index('usage_totals_provider').on(table.provider, table.day),
+    index('usage_totals_user').on(table.user, table.day),
+  ],
+);
+
+/** Which batches of totals are in: one that comes again changes nothing. */
+export const usageBatches = sqliteTable(
+  'usage_batches',
+  {
+    shard: text('shard').notNull(),
+    batch: integer('batch').notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.shard, table.batch] })],
+);

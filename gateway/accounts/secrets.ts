@@ -24,7 +24,7 @@ export function newSecret(kind: typeof KEY_PREFIX | typeof TOKEN_PREFIX): Secret
 }
 
 /** An id that can stand in a URL and on a command line as it is. */
-export function newId(kind: 'key' | 'jt'): string {
+export function newId(kind: 'key' | 'jt' | 'user' | 'proj'): string {
   return `${kind}_${randomBytes(12).toString('hex')}`;
 }
 

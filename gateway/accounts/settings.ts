@@ -1,46 +1,89 @@
 /** What the registry carries to every isolate in its snapshot. */
-import { desc, gt } from 'drizzle-orm';
+import { asc, desc, gt } from 'drizzle-orm';
 import type { Env } from '../env.ts';
-import { CACHED_MS } from './authenticate.ts';
+import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
-import { apiKeys, modelSettings } from './schema.ts';
+import { auditLog, modelSettings, providers, settings } from './schema.ts';
 
 export interface ModelTimeouts {
   first_byte_ms?: number;
   stall_ms?: number;
 }
 
-export interface Settings {
-  models: Record<string, ModelTimeouts>;
-  /** Hashes of keys that an isolate may still have cached. */
-  revokedKeys: string[];
+export interface ProviderSettings {
+  trusted_by_default: boolean;
+  deleted: boolean;
 }
 
-/** Longer than any isolate caches a key, by more than a snapshot takes to arrive. */
-export const REVOKED_KEPT_MS = CACHED_MS + 60_000;
-/** Bounds the snapshot: 64 bytes each. */
-const REVOKED_MAX = 10_000;
+export interface Settings {
+  /** False until the store was read once: then nobody knows who is trusted, and requests get 503. */
+  known: boolean;
+  models: Record<string, ModelTimeouts>;
+  /** Every provider that this gateway ever knew, deleted ones too. */
+  providers: Record<string, ProviderSettings>;
+  /** Who is trusted where nobody is named: all that our issuer admitted, or those marked. */
+  defaultTrust: 'admitted' | 'marked';
+  /** Ids of keys, users and projects that changed lately, with the number of the last change: accounts read before it are old. */
+  changed: Record<string, number>;
+  /** Accounts that were read before this change are old whoever they are: `changed` does not reach back further. */
+  changedSince: number;
+}
+
+export const NO_SETTINGS: Settings = {
+  known: false,
+  models: {},
+  providers: {},
+  defaultTrust: 'admitted',
+  changed: {},
+  changedSince: 0,
+};
+
+/** Longer than any isolate caches an account, by more than a snapshot takes to arrive. */
+export const CHANGES_KEPT_MS = CACHED_MS + 60_000;
+/** Bounds the snapshot: 40 bytes each. */
+const CHANGES_MAX = 2_000;
 /** Bounds the snapshot; the admin face refuses more. */
 export const MODEL_SETTINGS_MAX = 1_000;
+export const PROVIDERS_MAX = 2_000;
+
+/** Actions that change what an isolate may have cached. */
+const OF_ACCOUNTS = /^(key|user|project)\./;
 
 /** Rejects with ApiError 503 when D1 cannot be asked: the registry then keeps what it has. */
-export async function readSettings(env: Pick<Env, 'DB'>, now = Date.now()): Promise<Settings> {
+export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now = Date.now()): Promise<Settings> {
   const db = database(env);
-  const [models, revoked] = await asked(
+  const [models, known, named, changes] = await asked(
     db.batch([
       db.select().from(modelSettings).limit(MODEL_SETTINGS_MAX),
+      db.select().from(providers).orderBy(asc(providers.createdAt)).limit(PROVIDERS_MAX),
+      db.select().from(settings),
       db
-        .select({ hash: apiKeys.hash })
-        .from(apiKeys)
-        .where(gt(apiKeys.revokedAt, now - REVOKED_KEPT_MS))
-        .orderBy(desc(apiKeys.revokedAt))
-        .limit(REVOKED_MAX),
+        .select({ object: auditLog.object, id: auditLog.id, action: auditLog.action, at: auditLog.at })
+        .from(auditLog)
+        .where(gt(auditLog.at, now - CHANGES_KEPT_MS))
+        .orderBy(desc(auditLog.id))
+        .limit(CHANGES_MAX + 1),
     ]),
   );
+  const changed = new Map<string, number>();
+  for (const { object, id, action } of changes.toReversed()) {
+    if (OF_ACCOUNTS.test(action)) changed.set(object, id);
+  }
+  const byName = new Map(named.map(({ name, value }) => [name, value]));
   return {
+    known: true,
     models: Object.fromEntries(models.map((row) => [row.model, timeouts(row)])),
-    revokedKeys: revoked.map((row) => row.hash),
+    providers: Object.fromEntries(
+      known.map((row) => [row.id, { trusted_by_default: row.trustedByDefault, deleted: row.deletedAt !== null }]),
+    ),
+    defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
+    changed: Object.fromEntries(changed),
+    changedSince: changes.length > CHANGES_MAX ? (changes.at(-1)?.id ?? 0) : 0,
   };
+}
+
+function defaultTrust(value: unknown): Settings['defaultTrust'] {
+  return value === 'marked' ? 'marked' : 'admitted';
 }
 
 /** Only what is set: an absent member is the gateway's default. */
@@ -49,4 +92,47 @@ export function timeouts(row: { firstByteMs: number | null; stallMs: number | nu
     ...(row.firstByteMs === null ? {} : { first_byte_ms: row.firstByteMs }),
     ...(row.stallMs === null ? {} : { stall_ms: row.stallMs }),
   };
+}
+
+/** Settings as requests ask them: made once per snapshot that brings new ones. */
+export interface SettingsIndex {
+  changed: ReadonlyMap<string, number>;
+  deleted: ReadonlySet<string>;
+  defaults: 'admitted' | readonly string[];
+}
+
+const indexes = new WeakMap<Settings, SettingsIndex>();
+
+export function indexOf(given: Settings): SettingsIndex {
+  const known = indexes.get(given);
+  if (known !== undefined) return known;
+  const all = Object.entries(given.providers);
+  const marked = all.flatMap(([id, provider]) => (provider.trusted_by_default && !provider.deleted ? [id] : []));
+  const made: SettingsIndex = {
+    changed: new Map(Object.entries(given.changed)),
+    deleted: new Set(all.flatMap(([id, { deleted }]) => (deleted ? [id] : []))),
+    defaults: given.defaultTrust === 'admitted' ? 'admitted' : marked,
+  };
+  indexes.set(given, made);
+  return made;
+}
+
+/** Whether something that `account` is made of changed after it was read. */
+export function isStale(
+  given: Settings,
+  {
+    keyId,
+    userId,
+    projectId,
+    seen,
+  }: { keyId: string; userId: string | undefined; projectId: string | undefined; seen: number },
+): boolean {
+  if (seen < given.changedSince) return true;
+  const { changed } = indexOf(given);
+  if (changed.size === 0) return false;
+  return (
+    (changed.get(keyId) ?? 0) > seen ||
+    (userId !== undefined && (changed.get(userId) ?? 0) > seen) ||
+    (projectId !== undefined && (changed.get(projectId) ?? 0) > seen)
+  );
 }

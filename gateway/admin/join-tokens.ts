@@ -1,82 +1,150 @@
-import { desc, eq, sql } from 'drizzle-orm';
-import { Hono } from 'hono';
+/** Join tokens: what lets an agent in. Operators make them for any provider, a provider's people for their own. */
+import { and, eq } from 'drizzle-orm';
 import * as z from 'zod';
-import { idSchema } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
-import { joinTokens } from '../accounts/schema.ts';
+import { joinTokens, providers } from '../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
-import type { Env } from '../env.ts';
-import { readBody, readQuery } from './body.ts';
-import { list, nameSchema, older, pageSchema, rfc3339 } from './list.ts';
+import { change, createOnce } from './change.ts';
+import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from './fields.ts';
+import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { findProvider, requireRoom } from './providers.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+type JoinToken = typeof joinTokens.$inferSelect;
 
 const createSchema = z.strictObject({
-  provider: idSchema,
+  /** Default for a provider's people: their own. */
+  provider: idSchema.optional(),
   /** Absent: the agent may name any cluster of this provider. */
   cluster: idSchema.nullable().default(null),
   name: nameSchema.optional(),
+  /** How many nodes may join with it in all; null: any number. */
+  max_nodes: z.number().int().min(1).max(1_000_000).nullable().default(null),
+  expires_at: expirySchema.optional(),
 });
 
-export const joinTokenRoutes = new Hono<{ Bindings: Env }>();
+export const joinTokenSchema = z.object({
+  object: z.literal('join_token'),
+  id: z.string(),
+  name: z.string(),
+  provider: z.string(),
+  cluster: z.string().nullable(),
+  max_nodes: z.number().nullable(),
+  nodes: z.number(),
+  prefix: z.string(),
+  created_at: z.iso.datetime(),
+  expires_at: z.iso.datetime().nullable(),
+  revoked_at: z.iso.datetime().nullable(),
+});
 
-joinTokenRoutes.post('/', async (c) => {
-  const { provider, cluster, name = provider } = await readBody(c.req.raw, createSchema);
+const PROVIDER = { role: 'provider' } as const;
+
+export const joinTokenRoutes: readonly AdminRoute[] = [
+  route({
+    ...PROVIDER,
+    method: 'post',
+    path: '/join-tokens',
+    summary: 'Make a join token. It is shown once. A provider that is not known is made with it by operators.',
+    body: createSchema,
+    answer: joinTokenSchema.extend({ token: z.string() }),
+    run: createToken,
+  }),
+  route({
+    ...PROVIDER,
+    method: 'get',
+    path: '/join-tokens',
+    summary: 'Join tokens, newest first.',
+    query: pageSchema,
+    answer: listOf(joinTokenSchema),
+    run: (call) => pageOf(call.env, joinTokens, call.query, own(call), view),
+  }),
+  route({
+    ...PROVIDER,
+    method: 'get',
+    path: '/join-tokens/:id',
+    summary: 'One join token.',
+    answer: joinTokenSchema,
+    run: async (call) => view(await found(call)),
+  }),
+  route({
+    ...PROVIDER,
+    method: 'delete',
+    path: '/join-tokens/:id',
+    summary: 'Revoke a join token: nobody joins with it any more. Sessions that joined before stay until they end.',
+    answer: joinTokenSchema,
+    run: revokeToken,
+  }),
+];
+
+async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { body, account, env, now } = call;
+  const provider = body.provider ?? account.provider;
+  if (provider === undefined) throw new ApiError('invalid_request', 'provider: is needed.', { param: 'provider' });
+  if (account.role !== 'operator' && provider !== account.provider) {
+    throw new ApiError(
+      'permission_denied',
+      `Your provider is "${account.provider}"; tokens of others need an operator.`,
+    );
+  }
+  const known = await findProvider(env, provider);
+  if (known?.deletedAt != null || (known === undefined && account.role !== 'operator')) {
+    throw new ApiError('invalid_request', `provider: There is no provider "${provider}".`, { param: 'provider' });
+  }
+  if (known === undefined) await requireRoom(env);
   const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);
-  const row = { id: newId('jt'), hash, prefix, name, provider, cluster, createdAt: Date.now(), revokedAt: null };
-  await asked(database(c.env).insert(joinTokens).values(row));
-  return c.json({ ...view(row), token: plaintext }, 201, { 'cache-control': 'no-store' });
-});
+  const { cluster, name = provider, max_nodes: maxNodes } = body;
+  const ends = { expiresAt: expiryMs(body.expires_at, now), revokedAt: null };
+  const row = { id: newId('jt'), hash, prefix, name, provider, cluster, maxNodes, nodes: 0, createdAt: now, ...ends };
+  const made = { id: provider, name: provider, createdAt: now };
+  const db = database(env);
+  const missing = known === undefined ? [db.insert(providers).values(made).onConflictDoNothing()] : [];
+  return createOnce(call, {
+    action: 'join_token.create',
+    object: row.id,
+    after: view(row),
+    statements: [db.insert(joinTokens).values(row), ...missing],
+    shown: { ...view(row), token: plaintext },
+    find: async (id) => {
+      const [token] = await asked(db.select().from(joinTokens).where(eq(joinTokens.id, id)));
+      return token && view(token);
+    },
+  });
+}
 
-joinTokenRoutes.get('/', async (c) => {
-  const page = readQuery(c.req.raw, pageSchema);
-  const rows = await asked(
-    database(c.env)
-      .select()
-      .from(joinTokens)
-      .where(older(joinTokens, page))
-      .orderBy(desc(joinTokens.createdAt), desc(joinTokens.id))
-      .limit(page.limit + 1),
-  );
-  return c.json(list(rows.map(view), page));
-});
+async function revokeToken(call: Call): Promise<object> {
+  const row = await found(call);
+  if (row.revokedAt !== null) return view(row);
+  const after = view({ ...row, revokedAt: call.now });
+  const update = database(call.env).update(joinTokens).set({ revokedAt: call.now }).where(eq(joinTokens.id, row.id));
+  await change(call, [update], { action: 'join_token.revoke', object: row.id, before: view(row), after });
+  return after;
+}
 
-joinTokenRoutes.get('/:id', async (c) => {
-  const [row] = await asked(
-    database(c.env)
-      .select()
-      .from(joinTokens)
-      .where(eq(joinTokens.id, c.req.param('id'))),
-  );
-  if (row === undefined) throw notFound(c.req.param('id'));
-  return c.json(view(row));
-});
+function own({ account }: Call<unknown, unknown>) {
+  return account.role === 'operator' ? undefined : eq(joinTokens.provider, account.provider ?? '');
+}
 
-/** Revokes: nobody can join with it any more. Sessions that joined before stay until they end. */
-joinTokenRoutes.delete('/:id', async (c) => {
-  const [row] = await asked(
-    database(c.env)
-      .update(joinTokens)
-      .set({ revokedAt: sql`coalesce(${joinTokens.revokedAt}, ${Date.now()})` })
-      .where(eq(joinTokens.id, c.req.param('id')))
-      .returning(),
-  );
-  if (row === undefined) throw notFound(c.req.param('id'));
-  return c.json(view(row));
-});
+async function found(call: Call<unknown, unknown>): Promise<JoinToken> {
+  const id = call.param('id');
+  const where = and(eq(joinTokens.id, id), own(call));
+  const [row] = await asked(database(call.env).select().from(joinTokens).where(where));
+  if (row !== undefined) return row;
+  throw new ApiError('not_found', `There is no join token with id "${id.slice(0, 64)}".`);
+}
 
-function view(row: typeof joinTokens.$inferSelect) {
+function view(row: JoinToken): z.infer<typeof joinTokenSchema> {
   return {
-    object: 'join_token' as const,
+    object: 'join_token',
     id: row.id,
     name: row.name,
     provider: row.provider,
     cluster: row.cluster,
+    max_nodes: row.maxNodes,
+    nodes: row.nodes,
     prefix: row.prefix,
     created_at: rfc3339(row.createdAt),
-    revoked_at: row.revokedAt === null ? null : rfc3339(row.revokedAt),
+    expires_at: time(row.expiresAt),
+    revoked_at: time(row.revokedAt),
   };
-}
-
-function notFound(id: string): ApiError {
-  return new ApiError('not_found', `There is no join token with id "${id.slice(0, 64)}".`);
 }

@@ -1,78 +1,297 @@
-import { desc, eq, sql } from 'drizzle-orm';
-import { Hono } from 'hono';
+/** API keys. Operators see and make all; who logged in sees and makes their own, never with more than they have. */
+import { and, eq, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { atLeast, SCOPES } from '../accounts/account.ts';
 import { asked, database } from '../accounts/database.ts';
 import { apiKeys, ROLES } from '../accounts/schema.ts';
 import { KEY_PREFIX, newId, newSecret } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
-import { readBody, readQuery } from './body.ts';
-import { list, nameSchema, older, pageSchema, rfc3339 } from './list.ts';
-import { tellRegistry } from './registry.ts';
+import { change, createOnce, tell } from './change.ts';
+import {
+  expiryMs,
+  expirySchema,
+  grantsSchema,
+  idSchema,
+  listOf,
+  NO_RESTRICTIONS,
+  pageOf,
+  restrictionColumns,
+  restrictionsSchema,
+  restrictionView,
+  shownRestrictions,
+  time,
+} from './fields.ts';
+import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { requireProject, requireProvider, requireUser } from './references.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
 
-const createSchema = z.strictObject({ name: nameSchema, role: z.enum(ROLES).default('consumer') });
+type Key = typeof apiKeys.$inferSelect;
 
-export const keyRoutes = new Hono<{ Bindings: Env }>();
+const idText = z.string().max(64);
+const changeable = restrictionsSchema.extend(grantsSchema.shape).extend({
+  name: nameSchema,
+  scopes: z.array(z.enum(SCOPES)).max(SCOPES.length).nullable(),
+  expires_at: expirySchema,
+});
+const patchSchema = changeable.partial().strict();
+const createSchema = changeable
+  .partial()
+  .extend({
+    name: nameSchema,
+    role: z.enum(ROLES).default('consumer'),
+    provider: idSchema.nullable().optional(),
+    user_id: idText.nullable().optional(),
+    project_id: idText.nullable().optional(),
+  })
+  .strict();
+const rotateSchema = z.strictObject({
+  /** How long the old key goes on working; 0 ends it now. */
+  overlap_seconds: z
+    .number()
+    .int()
+    .min(0)
+    .max(30 * 86_400)
+    .default(86_400),
+});
+const filterSchema = pageSchema.extend({ user_id: idText.optional(), project_id: idText.optional() });
 
-keyRoutes.post('/', async (c) => {
-  const { name, role } = await readBody(c.req.raw, createSchema);
+export const keySchema = shownRestrictions.extend({
+  object: z.literal('key'),
+  id: z.string(),
+  name: z.string(),
+  role: z.enum(ROLES),
+  provider: z.string().nullable(),
+  user_id: z.string().nullable(),
+  project_id: z.string().nullable(),
+  prefix: z.string(),
+  scopes: z.array(z.enum(SCOPES)).nullable(),
+  rotated_from: z.string().nullable(),
+  created_at: z.iso.datetime(),
+  expires_at: z.iso.datetime().nullable(),
+  last_used_at: z.iso.datetime().nullable(),
+  revoked_at: z.iso.datetime().nullable(),
+});
+const newKeySchema = keySchema.extend({ key: z.string() });
+
+const COMMON = { role: 'consumer', login: true } as const;
+
+export const keyRoutes: readonly AdminRoute[] = [
+  route({
+    ...COMMON,
+    method: 'post',
+    path: '/keys',
+    summary: 'Make a key. It is shown once.',
+    body: createSchema,
+    answer: newKeySchema,
+    run: createKey,
+  }),
+  route({
+    ...COMMON,
+    method: 'get',
+    path: '/keys',
+    summary: 'Keys, newest first.',
+    query: filterSchema,
+    answer: listOf(keySchema),
+    run: (call) => {
+      const { user_id, project_id, ...page } = call.query;
+      const where = and(
+        own(call),
+        user_id === undefined ? undefined : eq(apiKeys.userId, user_id),
+        project_id === undefined ? undefined : eq(apiKeys.projectId, project_id),
+      );
+      return pageOf(call.env, apiKeys, page, where, view);
+    },
+  }),
+  route({
+    ...COMMON,
+    method: 'get',
+    path: '/keys/:id',
+    summary: 'One key.',
+    answer: keySchema,
+    run: async (call) => view(await found(call)),
+  }),
+  route({
+    ...COMMON,
+    method: 'patch',
+    path: '/keys/:id',
+    summary: 'Change a key; what is left out stays. Acts everywhere within 5 s.',
+    body: patchSchema,
+    answer: keySchema,
+    run: patchKey,
+  }),
+  route({
+    ...COMMON,
+    method: 'post',
+    path: '/keys/:id/rotate',
+    summary: 'A new key with all that the old one may do; the old one works on for the overlap.',
+    body: rotateSchema,
+    answer: newKeySchema,
+    run: rotateKey,
+  }),
+  route({
+    ...COMMON,
+    method: 'delete',
+    path: '/keys/:id',
+    summary: 'Revoke a key. Acts everywhere within 5 s; repeating is safe.',
+    answer: keySchema,
+    run: revokeKey,
+  }),
+];
+
+async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { body, account, env, now } = call;
+  const { name, role, provider = null, user_id, project_id, scopes = null, expires_at, ...narrowed } = body;
+  refuseGrants(call, body);
+  if (!atLeast(account.role, role)) throw denied(`A key with the role ${role} needs an operator.`);
+  const operator = account.role === 'operator';
+  if (!operator && (user_id ?? account.userId) !== account.userId) throw denied('Keys of others need an operator.');
+  if (!operator && project_id != null && project_id !== account.projectId) throw denied('That project is not yours.');
+  const userId = operator ? (user_id ?? null) : (account.userId ?? null);
+  const user = userId === null ? undefined : await requireUser(env, userId);
+  const projectId = operator ? (project_id ?? user?.projectId ?? null) : (account.projectId ?? null);
+  if (projectId !== null) await requireProject(env, projectId);
+  if (!operator && provider !== null && provider !== account.provider) throw denied('That provider is not yours.');
+  const ofProvider = role === 'provider' ? (provider ?? user?.provider ?? account.provider ?? null) : null;
+  if (role === 'provider') await requireProvider(env, ofProvider);
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
-  const row = { id: newId('key'), hash, prefix, name, role, createdAt: Date.now(), revokedAt: null };
-  await asked(database(c.env).insert(apiKeys).values(row));
-  return c.json({ ...view(row), key: plaintext }, 201, { 'cache-control': 'no-store' });
-});
+  const row: Key = {
+    ...NO_RESTRICTIONS,
+    ...restrictionColumns(narrowed),
+    id: newId('key'),
+    hash,
+    prefix,
+    name,
+    role,
+    provider: ofProvider,
+    userId,
+    projectId,
+    scopes,
+    rotatedFrom: null,
+    createdAt: now,
+    expiresAt: expiryMs(expires_at, now),
+    lastUsedAt: null,
+    revokedAt: null,
+  };
+  return insert(call, row, plaintext, 'key.create', []);
+}
 
-keyRoutes.get('/', async (c) => {
-  const page = readQuery(c.req.raw, pageSchema);
-  const rows = await asked(
-    database(c.env)
-      .select()
-      .from(apiKeys)
-      .where(older(apiKeys, page))
-      .orderBy(desc(apiKeys.createdAt), desc(apiKeys.id))
-      .limit(page.limit + 1),
-  );
-  return c.json(list(rows.map(view), page));
-});
+function insert(
+  call: Call<unknown, unknown>,
+  row: Key,
+  plaintext: string,
+  action: string,
+  more: Parameters<typeof createOnce>[1]['statements'],
+): Promise<Response> {
+  return createOnce(call, {
+    action,
+    object: row.id,
+    after: view(row),
+    statements: [database(call.env).insert(apiKeys).values(row), ...more],
+    shown: { ...view(row), key: plaintext },
+    find: async (id) => {
+      const known = await findKey(call.env, eq(apiKeys.id, id));
+      return known && view(known);
+    },
+  });
+}
 
-keyRoutes.get('/:id', async (c) => {
-  const [row] = await asked(
-    database(c.env)
-      .select()
-      .from(apiKeys)
-      .where(eq(apiKeys.id, c.req.param('id'))),
-  );
-  if (row === undefined) throw notFound(c.req.param('id'));
-  return c.json(view(row));
-});
+async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+  const { body, env, now } = call;
+  refuseGrants(call, body);
+  const row = await found(call);
+  const { name, scopes, expires_at, ...narrowed } = body;
+  const set = {
+    ...restrictionColumns(narrowed),
+    ...(name !== undefined && { name }),
+    ...(scopes !== undefined && { scopes }),
+    ...(expires_at !== undefined && { expiresAt: expiryMs(expires_at, now) }),
+  };
+  if (Object.keys(set).length === 0) return view(row);
+  const after = view({ ...row, ...set });
+  const update = database(env).update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
+  await change(call, [update], { action: 'key.update', object: row.id, before: view(row), after });
+  return after;
+}
 
-/** Revokes. D1 first: whatever fails afterwards, nobody who asks D1 is told that the key is good. */
-keyRoutes.delete('/:id', async (c) => {
-  const [row] = await asked(
-    database(c.env)
-      .update(apiKeys)
-      .set({ revokedAt: sql`coalesce(${apiKeys.revokedAt}, ${Date.now()})` })
-      .where(eq(apiKeys.id, c.req.param('id')))
-      .returning(),
-  );
-  if (row === undefined) throw notFound(c.req.param('id'));
-  await tellRegistry(c.env, (registry) => registry.revokeKey(row.hash));
-  return c.json(view(row));
-});
+async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Response> {
+  const { body, env, now } = call;
+  const old = await found(call);
+  if (old.revokedAt !== null) throw new ApiError('invalid_request', 'A revoked key cannot be rotated.');
+  const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
+  const row = { ...old, id: newId('key'), hash, prefix, rotatedFrom: old.id, createdAt: now, lastUsedAt: null };
+  const end = Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now + body.overlap_seconds * 1000);
+  const ending = database(env).update(apiKeys).set({ expiresAt: end }).where(eq(apiKeys.id, old.id));
+  // The old key's line comes by itself: its end is a change of its own.
+  const response = await insert(call, row, plaintext, 'key.rotate', [ending]);
+  if (response.status === 201) {
+    await change(call, [], {
+      action: 'key.update',
+      object: old.id,
+      before: view(old),
+      after: view({ ...old, expiresAt: end }),
+    });
+  }
+  return response;
+}
+
+/** D1 first: whatever fails afterwards, nobody who asks D1 is told that the key is good. */
+async function revokeKey(call: Call): Promise<object> {
+  const row = await found(call);
+  if (row.revokedAt !== null) {
+    await tell(call.env);
+    return view(row);
+  }
+  const after = view({ ...row, revokedAt: call.now });
+  const update = database(call.env).update(apiKeys).set({ revokedAt: call.now }).where(eq(apiKeys.id, row.id));
+  await change(call, [update], { action: 'key.revoke', object: row.id, before: view(row), after });
+  return after;
+}
+
+/** What only operators may set. */
+function refuseGrants({ account }: Call<unknown, unknown>, body: { limits?: unknown; no_track?: unknown }): void {
+  if (account.role === 'operator' || (body.limits === undefined && body.no_track === undefined)) return;
+  throw denied('limits and no_track are set by operators.');
+}
+
+/** Those that the caller may see. */
+function own({ account }: Call<unknown, unknown>): SQL | undefined {
+  return account.role === 'operator' ? undefined : eq(apiKeys.userId, account.userId ?? '');
+}
+
+async function found(call: Call<unknown, unknown>): Promise<Key> {
+  const id = call.param('id');
+  const row = await findKey(call.env, and(eq(apiKeys.id, id), own(call)));
+  if (row !== undefined) return row;
+  throw new ApiError('not_found', `There is no key with id "${id.slice(0, 64)}".`);
+}
+
+async function findKey(env: Env, where: SQL | undefined): Promise<Key | undefined> {
+  const [row] = await asked(database(env).select().from(apiKeys).where(where));
+  return row;
+}
+
+function denied(message: string): ApiError {
+  return new ApiError('permission_denied', message);
+}
 
 /** What may be shown of a key again and again: never its hash. */
-function view(row: typeof apiKeys.$inferSelect) {
+function view(row: Key): z.infer<typeof keySchema> {
   return {
-    object: 'key' as const,
+    object: 'key',
     id: row.id,
     name: row.name,
     role: row.role,
+    provider: row.provider,
+    user_id: row.userId,
+    project_id: row.projectId,
     prefix: row.prefix,
+    scopes: row.scopes,
+    ...restrictionView(row),
+    rotated_from: row.rotatedFrom,
     created_at: rfc3339(row.createdAt),
-    revoked_at: row.revokedAt === null ? null : rfc3339(row.revokedAt),
-  };
-}
-
-function notFound(id: string): ApiError {
-  return new ApiError('not_found', `There is no key with id "${id.slice(0, 64)}".`);
+    expires_at: time(row.expiresAt),
+    last_used_at: time(row.lastUsedAt),
+    revoked_at: time(row.revokedAt),
+  } as z.infer<typeof keySchema>;
 }

@@ -17,7 +17,7 @@ export function older(table: SQLiteTable & { createdAt: SQLiteColumn; id: SQLite
 }
 
 /** `found` holds one entry more than the page if more follow. */
-export function list<T>(found: T[], page: Page): { object: 'list'; data: T[]; has_more: boolean } {
+export function list<T>(found: T[], page: Pick<Page, 'limit'>): { object: 'list'; data: T[]; has_more: boolean } {
   return { object: 'list', data: found.slice(0, page.limit), has_more: found.length > page.limit };
 }
 

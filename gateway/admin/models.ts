@@ -1,14 +1,14 @@
 import { asc, count, eq, ne } from 'drizzle-orm';
-import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { modelSettings } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
-import type { Env } from '../env.ts';
-import { parse, readBody } from './body.ts';
+import { parse } from './body.ts';
+import { change, tell } from './change.ts';
+import { listOf } from './fields.ts';
 import { rfc3339 } from './list.ts';
-import { tellRegistry } from './registry.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
 
 /** A day: longer silence is nobody's prefill. */
 const timeoutSchema = z.number().int().min(1).max(86_400_000).nullable().default(null);
@@ -16,49 +16,100 @@ const timeoutSchema = z.number().int().min(1).max(86_400_000).nullable().default
 const putSchema = z.strictObject({ first_byte_ms: timeoutSchema, stall_ms: timeoutSchema });
 const modelSchema = z.string().min(1).max(256);
 
-export const modelRoutes = new Hono<{ Bindings: Env }>();
-
-modelRoutes.get('/', async (c) => {
-  const rows = await asked(
-    database(c.env).select().from(modelSettings).orderBy(asc(modelSettings.model)).limit(MODEL_SETTINGS_MAX),
-  );
-  return c.json({ object: 'list', data: rows.map(view), has_more: false });
+const settingsSchema = putSchema.extend({
+  object: z.literal('model_settings'),
+  id: z.string(),
+  updated_at: z.iso.datetime(),
 });
+const deletedSchema = z.object({ object: z.literal('model_settings'), id: z.string(), deleted: z.boolean() });
 
+const OPERATOR = { role: 'operator' } as const;
 // Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
-modelRoutes.get('/:id{.+}', async (c) => {
-  const model = modelId(c);
-  const [row] = await asked(database(c.env).select().from(modelSettings).where(eq(modelSettings.model, model)));
-  if (row !== undefined) return c.json(view(row));
-  throw new ApiError('not_found', `Model "${model}" has no settings of its own.`);
-});
+const ONE = '/models/:id{.+}';
 
-modelRoutes.put('/:id{.+}', async (c) => {
-  const model = modelId(c);
-  const body = await readBody(c.req.raw, putSchema);
-  const db = database(c.env);
+export const modelRoutes: readonly AdminRoute[] = [
+  route({
+    ...OPERATOR,
+    method: 'get',
+    path: '/models',
+    summary: 'Models with settings of their own.',
+    answer: listOf(settingsSchema),
+    run: async ({ env }) => {
+      const query = database(env).select().from(modelSettings).orderBy(asc(modelSettings.model));
+      const rows = await asked(query.limit(MODEL_SETTINGS_MAX));
+      return { object: 'list', data: rows.map(view), has_more: false };
+    },
+  }),
+  route({
+    ...OPERATOR,
+    method: 'get',
+    path: ONE,
+    summary: "One model's settings.",
+    answer: settingsSchema,
+    run: async (call) => {
+      const row = await find(call);
+      if (row !== undefined) return view(row);
+      throw new ApiError('not_found', `Model "${modelId(call)}" has no settings of its own.`);
+    },
+  }),
+  route({
+    ...OPERATOR,
+    method: 'put',
+    path: ONE,
+    summary: 'Time-outs of one model; what is left out goes back to the default.',
+    body: putSchema,
+    answer: settingsSchema,
+    run: putModel,
+  }),
+  route({
+    ...OPERATOR,
+    method: 'delete',
+    path: ONE,
+    summary: 'Back to the defaults. Says whether anything was there; repeating tells the registry again.',
+    answer: deletedSchema,
+    run: deleteModel,
+  }),
+];
+
+async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> {
+  const model = modelId(call);
+  const db = database(call.env);
   const [others] = await asked(db.select({ n: count() }).from(modelSettings).where(ne(modelSettings.model, model)));
   if ((others?.n ?? 0) >= MODEL_SETTINGS_MAX) {
     const message = `At most ${MODEL_SETTINGS_MAX} models can have settings of their own. Delete some first.`;
     throw new ApiError('invalid_request', message);
   }
-  const set = { firstByteMs: body.first_byte_ms, stallMs: body.stall_ms, updatedAt: Date.now() };
+  const before = await find(call);
+  const set = { firstByteMs: call.body.first_byte_ms, stallMs: call.body.stall_ms, updatedAt: call.now };
   const row = { model, ...set };
-  await asked(db.insert(modelSettings).values(row).onConflictDoUpdate({ target: modelSettings.model, set }));
-  await tellRegistry(c.env, (registry) => registry.reloadSettings());
-  return c.json(view(row));
-});
+  const write = db.insert(modelSettings).values(row).onConflictDoUpdate({ target: modelSettings.model, set });
+  const what = { action: 'model.update', object: model, before: before && view(before), after: view(row) };
+  await change(call, [write], what);
+  return view(row);
+}
 
-/** Back to the defaults. Says whether anything was there; repeating tells the registry again. */
-modelRoutes.delete('/:id{.+}', async (c) => {
-  const model = modelId(c);
-  const gone = await asked(database(c.env).delete(modelSettings).where(eq(modelSettings.model, model)).returning());
-  await tellRegistry(c.env, (registry) => registry.reloadSettings());
-  return c.json({ object: 'model_settings', id: model, deleted: gone.length > 0 });
-});
+async function deleteModel(call: Call): Promise<object> {
+  const model = modelId(call);
+  const before = await find(call);
+  if (before === undefined) await tell(call.env);
+  else {
+    const write = database(call.env).delete(modelSettings).where(eq(modelSettings.model, model));
+    await change(call, [write], { action: 'model.delete', object: model, before: view(before) });
+  }
+  return { object: 'model_settings', id: model, deleted: before !== undefined };
+}
 
-function modelId(c: Context<{ Bindings: Env }>): string {
-  return parse(c.req.param('id'), modelSchema);
+async function find(call: Call<unknown, unknown>): Promise<typeof modelSettings.$inferSelect | undefined> {
+  const query = database(call.env)
+    .select()
+    .from(modelSettings)
+    .where(eq(modelSettings.model, modelId(call)));
+  const [row] = await asked(query);
+  return row;
+}
+
+function modelId(call: Call<unknown, unknown>): string {
+  return parse(call.param('id'), modelSchema);
 }
 
 function view(row: typeof modelSettings.$inferSelect) {

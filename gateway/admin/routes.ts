@@ -1,39 +1,49 @@
-/** REST for operators, to be mounted at `/admin`. Errors are thrown: the app that mounts this writes the envelope. */
+/** The admin REST, to be mounted at `/admin`. Errors are thrown: the app that mounts this writes the envelope. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
-import { authenticateOperator } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
+import { auditRoutes } from './audit.ts';
+import { callerOf } from './caller.ts';
 import { joinTokenRoutes } from './join-tokens.ts';
 import { keyRoutes } from './keys.ts';
+import { meRoutes } from './me.ts';
 import { modelRoutes } from './models.ts';
+import { projectRoutes } from './projects.ts';
+import { providerRoutes } from './providers.ts';
+import type { AdminRoute } from './route.ts';
+import { settingsRoutes } from './settings.ts';
+import { userRoutes } from './users.ts';
+
+/** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
+export const ADMIN_ROUTES: readonly AdminRoute[] = [
+  ...meRoutes,
+  ...keyRoutes,
+  ...userRoutes,
+  ...projectRoutes,
+  ...providerRoutes,
+  ...joinTokenRoutes,
+  ...modelRoutes,
+  ...settingsRoutes,
+  ...auditRoutes,
+];
 
 export const adminRoutes = new Hono<{ Bindings: Env }>();
 
-adminRoutes.use('*', async (c, next) => {
-  await authenticateOperator(c.env, c.req.raw, Date.now());
-  await next();
-});
+const methods = new Map<string, string[]>();
+for (const { method, path, run } of ADMIN_ROUTES) {
+  adminRoutes.on(method.toUpperCase(), path, (c) => run(c));
+  methods.set(path, [...(methods.get(path) ?? []), method.toUpperCase()]);
+}
 
-adminRoutes.route('/keys', keyRoutes);
-adminRoutes.route('/join-tokens', joinTokenRoutes);
-adminRoutes.route('/models', modelRoutes);
-
-/** What is served where: any other method on these paths is 405 and says which would do. */
-const ALLOWED: ReadonlyArray<[path: string, methods: string[]]> = [
-  ['/keys', ['GET', 'POST']],
-  ['/keys/:id', ['GET', 'DELETE']],
-  ['/join-tokens', ['GET', 'POST']],
-  ['/join-tokens/:id', ['GET', 'DELETE']],
-  ['/models', ['GET']],
-  ['/models/:id{.+}', ['GET', 'PUT', 'DELETE']],
-];
-
-for (const [path, methods] of ALLOWED) {
-  adminRoutes.all(path, (c) => {
-    throw methodNotAllowed(c.req.method, c.req.path, methods);
+/** Any other method on these paths is 405 and says which would do; strangers are told nothing. */
+for (const [path, allowed] of methods) {
+  adminRoutes.all(path, async (c) => {
+    await callerOf(c.env, c.req.raw, Date.now());
+    throw methodNotAllowed(c.req.method, c.req.path, allowed);
   });
 }
 
-adminRoutes.all('*', (c) => {
+adminRoutes.all('*', async (c) => {
+  await callerOf(c.env, c.req.raw, Date.now());
   throw new ApiError('not_found', `There is nothing at ${c.req.path.slice(0, 200)}.`);
 });

@@ -3,6 +3,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { scanMultipart } from '../../shared/openai/multipart.ts';
 import { requireModel, scanJson } from '../../shared/openai/scan.ts';
+import { TRUST_METADATA } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
 import { OpaqueBody } from './opaque-body.ts';
 import { refuseHeaders, refuseMetadata } from './restrictions.ts';
@@ -26,6 +27,10 @@ export interface Intake {
   streaming: boolean;
   /** Replacements that make a streaming engine count. */
   edits: Edit[];
+  /** `metadata.otela_trusted_providers`. */
+  trusted: string | undefined;
+  /** The model is what a header says: nobody looked into the body. */
+  unseen: boolean;
   /** Gives the budget back; idempotent. The body must not be needed any more. */
   release(): void;
 }
@@ -59,10 +64,11 @@ function lookInto(
   bytes: Uint8Array,
   request: Request,
   endpoint: Endpoint,
-): Pick<Intake, 'model' | 'streaming' | 'edits'> {
+): Pick<Intake, 'model' | 'streaming' | 'edits' | 'trusted' | 'unseen'> {
   if (endpoint.body === 'multipart') {
     const scan = scanMultipart(bytes, request.headers.get('content-type') ?? '');
-    return { model: requireModel(scan), streaming: scan.stream && endpoint.streams, edits: [] };
+    const streaming = scan.stream && endpoint.streams;
+    return { model: requireModel(scan), streaming, edits: [], trusted: undefined, unseen: false };
   }
   const scan = scanJson(bytes);
   refuseMetadata(scan.metadata);
@@ -70,6 +76,8 @@ function lookInto(
     model: requireModel(scan),
     streaming: scan.stream && endpoint.streams,
     edits: usageEdits(scan, endpoint),
+    trusted: scan.metadata?.[TRUST_METADATA],
+    unseen: false,
   };
 }
 
@@ -77,7 +85,8 @@ async function takeOpaque(request: Request, model: string, declared: number): Pr
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const known = { model, streaming: request.headers.get('x-otela-stream') === '1', edits: [], release: () => {} };
+  const streaming = request.headers.get('x-otela-stream') === '1';
+  const known = { model, streaming, edits: [], trusted: undefined, unseen: true, release: () => {} };
   if (request.body !== null && !(declared <= KEPT_ALWAYS_BYTES)) {
     const length = Number.isNaN(declared) ? undefined : declared;
     return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body), length } };

@@ -4,6 +4,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { ATTEMPTS_MAX, castsSuspicion, isBusyStatus, mayTryAnother } from '../../shared/routing/attempts.ts';
 import { type Candidate, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
 import { randomPolicy } from '../../shared/routing/policy.ts';
+import type { Trust } from '../../shared/routing/trust.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
@@ -34,6 +35,8 @@ export interface Errand {
   headers: HeaderList;
   receipt: string;
   view: View;
+  /** Whose nodes may see it, on every attempt. */
+  trust: Trust;
   env: Env;
   /** A node did not answer. */
   onSuspect(session: string): void;
@@ -82,9 +85,9 @@ export async function handOver(errand: Errand): Promise<Delivery> {
 function choose(errand: Errand, tried: ReadonlySet<string>): { node: Candidate; others: boolean } | undefined {
   const { model } = errand.intake;
   const nodes = errand.view.model(model);
-  const ready = candidatesFor(nodes, tried);
+  const ready = candidatesFor(nodes, tried, errand.trust);
   // A lost path often comes back within seconds (a deploy, a short cut): worth a wait when nobody else is there.
-  const candidates = ready.length > 0 ? ready : suspectedFor(nodes, tried).filter(recent);
+  const candidates = ready.length > 0 ? ready : suspectedFor(nodes, tried, errand.trust).filter(recent);
   const node = randomPolicy.pick(candidates, { model }, Math.random);
   return node && { node, others: candidates.length > 1 };
 }

@@ -1,10 +1,13 @@
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { Timing } from '../../shared/openai/timing.ts';
+import { requireEndpoint, requireModel } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
+import { touch } from '../accounts/last-used.ts';
+import { knowsAll, type RequestedTrust, requestedTrust, requireTrust, trustOf } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
-import { type Intake, takeBody } from './body.ts';
+import { takeBody } from './body.ts';
 import { discardBody } from './discard.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
@@ -33,12 +36,20 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
   const now = Date.now();
   snapshots.locate(request);
   const current = snapshots.get(env, ctx, now, () => true);
-  const revoked = (current instanceof Promise ? await current : current).revoked;
-  const account = await authenticate(env, request, revoked, now);
+  const { settings } = current instanceof Promise ? await current : current;
+  const account = await authenticate(env, request, settings, now);
+  requireEndpoint(account, endpoint);
+  touch(account, env, ctx, now);
   const intake = await takeBody(request, endpoint, env);
   timing.ingressDone(Date.now());
   try {
-    const view = await viewFor(intake, env, ctx);
+    requireModel(account, intake.model, intake.unseen);
+    const requested = requestedTrust(request, intake.trusted);
+    const found = viewFor(intake.model, requested, env, ctx);
+    const view = found instanceof Promise ? await found : found;
+    const trust = trustOf(account, requested, view.settings);
+    requireTrust(view, requested, trust);
+    requireServed(view, intake.model);
     timing.lookupDone(Date.now());
     const errand: Errand = {
       name: given ? crypto.randomUUID() : requestId,
@@ -47,6 +58,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
       headers: headersToEngine(request, given ? requestId : undefined),
       receipt: account.keyId,
       view,
+      trust,
       env,
       onSuspect: (session) => snapshots.suspect(session, Date.now()),
       signal: request.signal,
@@ -61,13 +73,15 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
   }
 }
 
-/** A view that knows the model. Where the one at hand does not, the registry is asked once: it may just have come. */
-async function viewFor({ model }: Intake, env: Env, ctx: Context): Promise<View> {
-  const view = await snapshots.get(env, ctx, Date.now(), (known) => serves(known, model));
-  if (view.model(model) !== undefined || view.settings.models[model] !== undefined) {
-    if (!serves(view, model)) throw noCapacity(model);
-    return view;
-  }
+/** A view that knows model and providers. Where the one at hand does not, the registry is asked once: they may just have come. */
+function viewFor(model: string, requested: RequestedTrust, env: Env, ctx: Context): View | Promise<View> {
+  return snapshots.get(env, ctx, Date.now(), (view) => serves(view, model) && knowsAll(view, requested));
+}
+
+/** @throws ApiError 404 for models that nobody served lately, 503 for those that nobody serves now */
+function requireServed(view: View, model: string): void {
+  if (serves(view, model)) return;
+  if (view.model(model) !== undefined || view.settings.models[model] !== undefined) throw noCapacity(model);
   throw new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
 }
 

@@ -1,4 +1,7 @@
 import { ApiError } from '../../shared/openai/errors.ts';
+import { isTrusted } from '../../shared/routing/trust.ts';
+import { type Account, mayUseModel } from '../accounts/account.ts';
+import { trustOf } from '../accounts/trust.ts';
 import type { View } from '../registry/snapshot.ts';
 
 interface Model {
@@ -8,13 +11,14 @@ interface Model {
   owned_by: string;
 }
 
-/** Models that some session serves now, by name. */
-function servedModels(view: View): Model[] {
+/** Models that this account may use and that some node it trusts serves now, by name. */
+function servedModels(view: View, account: Account): Model[] {
+  const trust = trustOf(account, [], view.settings);
   const models = new Map<string, Model>();
   for (const entry of view.nodes.entries()) {
-    if (entry.state !== 'SERVING' || entry.suspected) continue;
+    if (entry.state !== 'SERVING' || entry.suspected || !isTrusted(trust, entry)) continue;
     for (const { id, state } of entry.models) {
-      if (state !== 'ready' || models.has(id)) continue;
+      if (state !== 'ready' || models.has(id) || !mayUseModel(account, id)) continue;
       const created = Math.floor(Date.parse(entry.joined_at) / 1000);
       models.set(id, { id, object: 'model', created, owned_by: entry.provider });
     }
@@ -23,13 +27,13 @@ function servedModels(view: View): Model[] {
 }
 
 /** `GET /v1/models`. */
-export function listModels(view: View): { object: 'list'; data: Model[] } {
-  return { object: 'list', data: servedModels(view) };
+export function listModels(view: View, account: Account): { object: 'list'; data: Model[] } {
+  return { object: 'list', data: servedModels(view, account) };
 }
 
 /** `GET /v1/models/{id}`; ids may hold slashes. @throws ApiError model_not_found */
-export function retrieveModel(view: View, id: string): Model {
-  const model = servedModels(view).find((served) => served.id === id);
+export function retrieveModel(view: View, account: Account, id: string): Model {
+  const model = servedModels(view, account).find((served) => served.id === id);
   if (model === undefined) {
     throw new ApiError('model_not_found', `The model '${id}' does not exist here.`, { param: 'model' });
   }

@@ -1,7 +1,7 @@
 /** `GET` under /v1: the models and the registry, from the isolate's view. */
 import { Hono } from 'hono';
 import type { Env } from '../env.ts';
-import { readView } from '../registry/access.ts';
+import { readModels } from '../registry/access.ts';
 import { registryRoutes } from '../registry/routes.ts';
 import { listModels, retrieveModel } from './models.ts';
 import { requestIdOf } from './request-id.ts';
@@ -13,8 +13,12 @@ readRoutes.use('*', async (c, next) => {
   if (c.req.method === 'GET') c.res.headers.set('x-request-id', requestIdOf(c.req.raw));
 });
 
-readRoutes.get('/models', async (c) => c.json(listModels((await readView(c, false)).view)));
-readRoutes.get('/models/:id{.+}', async (c) =>
-  c.json(retrieveModel((await readView(c, false)).view, c.req.param('id'))),
-);
+readRoutes.get('/models', async (c) => {
+  const { view, account } = await readModels(c);
+  return c.json(listModels(view, account));
+});
+readRoutes.get('/models/:id{.+}', async (c) => {
+  const { view, account } = await readModels(c);
+  return c.json(retrieveModel(view, account, c.req.param('id')));
+});
 readRoutes.route('/registry', registryRoutes);

@@ -4,8 +4,8 @@ import { ApiError } from '../../shared/openai/errors.ts';
  * Ways to restrict where a request may go that this version does not have yet. A client that sends one relies on it: its
  * prompts must not go where it asked them not to, so the request is refused rather than served without the restriction.
  */
-const HEADERS = ['x-otela-trusted-providers', 'x-otela-require'] as const;
-const METADATA = ['otela_trusted_providers', 'otela_require'] as const;
+const HEADERS = ['x-otela-require'] as const;
+const METADATA = ['otela_require'] as const;
 
 /** @throws ApiError 400 invalid_requirement */
 export function refuseHeaders(request: Request): void {

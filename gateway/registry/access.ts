@@ -1,5 +1,6 @@
 import type { Context } from 'hono';
-import { type Account, authenticate, presentedKey } from '../accounts/authenticate.ts';
+import { type Account, requireScope } from '../accounts/account.ts';
+import { authenticate, presentedKey } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from './snapshot.ts';
 
@@ -7,12 +8,25 @@ export type ReadContext = Context<{ Bindings: Env }>;
 
 /**
  * The current view, for a caller with a key, or for anybody where `open`; the account of whoever shows a key.
- * Rejects with ApiError 401 or 503, as `authenticate`.
+ * Rejects with ApiError 401 or 503, as `authenticate`, and 403 where the key is not for this.
  */
 export async function readView(c: ReadContext, open: boolean): Promise<{ view: View; account: Account | undefined }> {
-  const now = Date.now();
-  snapshots.locate(c.req.raw);
-  const view = await snapshots.get(c.env, c.executionCtx, now, () => true);
+  const view = await current(c);
   if (open && presentedKey(c.req.raw) === undefined) return { view, account: undefined };
-  return { view, account: await authenticate(c.env, c.req.raw, view.revoked, now) };
+  const account = await authenticate(c.env, c.req.raw, view.settings, Date.now());
+  requireScope(account, 'registry');
+  return { view, account };
+}
+
+/** The same for who asks for models: always somebody with a key. */
+export async function readModels(c: ReadContext): Promise<{ view: View; account: Account }> {
+  const view = await current(c);
+  const account = await authenticate(c.env, c.req.raw, view.settings, Date.now());
+  requireScope(account, 'inference');
+  return { view, account };
+}
+
+async function current(c: ReadContext): Promise<View> {
+  snapshots.locate(c.req.raw);
+  return snapshots.get(c.env, c.executionCtx, Date.now(), () => true);
 }

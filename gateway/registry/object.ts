@@ -79,11 +79,6 @@ export class RegistryObject extends DurableObject<Env> {
     if (known?.suspected) this.#keep({ ...known, suspected: false, updated_at: new Date().toISOString() });
   }
 
-  /** A key stopped being valid: travels with the next snapshot. */
-  async revokeKey(_hash: string): Promise<void> {
-    await this.reloadSettings();
-  }
-
   async reloadSettings(): Promise<void> {
     this.#store.set(await readSettings(this.env));
   }

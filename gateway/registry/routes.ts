@@ -40,7 +40,7 @@ async function stream(c: ReadContext, name: RegistryViewName): Promise<Response>
   const { account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
   const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
   if (c.req.method === 'HEAD') return c.body(null, 200, headers);
-  return c.body(watchRegistry(c.env, name, filter, account?.hash), 200, headers);
+  return c.body(watchRegistry(c.env, name, filter, account), 200, headers);
 }
 
 function filterOf(c: ReadContext): RegistryFilter {

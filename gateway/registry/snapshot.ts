@@ -1,6 +1,6 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
-import type { Settings } from '../accounts/settings.ts';
+import { NO_SETTINGS, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_NAME } from './object.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
@@ -19,17 +19,13 @@ export interface View {
   /** Names what the view shows; changes with it. */
   readonly tag: string;
   readonly nodes: NodeIndex;
-  readonly revoked: ReadonlySet<string>;
   readonly settings: Settings;
   /** Sessions by the models they serve or served, LEFT ones included: what has nodes here is a known model. */
   model(id: string): ModelNodes | undefined;
 }
 
-const NO_SETTINGS: Settings = { models: {}, revokedKeys: [] };
-
 class IsolateView implements View {
   readonly nodes = new NodeIndex();
-  revoked: ReadonlySet<string> = new Set();
   settings: Settings = NO_SETTINGS;
   #tag = '';
   #revision = 0;
@@ -63,10 +59,7 @@ class IsolateView implements View {
       this.#suspicions.delete(session);
       this.nodes.delete(session);
     }
-    if (delta.settings !== undefined) {
-      this.settings = delta.settings;
-      this.revoked = new Set(delta.settings.revokedKeys);
-    }
+    if (delta.settings !== undefined) this.settings = delta.settings;
     this.#tag = delta.tag;
     this.#revision = 0;
   }

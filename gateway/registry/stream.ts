@@ -1,6 +1,8 @@
 import { ApiError } from '../../shared/openai/errors.ts';
 import { RegistryNews } from '../../shared/routing/registry-news.ts';
 import type { RegistryFilter, RegistryViewName } from '../../shared/routing/registry-view.ts';
+import type { Account } from '../accounts/account.ts';
+import { isStale } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { snapshots } from './snapshot.ts';
 
@@ -19,14 +21,15 @@ const encoder = new TextEncoder();
 /**
  * A registry view as server-sent events (WHATWG HTML §9.2): `snapshot` with the whole list first, then for nodes `node` for each
  * that changed and `gone` for each that no longer passes; for models and providers the list again. Served from the isolate's
- * view at the reader's pace: nothing queues up, and no object is kept awake. Ends when the key `hash` is revoked.
+ * view at the reader's pace: nothing queues up, and no object is kept awake. Ends when anything about its reader's account changed: who comes
+ * again is looked up again.
  * @throws ApiError 503 above 64 streams in this isolate.
  */
 export function watchRegistry(
   env: Env,
   name: RegistryViewName,
   filter: RegistryFilter,
-  hash: string | undefined,
+  account: Account | undefined,
 ): ReadableStream {
   if (open >= STREAMS_MAX) throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
   open++;
@@ -44,7 +47,7 @@ export function watchRegistry(
       async pull(controller) {
         while (!over) {
           const now = Date.now();
-          if (hash !== undefined && snapshots.view.revoked.has(hash)) {
+          if (account !== undefined && isStale(snapshots.view.settings, account)) {
             end();
             return controller.close();
           }

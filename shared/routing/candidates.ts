@@ -1,5 +1,6 @@
 import type { RegistryEntry } from '../lattice/node.ts';
 import type { ModelNodes } from './nodes.ts';
+import { isTrusted, type Trust } from './trust.ts';
 
 /** A session that a request could go to. */
 export interface Candidate {
@@ -9,18 +10,31 @@ export interface Candidate {
 }
 
 /**
- * The sessions that serve a model now and were not tried yet. A first attempt takes the index as it is: choosing among a
- * thousand costs no more than among three. Trust and requirements will filter here too, before any policy sees a candidate.
+ * The sessions that serve a model now, were not tried yet and may see the request. Requirements will filter here too, before any
+ * policy sees a candidate. Where nothing is filtered out the index is taken as it is.
  */
-export function candidatesFor(nodes: ModelNodes | undefined, tried: ReadonlySet<string>): readonly RegistryEntry[] {
-  return untried(nodes?.ready ?? [], tried);
+export function candidatesFor(
+  nodes: ModelNodes | undefined,
+  tried: ReadonlySet<string>,
+  trust: Trust,
+): readonly RegistryEntry[] {
+  return eligible(nodes?.ready ?? [], tried, trust);
 }
 
 /** Sessions that would serve it but for a lost path: worth a wait when nobody else is there. */
-export function suspectedFor(nodes: ModelNodes | undefined, tried: ReadonlySet<string>): readonly RegistryEntry[] {
-  return untried(nodes?.suspected ?? [], tried);
+export function suspectedFor(
+  nodes: ModelNodes | undefined,
+  tried: ReadonlySet<string>,
+  trust: Trust,
+): readonly RegistryEntry[] {
+  return eligible(nodes?.suspected ?? [], tried, trust);
 }
 
-function untried(entries: readonly RegistryEntry[], tried: ReadonlySet<string>): readonly RegistryEntry[] {
-  return tried.size === 0 ? entries : entries.filter(({ session }) => !tried.has(session));
+function eligible(
+  entries: readonly RegistryEntry[],
+  tried: ReadonlySet<string>,
+  trust: Trust,
+): readonly RegistryEntry[] {
+  const may = (entry: RegistryEntry) => isTrusted(trust, entry) && !tried.has(entry.session);
+  return entries.every(may) ? entries : entries.filter(may);
 }

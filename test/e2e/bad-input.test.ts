@@ -244,9 +244,8 @@ it('a known model with nothing serving is 503 no_capacity with a retry-after of 
 });
 
 it.each([
-  ['a header for trusted providers', { headers: { 'x-otela-trusted-providers': 'lab' } }, {}],
   ['a header for requirements', { headers: { 'x-otela-require': 'gpu=GH200' } }, {}],
-  ['metadata for trusted providers', {}, { metadata: { otela_trusted_providers: 'lab' } }],
+  ['metadata for requirements', {}, { metadata: { otela_require: 'gpu=GH200' } }],
 ])('%s is refused while it cannot be honoured: the prompt goes nowhere', async (_, init, more) => {
   await refused({ ...chatBody(), ...more }, 400, 'invalid_requirement', init);
 });

@@ -1,21 +1,22 @@
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
-import { authenticate, authenticateOperator } from '../../../gateway/accounts/authenticate.ts';
+import { authenticate, authenticateAnew } from '../../../gateway/accounts/authenticate.ts';
 import { database } from '../../../gateway/accounts/database.ts';
-import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../gateway/accounts/secrets.ts';
+import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
 import { seedKey, watchedDb, withKey } from './seed.ts';
 
-const NOBODY: ReadonlySet<string> = new Set();
+const NOBODY: Settings = { ...NO_SETTINGS, known: true };
 const MINUTE_MS = 60_000;
 const attempt = async (...args: Parameters<typeof authenticate>) => authenticate(...args);
 
 test('a key is looked up once and then known without a promise, for ten minutes', async () => {
-  const { id, key, hash } = await seedKey('consumer');
+  const { id, key } = await seedKey('consumer');
   const { DB, queries } = watchedDb(() => false);
   const now = Date.now();
-  expect(await authenticate({ DB }, withKey(key), NOBODY, now)).toEqual({ keyId: id, role: 'consumer', hash });
+  expect(await authenticate({ DB }, withKey(key), NOBODY, now)).toMatchObject({ keyId: id, role: 'consumer' });
   expect(authenticate({ DB }, withKey(key), NOBODY, now + 9 * MINUTE_MS)).toMatchObject({ keyId: id });
   expect(queries()).toBe(1);
   await authenticate({ DB }, withKey(key), NOBODY, now + 11 * MINUTE_MS);
@@ -34,13 +35,54 @@ test('x-api-key is as good as a bearer, and a bearer is spelt in any case', asyn
   }
 });
 
-test('a revocation in the snapshot wins over the cache at once', async () => {
-  const { key, hash } = await seedKey('consumer');
+test('a change in the snapshot makes the isolate ask again, once; the cache alone would go on for ten minutes', async () => {
+  const { id, key } = await seedKey('consumer');
+  const { DB, queries } = watchedDb(() => false);
   const now = Date.now();
-  await authenticate(env, withKey(key), NOBODY, now);
-  await expect(attempt(env, withKey(key), new Set([hash]), now)).rejects.toMatchObject({
+  await authenticate({ DB }, withKey(key), NOBODY, now);
+  const change = { at: now, actor: 'bootstrap', action: 'key.revoke', object: id, before: null, after: null };
+  const [line] = await database(env).insert(auditLog).values(change).returning();
+  const settings = { ...NOBODY, changed: { [id]: line?.id ?? 0 } };
+  expect(await authenticate({ DB }, withKey(key), settings, now)).toMatchObject({ keyId: id });
+  expect(authenticate({ DB }, withKey(key), settings, now)).toMatchObject({ keyId: id });
+  expect(queries()).toBe(2);
+  await database(env).update(apiKeys).set({ revokedAt: now }).where(eq(apiKeys.id, id));
+  const [next] = await database(env).insert(auditLog).values(change).returning();
+  const revoked = { ...NOBODY, changed: { [id]: next?.id ?? 0 } };
+  await expect(attempt({ DB }, withKey(key), revoked, now)).rejects.toMatchObject({
     status: 401,
     code: 'invalid_api_key',
+  });
+  // Where more changed than a snapshot holds, whoever was read before it is asked for again.
+  const other = await seedKey('consumer');
+  await authenticate({ DB }, withKey(other.key), NOBODY, now);
+  const before = queries();
+  await authenticate({ DB }, withKey(other.key), { ...NOBODY, changedSince: (next?.id ?? 0) + 1 }, now);
+  expect(queries()).toBe(before + 1);
+});
+
+test('a changed key is not believed in while D1 is down: 503, neither 401 nor in', async () => {
+  const { id, key } = await seedKey('consumer');
+  let down = false;
+  const { DB } = watchedDb(() => down);
+  await authenticate({ DB }, withKey(key), NOBODY, Date.now());
+  down = true;
+  const changed = { ...NOBODY, changed: { [id]: Number.MAX_SAFE_INTEGER } };
+  await expect(attempt({ DB }, withKey(key), changed, Date.now())).rejects.toMatchObject({ status: 503 });
+});
+
+test('a key is over at its expiry also where it is cached', async () => {
+  const { id, key } = await seedKey('consumer');
+  const now = Date.now();
+  await database(env)
+    .update(apiKeys)
+    .set({ expiresAt: now + 1_000 })
+    .where(eq(apiKeys.id, id));
+  expect(await authenticate(env, withKey(key), NOBODY, now)).toMatchObject({ keyId: id });
+  expect(authenticate(env, withKey(key), NOBODY, now + 999)).toMatchObject({ keyId: id });
+  await expect(attempt(env, withKey(key), NOBODY, now + 1_000)).rejects.toMatchObject({
+    status: 401,
+    message: expect.stringContaining('expired'),
   });
 });
 
@@ -107,21 +149,21 @@ test.each([
 test('the bootstrap key is an operator even when D1 is down, whatever it looks like', async () => {
   const { DB } = watchedDb(() => true);
   const bootstrap = { DB, ADMIN_KEY_SHA256: `${sha256Hex('correct horse').toUpperCase()}\n` };
-  const account = await authenticateOperator(
+  const account = await authenticateAnew(
     bootstrap,
     new Request('https://g.test/', { headers: { 'x-api-key': 'correct horse' } }),
     0,
   );
   expect(account).toMatchObject({ keyId: 'bootstrap', role: 'operator' });
-  await expect(authenticateOperator(bootstrap, withKey('correct'), 0)).rejects.toMatchObject({ status: 401 });
+  await expect(authenticateAnew(bootstrap, withKey('correct'), 0)).rejects.toMatchObject({ status: 401 });
 });
 
 test('a bootstrap hash that is none opens nothing', async () => {
   for (const ADMIN_KEY_SHA256 of ['', 'undefined', sha256Hex('a').slice(1)]) {
-    await expect(authenticateOperator({ ...env, ADMIN_KEY_SHA256 }, withKey(''), 0)).rejects.toMatchObject({
+    await expect(authenticateAnew({ ...env, ADMIN_KEY_SHA256 }, withKey(''), 0)).rejects.toMatchObject({
       status: 401,
     });
-    await expect(authenticateOperator({ ...env, ADMIN_KEY_SHA256 }, withKey('a'), 0)).rejects.toMatchObject({
+    await expect(authenticateAnew({ ...env, ADMIN_KEY_SHA256 }, withKey('a'), 0)).rejects.toMatchObject({
       status: 401,
     });
   }

@@ -15,13 +15,13 @@ export function withKey(key: string): Request {
   return new Request('https://gateway.test/v1/models', { headers: { authorization: `Bearer ${key}` } });
 }
 
-/** The database as it is when D1 has trouble; `queries` counts the attempts. */
+/** The database as it is when D1 has trouble; `queries` counts the batches. */
 export function watchedDb(down: () => boolean): { DB: D1Database; queries(): number } {
   let queries = 0;
   const DB = new Proxy(env.DB, {
     get(target, name) {
       if (name !== 'prepare' && name !== 'batch') return Reflect.get(target, name);
-      queries += 1;
+      if (name === 'batch') queries += 1;
       if (down()) throw new Error('D1_ERROR: Network connection lost.');
       return Reflect.get(target, name).bind(target);
     },

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
 import { type SnapshotDelta, SnapshotStore } from '../../../gateway/registry/snapshot-store.ts';
 import { entry } from '../../shared/routing/support.ts';
 
@@ -61,15 +62,15 @@ test('whoever asks now and then, directly or through a relay, has what there is'
 test('a difference holds what changed and no more', () => {
   const store = new SnapshotStore('e');
   for (let n = 0; n < 1000; n++) store.put(entry(`s${n}`));
-  store.set({ models: {}, revokedKeys: [] });
+  store.set(NO_SETTINGS);
   const tag = store.since(null)?.tag ?? '';
   store.put(entry('s7', { version: 2 }));
   store.put(entry('s7', { version: 3 }));
   store.delete('s8');
   expect(store.since(tag)).toMatchObject({ whole: false, entries: [{ session: 's7', version: 3 }], removed: ['s8'] });
   expect(store.since(tag)).not.toHaveProperty('settings');
-  store.set({ models: {}, revokedKeys: ['x'] });
-  expect(store.since(tag)?.settings?.revokedKeys).toEqual(['x']);
+  store.set({ ...NO_SETTINGS, changed: { x: 1 } });
+  expect(store.since(tag)?.settings?.changed).toEqual({ x: 1 });
 });
 
 test('a tag of a former instance, of nobody, or of long ago gets everything', () => {

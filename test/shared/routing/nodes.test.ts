@@ -4,7 +4,10 @@ import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { candidatesFor, suspectedFor } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { randomPolicy } from '../../../shared/routing/policy.ts';
+import { decideTrust } from '../../../shared/routing/trust.ts';
 import { entry } from './support.ts';
+
+const ANYBODY = decideTrust({ own: 'local', lists: [], defaults: 'admitted', deleted: new Set(), policies: [] });
 
 const names = (entries: readonly RegistryEntry[]) => entries.map(({ session }) => session).sort();
 
@@ -57,9 +60,9 @@ test('after any changes the index says what a look at every node says', () => {
 test('what was tried is no candidate again', () => {
   const index = new NodeIndex();
   for (const session of ['a', 'b', 'c']) index.put(entry(session, { suspected: session === 'c' }));
-  expect(names(candidatesFor(index.model('m'), new Set(['a'])))).toEqual(['b']);
-  expect(names(suspectedFor(index.model('m'), new Set()))).toEqual(['c']);
-  expect(candidatesFor(index.model('unknown'), new Set())).toEqual([]);
+  expect(names(candidatesFor(index.model('m'), new Set(['a']), ANYBODY))).toEqual(['b']);
+  expect(names(suspectedFor(index.model('m'), new Set(), ANYBODY))).toEqual(['c']);
+  expect(candidatesFor(index.model('unknown'), new Set(), ANYBODY)).toEqual([]);
 });
 
 test('choosing one of a thousand nodes takes less than 0.05 ms, and so does a change of one of them', () => {
@@ -73,7 +76,9 @@ test('choosing one of a thousand nodes takes less than 0.05 ms, and so does a ch
     for (let round = 0; round < rounds; round++) act(round);
     return (performance.now() - startedAt) / rounds;
   };
-  const choose = time(() => randomPolicy.pick(candidatesFor(index.model('m'), tried), { model: 'm' }, Math.random));
+  const choose = time(() =>
+    randomPolicy.pick(candidatesFor(index.model('m'), tried, ANYBODY), { model: 'm' }, Math.random),
+  );
   const change = time((round) => {
     const one = sessions[round % 1000];
     if (one !== undefined) index.put({ ...one, suspected: round % 2 === 0 });

@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { candidatesFor, suspectedFor } from '../../../shared/routing/candidates.ts';
+import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import {
   decideTrust,
   isTrusted,
@@ -12,6 +14,7 @@ import {
   type TrustQuestion,
   trustsNobody,
 } from '../../../shared/routing/trust.ts';
+import { entry } from './support.ts';
 
 /** Few names, so that lists and nodes meet; the peers' names are also names of providers. */
 const NAMES = ['eth', 'psi', 'lab'];
@@ -177,5 +180,35 @@ test('a list in a request is read as people write it, and refused where it is no
     fc.property(fc.string(), (text) => {
       for (const one of readProviderList(text) ?? []) expect(one).toMatch(PROVIDER_ID_PATTERN);
     }),
+  );
+});
+
+test('no candidate is ever outside the set, tried before, or left out for nothing', () => {
+  const nodes = fc.array(fc.record({ node, suspected: fc.boolean() }), { maxLength: 12 });
+  fc.assert(
+    fc.property(question, nodes, fc.array(fc.nat(11)), (asked, some, before) => {
+      const index = new NodeIndex();
+      some.forEach(({ node: { provider, issuer, region, tier }, suspected }, n) => {
+        const place = {
+          ...(region !== undefined && { region }),
+          tier: tier === 'stable' ? tier : ('volatile' as const),
+        };
+        index.put(entry(`s${n}`, { provider, issuer, ...place, suspected }));
+      });
+      const tried = new Set(before.map((n) => `s${n}`));
+      const trust = decideTrust(asked);
+      for (const [suspected, choose] of [
+        [false, candidatesFor],
+        [true, suspectedFor],
+      ] as const) {
+        const expected = some.flatMap((one, n) => {
+          const open = one.suspected === suspected && !tried.has(`s${n}`);
+          return open && promised(asked, one.node) ? [`s${n}`] : [];
+        });
+        const chosen = choose(index.model('m'), tried, trust).map(({ session }) => session);
+        expect(chosen.sort()).toEqual(expected.sort());
+      }
+    }),
+    RUNS,
   );
 });

@@ -1,0 +1,122 @@
+/** What is known of who asks: from a key, a login or the environment; and what it may do. */
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { DataPolicy } from '../../shared/routing/trust.ts';
+import type { Limits } from './limits.ts';
+import { ROLES, type Role } from './schema.ts';
+
+/**
+ * What a key is for. `inference`: /v1 but the registry; `registry`: /v1/registry; `usage`: what it or its user used;
+ * `admin:read` and `admin`: /admin, as far as its role goes.
+ */
+export const SCOPES = ['inference', 'registry', 'usage', 'admin:read', 'admin'] as const;
+export type Scope = (typeof SCOPES)[number];
+
+/** How long an isolate believes in one. Changes reach the snapshot within seconds and stay in it for longer (CHANGES_KEPT_MS). */
+export const CACHED_MS = 10 * 60_000;
+
+/** What one row narrows; undefined narrows nothing. */
+export interface Restrictions {
+  models: readonly string[] | undefined;
+  endpoints: readonly string[] | undefined;
+  trustedProviders: readonly string[] | undefined;
+  data: DataPolicy | undefined;
+}
+
+export interface Account {
+  /** `bootstrap` for the operator key of the environment, a user's id for a login. */
+  keyId: string;
+  role: Role;
+  /** Whose machines a provider's people speak for. */
+  provider: string | undefined;
+  userId: string | undefined;
+  projectId: string | undefined;
+  scopes: readonly Scope[] | undefined;
+  /** The key's, then its project's. */
+  restrictions: readonly Restrictions[];
+  /** Undefined where neither the key nor its project has any: then no request of it asks the limits' object. */
+  limits: AccountLimits | undefined;
+  /** Whether `x-otela-no-track` is obeyed. */
+  mayOptOut: boolean;
+  /** Its project's requests are in the trace export. */
+  traced: boolean;
+  /** Milliseconds since the epoch. */
+  expiresAt: number | undefined;
+  /** What the store had seen of changes when this was read: see settings.ts. */
+  seen: number;
+}
+
+export interface AccountLimits {
+  /** Names the object that counts: the project's, or the key's own. */
+  subject: string;
+  key: Limits | undefined;
+  project: Limits | undefined;
+}
+
+export function atLeast(role: Role, wanted: Role): boolean {
+  return ROLES.indexOf(role) >= ROLES.indexOf(wanted);
+}
+
+/** The lower of two roles: a key never does more than its user. */
+export function lowerRole(a: Role, b: Role): Role {
+  return atLeast(a, b) ? b : a;
+}
+
+/** @throws ApiError 403 permission_denied */
+export function requireScope({ scopes }: Pick<Account, 'scopes'>, ...anyOf: Scope[]): void {
+  if (scopes === undefined || anyOf.some((scope) => scopes.includes(scope))) return;
+  throw new ApiError('permission_denied', `This key lacks the scope "${anyOf.at(-1)}".`);
+}
+
+/** The name of an endpoint in allow-lists: its path without `/v1/`. */
+export function endpointName({ path }: Pick<Endpoint, 'path'>): string {
+  return path.slice('/v1/'.length);
+}
+
+/** @throws ApiError 403 permission_denied */
+export function requireEndpoint(account: Pick<Account, 'scopes' | 'restrictions'>, endpoint: Endpoint): void {
+  requireScope(account, 'inference');
+  for (const { endpoints } of account.restrictions) {
+    if (endpoints === undefined || endpoints.includes(endpointName(endpoint))) continue;
+    throw new ApiError('permission_denied', `This key may not call ${endpoint.path}.`);
+  }
+}
+
+export function mayUseModel({ restrictions }: Pick<Account, 'restrictions'>, model: string): boolean {
+  for (const { models } of restrictions)
+    if (models !== undefined && !models.some((one) => matches(one, model))) return false;
+  return true;
+}
+
+/**
+ * Asked before anything is said about whether the model exists. `unseen`: the model is what a header says, and the body could
+ * name another one to the engine, so it is good for no key with a list. @throws ApiError 403 model_not_allowed
+ */
+export function requireModel(account: Pick<Account, 'restrictions'>, model: string, unseen: boolean): void {
+  if (unseen && account.restrictions.some(({ models }) => models !== undefined)) {
+    const message = 'This key has a list of models, so the body must be looked into: leave x-otela-model out.';
+    throw new ApiError('model_not_allowed', message, { param: 'x-otela-model' });
+  }
+  if (mayUseModel(account, model)) return;
+  throw new ApiError('model_not_allowed', `This key may not use the model '${model}'.`, { param: 'model' });
+}
+
+function matches(pattern: string, model: string): boolean {
+  return pattern.endsWith('*') ? model.startsWith(pattern.slice(0, -1)) : pattern === model;
+}
+
+/** Of the operator key in the environment: everything, whatever D1 says. */
+export const BOOTSTRAP: Account = {
+  keyId: 'bootstrap',
+  role: 'operator',
+  provider: undefined,
+  userId: undefined,
+  projectId: undefined,
+  scopes: undefined,
+  restrictions: [],
+  limits: undefined,
+  mayOptOut: true,
+  traced: false,
+  expiresAt: undefined,
+  seen: Number.POSITIVE_INFINITY,
+};

@@ -1,0 +1,120 @@
+/** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
+import { and, eq, inArray, max } from 'drizzle-orm';
+import type { Env } from '../env.ts';
+import { type Account, lowerRole, type Restrictions } from './account.ts';
+import { asked, database } from './database.ts';
+import type { Limits } from './limits.ts';
+import { apiKeys, auditLog, projects, users } from './schema.ts';
+
+export type Refusal = 'unknown' | 'revoked' | 'expired' | 'disabled';
+type Key = typeof apiKeys.$inferSelect;
+type User = typeof users.$inferSelect;
+type Project = typeof projects.$inferSelect;
+
+/** The account of the key with this hash, or why there is none. @throws ApiError 503 when D1 cannot say */
+export async function findKey(env: Pick<Env, 'DB'>, hash: string, now: number): Promise<Account | Refusal> {
+  const db = database(env);
+  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId) =>
+    db.select({ id }).from(apiKeys).where(eq(apiKeys.hash, hash));
+  // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
+  // tables have an `id`.
+  const [[key], [user = null], [project = null], seen] = await asked(
+    db.batch([
+      db.select().from(apiKeys).where(eq(apiKeys.hash, hash)),
+      db
+        .select()
+        .from(users)
+        .where(inArray(users.id, ofKey(apiKeys.userId))),
+      db
+        .select()
+        .from(projects)
+        .where(inArray(projects.id, ofKey(apiKeys.projectId))),
+      db.select({ id: max(auditLog.id) }).from(auditLog),
+    ]),
+  );
+  if (key === undefined) return 'unknown';
+  if (key.revokedAt !== null) return 'revoked';
+  if (key.expiresAt !== null && key.expiresAt <= now) return 'expired';
+  if (isClosed(key.userId, user) || isClosed(key.projectId, project)) return 'disabled';
+  const role = user === null ? key.role : lowerRole(key.role, user.role);
+  return {
+    ...standing(project, key),
+    keyId: key.id,
+    role,
+    provider: key.provider ?? user?.provider ?? undefined,
+    userId: key.userId ?? undefined,
+    scopes: key.scopes ?? undefined,
+    limits: limitsOf(project, key, `key:${key.id}`),
+    expiresAt: key.expiresAt ?? undefined,
+    seen: seen[0]?.id ?? 0,
+  };
+}
+
+/** The account of somebody who logged in, by id or by what an identity provider calls them. @throws ApiError 503 */
+export async function findUser(
+  env: Pick<Env, 'DB'>,
+  by: { id: string } | { issuer: string; subject: string },
+): Promise<{ account: Account; user: User } | Refusal> {
+  const db = database(env);
+  const where = 'id' in by ? eq(users.id, by.id) : and(eq(users.issuer, by.issuer), eq(users.subject, by.subject));
+  const ofUser = db.select({ id: users.projectId }).from(users).where(where);
+  const [[user], [project = null], seen] = await asked(
+    db.batch([
+      db.select().from(users).where(where),
+      db.select().from(projects).where(inArray(projects.id, ofUser)),
+      db.select({ id: max(auditLog.id) }).from(auditLog),
+    ]),
+  );
+  if (user === undefined) return 'unknown';
+  if (user.disabledAt !== null || isClosed(user.projectId, project)) return 'disabled';
+  const account: Account = {
+    ...standing(project),
+    keyId: user.id,
+    role: user.role,
+    provider: user.provider ?? undefined,
+    userId: user.id,
+    scopes: undefined,
+    limits: limitsOf(project, undefined, `user:${user.id}`),
+    expiresAt: undefined,
+    seen: seen[0]?.id ?? 0,
+  };
+  return { account, user };
+}
+
+/** What account and key share of their project. A key without `no_track` in either row is tracked. */
+function standing(project: Project | null, key?: Key) {
+  return {
+    projectId: project?.id,
+    restrictions: [key, project].flatMap((row) => (row === null || row === undefined ? [] : restrictionsOf(row))),
+    mayOptOut: key?.noTrack === true || project?.noTrack === true,
+    traced: project?.trace === true,
+  };
+}
+
+function isClosed(id: string | null, row: { disabledAt: number | null } | null): boolean {
+  return id !== null && (row === null || row.disabledAt !== null);
+}
+
+function restrictionsOf(row: Key | Project): Restrictions[] {
+  const { models, endpoints, trustedProviders, regions, tiers } = row;
+  if ([models, endpoints, trustedProviders, regions, tiers].every((one) => one === null)) return [];
+  return [
+    {
+      models: models ?? undefined,
+      endpoints: endpoints ?? undefined,
+      trustedProviders: trustedProviders ?? undefined,
+      data:
+        regions === null && tiers === null ? undefined : { regions: regions ?? undefined, tiers: tiers ?? undefined },
+    },
+  ];
+}
+
+function limitsOf(project: Project | null, key: Key | undefined, own: string): Account['limits'] {
+  const [ofKey, ofProject] = [present(key?.limits), present(project?.limits)];
+  if (ofKey === undefined && ofProject === undefined) return undefined;
+  return { subject: project === null ? own : `project:${project.id}`, key: ofKey, project: ofProject };
+}
+
+function present(limits: Limits | null | undefined): Limits | undefined {
+  return limits && Object.keys(limits).length > 0 ? limits : undefined;
+}

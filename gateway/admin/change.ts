@@ -1,0 +1,110 @@
+/** Changes that administrators make: each one batch in D1, with its line in the audit log, then told to the registry. */
+import { and, eq, lt } from 'drizzle-orm';
+import type { BatchItem } from 'drizzle-orm/batch';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database } from '../accounts/database.ts';
+import { auditLog, idempotency } from '../accounts/schema.ts';
+import { sha256Hex } from '../accounts/secrets.ts';
+import type { Env } from '../env.ts';
+import { tellRegistry } from './registry.ts';
+import type { Call } from './route.ts';
+
+type AnyCall = Call<unknown, unknown>;
+
+export interface Change {
+  /** `key.create` … */
+  action: string;
+  /** Id of what is changed. */
+  object: string;
+  /** As their owners see them: no hash, no secret. */
+  before?: unknown;
+  after?: unknown;
+}
+
+/** Does what `statements` say and writes it down, both or neither; then every isolate hears of it. */
+export async function change(call: AnyCall, statements: BatchItem<'sqlite'>[], what: Change): Promise<void> {
+  await asked(database(call.env).batch([auditLine(call, what), ...statements]));
+  await tell(call.env);
+}
+
+/** Told again when a request is repeated: the change may be stored and the registry not know of it. */
+export async function tell(env: Env): Promise<void> {
+  await tellRegistry(env, (registry) => registry.reloadSettings());
+}
+
+function auditLine(call: AnyCall, { action, object, before = null, after = null }: Change) {
+  const row = { at: call.now, actor: call.actor, action, object, before, after };
+  return database(call.env).insert(auditLog).values(row);
+}
+
+/** A replay works this long. */
+const IDEMPOTENT_MS = 24 * 60 * 60_000;
+/** As Stripe's: 255 characters. */
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+export interface Creation extends Change {
+  statements: BatchItem<'sqlite'>[];
+  /** The answer: what was made, with its secret. */
+  shown: object;
+  /** What is there under an id: the answer to a replay, without the secret. */
+  find(id: string): Promise<object | undefined>;
+}
+
+/**
+ * Creates once: with an `idempotency-key` a second request gets what the first one made, without its secret.
+ * @throws ApiError 400 when the key was used for something else
+ */
+export async function createOnce(call: AnyCall, creation: Creation): Promise<Response> {
+  const db = database(call.env);
+  const key = call.c.req.header('idempotency-key');
+  const once: BatchItem<'sqlite'>[] = [];
+  if (key !== undefined) {
+    if (!IDEMPOTENCY_KEY.test(key))
+      throw new ApiError('invalid_request', 'idempotency-key: 1 to 255 plain characters.');
+    const request = sha256Hex(`${call.c.req.path}\n${JSON.stringify(call.body)}`);
+    const replayed = await replay(call, key, request, creation);
+    if (replayed !== undefined) return replayed;
+    once.push(
+      db.delete(idempotency).where(lt(idempotency.createdAt, call.now - IDEMPOTENT_MS)),
+      db.insert(idempotency).values({ actor: call.actor, key, request, object: creation.object, createdAt: call.now }),
+    );
+  }
+  try {
+    await asked(db.batch([auditLine(call, creation), ...once, ...creation.statements]));
+  } catch (error) {
+    // Two at once: the other one was first.
+    const again = key === undefined ? undefined : await replay(call, key, undefined, creation);
+    if (again !== undefined) return again;
+    throw isTaken(error) ? new ApiError('invalid_request', `"${creation.object}" exists already.`) : error;
+  }
+  await tell(call.env);
+  return call.c.json(creation.shown, 201, { 'cache-control': 'no-store' });
+}
+
+async function replay(
+  call: AnyCall,
+  key: string,
+  request: string | undefined,
+  { find }: Creation,
+): Promise<Response | undefined> {
+  const [known] = await asked(
+    database(call.env)
+      .select()
+      .from(idempotency)
+      .where(and(eq(idempotency.actor, call.actor), eq(idempotency.key, key))),
+  );
+  if (known === undefined || known.createdAt <= call.now - IDEMPOTENT_MS) return undefined;
+  if (request !== undefined && known.request !== request) {
+    throw new ApiError('invalid_request', 'This idempotency-key was used for another request.');
+  }
+  const found = await find(known.object);
+  if (found === undefined) return undefined;
+  await tell(call.env);
+  return call.c.json(found, 200, { 'cache-control': 'no-store', 'idempotent-replayed': 'true' });
+}
+
+function isTaken(error: unknown): boolean {
+  const cause = error instanceof Error ? error.cause : undefined;
+  const words = [cause, cause instanceof Error ? cause.cause : undefined].map(String).join('\n');
+  return words.includes('UNIQUE constraint failed');
+}

@@ -1,0 +1,125 @@
+/** Members that several objects of the admin REST have. */
+import { and, desc, type SQL } from 'drizzle-orm';
+import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
+import * as z from 'zod';
+import { idSchema } from '../../shared/lattice/node.ts';
+import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
+import { endpointName } from '../accounts/account.ts';
+import { asked, database } from '../accounts/database.ts';
+import { type Limits, limitsSchema } from '../accounts/limits.ts';
+import type { Env } from '../env.ts';
+import { list, older, type Page, rfc3339 } from './list.ts';
+
+/** RFC 3339, in the future. Kept as milliseconds. */
+export const expirySchema = z.iso.datetime({ offset: true }).nullable();
+
+export function expiryMs(text: string | null | undefined, now: number): number | null {
+  if (text === null || text === undefined) return null;
+  const ms = Date.parse(text);
+  if (ms > now) return ms;
+  throw new ApiError('invalid_request', 'expires_at: is in the past.', { param: 'expires_at' });
+}
+
+export const providerIdSchema = z.string().regex(PROVIDER_ID_PATTERN);
+const LIST_MAX = 100;
+const endpointNames = ENDPOINTS.map(endpointName);
+
+/** What a key or a project narrows; null narrows nothing, an empty list allows nothing. */
+export const restrictionsSchema = z.strictObject({
+  models: z.array(z.string().min(1).max(256)).max(LIST_MAX).nullable(),
+  endpoints: z.array(z.enum(endpointNames)).max(endpointNames.length).nullable(),
+  trusted_providers: z.array(providerIdSchema).max(PROVIDER_LIST_MAX).nullable(),
+  regions: z.array(z.string().min(1).max(63)).max(LIST_MAX).nullable(),
+  tiers: z
+    .array(z.enum(['stable', 'volatile']))
+    .max(2)
+    .nullable(),
+});
+
+/** What only operators give: who has it could lift what others set. */
+export const grantsSchema = z.strictObject({ limits: limitsSchema.nullable(), no_track: z.boolean() });
+
+export { idSchema };
+
+type Narrowed = z.infer<typeof restrictionsSchema> & z.infer<typeof grantsSchema>;
+type Columns = { [Name in keyof Narrowed]?: Narrowed[Name] | undefined };
+
+/** As columns; members that are absent stay out, so that a PATCH changes nothing else. */
+export function restrictionColumns(body: Columns) {
+  return {
+    ...(body.models !== undefined && { models: body.models }),
+    ...(body.endpoints !== undefined && { endpoints: body.endpoints }),
+    ...(body.trusted_providers !== undefined && { trustedProviders: body.trusted_providers }),
+    ...(body.regions !== undefined && { regions: body.regions }),
+    ...(body.tiers !== undefined && { tiers: body.tiers }),
+    ...(body.limits !== undefined && { limits: body.limits }),
+    ...(body.no_track !== undefined && { noTrack: body.no_track }),
+  };
+}
+
+export const NO_RESTRICTIONS = {
+  models: null,
+  endpoints: null,
+  trustedProviders: null,
+  regions: null,
+  tiers: null,
+  limits: null,
+  noTrack: false,
+};
+
+interface RestrictionRow {
+  models: string[] | null;
+  endpoints: string[] | null;
+  trustedProviders: string[] | null;
+  regions: string[] | null;
+  tiers: string[] | null;
+  limits: Limits | null;
+  noTrack: boolean;
+}
+
+export function restrictionView(row: RestrictionRow) {
+  return {
+    models: row.models,
+    endpoints: row.endpoints,
+    trusted_providers: row.trustedProviders,
+    regions: row.regions,
+    tiers: row.tiers,
+    limits: row.limits,
+    no_track: row.noTrack,
+  };
+}
+
+export const shownRestrictions = restrictionsSchema.extend(grantsSchema.shape);
+
+export function time(ms: number | null): string | null {
+  return ms === null ? null : rfc3339(ms);
+}
+
+export const listOf = (item: z.ZodType) =>
+  z.object({ object: z.literal('list'), data: z.array(item), has_more: z.boolean() });
+
+type Table = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
+
+/** One page of `table`, newest first, as `view` shows it. */
+export async function pageOf<T extends Table>(
+  env: Pick<Env, 'DB'>,
+  table: T,
+  page: Page,
+  where: SQL | undefined,
+  view: (row: T['$inferSelect']) => object,
+) {
+  const rows = await asked(
+    database(env)
+      .select()
+      .from(table as SQLiteTable)
+      .where(and(where, older(table, page)))
+      .orderBy(desc(table.createdAt), desc(table.id))
+      .limit(page.limit + 1),
+  );
+  return list(
+    rows.map((row) => view(row)),
+    page,
+  );
+}

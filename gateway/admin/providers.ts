@@ -1,0 +1,169 @@
+/** Providers: whose nodes may join, and who is trusted where nobody is named. */
+import { and, count, eq, isNull } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database } from '../accounts/database.ts';
+import { joinTokens, providers } from '../accounts/schema.ts';
+import { PROVIDERS_MAX } from '../accounts/settings.ts';
+import type { Env } from '../env.ts';
+import { change, createOnce, tell } from './change.ts';
+import { listOf, pageOf, providerIdSchema, time } from './fields.ts';
+import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+type Provider = typeof providers.$inferSelect;
+
+const createSchema = z.strictObject({
+  /** `name`, or `name@peer` for one that a peer admits. */
+  id: providerIdSchema,
+  name: nameSchema.optional(),
+  trusted_by_default: z.boolean().default(true),
+});
+const patchSchema = z.strictObject({ name: nameSchema.optional(), trusted_by_default: z.boolean().optional() });
+
+export const providerSchema = z.object({
+  object: z.literal('provider'),
+  id: z.string(),
+  name: z.string(),
+  trusted_by_default: z.boolean(),
+  created_at: z.iso.datetime(),
+  deleted_at: z.iso.datetime().nullable(),
+});
+
+export const providerRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'operator',
+    method: 'post',
+    path: '/providers',
+    summary: 'Make a provider; a deleted one comes back.',
+    body: createSchema,
+    answer: providerSchema,
+    run: createProvider,
+  }),
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/providers',
+    summary: 'Providers, deleted ones too. Who is no operator sees their own.',
+    query: pageSchema,
+    answer: listOf(providerSchema),
+    run: (call) => pageOf(call.env, providers, call.query, own(call), view),
+  }),
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/providers/:id',
+    summary: 'One provider.',
+    answer: providerSchema,
+    run: async (call) => view(await found(call)),
+  }),
+  route({
+    role: 'operator',
+    method: 'patch',
+    path: '/providers/:id',
+    summary: 'Change whether a provider is trusted by default.',
+    body: patchSchema,
+    answer: providerSchema,
+    run: patchProvider,
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: '/providers/:id',
+    summary:
+      'Delete a provider: its join tokens are revoked and its nodes get no request from here on, whoever trusts it.',
+    answer: providerSchema,
+    run: deleteProvider,
+  }),
+];
+
+async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise<object> {
+  const { id, name = id, trusted_by_default: trustedByDefault } = call.body;
+  const known = await findProvider(call.env, id);
+  if (known !== undefined && known.deletedAt !== null) {
+    return update(call, known, { name, trustedByDefault, deletedAt: null }, 'provider.restore');
+  }
+  const row = { id, name, trustedByDefault, createdAt: call.now, deletedAt: null };
+  await requireRoom(call.env);
+  return createOnce(call, {
+    action: 'provider.create',
+    object: id,
+    after: view(row),
+    statements: [database(call.env).insert(providers).values(row)],
+    shown: view(row),
+    find: async () => {
+      const made = await findProvider(call.env, id);
+      return made && view(made);
+    },
+  });
+}
+
+/** Every isolate holds them all. @throws ApiError 400 */
+export async function requireRoom(env: Pick<Env, 'DB'>): Promise<void> {
+  const [all] = await asked(database(env).select({ n: count() }).from(providers));
+  if ((all?.n ?? 0) < PROVIDERS_MAX) return;
+  throw new ApiError('invalid_request', `This gateway knows ${PROVIDERS_MAX} providers already.`);
+}
+
+async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
+  const row = await found(call);
+  const { name = row.name, trusted_by_default: trustedByDefault = row.trustedByDefault } = call.body;
+  return update(call, row, { name, trustedByDefault }, 'provider.update');
+}
+
+async function deleteProvider(call: Call): Promise<object> {
+  const row = await found(call);
+  if (row.deletedAt === null) return update(call, row, { deletedAt: call.now }, 'provider.delete');
+  await tell(call.env);
+  return view(row);
+}
+
+async function update(
+  call: Call<unknown, unknown>,
+  row: Provider,
+  set: Partial<Provider>,
+  action: string,
+): Promise<object> {
+  const db = database(call.env);
+  const after = view({ ...row, ...set });
+  const tokens = db
+    .update(joinTokens)
+    .set({ revokedAt: call.now })
+    .where(and(eq(joinTokens.provider, row.id), isNull(joinTokens.revokedAt)));
+  const statements = [db.update(providers).set(set).where(eq(providers.id, row.id))];
+  await change(call, set.deletedAt == null ? statements : [...statements, tokens], {
+    action,
+    object: row.id,
+    before: view(row),
+    after,
+  });
+  return after;
+}
+
+function own({ account }: Call<unknown, unknown>) {
+  return account.role === 'operator' ? undefined : eq(providers.id, account.provider ?? '');
+}
+
+async function found(call: Call<unknown, unknown>): Promise<Provider> {
+  const id = call.param('id');
+  const row = await findProvider(call.env, id);
+  const mine = call.account.role === 'operator' || call.account.provider === id;
+  if (row !== undefined && mine) return row;
+  throw new ApiError('not_found', `There is no provider with id "${id.slice(0, 130)}".`);
+}
+
+export async function findProvider(env: Pick<Env, 'DB'>, id: string): Promise<Provider | undefined> {
+  const [row] = await asked(database(env).select().from(providers).where(eq(providers.id, id)));
+  return row;
+}
+
+function view(row: Provider): z.infer<typeof providerSchema> {
+  return {
+    object: 'provider',
+    id: row.id,
+    name: row.name,
+    trusted_by_default: row.trustedByDefault,
+    created_at: rfc3339(row.createdAt),
+    deleted_at: time(row.deletedAt),
+  };
+}

@@ -1,0 +1,93 @@
+/** A route of the admin REST, said once: who may call it, what goes in, what comes out, and how it is described. */
+import type { Context } from 'hono';
+import type * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { type Account, atLeast, requireScope } from '../accounts/account.ts';
+import type { Role } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import { readBody, readQuery } from './body.ts';
+import { callerOf } from './caller.ts';
+
+export type AdminContext = Context<{ Bindings: Env }>;
+
+/** Who calls. */
+export interface Caller {
+  account: Account;
+  /** Logged in by a browser or an identity provider's token, not by a key that programs hold. */
+  login: boolean;
+}
+
+/** One call, parsed and permitted. */
+export interface Call<Body = unknown, Query = unknown> extends Caller {
+  c: AdminContext;
+  env: Env;
+  /** Milliseconds since the epoch. */
+  now: number;
+  body: Body;
+  query: Query;
+  /** Of the path. */
+  param(name: string): string;
+  /** In the audit log. */
+  actor: string;
+}
+
+export interface AdminRoute {
+  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
+  /** Below /admin, as Hono writes it. */
+  path: string;
+  summary: string;
+  /** The lowest role that may call it. What of it a role sees is the handler's business. */
+  role: Role;
+  /** Whether those who are no operators must have logged in: a key that leaked must not make more keys. */
+  login?: true;
+  /** A key with this scope may call it too, besides `admin` and, for GET, `admin:read`. */
+  scope?: 'usage';
+  body?: z.ZodType;
+  query?: z.ZodType;
+  /** Of a JSON answer. */
+  answer?: z.ZodType;
+  run(c: AdminContext): Promise<Response>;
+}
+
+interface Definition<Body, Query> extends Omit<AdminRoute, 'run' | 'body' | 'query'> {
+  body?: z.ZodType<Body>;
+  query?: z.ZodType<Query>;
+  /** Gives what is answered as JSON, or a response. */
+  run(call: Call<Body, Query>): Promise<object | Response>;
+}
+
+export function route<Body = undefined, Query = undefined>(definition: Definition<Body, Query>): AdminRoute {
+  return { ...definition, run: (c) => answer(c, definition) };
+}
+
+async function answer<Body, Query>(c: AdminContext, definition: Definition<Body, Query>): Promise<Response> {
+  const now = Date.now();
+  const caller = await callerOf(c.env, c.req.raw, now);
+  permit(caller, definition);
+  const call: Call<Body, Query> = {
+    ...caller,
+    c,
+    env: c.env,
+    now,
+    actor: caller.account.keyId,
+    param: (name) => c.req.param(name) ?? '',
+    query: (definition.query === undefined ? undefined : readQuery(c.req.raw, definition.query)) as Query,
+    body: (definition.body === undefined ? undefined : await readBody(c.req.raw, definition.body)) as Body,
+  };
+  const result = await definition.run(call);
+  return result instanceof Response ? result : c.json(result, 200, { 'cache-control': 'no-store' });
+}
+
+type Permission = Pick<AdminRoute, 'method' | 'role' | 'login' | 'scope'>;
+
+/** @throws ApiError 403 permission_denied */
+function permit({ account, login }: Caller, { method, role, login: byLogin, scope }: Permission): void {
+  if (!atLeast(account.role, role)) {
+    throw new ApiError('permission_denied', `This needs the role ${role}; yours is ${account.role}.`);
+  }
+  if (byLogin && !login && account.role !== 'operator') {
+    throw new ApiError('permission_denied', 'This needs a login: a key cannot make or change keys.');
+  }
+  const read = method === 'get' ? (['admin:read'] as const) : [];
+  requireScope(account, ...(scope === undefined ? [] : [scope]), ...read, 'admin');
+}

@@ -1,0 +1,138 @@
+import { env } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
+import { beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
+import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
+import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock, refusal } from './support.ts';
+
+let operator: string;
+beforeAll(async () => {
+  operator = (await seedKey('operator')).key;
+});
+
+const secret = z.looseObject({ id: z.string(), key: z.string() });
+const thing = z.looseObject({ id: z.string() });
+const admin = (method: string, path: string, body?: unknown, headers: Record<string, string> = {}) =>
+  knock(method, `/admin${path}`, { key: operator, body, headers });
+const create = (body: object) => good(admin('POST', '/keys', { name: 'k', ...body }), secret);
+
+test('what a key may do comes back as it was given, and a PATCH changes only what it names', async () => {
+  const project = await good(admin('POST', '/projects', { name: 'Physics', models: ['org/*'], trace: true }), thing);
+  const rights = {
+    models: ['org/model', 'other/*'],
+    endpoints: ['chat/completions', 'embeddings'],
+    trusted_providers: ['eth', 'lab@cern'],
+    regions: ['ch'],
+    tiers: ['stable'],
+    limits: { requests_per_minute: 5, tokens_per_month: 1_000_000 },
+    no_track: true,
+    scopes: ['inference'],
+    project_id: project.id,
+    expires_at: '2040-01-01T00:00:00.000Z',
+  };
+  const { id, key: _, ...made } = await create(rights);
+  expect(made).toMatchObject({ ...rights, role: 'consumer', last_used_at: null, rotated_from: null });
+  const patched = await good(admin('PATCH', `/keys/${id}`, { models: null, limits: null, expires_at: null }), thing);
+  expect(patched).toMatchObject({ ...rights, models: null, limits: null, expires_at: null });
+  expect(await (await admin('GET', `/keys/${id}`)).json()).toEqual(patched);
+  await refusal(admin('PATCH', `/keys/${id}`, { role: 'operator' }), 400, 'invalid_request');
+  expect(await (await admin('GET', `/keys?project_id=${project.id}`)).json()).toMatchObject({ data: [{ id }] });
+});
+
+test('a rotated key works beside its successor until the overlap is over', async () => {
+  const old = await create({ role: 'operator', models: ['m'], expires_at: '2040-01-01T00:00:00Z' });
+  const next = await good(admin('POST', `/keys/${old.id}/rotate`, { overlap_seconds: 3600 }), secret);
+  expect(next).toMatchObject({ rotated_from: old.id, models: ['m'], expires_at: '2040-01-01T00:00:00.000Z' });
+  expect(next.key).not.toBe(old.key);
+  for (const { key } of [old, next]) expect((await knock('GET', '/admin/me', { key })).status).toBe(200);
+  const { expires_at } = await good(admin('GET', `/keys/${old.id}`), z.looseObject({ expires_at: z.string() }));
+  expect(Date.parse(expires_at) - Date.now()).toBeGreaterThan(3_590_000);
+  expect(Date.parse(expires_at) - Date.now()).toBeLessThanOrEqual(3_600_000);
+  await good(admin('POST', `/keys/${next.id}/rotate`, { overlap_seconds: 0 }), secret);
+  const said = await refusal(knock('GET', '/admin/me', { key: next.key }), 401, 'invalid_api_key');
+  expect(said.message).toContain('expired');
+  await good(admin('DELETE', `/keys/${old.id}`), thing);
+  await refusal(admin('POST', `/keys/${old.id}/rotate`, {}), 400, 'invalid_request');
+});
+
+test('an idempotency key makes one thing, however often and at once it is sent, and shows its secret once', async () => {
+  const again = { 'idempotency-key': crypto.randomUUID() };
+  const body = { name: 'once' };
+  const answers = await Promise.all([1, 2, 3, 4, 5].map(() => admin('POST', '/keys', body, again)));
+  const texts = await Promise.all(answers.map((answer) => answer.text()));
+  const parsed = texts.map((text) =>
+    z.looseObject({ id: z.string(), key: z.string().optional() }).parse(JSON.parse(text)),
+  );
+  expect(new Set(parsed.map(({ id }) => id)).size).toBe(1);
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 200, 201]);
+  expect(parsed.filter(({ key }) => key !== undefined)).toHaveLength(1);
+  const later = await admin('POST', '/keys', body, again);
+  expect(later.headers.get('idempotent-replayed')).toBe('true');
+  await refusal(admin('POST', '/keys', { name: 'another' }, again), 400, 'invalid_request');
+  await refusal(admin('POST', '/keys', body, { 'idempotency-key': 'x'.repeat(300) }), 400, 'invalid_request');
+  const project = await admin('POST', '/projects', { name: 'p' }, { 'idempotency-key': crypto.randomUUID() });
+  expect(project.status).toBe(201);
+});
+
+test('every change is in the audit log with who, before and after, and never with a secret', async () => {
+  const { id, key } = await create({ name: 'watched' });
+  await good(admin('PATCH', `/keys/${id}`, { name: 'seen' }), thing);
+  await good(admin('DELETE', `/keys/${id}`), thing);
+  const lines = z.object({ data: z.array(z.looseObject({ action: z.string(), actor: z.string() })) });
+  const { data } = await good(admin('GET', `/audit?object=${id}`), lines);
+  expect(data.map(({ action }) => action)).toEqual(['key.revoke', 'key.update', 'key.create']);
+  expect(data[1]).toMatchObject({ target: id, before: { name: 'watched' }, after: { name: 'seen' } });
+  expect(data[0]?.actor).toMatch(/^key_/);
+  const text = JSON.stringify(await database(env).select().from(auditLog));
+  for (const { hash } of await database(env).select({ hash: apiKeys.hash }).from(apiKeys))
+    expect(text).not.toContain(hash);
+  expect(text).not.toContain(key);
+  const page = z.object({ data: z.array(z.object({ id: z.number() })), has_more: z.literal(true) });
+  const first = await good(admin('GET', '/audit?limit=1'), page);
+  const second = await good(admin('GET', `/audit?limit=1&after=${first.data[0]?.id}`), page);
+  expect(second.data[0]?.id).toBeLessThan(first.data[0]?.id ?? 0);
+});
+
+test.each([["' OR 1=1 --"], ['key_x"; DROP TABLE api_keys; --'], ['%00'], ['../users']])(
+  'an id like %s finds nothing and breaks nothing',
+  async (id) => {
+    const response = await admin('GET', `/keys/${encodeURIComponent(id)}`);
+    expect([400, 404]).toContain(response.status);
+    await refusal(admin('GET', `/keys?after=${encodeURIComponent(id)}&x=1`), 400, 'invalid_request');
+    expect((await admin('GET', `/keys?after=${encodeURIComponent(id)}`)).status).toBe(200);
+    expect((await admin('GET', '/keys')).status).toBe(200);
+  },
+);
+
+test('a disabled project ends its keys, and an enabled one lets them on', async () => {
+  const project = await good(admin('POST', '/projects', { name: 'p' }), thing);
+  const { key } = await create({ role: 'operator', project_id: project.id });
+  await good(admin('PATCH', `/projects/${project.id}`, { disabled: true }), thing);
+  await refusal(knock('GET', '/admin/me', { key }), 401, 'invalid_api_key');
+  await good(admin('PATCH', `/projects/${project.id}`, { disabled: false }), thing);
+  expect((await knock('GET', '/admin/me', { key })).status).toBe(200);
+  await refusal(admin('POST', '/keys', { name: 'a', project_id: 'proj_x' }), 400, 'invalid_request');
+});
+
+test('a deleted provider takes its join tokens along, and can come back without them', async () => {
+  await good(admin('POST', '/providers', { id: 'leaving' }), thing);
+  await refusal(admin('POST', '/providers', { id: 'leaving' }), 400, 'invalid_request');
+  const token = await good(admin('POST', '/join-tokens', { provider: 'leaving' }), thing);
+  await good(admin('DELETE', '/providers/leaving'), thing);
+  await good(admin('DELETE', '/providers/leaving'), thing);
+  expect(await (await admin('GET', `/join-tokens/${token.id}`)).json()).toMatchObject({
+    revoked_at: expect.any(String),
+  });
+  await refusal(admin('POST', '/join-tokens', { provider: 'leaving' }), 400, 'invalid_request');
+  expect(await good(admin('POST', '/providers', { id: 'leaving' }), thing)).toMatchObject({ deleted_at: null });
+  expect((await admin('POST', '/join-tokens', { provider: 'leaving' })).status).toBe(201);
+});
+
+test('the hash that is stored is of the whole key', async () => {
+  const { id, key } = await create({});
+  const [row] = await database(env).select().from(apiKeys).where(eq(apiKeys.id, id));
+  expect(row?.hash).toBe(sha256Hex(key));
+});
