@@ -68,6 +68,11 @@ export function trustsNobody({ providers, regions, tiers }: Trust): boolean {
   return (providers !== 'admitted' && providers.size === 0) || regions?.size === 0 || tiers?.size === 0;
 }
 
+/** Whether nothing but a node's issuer decides. */
+export function trustsAllAdmitted({ providers, deleted, regions, tiers }: Trust): boolean {
+  return providers === 'admitted' && deleted.size === 0 && regions === undefined && tiers === undefined;
+}
+
 /** Whether `node` may see the request. */
 export function isTrusted(trust: Trust, node: TrustedNode): boolean {
   const id = providerId(node, trust.own);

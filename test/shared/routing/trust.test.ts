@@ -189,10 +189,8 @@ test('no candidate is ever outside the set, tried before, or left out for nothin
     fc.property(question, nodes, fc.array(fc.nat(11)), (asked, some, before) => {
       const index = new NodeIndex();
       some.forEach(({ node: { provider, issuer, region, tier }, suspected }, n) => {
-        const place = {
-          ...(region !== undefined && { region }),
-          tier: tier === 'stable' ? tier : ('volatile' as const),
-        };
+        const sort = tier === 'stable' ? ('stable' as const) : ('volatile' as const);
+        const place = { ...(region !== undefined && { region }), tier: sort };
         index.put(entry(`s${n}`, { provider, issuer, ...place, suspected }));
       });
       const tried = new Set(before.map((n) => `s${n}`));
