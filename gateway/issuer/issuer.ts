@@ -12,8 +12,8 @@ import {
 import { openRevocation, REVOCATION_BYTES, signFloor } from '../../shared/lattice/control.ts';
 import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { signEviction } from '../../shared/lattice/eviction.ts';
-import { signTicket, TICKET_LIFE_MAX_S } from '../../shared/lattice/ticket.ts';
-import type { Update } from '../../shared/lattice/update.ts';
+import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
+import type { EntryUpdate, Update } from '../../shared/lattice/update.ts';
 import { newSeed, workerdCrypto, workerdSigner } from './crypto.ts';
 
 /** A gateway's key and its certificate, base64url: as they stand in the environment, in files and in storage. */
@@ -62,8 +62,8 @@ export class GatewayIssuer {
   readonly signer: Signer;
   /** This gateway as a gossip peer. */
   readonly id: string;
-  /** Keys that sign nothing new, only floors for the sessions that they once admitted. */
-  readonly #retired: readonly { certificate: Certificate; signer: Signer }[];
+  /** Our own, then former ones, which only evict and collect the sessions that they once admitted. */
+  readonly #keys: readonly { certificate: Certificate; signer: Signer }[];
   /** What the root has taken back: to be merged at each start. */
   readonly revocations: readonly Update[];
 
@@ -74,7 +74,7 @@ export class GatewayIssuer {
     this.signer = signer;
     this.issuer = issuerId(certificate.root, workerdCrypto);
     this.id = `gw:${certificate.keyName}`;
-    this.#retired = (former.retired ?? []).map(readKey);
+    this.#keys = [this, ...(former.retired ?? []).map(readKey)];
     this.revocations = (former.revocations ?? []).map((text) => readRevocation(text, this.issuer));
   }
 
@@ -87,15 +87,19 @@ export class GatewayIssuer {
     return signTicket(fields, this.signer, workerdCrypto);
   }
 
-  /** `reason`: an id such as `silent` or `operator`. */
-  eviction(session: string, reason: string): Update {
-    const fields = { session, reason, certificate: this.certificate.bytes };
-    return { kind: 'entry', evictions: [signEviction(fields, this.signer, workerdCrypto)] };
+  /**
+   * Ends a session that one of our keys, the former ones included, admitted; undefined where none did.
+   * `reason`: an id such as `silent` or `operator`.
+   */
+  eviction(ticket: Pick<Ticket, 'session' | 'certificate'>, reason: string): EntryUpdate | undefined {
+    const own = this.#keys.find(({ certificate }) => certificate.keyName === ticket.certificate.keyName);
+    if (own === undefined) return undefined;
+    return { kind: 'entry', eviction: signEviction({ session: ticket.session, reason }, own.signer, workerdCrypto) };
   }
 
   /** To be signed every hour: collects what ended a partition's window ago. */
   floors(nowS: number): Update[] {
-    return [this, ...this.#retired].map(({ certificate, signer }) => {
+    return this.#keys.map(({ certificate, signer }) => {
       const at = Math.min(nowS - PARTITION_WINDOW_S, certificate.notAfter + TICKET_LIFE_MAX_S);
       return { kind: 'floor', floor: signFloor({ certificate: certificate.bytes, at }, signer) };
     });

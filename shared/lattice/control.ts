@@ -24,8 +24,7 @@ export interface Floor {
 }
 
 /**
- * Signed by the root. Every session admitted by `key` is gone, whatever birth its ticket says: a thief dates tickets as he likes.
- * Evictions by `key` no longer count for sessions born at `from` or later, whose births other keys have signed.
+ * Signed by the root: every session that `key` admitted is gone, whatever birth its ticket says, since a thief dates tickets as he likes.
  * A root that names itself takes back the whole issuer.
  */
 export interface Revocation {
@@ -33,12 +32,10 @@ export interface Revocation {
   readonly root: Uint8Array;
   readonly key: Uint8Array;
   readonly keyName: string;
-  /** Seconds since 1970, UTC. */
-  readonly from: number;
 }
 
 export const FLOOR_BYTES = CERTIFICATE_BYTES + 4 + SIGNATURE_BYTES;
-export const REVOCATION_BYTES = 2 * KEY_BYTES + 4 + SIGNATURE_BYTES;
+export const REVOCATION_BYTES = 2 * KEY_BYTES + SIGNATURE_BYTES;
 
 export function signFloor(fields: { certificate: Uint8Array; at: number }, gateway: Signer): Uint8Array {
   const certificate = decodeCertificate(fields.certificate);
@@ -73,8 +70,8 @@ export function openFloor(bytes: Uint8Array, crypto: Crypto, cache?: Certificate
   return { ...floor, certificate };
 }
 
-export function signRevocation(fields: { key: Uint8Array; from: number }, root: Signer): Uint8Array {
-  const body = new ByteWriter().bytes(root.publicKey).bytes(fields.key).u32(fields.from).done();
+export function signRevocation(key: Uint8Array, root: Signer): Uint8Array {
+  const body = new ByteWriter().bytes(root.publicKey).bytes(key).done();
   const bytes = new ByteWriter()
     .bytes(body)
     .bytes(root.sign(revocationMessage(body)))
@@ -88,10 +85,9 @@ export function decodeRevocation(bytes: Uint8Array): Revocation {
   const input = new ByteReader(bytes);
   const root = input.bytes(KEY_BYTES);
   const key = input.bytes(KEY_BYTES);
-  const from = input.u32();
   input.bytes(SIGNATURE_BYTES);
   input.end();
-  return { bytes, root, key, keyName: keyName(key), from };
+  return { bytes, root, key, keyName: keyName(key) };
 }
 
 /** @throws LatticeError */

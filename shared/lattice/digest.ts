@@ -14,7 +14,7 @@ export interface DigestItem {
   version: number;
   /** 16 hex digits of the record's hash; '' without a record. */
   tie: string;
-  /** 16 hex digits of the evictions' hash; '' without any. */
+  /** 16 hex digits of the eviction's hash; '' without one. */
   mark: string;
 }
 
@@ -49,7 +49,7 @@ export function bucketOf(id: string): number {
 export function covers(theirs: DigestItem | undefined, mine: DigestItem): boolean {
   if (theirs === undefined) return false;
   if (mine.state >= FLOOR_ITEM) return theirs.state === mine.state && theirs.version >= mine.version;
-  return compareItems(theirs, mine) >= 0 && (mine.mark === '' || mine.mark === theirs.mark);
+  return compareItems(theirs, mine) >= 0 && theirs.mark >= mine.mark;
 }
 
 function compareItems(a: DigestItem, b: DigestItem): number {

@@ -1,12 +1,5 @@
-/** The issuer's word that a session has left, signed by any of its gateways. */
+/** The issuer's word that a session has left, signed by the key that admitted it: the ticket names that key, so nothing else need be carried. */
 import { ByteReader, ByteWriter, hex } from './bytes.ts';
-import {
-  CERTIFICATE_BYTES,
-  type Certificate,
-  type CertificateCache,
-  decodeCertificate,
-  openCertificate,
-} from './certificate.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
 import { ID_PATTERN } from './node.ts';
@@ -17,23 +10,24 @@ export interface Eviction {
   readonly session: string;
   /** An id such as `silent` or `operator`. */
   readonly reason: string;
-  readonly certificate: Certificate;
-  /** Hex SHA-256 of `bytes`: decides between two evictions by one key. */
+  /** Hex SHA-256 of `bytes`: decides between two evictions of one session. */
   readonly hash: string;
 }
 
 const REASON_MAX_BYTES = 63;
-export const EVICTION_MAX_BYTES = CERTIFICATE_BYTES + SESSION_BYTES + 1 + REASON_MAX_BYTES + SIGNATURE_BYTES;
+export const EVICTION_MAX_BYTES = SESSION_BYTES + 1 + REASON_MAX_BYTES + SIGNATURE_BYTES;
 
+/** `gateway`: whose key signed the session's ticket. @throws LatticeError malformed */
 export function signEviction(
-  fields: { session: string; reason: string; certificate: Uint8Array },
+  fields: { session: string; reason: string },
   gateway: Signer,
   crypto: Pick<Crypto, 'sha256'>,
 ): Uint8Array {
-  const certificate = decodeCertificate(fields.certificate);
-  const own = new ByteWriter().bytes(packSession(fields.session)).text(fields.reason).done();
-  const signature = gateway.sign(message(certificate, own));
-  const bytes = new ByteWriter().bytes(certificate.bytes).bytes(own).bytes(signature).done();
+  const body = new ByteWriter().bytes(packSession(fields.session)).text(fields.reason).done();
+  const bytes = new ByteWriter()
+    .bytes(body)
+    .bytes(gateway.sign(message(body)))
+    .done();
   decodeEviction(bytes, crypto);
   return bytes;
 }
@@ -42,30 +36,27 @@ export function signEviction(
 export function decodeEviction(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>): Eviction {
   if (bytes.length > EVICTION_MAX_BYTES) throw new LatticeError('too_large', `eviction of ${bytes.length} bytes`);
   const input = new ByteReader(bytes);
-  const certificate = decodeCertificate(input.bytes(CERTIFICATE_BYTES));
   const session = readSession(input);
   const reason = input.text(REASON_MAX_BYTES);
   if (!ID_PATTERN.test(reason)) throw new LatticeError('malformed', 'the reason is no id');
   input.bytes(SIGNATURE_BYTES);
   input.end();
-  return { bytes, session, reason, certificate, hash: hex(crypto.sha256(bytes)) };
+  return { bytes, session, reason, hash: hex(crypto.sha256(bytes)) };
 }
 
-/** @throws LatticeError bad_signature */
-export function verifyEviction(eviction: Eviction, crypto: Crypto, cache?: CertificateCache): Eviction {
-  const certificate = openCertificate(eviction.certificate.bytes, crypto, cache);
+/** `key`: of the ticket's certificate. @throws LatticeError bad_signature */
+export function verifyEviction(eviction: Eviction, key: Uint8Array, crypto: Crypto): Eviction {
   const at = eviction.bytes.length - SIGNATURE_BYTES;
-  const own = eviction.bytes.subarray(CERTIFICATE_BYTES, at);
-  if (!crypto.verify(certificate.key, message(certificate, own), eviction.bytes.subarray(at))) {
-    throw new LatticeError('bad_signature', 'the eviction is not signed by its certified key');
+  if (!crypto.verify(key, message(eviction.bytes.subarray(0, at)), eviction.bytes.subarray(at))) {
+    throw new LatticeError('bad_signature', 'the eviction is not signed by the key that admitted the session');
   }
-  return { ...eviction, certificate };
+  return eviction;
 }
 
-export function openEviction(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Eviction {
-  return verifyEviction(decodeEviction(bytes.slice(), crypto), crypto, cache);
+export function openEviction(bytes: Uint8Array, key: Uint8Array, crypto: Crypto): Eviction {
+  return verifyEviction(decodeEviction(bytes.slice(), crypto), key, crypto);
 }
 
-function message(certificate: Certificate, own: Uint8Array): Uint8Array {
-  return new ByteWriter().label('eviction').bytes(certificate.root).bytes(certificate.key).bytes(own).done();
+function message(body: Uint8Array): Uint8Array {
+  return new ByteWriter().label('eviction').bytes(body).done();
 }

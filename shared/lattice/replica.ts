@@ -2,8 +2,8 @@
  * A replica of the registry: per issuer one lattice. It verifies what comes in, rank first and signature second, so that old news
  * costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
  */
-import { compareRecords, isCollected, isVoid, joinEvictions } from './algebra.ts';
-import { type CertificateCache, issuerId, keyName, openCertificate } from './certificate.ts';
+import { compareEvictions, compareRecords, isCollected } from './algebra.ts';
+import { type CertificateCache, issuerId, openCertificate } from './certificate.ts';
 import { decodeFloor, decodeRevocation, type Floor, openFloor, openRevocation, type Revocation } from './control.ts';
 import type { Crypto } from './crypto.ts';
 import { covers, type Digest, type DigestScope } from './digest.ts';
@@ -15,7 +15,7 @@ import { PAYLOAD_MAX_BYTES } from './payload.ts';
 import { decodeRecord, type OwnerRecord, payloadHash, verifyRecord } from './record.ts';
 import { Shelf } from './shelf.ts';
 import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
-import { decodeUpdate, type EntryUpdate, EVICTIONS_MAX, encodeUpdate, type Update } from './update.ts';
+import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from './update.ts';
 
 export interface ReplicaLimits {
   /** Sessions per issuer, tombstones included. Default 65,536. */
@@ -52,12 +52,10 @@ export type MergeResult =
 
 export type Standing = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
 
-const NONE: readonly Eviction[] = [];
-
 interface ReadEntry {
   session: string;
   record: OwnerRecord | undefined;
-  evictions: Eviction[];
+  eviction: Eviction | undefined;
   ticket: Ticket;
   known: Entry | undefined;
   shelf: Shelf;
@@ -111,29 +109,24 @@ export class Replica {
   #mergeEntry(update: EntryUpdate, trusted: boolean): MergeResult {
     const read = this.#read(update);
     if ('outcome' in read) return read;
-    const { session, ticket, known, shelf, record } = read;
+    const { session, known, shelf } = read;
     const { issuer } = shelf;
-    const order = record === undefined ? -1 : compareRecords(record, known?.record);
-    const isNewer = order > 0;
-    const refill = order === 0 && known !== undefined && !known.complete && update.payload !== undefined;
-    const held = known?.evictions ?? NONE;
-    const evictions = joinEvictions(held, read.evictions);
-    const doubtful = record !== undefined && !isNewer && contradicts(record, known?.record);
-    if (!isNewer && !refill && !doubtful && evictions === held) {
-      const same = (record === undefined || order === 0) && read.evictions.every((mine) => holds(evictions, mine));
-      return { outcome: same ? 'known' : 'older', issuer, sessions: [session] };
-    }
-    const winner = isNewer ? record : known?.record;
-    const payload = this.#payloadFor(winner, evictions.length > 0, update.payload, known);
+    const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
+    const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
+    // Of one rank and yet not the same: worth a signature, for it proves a lie.
+    const conflict = contradiction(read.record, known?.record);
+    if (order <= 0 && evicts <= 0 && conflict === undefined)
+      return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
+    const record = order > 0 ? read.record : known?.record;
+    const eviction = evicts > 0 ? read.eviction : known?.eviction;
+    const payload = this.#payloadFor(record, eviction !== undefined, update.payload, known);
     if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
     if (known === undefined && shelf.entries.size >= this.#entriesMax)
       throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
-    const kept = trusted ? this.#trusted(ticket, known) : this.#verify(read, isNewer || doubtful, evictions);
-    const conflict = doubtful || (isNewer && contradicts(record, known?.record)) ? proof(record, known?.record) : {};
-    if (!isNewer && !refill && evictions === held)
-      return { outcome: 'older', issuer, sessions: [session], ...conflict };
-    const copy = winner === known?.record ? winner : own(winner);
-    shelf.put({ ticket: kept, record: copy, payload: payload?.slice(), evictions });
+    const ticket = this.#opened(read, trusted);
+    if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
+    if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
+    shelf.put({ ticket, record: copied(record, known?.record), payload: payload?.slice(), eviction });
     this.#where.set(session, shelf);
     return { outcome: 'merged', issuer, sessions: [session], ...conflict };
   }
@@ -141,11 +134,10 @@ export class Replica {
   /** Everything that costs no signature. */
   #read(update: EntryUpdate): ReadEntry | MergeResult {
     const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
-    if ((update.evictions?.length ?? 0) > EVICTIONS_MAX) throw new LatticeError('too_large', 'too many evictions');
-    const said = (update.evictions ?? []).map((bytes) => decodeEviction(bytes.slice(), this.#crypto));
-    const session = record?.session ?? said[0]?.session;
+    const eviction = update.eviction === undefined ? undefined : decodeEviction(update.eviction.slice(), this.#crypto);
+    const session = record?.session ?? eviction?.session;
     if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
-    if (said.some((eviction) => eviction.session !== session))
+    if (eviction !== undefined && eviction.session !== session)
       throw new LatticeError('mismatch', 'parts of different sessions');
     const known = this.get(session);
     let ticket = known?.ticket;
@@ -156,18 +148,7 @@ export class Replica {
     }
     const shelf = this.#shelf(ticket.certificate.root);
     if (shelf.excludes(ticket)) return { outcome: 'collected', issuer: shelf.issuer, session };
-    for (const { certificate } of said) {
-      if (keyName(certificate.root) !== shelf.rootName)
-        throw new LatticeError('mismatch', 'evicted by another issuer than its own');
-      // Else a key that leaked after its time could evict for ever.
-      if (ticket.birth >= certificate.notAfter)
-        throw new LatticeError('outside_validity', 'evicted by a key that had ended before the session began');
-    }
-    const owned = ticket;
-    const evictions = said.filter((eviction) => !isVoid(eviction, owned, shelf));
-    if (record === undefined && evictions.length === 0)
-      return { outcome: 'older', issuer: shelf.issuer, sessions: [session] };
-    return { session, record, evictions, ticket, known, shelf };
+    return { session, record, eviction, ticket, known, shelf };
   }
 
   /** The bytes that belong to `record`; nothing where nobody needs them any more. */
@@ -188,20 +169,16 @@ export class Replica {
     return given;
   }
 
-  #verify(read: ReadEntry, record: boolean, evictions: readonly Eviction[]): Ticket {
-    const ticket = read.known?.ticket ?? verifyTicket(read.ticket, this.#crypto, this.#certificates);
-    if (record && read.record !== undefined) verifyRecord(read.record, ticket.sessionKey, this.#crypto);
-    for (const eviction of read.evictions) {
-      const news = holds(evictions, eviction) && !holds(read.known?.evictions ?? [], eviction);
-      if (news) verifyEviction(eviction, this.#crypto, this.#certificates);
-    }
-    return ticket;
+  /** A thousand tickets share one certificate, so checking that costs nothing and lets them share it in memory too. */
+  #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
+    if (known !== undefined) return known.ticket;
+    if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);
+    return { ...ticket, certificate: openCertificate(ticket.certificate.bytes, this.#crypto, this.#certificates) };
   }
 
-  /** A thousand tickets share one certificate, so checking that costs nothing and lets them share it in memory too. */
-  #trusted(ticket: Ticket, known: Entry | undefined): Ticket {
-    if (known !== undefined) return ticket;
-    return { ...ticket, certificate: openCertificate(ticket.certificate.bytes, this.#crypto, this.#certificates) };
+  #verify({ record, eviction }: ReadEntry, ticket: Ticket, says: boolean, evicts: boolean): void {
+    if (says && record !== undefined) verifyRecord(record, ticket.sessionKey, this.#crypto);
+    if (evicts && eviction !== undefined) verifyEviction(eviction, ticket.certificate.key, this.#crypto);
   }
 
   #mergeFloor(floor: Floor, trusted: boolean): MergeResult {
@@ -218,11 +195,9 @@ export class Replica {
   #mergeRevocation(revocation: Revocation, trusted: boolean): MergeResult {
     const shelf = this.#shelf(revocation.root);
     const { issuer, revocations } = shelf;
-    const known = revocations.get(revocation.keyName);
-    if (known !== undefined && known.from <= revocation.from)
-      return { outcome: known.from === revocation.from ? 'known' : 'older', issuer, sessions: [] };
+    if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
     // A root that takes itself back is heard in any case.
-    if (known === undefined && revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
+    if (revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
       throw new LatticeError('full', 'too many revocations');
     const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
     return this.#changed(shelf, shelf.revoke(opened));
@@ -353,22 +328,16 @@ export class Replica {
   }
 }
 
-function contradicts(record: OwnerRecord | undefined, known: OwnerRecord | undefined): boolean {
-  if (record === undefined || known === undefined) return false;
-  const { state, version, payloadHash: payload } = record;
-  return state === known.state && version === known.version && payload !== known.payloadHash;
-}
-
-function proof(record: OwnerRecord | undefined, known: OwnerRecord | undefined): { conflict?: Conflict } {
-  if (record === undefined || known === undefined) return {};
+function contradiction(
+  record: OwnerRecord | undefined,
+  known: OwnerRecord | undefined,
+): { conflict: Conflict } | undefined {
+  if (record === undefined || known === undefined || record.payloadHash === known.payloadHash) return undefined;
+  if (record.state !== known.state || record.version !== known.version) return undefined;
   return { conflict: { session: record.session, records: [known.bytes, record.bytes.slice()] } };
 }
 
-function holds(evictions: readonly Eviction[], eviction: Eviction): boolean {
-  return evictions.some((other) => other.hash === eviction.hash);
-}
-
 /** Bytes of a message are copied before they are kept: a view would keep the message. */
-function own(record: OwnerRecord | undefined): OwnerRecord | undefined {
-  return record === undefined ? undefined : { ...record, bytes: record.bytes.slice() };
+function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
+  return record === undefined || record === known ? record : { ...record, bytes: record.bytes.slice() };
 }

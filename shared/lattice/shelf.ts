@@ -1,6 +1,6 @@
 /** One issuer's part of a replica: what was verified, kept as the algebra wants it, with its fingerprint. */
-import { isExcluded, isVoid } from './algebra.ts';
-import { ByteWriter, hex, U32_MAX } from './bytes.ts';
+import { isExcluded } from './algebra.ts';
+import { ByteWriter, hex } from './bytes.ts';
 import { keyName } from './certificate.ts';
 import type { Floor, Revocation } from './control.ts';
 import type { Crypto } from './crypto.ts';
@@ -44,10 +44,7 @@ export class Shelf {
     const entry = new Entry(parts);
     this.entries.set(entry.session, entry);
     const part = entry.state === 'LEFT' ? 'left' : 'live';
-    const item = entry.item(this.#crypto);
-    // Nothing of it could be told to anybody: it must not count as a difference either.
-    if (item.state === 0 && item.mark === '') this.#release(item.id);
-    else this.#hold({ item, part, update: (full) => entry.update(full) });
+    this.#hold({ item: entry.item, part, update: (full) => entry.update(full) });
     return entry;
   }
 
@@ -60,22 +57,14 @@ export class Shelf {
     return this.#dropExcluded();
   }
 
-  /** @returns the sessions that it takes away or whose eviction it undoes */
+  /** @returns the sessions that it takes away */
   revoke(revocation: Revocation): string[] {
-    const { key, bytes, from } = revocation;
+    const { key, bytes } = revocation;
     this.revocations.set(revocation.keyName, revocation);
     const id = this.#controlId('revocation', key);
-    const item = { id, state: REVOCATION_ITEM, version: U32_MAX - from, tie: '', mark: '' };
+    const item = { id, state: REVOCATION_ITEM, version: 0, tie: '', mark: '' };
     this.#hold({ item, part: 'live', update: () => ({ kind: 'revocation', revocation: bytes }) });
-    const changed = this.#dropExcluded();
-    for (const entry of this.entries.values()) {
-      const evictions = entry.evictions.filter((eviction) => !isVoid(eviction, entry.ticket, this));
-      if (evictions.length === entry.evictions.length) continue;
-      changed.push(entry.session);
-      if (evictions.length === 0 && entry.record === undefined) this.#drop(entry);
-      else this.put({ ticket: entry.ticket, record: entry.record, payload: entry.payloadBytes, evictions });
-    }
-    return changed;
+    return this.#dropExcluded();
   }
 
   fingerprint() {
@@ -113,7 +102,7 @@ export class Shelf {
 
   #drop(entry: Entry): void {
     this.entries.delete(entry.session);
-    this.#release(entry.item(this.#crypto).id);
+    this.#release(entry.item.id);
   }
 
   #hold(held: Held): void {

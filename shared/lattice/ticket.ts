@@ -15,7 +15,7 @@ import { sessionIdFromDigest } from './session.ts';
 
 export interface Ticket {
   readonly bytes: Uint8Array;
-  /** Of everything below but the certificate's dates: two tickets of one session say the same. */
+  /** Certifies everything below: two tickets of one session say the same. */
   readonly session: string;
   readonly issuer: string;
   readonly certificate: Certificate;
@@ -95,9 +95,9 @@ function ownFields(fields: TicketFields): Uint8Array {
   return new ByteWriter().bytes(sessionKey).u32(birth).u32(expires).text(provider).text(cluster).done();
 }
 
-/** Root and gateway's key stand in it, the certificate's dates do not: a renewed certificate changes no session. */
+/** All but the signatures, of which a signer could make more than one. */
 function identity(out: ByteWriter, certificate: Certificate, own: Uint8Array): ByteWriter {
-  return out.bytes(certificate.root).bytes(certificate.key).bytes(own);
+  return out.bytes(certificate.bytes.subarray(0, CERTIFICATE_BYTES - SIGNATURE_BYTES)).bytes(own);
 }
 
 function message(certificate: Certificate, own: Uint8Array): Uint8Array {

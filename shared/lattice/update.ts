@@ -13,7 +13,7 @@ export interface EntryUpdate {
   ticket?: Uint8Array;
   record?: Uint8Array;
   payload?: Uint8Array;
-  evictions?: Uint8Array[];
+  eviction?: Uint8Array;
 }
 
 export type Update =
@@ -21,16 +21,13 @@ export type Update =
   | { kind: 'floor'; floor: Uint8Array }
   | { kind: 'revocation'; revocation: Uint8Array };
 
-/** Gateways whose evictions of one session are kept: they race, and only some of their keys may be revoked later. */
-export const EVICTIONS_MAX = 8;
-
 const KIND = { entry: 1, floor: 2, revocation: 3 } as const;
 const TICKET = 1;
 const RECORD = 2;
 const PAYLOAD = 4;
+const EVICTION = 8;
 
-export const UPDATE_MAX_BYTES =
-  16 + TICKET_MAX_BYTES + RECORD_MAX_BYTES + PAYLOAD_MAX_BYTES + EVICTIONS_MAX * (2 + EVICTION_MAX_BYTES);
+export const UPDATE_MAX_BYTES = 16 + TICKET_MAX_BYTES + RECORD_MAX_BYTES + PAYLOAD_MAX_BYTES + EVICTION_MAX_BYTES;
 
 export function encodeUpdate(update: Update): Uint8Array {
   const out = new ByteWriter().byte(KIND[update.kind]);
@@ -40,11 +37,10 @@ export function encodeUpdate(update: Update): Uint8Array {
     case 'revocation':
       return out.bytes(update.revocation).done();
     case 'entry': {
-      const { ticket, record, payload, evictions = [] } = update;
-      out.byte((ticket ? TICKET : 0) | (record ? RECORD : 0) | (payload ? PAYLOAD : 0));
-      for (const part of [ticket, record, payload]) if (part !== undefined) out.blob(part);
-      out.byte(evictions.length);
-      for (const eviction of evictions) out.blob(eviction);
+      const { ticket, record, payload, eviction } = update;
+      const parts = [ticket, record, payload, eviction];
+      out.byte(parts.reduce((flags, part, bit) => flags | (part === undefined ? 0 : 1 << bit), 0));
+      for (const part of parts) if (part !== undefined) out.blob(part);
       return out.done();
     }
   }
@@ -65,15 +61,11 @@ function readUpdate(input: ByteReader, kind: number): Update {
   if (kind === KIND.revocation) return { kind: 'revocation', revocation: input.bytes(REVOCATION_BYTES) };
   if (kind !== KIND.entry) throw new LatticeError('malformed', `no update of kind ${kind}`);
   const flags = input.byte();
-  if (flags > (TICKET | RECORD | PAYLOAD)) throw new LatticeError('malformed', 'unknown parts');
+  if (flags > (TICKET | RECORD | PAYLOAD | EVICTION)) throw new LatticeError('malformed', 'unknown parts');
   const update: EntryUpdate = { kind: 'entry' };
   if ((flags & TICKET) !== 0) update.ticket = input.blob(TICKET_MAX_BYTES);
   if ((flags & RECORD) !== 0) update.record = input.blob(RECORD_MAX_BYTES);
   if ((flags & PAYLOAD) !== 0) update.payload = input.blob(PAYLOAD_MAX_BYTES);
-  const count = input.byte();
-  if (count > EVICTIONS_MAX) throw new LatticeError('too_large', `${count} evictions`);
-  const evictions: Uint8Array[] = [];
-  for (let i = 0; i < count; i++) evictions.push(input.blob(EVICTION_MAX_BYTES));
-  if (count > 0) update.evictions = evictions;
+  if ((flags & EVICTION) !== 0) update.eviction = input.blob(EVICTION_MAX_BYTES);
   return update;
 }

@@ -99,7 +99,7 @@ export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFi
 export async function revoke(files: IssuerFiles, name: string, nowS: number): Promise<IssuerFiles> {
   const signer = workerdSigner(seed(needRoot(files)));
   if (files.revoked.some((text) => revokedName(text) === name)) return files;
-  const revocation = toBase64url(signRevocation({ key: fromName(name), from: nowS }, signer));
+  const revocation = toBase64url(signRevocation(fromName(name), signer));
   await write(files.dir, 'revoked', [...files.revoked, revocation].join('\n'));
   const rest = files.retired.filter((former) => decode(former).keyName !== name);
   if (rest.length < files.retired.length) await writeRetired(files.dir, rest);

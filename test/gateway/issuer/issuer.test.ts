@@ -18,7 +18,8 @@ test('A node is admitted, speaks, is evicted, and is collected once its ticket h
   const a = replica();
   const signer = workerdSigner();
   const bytes = issuer.ticket({ ...newcomer, sessionKey: signer.publicKey }, NOW_S);
-  const { session, expires } = openTicket(bytes, workerdCrypto);
+  const ticket = openTicket(bytes, workerdCrypto);
+  const { session, expires } = ticket;
   expect(expires).toBe(NOW_S + 7 * DAY_S);
   const hardware = { gpus: [], cpus: 1, memory_mib: 1 };
   const payload = encodePayload({
@@ -31,7 +32,8 @@ test('A node is admitted, speaks, is evicted, and is collected once its ticket h
   });
   const record = signRecord({ session, state: 'SERVING', version: 1, payload }, signer, workerdCrypto);
   expect(a.merge({ kind: 'entry', ticket: bytes, record, payload }).outcome).toBe('merged');
-  expect(a.merge(issuer.eviction(session, 'silent')).outcome).toBe('merged');
+  const evicted = issuer.eviction(ticket, 'silent');
+  expect(evicted && a.merge(evicted).outcome).toBe('merged');
   expect(a.get(session)?.state).toBe('LEFT');
   for (const floor of issuer.floors(expires + DAY_S)) expect(a.merge(floor).outcome).toBe('merged');
   expect(a.size).toBe(1);
@@ -47,7 +49,7 @@ test('A ticket lasts an hour longer than its job, 30 days at most, and longer th
   expect(life(undefined, NOW_S + 9 * DAY_S)).toBe(9 * DAY_S + 3600);
 });
 
-test('After a rotation the former key still collects what it admitted', () => {
+test('After a rotation the former key still evicts and collects what it admitted', () => {
   const next = certify(root, toBase64url(newSeed()), NOW_S);
   const rotated = issuerOf({
     OTELA_GATEWAY_KEY: next.key,
@@ -59,6 +61,9 @@ test('After a rotation the former key still collects what it admitted', () => {
   const a = replica();
   for (const floor of rotated?.floors(NOW_S) ?? []) a.merge(floor);
   const floored = a.floors(issuer.issuer).map((floor) => `gw:${floor.certificate.keyName}`);
+  const former = openTicket(issuer.ticket(newcomer, NOW_S), workerdCrypto);
+  expect(rotated?.eviction(former, 'silent')).toEqual(issuer.eviction(former, 'silent'));
+  expect(new GatewayIssuer(next).eviction(former, 'silent')).toBeUndefined();
   expect(floored.sort()).toEqual([issuer.id, rotated?.id].sort());
 });
 

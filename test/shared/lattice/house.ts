@@ -49,14 +49,11 @@ export function institution(root: Signer = nodeSigner(), crypto: Crypto = nodeCr
         floor: (at) => ({ kind: 'floor', floor: signFloor({ certificate, at }, signer) }),
         evict: (session, reason = 'silent') => ({
           kind: 'entry',
-          evictions: [signEviction({ session, reason, certificate }, signer, crypto)],
+          eviction: signEviction({ session, reason }, signer, crypto),
         }),
       };
     },
-    revoke: (key: Uint8Array, from = NOW_S): Update => ({
-      kind: 'revocation',
-      revocation: signRevocation({ key, from }, root),
-    }),
+    revoke: (key: Uint8Array): Update => ({ kind: 'revocation', revocation: signRevocation(key, root) }),
   };
 }
 

@@ -41,14 +41,16 @@ test('What lacks a ticket or a payload is deferred, not refused', () => {
   expect(a.merge({ kind: 'entry', ...(record && { record }) }).outcome).toBe('merged');
 });
 
-test("Its issuer's eviction is final, and another issuer's counts for nothing", () => {
+test('The key that admitted a session evicts it for good; no other does, of its own issuer or abroad', () => {
   const a = replica();
   const one = node(gateway);
   a.merge(one.says('SERVING'));
-  expect(a.merge(institution().gateway().evict(one.session))).toMatchObject({ outcome: 'rejected', code: 'mismatch' });
+  for (const other of [institution().gateway(), lab.gateway()])
+    expect(a.merge(other.evict(one.session))).toMatchObject({ outcome: 'rejected', code: 'bad_signature' });
   expect(a.merge(gateway.evict(one.session)).outcome).toBe('merged');
+  expect(a.get(one.session)).toMatchObject({ state: 'LEFT', payload: undefined, eviction: { reason: 'silent' } });
   expect(a.merge(one.says('SERVING', 5)).outcome).toBe('merged');
-  expect(a.get(one.session)?.state).toBe('LEFT');
+  expect(a.get(one.session)).toMatchObject({ state: 'LEFT', version: 5, payload: undefined });
 });
 
 test('A floor collects what ended below it, and nobody brings it back', () => {
@@ -64,19 +66,23 @@ test('A floor collects what ended below it, and nobody brings it back', () => {
   expect(a.merge(gateway.floor(NOW_S - 1)).outcome).toBe('older');
 });
 
-test('A revoked key takes its sessions along, and no others', () => {
+test('A revoked key takes its sessions along, backdated ones too, and no others', () => {
   const a = replica();
   const thief = lab.gateway();
-  const [one, two] = [node(thief), node(gateway)];
+  const [one, two] = [node(thief, { birth: NOW_S - 80 * DAY_S, expires: NOW_S - 79 * DAY_S }), node(gateway)];
   for (const each of [one, two]) a.merge(each.says('SERVING'));
-  a.merge(thief.evict(two.session));
-  expect(a.get(two.session)?.state).toBe('LEFT');
-  a.merge(lab.revoke(thief.signer.publicKey, NOW_S));
-  expect(a.get(one.session)).toBeUndefined();
-  expect(a.get(two.session)).toMatchObject({ state: 'SERVING', payload: undefined });
-  expect(a.merge(two.says('SERVING')).outcome).toBe('merged');
-  expect(a.get(two.session)?.payload).toEqual(PAYLOAD);
-  expect(a.merge(one.says('SERVING')).outcome).toBe('collected');
+  expect(a.merge(lab.revoke(thief.signer.publicKey))).toMatchObject({ outcome: 'merged', sessions: [one.session] });
+  expect(a.get(two.session)?.state).toBe('SERVING');
+  expect(a.merge(one.says('SERVING', 2)).outcome).toBe('collected');
+  expect(a.standing(one.ticket)).toBe('revoked');
+});
+
+test('A root that takes itself back takes every session of its issuer along', () => {
+  const a = replica();
+  const [one, two] = [node(gateway), node(institution().gateway())];
+  for (const each of [one, two]) a.merge(each.says('SERVING'));
+  a.merge(lab.revoke(lab.root.publicKey));
+  expect([...a.entries()].map((entry) => entry.session)).toEqual([two.session]);
 });
 
 test('Two replicas are equal after a digest and a delta each way', () => {
