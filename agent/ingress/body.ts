@@ -141,19 +141,21 @@ function tooLarge(): ApiError {
 /** An error waits for at most this much of a body that nobody wants, and this long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
 const DISCARD_MAX_MS = 10_000;
+/** Of somebody who has shown no key. */
+export const STRANGER_MAX_BYTES = 1024 * 1024;
 
 /**
  * Reads the rest of a request that is refused and throws it away. An answer that goes out while its client still sends ends the
  * connection with a reset, and most clients then report that instead of the answer. Bounded: false where the client sends on.
  */
-export async function discardBody(request: IncomingMessage): Promise<boolean> {
+export async function discardBody(request: IncomingMessage, maxBytes = DISCARD_MAX_BYTES): Promise<boolean> {
   if (request.readableEnded || request.destroyed) return true;
   const late = setTimeout(() => request.destroy(), DISCARD_MAX_MS);
   let bytes = 0;
   try {
     for await (const chunk of request.iterator({ destroyOnReturn: false })) {
       bytes += chunk.length;
-      if (bytes > DISCARD_MAX_BYTES) return false;
+      if (bytes > maxBytes) return false;
     }
     return true;
   } catch {

@@ -10,12 +10,12 @@ import { type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { type Attempt, PathError } from '../mesh/requests/attempt.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
-import { discardBody, type Intake, takeBody } from './body.ts';
+import { discardBody, type Intake, STRANGER_MAX_BYTES, takeBody } from './body.ts';
 import type { Budget } from './budget.ts';
 import { choose, isAllowed, type Question } from './choose.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
-import { deliver, deliverLate, PING_MS, sendError } from './respond.ts';
+import { deliver, deliverLate, sendError } from './respond.ts';
 import { restrictionsOf } from './restrictions.ts';
 import { answerView, isView, type Registry } from './views.ts';
 import type { Watchers } from './watchers.ts';
@@ -26,6 +26,7 @@ export interface Desk {
   budget: Budget;
   avoided: Avoided;
   watchers: Watchers;
+  pingMs: number;
   registry: Registry;
   /** `lists`: those that a request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
@@ -41,7 +42,8 @@ export async function handle(request: IncomingMessage, response: ServerResponse,
     await answer(request, response, desk, { requestId, given: own });
   } catch (error) {
     if (error instanceof PathError || response.destroyed) return void response.destroy(); // the client left
-    const readAll = await discardBody(request);
+    const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
+    const readAll = await discardBody(request, stranger ? STRANGER_MAX_BYTES : undefined);
     if (!readAll && !response.headersSent) response.setHeader('connection', 'close');
     sendError(response, error, requestId);
   }
@@ -119,9 +121,10 @@ async function forward(one: Case): Promise<void> {
     },
     onFailure: ({ session }, code) => remember(desk.avoided, session, code),
   };
-  const context = { response, requestId, endpoint, model: intake.model, timing, now: () => Date.now() };
+  const { pingMs } = desk;
+  const context = { response, requestId, endpoint, model: intake.model, timing, pingMs, now: () => Date.now() };
   const pending = handOver(errand);
-  if (intake.streaming && (await isSlower(pending, PING_MS))) return deliverLate(pending, context);
+  if (intake.streaming && (await isSlower(pending, pingMs))) return deliverLate(pending, context);
   const delivery = await pending;
   desk.avoided.delete(delivery.node.session);
   intake.release();

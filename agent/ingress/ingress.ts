@@ -6,6 +6,7 @@ import { Avoided } from './avoided.ts';
 import { Budget, REQUESTS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
 import { IngressKey } from './key.ts';
+import { PING_MS } from './respond.ts';
 import type { Registry } from './views.ts';
 import { Watchers } from './watchers.ts';
 
@@ -26,6 +27,8 @@ export interface IngressOptions {
   /** `--trust`; undefined: our own provider. */
   trust: readonly string[] | undefined;
   requests: Pick<Requests, 'ask'>;
+  /** A stream that has waited this long is opened with comments. Default 15 s. */
+  pingMs?: number;
   log(line: string): void;
 }
 
@@ -67,6 +70,7 @@ export class Ingress {
       budget: new Budget(),
       avoided: new Avoided(),
       watchers: new Watchers(),
+      pingMs: this.#options.pingMs ?? PING_MS,
       registry,
       trust: (lists) => this.#trust(lists),
       ask: (session, request, body) => requests.ask(session, request, body),

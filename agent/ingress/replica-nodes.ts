@@ -9,8 +9,12 @@ const RETENTION_MS = 24 * 60 * 60_000;
 /** LEFT sessions kept beside the live ones; the first that left make room. */
 const LEFT_MAX = 20_000;
 
+/** As this agent sees a session; `unreachable` says something about our path alone. */
+export type Liveness = 'alive' | 'suspected' | 'unreachable';
+
 export interface ReplicaNodesOptions {
   replica: Pick<Replica, 'get'>;
+  liveness(session: string): Liveness;
   /** Local name of an issuer; undefined for one that is on no list. */
   issuerName(issuer: string): string | undefined;
   /** Local name of our own issuer. */
@@ -19,11 +23,10 @@ export interface ReplicaNodesOptions {
   now(): number;
 }
 
-/** This agent's replica, indexed for whoever has to choose a node or to show them. Fed by what the gossip core says. */
+/** This agent's replica, indexed for whoever has to choose a node or to show them. */
 export class ReplicaNodes {
   readonly index = new NodeIndex();
   readonly #options: ReplicaNodesOptions;
-  readonly #suspected = new Set<string>();
   /** Sessions that LEFT, in that order, with the time. */
   readonly #left = new Map<string, number>();
   /** Changes with everything that is shown. */
@@ -37,19 +40,10 @@ export class ReplicaNodes {
     return this.#version;
   }
 
-  /** `changed` of the core: entries came, changed or were collected. */
+  /** Entries of these sessions came, changed or were collected, or their liveness did. */
   changed(sessions: Iterable<string>): void {
     for (const session of sessions) this.#read(session);
     this.#sweep();
-  }
-
-  /** `liveness` of the core. `unreachable` says something about our path alone. */
-  liveness(session: string, verdict: 'suspected' | 'alive' | 'unreachable'): void {
-    const suspected = verdict === 'suspected';
-    if (suspected === this.#suspected.has(session)) return;
-    if (suspected) this.#suspected.add(session);
-    else this.#suspected.delete(session);
-    this.#read(session);
   }
 
   /** A node that is in no replica yet: ourselves before a gateway has admitted us. */
@@ -61,12 +55,11 @@ export class ReplicaNodes {
   delete(session: string): void {
     this.index.delete(session);
     this.#left.delete(session);
-    this.#suspected.delete(session);
     this.#version++;
   }
 
   #read(session: string): void {
-    const { replica, issuerName, own, now } = this.#options;
+    const { replica, liveness, issuerName, own, now } = this.#options;
     const entry = replica.get(session);
     const issuer = entry && issuerName(entry.issuer);
     const before = this.index.get(session);
@@ -75,12 +68,17 @@ export class ReplicaNodes {
     const shown =
       entry === undefined || issuer === undefined
         ? undefined
-        : registryEntry(entry, { issuer, own, suspected: this.#suspected.has(session), updatedAt: now(), before });
+        : registryEntry(entry, {
+            issuer,
+            own,
+            suspected: liveness(session) === 'suspected',
+            updatedAt: now(),
+            before,
+          });
     if (shown === undefined) return this.delete(session);
     this.index.put(shown);
     this.#version++;
     if (shown.state !== 'LEFT') return;
-    this.#suspected.delete(session);
     if (!this.#left.has(session)) this.#left.set(session, now());
   }
 

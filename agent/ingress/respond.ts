@@ -24,6 +24,8 @@ export interface ResponseContext {
   endpoint: Endpoint;
   model: string;
   timing: Timing;
+  /** A stream that waits for its node gets a comment so often. */
+  pingMs: number;
   now(): number;
 }
 
@@ -64,7 +66,7 @@ export async function deliver(delivery: Delivery, context: ResponseContext): Pro
 async function pump({ attempt, head, chunks, complete }: Delivery, context: ResponseContext): Promise<void> {
   const { response, endpoint } = context;
   try {
-    for (const chunk of chunks) await write(response, chunk);
+    for (let held = chunks.shift(); held !== undefined; held = chunks.shift()) await write(response, held);
     for (;;) {
       const chunk = complete ? undefined : await attempt.read();
       if (chunk === undefined) return void response.end();
@@ -93,10 +95,10 @@ async function write(response: ServerResponse, bytes: Uint8Array): Promise<void>
 }
 
 /**
- * A stream whose engine takes its time: 200 now, a comment every 15 s, then the answer. From here on every error is in-band.
+ * A stream whose engine takes its time: 200 now, comments, then the answer. From here on every error is in-band.
  */
 export async function deliverLate(pending: Promise<Delivery>, context: ResponseContext): Promise<void> {
-  const { response, endpoint } = context;
+  const { response, endpoint, pingMs } = context;
   response.writeHead(200, {
     'content-type': 'text/event-stream',
     ...STREAM_HEADERS,
@@ -104,7 +106,7 @@ export async function deliverLate(pending: Promise<Delivery>, context: ResponseC
     'x-otela-served-model': headerSafe(context.model),
   });
   response.write(endpoint.ping);
-  const pings = setInterval(() => response.write(endpoint.ping), PING_MS);
+  const pings = setInterval(() => response.write(endpoint.ping), pingMs);
   try {
     const delivery = await pending;
     clearInterval(pings);

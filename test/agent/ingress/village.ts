@@ -18,6 +18,7 @@ export interface VillagerOptions {
   trust?: string[];
   serveTo?: string[];
   models?: string[];
+  pingMs?: number;
 }
 
 export class Village {
@@ -73,12 +74,13 @@ export class Villager {
   readonly requests: Requests;
   readonly ingress: Ingress;
   readonly usage: UsageRecord[] = [];
+  /** Sessions that did not acknowledge. */
+  readonly silent: string[] = [];
   readonly log: string[] = [];
   reachable = true;
   readonly entry: RegistryEntry;
   serveTo: string[];
   readonly #village: Village;
-  #channels = new Map<string, RequestChannel>();
 
   private constructor(
     village: Village,
@@ -94,7 +96,7 @@ export class Villager {
     this.serveTo = options.serveTo ?? [this.provider];
     this.entry = entryOf(session, this.provider, options.issuer ?? 'local', engine ? (options.models ?? [MODEL]) : []);
     this.requests = new Requests({
-      channels: { channelTo: (to) => this.#channelTo(to) },
+      channels: { channelTo: (to) => village.dial(this, to) },
       own: () => this.session,
       engine: () =>
         engine && {
@@ -103,7 +105,7 @@ export class Villager {
           ...(options.engine && options.engine.apiKey !== undefined ? { key: options.engine.apiKey } : {}),
         },
       serves: (provider) => this.serveTo.includes(provider),
-      onSilent: () => {},
+      onSilent: (silent) => this.silent.push(silent),
       onUnreachable: () => {},
       onUsage: (records) => this.usage.push(...records),
       log: (line) => this.log.push(line),
@@ -116,6 +118,7 @@ export class Villager {
       self: () => ({ issuer: 'local', provider: this.provider }),
       trust: options.trust,
       requests: this.requests,
+      ...(options.pingMs === undefined ? {} : { pingMs: options.pingMs }),
       log: (line) => this.log.push(line),
     });
   }
@@ -130,12 +133,6 @@ export class Villager {
     await villager.ingress.open();
     atEnd(() => villager.close());
     return villager;
-  }
-
-  async #channelTo(session: string): Promise<RequestChannel> {
-    const known = this.#channels.get(session);
-    if (known !== undefined) return known;
-    return this.#village.dial(this, session);
   }
 
   get url(): string {

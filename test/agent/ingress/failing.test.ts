@@ -1,0 +1,182 @@
+import { createHash } from 'node:crypto';
+import { afterEach, expect, it } from 'vitest';
+import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
+import { endAll, eventually } from '../../support/processes.ts';
+import { patternSha256 } from '../../support/raw.ts';
+import { entryOf, Village, type Villager } from './village.ts';
+
+afterEach(endAll);
+
+const STREAM = { stream: true };
+
+async function village(nodes: number): Promise<{ village: Village; here: Villager; nodes: Villager[] }> {
+  const all = new Village();
+  const here = await all.add({ engine: false });
+  const others: Villager[] = [];
+  for (let n = 0; n < nodes; n++) others.push(await all.add());
+  return { village: all, here, nodes: others };
+}
+
+it('a node that cannot be reached is passed over, and left alone afterwards', async () => {
+  const { village: all, here, nodes } = await village(2);
+  if (nodes[0] !== undefined) nodes[0].reachable = false;
+  for (let n = 0; n < 20; n++) expect((await here.ask('/chat/completions', chatBody())).status).toBe(200);
+  expect(nodes[1]?.engine?.requests.length).toBe(20);
+  expect(all.dialled).toBe(1);
+});
+
+it('many nodes beyond reach do not use up the attempts', async () => {
+  const { village: all, here, nodes } = await village(1);
+  for (let n = 0; n < 6; n++) all.publish(entryOf('z'.repeat(25) + 'abcdefgh'[n], 'lab', 'local', [MODEL]));
+  const response = await here.ask('/chat/completions', chatBody());
+  expect(response.status).toBe(200);
+  expect(response.headers.get('x-otela-node')).toBe(nodes[0]?.session);
+});
+
+it('where nobody can be reached the client is told so, and may try again', async () => {
+  const { here, nodes } = await village(1);
+  if (nodes[0] !== undefined) nodes[0].reachable = false;
+  const response = await here.ask('/chat/completions', chatBody());
+  expect(response.status).toBe(503);
+  expect((await envelopeOf(response)).code).toBe('no_capacity');
+  expect(response.headers.get('retry-after')).toBe('10');
+});
+
+it.each([429, 502, 503])('an engine that answers %s is passed over for another', async (status) => {
+  const { here, nodes } = await village(2);
+  nodes[0]?.engine?.control({ status });
+  for (let n = 0; n < 6; n++) expect((await here.ask('/chat/completions', chatBody())).status).toBe(200);
+  expect(nodes[1]?.engine?.requests.length).toBe(6);
+});
+
+it("an engine's own error reaches the client as it is", async () => {
+  const { here, nodes } = await village(2);
+  for (const { engine } of nodes) engine?.control({ status: 422 });
+  const response = await here.ask('/chat/completions', chatBody());
+  expect(response.status).toBe(422);
+  expect(await response.text()).toContain('status 422 was asked for');
+  expect(nodes.reduce((sum, { engine }) => sum + (engine?.requests.length ?? 0), 0)).toBe(1);
+});
+
+it('a stream whose first data never comes is asked of another node', async () => {
+  const { here, nodes } = await village(2);
+  nodes[0]?.engine?.control({ fault: 'reset-before-head' });
+  for (let n = 0; n < 6; n++) {
+    const response = await here.ask('/chat/completions', chatBody({}, STREAM));
+    expect(await response.text()).toMatch(/\[DONE\]\n\n$/);
+  }
+});
+
+it('a unary answer that breaks off is asked of another node', async () => {
+  const { here, nodes } = await village(2);
+  nodes[0]?.engine?.control({ bytes: 500_000, fault: 'close', afterTokens: 1 });
+  for (let n = 0; n < 4; n++) {
+    const response = await here.ask('/chat/completions', chatBody({ tokens: 50 }));
+    expect(response.status).toBe(200);
+    await response.text();
+  }
+});
+
+it('a stream whose engine dies in the middle ends with an error in it and without its end', async () => {
+  const { here } = await village(1);
+  const response = await here.ask(
+    '/chat/completions',
+    chatBody({ tokens: 50, tokensPerSecond: 100, fault: 'reset', afterTokens: 10 }, STREAM),
+  );
+  expect(response.status).toBe(200);
+  const text = await response.text();
+  expect(text).not.toContain('[DONE]');
+  expect(text).toMatch(/data: \{"error":\{"message":"The connection to the engine was lost[^\n]*\n\n$/);
+});
+
+it('a lost channel is dialled again, and the answer continues where it broke off', async () => {
+  const { village: all, here, nodes } = await village(1);
+  const bytes = 8 * 1024 * 1024;
+  const response = await here.ask('/chat/completions', chatBody({ bytes }));
+  const hash = createHash('sha256');
+  let read = 0;
+  let cuts = 0;
+  for await (const chunk of response.body ?? []) {
+    hash.update(chunk);
+    read += chunk.length;
+    if (cuts < 3 && read > (cuts + 1) * 2 * 1024 * 1024 && nodes[0] !== undefined) {
+      cuts++;
+      all.cut(nodes[0]);
+    }
+  }
+  expect(hash.digest('hex')).toBe(patternSha256(bytes));
+  expect(all.dialled).toBe(4);
+  expect(nodes[0]?.engine?.requests.length).toBe(1);
+  await here.accounted(1);
+});
+
+it('a node that is gone in the middle of a stream is noticed within two seconds', async () => {
+  const { here, nodes } = await village(1);
+  const response = await here.ask('/chat/completions', chatBody({ tokens: 1000, tokensPerSecond: 20 }, STREAM));
+  const reader = response.body?.getReader();
+  await reader?.read();
+  const goneAt = Date.now();
+  await nodes[0]?.kill();
+  let text = '';
+  for (let next = await reader?.read(); next?.value !== undefined; next = await reader?.read())
+    text += Buffer.from(next.value).toString();
+  expect(text).toContain('"error"');
+  expect(text).not.toContain('[DONE]');
+  expect(Date.now() - goneAt).toBeLessThan(2_000);
+});
+
+it('a node that does not acknowledge is left within a second, where there is another', async () => {
+  const { here, nodes } = await village(2);
+  const [deaf] = nodes;
+  if (deaf === undefined) throw new Error('no node');
+  deaf.requests.serving.onFrame = () => {};
+  for (let n = 0; n < 6; n++) {
+    const askedAt = Date.now();
+    expect((await here.ask('/chat/completions', chatBody())).status).toBe(200);
+    expect(Date.now() - askedAt).toBeLessThan(1_700);
+  }
+  expect(here.silent.length).toBeLessThanOrEqual(1);
+});
+
+it('an engine that takes its time gets comments into its stream, and errors come in-band from then on', async () => {
+  const all = new Village();
+  const here = await all.add({ engine: false, pingMs: 100 });
+  await all.add();
+  const slow = await here.ask('/chat/completions', chatBody({ delayMs: 500, tokens: 5 }, STREAM));
+  const text = await slow.text();
+  expect(text).toMatch(/^(: ping\n\n){3,}: otela node=b{26} attempts=1\n\ndata: /);
+  expect(text).toMatch(/\[DONE\]\n\n$/);
+  const failing = await here.ask('/chat/completions', chatBody({ delayMs: 300, status: 400 }, STREAM));
+  expect(failing.status).toBe(200);
+  expect(await failing.text()).toMatch(/data: \{"error":\{"message":"The engine answered 400/);
+});
+
+it('a draining node refuses and the request goes elsewhere; what it had begun is finished', async () => {
+  const { here, nodes } = await village(2);
+  const [leaver, stayer] = nodes;
+  if (leaver === undefined || stayer === undefined) throw new Error('no nodes');
+  stayer.reachable = false;
+  const begun = await here.ask('/chat/completions', chatBody({ tokens: 20, tokensPerSecond: 40 }, STREAM));
+  expect(begun.headers.get('x-otela-node')).toBe(leaver.session);
+  stayer.reachable = true;
+  const drained = leaver.requests.serving.drain();
+  for (let n = 0; n < 4; n++) await (await here.ask('/chat/completions', chatBody())).text();
+  expect(leaver.engine?.requests.length).toBe(1);
+  expect(await begun.text()).toMatch(/\[DONE\]\n\n$/);
+  await drained;
+  expect(leaver.requests.serving.inFlight).toBe(0);
+});
+
+it('usage that a lost channel held back is said on the next one, and counted once', async () => {
+  const { village: all, here, nodes } = await village(1);
+  const [node] = nodes;
+  const response = await here.ask('/chat/completions', chatBody({ tokens: 7 }, STREAM));
+  await response.text();
+  if (node !== undefined) all.cut(node);
+  await (await here.ask('/chat/completions', chatBody({ tokens: 5 }, STREAM))).text();
+  await eventually('both counts', 5_000, () => {
+    const names = new Set(here.usage.map(({ requestId }) => requestId));
+    return names.size === 2 ? true : undefined;
+  });
+  expect(here.usage.filter(({ estimated }) => estimated)).toEqual([]);
+});
