@@ -9,6 +9,7 @@ import { proxyFor } from '../host/proxy.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
 import { parseDuration } from './duration.ts';
 import { UsageError } from './exit.ts';
+import { type IngressConfig, ingressConfig } from './ingress-config.ts';
 import { type MeshConfig, meshConfig } from './mesh-config.ts';
 import type { SettingName } from './settings.ts';
 import { type Env, readSecretFile, type Settings } from './sources.ts';
@@ -29,6 +30,7 @@ export interface StartConfig {
   /** Lines of the engine's output that end this node. */
   fatal: FatalPatterns;
   mesh: MeshConfig;
+  ingress: IngressConfig;
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
@@ -66,6 +68,7 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     mesh: meshConfig(one('mesh'), many('peer'), one('relay'), isOn('offer-relay', one('offer-relay') ?? 'false')),
+    ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
     warnings,

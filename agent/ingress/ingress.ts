@@ -1,11 +1,12 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
+import { join } from 'node:path';
 import { decideTrust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
 import { Budget, REQUESTS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
-import { IngressKey } from './key.ts';
+import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
 import { PING_MS } from './respond.ts';
 import type { Registry } from './views.ts';
 import { Watchers } from './watchers.ts';
@@ -19,8 +20,8 @@ const KEEP_ALIVE_MS = 65_000;
 export interface IngressOptions {
   host: string;
   port: number;
-  /** The agent's state directory; the key is written there. */
-  directory: string;
+  /** The agent's state directory as it is called now; the key is written there. */
+  directory(): string;
   registry: Registry;
   /** Where we stand: own issuer's local name, and own provider's id. Read for each request. */
   self(): { issuer: string; provider: string };
@@ -59,14 +60,14 @@ export class Ingress {
   }
 
   get keyFile(): string | undefined {
-    return this.#desk?.key.path;
+    return this.#desk && join(this.#options.directory(), INGRESS_KEY_FILE);
   }
 
   /** Writes the key, then listens. Rejects where the address cannot be had. */
   async open(): Promise<void> {
     const { directory, host, port, log, requests, registry } = this.#options;
     this.#desk = {
-      key: IngressKey.make(directory),
+      key: IngressKey.make(directory()),
       budget: new Budget(),
       avoided: new Avoided(),
       watchers: new Watchers(),

@@ -12,19 +12,16 @@ const KEY_MAX_CHARS = 256;
 /** The one key of this ingress, new with each start: in memory as a hash, in clear only in the file. */
 export class IngressKey {
   readonly #hash: Buffer;
-  readonly path: string;
 
-  private constructor(key: string, path: string) {
+  private constructor(key: string) {
     this.#hash = sha256(key);
-    this.path = path;
   }
 
   /** Writes `DIRECTORY/ingress.key`, 0600. */
   static make(directory: string): IngressKey {
-    const path = join(directory, INGRESS_KEY_FILE);
     const key = `sk-otela-${randomBytes(32).toString('base64url')}`;
-    writeFileSync(path, `${key}\n`, { mode: 0o600 });
-    return new IngressKey(key, path);
+    writeFileSync(join(directory, INGRESS_KEY_FILE), `${key}\n`, { mode: 0o600 });
+    return new IngressKey(key);
   }
 
   /** @throws ApiError 401 */

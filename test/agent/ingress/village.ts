@@ -113,7 +113,7 @@ export class Villager {
     this.ingress = new Ingress({
       host: '127.0.0.1',
       port: 0,
-      directory,
+      directory: () => directory,
       registry: village.registry,
       self: () => ({ issuer: 'local', provider: this.provider }),
       trust: options.trust,

@@ -1,0 +1,46 @@
+/** Where the local OpenAI endpoint listens, whom it trusts, and whom this node serves over the mesh. */
+import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
+import { parseAddress } from '../mesh/channel/dial.ts';
+import { UsageError } from './exit.ts';
+
+export interface IngressConfig {
+  /** Undefined: no ingress. */
+  listen: { host: string; port: number } | undefined;
+  /** Providers whose nodes a request may go to; undefined: our own. */
+  trust: string[] | undefined;
+  /** Providers whose agents this node serves; undefined: our own. */
+  serveTo: string[] | undefined;
+}
+
+/** Throws UsageError. */
+export function ingressConfig(
+  listen: string | undefined,
+  trust: readonly string[],
+  serveTo: readonly string[],
+): IngressConfig {
+  if (listen === undefined && trust.length > 0) throw new UsageError('--trust needs --ingress HOST:PORT');
+  return {
+    listen: listen === undefined ? undefined : listenAddress(listen),
+    trust: trust.length === 0 ? undefined : providers('--trust', trust),
+    serveTo: serveTo.length === 0 ? undefined : providers('--serve-to', serveTo),
+  };
+}
+
+/** `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT` for this machine alone; port 0 for any free one. */
+function listenAddress(text: string): { host: string; port: number } {
+  const bare = /^:?(\d{1,5})$/.exec(text)?.[1];
+  if (bare !== undefined && Number(bare) <= 65_535) return { host: '127.0.0.1', port: Number(bare) };
+  const free = /^(.*):0$/.exec(text)?.[1];
+  const address = parseAddress(free === undefined ? text : `${free}:1`);
+  if (address === undefined) throw new UsageError(`--ingress: "${text}" is not HOST:PORT`);
+  return free === undefined ? address : { ...address, port: 0 };
+}
+
+function providers(flag: string, texts: readonly string[]): string[] {
+  const ids = texts.flatMap((text) => text.split(',')).map((id) => id.trim());
+  for (const id of ids) {
+    if (!PROVIDER_ID_PATTERN.test(id)) throw new UsageError(`${flag}: "${id}" is no provider such as eth or eth@peer`);
+  }
+  if (ids.length > PROVIDER_LIST_MAX) throw new UsageError(`${flag}: at most ${PROVIDER_LIST_MAX} providers`);
+  return [...new Set(ids)];
+}
