@@ -1,0 +1,302 @@
+/**
+ * This agent in the mesh: it owns the replica's gossip, turns sockets and timers into events of the core (shared/gossip) and the
+ * core's actions into sends and dials. Nothing of it is stored: a restart is a new session, which learns from its peers.
+ */
+import type { Socket } from 'node:net';
+import { createGossip } from '../../shared/gossip/index.ts';
+import type { Action, Liveness, Notice, Verdict } from '../../shared/gossip/types.ts';
+import type { Crypto } from '../../shared/lattice/crypto.ts';
+import type { Entry } from '../../shared/lattice/entry.ts';
+import type { Replica } from '../../shared/lattice/replica.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import type { Update } from '../../shared/lattice/update.ts';
+import type { WebSocketOptions } from '../tunnel/websocket.ts';
+import { hostAddresses, withPort } from './addresses.ts';
+import { Bans } from './bans.ts';
+import type { Proven } from './channel/accept.ts';
+import type { Channel } from './channel/channel.ts';
+import { ChannelError } from './channel/error.ts';
+import { Listener, type ListenerLimits } from './channel/listener.ts';
+import { sessionContext } from './channel/secure.ts';
+import type { SessionKey } from './channel/session-key.ts';
+import { Channels } from './channels.ts';
+import { Delegates, type MeshGateway } from './delegates.ts';
+import { Dials } from './dials.ts';
+import { Driver } from './driver.ts';
+import type { ChannelEvents } from './requests/types.ts';
+import { Seeds } from './seeds.ts';
+import { Tickets } from './tickets.ts';
+
+/** Answers of gateways that are waited for; the core asks on suspicion only. */
+const RELAY_QUESTIONS_MAX = 64;
+
+export interface MeshOptions {
+  key: SessionKey;
+  ticket: Ticket;
+  /** Name of this machine, as in the payload. */
+  host: string;
+  /** Outlives sessions of this agent: a new one begins with what the last one knew. */
+  replica: Replica;
+  crypto: Crypto;
+  /** How lists here call an issuer; undefined for the own one. */
+  issuerName(issuer: string): string | undefined;
+  /** Where to listen. `host` undefined: on all addresses, and all but loopback are published. Undefined: nowhere. */
+  listen: { host?: string; port: number } | undefined;
+  peers: readonly string[];
+  env: NodeJS.ProcessEnv;
+  proxy?: WebSocketOptions['proxy'];
+  /** Asks whether a session answers, through this agent's own tunnels. Rejects or says unknown where none can tell. */
+  askRelay(session: string): Promise<Verdict>;
+  /** Of all choices. */
+  random?: () => number;
+  /** Streams of requests on the channels. */
+  requests?: ChannelEvents;
+  /** Connections that begin with an HTTP CONNECT. Owns them from then on. */
+  onConnect?(socket: Socket): void;
+  /** This session is over: see shared/gossip. */
+  onEnded(reason: 'evicted' | 'cloned'): void;
+  onNotice?(notice: Notice): void;
+  log(line: string): void;
+  limits?: Partial<ListenerLimits>;
+}
+
+export interface Seen {
+  entry: Entry;
+  liveness: Liveness;
+}
+
+/** `sessions` changed in the replica, or in what this agent thinks of their liveness. */
+export type Watcher = (sessions: readonly string[]) => void;
+
+export class Mesh {
+  readonly replica: Replica;
+  readonly channels: Channels;
+  readonly #options: MeshOptions;
+  readonly #driver: Driver;
+  readonly #listener: Listener;
+  readonly #dials: Dials;
+  readonly #seeds: Seeds;
+  readonly #delegates: Delegates;
+  readonly #bans = new Bans();
+  /** Of sessions in the replica; alive is not listed. */
+  readonly #liveness = new Map<string, Liveness>();
+  readonly #watchers = new Set<Watcher>();
+  #questions = 0;
+  #port: number | undefined;
+  #closed = false;
+
+  constructor(options: MeshOptions) {
+    const { ticket, key, replica, crypto } = options;
+    const { session } = ticket;
+    this.#options = options;
+    this.replica = replica;
+    const { issuerName, env, proxy, log } = options;
+    const banned = (peer: string) => this.#bans.has(peer, performance.now());
+    const tickets = new Tickets({ crypto, replica, session, issuerName, banned });
+    const openTicket = (bytes: Uint8Array) => tickets.open(bytes);
+    const own = { context: sessionContext(key), ticket: ticket.bytes };
+    this.channels = this.#makeChannels(session);
+    this.#dials = new Dials({ own, openTicket, take: (proven) => this.#take(proven) });
+    this.#listener = new Listener({
+      own,
+      openTicket,
+      onProven: (proven) => void this.channels.add(proven, false),
+      ...(options.onConnect === undefined ? {} : { onConnect: options.onConnect }),
+      ...(options.limits === undefined ? {} : { limits: options.limits }),
+    });
+    this.#seeds = new Seeds({
+      addresses: options.peers,
+      dial: (address) => this.#dials.dial(undefined, [address]),
+      connected: () => this.channels.size > 0,
+      random: options.random ?? Math.random,
+      log,
+    });
+    this.#delegates = new Delegates({
+      identity: { session, publicKey: key.publicKey, sign: (message) => key.sign(message) },
+      ticket: ticket.bytes,
+      env,
+      proxy,
+      onOpened: (peer) => this.#driver.give({ type: 'opened', peer, inbound: false }),
+      onGossip: (peer, bytes) => this.#driver.give({ type: 'message', peer, bytes }),
+      onClosed: (peer) => this.#driver.give({ type: 'closed', peer }),
+      onDialFailed: (peer) => this.#driver.give({ type: 'dialFailed', peer }),
+      log,
+    });
+    const self = { kind: 'agent', session, cluster: ticket.cluster, host: options.host } as const;
+    this.#driver = new Driver({
+      state: createGossip({ self, replica, crypto, signer: key }),
+      act: (action) => this.#act(action),
+      random: options.random ?? Math.random,
+    });
+  }
+
+  #makeChannels(session: string): Channels {
+    const { requests } = this.#options;
+    return new Channels({
+      session,
+      onGossip: (channel, bytes) => this.#driver.give({ type: 'message', peer: channel.session, bytes }),
+      onFrame: (channel, frame) => {
+        if (requests !== undefined) return requests.onFrame(channel, frame);
+        if (frame.type === 'open')
+          channel.link.put({ type: 'reset', stream: frame.stream, code: 'refused', message: '' });
+      },
+      onMessageEnd: (channel) => requests?.onMessageEnd(channel),
+      onChannel: (channel) => requests?.onChannel(channel),
+      onChannelClosed: (channel) => requests?.onChannelClosed(channel),
+      onOpened: (channel) => this.#driver.give({ type: 'opened', peer: channel.session, inbound: !channel.dialled }),
+      onClosed: (peer) => this.#driver.give({ type: 'closed', peer }),
+    });
+  }
+
+  /** Where others find this agent, for its payload; none where it does not listen. */
+  get addresses(): string[] {
+    const { listen } = this.#options;
+    if (listen === undefined || this.#port === undefined) return [];
+    return listen.host === undefined ? hostAddresses(this.#port) : [withPort(listen.host, this.#port)];
+  }
+
+  /** Listens and begins. An address that cannot be listened on is an error of the configuration. */
+  async open(): Promise<void> {
+    const { listen } = this.#options;
+    if (listen !== undefined) this.#port = await this.#listener.open(listen.host, listen.port);
+    this.#driver.give({ type: 'start' });
+    this.#seeds.open();
+  }
+
+  /** Own words: into the replica and out to the others. */
+  publish(...updates: Update[]): void {
+    this.#driver.give({ type: 'local', updates });
+  }
+
+  /** A request found this session silent: have a look. */
+  doubt(session: string): void {
+    this.#driver.give({ type: 'doubt', session });
+  }
+
+  /** Another list of issuers: nodes of those that are not on it any more go. */
+  setIssuers(accepts: (issuer: string) => boolean): void {
+    this.#driver.give({ type: 'replaced', sessions: this.replica.setIssuers(accepts) });
+  }
+
+  /** All gateways that took this session in, each time. */
+  setGateways(gateways: readonly MeshGateway[]): void {
+    this.#delegates.setGateways(gateways);
+    this.#driver.give({ type: 'gateways', gateways: gateways.map(({ id }) => id) });
+  }
+
+  liveness(session: string): Liveness {
+    return this.#liveness.get(session) ?? 'alive';
+  }
+
+  /** All that is known, as seen from here. */
+  *view(): Generator<Seen> {
+    for (const entry of this.replica.entries()) yield { entry, liveness: this.liveness(entry.session) };
+  }
+
+  /** Calls `watcher` after every change until the returned function is called. */
+  watch(watcher: Watcher): () => void {
+    this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  /** The channel to a session: the one there is, else a new one. @throws ChannelError none can be had; it may be well all the same */
+  async channelTo(session: string): Promise<Channel> {
+    const open = this.channels.get(session);
+    if (open !== undefined) return open;
+    if (this.#closed) throw new ChannelError('broken', 'this agent is leaving');
+    const addresses = this.replica.get(session)?.payload?.addresses ?? [];
+    if (addresses.length === 0) throw new ChannelError('unreachable', `${session} has published no address`);
+    return this.#dials.dial(session, addresses);
+  }
+
+  #take(proven: Proven): Channel | undefined {
+    const { session } = proven.peer;
+    const open = this.channels.get(session);
+    if (open?.dialled) {
+      // Two ways led to one agent: a known peer's address and what it has published.
+      proven.socket.destroy();
+      return open;
+    }
+    const channel = this.channels.add(proven, true);
+    return this.channels.get(session) ?? channel;
+  }
+
+  #act(action: Exclude<Action, { type: 'timer' }>): void {
+    switch (action.type) {
+      case 'send':
+        return this.#send(action.peer, action.bytes);
+      case 'dial':
+        return this.#dial(action.peer, action.addresses);
+      case 'hangUp':
+        if (action.banMs > 0) this.#bans.add(action.peer, performance.now() + action.banMs);
+        this.channels.hangUp(action.peer, action.reason);
+        return this.#delegates.hangUp(action.peer, action.reason);
+      case 'changed':
+        return this.#changed(action.sessions);
+      case 'liveness':
+        if (action.liveness === 'alive') this.#liveness.delete(action.session);
+        else this.#liveness.set(action.session, action.liveness);
+        return this.#tell([action.session]);
+      case 'askRelay':
+        return this.#askRelay(action.target);
+      case 'ended':
+        return this.#options.onEnded(action.reason);
+      case 'notice':
+        return this.#options.onNotice?.(action.notice);
+      case 'evict':
+        return; // only gateways judge
+    }
+  }
+
+  #send(peer: string, bytes: Uint8Array): void {
+    // What is dropped before a slow reader is found again by digests.
+    if (this.channels.get(peer)?.gossip(bytes) === undefined) this.#delegates.gossip(peer, bytes);
+  }
+
+  #dial(peer: string, addresses: readonly string[]): void {
+    if (peer.startsWith('gw:')) return this.#delegates.dial(peer);
+    if (this.channels.get(peer) !== undefined) return;
+    if (addresses.length === 0 || this.#bans.has(peer, performance.now())) return this.#dialFailed(peer);
+    this.#dials.dial(peer, addresses).catch(() => {
+      if (this.channels.get(peer) === undefined) this.#dialFailed(peer);
+    });
+  }
+
+  #dialFailed(peer: string): void {
+    this.#driver.give({ type: 'dialFailed', peer });
+  }
+
+  #changed(sessions: readonly string[]): void {
+    for (const session of sessions) {
+      const entry = this.replica.get(session);
+      if (entry === undefined || entry.state === 'LEFT') this.#liveness.delete(session);
+    }
+    this.#tell(sessions);
+  }
+
+  #tell(sessions: readonly string[]): void {
+    for (const watcher of this.#watchers) watcher(sessions);
+  }
+
+  #askRelay(target: string): void {
+    const answer = (verdict: Verdict) => this.#driver.give({ type: 'relayed', target, verdict });
+    if (this.#questions >= RELAY_QUESTIONS_MAX) return answer('unknown');
+    this.#questions++;
+    this.#options
+      .askRelay(target)
+      .then(answer, () => answer('unknown'))
+      .finally(() => this.#questions--);
+  }
+
+  /** Says good-bye to all. Idempotent. Publish LEFT before. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#seeds.close();
+    this.#driver.close();
+    this.#listener.close();
+    this.#dials.close();
+    this.channels.close('leaving');
+    this.#delegates.close('leaving');
+  }
+}

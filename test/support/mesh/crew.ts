@@ -1,0 +1,66 @@
+/** Starts processes of members and talks to them. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { atEnd } from '../processes.ts';
+import { NODE, ROOT } from '../where.ts';
+import { type Command, type Reply, replySchema } from './protocol.ts';
+
+const ANSWER_MS = 60_000;
+
+export class CrewProcess {
+  readonly child: ChildProcess;
+  #next = 0;
+  readonly #waiting = new Map<number, (reply: Reply) => void>();
+  #output = '';
+
+  /** `prefix`: e.g. `ip netns exec HOST`. */
+  constructor(prefix: readonly string[] = []) {
+    const [file = NODE, ...args] = [...prefix, NODE, join(ROOT, 'test/support/mesh/process.ts')];
+    this.child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
+    for (const stream of [this.child.stdout, this.child.stderr])
+      stream?.setEncoding('utf8').on('data', (text: string) => {
+        this.#output = (this.#output + text).slice(-8_192);
+      });
+    this.child.on('message', (message) => {
+      const reply = replySchema.parse(message);
+      this.#waiting.get(reply.id)?.(reply);
+      this.#waiting.delete(reply.id);
+    });
+    atEnd(() => this.end());
+  }
+
+  get pid(): number {
+    return this.child.pid ?? -1;
+  }
+
+  get output(): string {
+    return this.#output;
+  }
+
+  ask(command: Command): Promise<Reply> {
+    const id = ++this.#next;
+    return new Promise((resolve, reject) => {
+      const fail = (why: string) => reject(new Error(`process ${this.pid} ${why} at ${command.do}\n${this.#output}`));
+      const timer = setTimeout(() => fail('does not answer'), ANSWER_MS);
+      const onExit = () => fail('ended');
+      this.child.once('exit', onExit);
+      this.#waiting.set(id, (reply) => {
+        clearTimeout(timer);
+        this.child.off('exit', onExit);
+        resolve(reply);
+      });
+      this.child.send({ id, command });
+    });
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.child.kill(signal);
+  }
+
+  async end(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const gone = new Promise((resolve) => this.child.once('exit', resolve));
+    this.child.kill('SIGKILL');
+    await gone;
+  }
+}

@@ -1,0 +1,101 @@
+/** An agent that is nothing but a mesh: a session, a record of ordinary size, and what it saw of the others. */
+import { nodeCrypto } from '../../../agent/host/crypto.ts';
+import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
+import { Mesh, type MeshOptions } from '../../../agent/mesh/mesh.ts';
+import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
+import { signRecord } from '../../../shared/lattice/record.ts';
+import { Replica } from '../../../shared/lattice/replica.ts';
+import { openTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
+import type { Update } from '../../../shared/lattice/update.ts';
+
+export interface MemberOptions {
+  issuer: string;
+  ticket: Uint8Array;
+  seed: Uint8Array;
+  host?: string;
+  listen: MeshOptions['listen'];
+  peers?: readonly string[];
+  replica?: Replica;
+  more?: Partial<MeshOptions>;
+}
+
+export class Member {
+  readonly key: SessionKey;
+  readonly ticket: Ticket;
+  readonly mesh: Mesh;
+  readonly ended: string[] = [];
+  readonly #host: string;
+  #version = 0;
+
+  constructor(options: MemberOptions) {
+    this.key = createSessionKey(options.seed);
+    this.ticket = openTicket(options.ticket, nodeCrypto);
+    this.#host = options.host ?? this.ticket.session;
+    this.mesh = new Mesh({
+      key: this.key,
+      ticket: this.ticket,
+      host: this.#host,
+      replica: options.replica ?? new Replica({ crypto: nodeCrypto, accepts: (issuer) => issuer === options.issuer }),
+      crypto: nodeCrypto,
+      issuerName: () => undefined,
+      listen: options.listen,
+      peers: options.peers ?? [],
+      env: {},
+      askRelay: () => Promise.resolve('unknown'),
+      onEnded: (reason) => this.ended.push(reason),
+      log: () => {},
+      ...options.more,
+    });
+  }
+
+  get session(): string {
+    return this.ticket.session;
+  }
+
+  async open(): Promise<void> {
+    await this.mesh.open();
+    this.say('SERVING');
+  }
+
+  /** The next word of this session. Returns its version. */
+  say(state: Lifecycle): number {
+    const version = ++this.#version;
+    this.mesh.publish(this.word(state, version));
+    return version;
+  }
+
+  word(state: Lifecycle, version: number): Update {
+    const payload = encodePayload(this.#payload());
+    const record = signRecord({ session: this.session, state, version, payload }, this.key, nodeCrypto);
+    return { kind: 'entry', ticket: this.ticket.bytes, record, payload };
+  }
+
+  #payload(): NodePayload {
+    return {
+      tier: 'volatile',
+      labels: { project: 'a123' },
+      models: [
+        {
+          id: 'swiss-ai/Apertus-70B-Instruct-2509',
+          state: 'ready',
+          context_length: 65_536,
+          quantization: 'bf16',
+          engine: 'vllm',
+        },
+      ],
+      hardware: {
+        gpus: [{ class: 'GH200', name: 'NVIDIA GH200 120GB', vram_mib: 97_871, count: 4 }],
+        cpus: 288,
+        memory_mib: 870_000,
+      },
+      agent_version: '0.1.0',
+      host: this.#host,
+      addresses: this.mesh.addresses,
+    };
+  }
+
+  close(): void {
+    this.mesh.close();
+  }
+}
