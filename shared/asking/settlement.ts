@@ -119,9 +119,9 @@ export class Settlement {
     return { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, at: now, repeated };
   }
 
-  /** What is to be stored now; hand `streams` back to the agent once it is. */
-  take(now: number): { records: UsageRecord[]; streams: number[] } {
-    for (const ended of this.#waiting.values()) if (now >= ended.until) this.#estimate(ended, now);
+  /** What is to be stored now; hand `streams` back to the agent once it is. `last`: no report is waited for any more. */
+  take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
+    for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
     const taken = { records: this.#due, streams: this.#forget };
     this.#due = [];
     this.#forget = [];

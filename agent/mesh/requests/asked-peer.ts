@@ -2,6 +2,7 @@ import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../share
 import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
 import { Settlement, type UsageRecord } from '../../../shared/asking/settlement.ts';
 import { WireError } from '../../../shared/wire/error.ts';
+import type { ReportName } from '../../../shared/wire/frames.ts';
 import { Attempt } from './attempt.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
 
@@ -17,6 +18,9 @@ const REDIAL_MS = 400;
 
 /** A peer whose channel was ours to dial and that takes none so many times is gone, and with it its answers. */
 const REDIALS_MAX = 3;
+
+/** Attempts whose late report is still believed. */
+const RECEIPTS_MAX = 1_000;
 
 /** Failures of this side, which the peer does not know of. */
 const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
@@ -40,6 +44,8 @@ export class AskedPeer implements ExchangeHost {
   readonly #attempts = new Map<Exchange, Attempt>();
   readonly #streams = new Map<number, Exchange>();
   readonly #touched = new Set<Exchange>();
+  /** Receipts of what was asked, by name, oldest first: a report that comes late is believed for these alone. */
+  readonly #receipts = new Map<string, string>();
   /** Open channels to it; the first carries the streams. */
   readonly #channels = new Set<RequestChannel>();
   #active: RequestChannel | undefined;
@@ -70,6 +76,11 @@ export class AskedPeer implements ExchangeHost {
   ask(request: AttemptRequest, body: AttemptBody): Attempt {
     const exchange = new Exchange(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(exchange);
+    this.#receipts.set(nameOf(request), request.receipt);
+    for (const oldest of this.#receipts.keys()) {
+      if (this.#receipts.size <= RECEIPTS_MAX) break;
+      this.#receipts.delete(oldest);
+    }
     this.#attempts.set(exchange, attempt);
     this.#streams.set(exchange.stream, exchange);
     if (this.#active !== undefined) exchange.connect(this.#active.link);
@@ -153,8 +164,15 @@ export class AskedPeer implements ExchangeHost {
   }
 
   #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: Exchange | undefined): void {
-    if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
+    if (frame.name !== undefined) this.#named(frame, frame.name);
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
+  }
+
+  /** Only of what we asked: else a peer could fill our books. */
+  #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName): void {
+    const receipt = this.#receipts.get(nameOf(said));
+    if (receipt !== undefined) this.#settlement.named(stream, usage, { ...said, receipt }, this.now());
+    else this.#active?.link.put({ type: 'settled', streams: [stream] });
   }
 
   onMessageEnd(_channel: RequestChannel): void {
@@ -200,8 +218,8 @@ export class AskedPeer implements ExchangeHost {
   }
 
   /** What is to be stored now; call `forget` with its streams once it is. */
-  settle(now: number): { records: UsageRecord[]; streams: number[] } {
-    return this.#settlement.take(now);
+  settle(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
+    return this.#settlement.take(now, last);
   }
 
   /** Without a channel the peer says its reports again on the next one, and they are stored once. */
@@ -213,4 +231,8 @@ export class AskedPeer implements ExchangeHost {
   close(): void {
     for (const exchange of [...this.#attempts.keys()]) exchange.cancel();
   }
+}
+
+function nameOf({ requestId, attempt }: { requestId: string; attempt: number }): string {
+  return `${requestId}/${attempt}`;
 }

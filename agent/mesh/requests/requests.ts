@@ -99,9 +99,10 @@ export class Requests implements ChannelEvents {
     }
   }
 
-  #settle(peer: AskedPeer, now: number): void {
-    const { records, streams } = peer.settle(now);
-    if (records.length > 0) this.#options.onUsage(records);
+  #settle(peer: AskedPeer, now: number, last = false): void {
+    const { records, streams } = peer.settle(now, last);
+    const dated = records.map((record) => ({ ...record, at: Math.round(performance.timeOrigin + record.at) }));
+    if (dated.length > 0) this.#options.onUsage(dated);
     peer.forget(streams);
   }
 
@@ -110,7 +111,7 @@ export class Requests implements ChannelEvents {
     clearInterval(this.#ticking);
     for (const peer of this.#asked.values()) {
       peer.close();
-      this.#settle(peer, Number.POSITIVE_INFINITY);
+      this.#settle(peer, performance.now(), true);
     }
     await this.serving.close();
   }

@@ -1,0 +1,73 @@
+import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/asking/ingress-usage.ts';
+import type { UsageQueue } from './usage-queue.ts';
+
+/** The way to one gateway, while it is open. */
+export interface UsageOutlet {
+  /** Asks it to store these; it answers with the sequence. */
+  send(sequence: number, json: string): void;
+}
+
+/** A batch that was stored and not acknowledged: the gateway's object moved, say. It is sent again on the same way. */
+const AGAIN_MS = 10_000;
+
+/** Brings what waits in the queue to one of the gateways that are there, a batch at a time. */
+export class UsageDelivery {
+  readonly #queue: UsageQueue;
+  readonly #outlets = new Set<UsageOutlet>();
+  #sequence = 0;
+  #sent: { outlet: UsageOutlet; sequence: number; records: IngressUsage[] } | undefined;
+  #again: NodeJS.Timeout | undefined;
+
+  constructor(queue: UsageQueue) {
+    this.#queue = queue;
+    queue.watch(() => this.#next());
+  }
+
+  connected(outlet: UsageOutlet): void {
+    this.#outlets.add(outlet);
+    this.#next();
+  }
+
+  disconnected(outlet: UsageOutlet): void {
+    this.#outlets.delete(outlet);
+    if (this.#sent?.outlet !== outlet) return;
+    this.#sent = undefined; // whether it was stored is not known: it is said again, and counts once
+    this.#next();
+  }
+
+  stored(outlet: UsageOutlet, sequence: number): void {
+    const sent = this.#sent;
+    if (sent === undefined || sent.outlet !== outlet || sent.sequence !== sequence) return;
+    this.#sent = undefined;
+    this.#queue.stored(sent.records);
+    this.#next();
+  }
+
+  #next(): void {
+    const [outlet] = this.#outlets;
+    if (this.#sent !== undefined || outlet === undefined) return;
+    clearTimeout(this.#again);
+    const records = this.#queue.oldest(USAGE_BATCH_MAX);
+    if (records.length === 0) return;
+    const sequence = ++this.#sequence;
+    this.#sent = { outlet, sequence, records };
+    outlet.send(sequence, JSON.stringify(records));
+    this.#again = setTimeout(() => this.#giveUp(sequence), AGAIN_MS).unref();
+  }
+
+  /** Another gateway, where there is one. */
+  #giveUp(sequence: number): void {
+    if (this.#sent?.sequence !== sequence) return;
+    const { outlet } = this.#sent;
+    this.#sent = undefined;
+    this.#outlets.delete(outlet);
+    this.#outlets.add(outlet);
+    this.#next();
+  }
+
+  close(): void {
+    clearTimeout(this.#again);
+    this.#outlets.clear();
+    this.#sent = undefined;
+  }
+}

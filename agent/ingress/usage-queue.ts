@@ -1,0 +1,166 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/asking/ingress-usage.ts';
+
+/** Records kept for gateways that are away: at a request per second, most of three hours. Then the oldest make room. */
+export const USAGE_KEPT_MAX = 10_000;
+
+/** A burst is written once. */
+const WRITE_AFTER_MS = 1_000;
+
+/** Files that other agents left; more than that were left by something else. */
+const ADOPTED_MAX = 64;
+
+const FILE = /^([0-9]+)-([A-Za-z0-9.-]+)\.json$/;
+
+export interface UsageQueueOptions {
+  /** Where records wait for the next agent, should this one end first; undefined: in memory only. */
+  directory: string | undefined;
+  max?: number;
+  log(line: string): void;
+}
+
+/**
+ * Usage that no gateway has stored yet: bounded, in memory and in a file (0600) of this process. What an agent left behind that
+ * has ended is taken over by the next one of its user on the same machine.
+ */
+export class UsageQueue {
+  readonly #options: UsageQueueOptions;
+  readonly #max: number;
+  /** By name, oldest first. */
+  readonly #kept = new Map<string, IngressUsage>();
+  readonly #file: string | undefined;
+  #writing: NodeJS.Timeout | undefined;
+  #dropped = 0;
+  #onAdded: () => void = () => {};
+
+  constructor(options: UsageQueueOptions) {
+    this.#options = options;
+    this.#max = options.max ?? USAGE_KEPT_MAX;
+    this.#file = options.directory && join(options.directory, `${process.pid}-${hostname()}.json`);
+  }
+
+  get size(): number {
+    return this.#kept.size;
+  }
+
+  /** Records lost because no gateway came for them. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Calls `listener` whenever there is something new to deliver. */
+  watch(listener: () => void): void {
+    this.#onAdded = listener;
+  }
+
+  /** Takes over what ended agents left. */
+  open(): void {
+    const { directory, log } = this.#options;
+    if (directory === undefined) return;
+    try {
+      mkdirSync(directory, { recursive: true, mode: 0o700 });
+      const left = readdirSync(directory).filter((name) => isLeft(name));
+      for (const name of left.slice(0, ADOPTED_MAX)) this.#adopt(join(directory, name));
+    } catch (error) {
+      log(`usage of former agents: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  /** Of two agents that start at once only one can rename the file. */
+  #adopt(path: string): void {
+    const mine = `${path}.${process.pid}`;
+    try {
+      renameSync(path, mine);
+    } catch {
+      return;
+    }
+    const records = readRecords(mine);
+    this.add(records);
+    this.#write();
+    rmSync(mine, { force: true });
+    if (records.length > 0) this.#options.log(`${records.length} usage records of a former agent are taken over`);
+  }
+
+  /** An exact record replaces an estimated one of the same attempt. */
+  add(records: readonly IngressUsage[]): void {
+    for (const record of records) {
+      const name = usageName(record);
+      const known = this.#kept.get(name);
+      if (known === undefined || (known.estimated && !record.estimated)) this.#kept.set(name, record);
+    }
+    for (const name of this.#kept.keys()) {
+      if (this.#kept.size <= this.#max) break;
+      this.#kept.delete(name);
+      if (this.#dropped++ === 0) this.#options.log(`usage records are dropped: no gateway took any of ${this.#max}`);
+    }
+    if (records.length === 0) return;
+    this.#writeSoon();
+    this.#onAdded();
+  }
+
+  /** The oldest, at most `count`; they stay until `stored`. */
+  oldest(count: number): IngressUsage[] {
+    const oldest: IngressUsage[] = [];
+    for (const record of this.#kept.values()) {
+      if (oldest.length >= count) break;
+      oldest.push(record);
+    }
+    return oldest;
+  }
+
+  /** A gateway has these. One that became exact meanwhile stays. */
+  stored(records: readonly IngressUsage[]): void {
+    for (const record of records) {
+      const name = usageName(record);
+      if (this.#kept.get(name) === record) this.#kept.delete(name);
+    }
+    this.#writeSoon();
+  }
+
+  #writeSoon(): void {
+    if (this.#file === undefined) return;
+    this.#writing ??= setTimeout(() => this.#write(), WRITE_AFTER_MS).unref();
+  }
+
+  /** Whole and by renaming: a reader never sees half of it. */
+  #write(): void {
+    clearTimeout(this.#writing);
+    this.#writing = undefined;
+    if (this.#file === undefined) return;
+    try {
+      if (this.#kept.size === 0) return rmSync(this.#file, { force: true });
+      const temporary = `${this.#file}.new`;
+      writeFileSync(temporary, JSON.stringify([...this.#kept.values()]), { mode: 0o600 });
+      renameSync(temporary, this.#file);
+    } catch (error) {
+      this.#options.log(`usage is kept in memory only: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  /** What no gateway took waits in the file. Idempotent. */
+  close(): void {
+    this.#write();
+  }
+}
+
+/** Left by an agent of this machine that has ended. */
+function isLeft(name: string): boolean {
+  const [, pid, host] = FILE.exec(name) ?? [];
+  if (pid === undefined || host !== hostname() || Number(pid) === process.pid) return false;
+  return !existsSync(`/proc/${pid}`);
+}
+
+function readRecords(path: string): IngressUsage[] {
+  try {
+    const items = z
+      .array(z.unknown())
+      .max(USAGE_KEPT_MAX)
+      .parse(JSON.parse(readFileSync(path, 'utf8')));
+    return items.flatMap((item) => ingressUsageSchema.safeParse(item).data ?? []);
+  } catch {
+    return []; // cut off by whatever ended that agent
+  }
+}

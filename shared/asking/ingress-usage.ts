@@ -1,0 +1,51 @@
+/** What an agent's ingress used without a gateway, on its way to one: JSON in USAGE frames. */
+import * as z from 'zod';
+import { sessionSchema } from '../lattice/node.ts';
+import { PROVIDER_ID_PATTERN } from '../routing/trust.ts';
+
+const count = z.number().int().nonnegative();
+
+/** One attempt. Its name (request, attempt) is random: storing it twice is storing it once. */
+export const ingressUsageSchema = z.object({
+  request_id: z.string().min(1).max(128),
+  attempt: count,
+  model: z.string().max(1024),
+  /** Who served it. */
+  session: sessionSchema,
+  provider: z.string().regex(PROVIDER_ID_PATTERN).optional(),
+  prompt_tokens: count,
+  completion_tokens: count,
+  cached_tokens: count,
+  reasoning_tokens: count,
+  /** Counted from events or bytes, since nobody gave numbers. */
+  estimated: z.boolean(),
+  complete: z.boolean(),
+  /** The client left before the end. */
+  aborted: z.boolean(),
+  answer_bytes: count,
+  /** Milliseconds since the epoch, by the ingress's clock. */
+  at: count,
+});
+
+export type IngressUsage = z.infer<typeof ingressUsageSchema>;
+
+/** Records in one frame. */
+export const USAGE_BATCH_MAX = 16;
+
+/** Of the JSON of a batch: a model name of 1,024 escapes is 6 KiB. */
+export const USAGE_BATCH_MAX_BYTES = 128 * 1024;
+
+const batchSchema = z.array(ingressUsageSchema).min(1).max(USAGE_BATCH_MAX);
+
+/** Undefined for what is no batch of records. */
+export function parseUsageBatch(json: string): IngressUsage[] | undefined {
+  try {
+    return batchSchema.safeParse(JSON.parse(json)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+export function usageName({ request_id, attempt }: Pick<IngressUsage, 'request_id' | 'attempt'>): string {
+  return `${request_id}/${attempt}`;
+}

@@ -1,0 +1,146 @@
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { UsageDelivery, type UsageOutlet } from '../../../agent/ingress/usage-delivery.ts';
+import { UsageQueue } from '../../../agent/ingress/usage-queue.ts';
+import { type IngressUsage, parseUsageBatch, USAGE_BATCH_MAX } from '../../../shared/asking/ingress-usage.ts';
+import { endAll, temporaryDirectory } from '../../support/processes.ts';
+
+afterEach(endAll);
+
+const log = () => {};
+
+function usage(n: number, more: Partial<IngressUsage> = {}): IngressUsage {
+  return {
+    request_id: `request-${n}`,
+    attempt: 1,
+    model: 'm',
+    session: 'a'.repeat(26),
+    provider: 'lab',
+    prompt_tokens: 3,
+    completion_tokens: n,
+    cached_tokens: 0,
+    reasoning_tokens: 0,
+    estimated: false,
+    complete: true,
+    aborted: false,
+    answer_bytes: 100,
+    at: 1_700_000_000_000 + n,
+    ...more,
+  };
+}
+
+const numbers = (count: number) => Array.from({ length: count }, (_, n) => usage(n));
+
+/** A gateway that stores what it is sent when it is told to answer. */
+class Gateway implements UsageOutlet {
+  readonly stored = new Map<string, IngressUsage>();
+  readonly sent: { sequence: number; records: IngressUsage[] }[] = [];
+
+  send(sequence: number, json: string): void {
+    const records = parseUsageBatch(json);
+    if (records === undefined) throw new Error(`no batch: ${json}`);
+    this.sent.push({ sequence, records });
+    for (const record of records) this.stored.set(`${record.request_id}/${record.attempt}`, record);
+  }
+
+  /** Acknowledges the last batch. */
+  answer(delivery: UsageDelivery): void {
+    const last = this.sent.at(-1);
+    if (last !== undefined) delivery.stored(this, last.sequence);
+  }
+}
+
+it('waits for a gateway and is delivered to it batch by batch, once each', () => {
+  const queue = new UsageQueue({ directory: undefined, log });
+  const delivery = new UsageDelivery(queue);
+  queue.add(numbers(40));
+  const gateway = new Gateway();
+  delivery.connected(gateway);
+  for (let n = 0; n < 3; n++) gateway.answer(delivery);
+  expect(gateway.sent.map(({ records }) => records.length)).toEqual([USAGE_BATCH_MAX, USAGE_BATCH_MAX, 8]);
+  expect([gateway.stored.size, queue.size]).toEqual([40, 0]);
+  queue.add([usage(99)]);
+  gateway.answer(delivery);
+  expect([gateway.stored.size, queue.size]).toEqual([41, 0]);
+});
+
+it('a gateway that goes before it acknowledged leaves the batch to the next one', () => {
+  const queue = new UsageQueue({ directory: undefined, log });
+  const delivery = new UsageDelivery(queue);
+  const [first, second] = [new Gateway(), new Gateway()];
+  delivery.connected(first);
+  queue.add(numbers(3));
+  delivery.disconnected(first);
+  first.answer(delivery); // too late: what it stored is said again elsewhere
+  expect(queue.size).toBe(3);
+  delivery.connected(second);
+  second.answer(delivery);
+  expect([second.stored.size, queue.size]).toEqual([3, 0]);
+});
+
+it('an exact count replaces an estimate, also one that is on its way', () => {
+  const queue = new UsageQueue({ directory: undefined, log });
+  const delivery = new UsageDelivery(queue);
+  const gateway = new Gateway();
+  delivery.connected(gateway);
+  queue.add([usage(1, { estimated: true, completion_tokens: 5 })]);
+  queue.add([usage(1, { completion_tokens: 7 })]);
+  gateway.answer(delivery);
+  gateway.answer(delivery);
+  expect(gateway.stored.get('request-1/1')?.completion_tokens).toBe(7);
+  expect([gateway.sent.length, queue.size]).toEqual([2, 0]);
+  queue.add([usage(2), usage(2, { estimated: true, completion_tokens: 1 })]);
+  expect(queue.oldest(1)[0]?.completion_tokens).toBe(2);
+});
+
+it('keeps no more than it may: the oldest go, and that is said once', () => {
+  const lines: string[] = [];
+  const queue = new UsageQueue({ directory: undefined, max: 10, log: (line) => lines.push(line) });
+  queue.add(numbers(25));
+  expect([queue.size, queue.dropped]).toEqual([10, 15]);
+  expect(queue.oldest(1)[0]?.request_id).toBe('request-15');
+  expect(lines.length).toBe(1);
+});
+
+it('what an agent could not deliver is taken over by the next one, and by one only', async () => {
+  const directory = join(await temporaryDirectory(), 'usage');
+  const former = new UsageQueue({ directory, log });
+  former.open();
+  former.add(numbers(5));
+  former.close();
+  const [file = ''] = readdirSync(directory);
+  expect(statSync(join(directory, file)).mode & 0o777).toBe(0o600);
+  // As if that process had ended: no process has this number.
+  writeFileSync(join(directory, `4194999-${hostname()}.json`), readFileSync(join(directory, file)));
+  writeFileSync(join(directory, `4194998-${hostname()}.json`), '[{"half":');
+  former.stored(former.oldest(10));
+  former.close();
+  const next = new UsageQueue({ directory, log });
+  next.open();
+  const another = new UsageQueue({ directory, log });
+  another.open();
+  expect([next.size, another.size]).toEqual([5, 0]);
+  next.stored(next.oldest(10));
+  next.close();
+  expect(readdirSync(directory)).toEqual([]);
+});
+
+it('a directory that cannot be written costs nothing but the file', async () => {
+  const directory = join(await temporaryDirectory(), 'usage');
+  writeFileSync(directory, 'a file stands there');
+  const queue = new UsageQueue({ directory, log });
+  queue.open();
+  queue.add(numbers(2));
+  queue.close();
+  expect(queue.size).toBe(2);
+});
+
+it('what is no batch of records is not read as one', () => {
+  expect(parseUsageBatch('{')).toBeUndefined();
+  expect(parseUsageBatch('[]')).toBeUndefined();
+  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), prompt_tokens: -1 }]))).toBeUndefined();
+  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), session: 'x' }]))).toBeUndefined();
+  expect(parseUsageBatch(JSON.stringify(numbers(USAGE_BATCH_MAX + 1)))).toBeUndefined();
+});
