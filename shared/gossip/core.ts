@@ -303,7 +303,7 @@ export class Core {
     const entry = replica.get(me);
     const mine = this.#own;
     if (mine === undefined) return;
-    if (entry === undefined || entry.evictions.length > 0) {
+    if (entry === undefined || entry.eviction !== undefined) {
       this.#ended = true;
       out.act({ type: 'ended', reason: 'evicted' });
     } else if (entry.record?.hash !== mine.hash) {

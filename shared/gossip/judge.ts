@@ -224,7 +224,7 @@ export class Judge {
       this.#sent.set(this.#seq, { trial, witness });
       out.send(witness, { type: 'probe', seq: this.#seq, target: session });
     }
-    agenda.set(`trial:${session}`, now + options.indirectMs, () => this.#decide(trial, true));
+    agenda.set(`trial:${session}`, now + options.relayMs, () => this.#decide(trial, true));
   }
 
   relayed(session: string, verdict: Verdict): void {

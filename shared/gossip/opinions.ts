@@ -21,6 +21,8 @@ interface Row {
   /** A gateway's own judgement. */
   judged: boolean;
   unreachable: boolean;
+  /** Its last direct probe failed: pushes go round it meanwhile. */
+  detour: boolean;
   /** When each observer last accused; at most ACCUSERS_MAX. */
   readonly accusers: Map<string, number>;
   /** Suspicions in short succession, and the last one. */
@@ -205,13 +207,19 @@ export class Opinions {
   reach(session: string, reachable: boolean): void {
     if (reachable && !this.#rows.has(session)) return;
     const row = this.#row(session);
+    row.detour = !reachable;
     if (row.unreachable === !reachable) return;
     row.unreachable = !reachable;
     this.#announce(session, row);
   }
 
+  /** Until it answers again. */
+  detour(session: string): void {
+    this.#row(session).detour = true;
+  }
+
   isReachable(session: string): boolean {
-    return this.#rows.get(session)?.unreachable !== true;
+    return this.#rows.get(session)?.detour !== true;
   }
 
   /** Nobody asks any more. */
@@ -279,6 +287,7 @@ export class Opinions {
         suspicions: new Map(),
         judged: false,
         unreachable: false,
+        detour: false,
         accusers: new Map(),
         flaps: 0,
         suspectedAt: Number.NEGATIVE_INFINITY,

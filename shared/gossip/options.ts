@@ -21,8 +21,10 @@ export interface GossipOptions {
   /** A direct probe's answer. Grows up to `healthMax` times while this node errs (Lifeguard, arXiv 1707.00788). */
   directMs: number;
   healthMax: number;
-  /** For helpers' verdicts and the relay's, which may have to wake an object first. */
+  /** For helpers' verdicts. */
   indirectMs: number;
+  /** For the relay's, which may have to wake an object first. */
+  relayMs: number;
   /** How long a helper waits for the target; less than `indirectMs`, or its word would come too late. */
   helperMs: number;
   /** Helpers asked; as many again where no relay could tell. */
@@ -96,7 +98,8 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   jitter: 0.1,
   directMs: 200,
   healthMax: 8,
-  indirectMs: 600,
+  indirectMs: 350,
+  relayMs: 600,
   helperMs: 250,
   helpers: 3,
   lateMs: 50,

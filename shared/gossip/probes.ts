@@ -14,13 +14,14 @@ const ERRANDS_MAX = 64;
 
 interface Inquiry {
   target: PeerId;
-  stage: 'direct' | 'indirect' | 'further';
-  seq: number | undefined;
-  /** Whether the direct path was tried: a channel or a dial to somebody who had answered before. */
+  stage: 'direct' | 'helpers' | 'relay' | 'elsewhere';
+  /** Of the pings sent to it: the second goes out with the helpers' probes, so that one lost message changes nothing. */
+  pings: number[];
+  /** Whether the direct path was tried: a channel, or a dial to somebody who had answered before. */
   tried: boolean;
   relay: Verdict | undefined;
   /** Of this stage. Undefined: not yet. */
-  helpers: Map<PeerId, Verdict | undefined>;
+  verdicts: Map<PeerId, Verdict | undefined>;
   asked: Set<PeerId>;
   excused: boolean;
 }
@@ -56,20 +57,17 @@ export class Probes {
     this.#pulse = pulse;
   }
 
-  /** Begins with the direct path. */
+  /** Begins with the direct path. A gateway is pinged at its own pace and never judged. */
   probe(target: PeerId): void {
-    if (isGateway(target) || this.#inquiries.has(target)) {
-      // A gateway is pinged at its own pace.
-      return;
-    }
-    if (this.#inquiries.size >= INQUIRIES_MAX || memberEntry(this.#context, target) === undefined) return;
+    if (isGateway(target) || this.#inquiries.has(target) || this.#inquiries.size >= INQUIRIES_MAX) return;
+    if (memberEntry(this.#context, target) === undefined) return;
     const inquiry: Inquiry = {
       target,
       stage: 'direct',
-      seq: undefined,
+      pings: [],
       tried: false,
       relay: undefined,
-      helpers: new Map(),
+      verdicts: new Map(),
       asked: new Set(),
       excused: false,
     };
@@ -86,7 +84,7 @@ export class Probes {
 
   #pingDirectly(inquiry: Inquiry): void {
     inquiry.tried = true;
-    inquiry.seq = this.#pulse.ping(inquiry.target, () => this.#answered(inquiry));
+    inquiry.pings.push(this.#pulse.ping(inquiry.target, () => this.#answered(inquiry)));
   }
 
   #answered(inquiry: Inquiry): void {
@@ -111,7 +109,7 @@ export class Probes {
 
   opened(peer: PeerId): void {
     const inquiry = this.#inquiries.get(peer);
-    if (inquiry?.stage === 'direct' && inquiry.seq === undefined) this.#pingDirectly(inquiry);
+    if (inquiry !== undefined && inquiry.pings.length === 0) this.#pingDirectly(inquiry);
     for (const errand of this.#errands) {
       if (errand.target === peer && errand.ping === undefined) this.#pingFor(errand);
     }
@@ -120,7 +118,7 @@ export class Probes {
   /** `met`: it had answered before, so that a closed door says something. */
   dialFailed(peer: PeerId, met: boolean): void {
     const inquiry = this.#inquiries.get(peer);
-    if (inquiry?.stage === 'direct' && inquiry.seq === undefined) {
+    if (inquiry?.stage === 'direct' && inquiry.pings.length === 0) {
       inquiry.tried = met;
       this.#directFailed(inquiry);
     }
@@ -134,29 +132,28 @@ export class Probes {
     for (const [seq, { inquiry, helper }] of this.#sent) {
       if (helper !== peer) continue;
       this.#sent.delete(seq);
-      inquiry.helpers.set(helper, 'unknown');
+      inquiry.verdicts.set(helper, 'unknown');
       this.#decide(inquiry, false);
     }
   }
 
   #directFailed(inquiry: Inquiry): void {
-    if (!inquiry.tried && !this.#channels.open.has(inquiry.target) && !this.#channels.met(inquiry.target)) {
-      // Never reached from here (its addresses are private, or there are none): no evidence, and nobody is bothered.
-      return this.#end(inquiry);
-    }
-    this.#opinions.reach(inquiry.target, false);
-    inquiry.stage = 'indirect';
+    const { target } = inquiry;
+    // Never reached from here (its addresses are private, or there are none): no evidence, and nobody is bothered.
+    if (!inquiry.tried && !this.#channels.open.has(target) && !this.#channels.met(target)) return this.#end(inquiry);
+    this.#opinions.detour(target);
+    inquiry.stage = 'helpers';
+    if (this.#channels.open.has(target)) this.#pingDirectly(inquiry);
     this.#askHelpers(inquiry);
-    this.#context.out.act({ type: 'askRelay', target: inquiry.target });
     this.#await(inquiry, this.#context.options.indirectMs);
   }
 
   #askHelpers(inquiry: Inquiry): void {
-    inquiry.helpers.clear();
+    inquiry.verdicts.clear();
     for (const helper of this.#chooseHelpers(inquiry)) {
       this.#seq = (this.#seq + 1) >>> 0;
       this.#sent.set(this.#seq, { inquiry, helper });
-      inquiry.helpers.set(helper, undefined);
+      inquiry.verdicts.set(helper, undefined);
       inquiry.asked.add(helper);
       this.#context.out.send(helper, { type: 'probe', seq: this.#seq, target: inquiry.target });
     }
@@ -195,45 +192,67 @@ export class Probes {
     const sent = this.#sent.get(seq);
     if (sent?.helper !== peer) return;
     this.#sent.delete(seq);
-    sent.inquiry.helpers.set(peer, verdict);
+    sent.inquiry.verdicts.set(peer, verdict);
     this.#decide(sent.inquiry, false);
   }
 
   relayed(target: PeerId, verdict: Verdict): void {
     const inquiry = this.#inquiries.get(target);
-    if (inquiry === undefined || inquiry.stage === 'direct' || inquiry.relay !== undefined) return;
+    if (inquiry?.stage !== 'relay' || inquiry.relay !== undefined) return;
     inquiry.relay = verdict;
     this.#decide(inquiry, false);
   }
 
   /** `timeUp`: what has not come is unknown. */
   #decide(inquiry: Inquiry, timeUp: boolean): void {
-    if (this.#inquiries.get(inquiry.target) !== inquiry || inquiry.stage === 'direct') return;
-    const verdicts = [...inquiry.helpers.values()];
-    if (verdicts.includes('alive') || inquiry.relay === 'alive') {
-      // It lives and we did not see it: perhaps this node is the slow one.
-      this.#health = Math.min(this.#context.options.healthMax - 1, this.#health + 1);
-      return this.#end(inquiry);
-    }
-    const waiting = verdicts.includes(undefined) || (inquiry.relay === undefined && inquiry.stage === 'indirect');
-    if (waiting && !timeUp) return;
+    const { target } = inquiry;
+    if (this.#inquiries.get(target) !== inquiry || inquiry.stage === 'direct' || inquiry.stage === 'elsewhere') return;
+    const verdicts = [...inquiry.verdicts.values()];
+    if (verdicts.includes('alive') || inquiry.relay === 'alive') return this.#livesElsewhere(inquiry);
+    const waiting = verdicts.includes(undefined);
     const silent = inquiry.tried && verdicts.includes('silent');
-    if (!silent) return this.#end(inquiry);
-    if (inquiry.relay === 'silent' || inquiry.stage === 'further') {
-      this.#end(inquiry);
-      return this.onSilent(inquiry.target);
+    if (inquiry.stage === 'helpers') {
+      if (waiting && !timeUp) return;
+      if (!silent) return this.#end(inquiry);
+      return this.#askRelay(inquiry);
     }
-    // No relay could tell: as many helpers again are the third path. Where there are none, only a gateway may judge.
-    inquiry.stage = 'further';
+    if (inquiry.relay === undefined && !timeUp) return;
+    if (inquiry.relay !== 'silent') {
+      // No relay could tell: as many helpers again are the third path. Where there are none, only a gateway may judge.
+      if (waiting && !timeUp) return;
+      if (!silent) return this.#end(inquiry);
+    }
+    this.#end(inquiry);
+    this.onSilent(target);
+  }
+
+  /** Last, because it wakes objects; and further helpers beside it, in case there is no gateway. */
+  #askRelay(inquiry: Inquiry): void {
+    inquiry.stage = 'relay';
     this.#askHelpers(inquiry);
-    if (inquiry.helpers.size === 0) return this.#end(inquiry);
-    this.#await(inquiry, this.#context.options.indirectMs);
+    this.#context.out.act({ type: 'askRelay', target: inquiry.target });
+    this.#await(inquiry, this.#context.options.relayMs);
+  }
+
+  /** Others reach it and we do not: perhaps this node is the slow one. */
+  #livesElsewhere(inquiry: Inquiry): void {
+    const { options, now, agenda } = this.#context;
+    this.#health = Math.min(options.healthMax - 1, this.#health + 1);
+    if (inquiry.relay === 'alive') return this.#notFromHere(inquiry);
+    // The second ping may be on its way back.
+    inquiry.stage = 'elsewhere';
+    agenda.set(`inquiry:${inquiry.target}`, now + options.directMs, () => this.#notFromHere(inquiry));
+  }
+
+  #notFromHere(inquiry: Inquiry): void {
+    this.#opinions.reach(inquiry.target, false);
+    this.#end(inquiry);
   }
 
   #end(inquiry: Inquiry): void {
     if (this.#inquiries.get(inquiry.target) === inquiry) this.#inquiries.delete(inquiry.target);
     this.#context.agenda.cancel(`inquiry:${inquiry.target}`);
-    if (inquiry.seq !== undefined) this.#pulse.forget(inquiry.seq);
+    for (const ping of inquiry.pings) this.#pulse.forget(ping);
     for (const [seq, sent] of this.#sent) if (sent.inquiry === inquiry) this.#sent.delete(seq);
   }
 

@@ -57,7 +57,7 @@ export class Push {
     const usable = (id: PeerId) => id !== from && this.#opinions.isReachable(id);
     const targets = new Set<PeerId>();
     if (this.#isSmall() && (from === undefined || isGateway(from))) {
-      for (const peer of this.#channels.agents()) if (usable(peer.id)) targets.add(peer.id);
+      for (const peer of this.#channels.agents()) if (peer.id !== from) targets.add(peer.id);
     } else {
       for (const step of [1, -1] as const) {
         const id = this.#channels.neighbour(step, (other) => this.#opinions.isReachable(other));
@@ -69,18 +69,20 @@ export class Push {
     for (const id of targets) out.send(id, part);
   }
 
-  /** The owner tells everybody in a small cluster; asking the next one costs 47 bytes and finds what was lost on the way. */
+  /** The owner tells everybody in a small cluster; asking the neighbours costs 47 bytes each and finds what was lost on the way. */
   #askOn(session: string): void {
     const entry = this.#context.replica.get(session);
-    const next = this.#channels.neighbour(1, (id) => id !== session && this.#opinions.isReachable(id));
-    if (entry === undefined || next === undefined) return;
+    if (entry === undefined) return;
     const id = sessionItemId(session);
     const { items } = this.#context.replica.digest({
       issuer: entry.issuer,
       bucket: Number.parseInt(id.slice(0, 1), 16),
     });
     const digest = { issuer: entry.issuer, items: items.filter((item) => item.id === id) };
-    this.#context.out.send(next, { type: 'have', digest });
+    const neighbours = ([1, -1] as const).map((step) => this.#channels.neighbour(step, (other) => other !== session));
+    for (const neighbour of new Set(neighbours)) {
+      if (neighbour !== undefined) this.#context.out.send(neighbour, { type: 'have', digest });
+    }
   }
 
   /** One delegate speaks for its cluster; the others look after a while whether it was heard. */

@@ -19,6 +19,12 @@ export class Tally {
     this.#crypto = crypto;
   }
 
+  fork(): Tally {
+    const copy = new Tally(this.#crypto);
+    for (const [i, bucket] of copy.#buckets.entries()) Object.assign(bucket, this.#buckets[i]);
+    return copy;
+  }
+
   add(item: DigestItem, part: Part): void {
     this.#change(item, part, itemHash(item, this.#crypto));
   }

@@ -79,6 +79,18 @@ export class Replica {
     this.#keysMax = options.limits?.keysPerIssuer ?? 1024;
   }
 
+  /** Another replica that holds the same, at a fraction of the memory: for simulators of a thousand. */
+  fork(): Replica {
+    const limits = { entriesPerIssuer: this.#entriesMax, keysPerIssuer: this.#keysMax };
+    const copy = new Replica({ crypto: this.#crypto, accepts: this.#accepts, limits });
+    for (const [issuer, shelf] of this.#shelves) {
+      const forked = shelf.fork();
+      copy.#shelves.set(issuer, forked);
+      for (const session of forked.entries.keys()) copy.#where.set(session, forked);
+    }
+    return copy;
+  }
+
   /** Takes what is better than what is known. Never throws: what is wrong with an update is in its result. */
   merge(update: Update | Uint8Array): MergeResult {
     return this.#merge(update, false);

@@ -25,15 +25,28 @@ export class Shelf {
   readonly floors = new Map<string, Floor>();
   readonly revocations = new Map<string, Revocation>();
   readonly #crypto: Crypto;
-  readonly #tally: Tally;
+  #tally: Tally;
+  readonly #root: Uint8Array;
   /** By the id in digests; bounded by what the replica lets into the maps above. */
   readonly #held = new Map<string, Held>();
 
   constructor(issuer: string, root: Uint8Array, crypto: Crypto) {
     this.issuer = issuer;
     this.rootName = keyName(root);
+    this.#root = root;
     this.#crypto = crypto;
     this.#tally = new Tally(crypto);
+  }
+
+  /** The same content. Entries never change, so both may hold them. */
+  fork(): Shelf {
+    const copy = new Shelf(this.issuer, this.#root, this.#crypto);
+    for (const [session, entry] of this.entries) copy.entries.set(session, entry);
+    for (const [key, floor] of this.floors) copy.floors.set(key, floor);
+    for (const [key, revocation] of this.revocations) copy.revocations.set(key, revocation);
+    for (const [id, held] of this.#held) copy.#held.set(id, held);
+    copy.#tally = this.#tally.fork();
+    return copy;
   }
 
   excludes(ticket: Ticket): boolean {

@@ -1,0 +1,154 @@
+/**
+ * A process of the simulator: it drives one real core as an agent or a gateway does, with one CPU whose time every message costs, and
+ * which stands still now and then.
+ */
+
+import type { GossipMemory } from '../../shared/gossip/index.ts';
+import {
+  type Action,
+  createGossip,
+  type Event,
+  type GossipOptions,
+  type GossipState,
+  type Self,
+  step,
+} from '../../shared/gossip/index.ts';
+import type { Signer } from '../../shared/lattice/crypto.ts';
+import type { Replica } from '../../shared/lattice/replica.ts';
+import type { Clock } from './clock.ts';
+import type { CountingCrypto } from './crypto.ts';
+import { HEADER_BYTES } from './network.ts';
+import { exponential, type Rng } from './random.ts';
+
+/** Measured on one core of a small cloud machine; docs/registry.md. */
+export const CPU = { sendMs: 0.012, receiveMs: 0.03, verifyMs: 0.12 };
+/** A garbage collection, a neighbour's burst: every 10 s for 20 ms, both exponential. */
+export const STALL = { everyMs: 10_000, meanMs: 20 };
+
+export interface NodeSetup {
+  name: string;
+  self: Self;
+  replica: Replica;
+  crypto: CountingCrypto;
+  signer: Signer | undefined;
+  options: Partial<GossipOptions>;
+  memory?: GossipMemory | undefined;
+  clock: Clock;
+  rng: Rng;
+  stalls: boolean;
+  /** What the core wants done, and when its CPU was done with it. */
+  onAction: (node: SimNode, action: Action, at: number) => void;
+}
+
+export class SimNode {
+  readonly name: string;
+  readonly self: Self;
+  readonly state: GossipState;
+  readonly replica: Replica;
+  readonly sent = { bytes: 0, messages: 0 };
+  readonly received = { messages: 0 };
+  status: 'running' | 'hung' | 'dead' = 'running';
+  readonly #setup: NodeSetup;
+  readonly #inbox: Event[] = [];
+  #freeAt = 0;
+  #working = false;
+  #timer = 0;
+
+  constructor(setup: NodeSetup) {
+    this.#setup = setup;
+    this.name = setup.name;
+    this.self = setup.self;
+    this.replica = setup.replica;
+    const { self, replica, crypto, signer, options, memory } = setup;
+    this.state = createGossip({
+      self,
+      replica,
+      crypto,
+      options,
+      ...(signer === undefined ? {} : { signer }),
+      ...(memory === undefined ? {} : { memory }),
+    });
+    if (setup.stalls) this.#planStall();
+  }
+
+  /** Events wait while the CPU is busy, the process is stopped or a stall lasts; in order. */
+  take(event: Event): void {
+    if (this.status === 'dead') return;
+    this.#inbox.push(event);
+    this.#work();
+  }
+
+  hang(): void {
+    if (this.status === 'running') this.status = 'hung';
+  }
+
+  resume(): void {
+    if (this.status !== 'hung') return;
+    this.status = 'running';
+    this.#work();
+  }
+
+  kill(): void {
+    this.status = 'dead';
+    this.#inbox.length = 0;
+  }
+
+  get queued(): number {
+    return this.#inbox.length;
+  }
+
+  stall(ms: number): void {
+    this.#freeAt = Math.max(this.#freeAt, this.#setup.clock.now) + ms;
+  }
+
+  count(bytes: number): void {
+    this.sent.bytes += bytes + HEADER_BYTES;
+    this.sent.messages++;
+  }
+
+  #work(): void {
+    if (this.#working || this.status !== 'running' || this.#inbox.length === 0) return;
+    this.#working = true;
+    this.#setup.clock.at(this.#freeAt, () => {
+      this.#working = false;
+      if (this.status !== 'running') return;
+      // A stall that began meanwhile.
+      if (this.#freeAt > this.#setup.clock.now) return this.#work();
+      const event = this.#inbox.shift();
+      if (event !== undefined) this.#handle(event);
+      this.#work();
+    });
+  }
+
+  #handle(event: Event): void {
+    const { clock, crypto, rng, onAction } = this.#setup;
+    const before = crypto.count.verified;
+    const actions = step(this.state, event, clock.now, rng);
+    let at = clock.now + CPU.receiveMs + (crypto.count.verified - before) * CPU.verifyMs;
+    for (const action of actions) {
+      if (action.type === 'send') at += CPU.sendMs;
+      if (action.type === 'timer') this.#setTimer(action.at);
+      else onAction(this, action, at);
+    }
+    this.#freeAt = at;
+  }
+
+  #setTimer(at: number): void {
+    const timer = ++this.#timer;
+    this.#setup.clock.at(at, () => {
+      if (timer !== this.#timer || this.status === 'dead') return;
+      // Timers come before what waits in sockets: after a stall, Node's event loop does the same.
+      this.#inbox.unshift({ type: 'timer' });
+      this.#work();
+    });
+  }
+
+  #planStall(): void {
+    const { clock, rng } = this.#setup;
+    clock.after(exponential(rng, STALL.everyMs), () => {
+      if (this.status === 'dead') return;
+      this.stall(exponential(rng, STALL.meanMs));
+      this.#planStall();
+    });
+  }
+}
