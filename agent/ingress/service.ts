@@ -1,0 +1,183 @@
+import { join } from 'node:path';
+import type { UsageRecord } from '../../shared/asking/settlement.ts';
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { Replica } from '../../shared/lattice/replica.ts';
+import type { IngressConfig } from '../cli/ingress-config.ts';
+import type { Mesh } from '../mesh/mesh.ts';
+import { Requests } from '../mesh/requests/requests.ts';
+import type { EngineTarget } from '../tunnel/types.ts';
+import { Ingress } from './ingress.ts';
+import { ReplicaNodes } from './replica-nodes.ts';
+import { UsageDelivery } from './usage-delivery.ts';
+import { UsageQueue } from './usage-queue.ts';
+import { ingressUsage } from './usage-record.ts';
+
+/** Local name of our own issuer, here as at gateways. */
+export const OWN_ISSUER = 'local';
+
+/** The session of a node that no gateway has admitted yet: known to its own ingress alone. */
+export const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
+
+/** No provider's id, so that no list can name it. */
+const UNADMITTED_PROVIDER = '(unadmitted)';
+
+export interface RequestServiceOptions {
+  config: IngressConfig;
+  /** Outlives sessions. */
+  replica: Replica;
+  /** How lists here call an issuer; undefined for the own one. */
+  issuerName(issuer: string): string | undefined;
+  /** Undefined while no engine answers. */
+  engine(): EngineTarget | undefined;
+  /** The agent's state directory as it is called now. */
+  directory(): string;
+  /** Where usage waits for the next agent, should this one end first; outlives the state directory. */
+  usageDirectory: string | undefined;
+  log(line: string): void;
+}
+
+/** What our node says of itself before any gateway has admitted it. */
+export type UnadmittedFacts = Pick<RegistryEntry, 'tier' | 'labels' | 'models' | 'hardware' | 'agent_version'>;
+
+/** Who we are in the mesh now. */
+interface Self {
+  mesh: Mesh;
+  session: string;
+  provider: string;
+}
+
+/**
+ * Requests over the mesh, asked and served, for one agent through all its sessions: hand `requests` to each mesh, tell `join`
+ * which one is current, and give `usage` to the tunnels.
+ */
+export class RequestService {
+  readonly requests: Requests;
+  readonly usage: UsageDelivery;
+  readonly #options: RequestServiceOptions;
+  readonly #nodes: ReplicaNodes;
+  readonly #queue: UsageQueue;
+  readonly #ingress: Ingress | undefined;
+  #self: Self | undefined;
+  #unwatch: () => void = () => {};
+
+  constructor(options: RequestServiceOptions) {
+    const { config, replica, log, engine, directory, usageDirectory } = options;
+    this.#options = options;
+    this.#queue = new UsageQueue({ directory: config.listen && usageDirectory, log });
+    this.usage = new UsageDelivery(this.#queue);
+    this.#nodes = new ReplicaNodes({
+      replica,
+      liveness: (session) => this.#self?.mesh.liveness(session) ?? 'alive',
+      issuerName: (issuer) => options.issuerName(issuer) ?? OWN_ISSUER,
+      own: OWN_ISSUER,
+      now: () => Date.now(),
+    });
+    this.requests = new Requests({
+      channels: { channelTo: (session) => this.#channelTo(session) },
+      own: () => this.#session,
+      engine,
+      serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
+      onSilent: (session) => log(`${session} does not answer`),
+      onUnreachable: () => {},
+      onUsage: (records) => this.#keep(records),
+      log,
+    });
+    this.#ingress = config.listen && this.#makeIngress(config.listen, directory);
+  }
+
+  #makeIngress(listen: { host: string; port: number }, directory: () => string): Ingress {
+    return new Ingress({
+      ...listen,
+      directory,
+      registry: this.#nodes,
+      self: () => ({ issuer: OWN_ISSUER, provider: this.#self?.provider ?? UNADMITTED_PROVIDER }),
+      trust: this.#options.config.trust,
+      requests: this.requests,
+      log: this.#options.log,
+    });
+  }
+
+  get #session(): string {
+    return this.#self?.session ?? UNADMITTED_SESSION;
+  }
+
+  async #channelTo(session: string) {
+    if (this.#self === undefined) throw new Error('this node is in no mesh yet');
+    return this.#self.mesh.channelTo(session);
+  }
+
+  /** Listens, where it is to. Rejects where the address cannot be had. */
+  async open(): Promise<void> {
+    this.requests.open();
+    this.#queue.open();
+    await this.#ingress?.open();
+  }
+
+  /** What our own ingress can be served with while no gateway has admitted us; undefined: nothing. */
+  unadmitted(facts: UnadmittedFacts | undefined): void {
+    if (this.#self !== undefined) return;
+    this.#nodes.delete(UNADMITTED_SESSION);
+    if (facts === undefined) return;
+    const now = new Date().toISOString();
+    this.#nodes.put({
+      ...facts,
+      session: UNADMITTED_SESSION,
+      issuer: OWN_ISSUER,
+      provider: UNADMITTED_PROVIDER,
+      cluster: 'default',
+      state: 'SERVING',
+      version: 0,
+      suspected: false,
+      joined_at: now,
+      updated_at: now,
+    });
+  }
+
+  /** A session was admitted, and this is its mesh: from now on we ask as it. */
+  join(mesh: Mesh, ticket: { session: string; provider: string }): void {
+    this.#unwatch();
+    this.#nodes.delete(UNADMITTED_SESSION);
+    this.#self = { mesh, session: ticket.session, provider: ticket.provider };
+    this.#unwatch = mesh.watch((sessions) => this.#nodes.changed(sessions));
+    const known = [...this.#options.replica.entries()].map(({ session }) => session);
+    this.#nodes.changed(known);
+  }
+
+  #keep(records: readonly UsageRecord[]): void {
+    const provider = (session: string) => {
+      const known = this.#nodes.index.get(session)?.provider;
+      return known === UNADMITTED_PROVIDER ? undefined : known;
+    };
+    this.#queue.add(records.map((record) => ingressUsage(record, provider(record.session))));
+  }
+
+  /** Requests of other agents, and of our own ingress, that our engine is working on. */
+  get inFlight(): number {
+    return this.requests.serving.inFlight;
+  }
+
+  status(): { url: string; key_file: string; usage_waiting: number } | undefined {
+    const { url, keyFile } = this.#ingress ?? {};
+    if (url === undefined || keyFile === undefined) return undefined;
+    return { url, key_file: keyFile, usage_waiting: this.#queue.size };
+  }
+
+  /** Our engine takes no new requests; resolves when it has none of these any more. */
+  drain(): Promise<void> {
+    return this.requests.serving.drain();
+  }
+
+  /** Before the meshes close: what still runs is told to have ended. Idempotent. */
+  async close(): Promise<void> {
+    await this.#ingress?.close();
+    await this.requests.close();
+    this.#unwatch();
+    this.usage.close();
+    this.#queue.close();
+  }
+}
+
+/** Beside the state directories of all agents of this user. */
+export function usageDirectoryOf(stateDirectory: string): string {
+  return join(stateDirectory, '..', 'usage');
+}
