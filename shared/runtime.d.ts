@@ -20,6 +20,15 @@ interface ReadableStreamDefaultController<T> {
 interface ReadableStreamDefaultReader<T> {
   read(): Promise<{ done: false; value: T } | { done: true; value?: T | undefined }>;
   cancel(reason?: unknown): Promise<void>;
+  releaseLock(): void;
+}
+
+interface ReadableStreamBYOBReader {
+  read(
+    into: Uint8Array<ArrayBuffer>,
+  ): Promise<{ done: false; value: Uint8Array } | { done: true; value?: Uint8Array | undefined }>;
+  cancel(reason?: unknown): Promise<void>;
+  releaseLock(): void;
 }
 
 declare class ReadableStream<T> {
@@ -32,4 +41,5 @@ declare class ReadableStream<T> {
     strategy?: { highWaterMark?: number },
   );
   getReader(): ReadableStreamDefaultReader<T>;
+  getReader(options: { mode: 'byob' }): ReadableStreamBYOBReader;
 }

@@ -21,6 +21,7 @@ export function socketPort(socket: WebSocket, onDrain: () => void): LinkPort {
       socket.send(message, written);
       busy = socket.bufferedAmount >= BUSY_BYTES;
     },
+    copies: true, // masked into a buffer of its own: see nonZeroMask
     busy: () => busy,
     // After the reads of this turn of the event loop: what they brought shares a message.
     schedule: (flush) => setImmediate(flush),

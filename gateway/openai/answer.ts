@@ -1,3 +1,4 @@
+import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
 import type { AttemptFailure, AttemptHead } from '../tunnel/attempt.ts';
 
@@ -31,7 +32,7 @@ export class Answer {
   /** Aborted when the client leaves: nothing is claimed for it any more. */
   readonly #signal: AbortSignal;
   #reply: Head;
-  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #reader: PieceReader | undefined;
   #offset = 0;
 
   private constructor(ask: Ask, signal: AbortSignal, reply: Head) {
@@ -56,15 +57,25 @@ export class Answer {
   async read(): Promise<Uint8Array | undefined> {
     for (;;) {
       try {
-        this.#reader ??= streamOf(this.#reply).getReader();
-        const { done, value } = await this.#reader.read();
-        if (done) return undefined;
+        const value = await this.#next();
+        if (value === undefined) return undefined;
         this.#offset += value.length;
         return value;
       } catch {
         await this.#claim();
       }
     }
+  }
+
+  /** The body where it came in memory is one piece. */
+  async #next(): Promise<Uint8Array | undefined> {
+    const { body } = this.#reply;
+    if (body instanceof ReadableStream) {
+      this.#reader ??= new PieceReader(body);
+      return this.#reader.read();
+    }
+    this.#reply = { ...this.#reply, body: null };
+    return body ?? undefined;
   }
 
   /**
@@ -106,16 +117,6 @@ export class Answer {
 function headOf(reply: AttemptReply): Head {
   if (reply.kind === 'failure') throw new PathError(reply.code, reply.message);
   return reply;
-}
-
-function streamOf({ body }: Head): ReadableStream<Uint8Array> {
-  if (body instanceof ReadableStream) return body;
-  return new ReadableStream<Uint8Array>({
-    start: (controller) => {
-      if (body !== null) controller.enqueue(body);
-      controller.close();
-    },
-  });
 }
 
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */

@@ -1,3 +1,4 @@
+import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import { type Edit, usageEdits } from '../../shared/openai/edits.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -154,11 +155,11 @@ async function readBounded(request: Request, declared: number, limit: number, sh
   if (request.body === null) return new Uint8Array(0);
   let bytes = new Uint8Array(Number.isNaN(declared) ? KEPT_ALWAYS_BYTES : declared);
   let length = 0;
-  const reader = (request.body as ReadableStream<Uint8Array>).getReader();
+  const reader = new PieceReader(request.body);
   try {
     for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return bytes.subarray(0, length);
+      const value = await reader.read();
+      if (value === undefined) return bytes.subarray(0, length);
       const needed = length + value.length;
       if (needed > limit) throw tooLarge(limit);
       if (needed > bytes.length)
@@ -167,7 +168,7 @@ async function readBounded(request: Request, declared: number, limit: number, sh
       length = needed;
     }
   } finally {
-    reader.releaseLock(); // what is left of a body that is refused is read by whoever answers
+    reader.release(); // what is left of a body that is refused is read by whoever answers
   }
 }
 

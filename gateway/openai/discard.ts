@@ -1,3 +1,5 @@
+import { PieceReader } from '../../shared/asking/piece-reader.ts';
+
 /** An error waits for at most this much of a body that nobody wants, and this long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
 const DISCARD_MAX_MS = 10_000;
@@ -8,12 +10,12 @@ const DISCARD_MAX_MS = 10_000;
  */
 export async function discardBody(request: Request): Promise<void> {
   if (request.body === null || request.body.locked) return;
-  const reader = request.body.getReader();
+  const reader = new PieceReader(request.body);
   const deadline = Date.now() + DISCARD_MAX_MS;
   try {
     for (let bytes = 0; bytes < DISCARD_MAX_BYTES && Date.now() < deadline; ) {
-      const { done, value } = await reader.read();
-      if (done) return;
+      const value = await reader.read();
+      if (value === undefined) return;
       bytes += value.length;
     }
   } catch {

@@ -1,3 +1,5 @@
+import { PieceReader } from './piece-reader.ts';
+
 /** As much of a streaming body as may be pulled before an attempt can no longer be repeated. */
 const PREFIX_MAX_BYTES = 1024 * 1024;
 
@@ -6,14 +8,14 @@ const PREFIX_MAX_BYTES = 1024 * 1024;
  * repeated; from then on the body belongs to the node that pulls it.
  */
 export class OpaqueBody {
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #reader: PieceReader;
   #prefix: Uint8Array[] | undefined = [];
   #prefixBytes = 0;
   #ended = false;
   #reading: Promise<Uint8Array | undefined> | undefined;
 
   constructor(body: ReadableStream<Uint8Array>) {
-    this.#reader = body.getReader();
+    this.#reader = new PieceReader(body);
   }
 
   /** Another attempt can have the whole body. */
@@ -47,8 +49,8 @@ export class OpaqueBody {
   }
 
   async #read(): Promise<Uint8Array | undefined> {
-    const { done, value } = await this.#reader.read();
-    if (done) {
+    const value = await this.#reader.read();
+    if (value === undefined) {
       this.#ended = true;
       return undefined;
     }

@@ -2,6 +2,7 @@ import { STREAM_WINDOW_BYTES } from '../wire/limits.ts';
 import type { Link } from '../wire/link.ts';
 import { Outgoing } from '../wire/outgoing.ts';
 import type { AttemptBody } from './attempt.ts';
+import { PieceReader } from './piece-reader.ts';
 
 /**
  * The request's body on its way to the agent: whole from memory, or pulled from its stream as the agent grants credit. It goes
@@ -10,7 +11,7 @@ import type { AttemptBody } from './attempt.ts';
 export class Upload {
   /** Of the body, where it is known before its end. */
   readonly length: number | undefined;
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  readonly #reader: PieceReader | undefined;
   readonly #onBroken: () => void;
   #outgoing = new Outgoing({ tail: 0 });
   /** Of a stream that begins anew, what the agent has already. */
@@ -24,7 +25,7 @@ export class Upload {
     this.#onBroken = onBroken;
     if (body instanceof ReadableStream) {
       this.length = length;
-      this.#reader = body.getReader();
+      this.#reader = new PieceReader(body);
       return;
     }
     this.length = body?.length ?? 0;
@@ -63,16 +64,16 @@ export class Upload {
   }
 
   /** Reads while the agent wants it; never more than one window ahead of what was sent. */
-  async #read(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+  async #read(reader: PieceReader): Promise<void> {
     if (this.#reading || this.#outgoing.ended) return;
     this.#reading = true;
     try {
       while (!this.#closed && this.#outgoing.unsent < STREAM_WINDOW_BYTES) {
-        const { done, value } = await reader.read();
-        if (done) this.#outgoing.finish();
+        const value = await reader.read();
+        if (value === undefined) this.#outgoing.finish();
         else this.#outgoing.push(this.#unskipped(value));
         this.#attached?.link.kick(this.#attached.stream);
-        if (done) break;
+        if (value === undefined) break;
       }
     } catch {
       this.#onBroken();

@@ -94,7 +94,8 @@ export class Incoming {
   }
 
   /**
-   * The credit to send now, or undefined while the sender still has half a window. The window doubles when the reader has
+   * The credit to send now, or undefined while it would open less than half of the first window. Half of a grown one would be too
+   * late: a fast sender behind a long line has nothing to send until it comes. The window doubles when the reader has
    * drained a whole one and stands waiting: then the window, not the reader, is what holds the sender back. What it grows by
    * comes from `pool`.
    */
@@ -105,7 +106,7 @@ export class Incoming {
       this.#grownAt = this.#consumed;
     }
     const limit = this.#consumed + this.#window;
-    if (limit - this.#limit < this.#window / 2) return undefined;
+    if (limit - this.#limit < STREAM_WINDOW_BYTES / 2) return undefined;
     this.#limit = limit;
     return { consumed: this.#consumed, window: this.#window };
   }

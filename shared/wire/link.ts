@@ -8,6 +8,9 @@ import { FrameWriter } from './writer.ts';
 /** A full window is granted anew in no smaller parts than this many, so that a byte read is not a frame sent. */
 const GRANTS_PER_WINDOW = 64;
 
+/** Credit worth a frame even where more than this is free. */
+const GRANT_BYTES = 256 * 1024;
+
 /** Streams with no more than this to send go before the others. */
 const SMALL_BYTES = 8 * 1024;
 
@@ -17,6 +20,11 @@ const RESERVE_BYTES = 256 * 1024;
 /** The socket as the link sees it. */
 export interface LinkPort {
   send(message: Uint8Array): void;
+  /**
+   * `send` has copied the message when it returns: the next one is written into the same memory. Fresh memory for every message
+   * is what makes an agent spend more time on collecting garbage than on carrying bytes.
+   */
+  readonly copies?: boolean;
   /** Bytes wait in the socket: hold back and merge until `flush` is called on its drain. */
   busy(): boolean;
   /** Calls `flush` once, soon: after what is being handled now, so that frames of one turn share a message. */
@@ -170,7 +178,8 @@ export class Link {
   #grant(): void {
     const limit = this.#consumed + this.#receiveWindow;
     const free = this.#receiveWindow - this.buffered;
-    if (limit - this.#receiveLimit < Math.max(free / 2, this.#receiveWindow / GRANTS_PER_WINDOW)) return;
+    if (limit - this.#receiveLimit < Math.max(Math.min(free / 2, GRANT_BYTES), this.#receiveWindow / GRANTS_PER_WINDOW))
+      return;
     this.#receiveLimit = limit;
     this.put({ type: 'credit', stream: 0, consumed: this.#consumed, window: this.#receiveWindow });
   }
@@ -226,8 +235,17 @@ export class Link {
       // Filling may have completed messages too: they go before the one that is begun.
       const full = this.#full.shift();
       if (full === undefined && this.#writer.length === 0) return;
-      this.#port.send(full ?? this.#takeMessage());
+      if (full !== undefined) this.#port.send(full);
+      else if (this.#port.copies === true) this.#sendAgain();
+      else this.#port.send(this.#takeMessage());
     }
+  }
+
+  #sendAgain(): void {
+    this.#previous = undefined;
+    const { message } = this.#writer;
+    this.#writer.again();
+    this.#port.send(message);
   }
 
   /**

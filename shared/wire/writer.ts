@@ -1,6 +1,6 @@
 const encoder = new TextEncoder();
 
-/** Builds one message. `take` hands its bytes over and starts the next one in a new buffer. */
+/** Builds one message. `take` hands its bytes over and starts the next one in a new buffer, `again` in the same one. */
 export class FrameWriter {
   #buffer = new Uint8Array(512);
   #length = 0;
@@ -47,8 +47,17 @@ export class FrameWriter {
     this.blob(encoder.encode(text));
   }
 
+  /** What was written; valid until the next word is. */
+  get message(): Uint8Array {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  again(): void {
+    this.#length = 0;
+  }
+
   take(): Uint8Array {
-    const message = this.#buffer.subarray(0, this.#length);
+    const { message } = this;
     this.#buffer = new Uint8Array(512);
     this.#length = 0;
     return message;
