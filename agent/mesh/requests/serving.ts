@@ -1,3 +1,5 @@
+import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
+import type { OpenFrame } from '../../../shared/wire/frames.ts';
 import type { Exchange } from '../../tunnel/exchange.ts';
 import { Exchanges } from '../../tunnel/exchanges.ts';
 import type { EngineTarget } from '../../tunnel/types.ts';
@@ -80,7 +82,7 @@ export class Serving {
       if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
       return;
     }
-    served.exchanges.onFrame(channel.link, frame, served.touched);
+    served.exchanges.onFrame(channel.link, frame.type === 'open' ? cleaned(frame) : frame, served.touched);
   }
 
   #refusal(channel: RequestChannel): { code: 'refused' | 'overloaded'; message: string } | undefined {
@@ -136,4 +138,12 @@ export class Serving {
     this.#drained ??= [];
     await Promise.all([...this.#peers.values()].map(({ exchanges }) => exchanges.close()));
   }
+}
+
+/** A peer's word for what a client sent is no reason to tell the engine more than a client could. */
+function cleaned(open: OpenFrame): OpenFrame {
+  const given = new Map(open.headers);
+  const id = given.get('x-request-id');
+  const requestId = id !== undefined && REQUEST_ID_PATTERN.test(id) ? id : undefined;
+  return { ...open, headers: headersToEngine((name) => given.get(name), requestId) };
 }

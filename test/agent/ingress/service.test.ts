@@ -192,8 +192,8 @@ it('providers that do not serve each other keep to themselves', async () => {
 
 it('large answers and large prompts go both ways over one channel at once', async () => {
   const [first, second] = await threeAgents();
-  const bytes = 12 * 1024 * 1024;
-  const text = 'x'.repeat(8 * 1024 * 1024);
+  const bytes = 4 * 1024 * 1024;
+  const text = 'x'.repeat(3 * 1024 * 1024);
   const answers = await Promise.all(
     Array.from({ length: 8 }, async (_, n) => {
       const response = await (n % 2 === 0 ? first : second).ask('/chat/completions', chat({ bytes }, { text }));

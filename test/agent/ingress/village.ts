@@ -42,8 +42,17 @@ export class Village {
     this.registry.version++;
   }
 
+  readonly #stubs = new Map<string, () => RequestChannel>();
+
+  /** A node that the test plays. */
+  answerFor(session: string, dialled: () => RequestChannel): void {
+    this.#stubs.set(session, dialled);
+  }
+
   async dial(from: Villager, session: string): Promise<RequestChannel> {
     await new Promise((resolve) => setImmediate(resolve));
+    const stub = this.#stubs.get(session);
+    if (stub !== undefined) return stub();
     const to = this.villagers.find((one) => one.session === session);
     if (to === undefined || !to.reachable) throw new Error(`${session} takes no channel`);
     this.dialled++;
