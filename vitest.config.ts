@@ -10,7 +10,7 @@ const nodeProject = (name: string, timeoutMs: number) => ({
     testTimeout: timeoutMs,
     hookTimeout: timeoutMs,
     // These start processes and listen on sockets; two at once on a small machine only measure each other.
-    fileParallelism: name === 'shared',
+    fileParallelism: name === 'shared' || name === 'sim',
   },
 });
 
@@ -18,6 +18,7 @@ export default defineConfig({
   test: {
     projects: [
       nodeProject('shared', 30_000),
+      nodeProject('sim', 120_000),
       nodeProject('agent', 30_000),
       nodeProject('e2e', 60_000),
       nodeProject('slurm', 240_000),

@@ -45,7 +45,7 @@ export class Core {
     this.#push.onCheck = (gateway) => {
       if (this.channels.open.has(gateway)) this.#pulse.ping(gateway);
     };
-    this.#repair.onCascade = () => this.#pulse.pingAll();
+    this.#repair.onCascade = () => this.#pulse.pingSome();
     this.#probes.onSilent = (target) => this.#accuse(target);
   }
 
@@ -121,7 +121,7 @@ export class Core {
     this.#opinions.reach(id, true);
     this.#probes.opened(id);
     // Who dialled speaks first: otherwise both would ask.
-    if (!inbound && !resumed) this.#pulse.ping(id);
+    if (!inbound && !resumed) this.#pulse.greet(id);
     if (!resumed) this.#accuseTo(peer);
   }
 

@@ -25,7 +25,7 @@ const ISSUERS_MAX = 64;
 const ISSUER_CHARS = 26;
 /** Parts of one message: the shortest has 2 bytes, and no honest message has this many. */
 const PARTS_MAX = 4096;
-const SUMS_BYTES = BUCKETS * 2 * 8;
+export const SUMS_BYTES = BUCKETS * 2 * 4;
 const DIGEST_MAX_BYTES = 64 + DIGEST_ITEMS_MAX * 40;
 
 /** An observer's signed word that no path reached `target` at this incarnation. */
@@ -45,7 +45,7 @@ export interface Refutation {
   signature: Uint8Array;
 }
 
-/** Sums of one issuer's buckets: live and left of the first, live and left of the second, … 16 × 8 bytes each. */
+/** Low 32 bits of the sums of one issuer's buckets: live and left of the first, live and left of the second, … The root has all 64. */
 export interface IssuerSums {
   issuer: string;
   sums: Uint8Array;

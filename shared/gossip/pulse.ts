@@ -82,8 +82,23 @@ export class Pulse {
     this.#pending.delete(seq);
   }
 
-  pingAll(): void {
-    for (const peer of this.#channels.open.keys()) this.ping(peer);
+  /** The neighbours and some others compare with us at once. */
+  pingSome(): void {
+    const { options } = this.#context;
+    const peers = new Set(this.#channels.some(options.fanout, () => true));
+    for (const step of [1, -1] as const) {
+      const neighbour = this.#channels.neighbour(step);
+      if (neighbour !== undefined) peers.add(neighbour);
+    }
+    for (const peer of peers) this.ping(peer);
+  }
+
+  /** A channel that we dialled is open: the first of several says enough, its answer spreads by itself. */
+  greet(peer: PeerId): void {
+    const { agenda, now, options } = this.#context;
+    if (agenda.has('greeted') && !isGateway(peer)) return;
+    agenda.set('greeted', now + options.cascadeMs, () => {});
+    this.ping(peer);
   }
 
   heardPing(peer: Peer, part: Part & { type: 'ping' }): void {

@@ -29,7 +29,8 @@ export class Push {
   update(update: Update, about: Subject, from: PeerId | undefined): void {
     const part = encodePart({ type: 'news', update });
     if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
-    if (from !== undefined && from === about.session && this.#isSmall()) this.#askOn(about.session);
+    if (about.session !== undefined && from !== undefined && !isGateway(from) && this.#isSmall())
+      this.#askOn(about.session);
     else this.#spread(part, from);
     this.#pushUp(part, about, from);
   }
@@ -69,7 +70,7 @@ export class Push {
     for (const id of targets) out.send(id, part);
   }
 
-  /** The owner tells everybody in a small cluster; asking the neighbours costs 47 bytes each and finds what was lost on the way. */
+  /** In a small cluster the first to know told everybody; asking the next one costs 47 bytes and finds what was lost on the way. */
   #askOn(session: string): void {
     const entry = this.#context.replica.get(session);
     if (entry === undefined) return;
@@ -79,10 +80,8 @@ export class Push {
       bucket: Number.parseInt(id.slice(0, 1), 16),
     });
     const digest = { issuer: entry.issuer, items: items.filter((item) => item.id === id) };
-    const neighbours = ([1, -1] as const).map((step) => this.#channels.neighbour(step, (other) => other !== session));
-    for (const neighbour of new Set(neighbours)) {
-      if (neighbour !== undefined) this.#context.out.send(neighbour, { type: 'have', digest });
-    }
+    const next = this.#channels.neighbour(1, (other) => other !== session && this.#opinions.isReachable(other));
+    if (next !== undefined) this.#context.out.send(next, { type: 'have', digest });
   }
 
   /** One delegate speaks for its cluster; the others look after a while whether it was heard. */

@@ -8,7 +8,7 @@ import { sessionItemId } from '../lattice/entry.ts';
 import { encodeUpdate } from '../lattice/update.ts';
 import type { Peer } from './channels.ts';
 import type { Context } from './context.ts';
-import { type IssuerSums, MESSAGE_MAX_BYTES } from './messages.ts';
+import { type IssuerSums, MESSAGE_MAX_BYTES, SUMS_BYTES } from './messages.ts';
 import type { PeerId } from './types.ts';
 
 /** Answer to the digests of one message. */
@@ -27,7 +27,6 @@ interface Pull {
   asked: number;
   /** Whether the last round brought anything: a peer that says `more` for ever is left. */
   brought: number;
-  news: boolean;
 }
 
 export class Repair {
@@ -91,11 +90,11 @@ export class Repair {
       .issuers()
       .slice(0, 64)
       .map((issuer) => {
-        const sums = new Uint8Array(BUCKETS * 16);
+        const sums = new Uint8Array(SUMS_BYTES);
         const view = new DataView(sums.buffer);
         replica.fingerprint(issuer).buckets.forEach(({ live, left }, i) => {
-          view.setBigUint64(16 * i, live);
-          view.setBigUint64(16 * i + 8, left);
+          view.setUint32(8 * i, low(live));
+          view.setUint32(8 * i + 4, low(left));
         });
         return { issuer, sums };
       });
@@ -114,8 +113,8 @@ export class Repair {
           unsettled = true;
           continue;
         }
-        if (view.getBigUint64(16 * bucket) !== mine[bucket]?.live) scopes.push({ issuer, bucket, part: 'live' });
-        if (view.getBigUint64(16 * bucket + 8) !== mine[bucket]?.left) scopes.push({ issuer, bucket, part: 'left' });
+        if (view.getUint32(8 * bucket) !== low(mine[bucket]?.live)) scopes.push({ issuer, bucket, part: 'live' });
+        if (view.getUint32(8 * bucket + 4) !== low(mine[bucket]?.left)) scopes.push({ issuer, bucket, part: 'left' });
       }
     }
     if (scopes.length === 0) {
@@ -126,7 +125,7 @@ export class Repair {
     if (this.#pull !== undefined) return;
     // Who serves now matters more than who once did.
     scopes.sort((a, b) => Number(a.part === 'left') - Number(b.part === 'left'));
-    this.#pull = { peer: peer.id, queue: scopes, asked: 0, brought: 0, news: false };
+    this.#pull = { peer: peer.id, queue: scopes, asked: 0, brought: 0 };
     this.#ask();
     agenda.set('pull', now + options.pullMs, () => this.#end());
   }
@@ -141,7 +140,7 @@ export class Repair {
     }
     for (const issuer of replica.issuers()) {
       // Unknown whether they list it: asked once, then `settled` remembers.
-      if (!named.has(issuer)) yield { issuer, sums: new Uint8Array(BUCKETS * 16) };
+      if (!named.has(issuer)) yield { issuer, sums: new Uint8Array(SUMS_BYTES) };
     }
   }
 
@@ -224,10 +223,9 @@ export class Repair {
 
   /** A repair brought something new. */
   brought(peer: Peer): void {
-    if (this.#pull?.peer === peer.id) {
-      this.#pull.brought++;
-      this.#pull.news = true;
-    }
+    // What came because a neighbour asked has passed this way already.
+    if (this.#pull?.peer !== peer.id) return;
+    this.#pull.brought++;
     this.#cascade();
   }
 
@@ -257,7 +255,7 @@ export class Repair {
     agenda.set('cascade', now + options.cascadeMs, () => this.onCascade());
   }
 
-  /** Set by the core: pings all peers. */
+  /** Set by the core: lets some peers compare. */
   onCascade: () => void = () => {};
 
   /** Ticket or payload of a session that a thin update named. */
@@ -274,4 +272,8 @@ export class Repair {
     const entry = this.#context.replica.get(session);
     if (entry !== undefined) this.#context.out.send(peer.id, { type: 'news', update: entry.update(true) });
   }
+}
+
+function low(sum: bigint | undefined): number {
+  return Number(BigInt.asUintN(32, sum ?? 0n));
 }

@@ -300,6 +300,13 @@ export class World {
     for (const { id } of this.gateways) this.#closeTunnel(agent, id);
   }
 
+  /** Tunnels whose end reached the gateway. */
+  readonly #ended = new Set<string>();
+
+  gatewayKnowsClosed(session: string): boolean {
+    return this.#ended.has(session);
+  }
+
   #openTunnel(agent: Agent, id: PeerId): void {
     const gateway = this.#byPeer.get(id);
     if (gateway?.node.status !== 'running' || agent.node.status === 'dead' || this.#isCut(agent, gateway)) return;
@@ -314,9 +321,11 @@ export class World {
     agent.tunnels.set(id, false);
     const gateway = this.#byPeer.get(id);
     if (gateway === undefined) return;
-    this.clock.after(this.network.delay(this.network.options.gatewayMs), () =>
-      gateway.node.take({ type: 'tunnel', session: agent.membership.session, open: false }),
-    );
+    const { session } = agent.membership;
+    this.clock.after(this.network.delay(this.network.options.gatewayMs), () => {
+      this.#ended.add(session);
+      gateway.node.take({ type: 'tunnel', session, open: false });
+    });
   }
 
   /** Hosts that cannot talk; channels stay open and swallow what is sent, tunnels end after their heartbeat. */
