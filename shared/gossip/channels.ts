@@ -22,6 +22,7 @@ export interface Peer {
 /** Neighbours looked at on one side of the ring before those that cannot be dialled are accepted as missing. */
 const WALK_MAX = 24;
 const BANS_MAX = 1024;
+const GATEWAYS_MAX = 64;
 
 export class Channels {
   /** Bounded by `peersMax` and by what we dial ourselves. */
@@ -41,6 +42,9 @@ export class Channels {
   readonly #ranks = new Map<PeerId, number>();
   #dirty = true;
   #lonely = false;
+  #volunteer = false;
+  /** Set by the core: whether direct probes of this peer succeed. */
+  isReachable: (peer: PeerId) => boolean = () => true;
 
   constructor(context: Context) {
     this.#context = context;
@@ -57,6 +61,37 @@ export class Channels {
     };
     agenda.set('rotate', now + spread(this.#context, options.rotateMs), rotate);
     this.#watchLoneliness();
+    this.#watchIslands(0);
+  }
+
+  /**
+   * Where many neighbours are out of reach the cluster may be in pieces, with all delegates in another: some of each piece then join the
+   * gateways, which tell every one of them. By lot, and again each minute, so that a large cluster sends a few.
+   */
+  #watchIslands(seen: number): void {
+    const { agenda, now, options, rng } = this.#context;
+    agenda.set('island', now + spread(this.#context, options.islandMs), () => {
+      const ring = ownRing(this.#context);
+      const expected = this.#isLarge() ? [...this.#around(options.ringReach)] : [...(ring ?? [])];
+      const others = expected.filter((id) => id !== this.#context.me);
+      const missing = others.filter((id) => !this.open.has(id) || !this.isReachable(id)).length;
+      const island = missing >= 2 && missing >= options.islandShare * others.length;
+      const was = this.#volunteer;
+      if (!island) this.#volunteer = false;
+      else if (seen % options.islandRounds === 0) this.#volunteer = rng() < options.volunteers / (ring?.size ?? 1);
+      if (was !== this.#volunteer) this.#dirty = true;
+      this.#watchIslands(island ? seen + 1 : 0);
+    });
+  }
+
+  *#around(reach: number): Generator<PeerId> {
+    for (const step of [1, -1] as const) {
+      let taken = 0;
+      for (const id of ownRing(this.#context)?.from(this.#context.me, step) ?? []) {
+        if (++taken > reach) break;
+        yield id;
+      }
+    }
   }
 
   opened(id: PeerId, inbound: boolean): Peer | undefined {
@@ -132,7 +167,9 @@ export class Channels {
   }
 
   setGateways(gateways: readonly PeerId[]): void {
-    this.#gateways = gateways.slice(0, 64);
+    this.#gateways = gateways.slice(0, GATEWAYS_MAX);
+    // A tunnel has just opened: what failed before says nothing now.
+    for (const gateway of this.#gateways) this.#failed.delete(gateway);
     this.rank();
   }
 
@@ -277,7 +314,7 @@ export class Channels {
     const targets = this.#isLarge() || ring === undefined ? this.near() : new Set([...ring].filter((id) => id !== me));
     if (this.#isLarge()) for (const id of this.#chooseRandom(targets)) targets.add(id);
     for (const gateway of this.#gateways) {
-      if (this.#lonely || this.rankFor(gateway) < options.delegates) targets.add(gateway);
+      if (this.#lonely || this.#volunteer || this.rankFor(gateway) < options.delegates) targets.add(gateway);
     }
     return targets;
   }

@@ -41,6 +41,7 @@ export class Core {
     this.#push = new Push(context, this.channels, this.#opinions);
     this.#probes = new Probes(context, this.channels, this.#opinions, this.#pulse);
     if (context.self.kind === 'gateway') this.#judge = new Judge(context, this.channels, this.#opinions);
+    this.channels.isReachable = (peer) => this.#opinions.isReachable(peer);
     this.#pulse.onTurn = (peer) => this.#probes.probe(peer);
     this.#push.onCheck = (gateway) => {
       if (this.channels.open.has(gateway)) this.#pulse.ping(gateway);

@@ -67,6 +67,11 @@ export interface GossipOptions {
   cascadeMs: number;
   /** Who is alone so long after its start, or after its last peer went, joins a gateway until it is not. */
   lonelyMs: number;
+  /** Looked for so often; from this share of missing neighbours on; lots are drawn every so many rounds; so many join per cluster. */
+  islandMs: number;
+  islandShare: number;
+  islandRounds: number;
+  volunteers: number;
   /** Dials that fail are repeated after this, doubled each time up to `redialMaxMs`. */
   redialMs: number;
   redialMaxMs: number;
@@ -124,6 +129,10 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   pullMs: 1000,
   cascadeMs: 250,
   lonelyMs: 1000,
+  islandMs: 5000,
+  islandShare: 0.2,
+  islandRounds: 12,
+  volunteers: 6,
   redialMs: 1000,
   redialMaxMs: 60_000,
   dialsMax: 16,

@@ -7,6 +7,9 @@ import { encodePart, type Part, type Suspicion } from './messages.ts';
 import type { Opinions } from './opinions.ts';
 import type { PeerId } from './types.ts';
 
+/** Of one cluster told by a gateway at most: delegates and those who joined because they saw a split. */
+const PIECES_MAX = 12;
+
 /** What a piece of news is about. */
 export interface Subject {
   /** Undefined: an issuer's word about its keys, which concerns all. */
@@ -115,8 +118,10 @@ export class Push {
       else peers.push(id);
     }
     for (const [cluster, peers] of byCluster) {
-      // At home the owner's own push has begun; one is told in case it has no neighbours.
-      const count = cluster === about.cluster ? 1 : options.delegates;
+      // At home the owner's own push has begun; one is told in case it has no neighbours. More than the delegates are here
+      // when a cluster is in pieces: then any of them may stand for one.
+      const few = cluster === about.cluster ? 1 : options.delegates;
+      const count = peers.length > options.delegates ? PIECES_MAX : few;
       peers.sort((a, b) => weight(a, me) - weight(b, me));
       for (const id of peers.slice(0, count)) out.send(id, part);
     }

@@ -65,7 +65,7 @@ export type Event =
   | { type: 'local'; updates: readonly Update[] }
   /** Answer to `askRelay`. Late ones are ignored. */
   | { type: 'relayed'; target: string; verdict: Verdict }
-  /** Agent only: gateways that took this session in; all of them, each time. */
+  /** Agent only: gateways that took this session in; all of them, and again whenever a tunnel to one of them has opened. */
   | { type: 'gateways'; gateways: readonly PeerId[] }
   /** Gateway only: a session's tunnel to this gateway opened or closed. */
   | { type: 'tunnel'; session: string; open: boolean }

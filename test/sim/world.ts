@@ -211,9 +211,7 @@ export class World {
   #startAgent(agent: Agent): void {
     agent.node.take({ type: 'start' });
     agent.node.take({ type: 'local', updates: [agent.membership.full()] });
-    const open = this.gateways.filter(({ node }) => node.status !== 'dead');
-    agent.node.take({ type: 'gateways', gateways: open.map(({ id }) => id) });
-    for (const { id } of open) this.#openTunnel(agent, id);
+    for (const { id } of this.gateways) this.#openTunnel(agent, id);
   }
 
   /** A new agent with a fresh session; it knows nobody unless a replica is given. */
@@ -311,6 +309,7 @@ export class World {
     const gateway = this.#byPeer.get(id);
     if (gateway?.node.status !== 'running' || agent.node.status === 'dead' || this.#isCut(agent, gateway)) return;
     agent.tunnels.set(id, true);
+    agent.node.take({ type: 'gateways', gateways: this.gateways.map((known) => known.id) });
     this.#later(agent, gateway, () =>
       gateway.node.take({ type: 'tunnel', session: agent.membership.session, open: true }),
     );
