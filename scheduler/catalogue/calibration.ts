@@ -1,0 +1,63 @@
+import * as z from 'zod';
+import type { Gpu } from './gpu.ts';
+
+const fraction = z.number().finite().min(0.01).max(2);
+const microseconds = z.number().finite().min(0).max(10_000);
+
+/** How much of its data sheet a GPU reaches. Shares of peak, except `p` (how soft the roofline's corner is) and the launch times. */
+export const efficiencySchema = z.object({
+  compute: fraction,
+  /** Of `compute`, what is left under continuous load: a hot GPU at its power limit clocks down. Kernels are profiled cool. */
+  sustained: fraction,
+  memory: fraction,
+  p: z.number().min(1).max(20),
+  launch_us: microseconds,
+  attention_compute: fraction,
+  attention_memory: fraction,
+  attention_launch_us: microseconds,
+  elementwise_memory: fraction,
+  elementwise_launch_us: microseconds,
+  fitted: z.string(),
+});
+export type Efficiency = z.infer<typeof efficiencySchema>;
+
+/**
+ * All-reduce over t GPUs of S bytes: latency + (2(t-1)/t) S / (link/2 * bandwidth). `bandwidth` is the share of one
+ * direction of the link that a ring reaches.
+ */
+export const linkSchema = z.object({
+  latency_us: microseconds,
+  bandwidth: fraction,
+  fitted: z.string(),
+});
+export type Link = z.infer<typeof linkSchema>;
+
+/**
+ * What the engine's host adds, in ms: to each step, to each step for each sequence in it, and to each request once (HTTP, tokeniser,
+ * hand-over). The last delays the request but keeps no GPU from another's step.
+ */
+export const hostSchema = z.object({
+  step_ms: z.number().min(0).max(1000),
+  sequence_ms: z.number().min(0).max(100),
+  request_ms: z.number().min(0).max(1000),
+  fitted: z.string(),
+});
+export type Host = z.infer<typeof hostSchema>;
+
+export const calibrationSchema = z.object({
+  default: efficiencySchema,
+  gpus: z.record(z.string(), efficiencySchema.partial()),
+  /** By the `link` of a GPU's row; `nvlink` stands for those that nobody measured. */
+  links: z.object({ nvlink: linkSchema, pcie: linkSchema }).catchall(linkSchema),
+  host: hostSchema,
+});
+export type Calibration = z.infer<typeof calibrationSchema>;
+
+/** A GPU nobody measured takes its siblings' parameters (same class), then the defaults. */
+export function efficiencyOf(calibration: Calibration, gpu: Gpu): Efficiency {
+  return efficiencySchema.parse({
+    ...calibration.default,
+    ...calibration.gpus[gpu.class],
+    ...calibration.gpus[gpu.id],
+  });
+}

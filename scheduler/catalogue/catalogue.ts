@@ -1,0 +1,119 @@
+import { readFileSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as z from 'zod';
+import { findGpuClass } from '../../shared/hardware/classes.ts';
+import { SchedulerError } from '../errors.ts';
+import { type Calibration, calibrationSchema } from './calibration.ts';
+import { type Gpu, gpuFileSchema, gpuFromRow } from './gpu.ts';
+import { isHuggingFaceConfig, modelFromConfig } from './huggingface.ts';
+import { type Model, modelFileSchema, modelFromRow } from './model.ts';
+import { nearest } from './nearest.ts';
+
+/** All GPUs and models that can be named, and how well the GPUs keep what their data sheets promise. */
+export interface Catalogue {
+  gpus: Gpu[];
+  models: Model[];
+  calibration: Calibration;
+}
+
+export interface CatalogueFiles {
+  gpus?: readonly string[];
+  /** Models files or Hugging Face config.json files; `NAME=path/config.json` gives the served name. */
+  models?: readonly string[];
+  calibration?: string;
+}
+
+/** Read at run time, so that a person may edit them; a bundle carries copies beside it. */
+const DATA = new URL('../data/', import.meta.url);
+
+export function dataPath(name: string): string {
+  return fileURLToPath(new URL(name, DATA));
+}
+
+/** The built-in tables and then the user's, whose rows win. */
+export function loadCatalogue(files: CatalogueFiles = {}): Catalogue {
+  const gpus = new Map<string, Gpu>();
+  for (const path of [dataPath('gpus.json'), ...(files.gpus ?? [])]) {
+    for (const row of parse(gpuFileSchema, readJson(path), path).gpus) gpus.set(row.id, gpuFromRow(row));
+  }
+  const models = new Map<string, Model>();
+  for (const named of [dataPath('models.json'), ...(files.models ?? [])]) {
+    for (const model of readModels(named)) models.set(model.id, model);
+  }
+  const path = files.calibration ?? dataPath('calibration.json');
+  return {
+    gpus: [...gpus.values()],
+    models: [...models.values()],
+    calibration: parse(calibrationSchema, readJson(path), path),
+  };
+}
+
+function readModels(named: string): Model[] {
+  const [, name, file = named] = /^([^=]+)=(.+)$/.exec(named) ?? [];
+  const value = readJson(file);
+  if (isHuggingFaceConfig(value)) return [modelFromConfig(value, name ?? basename(dirname(file)))];
+  return parse(modelFileSchema, value, file).models.map(modelFromRow);
+}
+
+export function readJson(path: string): unknown {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new SchedulerError(
+      'bad_input',
+      `cannot read ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
+  }
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new SchedulerError(
+      'bad_input',
+      `${path} is not JSON: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
+  }
+}
+
+export function parse<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new SchedulerError('bad_input', `${what}: ${z.prettifyError(parsed.error)}`);
+}
+
+/** By id, or by what a person or a driver calls it (`gh200`, `NVIDIA A100-SXM4-80GB`) with the memory in MiB where known. */
+export function findGpu(catalogue: Catalogue, name: string, memoryMib?: number): Gpu {
+  const exact = catalogue.gpus.find(({ id }) => id.toLowerCase() === name.toLowerCase());
+  if (exact) return exact;
+  const row = findGpuClass(name);
+  const same = row === undefined ? [] : catalogue.gpus.filter((gpu) => gpu.class === row.name);
+  if (same.length > 0) {
+    const wanted = memoryMib === undefined ? undefined : memoryMib * 2 ** 20;
+    const best = same.reduce((a, b) =>
+      Math.abs(b.memory - (wanted ?? b.memory)) < Math.abs(a.memory - (wanted ?? a.memory)) ? b : a,
+    );
+    return best;
+  }
+  const names = catalogue.gpus.map(({ id }) => id);
+  throw new SchedulerError(
+    'unknown_gpu',
+    `no GPU is called ${JSON.stringify(name.slice(0, 64))}; nearest: ${nearest(name, names).join(', ')} (otela-plan catalogue lists all; --gpus FILE adds one)`,
+  );
+}
+
+/** By id, or by the part after the slash where only one model has it. */
+export function findModel(catalogue: Catalogue, name: string): Model {
+  const wanted = name.toLowerCase();
+  const exact = catalogue.models.find(({ id }) => id.toLowerCase() === wanted);
+  if (exact) return exact;
+  const tails = catalogue.models.filter(({ id }) => id.toLowerCase().split('/').at(-1) === wanted);
+  if (tails.length === 1 && tails[0]) return tails[0];
+  const names = catalogue.models.map(({ id }) => id);
+  throw new SchedulerError(
+    'unknown_model',
+    `no model is called ${JSON.stringify(name.slice(0, 256))}; nearest: ${nearest(name, names).join(', ')} (otela-plan catalogue lists all; --models config.json adds one)`,
+  );
+}

@@ -1,0 +1,73 @@
+import * as z from 'zod';
+
+const positive = z.number().finite().positive();
+
+/** One row of `data/gpus.json`: data-sheet units. */
+export const gpuRowSchema = z.strictObject({
+  id: z.string().min(1).max(64),
+  class: z.string().min(1).max(32),
+  bf16_tflops: positive,
+  fp8_tflops: positive.optional(),
+  int8_tops: positive.optional(),
+  bandwidth_gbs: positive,
+  memory_gb: positive,
+  /** A name in the calibration's `links`. */
+  link: z.string().min(1).max(32),
+  link_gbs: positive,
+  /** GPUs that the link joins; all of a node's unless said. */
+  link_domain: z.number().int().min(1).max(72).optional(),
+  pcie_gbs: positive.optional(),
+  watts: positive,
+  usd_hour: z.number().finite().nonnegative(),
+  gpus_per_node: z.number().int().min(1).max(72),
+  source: z.string().max(256),
+});
+export const gpuFileSchema = z.object({ gpus: z.array(gpuRowSchema).max(1000) });
+
+/** A kind of GPU, in SI units. */
+export interface Gpu {
+  id: string;
+  /** Name in shared/hardware: what agents publish. */
+  class: string;
+  /** Dense peak, FLOP/s. fp8 and int8 are undefined where the silicon has none: weights are then widened before the product. */
+  bf16: number;
+  fp8: number | undefined;
+  int8: number | undefined;
+  /** Bytes/s. */
+  bandwidth: number;
+  /** Bytes. */
+  memory: number;
+  link: string;
+  /** Both directions together, bytes/s. */
+  linkBandwidth: number;
+  /** So many GPUs talk over the link; more of them talk over PCIe. */
+  linkDomain: number;
+  /** Both directions together, bytes/s. */
+  pcieBandwidth: number;
+  watts: number;
+  /** USD per GPU and hour; 0 is unknown. */
+  usdPerHour: number;
+  gpusPerNode: number;
+  source: string;
+}
+
+export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): Gpu {
+  return {
+    id: row.id,
+    class: row.class,
+    bf16: row.bf16_tflops * 1e12,
+    fp8: row.fp8_tflops === undefined ? undefined : row.fp8_tflops * 1e12,
+    int8: row.int8_tops === undefined ? undefined : row.int8_tops * 1e12,
+    bandwidth: row.bandwidth_gbs * 1e9,
+    memory: row.memory_gb * 1e9,
+    link: row.link,
+    linkBandwidth: row.link_gbs * 1e9,
+    linkDomain: row.link_domain ?? row.gpus_per_node,
+    // PCIe 4.0 x16 where the row does not say.
+    pcieBandwidth: (row.pcie_gbs ?? 64) * 1e9,
+    watts: row.watts,
+    usdPerHour: row.usd_hour,
+    gpusPerNode: row.gpus_per_node,
+    source: row.source,
+  };
+}

@@ -1,0 +1,19 @@
+/** What went wrong, for scripts: each has its own exit code in the command line. */
+export type SchedulerErrorCode =
+  | 'usage'
+  | 'bad_input'
+  | 'unknown_gpu'
+  | 'unknown_model'
+  | 'infeasible'
+  | 'solver'
+  | 'gateway';
+
+/** Everything here that a person can mend: the message says how. */
+export class SchedulerError extends Error {
+  readonly code: SchedulerErrorCode;
+  override readonly name = 'SchedulerError';
+  constructor(code: SchedulerErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}

@@ -1,0 +1,45 @@
+import type { Calibration, Efficiency } from '../catalogue/calibration.ts';
+import type { Gpu } from '../catalogue/gpu.ts';
+import type { Precision } from '../catalogue/precision.ts';
+import type { Work } from './operators.ts';
+
+/** FLOP/s that products with such weights can reach: what the silicon has no unit for is widened to 16 bit first. */
+export function peakFlops(gpu: Gpu, weights: Precision): number {
+  switch (weights) {
+    case 'bf16':
+    case 'int4':
+      return gpu.bf16;
+    case 'fp8':
+      return gpu.fp8 ?? gpu.bf16;
+    case 'int8':
+      return gpu.int8 ?? gpu.bf16;
+  }
+}
+
+/**
+ * Seconds of a matrix product. A roofline (Williams 2009) has a corner; measured products near it are slower than either bound, which
+ * the p-norm of both times describes: p = 1 adds them, p = infinity is the sharp roofline.
+ */
+export function gemmSeconds(work: Work, gpu: Gpu, efficiency: Efficiency, weights: Precision): number {
+  const compute = work.flops / (peakFlops(gpu, weights) * efficiency.compute * efficiency.sustained);
+  const memory = work.bytes / (gpu.bandwidth * efficiency.memory);
+  return pNorm(compute, memory, efficiency.p) + efficiency.launch_us * 1e-6;
+}
+
+export function pNorm(a: number, b: number, p: number): number {
+  const high = Math.max(a, b);
+  if (high === 0) return 0;
+  return high * (1 + (Math.min(a, b) / high) ** p) ** (1 / p);
+}
+
+/**
+ * Seconds of an all-reduce (ring): each GPU sends and receives 2(t-1)/t of the payload. GPUs that their links do not join all together
+ * (NVLink bridges join pairs) fall back to PCIe.
+ */
+export function allReduceSeconds(bytes: number, tp: number, gpu: Gpu, links: Calibration['links']): number {
+  if (tp === 1) return 0;
+  const joined = tp <= gpu.linkDomain;
+  const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
+  const oneWay = (joined ? gpu.linkBandwidth : gpu.pcieBandwidth) / 2;
+  return link.latency_us * 1e-6 + (((2 * (tp - 1)) / tp) * bytes) / (oneWay * link.bandwidth);
+}

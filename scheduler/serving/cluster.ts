@@ -1,0 +1,237 @@
+import type { Policy } from '../../shared/routing/policy.ts';
+import { SchedulerError } from '../errors.ts';
+import type { StepModel } from '../roofline/step.ts';
+import type { EngineLimits } from './limits.ts';
+import { policyNamed, type SimulatedReplica } from './policies.ts';
+import { seeded } from './random.ts';
+import { Replica } from './replica.ts';
+import type { Requests } from './requests.ts';
+import { type Distribution, distribution } from './statistics.ts';
+
+export interface ReplicaGroup {
+  step: StepModel;
+  replicas: number;
+  /** Share of the traffic that each of them gets; only ratios count. */
+  weight: number;
+}
+
+export interface Simulation {
+  /** The model's name, as policies see it. */
+  model: string;
+  groups: readonly ReplicaGroup[];
+  requests: Requests;
+  limits: EngineLimits;
+  /** A name of ours, or any policy of shared/routing over the replicas. */
+  policy: string | ((replicas: readonly SimulatedReplica[]) => { policy: Policy; readsLoad: boolean });
+  seed: number;
+  /** Prefill on other replicas, whose keys and values cross a network of so many bytes/s: a what-if. */
+  prefill?: { groups: readonly ReplicaGroup[]; bytesPerSecond: number };
+}
+
+export interface SimulationResult {
+  requests: number;
+  refused: number;
+  /** Seconds from the first arrival to the last end. */
+  durationS: number;
+  /** Ended requests and answer tokens per second of `durationS`. */
+  requestsPerS: number;
+  tokensPerS: number;
+  ttft: Distribution;
+  /** Of answers of two tokens and more. */
+  tpot: Distribution;
+  latency: Distribution;
+  /** Of busy time. */
+  kvUse: number;
+  kvPeak: number;
+  /** Share of `durationS` in which replicas were in a step, weighted by their GPUs. */
+  busy: number;
+  preemptions: number;
+  /** Joules of all GPUs over `durationS`: an estimate, see docs/scheduling.md. */
+  energyJ: number;
+  simulatedTokens: number;
+  byGroup: { requests: number; busy: number; kvUse: number }[];
+}
+
+interface Times {
+  first: Float64Array;
+  end: Float64Array;
+}
+
+/** Runs all requests to their end. The same input gives the same output. */
+export function simulate(simulation: Simulation): SimulationResult {
+  const { requests } = simulation;
+  if (simulation.groups.every(({ replicas }) => replicas === 0))
+    throw new SchedulerError('bad_input', `${simulation.model}: no replica`);
+  const arrival = requests.arrival;
+  if (simulation.prefill === undefined) {
+    const stage = new Stage(simulation, simulation.groups, requests.count);
+    for (let i = 0; i < requests.count; i++)
+      stage.route(i, arrival[i] ?? 0, requests.input[i] ?? 1, requests.output[i] ?? 1, false);
+    stage.finish();
+    return summarise(simulation, [stage], stage.times);
+  }
+  return simulateDisaggregated(simulation, simulation.prefill);
+}
+
+/** The prompt is computed on one pool, which gives the first token; the answer goes on in another once the cache has arrived. */
+function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simulation['prefill']>): SimulationResult {
+  const { requests } = simulation;
+  const first = new Stage(simulation, prefill.groups, requests.count);
+  for (let i = 0; i < requests.count; i++) first.route(i, requests.arrival[i] ?? 0, requests.input[i] ?? 1, 1, false);
+  first.finish();
+  const second = new Stage(simulation, simulation.groups, requests.count);
+  const step = prefill.groups[0]?.step;
+  const order: { at: number; request: number }[] = [];
+  for (let i = 0; i < requests.count; i++) {
+    const end = first.times.end[i] ?? Number.NaN;
+    if (Number.isNaN(end)) continue;
+    order.push({ at: end + (step?.transferSeconds(requests.input[i] ?? 1, prefill.bytesPerSecond) ?? 0), request: i });
+  }
+  order.sort((a, b) => a.at - b.at || a.request - b.request);
+  const times: Times = { first: first.times.first, end: first.times.end.slice() };
+  for (const { at, request } of order) {
+    const output = requests.output[request] ?? 1;
+    if (output > 1) second.route(request, at, requests.input[request] ?? 1, output - 1, true);
+  }
+  second.finish();
+  for (let i = 0; i < requests.count; i++) {
+    if ((requests.output[i] ?? 1) > 1) times.end[i] = second.times.end[i] ?? Number.NaN;
+  }
+  return summarise(simulation, [first, second], times);
+}
+
+/** A pool of replicas behind one policy. */
+class Stage {
+  readonly times: Times;
+  readonly groups: readonly ReplicaGroup[];
+  readonly replicas: { engine: Replica; group: number }[] = [];
+  readonly #candidates: SimulatedReplica[] = [];
+  readonly #index = new Map<string, number>();
+  readonly #policy: { policy: Policy; readsLoad: boolean };
+  readonly #random: () => number;
+  readonly #model: string;
+  readonly sent: number[];
+
+  constructor(simulation: Simulation, groups: readonly ReplicaGroup[], count: number) {
+    this.groups = groups;
+    this.#model = simulation.model;
+    this.times = { first: new Float64Array(count).fill(Number.NaN), end: new Float64Array(count).fill(Number.NaN) };
+    const finished = (request: number, first: number | undefined, end: number) => {
+      if (first === undefined) return;
+      this.times.first[request] = first;
+      this.times.end[request] = end;
+    };
+    groups.forEach((group, at) => {
+      for (let i = 0; i < group.replicas; i++) {
+        const engine = new Replica(group.step, simulation.limits, finished);
+        const session = `${at}-${i}`;
+        this.#index.set(session, this.replicas.length);
+        this.replicas.push({ engine, group: at });
+        const { gpu } = group.step.deployment;
+        this.#candidates.push({
+          session,
+          provider: 'simulated',
+          cluster: gpu.id,
+          weight: group.weight,
+          load: () => engine.load,
+        });
+      }
+    });
+    this.sent = groups.map(() => 0);
+    const { policy } = simulation;
+    this.#policy = typeof policy === 'string' ? policyNamed(policy, this.#candidates) : policy(this.#candidates);
+    this.#random = seeded(simulation.seed ^ 0x5eed);
+  }
+
+  route(request: number, at: number, input: number, output: number, stored: boolean): void {
+    if (this.#policy.readsLoad) for (const { engine } of this.replicas) engine.run(at);
+    const chosen = this.#policy.policy.pick(this.#candidates, { model: this.#model }, this.#random);
+    const index = chosen === undefined ? undefined : this.#index.get(chosen.session);
+    const replica = index === undefined ? undefined : this.replicas[index];
+    if (replica === undefined) return;
+    this.sent[replica.group] = (this.sent[replica.group] ?? 0) + 1;
+    replica.engine.push(request, at, input, output, stored);
+  }
+
+  finish(): void {
+    for (const { engine } of this.replicas) engine.run(Number.POSITIVE_INFINITY);
+  }
+}
+
+/** A GPU that waits draws this share of its limit; one at the memory roof about 70 %, at the arithmetic roof all of it. */
+const IDLE_SHARE = 0.2;
+const MEMORY_BOUND_SHARE = 0.7;
+
+function summarise(simulation: Simulation, stages: readonly Stage[], times: Times): SimulationResult {
+  const { requests } = simulation;
+  const start = requests.arrival[0] ?? 0;
+  const ttft: number[] = [];
+  const tpot: number[] = [];
+  const latency: number[] = [];
+  const requestS = (simulation.groups[0]?.step.host.request_ms ?? 0) * 1e-3;
+  let last = start;
+  let tokens = 0;
+  for (let i = 0; i < requests.count; i++) {
+    const ended = times.end[i] ?? Number.NaN;
+    if (Number.isNaN(ended)) continue;
+    const [arrived, output] = [requests.arrival[i] ?? 0, requests.output[i] ?? 1];
+    const [first, end] = [(times.first[i] ?? 0) + requestS, ended + requestS];
+    ttft.push(first - arrived);
+    latency.push(end - arrived);
+    if (output > 1) tpot.push((end - first) / (output - 1));
+    tokens += output;
+    if (end > last) last = end;
+  }
+  const durationS = Math.max(last - start, 1e-9);
+  const totals = totalsOf(stages, durationS);
+  return {
+    requests: requests.count,
+    refused: requests.count - latency.length,
+    durationS,
+    requestsPerS: latency.length / durationS,
+    tokensPerS: tokens / durationS,
+    ttft: distribution(Float64Array.from(ttft)),
+    tpot: distribution(Float64Array.from(tpot)),
+    latency: distribution(Float64Array.from(latency)),
+    ...totals,
+  };
+}
+
+function totalsOf(stages: readonly Stage[], durationS: number) {
+  let [gpus, gpuBusy, busy, kvBusy, kvPeak, preemptions, energyJ, simulatedTokens] = [0, 0, 0, 0, 0, 0, 0, 0];
+  const byGroup: { requests: number; busy: number; kvUse: number }[] = [];
+  for (const stage of stages) {
+    stage.groups.forEach((group, at) => {
+      const engines = stage.replicas.filter((replica) => replica.group === at).map(({ engine }) => engine.counters);
+      const { tp, gpu } = group.step.deployment;
+      const sum = (field: 'busy' | 'kvBusy') => engines.reduce((total, counters) => total + counters[field], 0);
+      for (const counters of engines) {
+        const active = counters.busy * MEMORY_BOUND_SHARE + counters.peakCompute * (1 - MEMORY_BOUND_SHARE);
+        energyJ +=
+          tp * gpu.watts * (IDLE_SHARE * Math.max(0, durationS - counters.busy) + Math.min(active, counters.busy));
+        preemptions += counters.preemptions;
+        simulatedTokens += counters.decodeTokens + counters.prefillTokens;
+        kvPeak = Math.max(kvPeak, counters.kvPeak);
+      }
+      gpus += tp * engines.length;
+      gpuBusy += tp * sum('busy');
+      busy += sum('busy');
+      kvBusy += sum('kvBusy');
+      const share = engines.length === 0 ? 0 : sum('busy') / (engines.length * durationS);
+      byGroup.push({
+        requests: stage.sent[at] ?? 0,
+        busy: share,
+        kvUse: sum('busy') === 0 ? 0 : sum('kvBusy') / sum('busy'),
+      });
+    });
+  }
+  return {
+    kvUse: busy === 0 ? 0 : kvBusy / busy,
+    kvPeak,
+    busy: gpus === 0 ? 0 : gpuBusy / (gpus * durationS),
+    preemptions,
+    energyJ,
+    simulatedTokens,
+    byGroup,
+  };
+}

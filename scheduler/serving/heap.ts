@@ -1,0 +1,50 @@
+interface Node<T> {
+  key: number;
+  epoch: number;
+  item: T;
+}
+
+/** A binary heap, least key first. Bounded by its caller, who pushes one node per admitted sequence. */
+export class Heap<T> {
+  readonly #nodes: Node<T>[] = [];
+
+  peek(): Node<T> | undefined {
+    return this.#nodes[0];
+  }
+
+  push(key: number, epoch: number, item: T): void {
+    const nodes = this.#nodes;
+    const node = { key, epoch, item };
+    let at = nodes.length;
+    nodes.push(node);
+    while (at > 0) {
+      const up = (at - 1) >> 1;
+      const parent = nodes[up];
+      if (parent === undefined || parent.key <= key) break;
+      nodes[at] = parent;
+      at = up;
+    }
+    nodes[at] = node;
+  }
+
+  pop(): Node<T> | undefined {
+    const nodes = this.#nodes;
+    const top = nodes[0];
+    const last = nodes.pop();
+    if (last === undefined || nodes.length === 0) return top;
+    let at = 0;
+    for (;;) {
+      const left = 2 * at + 1;
+      const right = left + 1;
+      const l = nodes[left];
+      if (l === undefined) break;
+      const r = nodes[right];
+      const [down, child] = r !== undefined && r.key < l.key ? [right, r] : [left, l];
+      if (child.key >= last.key) break;
+      nodes[at] = child;
+      at = down;
+    }
+    nodes[at] = last;
+    return top;
+  }
+}

@@ -1,0 +1,58 @@
+import { normal, type Random } from './random.ts';
+
+/** How many tokens a prompt or an answer has. */
+export type Lengths =
+  | { kind: 'constant'; mean: number }
+  /** Rounded down and cut from below at `min`, as the paper's benchmark draws them. */
+  | { kind: 'normal'; mean: number; sd: number; min: number }
+  | { kind: 'lognormal'; mean: number; sd: number }
+  | { kind: 'samples'; values: readonly number[] };
+
+export function drawLength(lengths: Lengths, random: Random): number {
+  switch (lengths.kind) {
+    case 'constant':
+      return Math.max(1, Math.round(lengths.mean));
+    case 'normal':
+      return Math.max(lengths.min, 1, Math.trunc(lengths.mean + lengths.sd * normal(random)));
+    case 'lognormal': {
+      const variance = Math.log(1 + (lengths.sd / lengths.mean) ** 2);
+      return Math.max(
+        1,
+        Math.round(Math.exp(Math.log(lengths.mean) - variance / 2 + Math.sqrt(variance) * normal(random))),
+      );
+    }
+    case 'samples':
+      return Math.max(1, lengths.values[Math.floor(random() * lengths.values.length)] ?? 1);
+  }
+}
+
+/** Mean number of tokens drawn, cuts included. */
+export function meanLength(lengths: Lengths): number {
+  switch (lengths.kind) {
+    case 'constant':
+    case 'lognormal':
+      return lengths.mean;
+    case 'normal':
+      return cutNormalMean(lengths.mean, lengths.sd, Math.max(1, lengths.min));
+    case 'samples':
+      return lengths.values.reduce((sum, value) => sum + value, 0) / Math.max(1, lengths.values.length);
+  }
+}
+
+/** E max(min, X) for a normal X, less the half token that rounding down takes from what is not cut. */
+function cutNormalMean(mean: number, sd: number, min: number): number {
+  if (sd === 0) return Math.max(min, mean);
+  const z = (min - mean) / sd;
+  const below = normalCdf(z);
+  const density = Math.exp((-z * z) / 2) / Math.sqrt(2 * Math.PI);
+  return min * below + (mean - 0.5) * (1 - below) + sd * density;
+}
+
+/** Abramowitz and Stegun 7.1.26, within 1.5e-7. */
+function normalCdf(z: number): number {
+  const x = Math.abs(z) / Math.SQRT2;
+  const t = 1 / (1 + 0.3275911 * x);
+  const poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const erf = 1 - poly * Math.exp(-x * x);
+  return z >= 0 ? (1 + erf) / 2 : (1 - erf) / 2;
+}

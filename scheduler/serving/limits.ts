@@ -1,0 +1,30 @@
+/** How an engine batches; names of vLLM's options beside them. */
+export interface EngineLimits {
+  /** --max-num-seqs */
+  maxSequences: number;
+  /** --max-num-batched-tokens: of one step. A prompt above it takes a step of its own when prompts are not cut. */
+  tokenBudget: number;
+  /** --block-size: tokens per block of keys and values. */
+  blockTokens: number;
+  /** --gpu-memory-utilization */
+  memoryFraction: number;
+  /** --enable-chunked-prefill: prompts are cut to fill the budget. */
+  chunkedPrefill: boolean;
+  /** Prompts and decodes share steps (vLLM V1), or steps with prompts hold nothing else (V0). */
+  schedule: 'mixed' | 'prefill-first';
+  /** Share of each prompt that the prefix cache already holds. */
+  prefixHit: number;
+}
+
+export const DEFAULT_LIMITS: EngineLimits = {
+  maxSequences: 256,
+  tokenBudget: 8192,
+  blockTokens: 16,
+  memoryFraction: 0.9,
+  chunkedPrefill: true,
+  schedule: 'mixed',
+  prefixHit: 0,
+};
+
+/** The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching`, so a prompt is never cut. */
+export const PAPER_LIMITS: EngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false };

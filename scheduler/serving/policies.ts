@@ -1,0 +1,90 @@
+import type { Candidate } from '../../shared/routing/candidates.ts';
+import { type Policy, randomPolicy } from '../../shared/routing/policy.ts';
+import { SchedulerError } from '../errors.ts';
+
+/** What the simulator's replicas tell a policy. */
+export interface SimulatedReplica extends Candidate {
+  /** Share of the traffic that the plan gives it. */
+  weight: number;
+  /** Requests it holds now. */
+  load(): number;
+}
+
+/** Policies that look at `load` make the simulator run all replicas up to each arrival. */
+export interface SimulatedPolicy {
+  policy: Policy;
+  readsLoad: boolean;
+}
+
+export const POLICY_NAMES = ['weighted', 'random', 'round-robin', 'least-loaded'] as const;
+
+/** Each call gives fresh state. `replicas` are the same objects that `pick` is called with. */
+export function policyNamed(name: string, replicas: readonly SimulatedReplica[]): SimulatedPolicy {
+  switch (name) {
+    case 'random':
+      return { policy: randomPolicy, readsLoad: false };
+    case 'weighted':
+      return { policy: weighted(replicas), readsLoad: false };
+    case 'round-robin':
+      return { policy: roundRobin(), readsLoad: false };
+    case 'least-loaded':
+      return { policy: leastLoaded(replicas), readsLoad: true };
+    default:
+      throw new SchedulerError('usage', `no policy is called ${name}; there are ${POLICY_NAMES.join(', ')}`);
+  }
+}
+
+/**
+ * Smooth weighted round-robin: of any n picks in a row each replica gets its share within one, so that bursts are spread as
+ * well as the mean. Random picks by weight would queue where chance heaps them.
+ */
+function weighted(replicas: readonly SimulatedReplica[]): Policy {
+  const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));
+  const credit = new Map(replicas.map(({ session }) => [session, 0]));
+  return {
+    name: 'weighted',
+    pick(candidates) {
+      let total = 0;
+      let best: Candidate | undefined;
+      let most = Number.NEGATIVE_INFINITY;
+      for (const candidate of candidates) {
+        const weight = weights.get(candidate.session) ?? 0;
+        const now = (credit.get(candidate.session) ?? 0) + weight;
+        credit.set(candidate.session, now);
+        total += weight;
+        if (weight > 0 && now > most) {
+          most = now;
+          best = candidate;
+        }
+      }
+      if (best) credit.set(best.session, most - total);
+      return best;
+    },
+  };
+}
+
+function roundRobin(): Policy {
+  let turn = 0;
+  return { name: 'round-robin', pick: (candidates) => candidates[turn++ % candidates.length] };
+}
+
+/** Fewest requests per share of traffic: a GPU of twice the speed holds twice as many. */
+function leastLoaded(replicas: readonly SimulatedReplica[]): Policy {
+  const bySession = new Map(replicas.map((replica) => [replica.session, replica]));
+  return {
+    name: 'least-loaded',
+    pick(candidates) {
+      let best: Candidate | undefined;
+      let least = Number.POSITIVE_INFINITY;
+      for (const candidate of candidates) {
+        const replica = bySession.get(candidate.session);
+        const pressure = ((replica?.load() ?? 0) + 1) / (replica?.weight || 1e-9);
+        if (pressure < least) {
+          least = pressure;
+          best = candidate;
+        }
+      }
+      return best;
+    },
+  };
+}

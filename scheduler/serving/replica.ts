@@ -1,0 +1,412 @@
+import { kvCapacityTokens } from '../roofline/deployment.ts';
+import type { StepModel } from '../roofline/step.ts';
+import { Heap } from './heap.ts';
+import type { EngineLimits } from './limits.ts';
+
+/** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
+export type Finished = (request: number, firstToken: number | undefined, end: number) => void;
+
+interface Sequence {
+  request: number;
+  /** Prompt tokens to compute before the next token, without those from the prefix cache; grows when it is pre-empted. */
+  prompt: number;
+  /** Prompt tokens that the prefix cache gave. */
+  cached: number;
+  /** Of `prompt`, computed. */
+  prefilled: number;
+  /** Answer tokens still to come. */
+  remaining: number;
+  firstToken: number;
+  /** Keys and values held when its decoding began, and the step at which it began: it gains one per step. */
+  base: number;
+  since: number;
+  phase: number;
+  /** A finish in the heap with another epoch is void: it was pre-empted since. */
+  epoch: number;
+  running: boolean;
+}
+
+export interface ReplicaCounters {
+  steps: number;
+  decodeTokens: number;
+  prefillTokens: number;
+  preemptions: number;
+  refused: number;
+  /** Seconds in a step. */
+  busy: number;
+  /** Seconds the arithmetic would take at its peak. */
+  peakCompute: number;
+  /** Integral of the share of blocks in use, over busy time. */
+  kvBusy: number;
+  kvPeak: number;
+}
+
+/**
+ * One engine with continuous batching (Orca, OSDI'22; blocks as in vLLM, SOSP'23), as a discrete-event simulation. Between two changes
+ * of its batch all steps are alike but for the context that grows by one per sequence, so their sum is a closed form and a thousand steps
+ * cost as much as one.
+ */
+export class Replica {
+  clock = 0;
+  readonly counters: ReplicaCounters = {
+    steps: 0,
+    decodeTokens: 0,
+    prefillTokens: 0,
+    preemptions: 0,
+    refused: 0,
+    busy: 0,
+    peakCompute: 0,
+    kvBusy: 0,
+    kvPeak: 0,
+  };
+  readonly #model: StepModel;
+  readonly #limits: EngineLimits;
+  readonly #finished: Finished;
+  readonly #blocks: number;
+  #freeBlocks: number;
+  /** Pushed but not yet arrived, then waiting: one queue, bounded by what the caller pushes. */
+  #pending: { request: number; arrival: number; input: number; output: number; stored: boolean }[] = [];
+  #pendingAt = 0;
+  #waiting: Sequence[] = [];
+  #waitingAt = 0;
+  /** Pre-empted sequences go before everybody who waits, the oldest first. */
+  #returning: Sequence[] = [];
+  #partial: Sequence | undefined;
+  /** Admission order, for pre-emption of the newest; ended ones are dropped when they surface. */
+  #admitted: Sequence[] = [];
+  #finishes = new Heap<Sequence>();
+  #decodes = 0;
+  #context = 0;
+  #decodeStep = 0;
+  readonly #phases: Int32Array;
+
+  constructor(model: StepModel, limits: EngineLimits, finished: Finished) {
+    this.#model = model;
+    this.#limits = limits;
+    this.#finished = finished;
+    this.#blocks = Math.max(
+      0,
+      Math.floor(kvCapacityTokens(model.deployment, limits.memoryFraction) / limits.blockTokens),
+    );
+    this.#freeBlocks = this.#blocks;
+    this.#phases = new Int32Array(limits.blockTokens);
+  }
+
+  /** Requests it holds, running or waiting. */
+  get load(): number {
+    return this.#decodes + this.#queued() + (this.#partial ? 1 : 0) + (this.#pending.length - this.#pendingAt);
+  }
+
+  /** In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). */
+  push(request: number, arrival: number, input: number, output: number, stored = false): void {
+    this.#pending.push({ request, arrival, input, output, stored });
+  }
+
+  /** Runs until no step begins before `until`. */
+  run(until: number): void {
+    for (;;) {
+      this.#arrive();
+      if (this.#idle()) {
+        const next = this.#pending[this.#pendingAt];
+        if (next === undefined || next.arrival >= until) return;
+        this.clock = Math.max(this.clock, next.arrival);
+        continue;
+      }
+      if (this.clock >= until) return;
+      if (this.#partial || this.#admissible()) this.#mixedStep();
+      else if (this.#decodes > 0) this.#decodeSteps(until);
+      else this.#refuse();
+    }
+  }
+
+  #queued(): number {
+    return this.#waiting.length - this.#waitingAt + this.#returning.length;
+  }
+
+  #idle(): boolean {
+    return this.#decodes === 0 && this.#partial === undefined && this.#queued() === 0;
+  }
+
+  #arrive(): void {
+    for (;;) {
+      const next = this.#pending[this.#pendingAt];
+      if (next === undefined || next.arrival > this.clock) break;
+      this.#pendingAt++;
+      const cached = Math.min(next.input - 1, Math.floor(next.input * this.#limits.prefixHit));
+      this.#waiting.push({
+        request: next.request,
+        prompt: next.stored ? 0 : next.input - cached,
+        cached: next.stored ? next.input : cached,
+        prefilled: 0,
+        remaining: next.output,
+        firstToken: next.stored ? next.arrival : -1,
+        base: 0,
+        since: 0,
+        phase: 0,
+        epoch: 0,
+        running: false,
+      });
+    }
+    if (this.#pendingAt > 4096) {
+      this.#pending = this.#pending.slice(this.#pendingAt);
+      this.#pendingAt = 0;
+    }
+  }
+
+  #head(): Sequence | undefined {
+    return this.#returning.at(-1) ?? this.#waiting[this.#waitingAt];
+  }
+
+  #takeHead(): void {
+    if (this.#returning.length > 0) this.#returning.pop();
+    else if (++this.#waitingAt > 4096) {
+      this.#waiting = this.#waiting.slice(this.#waitingAt);
+      this.#waitingAt = 0;
+    }
+  }
+
+  #blocksFor(tokens: number): number {
+    return Math.ceil(tokens / this.#limits.blockTokens);
+  }
+
+  #fits(sequence: Sequence): boolean {
+    return this.#blocksFor(sequence.prompt + sequence.cached) <= this.#freeBlocks;
+  }
+
+  /** Whether the head of the queue can begin in the next step. */
+  #admissible(): boolean {
+    const head = this.#head();
+    return head !== undefined && this.#decodes < this.#limits.maxSequences && this.#fits(head);
+  }
+
+  /** Nothing runs and the head still does not fit: it never will. */
+  #refuse(): void {
+    const head = this.#head();
+    if (head === undefined) return;
+    this.#takeHead();
+    this.counters.refused++;
+    this.#finished(head.request, undefined, this.clock);
+  }
+
+  /** A step with prompts in it. */
+  #mixedStep(): void {
+    const { tokenBudget, chunkedPrefill, maxSequences, schedule } = this.#limits;
+    const decoding = schedule === 'mixed' ? this.#decodes : 0;
+    if (decoding > 0) this.#makeRoom();
+    let budget = tokenBudget - decoding;
+    let tokens = 0;
+    let pairs = 0;
+    let keys = 0;
+    const ended: Sequence[] = [];
+    const take = (sequence: Sequence, chunk: number) => {
+      const before = sequence.cached + sequence.prefilled;
+      pairs += chunk * (before + (chunk + 1) / 2);
+      keys += before + chunk;
+      tokens += chunk;
+      budget -= chunk;
+      sequence.prefilled += chunk;
+      if (sequence.prefilled === sequence.prompt) ended.push(sequence);
+      else this.#partial = sequence;
+    };
+    const partial = this.#partial;
+    if (partial) {
+      this.#partial = undefined;
+      take(partial, Math.min(partial.prompt - partial.prefilled, Math.max(1, budget)));
+    }
+    while (this.#partial === undefined && this.#decodes + ended.length < maxSequences) {
+      const head = this.#head();
+      if (head === undefined || !this.#fits(head)) break;
+      const whole = head.prompt;
+      if (whole > budget && (chunkedPrefill ? budget <= 0 : tokens > 0)) break;
+      this.#takeHead();
+      this.#freeBlocks -= this.#blocksFor(head.prompt + head.cached);
+      head.running = true;
+      this.#admitted.push(head);
+      take(head, chunkedPrefill ? Math.min(whole, budget) : whole);
+    }
+    if (tokens === 0 && ended.length === 0 && decoding === 0) return this.#stuck();
+    this.#mixedTime(decoding, tokens, pairs, keys, ended.length);
+    if (decoding > 0) this.#advance(1);
+    for (const sequence of ended) this.#begin(sequence);
+  }
+
+  /** Cannot happen while blocks are counted right; a loop without progress would hang the caller. */
+  #stuck(): void {
+    throw new Error('a step with nothing in it');
+  }
+
+  #mixedTime(
+    decodes: number,
+    prefillTokens: number,
+    prefillPairs: number,
+    prefillKeys: number,
+    prefillEnds: number,
+  ): void {
+    const context = decodes > 0 ? this.#context + decodes : 0;
+    const seconds = this.#model.seconds({ decodes, context, prefillTokens, prefillPairs, prefillKeys, prefillEnds });
+    this.#spend(seconds, 1, decodes + prefillTokens);
+    this.counters.prefillTokens += prefillTokens;
+  }
+
+  #spend(seconds: number, steps: number, tokens: number): void {
+    const used = this.#blocks === 0 ? 0 : 1 - this.#freeBlocks / this.#blocks;
+    this.clock += seconds;
+    this.counters.busy += seconds;
+    this.counters.steps += steps;
+    this.counters.kvBusy += used * seconds;
+    if (used > this.counters.kvPeak) this.counters.kvPeak = used;
+    this.counters.peakCompute += this.#model.peakComputeSeconds(tokens);
+  }
+
+  /** Its prompt is computed: the first token is there. */
+  #begin(sequence: Sequence): void {
+    if (sequence.firstToken < 0) sequence.firstToken = this.clock;
+    sequence.base = sequence.prompt + sequence.cached;
+    // The prefill gave one token, unless it came from elsewhere and brought it along.
+    if (sequence.prompt > 0) sequence.remaining--;
+    if (sequence.remaining <= 0) return this.#end(sequence, sequence.base);
+    const { blockTokens } = this.#limits;
+    sequence.since = this.#decodeStep;
+    sequence.phase = (((sequence.base - this.#decodeStep) % blockTokens) + blockTokens) % blockTokens;
+    this.#phases[sequence.phase] = (this.#phases[sequence.phase] ?? 0) + 1;
+    this.#decodes++;
+    this.#context += sequence.base;
+    this.#finishes.push(this.#decodeStep + sequence.remaining, sequence.epoch, sequence);
+  }
+
+  #held(sequence: Sequence): number {
+    return sequence.base + (this.#decodeStep - sequence.since);
+  }
+
+  /** Leaves the decoding batch. */
+  #leave(sequence: Sequence): number {
+    const held = this.#held(sequence);
+    this.#phases[sequence.phase] = (this.#phases[sequence.phase] ?? 0) - 1;
+    this.#decodes--;
+    this.#context -= held;
+    return held;
+  }
+
+  #end(sequence: Sequence, held: number): void {
+    this.#freeBlocks += this.#blocksFor(held);
+    sequence.running = false;
+    this.#trimAdmitted();
+    this.#finished(sequence.request, sequence.firstToken, this.clock);
+  }
+
+  #trimAdmitted(): void {
+    while (this.#admitted.length > 0 && !this.#admitted.at(-1)?.running) this.#admitted.pop();
+    if (this.#admitted.length > 4 * this.#limits.maxSequences)
+      this.#admitted = this.#admitted.filter(({ running }) => running);
+  }
+
+  /** Blocks that the next `steps` decode steps need. */
+  #blocksNeeded(steps: number): number {
+    const { blockTokens } = this.#limits;
+    const cycles = Math.floor(steps / blockTokens);
+    let needed = cycles * this.#decodes;
+    for (let j = cycles * blockTokens; j < steps; j++) needed += this.#phases[this.#phaseAt(j)] ?? 0;
+    return needed;
+  }
+
+  /** The phase whose sequences begin a new block `ahead` steps from now. */
+  #phaseAt(ahead: number): number {
+    const { blockTokens } = this.#limits;
+    return (blockTokens - ((this.#decodeStep + ahead) % blockTokens)) % blockTokens;
+  }
+
+  /** Steps until the blocks run out, at most `wanted`. */
+  #stepsInRoom(wanted: number): number {
+    const { blockTokens } = this.#limits;
+    const cycles = Math.floor(this.#freeBlocks / this.#decodes);
+    if (cycles * blockTokens >= wanted) return wanted;
+    let steps = cycles * blockTokens;
+    let needed = cycles * this.#decodes;
+    while (steps < wanted) {
+      needed += this.#phases[this.#phaseAt(steps)] ?? 0;
+      if (needed > this.#freeBlocks) break;
+      steps++;
+    }
+    return steps;
+  }
+
+  /** Pre-empts the newest until the next decode step has its blocks. */
+  #makeRoom(): void {
+    while (this.#decodes > 0 && this.#blocksNeeded(1) > this.#freeBlocks) {
+      const newest = this.#admitted.pop();
+      if (newest === undefined) return;
+      if (!newest.running) continue;
+      newest.running = false;
+      newest.epoch++;
+      this.counters.preemptions++;
+      if (newest === this.#partial) {
+        this.#partial = undefined;
+        this.#freeBlocks += this.#blocksFor(newest.prompt + newest.cached);
+      } else {
+        const held = this.#leave(newest);
+        this.#freeBlocks += this.#blocksFor(held);
+        newest.remaining -= this.#decodeStep - newest.since;
+        // What came from elsewhere is gone and has to be computed here.
+        if (newest.prompt === 0) newest.cached = 0;
+        newest.prompt = held + 1 - newest.cached;
+        if (this.#decodes === 0 && held + 1 > this.#blocks * this.#limits.blockTokens) {
+          this.counters.refused++;
+          this.#finished(newest.request, undefined, this.clock);
+          continue;
+        }
+      }
+      newest.prefilled = 0;
+      this.#returning.push(newest);
+    }
+  }
+
+  /** As many decode steps as pass before the batch changes, a request comes or `until` is reached. */
+  #decodeSteps(until: number): void {
+    this.#makeRoom();
+    const n = this.#decodes;
+    if (n === 0) return;
+    const toFinish = Math.max(1, this.#nextFinish() - this.#decodeStep);
+    const room = Math.max(1, this.#stepsInRoom(toFinish));
+    // While somebody waits whom the batch has no room for, newcomers only queue behind.
+    const next = this.#queued() > 0 ? undefined : this.#pending[this.#pendingAt];
+    const horizon = Math.min(until, next?.arrival ?? Number.POSITIVE_INFINITY) - this.clock;
+    const base = this.#model.decodeBase(n);
+    const slope = this.#model.secondsPerContextToken;
+    // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2).
+    const linear = base + slope * (this.#context + n / 2);
+    const quadratic = (slope * n) / 2;
+    let steps = room;
+    if (steps * linear + quadratic * steps * steps > horizon) {
+      const root = horizon <= 0 ? 0 : (2 * horizon) / (linear + Math.sqrt(linear * linear + 4 * quadratic * horizon));
+      steps = Math.min(steps, Math.max(1, Math.ceil(root - 1e-9)));
+    }
+    this.#spend(steps * linear + quadratic * steps * steps, steps, n * steps);
+    this.#advance(steps);
+  }
+
+  #nextFinish(): number {
+    for (;;) {
+      const top = this.#finishes.peek();
+      if (top === undefined) return this.#decodeStep + 1;
+      if (top.epoch === top.item.epoch && top.item.running) return top.key;
+      this.#finishes.pop();
+    }
+  }
+
+  /** All decoding sequences gain `steps` tokens; those that are done leave. */
+  #advance(steps: number): void {
+    this.#freeBlocks -= this.#blocksNeeded(steps);
+    this.counters.decodeTokens += steps * this.#decodes;
+    this.#context += steps * this.#decodes;
+    this.#decodeStep += steps;
+    for (
+      let top = this.#finishes.peek();
+      top !== undefined && top.key <= this.#decodeStep;
+      top = this.#finishes.peek()
+    ) {
+      this.#finishes.pop();
+      if (top.epoch !== top.item.epoch || !top.item.running) continue;
+      this.#end(top.item, this.#leave(top.item));
+    }
+  }
+}

@@ -1,0 +1,18 @@
+/** Seconds. */
+export interface Distribution {
+  mean: number;
+  p50: number;
+  p90: number;
+  p95: number;
+  p99: number;
+  max: number;
+}
+
+export function distribution(values: Float64Array): Distribution {
+  if (values.length === 0) return { mean: 0, p50: 0, p90: 0, p95: 0, p99: 0, max: 0 };
+  const sorted = values.slice().sort();
+  const at = (q: number) => sorted[Math.min(sorted.length - 1, Math.ceil(q * sorted.length) - 1)] ?? 0;
+  let sum = 0;
+  for (const value of values) sum += value;
+  return { mean: sum / values.length, p50: at(0.5), p90: at(0.9), p95: at(0.95), p99: at(0.99), max: at(1) };
+}

@@ -1,0 +1,38 @@
+/** One line of the accuracy table: what was promised, what came out. */
+export interface Check {
+  name: string;
+  /** Largest error that is allowed, as a share; undefined is shown only. */
+  limit: number | undefined;
+  /** Largest error that was found. */
+  found: number;
+  /** How the figure was taken. */
+  note: string;
+}
+
+/** A part of `npm run validate`: rows to print, and the checks that follow from them. */
+export interface Section {
+  title: string;
+  header: string[];
+  rows: (string | number)[][];
+  checks: Check[];
+}
+
+export const median = (values: readonly number[]): number => {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  const high = sorted[middle] ?? Number.NaN;
+  return sorted.length % 2 === 1 ? high : (high + (sorted[middle - 1] ?? Number.NaN)) / 2;
+};
+
+export const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
+
+export const worst = (values: readonly number[]): number => Math.max(...values.map(Math.abs));
+
+/** Which half a measured point belongs to: fitted (0) or reported (1). A hash of its place, the same on every machine. */
+export function half(index: number): 0 | 1 {
+  let x = (index + 1) | 0;
+  x = Math.imul(x ^ (x >>> 16), 0x45d9f3b);
+  x = Math.imul(x ^ (x >>> 16), 0x45d9f3b);
+  return ((x ^ (x >>> 16)) & 1) as 0 | 1;
+}

@@ -1,0 +1,185 @@
+import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
+import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import type { Gpu } from '../catalogue/gpu.ts';
+import { attentionWork, gemmWork, layerGemms, type Work } from '../roofline/operators.ts';
+import { allReduceSeconds, gemmSeconds } from '../roofline/time.ts';
+import { half, mean, median, type Section } from './checks.ts';
+import { minimise } from './fit.ts';
+import { measuredAllReduces, measuredGemms, numberIn, readCsv } from './measured.ts';
+import { percent, signed } from './table.ts';
+
+const GPU_OF: Record<string, string> = { a100: 'A100-80-SXM', h100: 'H100-SXM', a40: 'A40' };
+const MODEL_OF: Record<string, string> = { 'CodeLlama-34b-Instruct-hf': 'CodeLlama-34b-hf' };
+
+interface GemmPoint {
+  model: string;
+  tp: number;
+  tokens: number;
+  name: string;
+  work: Work;
+  ms: number;
+  half: 0 | 1;
+}
+
+function gemmPoints(catalogue: Catalogue, gpu: string): GemmPoint[] {
+  return measuredGemms()
+    .filter((row) => row.gpu === gpu)
+    .flatMap((row, index) => {
+      const model = findModel(catalogue, MODEL_OF[row.model] ?? row.model);
+      const gemm = layerGemms(model, row.tp).find(({ name }) => name === row.name);
+      return gemm ? [{ ...row, work: gemmWork(gemm, row.tokens, 'bf16'), half: half(index) }] : [];
+    });
+}
+
+/** Four parameters per GPU, fitted on one half of vidur's products, reported on the other. Profiled cool, so `sustained` is 1. */
+export function gemmSection(catalogue: Catalogue): Section {
+  const section: Section = {
+    title: 'Matrix products, vidur (fit on one half, error on the other)',
+    header: [
+      'GPU',
+      'points',
+      'compute',
+      'memory',
+      'p',
+      'launch µs',
+      'MAPE fitted half',
+      'MAPE other half',
+      'MAPE as shipped',
+      'sharp roofline',
+    ],
+    rows: [],
+    checks: [],
+  };
+  for (const [name, id] of Object.entries(GPU_OF)) {
+    const gpu = findGpu(catalogue, id);
+    const shipped = { ...efficiencyOf(catalogue.calibration, gpu), sustained: 1 };
+    const points = gemmPoints(catalogue, name);
+    const mape = (part: readonly GemmPoint[], efficiency: typeof shipped) =>
+      mean(part.map(({ work, ms }) => Math.abs((gemmSeconds(work, gpu, efficiency, 'bf16') * 1e3) / ms - 1)));
+    const fitted = points.filter((point) => point.half === 0);
+    const other = points.filter((point) => point.half === 1);
+    const make = ([compute = 0, memory = 0, p = 0, launch_us = 0]: readonly number[]) => ({
+      ...shipped,
+      compute,
+      memory,
+      p,
+      launch_us,
+    });
+    const x = minimise((values) => mape(fitted, make(values)), [0.74, 0.85, 1.45, 5], 250);
+    const found = mape(other, make(x));
+    const sharp = mape(other, { ...shipped, compute: 0.72, memory: 0.78, p: 20, launch_us: 0 });
+    section.rows.push([
+      id,
+      points.length,
+      ...x.map((value) => value.toFixed(3)),
+      percent(mape(fitted, make(x))),
+      percent(found),
+      percent(mape(other, shipped)),
+      percent(sharp),
+    ]);
+    section.checks.push({
+      name: `per-GEMM MAPE, ${id}`,
+      limit: 0.12,
+      found,
+      note: `${other.length} points not fitted`,
+    });
+  }
+  return section;
+}
+
+const NODES: { node: string; gpu: string; tps: number[]; links: string }[] = [
+  { node: 'a100-dgx', gpu: 'A100-80-SXM', tps: [2, 4, 8], links: 'nvlink3' },
+  { node: 'h100-dgx', gpu: 'H100-SXM', tps: [2, 4, 8], links: 'nvlink4' },
+  { node: 'a100-pairwise', gpu: 'A100-80-PCIe', tps: [2], links: 'nvlink-bridge' },
+  { node: 'a100-pairwise', gpu: 'A100-80-PCIe', tps: [4], links: 'pcie' },
+  { node: 'h100-pairwise', gpu: 'H100-NVL', tps: [2], links: 'nvlink-bridge' },
+  { node: 'h100-pairwise', gpu: 'H100-NVL', tps: [4], links: 'pcie' },
+];
+
+/** Two parameters per kind of wiring: latency, and the share of the link that a ring reaches. */
+export function allReduceSection(catalogue: Catalogue): Section {
+  const section: Section = {
+    title: 'All-reduce above 64 KB, vidur (fit on one half, error on the other)',
+    header: [
+      'node',
+      'GPUs',
+      'over',
+      'points',
+      'latency µs',
+      'bandwidth',
+      'median fitted half',
+      'median other half',
+      'mean other half',
+      'median as shipped',
+    ],
+    rows: [],
+    checks: [],
+  };
+  const all = measuredAllReduces().filter(({ bytes }) => bytes > 64 * 1024);
+  for (const { node, gpu: id, tps, links } of NODES) {
+    const gpu = findGpu(catalogue, id);
+    const points = all
+      .filter((row) => row.node === node && tps.includes(row.tp))
+      .map((row, index) => ({ ...row, half: half(index) }));
+    const errors = (part: typeof points, calibration: Calibration['links']) =>
+      part.map(({ bytes, tp, ms }) => Math.abs((allReduceSeconds(bytes, tp, gpu, calibration) * 1e3) / ms - 1));
+    const make = ([latency_us = 0, bandwidth = 0]: readonly number[]) => ({
+      ...catalogue.calibration.links,
+      [links]: { latency_us, bandwidth, fitted: '' },
+    });
+    const fitted = points.filter((point) => point.half === 0);
+    const other = points.filter((point) => point.half === 1);
+    const x = minimise((values) => mean(errors(fitted, make(values))), [30, 0.6], 200);
+    const found = median(errors(other, make(x)));
+    section.rows.push([
+      node,
+      tps.join(' '),
+      links,
+      points.length,
+      ...x.map((value) => value.toFixed(2)),
+      percent(median(errors(fitted, make(x)))),
+      percent(found),
+      percent(mean(errors(other, make(x)))),
+      percent(median(errors(other, catalogue.calibration.links))),
+    ]);
+    section.checks.push({
+      name: `all-reduce median error, ${node} ${links}`,
+      limit: 0.25,
+      found,
+      note: `${other.length} points not fitted`,
+    });
+  }
+  return section;
+}
+
+/** Shown only: attention of a decode step, one layer of Llama-2-7B on A100. */
+export function attentionSection(catalogue: Catalogue): Section {
+  const gpu: Gpu = findGpu(catalogue, 'A100-80-SXM');
+  const model = findModel(catalogue, 'Llama-2-7b-hf');
+  const efficiency = efficiencyOf(catalogue.calibration, gpu);
+  const errors: number[] = [];
+  const rows = readCsv('vidur-decode-attention-a100.csv').map((row) => {
+    const [batch, length, ms] = [
+      numberIn(row, 'batch'),
+      numberIn(row, 'kv_len'),
+      numberIn(row, 'decode_attn_ms_median'),
+    ];
+    const { bytes } = attentionWork(model, 1, batch * length, batch * length, 'bf16');
+    const ours = (bytes / (gpu.bandwidth * efficiency.attention_memory)) * 1e3 + efficiency.attention_launch_us * 1e-3;
+    if (length > 1000) errors.push(ours / ms - 1);
+    return [batch, length, ms, ours.toFixed(3), signed(ours / ms - 1)];
+  });
+  return {
+    title: 'Decode attention, one layer of Llama-2-7B, A100 (vidur)',
+    header: ['batch', 'context', 'measured ms', 'ours ms', 'error'],
+    rows,
+    checks: [
+      {
+        name: 'decode attention, mean error above 1,000 tokens',
+        limit: undefined,
+        found: mean(errors.map(Math.abs)),
+        note: 'shown only',
+      },
+    ],
+  };
+}

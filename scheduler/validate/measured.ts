@@ -1,0 +1,100 @@
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import * as z from 'zod';
+import { dataPath, parse, readJson } from '../catalogue/catalogue.ts';
+
+type Row = Record<string, string>;
+
+/** A CSV of ours: no quotes, `#` comments, first line names the columns. */
+export function readCsv(name: string): Row[] {
+  const raw = readFileSync(dataPath(`measured/${name}`));
+  const text = (name.endsWith('.gz') ? gunzipSync(raw) : raw).toString('utf8');
+  const [header = '', ...lines] = text.split(/\r?\n/).filter((line) => line !== '' && !line.startsWith('#'));
+  const columns = header.split(',');
+  return lines.map((line) => {
+    const cells = line.split(',');
+    return Object.fromEntries(columns.map((column, i) => [column, cells[i] ?? '']));
+  });
+}
+
+export const numberIn = (row: Row, column: string): number => Number(row[column]);
+
+export interface MeasuredGemm {
+  gpu: string;
+  model: string;
+  tp: number;
+  tokens: number;
+  name: 'qkv' | 'o_proj' | 'up' | 'down';
+  ms: number;
+}
+
+/** vidur's medians; rows below 1 µs resolution of its profiler are noise. */
+export function measuredGemms(): MeasuredGemm[] {
+  const names = ['qkv', 'o_proj', 'up', 'down'] as const;
+  return readCsv('vidur-layers.csv.gz').flatMap((row) =>
+    names
+      .map((name) => ({
+        gpu: row.gpu ?? '',
+        model: row.model ?? '',
+        tp: numberIn(row, 'tp'),
+        tokens: numberIn(row, 'tokens'),
+        name,
+        ms: numberIn(row, `${name}_ms`),
+      }))
+      .filter(({ ms }) => ms > 0),
+  );
+}
+
+export interface MeasuredAllReduce {
+  node: string;
+  tp: number;
+  bytes: number;
+  ms: number;
+}
+
+export function measuredAllReduces(): MeasuredAllReduce[] {
+  return readCsv('vidur-all-reduce.csv.gz').map((row) => ({
+    node: row.node ?? '',
+    tp: numberIn(row, 'tp'),
+    bytes: numberIn(row, 'bytes'),
+    ms: numberIn(row, 'median_ms'),
+  }));
+}
+
+const llamaSchema = z.object({
+  decode: z.object({
+    input: z.number(),
+    output: z.number(),
+    batch: z.array(z.number()),
+    ms_per_token: z.array(z.number()),
+  }),
+  prefill: z.object({ input: z.array(z.number()), ms: z.array(z.number()) }),
+});
+
+export function measuredLlama13b() {
+  return parse(llamaSchema, readJson(dataPath('measured/opentela-llama2-13b.json')), 'opentela-llama2-13b.json');
+}
+
+export interface MeasuredDrain {
+  model: string;
+  gpu: string;
+  tp: number;
+  seconds: number;
+  rate: number;
+  durationS: number;
+  input: { mean: number; sd: number };
+  output: { mean: number; sd: number };
+}
+
+export function measuredDrains(): MeasuredDrain[] {
+  return readCsv('opentela-drain.csv').map((row) => ({
+    model: row.model ?? '',
+    gpu: row.gpu ?? '',
+    tp: numberIn(row, 'tp'),
+    seconds: numberIn(row, 'seconds'),
+    rate: numberIn(row, 'rate'),
+    durationS: numberIn(row, 'duration_s'),
+    input: { mean: numberIn(row, 'input_mean'), sd: numberIn(row, 'input_sd') },
+    output: { mean: numberIn(row, 'output_mean'), sd: numberIn(row, 'output_sd') },
+  }));
+}

@@ -1,0 +1,44 @@
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { Section } from './checks.ts';
+import { drainSection, llamaSection, ratioSection } from './engine.ts';
+import { allReduceSection, attentionSection, gemmSection } from './kernels.ts';
+import { helixSection, relativeSection } from './other-gpus.ts';
+import { percent, table } from './table.ts';
+
+export interface Validation {
+  sections: Section[];
+  missed: number;
+}
+
+/** Compares the simulator with everything measured that is in the repository. */
+export function validate(catalogue: Catalogue): Validation {
+  const sections = [
+    gemmSection,
+    relativeSection,
+    allReduceSection,
+    attentionSection,
+    llamaSection,
+    drainSection,
+    ratioSection,
+    helixSection,
+  ].map((make) => make(catalogue));
+  const missed = sections
+    .flatMap(({ checks }) => checks)
+    .filter(({ limit, found }) => limit !== undefined && !(found <= limit)).length;
+  return { sections, missed };
+}
+
+export function validationText({ sections, missed }: Validation): string {
+  const parts = sections.map((section) => `${section.title}\n\n${table(section.header, section.rows)}\n`);
+  const rows = sections.flatMap(({ checks }) =>
+    checks.map(({ name, limit, found, note }) => [
+      limit === undefined ? '' : found <= limit ? 'met' : 'MISSED',
+      name,
+      found > 1000 ? found.toLocaleString('en', { maximumFractionDigits: 0 }) : percent(found),
+      limit === undefined ? '' : `≤ ${percent(limit, 0)}`,
+      note,
+    ]),
+  );
+  const total = sections.flatMap(({ checks }) => checks).filter(({ limit }) => limit !== undefined).length;
+  return `${parts.join('\n')}\nAccuracy\n\n${table(['', 'figure', 'found', 'required', 'how'], rows)}\n\n${total - missed} of ${total} met, ${missed} missed`;
+}
