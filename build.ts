@@ -2,7 +2,7 @@
  * `node build.ts` makes dist/: the Worker for plain workerd, and the two command lines as single files.
  * `node build.ts worker` makes the Worker alone.
  */
-import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { cp, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type BuildOptions, build } from 'esbuild';
@@ -31,8 +31,8 @@ const COMMAND = {
   ...COMMON,
   platform: 'node',
   target: 'node24',
-  // workerd is a binary that its package finds.
-  external: ['workerd'],
+  // workerd is a binary that its package finds, highs a WebAssembly file.
+  external: ['workerd', 'highs'],
   // CommonJS dependencies call require(), which an ES module has not.
   banner: {
     js: "import { createRequire as otelaRequire } from 'node:module';\nconst require = otelaRequire(import.meta.url);",
@@ -86,12 +86,18 @@ async function migrations(): Promise<{ name: string; statements: string[] }[]> {
 
 async function buildCommands(): Promise<void> {
   await mkdir(DIST, { recursive: true });
-  const commands = { 'otela-gateway.js': 'gateway/standalone/node/main.ts', 'otela-agent.js': 'agent/cli/main.ts' };
+  const commands = {
+    'otela-gateway.js': 'gateway/standalone/node/main.ts',
+    'otela-agent.js': 'agent/cli/main.ts',
+    'otela-plan.js': 'scheduler/cli/main.ts',
+  };
   for (const [name, entry] of Object.entries(commands)) {
     // An entry may bring its own first line, which esbuild keeps; here each has exactly one.
     const text = (await bundle(COMMAND, entry)).replace(/^#!.*\n/, '');
     await replace(join(DIST, name), `#!/usr/bin/env node\n${text}`, 0o755);
   }
+  // Its tables stay files, for people to read and edit.
+  await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
 }
 
 await buildWorker();

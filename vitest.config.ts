@@ -20,6 +20,7 @@ export default defineConfig({
       nodeProject('shared', 30_000),
       nodeProject('sim', 120_000),
       nodeProject('agent', 30_000),
+      nodeProject('scheduler', 30_000),
       nodeProject('e2e', 60_000),
       nodeProject('slurm', 240_000),
       nodeProject('netns', 240_000),

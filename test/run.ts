@@ -26,7 +26,7 @@ const CHECKS: Record<string, string[]> = {
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],
   'wrangler deploy --dry-run': ['wrangler', 'deploy', '--dry-run', '--outdir', 'dist/worker'],
 };
-const PROJECTS = ['shared', 'sim', 'gateway', 'agent', 'e2e', 'slurm', 'netns'];
+const PROJECTS = ['shared', 'sim', 'gateway', 'agent', 'scheduler', 'e2e', 'slurm', 'netns'];
 /** A part that takes longer than this hangs. */
 const PART_LIMIT_MS = 30 * 60_000;
 

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
@@ -24,11 +24,12 @@ export interface CatalogueFiles {
   calibration?: string;
 }
 
-/** Read at run time, so that a person may edit them; a bundle carries copies beside it. */
-const DATA = new URL('../data/', import.meta.url);
+/** Read at run time, so that a person may edit them; the bundle in dist/ has copies beside it. */
+const DATA = [new URL('../data/', import.meta.url), new URL('./otela-plan-data/', import.meta.url)];
 
 export function dataPath(name: string): string {
-  return fileURLToPath(new URL(name, DATA));
+  const [source, bundled] = DATA.map((folder) => fileURLToPath(new URL(name, folder)));
+  return source !== undefined && existsSync(source) ? source : (bundled ?? name);
 }
 
 /** The built-in tables and then the user's, whose rows win. */

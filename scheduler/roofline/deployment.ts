@@ -13,7 +13,7 @@ export interface Deployment {
 }
 
 /** What CUDA, the engine and its graphs keep for themselves on each GPU, bytes. */
-const RUNTIME_BYTES = 2e9;
+export const RUNTIME_BYTES = 2e9;
 
 /** vLLM's `--gpu-memory-utilization`. */
 export const MEMORY_FRACTION = 0.9;

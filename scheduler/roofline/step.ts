@@ -94,6 +94,17 @@ export class StepModel {
     return all / this.deployment.model.layers;
   }
 
+  /** Seconds of the prompts' attention over so many (query, key) pairs. */
+  pairsSeconds(pairs: number): number {
+    return pairs * this.#secondsPerPair;
+  }
+
+  /** What a step costs beside its tokens and its context: host, sampling, launches of attention. */
+  overheadSeconds(sequences: number): number {
+    const host = (this.host.step_ms + this.host.sequence_ms * sequences) * 1e-3;
+    return host + this.#sample(sequences) + this.#attentionLaunch;
+  }
+
   /** Seconds of a pure decode step without the part that grows with context. */
   decodeBase(sequences: number): number {
     const host = (this.host.step_ms + this.host.sequence_ms * sequences) * 1e-3;

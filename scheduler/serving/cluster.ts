@@ -40,6 +40,8 @@ export interface SimulationResult {
   /** Of answers of two tokens and more. */
   tpot: Distribution;
   latency: Distribution;
+  /** Of each request that ended, seconds. */
+  latencies: Float64Array;
   /** Of busy time. */
   kvUse: number;
   kvPeak: number;
@@ -193,6 +195,7 @@ function summarise(simulation: Simulation, stages: readonly Stage[], times: Time
     ttft: distribution(Float64Array.from(ttft)),
     tpot: distribution(Float64Array.from(tpot)),
     latency: distribution(Float64Array.from(latency)),
+    latencies: Float64Array.from(latency),
     ...totals,
   };
 }

@@ -1,4 +1,4 @@
-import { normal, type Random } from './random.ts';
+import { normal, type Random, seeded } from './random.ts';
 
 /** How many tokens a prompt or an answer has. */
 export type Lengths =
@@ -38,6 +38,29 @@ export function meanLength(lengths: Lengths): number {
       return lengths.values.reduce((sum, value) => sum + value, 0) / Math.max(1, lengths.values.length);
   }
 }
+
+/** Mean and mean square; drawn where there is no short formula. */
+export function moments(lengths: Lengths): { mean: number; square: number } {
+  switch (lengths.kind) {
+    case 'constant':
+      return { mean: lengths.mean, square: lengths.mean ** 2 };
+    case 'lognormal':
+      return { mean: lengths.mean, square: lengths.mean ** 2 + lengths.sd ** 2 };
+    default: {
+      const random = seeded(7);
+      let [mean, square] = [0, 0];
+      for (let i = 0; i < MOMENT_DRAWS; i++) {
+        const value = drawLength(lengths, random);
+        mean += value / MOMENT_DRAWS;
+        square += value ** 2 / MOMENT_DRAWS;
+      }
+      return { mean, square };
+    }
+  }
+}
+
+/** Enough for half a per cent. */
+const MOMENT_DRAWS = 20_000;
 
 /** E max(min, X) for a normal X, less the half token that rounding down takes from what is not cut. */
 function cutNormalMean(mean: number, sd: number, min: number): number {

@@ -1,0 +1,69 @@
+import { efficiencyOf } from '../catalogue/calibration.ts';
+import { parameters } from '../catalogue/model.ts';
+import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
+import { table } from '../validate/table.ts';
+import { EXIT_DONE } from './exit.ts';
+import { CATALOGUE_FLAGS, catalogueFrom, readFlags } from './flags.ts';
+import { type Io, json } from './io.ts';
+
+/** `otela-plan catalogue`: what can be named, with sources. */
+export function catalogueCommand(argv: readonly string[], io: Io): number {
+  const flags = readFlags(argv, { ...CATALOGUE_FLAGS, json: { type: 'boolean' } });
+  const catalogue = catalogueFrom(flags);
+  if (flags.json === true) {
+    io.out(json({ gpus: catalogue.gpus, models: catalogue.models, calibration: catalogue.calibration }));
+    return EXIT_DONE;
+  }
+  io.out(
+    table(
+      ['GPU', 'TFLOP/s 16 bit', 'fp8', 'GB/s', 'GB', 'link GB/s', 'W', 'USD/h', 'per node', 'calibration', 'source'],
+      catalogue.gpus.map((gpu) => [
+        gpu.id,
+        gpu.bf16 / 1e12,
+        gpu.fp8 === undefined ? '-' : gpu.fp8 / 1e12,
+        gpu.bandwidth / 1e9,
+        gpu.memory / 1e9,
+        `${gpu.linkBandwidth / 1e9} ${gpu.link}`,
+        gpu.watts,
+        gpu.usdPerHour === 0 ? '-' : gpu.usdPerHour,
+        gpu.gpusPerNode,
+        efficiencyOf(catalogue.calibration, gpu).fitted.split(':')[0] ?? '',
+        gpu.source,
+      ]),
+    ),
+  );
+  io.out('');
+  io.out(
+    table(
+      [
+        'model',
+        'parameters',
+        'layers',
+        'hidden',
+        'heads',
+        'KV heads',
+        'experts',
+        'bf16 GB',
+        'fp8 GB',
+        'int4 GB',
+        'KV MB/token',
+        'source',
+      ],
+      catalogue.models.map((model) => [
+        model.id,
+        `${(parameters(model) / 1e9).toFixed(1)} B`,
+        model.layers,
+        model.hidden,
+        model.heads,
+        model.kvHeads,
+        model.experts > 1 ? `${model.expertsPerToken} of ${model.experts}` : '-',
+        ...(['bf16', 'fp8', 'int4'] as const).map((weights) =>
+          (weightBytes({ model, tp: 1, weights }) / 1e9).toFixed(1),
+        ),
+        (kvBytesPerToken({ model, tp: 1, kv: 'bf16' }) / 1e6).toFixed(3),
+        model.source,
+      ]),
+    ),
+  );
+  return EXIT_DONE;
+}

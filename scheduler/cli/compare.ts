@@ -1,0 +1,122 @@
+import { writeFileSync } from 'node:fs';
+import { loadPlanner } from '../planner/load.ts';
+import { planOfCounts } from '../planner/of-counts.ts';
+import { type Prediction, predict } from '../planner/predict.ts';
+import type { Plan } from '../planner/types.ts';
+import { equalSplit, memoryProportional } from '../solver/baselines.ts';
+import { OptionTable } from '../solver/options.ts';
+import { percent, table } from '../validate/table.ts';
+import {
+  CATALOGUE_FLAGS,
+  catalogueFrom,
+  ENGINE_FLAGS,
+  number,
+  PLAN_FLAGS,
+  planOptionsFrom,
+  readFlags,
+  text,
+} from './flags.ts';
+import { type Io, json } from './io.ts';
+import { type Bars, barsSvg, barsText } from './picture.ts';
+import { planExit, SOURCE_FLAGS, sources } from './plan.ts';
+
+export interface Compared {
+  name: string;
+  plan: Plan;
+  prediction: Prediction;
+}
+
+/** `otela-plan compare`: our plan, the paper's memory-proportional baseline and an equal split, under the same simulation. */
+export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
+  const flags = readFlags(argv, {
+    ...CATALOGUE_FLAGS,
+    ...ENGINE_FLAGS,
+    ...PLAN_FLAGS,
+    ...SOURCE_FLAGS,
+    duration: { type: 'string' },
+    svg: { type: 'string' },
+    json: { type: 'boolean' },
+  });
+  const catalogue = catalogueFrom(flags);
+  const options = planOptionsFrom(flags, catalogue, io.log);
+  const { inventory, workload } = await sources(flags, catalogue, io);
+  const durationS = number(flags, 'duration', 300, { min: 1, max: 86_400 });
+  const ours = await (await loadPlanner(text(flags, 'planner')))(inventory.pools, workload, inventory.running, {
+    catalogue,
+    options,
+  });
+  const optionTable = new OptionTable(workload, inventory.pools, options);
+  const baselines = {
+    memP: await memoryProportional(optionTable.options, workload, inventory.pools),
+    equal: await equalSplit(optionTable.options, workload, inventory.pools),
+  };
+  const plans: [string, Plan][] = [['ours', ours]];
+  for (const [name, counts] of Object.entries(baselines))
+    plans.push([name, planOfCounts(name, optionTable, counts, workload, inventory.pools)]);
+  const compared = plans.map(
+    ([name, plan]): Compared => ({
+      name,
+      plan,
+      prediction: predict(plan, inventory.pools, workload, options, durationS),
+    }),
+  );
+  const svg = text(flags, 'svg');
+  if (svg !== undefined) writeFileSync(svg, barsSvg(panels(compared)));
+  io.out(
+    flags.json === true
+      ? json(
+          compared.map(({ name, plan, prediction }) => ({
+            name,
+            placements: plan.placements,
+            servedShare: plan.servedShare,
+            ...prediction,
+            models: undefined,
+          })),
+        )
+      : comparisonText(compared),
+  );
+  return planExit(ours);
+}
+
+export function panels(compared: readonly Compared[]): Bars[] {
+  const bars = (title: string, unit: string, more: boolean, of: (one: Compared) => number): Bars => ({
+    title,
+    unit,
+    more,
+    values: compared.map((one) => ({ name: one.name, value: of(one) })),
+  });
+  return [
+    bars('Throughput', 'requests/s until the last ends', true, ({ prediction }) => prediction.requestsPerS),
+    bars('Mean latency', 's', false, ({ prediction }) => prediction.meanS),
+    bars('P95 latency', 's', false, ({ prediction }) => prediction.p95S),
+  ];
+}
+
+export function comparisonText(compared: readonly Compared[]): string {
+  const allocation = table(
+    ['plan', 'model', 'replicas'],
+    compared.flatMap(({ name, plan }) =>
+      plan.models.map(({ model }) => [
+        name,
+        model,
+        plan.placements
+          .filter((one) => one.model === model)
+          .map((one) => `${one.replicas} × TP ${one.tp} ${one.pool} (${percent(one.share)})`)
+          .join(', ') || 'none',
+      ]),
+    ),
+  );
+  const result = table(
+    ['plan', 'requests/s', 'mean s', 'P95 s', 'last answer s', 'served flat out', 'kWh'],
+    compared.map(({ name, plan, prediction }) => [
+      name,
+      prediction.requestsPerS.toFixed(2),
+      prediction.meanS.toFixed(2),
+      prediction.p95S.toFixed(2),
+      prediction.drainS.toFixed(0),
+      percent(plan.servedShare),
+      (prediction.energyJ / 3.6e6).toFixed(2),
+    ]),
+  );
+  return `${allocation}\n\n${result}\n\n${barsText(panels(compared))}`;
+}

@@ -1,0 +1,30 @@
+import type { SchedulerErrorCode } from '../errors.ts';
+
+/** Exit codes that scripts test for. */
+export const EXIT_DONE = 0;
+/** Wrong use or bad input; nothing was done. */
+export const EXIT_USAGE = 2;
+/** No feasible plan; what was printed says which constraint and what would help. */
+export const EXIT_INFEASIBLE = 3;
+/** The solver's time ended before its gap was reached: the best plan so far was printed. */
+export const EXIT_TIME_OUT = 4;
+/** EX_UNAVAILABLE: the gateway did not answer, or refused. */
+export const EXIT_GATEWAY = 69;
+/** EX_SOFTWARE */
+export const EXIT_FAILED = 70;
+
+export function exitOf(code: SchedulerErrorCode): number {
+  switch (code) {
+    case 'usage':
+    case 'bad_input':
+    case 'unknown_gpu':
+    case 'unknown_model':
+      return EXIT_USAGE;
+    case 'infeasible':
+      return EXIT_INFEASIBLE;
+    case 'solver':
+      return EXIT_TIME_OUT;
+    case 'gateway':
+      return EXIT_GATEWAY;
+  }
+}

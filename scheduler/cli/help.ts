@@ -1,0 +1,42 @@
+export const COMMANDS = [
+  'catalogue',
+  'plan',
+  'compare',
+  'simulate',
+  'validate',
+  'apply',
+  'watch',
+  'help',
+  'version',
+] as const;
+
+const SHARED = `
+Catalogue   --gpus FILE…  --models FILE|NAME=config.json…  --calibration FILE
+Engine      --max-sequences 256  --token-budget 8192  --memory-fraction 0.9  --prefix-hit 0  --no-chunked-prefill  --prefill-first`;
+
+const PLANNING = `
+            --objective latency|throughput|cost  --budget USD/h  --latency S  --reclaim  --measured CSV  --planner FILE.ts
+            --time-limit 20  --gap 0.01  --seed 1  --duration 300 (simulated seconds; 0: none)  --json
+Sources     --inventory FILE  --workload FILE, or --live --gateway URL [--key-file FILE]; a file overrides its half of --live`;
+
+const HELP: Record<string, string> = {
+  catalogue: `otela-plan catalogue [--json]    GPUs and models that can be named, with sources${SHARED}`,
+  plan: `otela-plan plan                  which model on which GPUs, with what parallelism and weights, and why${PLANNING}${SHARED}`,
+  compare: `otela-plan compare [--svg FILE]  ours, the paper's memP and an equal split under the same simulation${PLANNING}${SHARED}`,
+  simulate: `otela-plan simulate --model M --gpu G --rate R --input L --output L    L: 512, normal:599,822 or lognormal:599,822
+            --tp 1  --replicas 1  --weights bf16|fp8|int8|int4  --kv …  --cv 1  --duration 300 | --count N | --backlog | --trace CSV
+            --policy weighted|random|round-robin|least-loaded  --prefill-replicas N --prefill-gpu G --network-gbs 25  --seed 1  --json${SHARED}`,
+  validate:
+    'otela-plan validate [--json] [--strict]   the simulator against everything measured; --strict: exit 1 if a figure is missed',
+  apply: `otela-plan apply                 one round of the controller: plans from the network, then starts what is missing (dry run without --yes)
+            --gateway URL --key-file FILE  --workload FILE  --slurm TEMPLATE  --state FILE  --weights  --yes  --rollback${PLANNING}${SHARED}`,
+  watch:
+    'otela-plan watch                 apply, again whenever a node is idle, a model has no replica or the load is 20 % off for 10 minutes\n            --every 30 (seconds) and all of apply',
+};
+
+export function help(command: string | undefined): string {
+  const one = command === undefined ? undefined : HELP[command];
+  if (one !== undefined) return one;
+  const lines = Object.values(HELP).map((text) => text.split('\n')[0]);
+  return `otela-plan: placement of models on GPUs\n\n${lines.join('\n')}\n\notela-plan COMMAND --help says more. Exit codes: 0 done, 2 wrong use, 3 no feasible plan, 4 time limit, 69 gateway, 70 failed.`;
+}

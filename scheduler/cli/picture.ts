@@ -1,0 +1,53 @@
+/** Values of one measure, one per plan. */
+export interface Bars {
+  title: string;
+  unit: string;
+  values: { name: string; value: number }[];
+  /** Whether more is better: the best bar is filled. */
+  more: boolean;
+}
+
+const COLOURS = ['#2563a8', '#b0563b', '#7a7a7a', '#4b8f5a', '#8a63a8'];
+const [WIDTH, PANEL, HEIGHT, TOP] = [200, 230, 220, 40];
+
+const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
+
+/** Panels of bars side by side, as SVG. */
+export function barsSvg(panels: readonly Bars[]): string {
+  const body = panels.map((panel, i) => panelSvg(panel, i * PANEL + 20)).join('');
+  const width = panels.length * PANEL + 20;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${HEIGHT + 70}" font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n${body}</svg>\n`;
+}
+
+function panelSvg({ title, unit, values, more }: Bars, x: number): string {
+  const most = Math.max(...values.map(({ value }) => value), 1e-12);
+  const best = more ? most : Math.min(...values.map(({ value }) => value));
+  const step = WIDTH / Math.max(1, values.length);
+  const bars = values.map(({ name, value }, i) => {
+    const height = (value / most) * (HEIGHT - TOP);
+    const [left, y] = [x + i * step + step * 0.15, HEIGHT - height];
+    const middle = left + step * 0.35;
+    return (
+      `<rect x="${left.toFixed(1)}" y="${y.toFixed(1)}" width="${(step * 0.7).toFixed(1)}" height="${height.toFixed(1)}" fill="${COLOURS[i % COLOURS.length]}"/>` +
+      `<text x="${middle.toFixed(1)}" y="${(y - 5).toFixed(1)}" text-anchor="middle"${value === best ? ' font-weight="bold"' : ''}>${value.toPrecision(3)}</text>` +
+      `<text x="${middle.toFixed(1)}" y="${HEIGHT + 16}" text-anchor="middle">${escaped(name)}</text>\n`
+    );
+  });
+  const label = `<text x="${x}" y="20" font-weight="bold">${escaped(title)}</text><text x="${x}" y="${HEIGHT + 40}" fill="#666">${escaped(unit)}, ${more ? 'more' : 'less'} is better</text>\n`;
+  return `${label}<line x1="${x}" y1="${HEIGHT}" x2="${x + WIDTH}" y2="${HEIGHT}" stroke="#444"/>\n${bars.join('')}`;
+}
+
+/** The same in a terminal. */
+export function barsText(panels: readonly Bars[]): string {
+  return panels
+    .map(({ title, unit, values }) => {
+      const most = Math.max(...values.map(({ value }) => value), 1e-12);
+      const width = Math.max(...values.map(({ name }) => name.length));
+      const lines = values.map(
+        ({ name, value }) =>
+          `  ${name.padEnd(width)}  ${'█'.repeat(Math.max(1, Math.round((value / most) * 40)))} ${value.toPrecision(4)}`,
+      );
+      return `${title} (${unit})\n${lines.join('\n')}`;
+    })
+    .join('\n');
+}

@@ -1,0 +1,103 @@
+import { readFileSync, statSync } from 'node:fs';
+import { SchedulerError } from '../errors.ts';
+
+/** A gateway's JSON, by GET and PUT. */
+export interface Gateway {
+  url: string;
+  get(path: string): Promise<unknown>;
+  put(path: string, body: unknown): Promise<void>;
+}
+
+/** A gateway that has not answered by then does not count as asked. */
+const PATIENCE_MS = 10_000;
+/** 4,096 nodes of 16 KiB; a longer answer is not a registry. */
+const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
+
+/** `keyFile` holds an operator's key; only GET /v1/registry may do without where the operator opened it. */
+export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: typeof fetch = fetch): Gateway {
+  const base = parseUrl(url);
+  const key = keyFile === undefined ? undefined : readKey(keyFile);
+  const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const ask = async (path: string, init: RequestInit): Promise<Response> => {
+    let response: Response;
+    try {
+      response = await fetcher(new URL(path, base), {
+        ...init,
+        headers: { ...headers, ...init.headers },
+        redirect: 'error',
+        signal: AbortSignal.timeout(PATIENCE_MS),
+      });
+    } catch (cause) {
+      throw new SchedulerError('gateway', `${base.origin} does not answer ${path}: ${reason(cause)}`, { cause });
+    }
+    if (!response.ok) {
+      await response.body?.cancel();
+      throw new SchedulerError(
+        'gateway',
+        `${base.origin}${path} answers ${response.status}${response.status === 401 || response.status === 403 ? ' (give an operator’s key with --key-file)' : ''}`,
+      );
+    }
+    return response;
+  };
+  return {
+    url: base.origin,
+    async get(path) {
+      const text = await bounded(await ask(path, {}), path);
+      try {
+        return JSON.parse(text);
+      } catch (cause) {
+        throw new SchedulerError('gateway', `${base.origin}${path} did not answer JSON`, { cause });
+      }
+    },
+    async put(path, body) {
+      const response = await ask(path, {
+        method: 'PUT',
+        body: JSON.stringify(body),
+        headers: { 'content-type': 'application/json' },
+      });
+      await response.body?.cancel();
+    },
+  };
+}
+
+function parseUrl(url: string): URL {
+  try {
+    const parsed = new URL(url);
+    if (parsed.protocol !== 'http:' && parsed.protocol !== 'https:') throw new Error('neither http nor https');
+    return parsed;
+  } catch (cause) {
+    throw new SchedulerError(
+      'usage',
+      `--gateway is a URL such as https://gateway.example, not ${JSON.stringify(url.slice(0, 200))}`,
+      { cause },
+    );
+  }
+}
+
+function readKey(file: string): string {
+  try {
+    if ((statSync(file).mode & 0o077) !== 0) throw new Error('others may read it; chmod 600');
+    const key = readFileSync(file, 'utf8').trim();
+    if (!/^[\x21-\x7e]{1,512}$/.test(key)) throw new Error('it does not hold one key');
+    return key;
+  } catch (cause) {
+    throw new SchedulerError('usage', `--key-file ${file}: ${reason(cause)}`, { cause });
+  }
+}
+
+async function bounded(response: Response, path: string): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > ANSWER_MAX_BYTES)
+      throw new SchedulerError('gateway', `${path} answers more than ${ANSWER_MAX_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function reason(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  return cause.cause instanceof Error ? cause.cause.message : cause.message;
+}

@@ -1,0 +1,196 @@
+import * as z from 'zod';
+import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
+import type { Gpu } from '../catalogue/gpu.ts';
+import { SchedulerError } from '../errors.ts';
+import type { Inventory } from '../planner/input.ts';
+import { tpProblem } from '../roofline/deployment.ts';
+import type { Demand, Placement, Pool } from '../solver/problem.ts';
+import type { Gateway } from './gateway.ts';
+
+/** What of `/v1/registry/nodes` placement needs; the rest may change without it. */
+const nodesSchema = z.object({
+  data: z
+    .array(
+      z.object({
+        session: z.string().max(64),
+        state: z.string().max(32),
+        suspected: z.boolean(),
+        provider: z.string().max(256),
+        cluster: z.string().max(256),
+        labels: z.record(z.string(), z.string()).default({}),
+        models: z.array(z.object({ id: z.string().max(256), state: z.string().max(32) })).max(64),
+        hardware: z.object({
+          // Newer gateways group equal GPUs and count them.
+          gpus: z
+            .array(
+              z.object({
+                class: z.string().max(64),
+                vram_mib: z.number().nonnegative(),
+                count: z.number().int().positive().max(1024).optional(),
+              }),
+            )
+            .max(1024),
+        }),
+      }),
+    )
+    .max(100_000),
+});
+
+/**
+ * What `/admin/workload` answers: per model the mean rate of the window and how long prompts and answers were. Numbers only.
+ *
+ *     {object: "list", data: [{model, rate, cv?, input: {mean, sd}, output: {mean, sd}, window_ms}]}
+ */
+const spread = z.object({ mean: z.number().nonnegative().finite(), sd: z.number().nonnegative().finite() });
+const workloadSchema = z.object({
+  data: z
+    .array(
+      z.object({
+        model: z.string().min(1).max(256),
+        rate: z.number().nonnegative().finite(),
+        cv: z.number().nonnegative().finite().max(100).optional(),
+        input: spread,
+        output: spread,
+        window_ms: z.number().positive().optional(),
+      }),
+    )
+    .max(10_000),
+});
+
+/** A node session as placement sees it. */
+export interface LiveNode {
+  session: string;
+  provider: string;
+  cluster: string;
+  labels: Record<string, string>;
+  /** Models it serves or loads. */
+  models: string[];
+  gpu: Gpu;
+  gpus: number;
+  pool: string;
+}
+
+export async function liveNodes(
+  gateway: Gateway,
+  catalogue: Catalogue,
+  log: (line: string) => void,
+): Promise<LiveNode[]> {
+  const { data } = parseAnswer(nodesSchema, await gateway.get('/v1/registry/nodes'), '/v1/registry/nodes');
+  const unknown = new Set<string>();
+  const nodes = data.flatMap((entry): LiveNode[] => {
+    if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
+    const [first] = entry.hardware.gpus;
+    if (first === undefined) return [];
+    const gpu = knownGpu(catalogue, first.class, first.vram_mib);
+    if (gpu === undefined) {
+      unknown.add(first.class);
+      return [];
+    }
+    const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
+    const models = entry.models.filter(({ state }) => state !== 'on-disk').map(({ id }) => id);
+    const { session, provider, cluster, labels } = entry;
+    return [{ session, provider, cluster, labels, models, gpu, gpus, pool: `${gpu.id} x${gpus}` }];
+  });
+  for (const name of unknown)
+    log(`nodes with ${name} are left out: the catalogue does not know that GPU (add it with --gpus)`);
+  return nodes;
+}
+
+function knownGpu(catalogue: Catalogue, name: string, vramMib: number): Gpu | undefined {
+  try {
+    return findGpu(catalogue, name, vramMib);
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'unknown_gpu') return undefined;
+    throw error;
+  }
+}
+
+/** Pools of like nodes, and what runs on them: one replica over all GPUs of its node, as an agent wraps one engine. */
+export function inventoryOf(nodes: readonly LiveNode[], catalogue: Catalogue, log: (line: string) => void): Inventory {
+  const pools = new Map<string, Pool>();
+  const running = new Map<string, Placement>();
+  for (const node of nodes) {
+    const placed = runningOn(node, catalogue);
+    if (placed === 'foreign') {
+      log(
+        `node ${node.session.slice(0, 8)} serves ${node.models.join(', ')}, which the catalogue cannot place: left alone and left out`,
+      );
+      continue;
+    }
+    const pool = pools.get(node.pool) ?? { id: node.pool, gpu: node.gpu, nodes: 0, gpusPerNode: node.gpus };
+    pools.set(node.pool, { ...pool, nodes: pool.nodes + 1 });
+    if (placed === undefined) continue;
+    const key = `${placed.model} ${placed.pool}`;
+    running.set(key, { ...placed, replicas: (running.get(key)?.replicas ?? 0) + 1 });
+  }
+  return { pools: [...pools.values()], running: [...running.values()] };
+}
+
+function runningOn(node: LiveNode, catalogue: Catalogue): Placement | undefined | 'foreign' {
+  const [name] = node.models;
+  if (name === undefined) return undefined;
+  try {
+    const model = findModel(catalogue, name);
+    return tpProblem(model, node.gpus) === undefined
+      ? { model: model.id, pool: node.pool, tp: node.gpus, replicas: 1 }
+      : 'foreign';
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'unknown_model') return 'foreign';
+    throw error;
+  }
+}
+
+export async function liveInventory(
+  gateway: Gateway,
+  catalogue: Catalogue,
+  log: (line: string) => void,
+): Promise<Inventory> {
+  const inventory = inventoryOf(await liveNodes(gateway, catalogue, log), catalogue, log);
+  if (inventory.pools.length === 0)
+    throw new SchedulerError('infeasible', `${gateway.url} knows no node with GPUs that could be planned for`);
+  return inventory;
+}
+
+export async function liveWorkload(
+  gateway: Gateway,
+  catalogue: Catalogue,
+  log: (line: string) => void,
+): Promise<Demand[]> {
+  const { data } = parseAnswer(workloadSchema, await gateway.get('/admin/workload'), '/admin/workload');
+  return data.flatMap((row): Demand[] => {
+    try {
+      const lengths = ({ mean, sd }: { mean: number; sd: number }) => ({
+        kind: 'lognormal' as const,
+        mean: Math.max(1, mean),
+        sd,
+      });
+      return [
+        {
+          model: findModel(catalogue, row.model),
+          rate: row.rate,
+          cv: row.cv ?? 1,
+          input: lengths(row.input),
+          output: lengths(row.output),
+          weights: 'bf16',
+          kv: 'bf16',
+        },
+      ];
+    } catch (error) {
+      if (!(error instanceof SchedulerError) || error.code !== 'unknown_model') throw error;
+      log(`${row.model} is asked for but left out: ${error.message}`);
+      return [];
+    }
+  });
+}
+
+function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {
+  try {
+    return parse(schema, value, path);
+  } catch (cause) {
+    throw new SchedulerError(
+      'gateway',
+      `${path} answers what this version does not understand: ${cause instanceof Error ? cause.message : ''}`,
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,39 @@
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { seeded } from '../serving/random.ts';
+import type { Demand, Pool } from '../solver/problem.ts';
+
+/**
+ * A planning problem with `models` models and `kinds` kinds of GPU, drawn from the catalogue: shapes repeat, rates and lengths do not.
+ * `load` scales all rates.
+ */
+export function drawInstance(
+  catalogue: Catalogue,
+  models: number,
+  kinds: number,
+  seed: number,
+  load: number,
+): { pools: Pool[]; demands: Demand[] } {
+  const random = seeded(seed);
+  const pools = Array.from({ length: kinds }, (_, i): Pool => {
+    const gpu = catalogue.gpus[Math.floor((i * catalogue.gpus.length) / kinds)];
+    if (gpu === undefined) throw new Error('a catalogue without GPUs');
+    const nodes = Math.ceil((2 + Math.floor(random() * 5)) * Math.max(1, models / kinds / 2));
+    return { id: `pool ${i + 1}`, gpu, nodes, gpusPerNode: gpu.gpusPerNode >= 8 ? 8 : 4 };
+  });
+  const demands = Array.from({ length: models }, (_, i): Demand => {
+    const model = catalogue.models[i % catalogue.models.length];
+    if (model === undefined) throw new Error('a catalogue without models');
+    // Larger models are asked less.
+    const size = model.layers * model.hidden ** 2;
+    return {
+      model: { ...model, id: `${model.id} #${i + 1}` },
+      rate: (load * (0.5 + random() * 4) * 9e10) / size,
+      cv: 1,
+      input: { kind: 'lognormal', mean: 200 + random() * 1500, sd: 400 },
+      output: { kind: 'lognormal', mean: 50 + random() * 400, sd: 200 },
+      weights: 'bf16',
+      kv: 'bf16',
+    };
+  });
+  return { pools, demands };
+}

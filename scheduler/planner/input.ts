@@ -1,0 +1,155 @@
+import { readFileSync } from 'node:fs';
+import * as z from 'zod';
+import { type Catalogue, findGpu, findModel, parse, readJson } from '../catalogue/catalogue.ts';
+import { PRECISIONS } from '../catalogue/precision.ts';
+import { SchedulerError } from '../errors.ts';
+import type { Lengths } from '../serving/lengths.ts';
+import type { Demand, MeasuredCapacity, Placement, Pool } from '../solver/problem.ts';
+
+const tokens = z.number().finite().positive().max(10_000_000);
+
+/** A number of tokens: always the same, or a distribution. */
+const lengthsSchema = z.union([
+  tokens.transform((mean): Lengths => ({ kind: 'constant', mean })),
+  z
+    .strictObject({
+      kind: z.enum(['normal', 'lognormal']).default('lognormal'),
+      mean: z.number().finite().max(10_000_000),
+      sd: z.number().finite().nonnegative(),
+      min: z.number().int().positive().default(1),
+    })
+    .transform(({ kind, mean, sd, min }, context): Lengths => {
+      if (kind === 'normal') return { kind, mean, sd, min };
+      if (mean <= 0) context.addIssue({ code: 'custom', message: 'mean must be above 0' });
+      return { kind, mean, sd };
+    }),
+  z
+    .strictObject({ samples: z.array(tokens).min(1).max(1_000_000) })
+    .transform(({ samples }): Lengths => ({ kind: 'samples', values: samples })),
+]);
+
+export const inventorySchema = z.strictObject({
+  about: z.string().optional(),
+  pools: z
+    .array(
+      z.strictObject({
+        id: z.string().min(1).max(128).optional(),
+        gpu: z.string().min(1).max(128),
+        nodes: z.number().int().min(1).max(100_000),
+        gpus_per_node: z.number().int().min(1).max(72).optional(),
+        usd_hour: z.number().finite().nonnegative().optional(),
+      }),
+    )
+    .max(256),
+  running: z
+    .array(
+      z.strictObject({
+        model: z.string(),
+        pool: z.string(),
+        tp: z.number().int().positive(),
+        replicas: z.number().int().nonnegative(),
+      }),
+    )
+    .max(100_000)
+    .default([]),
+});
+
+export const demandSchema = z.strictObject({
+  model: z.string().min(1).max(256),
+  /** requests/s */
+  rate: z.number().finite('a rate must be a number of requests/s').nonnegative('a rate cannot be negative'),
+  cv: z.number().finite().nonnegative().max(100).default(1),
+  input: lengthsSchema,
+  output: lengthsSchema,
+  weights: z.enum(PRECISIONS).default('bf16'),
+  kv: z.enum(PRECISIONS).default('bf16'),
+  tp: z.array(z.number().int().positive().max(72)).min(1).optional(),
+});
+export const workloadSchema = z.strictObject({
+  about: z.string().optional(),
+  models: z.array(demandSchema).max(10_000),
+});
+
+export interface Inventory {
+  pools: Pool[];
+  running: Placement[];
+}
+
+export function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inventory {
+  const file = parse(inventorySchema, value, what);
+  const pools = file.pools.map((row): Pool => {
+    const gpu = findGpu(catalogue, row.gpu);
+    return {
+      id: row.id ?? gpu.id,
+      gpu: row.usd_hour === undefined ? gpu : { ...gpu, usdPerHour: row.usd_hour },
+      nodes: row.nodes,
+      gpusPerNode: row.gpus_per_node ?? gpu.gpusPerNode,
+    };
+  });
+  const ids = pools.map(({ id }) => id);
+  const twice = ids.find((id, i) => ids.indexOf(id) !== i);
+  if (twice !== undefined)
+    throw new SchedulerError('bad_input', `${what}: two pools are called ${twice}; give one an id`);
+  return { pools, running: file.running.map((row) => ({ ...row, model: findModel(catalogue, row.model).id })) };
+}
+
+export function workloadFrom(value: unknown, catalogue: Catalogue, what: string): Demand[] {
+  return parse(workloadSchema, value, what).models.map(({ tp, ...row }) => ({
+    ...row,
+    model: findModel(catalogue, row.model),
+    ...(tp === undefined ? {} : { tp }),
+  }));
+}
+
+export const readInventory = (path: string, catalogue: Catalogue) => inventoryFrom(readJson(path), catalogue, path);
+export const readWorkload = (path: string, catalogue: Catalogue) => workloadFrom(readJson(path), catalogue, path);
+
+/** `model,gpu,tp,requests_per_s`, one line each. */
+export function readMeasured(path: string, catalogue: Catalogue): MeasuredCapacity[] {
+  const lines = readText(path)
+    .split(/\r?\n/)
+    .filter((line) => line.trim() !== '' && !line.startsWith('#'));
+  const header = lines
+    .shift()
+    ?.split(',')
+    .map((cell) => cell.trim());
+  if (header?.join(',') !== 'model,gpu,tp,requests_per_s') {
+    throw new SchedulerError('bad_input', `${path}: the first line must be model,gpu,tp,requests_per_s`);
+  }
+  return lines.map((line, i) => {
+    const [model = '', gpu = '', tp = '', rate = ''] = line.split(',').map((cell) => cell.trim());
+    const row = { tp: Number(tp), rate: Number(rate) };
+    if (!Number.isInteger(row.tp) || row.tp < 1 || !(row.rate > 0) || !Number.isFinite(row.rate)) {
+      throw new SchedulerError(
+        'bad_input',
+        `${path}: row ${i + 1} needs a parallelism and a positive number of requests/s: ${line.slice(0, 120)}`,
+      );
+    }
+    return { model: findModel(catalogue, model).id, gpu: findGpu(catalogue, gpu).id, ...row };
+  });
+}
+
+/** `arrival_s,input,output`, one line each, with or without that header. */
+export function readTrace(path: string): (readonly [number, number, number])[] {
+  return readText(path)
+    .split(/\r?\n/)
+    .filter((line, i) => line.trim() !== '' && !line.startsWith('#') && !(i === 0 && /[a-z]/i.test(line)))
+    .map((line) => {
+      const [arrival = Number.NaN, input = Number.NaN, output = Number.NaN] = line.split(',').map(Number);
+      if (!(arrival >= 0 && input >= 1 && output >= 1))
+        throw new SchedulerError('bad_input', `${path}: not arrival_s,input,output: ${line.slice(0, 120)}`);
+      return [arrival, input, output] as const;
+    });
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new SchedulerError(
+      'bad_input',
+      `cannot read ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,38 @@
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { SchedulerError } from '../errors.ts';
+import { checkPlan } from './check.ts';
+import { checkInput, plan as milp } from './milp.ts';
+import type { Planner } from './types.ts';
+
+/** The planner in `file`, checked before and after; the built-in one without a file. */
+export async function loadPlanner(file: string | undefined): Promise<Planner> {
+  const planner = file === undefined ? milp : await importPlanner(file);
+  return async (inventory, workload, current, context) => {
+    checkInput(inventory, workload, current);
+    const plan = await planner(inventory, workload, current, context);
+    checkPlan(plan, inventory, workload, context.options);
+    return plan;
+  };
+}
+
+async function importPlanner(file: string): Promise<Planner> {
+  let module: unknown;
+  try {
+    module = await import(pathToFileURL(resolve(file)).href);
+  } catch (cause) {
+    throw new SchedulerError(
+      'bad_input',
+      `cannot load the planner ${file}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
+  }
+  const planner = typeof module === 'object' && module !== null && 'default' in module ? module.default : undefined;
+  if (!isPlanner(planner)) throw new SchedulerError('bad_input', `${file} has no function as its default export`);
+  return planner;
+}
+
+/** All that can be seen of a function; what it returns is checked each time. */
+function isPlanner(value: unknown): value is Planner {
+  return typeof value === 'function';
+}

@@ -1,0 +1,102 @@
+import { StepModel } from '../roofline/step.ts';
+import { type ReplicaGroup, type SimulationResult, simulate } from '../serving/cluster.ts';
+import { seeded } from '../serving/random.ts';
+import { drawRequests } from '../serving/requests.ts';
+import type { Demand, PlanOptions, Pool } from '../solver/problem.ts';
+import type { Plan } from './types.ts';
+
+export interface PredictedModel {
+  model: string;
+  result: SimulationResult | undefined;
+}
+
+export interface Prediction {
+  models: PredictedModel[];
+  /** Requests that ended over the time until the last one did, of all models. */
+  requestsPerS: number;
+  tokensPerS: number;
+  /** Seconds, over all requests of all models. */
+  meanS: number;
+  p95S: number;
+  drainS: number;
+  energyJ: number;
+}
+
+/** All models' requests of `durationS` seconds, through the planned replicas by the plan's weights, to the last answer. */
+export function predict(
+  plan: Plan,
+  pools: readonly Pool[],
+  demands: readonly Demand[],
+  options: PlanOptions,
+  durationS: number,
+  policy = 'weighted',
+): Prediction {
+  const models = demands.map((demand, m): PredictedModel => {
+    const groups = groupsOf(plan, pools, demand, options);
+    if (groups.length === 0 || demand.rate === 0) return { model: demand.model.id, result: undefined };
+    const arrivals = { kind: 'gamma', rate: demand.rate, cv: Math.max(0.05, demand.cv) } as const;
+    const requests = drawRequests(
+      { arrivals, input: demand.input, output: demand.output },
+      { durationS },
+      seeded(options.seed * 1000 + m),
+    );
+    const chosen = plan.pick?.(demand.model.id) ?? policy;
+    return {
+      model: demand.model.id,
+      result: simulate({
+        model: demand.model.id,
+        groups,
+        requests,
+        limits: options.limits,
+        policy: chosen,
+        seed: options.seed,
+      }),
+    };
+  });
+  return { models, ...totals(models) };
+}
+
+function groupsOf(plan: Plan, pools: readonly Pool[], demand: Demand, options: PlanOptions): ReplicaGroup[] {
+  return plan.placements
+    .filter((placement) => placement.model === demand.model.id && placement.replicas > 0)
+    .flatMap((placement) => {
+      const pool = pools.find(({ id }) => id === placement.pool);
+      if (pool === undefined) return [];
+      const deployment = {
+        model: demand.model,
+        gpu: pool.gpu,
+        tp: placement.tp,
+        weights: demand.weights,
+        kv: demand.kv,
+      };
+      return [
+        {
+          step: new StepModel(deployment, options.calibration),
+          replicas: placement.replicas,
+          weight: placement.share / placement.replicas,
+        },
+      ];
+    });
+}
+
+function totals(models: readonly PredictedModel[]): Omit<Prediction, 'models'> {
+  const done = models.flatMap(({ result }) => (result === undefined ? [] : [result]));
+  const drainS = Math.max(1e-9, ...done.map(({ durationS }) => durationS));
+  const ended = done.reduce((sum, one) => sum + one.requests - one.refused, 0);
+  const latencies = new Float64Array(ended);
+  let at = 0;
+  for (const { latencies: some } of done) {
+    latencies.set(some, at);
+    at += some.length;
+  }
+  latencies.sort();
+  const mean = latencies.reduce((sum, value) => sum + value, 0) / Math.max(1, latencies.length);
+  return {
+    requestsPerS: ended / drainS,
+    tokensPerS: done.reduce((sum, one) => sum + one.tokensPerS * one.durationS, 0) / drainS,
+    meanS: mean,
+    p95S: latencies[Math.max(0, Math.ceil(0.95 * latencies.length) - 1)] ?? 0,
+    drainS,
+    energyJ: done.reduce((sum, one) => sum + one.energyJ, 0),
+  };
+}

@@ -1,0 +1,100 @@
+import { kvCapacityTokens } from '../roofline/deployment.ts';
+import type { StepModel } from '../roofline/step.ts';
+import type { EngineLimits } from './limits.ts';
+
+/** What the averages need of a distribution of lengths: mean and mean square, tokens. */
+export interface Moments {
+  input: { mean: number; square: number };
+  output: { mean: number; square: number };
+}
+
+export interface FluidState {
+  /** Mean sequences in the batch. */
+  batch: number;
+  /** Mean seconds per step, prompts' share included. */
+  stepS: number;
+  /** Requests per second that end. */
+  rate: number;
+  /** Mean seconds. */
+  ttftS: number;
+  latencyS: number;
+}
+
+/**
+ * A replica as averages instead of events: thousands of candidates can be weighed in the time of one simulation. What is chosen is
+ * simulated afterwards.
+ */
+export class Fluid {
+  readonly #step: StepModel;
+  readonly #moments: Moments;
+  readonly #context: number;
+  readonly #pairs: number;
+  readonly #maxSequences: number;
+  /** Largest mean batch: the engine's limit, or what the memory holds. */
+  readonly batchMax: number;
+
+  constructor(step: StepModel, limits: EngineLimits, moments: Moments) {
+    this.#step = step;
+    this.#moments = moments;
+    const { input, output } = moments;
+    // Long answers are seen more often in a batch than at its door: their mean context is length-biased.
+    this.#context = input.mean + output.square / (2 * output.mean);
+    this.#pairs = input.square / 2;
+    this.#maxSequences = limits.maxSequences;
+    const capacity = kvCapacityTokens(step.deployment, limits.memoryFraction);
+    // Prompts enter when they fit and grow from there, so a full memory is nearly full: half a block per sequence is lost.
+    this.batchMax = Math.max(0, Math.min(limits.maxSequences, capacity / (this.#context + limits.blockTokens / 2)));
+  }
+
+  /** Mean seconds of a step with `batch` sequences, of which each step ends batch/output and begins as many. */
+  #stepSeconds(batch: number): number {
+    const { input, output } = this.#moments;
+    const begins = batch / output.mean;
+    const step = this.#step;
+    const tokens = batch * (1 - 1 / output.mean) + begins * input.mean;
+    const low = Math.max(1, Math.floor(tokens));
+    const share = Math.max(0, tokens - low);
+    const linear = step.linear(low) * (1 - share) + step.linear(low + 1) * share;
+    const attention = batch * this.#context * step.secondsPerContextToken + step.pairsSeconds(begins * this.#pairs);
+    return linear + attention + step.overheadSeconds(Math.max(1, Math.round(batch)));
+  }
+
+  /** As many requests as it can end. A full memory pre-empts and computes again, which averages do not see. */
+  saturated(): FluidState {
+    const state = this.#state(this.batchMax, 0);
+    return { ...state, rate: state.rate * (this.batchMax < this.#maxSequences ? FULL_MEMORY : FULL_BATCH) };
+  }
+
+  /** At `rate` requests/s, which must be below what `saturated` gives; arrivals' and services' variation make the queue. */
+  at(rate: number, cv = 1): FluidState {
+    const { output } = this.#moments;
+    let low = 0;
+    let high = this.batchMax;
+    for (let i = 0; i < 40; i++) {
+      const middle = (low + high) / 2;
+      if (middle / (output.mean * this.#stepSeconds(Math.max(middle, 1e-6))) < rate) low = middle;
+      else high = middle;
+    }
+    const batch = (low + high) / 2;
+    const full = this.saturated();
+    const rho = Math.min(0.999, rate / full.rate);
+    // Sakasegawa's (1977) M/G/c wait, with the batch's places as servers.
+    const places = Math.max(1, this.batchMax);
+    const service = places / full.rate;
+    const variation = (cv * cv + output.square / output.mean ** 2 - 1) / 2;
+    const wait = (variation * rho ** (Math.sqrt(2 * (places + 1)) - 1) * service) / (places * (1 - rho));
+    return this.#state(Math.max(batch, Math.min(1, rate)), wait);
+  }
+
+  #state(batch: number, waitS: number): FluidState {
+    const { input, output } = this.#moments;
+    const stepS = this.#stepSeconds(Math.max(batch, 1e-6));
+    const alone = this.#step.linear(Math.max(1, Math.round(input.mean))) + this.#step.pairsSeconds(this.#pairs);
+    const ttftS = waitS + stepS / 2 + alone + this.#step.host.request_ms * 1e-3;
+    return { batch, stepS, rate: batch / (output.mean * stepS), ttftS, latencyS: ttftS + (output.mean - 1) * stepS };
+  }
+}
+
+/** Shares of the averages' throughput that simulations reach, where the memory or the engine's limit ends the batch. */
+const FULL_MEMORY = 0.87;
+const FULL_BATCH = 0.97;

@@ -1,0 +1,81 @@
+import type { StepModel } from '../roofline/step.ts';
+import type { Lengths } from './lengths.ts';
+import type { EngineLimits } from './limits.ts';
+import { seeded } from './random.ts';
+import { Replica } from './replica.ts';
+import { drawRequests } from './requests.ts';
+
+/** What one replica gives at one load. */
+export interface LoadPoint {
+  /** Requests/s. */
+  rate: number;
+  /** Mean seconds from arrival to last token. */
+  latencyS: number;
+}
+
+export interface Profile {
+  /** Requests/s that a backlog ends at. */
+  capacity: number;
+  points: LoadPoint[];
+}
+
+/** Loads at which a replica is looked at, as shares of its capacity. Beyond the last the queue, not the GPU, is what one measures. */
+export const LOAD_LEVELS = [0.25, 0.5, 0.7, 0.85, 0.95];
+
+/** So many requests per simulation: three batches at the engine's usual limit. */
+const SAMPLE = 1200;
+
+export interface ProfileOf {
+  step: StepModel;
+  limits: EngineLimits;
+  input: Lengths;
+  output: Lengths;
+  /** Coefficient of variation of the gaps between arrivals. */
+  cv: number;
+}
+
+/** By simulation; the same for the same input. `levels` may be empty where only the capacity counts. */
+export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS): Profile {
+  const capacity = backlogRate(of);
+  const points = levels.map((level) => ({ rate: level * capacity, latencyS: meanLatency(of, level * capacity) }));
+  return { capacity, points };
+}
+
+/**
+ * Requests/s of a long backlog: between the 20th and the 80th hundredth that end, so that neither the first batch, which begins all at
+ * once, nor the last answers, which run alone, count.
+ */
+function backlogRate({ step, limits, input, output }: ProfileOf): number {
+  const requests = drawRequests({ arrivals: { kind: 'backlog' }, input, output }, { count: SAMPLE }, seeded(11));
+  const ends: number[] = [];
+  const replica = new Replica(step, limits, (_request, first, end) => {
+    if (first !== undefined) ends.push(end);
+  });
+  for (let i = 0; i < requests.count; i++) replica.push(i, 0, requests.input[i] ?? 1, requests.output[i] ?? 1);
+  replica.run(Number.POSITIVE_INFINITY);
+  const [a, b] = [Math.floor(ends.length * 0.2), Math.floor(ends.length * 0.8)];
+  const [from, to] = [ends[a], ends[b]];
+  if (from === undefined || to === undefined || to <= from) return 0;
+  return (b - a) / (to - from);
+}
+
+function meanLatency({ step, limits, input, output, cv }: ProfileOf, rate: number): number {
+  const requests = drawRequests(
+    { arrivals: { kind: 'gamma', rate, cv: Math.max(cv, 0.05) }, input, output },
+    { count: SAMPLE },
+    seeded(12),
+  );
+  // The first requests find an empty replica.
+  const from = Math.floor(SAMPLE * 0.15);
+  let sum = 0;
+  let count = 0;
+  const replica = new Replica(step, limits, (request, first, end) => {
+    if (first === undefined || request < from) return;
+    sum += end - (requests.arrival[request] ?? 0);
+    count++;
+  });
+  for (let i = 0; i < requests.count; i++)
+    replica.push(i, requests.arrival[i] ?? 0, requests.input[i] ?? 1, requests.output[i] ?? 1);
+  replica.run(Number.POSITIVE_INFINITY);
+  return count === 0 ? Number.POSITIVE_INFINITY : sum / count + step.host.request_ms * 1e-3;
+}

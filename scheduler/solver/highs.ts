@@ -1,0 +1,138 @@
+import loadHighs, { type Highs, type HighsCallbackMap, type ModelData } from 'highs';
+import { SchedulerError } from '../errors.ts';
+
+/** A linear or mixed-integer program under construction: columns first, then rows over them. Always minimised. */
+export class Program {
+  readonly #cost: number[] = [];
+  readonly #low: number[] = [];
+  readonly #high: number[] = [];
+  readonly #integer: boolean[] = [];
+  readonly #rows: { low: number; high: number; terms: readonly (readonly [column: number, factor: number])[] }[] = [];
+
+  column(cost: number, low: number, high: number, integer = false): number {
+    this.#cost.push(cost);
+    this.#low.push(low);
+    this.#high.push(high);
+    this.#integer.push(integer);
+    return this.#cost.length - 1;
+  }
+
+  row(low: number, high: number, terms: readonly (readonly [number, number])[]): number {
+    this.#rows.push({ low, high, terms });
+    return this.#rows.length - 1;
+  }
+
+  setCost(column: number, cost: number): void {
+    this.#cost[column] = cost;
+  }
+
+  get size(): { columns: number; rows: number; integers: number } {
+    return { columns: this.#cost.length, rows: this.#rows.length, integers: this.#integer.filter(Boolean).length };
+  }
+
+  data(relaxed: boolean): ModelData {
+    const starts = [0];
+    const indices: number[] = [];
+    const values: number[] = [];
+    for (const { terms } of this.#rows) {
+      for (const [column, factor] of terms) {
+        if (factor === 0) continue;
+        indices.push(column);
+        values.push(factor);
+      }
+      starts.push(indices.length);
+    }
+    const [numCols, numRows] = [this.#cost.length, this.#rows.length];
+    return {
+      numCols,
+      numRows,
+      colCost: this.#cost,
+      colLower: this.#low,
+      colUpper: this.#high,
+      rowLower: this.#rows.map(({ low }) => low),
+      rowUpper: this.#rows.map(({ high }) => high),
+      matrix: { format: 'csr', numRows, numCols, starts, indices, values },
+      ...(relaxed ? {} : { integrality: this.#integer.map((integer) => (integer ? 1 : 0)) }),
+    };
+  }
+}
+
+export interface Solved {
+  status: 'optimal' | 'time-limit' | 'infeasible';
+  /** By column; empty where there is no solution. */
+  values: Float64Array;
+  /** Shadow price of each row; linear programs only. */
+  duals: Float64Array;
+  objective: number;
+  /** Proven: no solution is below it. */
+  bound: number;
+  seconds: number;
+}
+
+export interface SolveLimits {
+  timeLimitS: number;
+  gap: number;
+  seed: number;
+  relaxed?: boolean;
+  /** A known solution to begin with, by column. */
+  start?: readonly number[];
+  /** Told of each better solution: objective, bound, seconds. */
+  incumbent?: (objective: number, bound: number, seconds: number) => void;
+}
+
+let loading: Promise<Highs> | undefined;
+
+/** HiGHS (Huangfu and Hall 2018) in WebAssembly; one instance per process. */
+export async function solve(program: Program, limits: SolveLimits): Promise<Solved> {
+  loading ??= loadHighs();
+  const highs = await loading;
+  const model = highs.createModel(program.data(limits.relaxed === true));
+  try {
+    model.options.set({
+      output_flag: false,
+      time_limit: limits.timeLimitS,
+      mip_rel_gap: limits.gap,
+      random_seed: limits.seed,
+    });
+    if (limits.start !== undefined && limits.relaxed !== true) model.setSolution({ colValue: limits.start });
+    const started = performance.now();
+    const callbacks: HighsCallbackMap = {
+      [highs.constants.callbackType.mipImprovingSolution]: (event) => {
+        const { mip_primal_bound: primal, mip_dual_bound: dual, running_time: seconds } = event.data;
+        if (primal !== undefined) limits.incumbent?.(primal, dual ?? Number.NEGATIVE_INFINITY, seconds ?? 0);
+        return undefined;
+      },
+    };
+    model.run(limits.relaxed === true || limits.incumbent === undefined ? undefined : callbacks);
+    const seconds = (performance.now() - started) / 1e3;
+    const status = model.getModelStatus();
+    const { modelStatus } = highs.constants;
+    const nothing = {
+      values: new Float64Array(),
+      duals: new Float64Array(),
+      objective: Number.NaN,
+      bound: Number.NaN,
+      seconds,
+    };
+    if (status === modelStatus.infeasible || status === modelStatus.unboundedOrInfeasible)
+      return { status: 'infeasible', ...nothing };
+    const solution = model.getSolution();
+    const found = Number(model.info.get('primal_solution_status')) === 2;
+    if (!found) {
+      if (status === modelStatus.timeLimit) return { status: 'time-limit', ...nothing };
+      throw new SchedulerError('solver', `HiGHS ended with model status ${status} and no solution`);
+    }
+    const objective = model.getObjectiveValue();
+    const dual = limits.relaxed === true ? objective : Number(model.info.get('mip_dual_bound'));
+    return {
+      status: status === modelStatus.timeLimit ? 'time-limit' : 'optimal',
+      values: solution.colValue,
+      duals: solution.rowDual,
+      objective,
+      bound: Number.isFinite(dual) ? dual : Number.NEGATIVE_INFINITY,
+      seconds,
+    };
+  } finally {
+    model.dispose();
+  }
+}

@@ -1,0 +1,170 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
+import { modelFromConfig } from '../../scheduler/catalogue/huggingface.ts';
+import { parameters } from '../../scheduler/catalogue/model.ts';
+import { kvBytesPerToken, tpProblem, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { catalogue } from './support/small.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const LLAMA_70B = {
+  model_type: 'llama',
+  hidden_size: 8192,
+  intermediate_size: 28672,
+  num_attention_heads: 64,
+  num_hidden_layers: 80,
+  num_key_value_heads: 8,
+  vocab_size: 128256,
+  max_position_embeddings: 131072,
+  tie_word_embeddings: false,
+};
+
+describe('models', () => {
+  // Sizes of the published checkpoints.
+  it.each([
+    ['Llama-2-13b-hf', 26.0, 0.819],
+    ['CodeLlama-34b-hf', 67.5, 0.197],
+    ['Llama-3.3-70B-Instruct', 141.1, 0.328],
+    ['Mixtral-8x7B-Instruct-v0.1', 93.4, 0.131],
+    ['Qwen3-30B-A3B', 61.0, 0.098],
+  ])('%s has %d GB of weights and %d MB of keys and values per token', (name, gb, mb) => {
+    const model = findModel(catalogue, name);
+    expect(weightBytes({ model, tp: 1, weights: 'bf16' }) / 1e9).toBeCloseTo(gb, 0);
+    expect(kvBytesPerToken({ model, tp: 1, kv: 'bf16' }) / 1e6).toBeCloseTo(mb, 2);
+  });
+
+  it('a config.json of a grouped-query model gives the shape that the table has', () => {
+    const known = findModel(catalogue, 'Llama-3.3-70B-Instruct');
+    const read = modelFromConfig(LLAMA_70B, known.id);
+    expect({ ...read, source: '' }).toEqual({ ...known, source: '' });
+  });
+
+  it('reads experts, their own width and the head size that is not hidden / heads', () => {
+    const model = modelFromConfig(
+      {
+        model_type: 'qwen3_moe',
+        hidden_size: 2048,
+        intermediate_size: 6144,
+        moe_intermediate_size: 768,
+        num_experts: 128,
+        num_experts_per_tok: 8,
+        num_attention_heads: 32,
+        num_key_value_heads: 4,
+        head_dim: 128,
+        num_hidden_layers: 48,
+        vocab_size: 151936,
+        tie_word_embeddings: false,
+      },
+      'moe',
+    );
+    expect(model).toMatchObject({ experts: 128, expertsPerToken: 8, ffn: 768, headDim: 128, gated: true });
+    expect(parameters(model) / 1e9).toBeCloseTo(30.5, 0);
+  });
+
+  it('reads a model without gate whose head is its embedding', () => {
+    const opt = {
+      model_type: 'opt',
+      hidden_size: 7168,
+      ffn_dim: 28672,
+      num_attention_heads: 56,
+      num_hidden_layers: 48,
+      vocab_size: 50272,
+    };
+    const model = modelFromConfig(opt, 'opt-30b');
+    expect(model).toMatchObject({ gated: false, tied: true, kvHeads: 56 });
+    expect(parameters(model) / 1e9).toBeCloseTo(30, 0);
+  });
+
+  it.each([
+    [{ hidden_size: 4096 }, /num_hidden_layers|vocab_size/],
+    [{ ...LLAMA_70B, hidden_size: -1 }, /hidden_size/],
+    [{ ...LLAMA_70B, hidden_size: 'big' }, /hidden_size/],
+    [{ ...LLAMA_70B, kv_lora_rank: 512 }, /latent attention/],
+    ['a string', /not a model configuration/],
+  ])('refuses a configuration it cannot place: %j', (config, message) => {
+    expect(() => modelFromConfig(config, 'x')).toThrow(message);
+  });
+
+  it('quantised weights are smaller, embedding and head stay', () => {
+    const model = findModel(catalogue, 'Llama-3.3-70B-Instruct');
+    const gb = (weights: 'bf16' | 'fp8' | 'int4') => weightBytes({ model, tp: 1, weights }) / 1e9;
+    expect(gb('fp8')).toBeCloseTo(gb('bf16') / 2 + 2.1, 0);
+    expect(gb('int4')).toBeLessThan(gb('fp8') * 0.6);
+  });
+
+  it('key-value heads below one per GPU are copied and cost their memory', () => {
+    const model = findModel(catalogue, 'Qwen3-30B-A3B');
+    expect(kvBytesPerToken({ model, tp: 8, kv: 'bf16' })).toBe(2 * kvBytesPerToken({ model, tp: 4, kv: 'bf16' }));
+  });
+
+  it('says why a parallelism does not divide a model', () => {
+    expect(tpProblem(findModel(catalogue, 'llama-30b'), 8)).toMatch(/8 does not divide the 52 attention heads/);
+    expect(tpProblem(findModel(catalogue, 'opt-66b'), 3)).toBeUndefined();
+    expect(tpProblem(findModel(catalogue, 'opt-66b'), 1.5)).toMatch(/whole number/);
+  });
+});
+
+describe('names', () => {
+  it.each([
+    ['gh200-96', 'GH200-96'],
+    ['NVIDIA GH200 480GB', 'GH200-96'],
+    ['NVIDIA GeForce RTX 3090', 'RTX-3090'],
+    ['l4', 'L4'],
+  ])('%s is %s', (name, id) => {
+    expect(findGpu(catalogue, name).id).toBe(id);
+  });
+
+  it('memory decides between sizes of one class', () => {
+    expect(findGpu(catalogue, 'A100', 40_960).id).toBe('A100-40-SXM');
+    expect(findGpu(catalogue, 'NVIDIA A100-SXM4-80GB', 81_920).id).toBe('A100-80-SXM');
+  });
+
+  it('unknown names are answered with the nearest', () => {
+    expect(() => findGpu(catalogue, 'H300')).toThrow(/nearest: .*H[12]00/);
+    expect(() => findModel(catalogue, 'Lama-3.3-70B-Instruct')).toThrow(/nearest: meta-llama\/Llama-3.3-70B-Instruct/);
+  });
+});
+
+describe('files of a user', () => {
+  it("add and replace rows, and a config.json's model is called as its folder or as told", () => {
+    const gpus = join(folder, 'gpus.json');
+    writeFileSync(
+      gpus,
+      JSON.stringify({
+        gpus: [
+          {
+            id: 'X1',
+            class: 'X1',
+            bf16_tflops: 10,
+            bandwidth_gbs: 100,
+            memory_gb: 8,
+            link: 'pcie',
+            link_gbs: 32,
+            watts: 50,
+            usd_hour: 0,
+            gpus_per_node: 1,
+            source: 'mine',
+          },
+        ],
+      }),
+    );
+    const config = join(folder, 'config.json');
+    writeFileSync(config, JSON.stringify(LLAMA_70B));
+    const mine = loadCatalogue({ gpus: [gpus], models: [`our/70b=${config}`] });
+    expect(findGpu(mine, 'x1').memory).toBe(8e9);
+    expect(findModel(mine, 'our/70b').layers).toBe(80);
+  });
+
+  it('that are wrong are refused with the place', () => {
+    const file = join(folder, 'bad.json');
+    writeFileSync(file, JSON.stringify({ gpus: [{ id: 'X', bf16_tflops: 'many' }] }));
+    expect(() => loadCatalogue({ gpus: [file] })).toThrow(/bf16_tflops/);
+    writeFileSync(file, '{');
+    expect(() => loadCatalogue({ gpus: [file] })).toThrow(/not JSON/);
+    expect(() => loadCatalogue({ models: ['/nowhere/config.json'] })).toThrow(/cannot read/);
+  });
+});

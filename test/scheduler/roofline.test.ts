@@ -1,0 +1,91 @@
+import { describe, expect, it } from 'vitest';
+import { findGpu, findModel } from '../../scheduler/catalogue/catalogue.ts';
+import { parameters } from '../../scheduler/catalogue/model.ts';
+import { gemmWork, layerGemms } from '../../scheduler/roofline/operators.ts';
+import { allReduceSeconds, peakFlops, pNorm } from '../../scheduler/roofline/time.ts';
+import { validate } from '../../scheduler/validate/report.ts';
+import { catalogue, stepModel } from './support/small.ts';
+
+const layerWork = (name: string, tp: number, tokens: number) => {
+  const model = findModel(catalogue, name);
+  const works = layerGemms(model, tp).map((gemm) => gemmWork(gemm, tokens, 'bf16'));
+  return {
+    model,
+    flops: works.reduce((sum, { flops }) => sum + flops, 0),
+    bytes: works.reduce((sum, { bytes }) => sum + bytes, 0),
+  };
+};
+
+describe('work of a layer', () => {
+  it('is two operations per weight and token, shared evenly by tensor parallelism', () => {
+    const { model, flops } = layerWork('Llama-2-13b-hf', 1, 7);
+    const weights = (parameters(model) - 2 * model.hidden * model.vocab) / model.layers;
+    expect(flops).toBeCloseTo(2 * 7 * weights, -3);
+    expect(layerWork('Llama-2-13b-hf', 4, 7).flops).toBeCloseTo(flops / 4, -3);
+  });
+
+  it('a token passes few experts, but a batch reads nearly all of them', () => {
+    const { model, bytes } = layerWork('Mixtral-8x7B-Instruct-v0.1', 1, 1);
+    const expert = 3 * model.hidden * model.ffn * 2;
+    expect(bytes).toBeGreaterThan(2 * expert);
+    expect(bytes).toBeLessThan(2.5 * expert);
+    expect(layerWork('Mixtral-8x7B-Instruct-v0.1', 1, 64).bytes).toBeGreaterThan(7.9 * expert);
+  });
+});
+
+describe('time', () => {
+  it('lies between the sharp roofline and the sum of both bounds', () => {
+    expect(pNorm(3, 4, 1)).toBeCloseTo(7);
+    expect(pNorm(3, 4, 2)).toBeCloseTo(5);
+    expect(pNorm(3, 4, 100)).toBeCloseTo(4);
+    expect(pNorm(0, 0, 1.4)).toBe(0);
+  });
+
+  it('8-bit weights compute no faster where the silicon has no unit for them', () => {
+    const [a100, h100] = [findGpu(catalogue, 'A100-80-SXM'), findGpu(catalogue, 'H100-SXM')];
+    expect(peakFlops(a100, 'fp8')).toBe(a100.bf16);
+    expect(peakFlops(h100, 'fp8')).toBeGreaterThan(1.9 * h100.bf16);
+    expect(peakFlops(h100, 'int4')).toBe(h100.bf16);
+  });
+
+  it('GPUs that bridges do not join talk over PCIe', () => {
+    const pcie = findGpu(catalogue, 'A100-80-PCIe');
+    const { links } = catalogue.calibration;
+    expect(allReduceSeconds(64e6, 4, pcie, links)).toBeGreaterThan(5 * allReduceSeconds(64e6, 2, pcie, links));
+    expect(allReduceSeconds(64e6, 1, pcie, links)).toBe(0);
+  });
+
+  it('a step takes longer with more sequences, context or prompt, and less on more GPUs', () => {
+    const step = stepModel('Llama-3.3-70B-Instruct', 'H100-SXM', 4);
+    const idle = { decodes: 0, context: 0, prefillTokens: 0, prefillPairs: 0, prefillKeys: 0, prefillEnds: 0 };
+    const base = step.seconds({ ...idle, decodes: 8, context: 8000 });
+    expect(step.seconds({ ...idle, decodes: 16, context: 8000 })).toBeGreaterThan(base);
+    expect(step.seconds({ ...idle, decodes: 8, context: 80_000 })).toBeGreaterThan(base);
+    expect(
+      step.seconds({
+        ...idle,
+        decodes: 8,
+        context: 8000,
+        prefillTokens: 512,
+        prefillPairs: 131_328,
+        prefillKeys: 512,
+        prefillEnds: 1,
+      }),
+    ).toBeGreaterThan(base);
+    expect(
+      stepModel('Llama-3.3-70B-Instruct', 'H100-SXM', 8).seconds({ ...idle, decodes: 8, context: 8000 }),
+    ).toBeLessThan(base);
+  });
+});
+
+describe('accuracy against what was measured', () => {
+  it('is as the documentation says: all figures but those of CodeLlama-34B on A100 are met', () => {
+    const { sections } = validate(catalogue);
+    const checks = sections.flatMap((section) => section.checks);
+    const missed = checks
+      .filter(({ limit, found }) => limit !== undefined && !(found <= limit))
+      .map(({ name }) => name);
+    expect(checks.length).toBeGreaterThan(20);
+    expect(missed).toEqual(['end to end, CodeLlama-34b-hf on A100-80-SXM', 'A100 against GH200, CodeLlama-34b-hf']);
+  });
+});

@@ -1,0 +1,236 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
+import { type SimulationResult, simulate } from '../../scheduler/serving/cluster.ts';
+import { drawLength, type Lengths, meanLength } from '../../scheduler/serving/lengths.ts';
+import { DEFAULT_LIMITS, type EngineLimits } from '../../scheduler/serving/limits.ts';
+import { exponential, gamma, normal, seeded } from '../../scheduler/serving/random.ts';
+import { Replica } from '../../scheduler/serving/replica.ts';
+import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/serving/requests.ts';
+import { stepModel } from './support/small.ts';
+
+const STEP = stepModel('Llama-2-13b-hf', 'A100-80-SXM');
+/** Leaves room for about 5,500 tokens: pre-emption is the rule. */
+const TIGHT: EngineLimits = { ...DEFAULT_LIMITS, memoryFraction: 0.41 };
+
+/** Ends by request, all steps taken as far as they go at once or one step at a time. */
+function run(requests: Requests, limits: EngineLimits, stepwise: boolean) {
+  const ends = new Map<number, { first: number | undefined; end: number }>();
+  const replica = new Replica(STEP, limits, (request, first, end) => {
+    expect(ends.has(request)).toBe(false);
+    ends.set(request, { first, end });
+  });
+  for (let i = 0; i < requests.count; i++)
+    replica.push(i, requests.arrival[i] ?? 0, requests.input[i] ?? 1, requests.output[i] ?? 1);
+  if (stepwise) {
+    // No step is shorter than a millisecond, so each call runs at most one.
+    for (let until = 0; ends.size < requests.count; until += 0.001) replica.run(Math.max(until, replica.clock + 1e-9));
+  }
+  replica.run(Number.POSITIVE_INFINITY);
+  return { ends, counters: replica.counters, load: replica.load };
+}
+
+const rows = (max: number) =>
+  fc.array(
+    fc
+      .tuple(fc.double({ min: 0, max: 5, noNaN: true }), fc.integer({ min: 1, max }), fc.integer({ min: 1, max: 200 }))
+      .map(([a, b, c]) => [a, b, c] as const),
+    { minLength: 1, maxLength: 25 },
+  );
+
+describe('a replica', () => {
+  it('ends every request once, whatever comes, and owes nothing afterwards', () => {
+    fc.assert(
+      fc.property(rows(3000), fc.boolean(), fc.boolean(), fc.boolean(), (list, chunkedPrefill, tight, first) => {
+        const limits: EngineLimits = {
+          ...(tight ? TIGHT : DEFAULT_LIMITS),
+          chunkedPrefill,
+          schedule: first ? 'prefill-first' : 'mixed',
+          maxSequences: 8,
+        };
+        const requests = requestsFromRows(list);
+        const { ends, load } = run(requests, limits, false);
+        expect(ends.size).toBe(requests.count);
+        expect(load).toBe(0);
+        for (const [i, { first: token, end }] of ends) {
+          if (token === undefined) continue;
+          expect(token).toBeGreaterThan(requests.arrival[i] ?? 0);
+          expect(end).toBeGreaterThanOrEqual(token);
+        }
+      }),
+      { numRuns: 150, seed: 1 },
+    );
+  });
+
+  it('many steps at once end at the same times as one after the other', () => {
+    fc.assert(
+      fc.property(rows(900), fc.boolean(), (list, tight) => {
+        const requests = requestsFromRows(list);
+        const limits: EngineLimits = { ...(tight ? TIGHT : DEFAULT_LIMITS), maxSequences: 8 };
+        const [leaps, steps] = [run(requests, limits, false), run(requests, limits, true)];
+        for (const [i, { first, end }] of leaps.ends) {
+          expect(steps.ends.get(i)?.first).toBeCloseTo(first ?? Number.NaN, 6);
+          expect(steps.ends.get(i)?.end).toBeCloseTo(end, 6);
+        }
+        expect(steps.counters.decodeTokens).toBe(leaps.counters.decodeTokens);
+        expect(steps.counters.preemptions).toBe(leaps.counters.preemptions);
+      }),
+      { numRuns: 25, seed: 2 },
+    );
+  });
+
+  it('computes each prompt once and gives each token once where memory is plenty', () => {
+    const requests = requestsFromRows([
+      [0, 100, 50],
+      [0.1, 2000, 1],
+      [0.2, 1, 10],
+    ]);
+    const { counters } = run(requests, DEFAULT_LIMITS, false);
+    expect(counters.prefillTokens).toBe(2101);
+    // The first token of each comes from its prompt.
+    expect(counters.decodeTokens).toBe(49 + 0 + 9);
+    expect(counters.preemptions).toBe(0);
+  });
+
+  it('pre-empts when memory ends, never holds more than it has, and still ends all', () => {
+    const requests = requestsFromRows(Array.from({ length: 30 }, () => [0, 400, 600] as const));
+    const { counters, ends } = run(requests, TIGHT, false);
+    expect(counters.preemptions).toBeGreaterThan(0);
+    expect(counters.kvPeak).toBeLessThanOrEqual(1);
+    expect([...ends.values()].every(({ first }) => first !== undefined)).toBe(true);
+  });
+
+  it('refuses what can never fit and goes on with the others', () => {
+    const room = kvCapacityTokens(STEP.deployment, TIGHT.memoryFraction);
+    const requests = requestsFromRows([
+      [0, room + 100, 10],
+      [0, 100, 10],
+      [0, 100, room + 100],
+    ]);
+    const { ends, counters } = run(requests, TIGHT, false);
+    expect(ends.get(0)?.first).toBeUndefined();
+    expect(ends.get(1)?.first).toBeDefined();
+    expect(ends.get(2)?.first).toBeUndefined();
+    expect(counters.refused).toBe(2);
+  });
+});
+
+const simulation = (changes: Partial<Parameters<typeof simulate>[0]> = {}): SimulationResult =>
+  simulate({
+    model: 'm',
+    groups: [{ step: STEP, replicas: 2, weight: 1 }],
+    requests: drawRequests(
+      {
+        arrivals: { kind: 'poisson', rate: 6 },
+        input: { kind: 'lognormal', mean: 500, sd: 300 },
+        output: { kind: 'lognormal', mean: 150, sd: 100 },
+      },
+      { durationS: 120 },
+      seeded(5),
+    ),
+    limits: DEFAULT_LIMITS,
+    policy: 'weighted',
+    seed: 5,
+    ...changes,
+  });
+
+describe('a simulation', () => {
+  it('gives the same for the same seed and another for another', () => {
+    const requests = (seed: number) =>
+      drawRequests(
+        {
+          arrivals: { kind: 'gamma', rate: 5, cv: 2 },
+          input: { kind: 'constant', mean: 300 },
+          output: { kind: 'constant', mean: 100 },
+        },
+        { durationS: 60 },
+        seeded(seed),
+      );
+    const one = simulation({ requests: requests(1), policy: 'random' });
+    expect(simulation({ requests: requests(1), policy: 'random' })).toEqual(one);
+    expect(simulation({ requests: requests(2), policy: 'random' }).latency.mean).not.toBe(one.latency.mean);
+  });
+
+  it('runs more than a million tokens per second of wall time', () => {
+    const requests = drawRequests(
+      {
+        arrivals: { kind: 'poisson', rate: 4 },
+        input: { kind: 'lognormal', mean: 500, sd: 300 },
+        output: { kind: 'lognormal', mean: 300, sd: 200 },
+      },
+      { count: 4000 },
+      seeded(9),
+    );
+    const started = performance.now();
+    const result = simulation({ requests, groups: [{ step: STEP, replicas: 1, weight: 1 }] });
+    const seconds = (performance.now() - started) / 1e3;
+    expect(result.simulatedTokens / seconds).toBeGreaterThan(1e6);
+  });
+
+  it('weights split the traffic exactly, in any stretch of it', () => {
+    const groups = [
+      { step: STEP, replicas: 1, weight: 0.7 },
+      { step: STEP, replicas: 1, weight: 0.3 },
+    ];
+    const { byGroup, requests } = simulation({ groups });
+    expect(Math.abs((byGroup[0]?.requests ?? 0) - 0.7 * requests)).toBeLessThanOrEqual(1);
+  });
+
+  it.each(['random', 'round-robin', 'least-loaded', 'weighted'])('policy %s ends all requests', (policy) => {
+    expect(simulation({ policy }).refused).toBe(0);
+  });
+
+  it('the least loaded replica is a better choice than a random one', () => {
+    const groups = [{ step: STEP, replicas: 3, weight: 1 }];
+    const mean = (policy: string) => simulation({ policy, groups }).latency.mean;
+    expect(mean('least-loaded')).toBeLessThan(mean('random'));
+  });
+
+  it('a prefix cache shortens the wait for the first token', () => {
+    expect(simulation({ limits: { ...DEFAULT_LIMITS, prefixHit: 0.8 } }).ttft.mean).toBeLessThan(
+      simulation().ttft.mean,
+    );
+  });
+
+  it('prompts computed elsewhere no longer slow the answers, and cost a transfer', () => {
+    const together = simulation({ groups: [{ step: STEP, replicas: 3, weight: 1 }] });
+    const apart = (bytesPerSecond: number) =>
+      simulation({ prefill: { groups: [{ step: STEP, replicas: 1, weight: 1 }], bytesPerSecond } });
+    expect(apart(25e9).refused).toBe(0);
+    expect(apart(25e9).tpot.p99).toBeLessThan(together.tpot.p99);
+    expect(apart(1e8).latency.mean).toBeGreaterThan(apart(25e9).latency.mean + 1);
+  });
+
+  it('keeps requests per time, batch and latency in proportion (Little)', () => {
+    const result = simulation();
+    expect(result.requestsPerS).toBeCloseTo(6, 0);
+    expect(result.latency.mean).toBeCloseTo(result.ttft.mean + 149 * result.tpot.mean, -1);
+    expect(result.energyJ).toBeGreaterThan(2 * 400 * 0.2 * result.durationS);
+    expect(result.energyJ).toBeLessThan(2 * 400 * result.durationS);
+  });
+});
+
+describe('draws', () => {
+  const means = (draw: () => number) =>
+    Array.from({ length: 40_000 }, draw).reduce((sum, value) => sum + value, 0) / 40_000;
+
+  it('have the means they should', () => {
+    const random = seeded(3);
+    expect(means(() => exponential(random, 2))).toBeCloseTo(2, 1);
+    expect(means(() => normal(random))).toBeCloseTo(0, 1);
+    expect(means(() => gamma(random, 0.25, 4))).toBeCloseTo(1, 1);
+    expect(means(() => gamma(random, 9, 1 / 9))).toBeCloseTo(1, 1);
+  });
+
+  it.each<Lengths>([
+    { kind: 'normal', mean: 74, sd: 211, min: 5 },
+    { kind: 'normal', mean: 1169, sd: 1276, min: 5 },
+    { kind: 'lognormal', mean: 300, sd: 200 },
+    { kind: 'constant', mean: 10 },
+    { kind: 'samples', values: [1, 2, 3] },
+  ])('lengths $kind of $mean have the mean that plans count with', (lengths) => {
+    const random = seeded(4);
+    const mean = means(() => drawLength(lengths, random));
+    expect(Math.abs(mean / meanLength(lengths) - 1)).toBeLessThan(0.03);
+  });
+});
