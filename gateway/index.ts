@@ -8,13 +8,16 @@ import { handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { requestIdOf } from './openai/request-id.ts';
 import { errorResponse } from './openai/respond.ts';
-import { connectAgent } from './tunnel/connect.ts';
+import { admitRoutes } from './registry/admit.ts';
+import { connectAgent, connectGossip } from './tunnel/connect.ts';
 
 const app = new Hono<{ Bindings: Env }>();
 
 app.route('/', healthRoutes);
 app.route('/admin', adminRoutes);
-app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env));
+app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx));
+app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));
+app.route('/agent', admitRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', (c) => handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx));
 app.notFound((c) => {
@@ -32,8 +35,6 @@ export default {
     return handleOpenAI(request, pathname, env, ctx);
   },
 };
-export { LimitsObject } from './accounts/limits-object.ts';
 export { RegistryObject } from './registry/object.ts';
 export { RegistryRelay } from './registry/relay.ts';
 export { TunnelObject } from './tunnel/object.ts';
-export { UsageObject } from './usage/object.ts';

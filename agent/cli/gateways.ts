@@ -1,5 +1,6 @@
 /** All tunnels of one agent as one thing. */
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import { lessRepeated } from './less-repeated.ts';
 import { Once, within } from './wait.ts';
 
 export interface GatewayStatus {
@@ -59,6 +60,10 @@ export class Gateways {
       });
       this.#members.push({ url, tunnel });
     }
+  }
+
+  get urls(): URL[] {
+    return this.#members.map(({ url }) => url);
   }
 
   open(): void {
@@ -134,19 +139,4 @@ export class Gateways {
     const served = this.#members.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);
     if (over !== undefined && !served) this.#options.onOver(over);
   }
-}
-
-/** A gateway away for a night is tried thousands of times; each try says the same. */
-const REPEAT_MS = 60_000;
-
-/** Passes a line on unless the same one, numbers apart, was passed on within the last minute. */
-function lessRepeated(log: (line: string) => void): (line: string) => void {
-  let last = { text: '', at: 0 };
-  return (line) => {
-    const text = line.replace(/\d+/g, '#');
-    const now = performance.now();
-    if (text === last.text && now - last.at < REPEAT_MS) return;
-    last = { text, at: now };
-    log(line);
-  };
 }

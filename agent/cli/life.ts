@@ -2,6 +2,7 @@
  * The life of one agent: JOIN as soon as a gateway can be reached, SERVING while the engine answers, DOWN when it ends or
  * the agent begins to leave, LEFT when it goes. Whatever happens, the engine's processes do not outlive it.
  */
+import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { ServedModel } from '../../shared/lattice/node.ts';
 import type { EngineExit } from '../engine/child.ts';
@@ -10,17 +11,20 @@ import { commandFacts, withFacts } from '../engine/facts.ts';
 import type { Health } from '../engine/health.ts';
 import type { AgentStatus } from '../host/control-protocol.ts';
 import { ControlServer } from '../host/control-server.ts';
-import { inventory, timesNodes } from '../host/inventory.ts';
+import { hardwareOf, inventory } from '../host/inventory.ts';
 import { JobEnd } from '../host/job-end.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
-import type { Identity, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import { createSessionKey } from '../mesh/channel/session-key.ts';
+import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
+import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
 import { healthNews } from './health-news.ts';
+import { lessRepeated } from './less-repeated.ts';
 import { partsStatus } from './parts-status.ts';
 import { Session } from './session.ts';
 import { type Admitted, Sessions } from './sessions.ts';
@@ -34,7 +38,7 @@ export interface LifeOptions {
   config: StartConfig;
   env: Env;
   openTunnel(options: TunnelOptions): Tunnel;
-  createIdentity(): Identity;
+  admit(options: AdmissionOptions): Promise<Admission>;
   signals: SignalSource;
   stdout: Writable;
   stderr: Writable;
@@ -141,12 +145,14 @@ export class AgentLife {
         tier: config.tier,
         labels: config.labels,
         models: [],
-        hardware: timesNodes(await reading, config.span.nodes),
+        hardware: hardwareOf(await reading, config.span.nodes),
         agent_version: AGENT_VERSION,
+        host: this.#job?.node ?? hostname().slice(0, 255),
+        addresses: [],
         ...(config.region === undefined ? {} : { region: config.region }),
         ...this.#jobRecord(),
       },
-      admit: async () => this.#admitted(),
+      admit: (signal) => this.#admit(signal),
       onCurrent: ({ id }) => {
         log(`session ${id}`);
         this.#nameState(id);
@@ -168,16 +174,30 @@ export class AgentLife {
     }
   }
 
-  #admitted(): Admitted {
-    const { config, log, openTunnel, createIdentity } = this.#options;
+  async #admit(signal: AbortSignal): Promise<Admitted> {
+    const { config, env, log, openTunnel, admit } = this.#options;
+    const key = createSessionKey();
+    const { token, cluster, gateways } = config;
+    const jobEndsAt = this.#jobEnd?.ends;
+    const admission = await admit({
+      gateways,
+      token,
+      cluster,
+      key,
+      jobEndsAt,
+      env,
+      signal,
+      log: lessRepeated(log),
+      random: Math.random,
+    });
+    const { ticket } = admission;
     return {
-      lifetimeMs: Number.POSITIVE_INFINITY,
+      lifetimeMs: (ticket.expires - ticket.birth) * 1000,
       create: (first, { onRefused, onOver }) =>
         new Session({
-          identity: createIdentity(),
-          token: config.token,
-          cluster: config.cluster,
-          gateways: config.gateways,
+          ticket,
+          key,
+          gateways: allGateways(gateways, admission.gateways),
           first,
           openTunnel,
           engine: () => (this.#parts.engine?.health.answering ? this.#parts.engine.target : undefined),
@@ -319,6 +339,14 @@ export class AgentLife {
       ...this.#jobRecord(),
     };
   }
+}
+
+/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
+const GATEWAYS_MAX = 16;
+
+/** Those of the configuration, then others of the same institution that the admission named. */
+function allGateways(configured: readonly URL[], named: readonly URL[]): URL[] {
+  return [...new Map([...configured, ...named].map((url) => [url.href, url])).values()].slice(0, GATEWAYS_MAX);
 }
 
 function asUsage<T>(act: () => T): T {

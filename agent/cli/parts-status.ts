@@ -7,6 +7,8 @@ export function partsStatus({ engine, sessions }: Parts): Omit<AgentStatus, 'ses
   const { current, facts } = sessions ?? {};
   return {
     pid: process.pid,
+    admitted: current !== undefined,
+    ...(current ? { provider: current.ticket.provider, cluster: current.ticket.cluster } : {}),
     agent_version: AGENT_VERSION,
     state: current?.record.state ?? 'JOIN',
     gateways: current?.gatewayStatus() ?? [],

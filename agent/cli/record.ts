@@ -1,27 +1,32 @@
-/** The node's own record: the one place that changes it. */
-import {
-  type Lifecycle,
-  lifecycleRank,
-  NODE_RECORD_MAX_BYTES,
-  type NodeRecord,
-  type ServedModel,
-} from '../../shared/lattice/node.ts';
+/** The node's own word: the one place that changes it. */
+import { type Lifecycle, lifecycleRank } from '../../shared/lattice/node.ts';
+import { type GpuGroup, type NodePayload, PAYLOAD_MAX_BYTES } from '../../shared/lattice/payload.ts';
 
-export type RecordChange = Partial<Omit<NodeRecord, 'version' | 'agent_version'>>;
+/** What every session of an agent says about its node. */
+export type NodeFacts = NodePayload;
+
+/** What one session says: the same, and how far it has come. */
+export interface NodeWord extends NodePayload {
+  state: Lifecycle;
+  /** Grows with each change. */
+  version: number;
+}
+
+export type RecordChange = Partial<Omit<NodeWord, 'version' | 'agent_version'>>;
 
 export class RecordKeeper {
-  #record: NodeRecord;
+  #record: NodeWord;
   readonly #announce: () => Promise<void>;
   #announced: Promise<void> = Promise.resolve();
   readonly #log: (line: string) => void;
 
-  constructor(first: NodeRecord, announce: () => Promise<void>, log: (line: string) => void) {
+  constructor(first: NodeWord, announce: () => Promise<void>, log: (line: string) => void) {
     this.#announce = announce;
     this.#log = log;
     this.#record = this.#fitted(first);
   }
 
-  get record(): NodeRecord {
+  get record(): NodeWord {
     return this.#record;
   }
 
@@ -39,27 +44,35 @@ export class RecordKeeper {
     this.#announced = this.#announce();
   }
 
-  /** A gateway refuses a record above its bound, and with it the node: better a list of models with its end missing. */
-  #fitted(record: NodeRecord): NodeRecord {
-    const models: ServedModel[] = [...record.models];
+  /** A replica takes no payload above its bound, and so not the node: better a list of models with its end missing. */
+  #fitted(record: NodeWord): NodeWord {
+    const models = [...record.models];
     let gpus = record.hardware.gpus;
     const assembled = () => ({ ...record, models, hardware: { ...record.hardware, gpus } });
-    while (models.length > 1 && bytesOf(assembled()) > NODE_RECORD_MAX_BYTES) models.pop();
-    // 16 KiB hold some 190 devices by their full names, more by their classes alone.
-    if (bytesOf(assembled()) > NODE_RECORD_MAX_BYTES) gpus = gpus.map((gpu) => ({ ...gpu, name: gpu.class }));
-    while (gpus.length > 0 && bytesOf(assembled()) > NODE_RECORD_MAX_BYTES) gpus = gpus.slice(0, -16);
+    while (models.length > 1 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) models.pop();
+    if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.map((gpu) => ({ ...gpu, name: gpu.class }));
+    while (gpus.length > 0 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.slice(0, -1);
     if (models.length < record.models.length)
       this.#log(`only ${models.length} of ${record.models.length} models fit into the registry's record`);
     if (gpus.length < record.hardware.gpus.length)
-      this.#log(`only ${gpus.length} of ${record.hardware.gpus.length} GPUs fit into the registry's record`);
+      this.#log(`only ${devices(gpus)} of ${devices(record.hardware.gpus)} GPUs fit into the registry's record`);
     return assembled();
   }
+}
+
+/** What travels beside the signed record. */
+export function payloadOf({ state: _state, version: _version, ...payload }: NodeWord): NodePayload {
+  return payload;
 }
 
 function later(now: Lifecycle, next: Lifecycle | undefined): Lifecycle {
   return next !== undefined && lifecycleRank(next) > lifecycleRank(now) ? next : now;
 }
 
-function bytesOf(record: NodeRecord): number {
-  return Buffer.byteLength(JSON.stringify(record));
+function bytesOf(record: NodeWord): number {
+  return Buffer.byteLength(JSON.stringify(payloadOf(record)));
+}
+
+function devices(gpus: readonly GpuGroup[]): number {
+  return gpus.reduce((sum, { count }) => sum + count, 0);
 }

@@ -1,17 +1,22 @@
-/** One session of this agent: its key pair, its record, and the tunnels that carry its name. It only ever moves on; what comes after it is another session. */
-import type { NodeRecord } from '../../shared/lattice/node.ts';
-import type { EngineTarget, Identity, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+/** One session of this agent: its ticket, its record, and the tunnels that carry its name. It only ever moves on; what comes after it is another session. */
+import type { Signer } from '../../shared/lattice/crypto.ts';
+import { encodePayload } from '../../shared/lattice/payload.ts';
+import { signRecord } from '../../shared/lattice/record.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { type EntryUpdate, encodeUpdate } from '../../shared/lattice/update.ts';
+import { nodeCrypto } from '../host/crypto.ts';
+import { identityOf } from '../tunnel/identity.ts';
+import type { EngineTarget, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
-import { type RecordChange, RecordKeeper } from './record.ts';
+import { type NodeWord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
 import { within } from './wait.ts';
 
 export interface SessionOptions {
-  identity: Identity;
-  token: string;
-  cluster: string | undefined;
+  ticket: Ticket;
+  key: Signer;
   gateways: readonly URL[];
   /** As it joins. */
-  first: NodeRecord;
+  first: NodeWord;
   openTunnel(options: TunnelOptions): Tunnel;
   engine(): EngineTarget | undefined;
   log(line: string): void;
@@ -25,24 +30,26 @@ export interface SessionOptions {
 const LEFT_WAIT_MS = 2000;
 
 export class Session {
-  readonly id: string;
+  readonly ticket: Ticket;
+  readonly key: Signer;
   readonly #keeper: RecordKeeper;
   readonly #gateways: Gateways;
+  #signed: { record: NodeWord; update: EntryUpdate } | undefined;
   #leaving: Promise<void> | undefined;
 
   constructor(options: SessionOptions) {
-    const { identity, token, cluster, gateways, first, openTunnel, engine, log, onRefused, onOver } = options;
-    this.id = identity.session;
+    const { ticket, key, gateways, first, openTunnel, engine, log, onRefused, onOver } = options;
+    this.ticket = ticket;
+    this.key = key;
     this.#keeper = new RecordKeeper(first, () => this.#gateways.publish(), log);
     this.#gateways = new Gateways({
       urls: gateways,
       openTunnel,
       shared: {
-        token,
-        identity,
-        record: () => this.#keeper.record,
+        ticket: ticket.bytes,
+        identity: identityOf(ticket, key),
+        update: () => encodeUpdate(this.#update()),
         engine,
-        ...(cluster === undefined ? {} : { cluster }),
       },
       log,
       onAllRefused: onRefused,
@@ -50,12 +57,21 @@ export class Session {
     });
   }
 
-  get record(): NodeRecord {
+  get id(): string {
+    return this.ticket.session;
+  }
+
+  get record(): NodeWord {
     return this.#keeper.record;
   }
 
   get inFlight(): number {
     return this.#gateways.inFlight;
+  }
+
+  /** The gateways that it is for, whether they can be reached or not. */
+  get gateways(): URL[] {
+    return this.#gateways.urls;
   }
 
   gatewayStatus(): GatewayStatus[] {
@@ -73,6 +89,22 @@ export class Session {
 
   change(change: RecordChange): void {
     this.#keeper.change(change);
+  }
+
+  /** The newest record, signed once however many are told; with all that a stranger needs to believe it. */
+  #update(): EntryUpdate {
+    const { record } = this.#keeper;
+    if (this.#signed?.record === record) return this.#signed.update;
+    const payload = encodePayload(payloadOf(record));
+    const { state, version } = record;
+    const update: EntryUpdate = {
+      kind: 'entry',
+      ticket: this.ticket.bytes,
+      record: signRecord({ session: this.id, state, version, payload }, this.key, nodeCrypto),
+      ...(state === 'LEFT' ? {} : { payload }),
+    };
+    this.#signed = { record, update };
+    return update;
   }
 
   /** New openings are refused; resolves when nothing runs any more. */

@@ -3,15 +3,12 @@
  * agent lives is followed by a new one, with a key of its own; where an engine serves, the new one serves before the old
  * one goes.
  */
-import type { NodeRecord } from '../../shared/lattice/node.ts';
+import { RefusedError } from '../tunnel/admission.ts';
 import type { Refusal } from '../tunnel/types.ts';
 import { formatDuration } from './duration.ts';
-import type { RecordChange } from './record.ts';
+import type { NodeFacts, NodeWord, RecordChange } from './record.ts';
 import type { Session } from './session.ts';
 import { Once, within } from './wait.ts';
-
-/** What every session of this agent says about itself; its state and version are its own. */
-export type NodeFacts = Omit<NodeRecord, 'state' | 'version'>;
 
 export interface SessionEvents {
   /** No gateway will have this session, nor another of this agent. */
@@ -25,7 +22,7 @@ export interface Admitted {
   /** How long its ticket counts. Infinity: for ever. */
   lifetimeMs: number;
   /** Called once, at once. */
-  create(first: NodeRecord, events: SessionEvents): Session;
+  create(first: NodeWord, events: SessionEvents): Session;
 }
 
 export interface SessionsOptions {
@@ -39,18 +36,6 @@ export interface SessionsOptions {
   log(line: string): void;
   /** 0 ≤ x < 1. */
   random(): number;
-}
-
-/** Why an admission ended for good. */
-export class RefusedError extends Error {
-  readonly code = 'refused';
-  override readonly name = 'RefusedError';
-  readonly refusal: Refusal;
-
-  constructor(refusal: Refusal) {
-    super(`${refusal.status} ${refusal.message}`);
-    this.refusal = refusal;
-  }
 }
 
 /** Part of a ticket's life after which its session is followed by another: the rest is for gateways that are away. */

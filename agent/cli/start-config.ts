@@ -40,8 +40,8 @@ export interface StartConfig {
 /** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
 const GATEWAYS_MAX = 16;
 const LABELS_MAX = 32;
-/** Labels share the registry's 16 KiB record with the list of models. */
-const LABELS_MAX_BYTES = 4096;
+/** Labels share the registry's 4 KiB with the list of models. */
+const LABELS_MAX_BYTES = 1024;
 
 /** Throws UsageError. */
 export function startConfig(settings: Settings, command: string[] | undefined, env: Env): StartConfig {
@@ -217,6 +217,6 @@ function labels(texts: readonly string[]): Record<string, string> {
   }
   if (Object.keys(read).length > LABELS_MAX) throw new UsageError(`at most ${LABELS_MAX} labels`);
   if (Buffer.byteLength(JSON.stringify(read)) > LABELS_MAX_BYTES)
-    throw new UsageError('the labels are longer than 4 KiB together');
+    throw new UsageError('the labels are longer than 1 KiB together');
   return { ...read };
 }

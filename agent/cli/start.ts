@@ -1,7 +1,7 @@
 /** `otela-agent start`: joins the gateways with this machine's engine and stays until it ends. */
-import { createIdentity } from '../tunnel/identity.ts';
+import { type Admission, type AdmissionOptions, admit } from '../tunnel/admission.ts';
 import { openTunnel } from '../tunnel/tunnel.ts';
-import type { Identity, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { UsageError } from './exit.ts';
 import { parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
@@ -14,13 +14,13 @@ import { startConfig } from './start-config.ts';
 /** What connects the agent with the outside; handed in so that a test can stand in for a gateway. */
 export interface Outside {
   openTunnel(options: TunnelOptions): Tunnel;
-  createIdentity(): Identity;
+  admit(options: AdmissionOptions): Promise<Admission>;
   signals: SignalSource;
   /** Until somebody else's engine that does not listen counts as stopped. */
   engineGoneMs?: number;
 }
 
-const REAL: Outside = { openTunnel, createIdentity, signals: processSignals };
+const REAL: Outside = { openTunnel, admit, signals: processSignals };
 
 export async function startCommand(
   argv: readonly string[],

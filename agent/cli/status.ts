@@ -18,13 +18,14 @@ export async function statusCommand(argv: readonly string[], env: Env, io: Io): 
 
 function describe(status: AgentStatus, now: number): string[] {
   const lines = [
-    `${status.session}  ${status.state}  up ${formatDuration(now - Date.parse(status.started_at))}  pid ${status.pid}`,
+    `${status.session}  ${status.admitted ? status.state : 'not admitted yet'}  up ${formatDuration(now - Date.parse(status.started_at))}  pid ${status.pid}`,
   ];
   for (const { url, connected, in_flight, refused } of status.gateways) {
     lines.push(
       `  gateway   ${url}  ${refused ? `refused: ${refused}` : connected ? 'connected' : 'not connected'}, ${in_flight} running`,
     );
   }
+  if (status.provider) lines.push(`  provider  ${status.provider}, cluster ${status.cluster}`);
   if (status.engine) {
     const { url, answering, trouble, pid } = status.engine;
     const state = answering ? 'answering' : `not answering${trouble ? ` (${trouble})` : ''}`;
@@ -34,7 +35,7 @@ function describe(status: AgentStatus, now: number): string[] {
   if (status.hardware) {
     const { gpus, cpus, memory_mib } = status.hardware;
     const counts = new Map<string, number>();
-    for (const gpu of gpus) counts.set(gpu.class, (counts.get(gpu.class) ?? 0) + 1);
+    for (const gpu of gpus) counts.set(gpu.class, (counts.get(gpu.class) ?? 0) + gpu.count);
     const named = [...counts].map(([name, count]) => `${count} ${name}`).join(', ') || 'no GPU';
     lines.push(`  hardware  ${named}, ${cpus} CPUs, ${Math.round(memory_mib / 1024)} GiB`);
   }

@@ -7,7 +7,8 @@
  *     anything else                  → {"ok":false,"error":"…"}
  */
 import { z } from 'zod';
-import { LIFECYCLE, modelSchema, nodeRecordSchema } from '../../shared/lattice/node.ts';
+import { LIFECYCLE, modelSchema } from '../../shared/lattice/node.ts';
+import { nodePayloadSchema } from '../../shared/lattice/payload.ts';
 
 export const requestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('status') }),
@@ -21,7 +22,12 @@ export type ControlRequest = z.infer<typeof requestSchema>;
 export const REQUEST_MAX_BYTES = 4096;
 
 export const statusSchema = z.object({
+  /** Without a session, its place: the name of its directory, in the form of one. */
   session: z.string(),
+  admitted: z.boolean(),
+  /** As the ticket says. */
+  provider: z.string().optional(),
+  cluster: z.string().optional(),
   pid: z.number(),
   agent_version: z.string(),
   started_at: z.string(),
@@ -38,8 +44,8 @@ export const statusSchema = z.object({
     })
     .optional(),
   models: z.array(modelSchema),
-  hardware: nodeRecordSchema.shape.hardware.optional(),
-  job: nodeRecordSchema.shape.job,
+  hardware: nodePayloadSchema.shape.hardware.optional(),
+  job: nodePayloadSchema.shape.job,
 });
 
 export type AgentStatus = z.infer<typeof statusSchema>;

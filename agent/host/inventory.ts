@@ -1,6 +1,7 @@
 /** The hardware of this job, as the registry shows it. */
 import { availableParallelism } from 'node:os';
 import type { NodeRecord } from '../../shared/lattice/node.ts';
+import type { GpuGroup, NodePayload } from '../../shared/lattice/payload.ts';
 import { usableMemoryMib } from './memory.ts';
 import { nvidiaGpus } from './nvidia.ts';
 import { rocmGpus } from './rocm.ts';
@@ -26,16 +27,20 @@ function usableCpus(env: Env): number {
   return slurm !== undefined && /^[1-9]\d{0,4}$/.test(slurm) ? Math.min(own, Number(slurm)) : own;
 }
 
+/** Kinds of devices that a record may tell of. */
+const KINDS_MAX = 64;
+const COUNT_MAX = 1024;
+
 /**
- * Hardware of an engine over several nodes: each is taken to be like this one, which is how Slurm allocates unless a
- * heterogeneous job is asked for.
+ * Hardware of an engine over several nodes, like devices in one row: each node is taken to be like this one, which is how
+ * Slurm allocates unless a heterogeneous job is asked for.
  */
-export function timesNodes(hardware: Hardware, nodes: number): Hardware {
-  return {
-    gpus: Array.from({ length: nodes }, () => hardware.gpus)
-      .flat()
-      .slice(0, 1024),
-    cpus: hardware.cpus * nodes,
-    memory_mib: hardware.memory_mib * nodes,
-  };
+export function hardwareOf({ gpus, cpus, memory_mib }: Hardware, nodes: number): NodePayload['hardware'] {
+  const groups = new Map<string, GpuGroup>();
+  for (const { class: kind, name, vram_mib } of gpus) {
+    const key = JSON.stringify([kind, name, vram_mib]);
+    const count = (groups.get(key)?.count ?? 0) + nodes;
+    groups.set(key, { class: kind, name, vram_mib, count: Math.min(COUNT_MAX, count) });
+  }
+  return { gpus: [...groups.values()].slice(0, KINDS_MAX), cpus: cpus * nodes, memory_mib: memory_mib * nodes };
 }

@@ -71,6 +71,7 @@ export class ReplicaNodes {
         : registryEntry(entry, {
             issuer,
             own,
+            connected: liveness(session) !== 'unreachable',
             suspected: liveness(session) === 'suspected',
             updatedAt: now(),
             before,

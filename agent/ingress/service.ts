@@ -127,6 +127,7 @@ export class RequestService {
       cluster: 'default',
       state: 'SERVING',
       version: 0,
+      connected: true,
       suspected: false,
       joined_at: now,
       updated_at: now,

@@ -21,7 +21,7 @@ const WELCOME_WITHIN_MS = 10_000;
 
 export interface ConnectionEvents {
   /** The gateway accepted this session on this socket. */
-  onReady(link: Link): void;
+  onReady(link: Link, gateway: string): void;
   onFrame(link: Link, frame: Frame): void;
   onMessageEnd(): void;
   onClosed(code: number, reason: string): void;
@@ -32,6 +32,7 @@ export class Connection {
   readonly #socket: WebSocket;
   readonly #identity: Identity;
   readonly #generation: number;
+  readonly #audience: string;
   readonly #events: ConnectionEvents;
   #link: Link | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
@@ -39,7 +40,15 @@ export class Connection {
   #welcomeBy: NodeJS.Timeout | undefined;
   #over = false;
 
-  constructor(socket: WebSocket, identity: Identity, generation: number, events: ConnectionEvents) {
+  /** `purpose`: of a socket that is no tunnel. What is signed for one is worth nothing for another, nor at another host. */
+  constructor(
+    socket: WebSocket,
+    identity: Identity,
+    generation: number,
+    events: ConnectionEvents,
+    purpose: '' | 'gossip:' = '',
+  ) {
+    this.#audience = purpose + new URL(socket.url).host;
     this.#socket = socket;
     this.#identity = identity;
     this.#generation = generation;
@@ -79,13 +88,13 @@ export class Connection {
   #handshake(data: Uint8Array): void {
     readFrames(data, (frame) => {
       if (frame.type === 'challenge') this.#hello(frame.nonce);
-      else if (frame.type === 'welcome') this.#welcome(frame.window);
+      else if (frame.type === 'welcome') this.#welcome(frame.window, frame.gateway);
       else throw new WireError('bad_state', `${frame.type} before the welcome`);
     });
   }
 
   #hello(nonce: Uint8Array): void {
-    const message = helloMessage(this.#identity.session, this.#generation, nonce);
+    const message = helloMessage(this.#identity.session, this.#generation, nonce, this.#audience);
     const out = new FrameWriter();
     const hello: Frame = {
       type: 'hello',
@@ -98,12 +107,12 @@ export class Connection {
     this.#socket.send(out.take());
   }
 
-  #welcome(window: number): void {
+  #welcome(window: number, gateway: string): void {
     const port = socketPort(this.#socket, () => this.#link?.flush());
     const link = new Link(port, { send: window, receive: SOCKET_WINDOW_BYTES });
     this.#link = link;
     clearTimeout(this.#welcomeBy);
-    this.#events.onReady(link);
+    this.#events.onReady(link, gateway);
   }
 
   close(code: number, reason: string): void {

@@ -1,26 +1,22 @@
 import type { WebSocket } from 'ws';
+import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
-import { openWebSocket } from './websocket.ts';
+import { openWebSocket, type WebSocketOptions } from './websocket.ts';
 
 export interface DialOptions {
   gateway: URL;
-  session: string;
-  token: string;
-  cluster?: string;
+  ticket: Uint8Array;
   env: NodeJS.ProcessEnv;
+  proxy: WebSocketOptions['proxy'];
 }
 
 /** Opens the tunnel's WebSocket to a gateway. */
-export function dial(options: DialOptions): Promise<WebSocket> {
+export function dial({ gateway, ticket, env, proxy }: DialOptions): Promise<WebSocket> {
   return openWebSocket({
-    gateway: options.gateway,
+    gateway,
     path: '/agent/connect',
-    headers: {
-      authorization: `Bearer ${options.token}`,
-      'x-otela-protocol': String(PROTOCOL_VERSION),
-      'x-otela-session': options.session,
-      ...(options.cluster === undefined ? {} : { 'x-otela-cluster': options.cluster }),
-    },
-    env: options.env,
+    headers: { 'x-otela-protocol': String(PROTOCOL_VERSION), 'x-otela-ticket': toBase64url(ticket) },
+    env,
+    proxy,
   });
 }

@@ -1,11 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
-import type { Frame } from '../../shared/wire/frames.ts';
+import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Connection } from './connection.ts';
 import { dial } from './dial.ts';
 import type { Exchange } from './exchange.ts';
 import { Exchanges } from './exchanges.ts';
+import { messageOf } from './gateway-request.ts';
+import { Probes } from './probes.ts';
 import type { Refusal, Tunnel, TunnelOptions } from './types.ts';
 
 const BACKOFF_MIN_MS = 250;
@@ -56,6 +58,7 @@ class GatewayTunnel implements Tunnel {
   /** The newest record is not yet stored: whoever waits for that. */
   #unstored: PromiseWithResolvers<void> | undefined;
   readonly #touched = new Set<Exchange>();
+  readonly #probes = new Probes();
 
   constructor(options: TunnelOptions) {
     this.#options = options;
@@ -77,11 +80,9 @@ class GatewayTunnel implements Tunnel {
   }
 
   async #dial(): Promise<void> {
-    const { gateway, token, cluster, identity } = this.#options;
-    const names = { gateway, token, session: identity.session, env: process.env };
+    const { gateway, ticket, proxy } = this.#options;
     try {
-      const socket = await dial(cluster === undefined ? names : { ...names, cluster });
-      this.#watch(socket);
+      this.#watch(await dial({ gateway, ticket, proxy, env: process.env }));
     } catch (error) {
       this.#again(error instanceof Error ? error.message : String(error));
     }
@@ -102,7 +103,7 @@ class GatewayTunnel implements Tunnel {
       socket.terminate(); // its close dials again, unless the refusal is final
     });
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
-      onReady: (link) => this.#onReady(link),
+      onReady: (link, gateway) => this.#onReady(link, gateway),
       onFrame: (link, frame) => this.#onFrame(link, frame),
       onMessageEnd: () => this.#onMessageEnd(),
       onClosed: (code, reason) => this.#onClosed(code, reason || why),
@@ -122,17 +123,20 @@ class GatewayTunnel implements Tunnel {
     this.#options.onOver?.(why);
   }
 
-  #onReady(link: Link): void {
+  #onReady(link: Link, gateway: string): void {
     this.#link = link;
     this.#readyAt = performance.now();
     this.#touched.clear();
     this.#exchanges.connect(link);
-    this.#options.onConnected?.();
+    this.#options.onConnected?.(gateway);
     void this.publish();
   }
 
   #onFrame(link: Link, frame: Frame): void {
     if (frame.type === 'recorded') return this.#recorded(frame.sequence);
+    if (frame.type === 'probe')
+      return link.put({ type: 'probed', nonce: frame.nonce, verdict: this.#alive(frame.session) });
+    if (frame.type === 'probed') return this.#probes.settle(frame.nonce, frame.verdict);
     this.#exchanges.onFrame(link, frame, this.#touched);
   }
 
@@ -145,6 +149,7 @@ class GatewayTunnel implements Tunnel {
     this.#connection = undefined;
     if (this.#link !== undefined) {
       this.#link = undefined;
+      this.#probes.abandon();
       this.#exchanges.disconnect();
       this.#options.onDisconnected?.();
     }
@@ -169,9 +174,19 @@ class GatewayTunnel implements Tunnel {
   publish(): Promise<void> {
     this.#unstored ??= Promise.withResolvers();
     const { promise } = this.#unstored;
-    const json = JSON.stringify(this.#options.record());
-    this.#link?.put({ type: 'record', sequence: ++this.#sequence, json });
+    this.#link?.put({ type: 'record', sequence: ++this.#sequence, update: this.#options.update() });
     return promise;
+  }
+
+  /** Asked by a gateway whose peers hear nothing of this agent; a question for somebody else proves nothing. */
+  #alive(session: string): ProbeVerdict {
+    return session === this.#options.identity.session ? 'alive' : 'unknown';
+  }
+
+  probe(session: string): Promise<ProbeVerdict> {
+    const link = this.#link;
+    if (link === undefined) return Promise.resolve('unknown');
+    return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session }));
   }
 
   #recorded(sequence: number): void {
@@ -200,7 +215,6 @@ class GatewayTunnel implements Tunnel {
   }
 }
 
-/** The message in the gateway's error envelope, or the start of whatever came. */
 async function refusalOf(response: IncomingMessage): Promise<string> {
   let text = '';
   try {
@@ -208,11 +222,8 @@ async function refusalOf(response: IncomingMessage): Promise<string> {
       text += String(chunk);
       if (text.length > REFUSAL_MAX_BYTES) break;
     }
-    const body: unknown = JSON.parse(text);
-    const error = typeof body === 'object' && body !== null && 'error' in body ? body.error : undefined;
-    if (typeof error === 'object' && error !== null && 'message' in error) return String(error.message);
   } catch {
-    // not ours: a proxy's page, say, or half of one
+    // half of it tells as much
   }
-  return text.slice(0, 300) || `status ${response.statusCode}`;
+  return messageOf({ status: response.statusCode ?? 0, text });
 }

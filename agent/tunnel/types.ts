@@ -1,5 +1,6 @@
 /** What the tunnel needs from the rest of the agent, and what it gives back. */
-import type { NodeRecord } from '../../shared/lattice/node.ts';
+import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { WebSocketOptions } from './websocket.ts';
 
 /** Where requests go on this machine. */
 export interface EngineTarget {
@@ -19,12 +20,13 @@ export interface Refusal {
 
 export interface TunnelOptions {
   gateway: URL;
-  token: string;
-  cluster?: string;
-  /** Ed25519 key pair of this session: see agent/tunnel/identity.ts. */
+  /** Encoded; it is the session's, and good at every gateway that lists its issuer. */
+  ticket: Uint8Array;
   identity: Identity;
-  /** The record as it is now; read whenever it is published. */
-  record(): NodeRecord;
+  /** What the session says of itself as it is now, an encoded update; read whenever it is published. */
+  update(): Uint8Array;
+  /** An HTTP proxy for this gateway, before those that the environment names. */
+  proxy?: WebSocketOptions['proxy'];
   /** Undefined while no engine can be reached: openings are then refused, never queued. */
   engine(): EngineTarget | undefined;
   log(line: string): void;
@@ -34,10 +36,12 @@ export interface TunnelOptions {
   onOver?(why: string): void;
   /** The gateway has stored the newest record. */
   onRecorded?(): void;
-  onConnected?(): void;
+  /** `gateway`: its name as a gossip peer. */
+  onConnected?(gateway: string): void;
   onDisconnected?(): void;
 }
 
+/** The key pair of a session: see agent/tunnel/identity.ts. */
 export interface Identity {
   session: string;
   publicKey: Uint8Array;
@@ -52,6 +56,8 @@ export interface Tunnel {
   open(): void;
   /** Sends the record again; call after every change. Resolves when the gateway has stored it, if need be over a later socket. */
   publish(): Promise<void>;
+  /** Whether the gateway finds that session alive; `unknown` where it cannot tell, or does not within a second or two. */
+  probe(session: string): Promise<ProbeVerdict>;
   /** Takes no new openings; resolves when nothing is in flight any more. */
   drain(): Promise<void>;
   /** Cancels what is still running and closes the socket. Idempotent. */

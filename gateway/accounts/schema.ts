@@ -246,3 +246,11 @@ export const usageBatches = sqliteTable(
   },
   (table) => [primaryKey({ columns: [table.shard, table.batch] })],
 );
+
+/** Other institutions' issuers whose tickets are good here. `root` is their public key, base64url. */
+export const peers = sqliteTable('peers', {
+  name: text('name').primaryKey(),
+  root: text('root').notNull().unique(),
+  url: text('url'),
+  createdAt: integer('created_at').notNull(),
+});

@@ -9,6 +9,7 @@ import { change, createOnce } from './change.ts';
 import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from './fields.ts';
 import { nameSchema, pageSchema, rfc3339 } from './list.ts';
 import { findProvider, requireRoom } from './providers.ts';
+import { tellRegistry } from './registry.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;
@@ -71,7 +72,7 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
     ...PROVIDER,
     method: 'delete',
     path: '/join-tokens/:id',
-    summary: 'Revoke a join token: nobody joins with it any more. Sessions that joined before stay until they end.',
+    summary: 'Revoke a join token: nobody joins with it any more, and the sessions that joined with it end.',
     answer: joinTokenSchema,
     run: revokeToken,
   }),
@@ -114,11 +115,20 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
 
 async function revokeToken(call: Call): Promise<object> {
   const row = await found(call);
-  if (row.revokedAt !== null) return view(row);
+  if (row.revokedAt !== null) {
+    await endSessions(call, row.id);
+    return view(row);
+  }
   const after = view({ ...row, revokedAt: call.now });
   const update = database(call.env).update(joinTokens).set({ revokedAt: call.now }).where(eq(joinTokens.id, row.id));
   await change(call, [update], { action: 'join_token.revoke', object: row.id, before: view(row), after });
+  await endSessions(call, row.id);
   return after;
+}
+
+/** Repeating is safe, and reaches a registry that could not be told. */
+async function endSessions(call: Call, token: string): Promise<void> {
+  await tellRegistry(call.env, (registry) => registry.revokeToken(token));
 }
 
 function own({ account }: Call<unknown, unknown>) {

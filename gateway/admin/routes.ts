@@ -8,11 +8,12 @@ import { joinTokenRoutes } from './join-tokens.ts';
 import { keyRoutes } from './keys.ts';
 import { meRoutes } from './me.ts';
 import { modelRoutes } from './models.ts';
+import { nodeRoutes } from './nodes.ts';
+import { peerRoutes } from './peers.ts';
 import { projectRoutes } from './projects.ts';
 import { providerRoutes } from './providers.ts';
 import type { AdminRoute } from './route.ts';
 import { settingsRoutes } from './settings.ts';
-import { usageRoutes } from './usage.ts';
 import { userRoutes } from './users.ts';
 
 /** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
@@ -24,9 +25,10 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...providerRoutes,
   ...joinTokenRoutes,
   ...modelRoutes,
+  ...nodeRoutes,
+  ...peerRoutes,
   ...settingsRoutes,
   ...auditRoutes,
-  ...usageRoutes,
 ];
 
 export const adminRoutes = new Hono<{ Bindings: Env }>();

@@ -6,6 +6,9 @@ import { type SnapshotDelta, SnapshotStore } from './snapshot-store.ts';
 /** The registry object hears from one location this often at most, however many isolates ask there. */
 export const RELAY_FRESH_MS = 500;
 
+/** And this often where requests wait for what is not known here yet: a model that just came, or one that nobody has. */
+const EAGER_MS = 100;
+
 /**
  * One per Cloudflare location: five hundred isolates that each ask twice a second would be more than one object can answer.
  * Asks only while it is asked. Survives nothing: what it knows it asks for again.
@@ -17,24 +20,36 @@ export class RegistryRelay extends DurableObject<Env> {
   #asking: Promise<void> | undefined;
 
   /** As the registry object's. Rejects while the registry cannot be asked and nothing is known here. */
-  async snapshot(tag: string | null): Promise<SnapshotDelta | null> {
-    if (Date.now() - this.#askedAt >= RELAY_FRESH_MS) {
-      this.#asking ??= this.#ask().finally(() => {
-        this.#asking = undefined;
-      });
-      await this.#asking;
-    }
+  async snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null> {
+    if (fresh) await this.#refreshSince(Date.now());
+    else if (Date.now() - this.#askedAt >= RELAY_FRESH_MS) await this.#refresh();
     return this.#store.since(tag);
   }
 
+  /** By a question that was not under way at `time`. */
+  async #refreshSince(time: number): Promise<void> {
+    await this.#asking;
+    const early = this.#askedAt + EAGER_MS - Date.now();
+    if (this.#askedAt < time && early > 0) await new Promise((resolve) => setTimeout(resolve, early));
+    if (this.#askedAt < time) await this.#refresh();
+  }
+
+  #refresh(): Promise<void> {
+    this.#asking ??= this.#ask().finally(() => {
+      this.#asking = undefined;
+    });
+    return this.#asking;
+  }
+
   async #ask(): Promise<void> {
+    const now = Date.now();
     try {
       const delta = await this.env.REGISTRY.getByName(REGISTRY_NAME).snapshot(this.#tag);
       if (delta !== null) {
         this.#store.apply(delta);
         this.#tag = delta.tag;
       }
-      this.#askedAt = Date.now();
+      this.#askedAt = now;
     } catch (error) {
       if (this.#tag === null) throw error;
     }

@@ -1,6 +1,7 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Settings } from '../accounts/settings.ts';
 import { ChangeLog } from './change-log.ts';
+import type { ListedIssuer } from './issuers.ts';
 
 /** What the holder of one tag needs to have the state of another. */
 export interface SnapshotDelta {
@@ -9,21 +10,33 @@ export interface SnapshotDelta {
   whole: boolean;
   entries: RegistryEntry[];
   removed: string[];
-  /** Present where they changed. */
-  settings?: Settings;
+  /** Present where something of it changed. */
+  carried?: Carried;
 }
 
-/** Where snapshots are asked for: the registry object, or the relay of a location. Null: the caller has it already. */
+/** What travels with the sessions. */
+export interface Carried {
+  /** Undefined while D1 could not be asked. */
+  settings?: Settings;
+  issuers: ListedIssuer[];
+  /** The gateway's own name as a gossip peer. */
+  gateway: string;
+}
+
+/**
+ * Where snapshots are asked for: the registry object, or the relay of a location. Null: the caller has it already. `fresh`: what the
+ * caller has is not enough for a request that waits, so nothing older than the question will do.
+ */
 export interface SnapshotSource {
-  snapshot(tag: string | null): Promise<SnapshotDelta | null>;
+  snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null>;
 }
 
 /** A state of the registry that is handed on as differences. The registry object has one, and so has each relay. */
 export class SnapshotStore {
   readonly #entries = new Map<string, RegistryEntry>();
   readonly #log: ChangeLog;
-  #settings: Settings | undefined;
-  #settingsAt = 0;
+  #carried: Carried = { issuers: [], gateway: '' };
+  #carriedAt = 0;
 
   /** `epoch` names this instance: no tag of another one may match. */
   constructor(epoch: string) {
@@ -34,8 +47,8 @@ export class SnapshotStore {
     return this.#entries.size;
   }
 
-  get settings(): Settings | undefined {
-    return this.#settings;
+  get carried(): Carried {
+    return this.#carried;
   }
 
   get(session: string): RegistryEntry | undefined {
@@ -55,10 +68,10 @@ export class SnapshotStore {
     if (this.#entries.delete(session)) this.#log.add(session);
   }
 
-  set(settings: Settings): void {
-    this.#settings = settings;
+  set(carried: Carried): void {
+    this.#carried = { ...this.#carried, ...carried };
     this.#log.add();
-    this.#settingsAt = this.#log.versionOf(this.#log.tag) ?? 0;
+    this.#carriedAt = this.#log.versionOf(this.#log.tag) ?? 0;
   }
 
   /** Takes over what another store handed on. */
@@ -69,17 +82,17 @@ export class SnapshotStore {
     }
     for (const entry of delta.entries) this.put(entry);
     for (const session of delta.removed) this.delete(session);
-    if (delta.settings !== undefined) this.set(delta.settings);
+    if (delta.carried !== undefined) this.set(delta.carried);
   }
 
   /** The difference between `tag` and now. */
   since(tag: string | null): SnapshotDelta | null {
     if (tag === this.#log.tag) return null;
     const version = this.#log.versionOf(tag);
-    const settings = this.#settings;
+    const carried = this.#carried;
     if (version === undefined) {
       const entries = [...this.#entries.values()];
-      return { tag: this.#log.tag, whole: true, entries, removed: [], ...(settings === undefined ? {} : { settings }) };
+      return { tag: this.#log.tag, whole: true, entries, removed: [], carried };
     }
     const entries: RegistryEntry[] = [];
     const removed: string[] = [];
@@ -88,7 +101,7 @@ export class SnapshotStore {
       if (entry === undefined) removed.push(session);
       else entries.push(entry);
     }
-    const news = this.#settingsAt > version && settings !== undefined ? { settings } : {};
+    const news = this.#carriedAt > version ? { carried } : {};
     return { tag: this.#log.tag, whole: false, entries, removed, ...news };
   }
 }

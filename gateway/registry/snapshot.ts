@@ -2,6 +2,7 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import { NO_SETTINGS, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
+import type { ListedIssuer } from './issuers.ts';
 import { REGISTRY_NAME } from './object.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 
@@ -20,6 +21,10 @@ export interface View {
   readonly tag: string;
   readonly nodes: NodeIndex;
   readonly settings: Settings;
+  /** Whose tickets are good here, by id; none before the registry was first asked. */
+  readonly issuers: ReadonlyMap<string, ListedIssuer>;
+  /** This gateway's name as a gossip peer; empty before. */
+  readonly gateway: string;
   /** Sessions by the models they serve or served, LEFT ones included: what has nodes here is a known model. */
   model(id: string): ModelNodes | undefined;
 }
@@ -27,6 +32,8 @@ export interface View {
 class IsolateView implements View {
   readonly nodes = new NodeIndex();
   settings: Settings = NO_SETTINGS;
+  issuers: ReadonlyMap<string, ListedIssuer> = new Map();
+  gateway = '';
   #tag = '';
   #revision = 0;
   /** The registry's word about sessions that this isolate suspects on its own. */
@@ -59,7 +66,12 @@ class IsolateView implements View {
       this.#suspicions.delete(session);
       this.nodes.delete(session);
     }
-    if (delta.settings !== undefined) this.settings = delta.settings;
+    const { carried } = delta;
+    if (carried !== undefined) {
+      this.issuers = new Map(carried.issuers.map((issuer) => [issuer.id, issuer]));
+      this.gateway = carried.gateway;
+    }
+    if (carried?.settings !== undefined) this.settings = carried.settings;
     this.#tag = delta.tag;
     this.#revision = 0;
   }
@@ -90,8 +102,10 @@ class IsolateView implements View {
 export class SnapshotCache {
   readonly #view = new IsolateView();
   #checkedAt = Number.NEGATIVE_INFINITY;
-  #refreshing: Promise<void> | undefined;
-  #refreshingSince = 0;
+  #refreshing: { done: Promise<void>; since: number; fresh: boolean } | undefined;
+  /** Questions are numbered; an answer that a later question's has overtaken is dropped. */
+  #asked = 0;
+  #answered = 0;
   #location: string | undefined;
 
   /** Which location this isolate is in: told by the first request that knows. Its relay is asked where there is one. */
@@ -111,9 +125,10 @@ export class SnapshotCache {
   ): View | Promise<View> {
     const age = now - this.#checkedAt;
     if (age < FRESH_MS && enough(this.#view)) return this.#view;
-    const refreshed = this.#refresh(env, now);
+    const isEnough = enough(this.#view);
+    const refreshed = this.#refresh(env, now, !isEnough);
     ctx.waitUntil(refreshed);
-    if (age < STALE_MS && enough(this.#view)) return this.#view;
+    if (age < STALE_MS && isEnough) return this.#view;
     return withTimeout(refreshed).then(() => this.#view);
   }
 
@@ -129,28 +144,32 @@ export class SnapshotCache {
 
   /** Asks unless the view is younger than `ms`; nobody waits for the answer. */
   refreshOlder(env: Env, now: number, ms: number): void {
-    if (now - this.#checkedAt >= ms) void this.#refresh(env, now);
+    if (now - this.#checkedAt >= ms) void this.#refresh(env, now, false);
   }
 
-  #refresh(env: Env, now: number): Promise<void> {
+  #refresh(env: Env, now: number, fresh: boolean): Promise<void> {
+    const current = this.#refreshing;
     // A refresh whose request was cancelled never settles; a new request starts another.
-    if (this.#refreshing !== undefined && now - this.#refreshingSince < 2 * REFRESH_WAIT_MS) return this.#refreshing;
-    this.#refreshingSince = now;
-    const base = this.#view.base;
-    const refreshing = source(env, this.#location)
-      .snapshot(base)
-      .then((delta) => {
-        if (base !== this.#view.base) return; // a slower answer to an older question
-        if (delta !== null) this.#view.apply(delta);
-        this.#view.forgive(now - OWN_SUSPICION_MS);
-        this.#checkedAt = Date.now();
-      })
-      .catch(() => {}) // the registry is moving: the view stays, the next request asks again
-      .finally(() => {
-        if (this.#refreshing === refreshing) this.#refreshing = undefined;
-      });
-    this.#refreshing = refreshing;
-    return refreshing;
+    if (current !== undefined && now - current.since < 2 * REFRESH_WAIT_MS && (current.fresh || !fresh))
+      return current.done;
+    const done = this.#ask(env, now, fresh, ++this.#asked).finally(() => {
+      if (this.#refreshing?.done === done) this.#refreshing = undefined;
+    });
+    this.#refreshing = { done, since: now, fresh };
+    return done;
+  }
+
+  async #ask(env: Env, now: number, fresh: boolean, number: number): Promise<void> {
+    try {
+      const delta = await source(env, this.#location).snapshot(this.#view.base, fresh);
+      if (number < this.#answered) return;
+      this.#answered = number;
+      if (delta !== null) this.#view.apply(delta);
+      this.#view.forgive(now - OWN_SUSPICION_MS);
+      this.#checkedAt = Date.now();
+    } catch {
+      // The registry is moving: the view stays, the next request asks again.
+    }
   }
 }
 

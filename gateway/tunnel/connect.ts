@@ -1,33 +1,62 @@
-import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
-import { admitNode } from '../accounts/admission.ts';
+import { providerId } from '../../shared/routing/trust.ts';
 import type { Env } from '../env.ts';
+import { LOCAL_ISSUER } from '../registry/issuers.ts';
+import { snapshots, type View } from '../registry/snapshot.ts';
+import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../registry/tickets.ts';
+
+export const AUDIENCE_HEADER = 'x-otela-audience';
+export const GATEWAY_HEADER = 'x-otela-gateway';
+
+type Context = Pick<ExecutionContext, 'waitUntil'>;
 
 /**
- * `GET /agent/connect`: admits an agent and hands its socket to the object of its session.
- * The agent names protocol and session in `x-otela-protocol` and `x-otela-session`; that the session is its own it proves to the
- * object.
- * @throws ApiError 400, 401, 403, 503; 426 is answered for another protocol version.
+ * `GET /agent/connect`: hands an agent's socket to the object of its session. The session is named by a ticket, anybody's ticket;
+ * that it is the agent's own it proves to the object.
+ * @throws ApiError 400, 403, 410, 503; 426 is answered for another protocol version.
  */
-export async function connectAgent(request: Request, env: Env): Promise<Response> {
-  if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket') {
-    throw new ApiError('invalid_request', 'Agents connect here with a WebSocket.');
-  }
-  const protocol = request.headers.get('x-otela-protocol');
-  if (protocol !== String(PROTOCOL_VERSION)) return versionMismatch(protocol);
-  const session = request.headers.get('x-otela-session') ?? '';
-  if (!SESSION_PATTERN.test(session)) throw new ApiError('invalid_request', 'x-otela-session is no session id.');
-  const { provider, cluster } = await admitNode(env, request);
-  const headers = { upgrade: 'websocket', 'x-otela-provider': provider, 'x-otela-cluster': cluster };
-  return env.TUNNEL.getByName(session).fetch('https://tunnel/connect', { headers });
+export async function connectAgent(request: Request, env: Env, ctx: Context): Promise<Response> {
+  const mismatch = checkUpgrade(request);
+  if (mismatch !== undefined) return mismatch;
+  const view = await issuersView(env, ctx);
+  const { ticket, issuer } = readTicket(request, view, Date.now());
+  const headers = {
+    upgrade: 'websocket',
+    [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
+    [AUDIENCE_HEADER]: audienceOf(request),
+    [GATEWAY_HEADER]: view.gateway,
+    'x-otela-provider': providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER),
+  };
+  return env.TUNNEL.getByName(ticket.session).fetch('https://tunnel/connect', { headers });
 }
 
-/** RFC 9110 §15.5.22. The agent prints the message and ends. */
-function versionMismatch(protocol: string | null): Response {
-  const theirs = protocol === null ? 'none' : protocol.slice(0, 16);
-  const older = Number(theirs) < PROTOCOL_VERSION;
-  const message = `This gateway speaks tunnel protocol ${PROTOCOL_VERSION}, the agent ${theirs}: upgrade the ${older ? 'agent' : 'gateway'}.`;
-  const error = { message, type: 'invalid_request_error', param: 'x-otela-protocol', code: 'protocol_mismatch' };
-  return Response.json({ error }, { status: 426, headers: { upgrade: 'websocket' } });
+/** `GET /agent/gossip`: the same for the registry object, whose peer the session is then. */
+export async function connectGossip(request: Request, env: Env, ctx: Context): Promise<Response> {
+  const mismatch = checkUpgrade(request);
+  if (mismatch !== undefined) return mismatch;
+  readTicket(request, await issuersView(env, ctx), Date.now());
+  const headers = {
+    upgrade: 'websocket',
+    [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
+    [AUDIENCE_HEADER]: `gossip:${audienceOf(request)}`,
+  };
+  return env.REGISTRY.getByName('registry').fetch('https://registry/gossip', { headers });
+}
+
+function checkUpgrade(request: Request): Response | undefined {
+  if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket')
+    throw new ApiError('invalid_request', 'Agents connect here with a WebSocket.');
+  return versionMismatch(request.headers.get(PROTOCOL_HEADER));
+}
+
+/** The host that the agent dialled: what it signs must be for this gateway. */
+function audienceOf(request: Request): string {
+  return request.headers.get('host') ?? new URL(request.url).host;
+}
+
+/** @throws ApiError 503 while nobody has said yet whose tickets are good. */
+export async function issuersView(env: Env, ctx: Context): Promise<View> {
+  const view = await snapshots.get(env, ctx, Date.now(), ({ issuers }) => issuers.size > 0);
+  if (view.issuers.size > 0) return view;
+  throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }

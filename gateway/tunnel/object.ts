@@ -1,14 +1,18 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
-import { NODE_RECORD_MAX_BYTES, nodeRecordSchema } from '../../shared/lattice/node.ts';
-import type { Frame } from '../../shared/wire/frames.ts';
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
-import { type Publication, REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
-import { Outbox } from '../usage/outbox.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
+import { TICKET_HEADER } from '../registry/tickets.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from './connect.ts';
 import { provesSession } from './handshake.ts';
+import { Probes } from './probes.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 import { StreamIds } from './stream-ids.ts';
 
@@ -31,9 +35,6 @@ const SILENCE_MS = 40_000;
 export class TunnelObject extends DurableObject<Env> {
   readonly #session: string;
   readonly #attempts: Attempts;
-  readonly #outbox: Outbox;
-  /** Whose node it is: the last socket said so. */
-  #provider = '';
   readonly #sockets = new Map<WebSocket, AgentSocket>();
   #active: AgentSocket | undefined;
   #lastFrameAt = 0;
@@ -42,9 +43,10 @@ export class TunnelObject extends DurableObject<Env> {
   /** An opening was not acknowledged and nothing came since: the registry has been told. */
   #silent = false;
   /** A record whose turn in the queue below has not come: a newer one takes its place, however many come. */
-  #waiting: { word: { peer: AgentSocket; sequence: number; publication: Publication } } | undefined;
+  #waiting: { word: { peer: AgentSocket; sequence: number; update: Uint8Array } } | undefined;
   /** Words to the registry, one after the other: a "gone" must not overtake the "here" before it. */
   #registryQueue: Promise<void> = Promise.resolve();
+  readonly #probes = new Probes();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -54,8 +56,6 @@ export class TunnelObject extends DurableObject<Env> {
       silent: () => this.#onSilent(),
     });
     createUsageTable(ctx.storage.sql);
-    this.#outbox = new Outbox(ctx, env, this.#session);
-    this.#outbox.wake();
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
     for (const socket of ctx.getWebSockets()) this.#wake(socket);
   }
@@ -75,7 +75,6 @@ export class TunnelObject extends DurableObject<Env> {
 
   #activate(peer: AgentSocket): void {
     this.#active = peer;
-    this.#provider = peer.attachment.provider;
     peer.activate(this.#session);
     this.#attempts.connect(peer.link);
   }
@@ -105,8 +104,10 @@ export class TunnelObject extends DurableObject<Env> {
     const nonce = crypto.getRandomValues(new Uint8Array(32));
     const peer = new AgentSocket(server, {
       phase: 'challenged',
+      ticket: request.headers.get(TICKET_HEADER) ?? '',
+      audience: request.headers.get(AUDIENCE_HEADER) ?? '',
+      gateway: request.headers.get(GATEWAY_HEADER) ?? '',
       provider: request.headers.get('x-otela-provider') ?? '',
-      cluster: request.headers.get('x-otela-cluster') ?? '',
       nonce: toHex(nonce),
       generation: 0,
       connectedAt: Date.now(),
@@ -117,7 +118,7 @@ export class TunnelObject extends DurableObject<Env> {
     return new Response(null, { status: 101, webSocket: client });
   }
 
-  override async webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): Promise<void> {
+  override webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void {
     const peer = this.#sockets.get(socket);
     if (peer === undefined) return socket.close(CLOSE.resync, 'unknown socket');
     let hello: Extract<Frame, { type: 'hello' }> | undefined;
@@ -131,16 +132,17 @@ export class TunnelObject extends DurableObject<Env> {
     if (this.#silent && peer === this.#active) this.#onSound();
     for (const exchange of touched) exchange.onMessageEnd();
     if (this.#saved && peer === this.#active && peer.drifted) peer.save(true); // late words of what was over already
-    if (hello !== undefined && peer.attachment.phase === 'challenged') await this.#greet(peer, hello);
+    if (hello !== undefined && peer.attachment.phase === 'challenged') this.#greet(peer, hello);
   }
 
-  async #greet(peer: AgentSocket, hello: Extract<Frame, { type: 'hello' }>): Promise<void> {
+  #greet(peer: AgentSocket, hello: Extract<Frame, { type: 'hello' }>): void {
+    const { audience } = peer.attachment;
     const nonce = fromHex(peer.attachment.nonce);
-    if (!(await provesSession(this.#session, nonce, hello))) {
-      peer.close(CLOSE.refused, 'the signature does not belong to this session');
+    if (!provesSession(ticketOf(peer), { nonce, audience }, hello)) {
+      // A proxy that puts its own Host header makes every honest signature one for somewhere else.
+      peer.close(CLOSE.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
       return;
     }
-    if (this.#sockets.get(peer.socket) !== peer || peer.attachment.phase !== 'challenged') return; // gone, or greeted, meanwhile
     const former = this.#active;
     if (former !== undefined && former.attachment.generation >= hello.generation) {
       peer.close(CLOSE.replaced, 'a newer socket of this session is open');
@@ -153,7 +155,8 @@ export class TunnelObject extends DurableObject<Env> {
       this.#attempts.disconnect();
     }
     // A message of its own: an agent reads nothing behind the welcome in the message that brings it.
-    peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit }));
+    const { gateway } = peer.attachment;
+    peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit, gateway }));
     peer.link.open(hello.window);
     this.#saved = this.#attempts.open === 0;
     this.#activate(peer);
@@ -163,7 +166,11 @@ export class TunnelObject extends DurableObject<Env> {
   #onFrame(peer: AgentSocket, frame: Frame, touched: Set<Exchange>): void {
     switch (frame.type) {
       case 'record':
-        return this.#publish(peer, frame.sequence, frame.json);
+        return this.#publish(peer, frame.sequence, frame.update);
+      case 'probe':
+        return this.#ask(peer, frame.nonce, frame.session);
+      case 'probed':
+        return this.#probes.answered(frame.nonce, frame.verdict);
       case 'report':
       case 'accept':
       case 'head':
@@ -176,14 +183,8 @@ export class TunnelObject extends DurableObject<Env> {
     }
   }
 
-  #publish(peer: AgentSocket, sequence: number, json: string): void {
-    const { provider, cluster } = peer.attachment;
-    const parsed = json.length <= NODE_RECORD_MAX_BYTES ? nodeRecordSchema.safeParse(tryParse(json)) : undefined;
-    if (parsed?.success !== true) {
-      peer.close(CLOSE.protocol, `bad record: ${parsed?.error.issues[0]?.message ?? 'too large'}`);
-      return this.#gone(peer);
-    }
-    const word = { peer, sequence, publication: { session: this.#session, provider, cluster, record: parsed.data } };
+  #publish(peer: AgentSocket, sequence: number, update: Uint8Array): void {
+    const word = { peer, sequence, update };
     if (this.#waiting !== undefined) {
       this.#waiting.word = word;
       return;
@@ -192,9 +193,37 @@ export class TunnelObject extends DurableObject<Env> {
     this.#waiting = waiting;
     this.#toRegistry(async (registry) => {
       if (this.#waiting === waiting) this.#waiting = undefined;
-      await registry.publish(waiting.word.publication);
-      waiting.word.peer.link.put({ type: 'recorded', sequence: waiting.word.sequence });
+      const { peer: sender, sequence: number, update: words } = waiting.word;
+      const published = await registry.publish(this.#session, ticketOf(sender).bytes, words);
+      if (published.kind === 'stored') return sender.link.put({ type: 'recorded', sequence: number });
+      const over = published.kind === 'over';
+      sender.close(over ? CLOSE.over : CLOSE.protocol, over ? published.reason : `bad record: ${published.reason}`);
+      this.#gone(sender);
     });
+  }
+
+  /** The session is over: its agent needs a new one. */
+  end(reason: string): void {
+    const active = this.#active;
+    if (active === undefined) return;
+    active.close(CLOSE.over, reason);
+    this.#gone(active);
+  }
+
+  /** An agent cannot reach another one and asks whether we can. */
+  #ask(peer: AgentSocket, nonce: number, session: string): void {
+    if (!this.#probes.mayAsk(Date.now())) return peer.link.put({ type: 'probed', nonce, verdict: 'unknown' });
+    // Not its object itself: an object is first touched by its own agent, and any name makes one.
+    const asking = this.env.REGISTRY.getByName(REGISTRY_NAME).probe(session);
+    const asked = asking.catch(() => 'unknown' as const);
+    this.ctx.waitUntil(asked.then((verdict) => peer.link.put({ type: 'probed', nonce, verdict })));
+  }
+
+  /** Is the agent at the other end there? `unknown` where no tunnel says anything about it. */
+  probe(): Promise<ProbeVerdict> {
+    const link = this.#active?.link;
+    if (link === undefined) return Promise.resolve('unknown');
+    return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session: this.#session }));
   }
 
   override webSocketClose(socket: WebSocket): void {
@@ -209,7 +238,8 @@ export class TunnelObject extends DurableObject<Env> {
   #onSilent(): void {
     if (this.#silent) return;
     this.#silent = true;
-    this.#toRegistry((registry) => registry.suspect(this.#session, 'silent'));
+    const gone = this.#active === undefined; // a socket that an object lost with its memory is never closed by an event
+    this.#toRegistry((registry) => (gone ? registry.closed(this.#session) : registry.suspect(this.#session)));
   }
 
   /** A suspicion is no verdict: whoever speaks again is served again. */
@@ -226,7 +256,7 @@ export class TunnelObject extends DurableObject<Env> {
     this.#active = undefined;
     this.#attempts.disconnect();
     this.#waiting = undefined; // what comes after this is said after it
-    this.#toRegistry((registry) => registry.suspect(this.#session, 'disconnected'));
+    this.#toRegistry((registry) => registry.closed(this.#session));
   }
 
   /** Tries for some seconds: the registry object may just be moving. */
@@ -259,19 +289,12 @@ export class TunnelObject extends DurableObject<Env> {
     this.#attempts.tick(now);
     this.#watch(now);
     const { records, streams } = this.#attempts.settle(now);
-    if (records.length > 0) {
-      storeUsage(this.ctx.storage.sql, records, this.#provider);
-      this.#outbox.schedule();
-    }
+    if (records.length > 0) storeUsage(this.ctx.storage.sql, records);
     if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
     if (!this.#attempts.idle) return;
     clearInterval(this.#ticking);
     this.#ticking = null;
     this.#save(true);
-  }
-
-  override alarm(): Promise<void> {
-    return this.#outbox.onAlarm();
   }
 
   /** A socket may die without an event; open streams must not wait for it for ever. */
@@ -293,12 +316,10 @@ export class TunnelObject extends DurableObject<Env> {
   }
 }
 
-function tryParse(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return undefined;
-  }
+/** Opened by the Worker before it came here. */
+function ticketOf(peer: AgentSocket): Ticket {
+  const bytes = fromBase64url(peer.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
+  return decodeTicket(bytes, workerdCrypto);
 }
 
 function toHex(bytes: Uint8Array): string {

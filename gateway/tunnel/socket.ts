@@ -11,8 +11,13 @@ import { isolateBudget } from './budget.ts';
  */
 export interface SocketAttachment {
   phase: 'challenged' | 'active';
+  /** Base64url. */
+  ticket: string;
+  /** The host that the agent dialled. */
+  audience: string;
+  /** The gateway's name as a gossip peer. */
+  gateway: string;
   provider: string;
-  cluster: string;
   /** Hex. */
   nonce: string;
   generation: number;
@@ -21,7 +26,7 @@ export interface SocketAttachment {
 }
 
 /** Close codes of ours; the agent's reaction is in docs/protocol.md. */
-export const CLOSE = { replaced: 4001, protocol: 4002, resync: 4003, refused: 4004, silent: 4005 } as const;
+export const CLOSE = { replaced: 4001, protocol: 4002, resync: 4003, refused: 4004, silent: 4005, over: 4006 } as const;
 
 /** An agent's socket with its link. */
 export class AgentSocket {

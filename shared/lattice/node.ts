@@ -81,6 +81,8 @@ export interface RegistryEntry extends NodeRecord {
   issuer: string;
   provider: string;
   cluster: string;
+  /** It can be reached from here: its tunnel to this gateway is open. */
+  connected: boolean;
   /** Not routable now although its record says SERVING: its tunnel is gone or it did not answer. */
   suspected: boolean;
   /** RFC 3339 UTC. */

@@ -28,9 +28,12 @@ export function readSession(input: ByteReader): string {
 
 const encoder = new TextEncoder();
 
-/** What an agent signs to prove its session on one socket: a nonce of the gateway's, so that no signature serves twice. */
-export function helloMessage(session: string, generation: number, nonce: Uint8Array): Uint8Array {
-  const label = encoder.encode(`otela-hello-1\n${session}\n${generation}\n`);
+/**
+ * What an agent signs to prove its session on one socket. The nonce is the gateway's, so that no signature serves twice; the
+ * audience is the host that the agent dialled, so that no gateway can pass a signature on to another and take the session's place.
+ */
+export function helloMessage(session: string, generation: number, nonce: Uint8Array, audience: string): Uint8Array {
+  const label = encoder.encode(`otela-hello-2\n${session}\n${generation}\n${audience}\n`);
   const message = new Uint8Array(label.length + nonce.length);
   message.set(label);
   message.set(nonce, label.length);

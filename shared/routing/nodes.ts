@@ -28,7 +28,7 @@ class Bag {
 
 /** The sessions of one model, sorted out for whoever has to choose one. */
 export interface ModelNodes {
-  /** Where a request may go now: SERVING, not suspected, the model ready. */
+  /** Where a request may go now: SERVING, not suspected, reachable from here, the model ready. */
   readonly ready: readonly RegistryEntry[];
   /** The same, but for a lost path. */
   readonly suspected: readonly RegistryEntry[];
@@ -95,9 +95,10 @@ export class NodeIndex {
     bags.all.put(entry);
     const serves =
       entry.state === 'SERVING' && entry.models.some((model) => model.id === id && model.state === 'ready');
-    if (serves && !entry.suspected) bags.ready.put(entry);
+    const reachable = entry.connected && !entry.suspected;
+    if (serves && reachable) bags.ready.put(entry);
     else bags.ready.delete(entry.session);
-    if (serves && entry.suspected) bags.suspected.put(entry);
+    if (serves && !reachable) bags.suspected.put(entry);
     else bags.suspected.delete(entry.session);
   }
 

@@ -8,6 +8,8 @@ export interface EntryReading {
   issuer: string;
   /** Local name of our own issuer: its providers have ids without `@`. */
   own: string;
+  /** It can be reached from here. */
+  connected: boolean;
   suspected: boolean;
   /** Milliseconds since the epoch: when this replica last saw it change. */
   updatedAt: number;
@@ -28,11 +30,12 @@ const NOTHING: Pick<NodePayload, 'tier' | 'labels' | 'models' | 'hardware' | 'ag
 
 /** A replica's entry as routing and the registry's views see it. Undefined: a live one that this version cannot read. */
 export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntry | undefined {
-  const { issuer, own, suspected, updatedAt, before } = reading;
+  const { issuer, own, connected, suspected, updatedAt, before } = reading;
   const { ticket, payload, state, version, session } = entry;
   if (payload === undefined && state !== 'LEFT') return undefined;
   const updated_at = timestamp(updatedAt);
-  if (payload === undefined && before !== undefined) return { ...before, state, version, suspected: false, updated_at };
+  if (payload === undefined && before !== undefined)
+    return { ...before, state, version, connected: false, suspected: false, updated_at };
   const { tier, labels, models, hardware, agent_version } = payload ?? NOTHING;
   return {
     session,
@@ -41,6 +44,7 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     cluster: ticket.cluster,
     state,
     version,
+    connected: connected && state !== 'LEFT',
     suspected,
     tier,
     labels,

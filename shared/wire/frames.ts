@@ -4,7 +4,7 @@
  */
 import { WireError } from './error.ts';
 import { type HeaderList, readHeaders, writeHeaders } from './headers.ts';
-import { DATA_MAX_BYTES, EDITS_MAX, TEXT_MAX_BYTES } from './limits.ts';
+import { DATA_MAX_BYTES, EDITS_MAX, RECORD_MAX_BYTES, TEXT_MAX_BYTES } from './limits.ts';
 import { FrameReader } from './reader.ts';
 import { type ReportedUsage, readUsage, writeUsage } from './usage.ts';
 import type { FrameWriter } from './writer.ts';
@@ -73,13 +73,22 @@ export type Frame =
   | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName }
   /** The reports of these streams are stored; forget them. */
   | { type: 'settled'; streams: number[] }
-  | { type: 'record'; sequence: number; json: string }
+  /** An encoded update of the lattice, opaque here: what the session says of itself. */
+  | { type: 'record'; sequence: number; update: Uint8Array }
   | { type: 'recorded'; sequence: number }
   | { type: 'challenge'; nonce: Uint8Array }
   | { type: 'hello'; publicKey: Uint8Array; signature: Uint8Array; generation: number; window: number }
-  | { type: 'welcome'; window: number }
+  /** `gateway`: its name as a gossip peer. */
+  | { type: 'welcome'; window: number; gateway: string }
   /** A message of shared/gossip, opaque here. */
-  | { type: 'gossip'; bytes: Uint8Array };
+  | { type: 'gossip'; bytes: Uint8Array }
+  /** From an agent: ask that session whether it is there. From a gateway, with the agent's own session: are you? */
+  | { type: 'probe'; nonce: number; session: string }
+  | { type: 'probed'; nonce: number; verdict: ProbeVerdict };
+
+/** What a probe found; `unknown`: it could not be made, which proves nothing. The number is the protocol. */
+export const PROBE_VERDICTS = ['alive', 'silent', 'unknown'] as const;
+export type ProbeVerdict = (typeof PROBE_VERDICTS)[number];
 
 export interface ReportName {
   requestId: string;
@@ -103,7 +112,11 @@ const TYPES = [
   'hello',
   'welcome',
   'gossip',
-] as const satisfies readonly Frame['type'][];
+  undefined, // 15 and 16 are kept for admission through a peer
+  undefined,
+  'probe',
+  'probed',
+] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */
 const CONNECTION: ReadonlySet<Frame['type']> = new Set([
@@ -114,6 +127,8 @@ const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'hello',
   'welcome',
   'gossip',
+  'probe',
+  'probed',
 ]);
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -175,7 +190,7 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       return;
     case 'record':
       out.varint(frame.sequence);
-      return out.text(frame.json);
+      return out.blob(frame.update);
     case 'recorded':
       return out.varint(frame.sequence);
     case 'challenge':
@@ -186,9 +201,16 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       out.varint(frame.generation);
       return out.varint(frame.window);
     case 'welcome':
-      return out.varint(frame.window);
+      out.varint(frame.window);
+      return out.text(frame.gateway);
     case 'gossip':
       return out.blob(frame.bytes);
+    case 'probe':
+      out.varint(frame.nonce);
+      return out.text(frame.session);
+    case 'probed':
+      out.varint(frame.nonce);
+      return out.varint(PROBE_VERDICTS.indexOf(frame.verdict));
   }
 }
 
@@ -284,7 +306,7 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
     case 'settled':
       return { type, streams: readStreams(input) };
     case 'record':
-      return { type, sequence: input.varint(), json: input.text(64 * 1024) };
+      return { type, sequence: input.varint(), update: input.blob(RECORD_MAX_BYTES).slice() };
     case 'recorded':
       return { type, sequence: input.varint() };
     case 'challenge':
@@ -298,9 +320,13 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
         window: input.varint(),
       };
     case 'welcome':
-      return { type, window: input.varint() };
+      return { type, window: input.varint(), gateway: input.text(64) };
     case 'gossip':
       return { type, bytes: input.blob(DATA_MAX_BYTES) };
+    case 'probe':
+      return { type, nonce: input.varint(), session: input.text(32) };
+    case 'probed':
+      return { type, nonce: input.varint(), verdict: PROBE_VERDICTS[input.varint()] ?? 'unknown' };
   }
 }
 

@@ -1,7 +1,7 @@
 /** Constants of the protocol. Both ends assume the same values for one PROTOCOL_VERSION; docs/protocol.md explains them. */
 
 /** Grows when an older peer could misread us. Checked at the upgrade, before a frame is exchanged. */
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 
 /** Credit that a stream has without being told: the opening, a prompt and its answer rarely need more than one window. */
 export const STREAM_WINDOW_BYTES = 256 * 1024;
@@ -33,6 +33,9 @@ export const RETAINED_TAIL_BYTES = 256 * 1024;
 
 /** How long an answer waits for somebody to claim it after its socket or its object went away. */
 export const RESUME_WINDOW_MS = 10_000;
+
+/** What a session may say of itself: an update of the lattice with all its parts is smaller. */
+export const RECORD_MAX_BYTES = 16 * 1024;
 
 /** Strings inside frames. */
 export const TEXT_MAX_BYTES = 8 * 1024;

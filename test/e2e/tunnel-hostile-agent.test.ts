@@ -1,10 +1,11 @@
 /** A node is somebody else's machine: whatever it says costs its own requests at most. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { createIdentity } from '../../agent/tunnel/identity.ts';
+import { helloMessage } from '../../shared/lattice/session.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { chatBody, envelopeOf } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { HandAgent, messageOf } from '../support/tunnel/hand-agent.ts';
+import { TestIssuer, wordsOf } from '../support/tunnel/identities.ts';
 import { type Bench, nodeRecord, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
 let shop: Workshop;
@@ -39,7 +40,7 @@ async function neighbourServes(): Promise<void> {
 
 describe('the handshake', () => {
   it('refuses a signature that was made for another socket', async () => {
-    const identity = createIdentity();
+    const identity = shop.issuer.identity();
     const first = new HandAgent(shop, identity);
     const { nonce } = await first.when('challenge');
     const hello = first.hello(nonce);
@@ -57,16 +58,25 @@ describe('the handshake', () => {
   });
 
   it('refuses a session that belongs to another key', async () => {
-    const own = createIdentity();
-    const agent = new HandAgent(shop, { ...own, session: neighbour.session });
+    const own = shop.issuer.identity();
+    const agent = new HandAgent(shop, { ...own, session: neighbour.session, ticket: neighbour.ticket });
     const { nonce } = await agent.when('challenge');
     agent.send(agent.hello(nonce, 99));
     expect(await agent.closed).toMatchObject({ code: 4004, reason: expect.stringContaining('signature') });
     await neighbourServes();
   });
 
+  it('refuses a signature that was made for another gateway', async () => {
+    const identity = shop.issuer.identity();
+    const agent = new HandAgent(shop, identity);
+    const { nonce } = await agent.when('challenge');
+    const message = helloMessage(identity.session, 1, nonce, 'gateway.elsewhere.example');
+    agent.send(agent.hello(nonce, 1, { signature: identity.sign(message) }));
+    expect(await agent.closed).toMatchObject({ code: 4004, reason: expect.stringContaining(`Host ${shop.url.host}`) });
+  });
+
   it('lets the newest generation win and tells the loser with 4001; an older one is not let in', async () => {
-    const identity = createIdentity();
+    const identity = shop.issuer.identity();
     const old = await new HandAgent(shop, identity).join([model], 5);
     const older = new HandAgent(shop, identity);
     const { nonce } = await older.when('challenge');
@@ -80,7 +90,7 @@ describe('the handshake', () => {
   });
 
   it('moves what is under way to the newer socket', async () => {
-    const identity = createIdentity();
+    const identity = shop.issuer.identity();
     const old = await new HandAgent(shop, identity).join([model], 1);
     const asked = chat();
     const { stream, requestId } = await old.opening();
@@ -95,12 +105,12 @@ describe('the handshake', () => {
   it('ignores what comes before it and survives a second one', async () => {
     const agent = new HandAgent(shop);
     const { nonce } = await agent.when('challenge');
-    agent.send({ type: 'record', sequence: 1, json: JSON.stringify(nodeRecord(['before/hello'])) });
-    agent.send(agent.hello(nonce), agent.hello(nonce), { type: 'record', sequence: 2, json: '{}' });
+    agent.send({ type: 'record', sequence: 1, update: agent.words(['before/hello']) });
+    agent.send(agent.hello(nonce), agent.hello(nonce), { type: 'record', sequence: 2, update: agent.words([model]) });
     agent.send(agent.hello(nonce, 2));
     await agent.when('welcome');
     agent.send(agent.hello(nonce, 3));
-    agent.send({ type: 'record', sequence: 3, json: JSON.stringify(nodeRecord([model])) });
+    agent.send({ type: 'record', sequence: 3, update: agent.words([model]) });
     expect((await agent.when('recorded')).sequence).toBe(3);
     const asked = chat();
     agent.answer((await agent.opening()).stream);
@@ -110,7 +120,7 @@ describe('the handshake', () => {
   });
 
   it('is not fooled by a socket that ends while its signature is checked', async () => {
-    const identity = createIdentity();
+    const identity = shop.issuer.identity();
     const real = await new HandAgent(shop, identity).join([model], 1);
     for (let generation = 2; generation < 12; generation++) {
       const ghost = new HandAgent(shop, identity);
@@ -124,6 +134,40 @@ describe('the handshake', () => {
     const asked = chat();
     last.answer((await last.opening()).stream);
     expect((await asked).status).toBe(200);
+  });
+});
+
+describe('a ticket', () => {
+  const now = Math.floor(Date.now() / 1000);
+  const forged = () => {
+    const { ticket, ...identity } = shop.issuer.identity();
+    const wrong = ticket.bytes.slice();
+    wrong[wrong.length - 1] = (wrong[wrong.length - 1] ?? 0) ^ 1;
+    return { ...identity, ticket: { ...ticket, bytes: wrong } };
+  };
+  const cut = () => {
+    const { ticket, ...identity } = shop.issuer.identity();
+    return { ...identity, ticket: { ...ticket, bytes: ticket.bytes.slice(0, 80) } };
+  };
+
+  it.each([
+    ['of an issuer that is not listed', () => new TestIssuer().identity(), 403],
+    ['with a forged signature', forged, 400],
+    ['that is cut off', cut, 400],
+    ['that has ended', () => shop.issuer.identity({ birth: now - 100, expires: now - 10 }), 410],
+  ])('%s is refused before any object is asked', async (_, identity, status) => {
+    const agent = new HandAgent(shop, identity());
+    expect(await agent.refused).toBe(status);
+  });
+
+  it('whose session is ended by the operator ends its tunnel with 4006, and opens none again', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    await shop.admin('DELETE', `nodes/${agent.identity.session}`);
+    expect(await agent.closed).toMatchObject({ code: 4006, reason: 'operator' });
+    await shop.refreshed();
+    expect(await new HandAgent(shop, agent.identity).refused).toBe(410);
+    expect((await chat()).status).toBe(503);
+    await neighbourServes();
   });
 });
 
@@ -156,14 +200,18 @@ describe('an agent that breaks the protocol', () => {
       ),
     'a message of more than a mebibyte': () => bytes(1024 * 1024 + 1),
     'a status above 599': (stream) => messageOf({ ...JSON_HEAD, stream, status: 600 }),
-    'a record that is no JSON': () => messageOf({ type: 'record', sequence: 9, json: '{' }),
-    'a record of another form': () => messageOf({ type: 'record', sequence: 9, json: '{"state":"SERVING"}' }),
-    'a record that is too large': () =>
-      messageOf({
-        type: 'record',
-        sequence: 9,
-        json: JSON.stringify({ ...nodeRecord(), labels: { x: 'y'.repeat(20_000) } }),
-      }),
+    'a record that is no update': () => messageOf({ type: 'record', sequence: 9, update: bytes(50) }),
+    'an empty record': () => messageOf({ type: 'record', sequence: 9, update: bytes(0) }),
+    'a record that is too large': () => messageOf({ type: 'record', sequence: 9, update: bytes(20_000) }),
+    "another session's record": () => {
+      const other = shop.issuer.identity();
+      return messageOf({ type: 'record', sequence: 9, update: wordsOf(other, nodeRecord([model])) });
+    },
+    'a record with a forged signature': () => {
+      const update = wordsOf(shop.issuer.identity(), nodeRecord([model]));
+      update[update.length - 1] = (update[update.length - 1] ?? 0) ^ 1;
+      return messageOf({ type: 'record', sequence: 9, update });
+    },
     'credit for bytes never sent': () => messageOf({ type: 'credit', stream: 0, consumed: 9_999_999, window: 1 }),
     'a number above 2^53': () => Uint8Array.of(4, 255, 255, 255, 255, 255, 255, 255, 255, 127),
   };
@@ -317,7 +365,7 @@ describe('an agent that is merely odd', () => {
   }, 25_000);
 
   it('breaks every socket with the same answer: after some times it is not asked again', async () => {
-    const identity = createIdentity();
+    const identity = shop.issuer.identity();
     const asked: Promise<Response>[] = [];
     let opened = 0;
     for (let generation = 1; generation < 12; generation++) {
@@ -365,7 +413,7 @@ describe('an agent that is merely odd', () => {
     const agent = await new HandAgent(shop).join([model]);
     const flood: Frame[] = [];
     for (let version = 2; version < 2_002; version++) {
-      flood.push({ type: 'record', sequence: version, json: JSON.stringify({ ...nodeRecord([model]), version }) });
+      flood.push({ type: 'record', sequence: version, update: agent.words([model], { version }) });
     }
     for (let at = 0; at < flood.length; at += 500) agent.send(...flood.slice(at, at + 500));
     await eventually('the last is stored', 10_000, () =>

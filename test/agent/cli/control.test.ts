@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
   existsSync,
@@ -14,7 +15,6 @@ import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
-import { fakeIdentity } from '../support/fake-tunnel.ts';
 import { engineCommand, NODE, Run, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
 
 const sessionOf = (run: Run) => run.tunnel.options.identity.session;
@@ -173,11 +173,13 @@ describe('the control socket', () => {
   });
 });
 
+const randomSession = () => [...randomBytes(26)].map((byte) => 'abcdefghijklmnopqrstuvwxyz234567'[byte & 31]).join('');
+
 describe('state left behind', () => {
   const old = new Date(Date.now() - 3_600_000);
 
   function leftover(directory: string, host: string) {
-    const path = join(directory, 'otela-agent', fakeIdentity().session);
+    const path = join(directory, 'otela-agent', randomSession());
     mkdirSync(path, { recursive: true, mode: 0o700 });
     writeFileSync(join(path, 'owner.json'), JSON.stringify({ pid: 1, host }));
     utimesSync(path, old, old);

@@ -1,7 +1,7 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { NODE_RECORD_MAX_BYTES, nodeRecordSchema } from '../../../shared/lattice/node.ts';
+import { PAYLOAD_MAX_BYTES } from '../../../shared/lattice/payload.ts';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
 import { engineCommand, fakeTool, NODE, processRuns, scratch, startAgent } from '../support/harness.ts';
@@ -27,7 +27,7 @@ describe('the life of an agent', () => {
     await run.state('SERVING');
     run.signal('SIGTERM');
     await run.exit;
-    const versions = run.tunnel.published.map((record) => nodeRecordSchema.parse(record).version);
+    const versions = run.tunnel.published.map(({ version }) => version);
     expect(versions).toEqual([...versions].sort((a, b) => a - b));
     expect(new Set(versions).size).toBeGreaterThanOrEqual(4);
   });
@@ -129,9 +129,9 @@ describe('what is published', () => {
     onTestFinished(() => engine.close());
     const run = startAgent(scratch(), ['--engine-url', engine.url]);
     await run.state('SERVING');
-    const bytes = Buffer.byteLength(JSON.stringify(run.tunnel.latest));
-    expect(bytes).toBeLessThanOrEqual(NODE_RECORD_MAX_BYTES);
-    expect(bytes).toBeGreaterThan(NODE_RECORD_MAX_BYTES - 400);
+    const { bytes = 0 } = run.tunnel.latest ?? {};
+    expect(bytes).toBeLessThanOrEqual(PAYLOAD_MAX_BYTES);
+    expect(bytes).toBeGreaterThan(PAYLOAD_MAX_BYTES - 400);
     expect(run.stderr.text).toMatch(/only \d+ of 64 models fit/);
   });
 
@@ -401,9 +401,9 @@ describe('in a Slurm job', () => {
     const port = await freePort();
     const run = startAgent(directory, ['--', ...engineCommand(port, '--nnodes', '2', '--node-rank', '0')], job);
     await run.state('SERVING');
-    expect(run.tunnel.latest?.hardware.gpus).toEqual(
-      Array(2).fill({ class: 'GH200', name: 'NVIDIA GH200 120GB', vram_mib: 97_871 }),
-    );
+    expect(run.tunnel.latest?.hardware.gpus).toEqual([
+      { class: 'GH200', name: 'NVIDIA GH200 120GB', vram_mib: 97_871, count: 2 },
+    ]);
   });
 
   it('supervises without a session on rank 1, and shows its engine’s death in the exit code', async () => {

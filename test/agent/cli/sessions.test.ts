@@ -2,8 +2,10 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { type AdmissionOptions, RefusedError } from '../../../agent/tunnel/admission.ts';
 import { startEngine } from '../../support/engine.ts';
 import { freePort } from '../../support/processes.ts';
+import { fakeAdmission } from '../support/fake-admission.ts';
 import { engineCommand, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
 
 describe('an engine of somebody else’s that is stopped', () => {
@@ -95,6 +97,60 @@ describe('a session that the gateway says has ended', () => {
     await run.until(() => run.tunnels.length === 5);
     // 0.5, 1, 2 and 4 s, each half as long at least.
     expect(performance.now() - began).toBeGreaterThan(3000);
+  });
+});
+
+/** The first ticket is short, those after it are not. */
+function twoSeconds() {
+  let admitted = 0;
+  return (asked: AdmissionOptions) => fakeAdmission(asked, admitted++ === 0 ? 2 : 3600);
+}
+
+describe('a session whose ticket runs out', () => {
+  it('is followed before that by one which serves already; then it drains and leaves', async () => {
+    const run = startAgent(scratch(), ['--', ...engineCommand(await freePort())], {}, { admit: twoSeconds() });
+    await run.state('SERVING');
+    const { tunnels } = run;
+    const [first] = tunnels;
+    if (first) first.inFlight = 1;
+    await run.until(() => tunnels[1]?.latest?.state === 'SERVING');
+    await run.until(() => first?.latest?.state === 'DOWN');
+    expect(first?.calls.at(-1)).toBe('drain');
+    if (first) first.inFlight = 0;
+    await run.until(() => first?.calls.at(-1) === 'close');
+    expect(first?.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
+    expect(tunnels[1]?.states).toEqual(['JOIN', 'SERVING']);
+  });
+
+  it('serves to the end of its ticket where the join token is refused by then, and leaves with the agent', async () => {
+    let admitted = 0;
+    const admit = async (asked: AdmissionOptions) => {
+      if (admitted++ === 0) return fakeAdmission(asked, 2);
+      throw new RefusedError({ status: 401, message: 'revoked' });
+    };
+    const run = startAgent(scratch(), [], {}, { admit });
+    await run.state('JOIN');
+    await run.until(() => run.stderr.text.includes('no new session yet: 401 revoked'));
+    expect(run.tunnel.latest?.state).toBe('JOIN');
+    run.tunnel.options.onOver?.('the ticket has ended');
+    expect(await run.exit).toBe(69);
+  });
+
+  it('leaves with its agent when that ends in between', async () => {
+    const run = startAgent(scratch(), ['--', ...engineCommand(await freePort())], {}, { admit: twoSeconds() });
+    await run.state('SERVING');
+    const { tunnels } = run;
+    const [first] = tunnels;
+    if (first) first.inFlight = 1;
+    await run.until(() => tunnels[1]?.latest?.state === 'SERVING');
+    run.signal('SIGTERM');
+    await run.until(() => tunnels[1]?.latest?.state === 'DOWN');
+    if (first) first.inFlight = 0;
+    expect(await run.exit).toBe(143);
+    for (const tunnel of tunnels) {
+      expect(tunnel.states.at(-1)).toBe('LEFT');
+      expect(tunnel.calls.at(-1)).toBe('close');
+    }
   });
 });
 

@@ -57,7 +57,7 @@ describe('the command line', () => {
     const many = Array.from({ length: 33 }, (_, i) => ['--label', `k${i}=v`]).flat();
     expect(await refused([...GATEWAY, ...many])).toContain('at most 32');
     const long = Array.from({ length: 20 }, (_, i) => ['--label', `k${i}=${'v'.repeat(250)}`]).flat();
-    expect(await refused([...GATEWAY, ...long])).toContain('4 KiB');
+    expect(await refused([...GATEWAY, ...long])).toContain('1 KiB');
   });
 
   it('refuses a token with a line break inside: it would end the header it travels in', async () => {
@@ -169,7 +169,7 @@ describe('the token', () => {
     writeFileSync(file, 'from-file\n', { mode: 0o644 });
     const run = startAgent(directory, ['--token-file', file], { OTELA_TOKEN: 'from-env' });
     await run.state('JOIN');
-    expect(run.tunnel.options.token).toBe('from-file');
+    expect(run.admissions[0]?.token).toBe('from-file');
     expect(run.stderr.text).toContain(`chmod 600 ${file}`);
   });
 
@@ -186,7 +186,7 @@ describe('the token', () => {
   it('as a flag works, warns that it shows in ps, and is not repeated', async () => {
     const run = startAgent(scratch(), ['--token', 'flag-secret']);
     await run.state('JOIN');
-    expect(run.tunnel.options.token).toBe('flag-secret');
+    expect(run.admissions[0]?.token).toBe('flag-secret');
     expect(run.stderr.text).toContain('ps');
     expect(run.stderr.text).not.toContain('flag-secret');
   });

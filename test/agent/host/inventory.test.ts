@@ -1,6 +1,6 @@
 /** The tools here are stand-ins that print what the real ones print; nothing asks a driver. */
 import { describe, expect, it } from 'vitest';
-import { inventory, timesNodes } from '../../../agent/host/inventory.ts';
+import { hardwareOf, inventory } from '../../../agent/host/inventory.ts';
 import { usableMemoryMib } from '../../../agent/host/memory.ts';
 import { toolRunner } from '../../../agent/host/run-tool.ts';
 import { fakeTool, scratch, userEnv } from '../support/harness.ts';
@@ -105,8 +105,12 @@ card0,AMD Instinct MI300X OAM,Advanced Micro Devices, Inc. [AMD/ATI],0x1f,206141
 
   it('of an engine over several nodes is that of all of them', () => {
     const gpu = { class: 'H100', name: 'NVIDIA H100', vram_mib: 81_559 };
-    expect(timesNodes({ gpus: [gpu, gpu], cpus: 8, memory_mib: 100 }, 3)).toEqual({
-      gpus: Array(6).fill(gpu),
+    const other = { ...gpu, name: 'NVIDIA H100 NVL' };
+    expect(hardwareOf({ gpus: [gpu, gpu, other], cpus: 8, memory_mib: 100 }, 3)).toEqual({
+      gpus: [
+        { ...gpu, count: 6 },
+        { ...other, count: 3 },
+      ],
       cpus: 24,
       memory_mib: 300,
     });

@@ -198,6 +198,7 @@ export function entryOf(session: string, provider: string, issuer: string, model
     cluster: 'default',
     state: 'SERVING',
     version: 1,
+    connected: true,
     suspected: false,
     tier: 'stable',
     labels: {},

@@ -1,11 +1,23 @@
 /** Stands in for the tunnel to a gateway: it connects at once, keeps what is published, and carries no requests. */
-import { randomBytes } from 'node:crypto';
-import type { Identity, Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
-import type { NodeRecord } from '../../../shared/lattice/node.ts';
+import { nodeCrypto } from '../../../agent/host/crypto.ts';
+import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
+import type { Lifecycle } from '../../../shared/lattice/node.ts';
+import { decodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
+import { openRecord } from '../../../shared/lattice/record.ts';
+import { decodeUpdate } from '../../../shared/lattice/update.ts';
+import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
+
+/** What a gateway reads in a record; a session that LEFT says no more about itself. */
+export interface Published extends NodePayload {
+  state: Lifecycle;
+  version: number;
+  /** Of the payload. */
+  bytes: number;
+}
 
 export class FakeTunnel implements Tunnel {
   readonly options: TunnelOptions;
-  readonly published: NodeRecord[] = [];
+  readonly published: Published[] = [];
   /** `open`, `publish DOWN`, `drain`, `close`: in the order they came. */
   readonly calls: string[] = [];
   connected = false;
@@ -33,19 +45,19 @@ export class FakeTunnel implements Tunnel {
     return this.published.map(({ state }) => state).filter((state, i, all) => state !== all[i - 1]);
   }
 
-  get latest(): NodeRecord | undefined {
+  get latest(): Published | undefined {
     return this.published.at(-1);
   }
 
   open(): void {
     this.calls.push('open');
     this.connected = true;
-    this.options.onConnected?.();
+    this.options.onConnected?.('gw:fake');
     void this.publish();
   }
 
   async publish(): Promise<void> {
-    const record = this.options.record();
+    const record = this.#read();
     this.calls.push(`publish ${record.state}`);
     this.published.push(record);
     this.options.onRecorded?.();
@@ -63,11 +75,18 @@ export class FakeTunnel implements Tunnel {
     this.connected = false;
     this.#wake();
   }
-}
 
-/** No key pair: nothing is signed towards a fake. */
-export function fakeIdentity(): Identity {
-  const letters = 'abcdefghijklmnopqrstuvwxyz234567';
-  const session = [...randomBytes(26)].map((byte) => letters[byte % 32]).join('');
-  return { session, publicKey: new Uint8Array(32), sign: () => new Uint8Array(64) };
+  async probe(): Promise<ProbeVerdict> {
+    return 'unknown';
+  }
+
+  /** As a replica would: a record that is not signed by its session throws. */
+  #read(): Published {
+    const update = decodeUpdate(this.options.update());
+    if (update.kind !== 'entry' || update.record === undefined) throw new Error('no record was published');
+    const { state, version } = openRecord(update.record, this.options.identity.publicKey, nodeCrypto);
+    const payload = update.payload === undefined ? this.published.at(-1) : decodePayload(update.payload);
+    if (payload === undefined) throw new Error('a payload that cannot be read');
+    return { ...payload, state, version, bytes: update.payload?.length ?? 0 };
+  }
 }

@@ -7,7 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { type MainOptions, main } from '../../../agent/cli/main.ts';
 import type { EndSignal } from '../../../agent/cli/signals.ts';
-import { FakeTunnel, fakeIdentity } from './fake-tunnel.ts';
+import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
+import { fakeAdmission } from './fake-admission.ts';
+import { FakeTunnel } from './fake-tunnel.ts';
 
 export const NODE = process.execPath;
 
@@ -66,6 +68,8 @@ class Sink extends Writable {
 /** One call of `main`. */
 export class Run {
   readonly tunnels: FakeTunnel[] = [];
+  /** What the agent said to be let in. */
+  readonly admissions: AdmissionOptions[] = [];
   readonly stdout: Sink;
   readonly stderr: Sink;
   readonly exit: Promise<number>;
@@ -87,7 +91,10 @@ export class Run {
         this.tunnels.push(tunnel);
         return tunnel;
       },
-      createIdentity: fakeIdentity,
+      admit: (asked) => {
+        this.admissions.push(asked);
+        return fakeAdmission(asked);
+      },
       signals: (handler) => {
         this.#onSignal = handler;
         return () => {

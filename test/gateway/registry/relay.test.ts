@@ -1,6 +1,7 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { RELAY_FRESH_MS } from '../../../gateway/registry/relay.ts';
+import { seedToken, TestAgent } from './agent.ts';
 
 /** Questions that reached the registry object. */
 async function asked(): Promise<number> {
@@ -11,7 +12,7 @@ test('five hundred isolates at one location are one question to the registry', a
   const relay = env.RELAY;
   if (relay === undefined) throw new Error('wrangler.toml binds no RELAY');
   const before = await asked();
-  const answers = await Promise.all(Array.from({ length: 500 }, () => relay.getByName('ZRH').snapshot(null)));
+  const answers = await Promise.all(Array.from({ length: 500 }, () => relay.getByName('ZRH').snapshot(null, false)));
   expect(answers.every((answer) => answer?.whole)).toBe(true);
   expect((await asked()) - before).toBe(1);
   const tags = new Set(answers.map((answer) => answer?.tag));
@@ -24,11 +25,28 @@ test('isolates of ten locations that ask twice a second for two seconds are four
   const before = await asked();
   const rounds = 4;
   for (let round = 0; round < rounds; round++) {
-    const isolates = Array.from({ length: 500 }, (_, n) => relay.getByName(`L${n % 10}`).snapshot(null));
+    const isolates = Array.from({ length: 500 }, (_, n) => relay.getByName(`L${n % 10}`).snapshot(null, false));
     await Promise.all(isolates);
     await new Promise((resolve) => setTimeout(resolve, RELAY_FRESH_MS));
   }
   const questions = (await asked()) - before;
   expect(questions).toBeLessThanOrEqual(rounds * 10);
   expect(questions).toBeGreaterThanOrEqual(10);
+});
+
+test('what a waiting request lacks is asked for at once, but not more than ten times a second', async () => {
+  const relay = env.RELAY?.getByName('GVA');
+  if (relay === undefined) throw new Error('wrangler.toml binds no RELAY');
+  const first = await relay.snapshot(null, false);
+  const agent = await TestAgent.join((await seedToken()).token);
+  await agent.publish();
+  expect((await relay.snapshot(first?.tag ?? '', false)) ?? { entries: [] }).toMatchObject({ entries: [] });
+  const news = await relay.snapshot(first?.tag ?? '', true);
+  expect(news?.entries.map(({ session }) => session)).toEqual([agent.session]);
+  const before = await asked();
+  const startedAt = Date.now();
+  for (let round = 0; round < 5; round++) {
+    await Promise.all(Array.from({ length: 50 }, () => relay.snapshot(null, true)));
+  }
+  expect((await asked()) - before).toBeLessThanOrEqual(2 + (Date.now() - startedAt) / 100);
 });

@@ -4,6 +4,8 @@ import { NO_SETTINGS } from '../../../gateway/accounts/settings.ts';
 import { type SnapshotDelta, SnapshotStore } from '../../../gateway/registry/snapshot-store.ts';
 import { entry } from '../../shared/routing/support.ts';
 
+const CARRIED = { issuers: [], gateway: 'gw:x' };
+
 function holder() {
   const held = new Map<string, unknown>();
   let tag: string | null = null;
@@ -62,15 +64,15 @@ test('whoever asks now and then, directly or through a relay, has what there is'
 test('a difference holds what changed and no more', () => {
   const store = new SnapshotStore('e');
   for (let n = 0; n < 1000; n++) store.put(entry(`s${n}`));
-  store.set(NO_SETTINGS);
+  store.set({ ...CARRIED, settings: NO_SETTINGS });
   const tag = store.since(null)?.tag ?? '';
   store.put(entry('s7', { version: 2 }));
   store.put(entry('s7', { version: 3 }));
   store.delete('s8');
   expect(store.since(tag)).toMatchObject({ whole: false, entries: [{ session: 's7', version: 3 }], removed: ['s8'] });
-  expect(store.since(tag)).not.toHaveProperty('settings');
-  store.set({ ...NO_SETTINGS, changed: { x: 1 } });
-  expect(store.since(tag)?.settings?.changed).toEqual({ x: 1 });
+  expect(store.since(tag)).not.toHaveProperty('carried');
+  store.set({ ...CARRIED, settings: { ...NO_SETTINGS, changed: { x: 1 } } });
+  expect(store.since(tag)?.carried?.settings?.changed).toEqual({ x: 1 });
 });
 
 test('a tag of a former instance, of nobody, or of long ago gets everything', () => {

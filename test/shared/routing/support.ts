@@ -7,6 +7,7 @@ export function entry(session: string, more: Partial<RegistryEntry> = {}): Regis
     issuer: 'local',
     state: 'SERVING',
     version: 1,
+    connected: true,
     suspected: false,
     provider: 'lab',
     cluster: 'alps',

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { WireError } from '../../../shared/wire/error.ts';
-import { type Frame, RESET_CODES, readFrames, writeFrame } from '../../../shared/wire/frames.ts';
+import { type Frame, PROBE_VERDICTS, RESET_CODES, readFrames, writeFrame } from '../../../shared/wire/frames.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 
 const stream = fc.integer({ min: 1, max: 2 ** 40 });
@@ -63,7 +63,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('report' as const), stream, usage }),
   fc.record({ type: fc.constant('report' as const), stream, usage, name }),
   fc.record({ type: fc.constant('settled' as const), streams: fc.array(stream, { maxLength: 20 }) }),
-  fc.record({ type: fc.constant('record' as const), sequence: short, json: fc.string({ maxLength: 200 }) }),
+  fc.record({ type: fc.constant('record' as const), sequence: short, update: bytes(200) }),
   fc.record({ type: fc.constant('recorded' as const), sequence: short }),
   fc.record({ type: fc.constant('challenge' as const), nonce: bytes(64) }),
   fc.record({
@@ -73,7 +73,9 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
     generation: short,
     window: short,
   }),
-  fc.record({ type: fc.constant('welcome' as const), window: short }),
+  fc.record({ type: fc.constant('welcome' as const), window: short, gateway: fc.string({ maxLength: 16 }) }),
+  fc.record({ type: fc.constant('probe' as const), nonce: short, session: fc.stringMatching(/^[a-z2-7]{26}$/) }),
+  fc.record({ type: fc.constant('probed' as const), nonce: short, verdict: fc.constantFrom(...PROBE_VERDICTS) }),
   fc.record({ type: fc.constant('gossip' as const), bytes: bytes(300) }),
 );
 

@@ -1,11 +1,11 @@
 /** A real agent's tunnel and engine with the gateway's end in the test's hands. */
-import { createIdentity } from '../../../agent/tunnel/identity.ts';
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
 import { type Engine, startEngine } from '../engine.ts';
 import { MODEL } from '../house.ts';
 import { atEnd } from '../processes.ts';
 import { HandGateway, type HandSocket } from './hand-gateway.ts';
+import { TestIssuer, wordsOf } from './identities.ts';
 import { nodeRecord } from './workshop.ts';
 
 export interface AgentSide {
@@ -21,11 +21,12 @@ export async function startAgentSide(more: Partial<TunnelOptions> = {}): Promise
   const [gateway, engine] = await Promise.all([HandGateway.open(), startEngine({ models: [MODEL] })]);
   const log: string[] = [];
   const refusals: Refusal[] = [];
+  const identity = new TestIssuer().identity();
   const tunnel = openTunnel({
     gateway: gateway.url,
-    token: 'otj-test',
-    identity: createIdentity(),
-    record: () => nodeRecord(),
+    ticket: identity.ticket.bytes,
+    identity,
+    update: () => wordsOf(identity, nodeRecord()),
     engine: () => ({ origin: engine.url, pathPrefix: '' }),
     log: (line) => log.push(line),
     onRefused: (refusal) => refusals.push(refusal),

@@ -1,13 +1,14 @@
 /** An agent's end of the tunnel spoken by hand, over a real socket to the Worker. */
 import { once } from 'node:events';
 import { WebSocket } from 'ws';
-import { createIdentity } from '../../../agent/tunnel/identity.ts';
-import type { Identity } from '../../../agent/tunnel/types.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import type { NodeRecord } from '../../../shared/lattice/node.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';
 import { type Frame, type OpenFrame, readFrames, writeFrame } from '../../../shared/wire/frames.ts';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 import { atEnd, eventually } from '../processes.ts';
+import { type TestIdentity, wordsOf } from './identities.ts';
 import { nodeRecord, type Workshop } from './workshop.ts';
 
 type FrameOf<T extends Frame['type']> = Extract<Frame, { type: T }>;
@@ -21,22 +22,25 @@ export function messageOf(...frames: Frame[]): Uint8Array {
 }
 
 export class HandAgent {
-  readonly identity: Identity;
+  readonly identity: TestIdentity;
+  readonly #audience: string;
   readonly socket: WebSocket;
   readonly frames: Frame[] = [];
   readonly closed: Promise<{ code: number; reason: string }>;
   closeCode: number | undefined;
+  /** The status of an answer that is no upgrade. */
+  readonly refused: Promise<number>;
 
-  constructor(shop: Workshop, identity: Identity = createIdentity()) {
+  constructor(shop: Workshop, identity: TestIdentity = shop.issuer.identity({ cluster: 'testbed' })) {
     this.identity = identity;
+    this.#audience = shop.url.host;
     const url = new URL('/agent/connect', shop.url);
     url.protocol = 'ws:';
     this.socket = new WebSocket(url, {
       perMessageDeflate: false,
       headers: {
-        authorization: `Bearer ${shop.token}`,
-        'x-otela-protocol': '1',
-        'x-otela-session': identity.session,
+        'x-otela-protocol': '2',
+        'x-otela-ticket': toBase64url(identity.ticket.bytes),
       },
     });
     this.socket.on('message', (data: Buffer, binary: boolean) => {
@@ -46,6 +50,12 @@ export class HandAgent {
         );
     });
     this.socket.on('error', () => undefined);
+    this.refused = new Promise((resolve) => {
+      this.socket.on('unexpected-response', (_request, response) => {
+        resolve(response.statusCode ?? 0);
+        response.destroy();
+      });
+    });
     this.closed = once(this.socket, 'close').then(([code, reason]) => {
       this.closeCode = Number(code);
       return { code: Number(code), reason: String(reason) };
@@ -70,9 +80,14 @@ export class HandAgent {
   }
 
   hello(nonce: Uint8Array, generation = 1, more: Partial<FrameOf<'hello'>> = {}): FrameOf<'hello'> {
-    const signature = this.identity.sign(helloMessage(this.identity.session, generation, nonce));
-    const { publicKey } = this.identity;
+    const { session, publicKey } = this.identity;
+    const signature = this.identity.sign(helloMessage(session, generation, nonce, this.#audience));
     return { type: 'hello', publicKey, signature, generation, window: SOCKET_WINDOW_BYTES, ...more };
+  }
+
+  /** What it says of itself in a RECORD. */
+  words(models: string[], more: Partial<NodeRecord> = {}): Uint8Array {
+    return wordsOf(this.identity, { ...nodeRecord(models), ...more });
   }
 
   /** Challenge, hello, welcome, and the record stored. */
@@ -80,7 +95,7 @@ export class HandAgent {
     const { nonce } = await this.when('challenge');
     this.send(this.hello(nonce, generation));
     await this.when('welcome');
-    this.send({ type: 'record', sequence: 1, json: JSON.stringify(nodeRecord(models)) });
+    this.send({ type: 'record', sequence: 1, update: this.words(models) });
     await this.when('recorded');
     return this;
   }

@@ -53,7 +53,7 @@ export class HandSocket {
   async greet(): Promise<FrameOf<'hello'>> {
     this.put({ type: 'challenge', nonce: new Uint8Array(32) });
     const hello = await this.when('hello');
-    this.put({ type: 'welcome', window: SOCKET_WINDOW_BYTES });
+    this.put({ type: 'welcome', window: SOCKET_WINDOW_BYTES, gateway: 'gw:test' });
     await Promise.resolve(); // the welcome is a message of its own
     this.link.open(hello.window);
     await this.when('record');

@@ -3,14 +3,15 @@ import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { createTestHarness, unstable_readConfig } from 'wrangler';
 import { z } from 'zod';
-import { createIdentity } from '../../../agent/tunnel/identity.ts';
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
 import type { Refusal, Tunnel } from '../../../agent/tunnel/types.ts';
 import type { NodeRecord } from '../../../shared/lattice/node.ts';
+import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { type Engine, type EngineOptions, startEngine } from '../engine.ts';
 import { MODEL } from '../house.ts';
 import { atEnd, eventually } from '../processes.ts';
 import { ROOT } from '../where.ts';
+import { TestIssuer, wordsOf } from './identities.ts';
 import { Path } from './path.ts';
 
 const usageSchema = z.object({
@@ -32,6 +33,7 @@ const createdSchema = z.object({ key: z.string().optional(), token: z.string().o
 /** One node: an engine, a tunnel in this process, and the path between tunnel and gateway. */
 export interface Bench {
   session: string;
+  ticket: Ticket;
   engine: Engine;
   tunnel: Tunnel;
   path: Path;
@@ -46,6 +48,8 @@ export interface Workshop {
   url: URL;
   key: string;
   token: string;
+  /** Whose keys the gateway was given. */
+  issuer: TestIssuer;
   admin(method: string, path: string, body?: unknown): Promise<unknown>;
   ask(path: string, body: unknown, init?: RequestInit): Promise<Response>;
   addNode(options?: EngineOptions): Promise<Bench>;
@@ -102,9 +106,10 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
   process.env.WRANGLER_HIDE_BANNER = 'true';
   const adminKey = `sk-otela-${randomBytes(24).toString('hex')}`;
   const hash = createHash('sha256').update(adminKey).digest('hex');
+  const issuer = new TestIssuer();
   const server = createTestHarness({
     root: ROOT,
-    workers: [{ config: await configuration({ ADMIN_KEY_SHA256: hash, ...vars }) }],
+    workers: [{ config: await configuration({ ADMIN_KEY_SHA256: hash, ...issuer.vars, ...vars }) }],
   });
   const { url } = await server.listen();
   atEnd(() => server.close());
@@ -144,9 +149,10 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
     url,
     key,
     token,
+    issuer,
     admin,
     ask,
-    addNode: (options) => addNode(url, token, admin, key, options),
+    addNode: (options) => addNode(url, issuer, key, options),
     evict: (bench, webSockets) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets }),
     crash: async (bench) => {
       await fetch(new URL(`/__crash/${bench.session}`, url), { method: 'POST' });
@@ -175,24 +181,18 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
   };
 }
 
-async function addNode(
-  url: URL,
-  token: string,
-  _admin: unknown,
-  key: string,
-  options: EngineOptions = {},
-): Promise<Bench> {
+async function addNode(url: URL, issuer: TestIssuer, key: string, options: EngineOptions = {}): Promise<Bench> {
   const engine = await startEngine({ models: [MODEL], ...options });
   const path = await Path.open(url);
-  const identity = createIdentity();
+  const identity = issuer.identity({ cluster: 'testbed' });
   const log: string[] = [];
   const refusals: Refusal[] = [];
   const record = nodeRecord(options.models);
   const tunnel = openTunnel({
     gateway: path.url,
-    token,
+    ticket: identity.ticket.bytes,
     identity,
-    record: () => record,
+    update: () => wordsOf(identity, record),
     engine: () => ({ origin: engine.url, pathPrefix: '' }),
     log: (line) => log.push(line),
     onRefused: (refusal) => refusals.push(refusal),
@@ -211,5 +211,5 @@ async function addNode(
     const response = await fetch(new URL('/v1/registry/nodes', url), { headers: { authorization: `Bearer ${key}` } });
     return (await response.text()).includes(identity.session) ? true : undefined;
   });
-  return { session: identity.session, engine, tunnel, path, log, refusals, record, close };
+  return { session: identity.session, ticket: identity.ticket, engine, tunnel, path, log, refusals, record, close };
 }

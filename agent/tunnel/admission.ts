@@ -1,0 +1,218 @@
+/**
+ * How an agent is let in: a new key and the join token to any gateway, which answers with a ticket for that key; with the
+ * ticket the agent goes to all gateways. Tried for ever where nobody can be reached.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
+import { sessionSchema } from '../../shared/lattice/node.ts';
+import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { nodeCrypto } from '../host/crypto.ts';
+import { messageOf, postToGateway } from './gateway-request.ts';
+import type { Refusal } from './types.ts';
+
+export interface Admission {
+  ticket: Ticket;
+  issuers: { name: string; root: Uint8Array }[];
+  /** Other gateways of the same issuer. */
+  gateways: URL[];
+}
+
+export interface AdmissionOptions {
+  gateways: readonly URL[];
+  token: string;
+  cluster: string | undefined;
+  /** Of the session to be: the ticket is for it alone. */
+  key: Signer;
+  jobEndsAt: Date | undefined;
+  /** Ways to a gateway beside the direct one: proxies of known peers, for when no gateway answers directly. */
+  detours?: readonly ((gateway: URL) => URL | undefined)[];
+  /** A proxy for everything, where the node has no way out of its own. */
+  proxy?: ((gateway: URL) => URL | undefined) | undefined;
+  env: NodeJS.ProcessEnv;
+  signal: AbortSignal;
+  log(line: string): void;
+  /** 0 ≤ x < 1. */
+  random(): number;
+}
+
+/** Every gateway refuses, and would again. */
+export class RefusedError extends Error {
+  readonly code = 'refused';
+  override readonly name = 'RefusedError';
+  readonly refusal: Refusal;
+
+  constructor(refusal: Refusal) {
+    super(`${refusal.status} ${refusal.message}`);
+    this.refusal = refusal;
+  }
+}
+
+/** Answers after which another try would be answered the same. */
+const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
+
+/** A gateway that swallows packets must not hold up the next one. */
+const NEXT_AFTER_MS = 1000;
+const ANSWER_WITHIN_MS = 10_000;
+
+const BACKOFF_MIN_MS = 250;
+/** GPUs wait for this, and a thousand agents may come at once. */
+const BACKOFF_MAX_MS = 10_000;
+/** A gateway may ask for more patience than that, within reason. */
+const RETRY_AFTER_MAX_MS = 60_000;
+
+/** Gateways that one agent serves at once. */
+const GATEWAYS_MAX = 16;
+
+const answerSchema = z.object({
+  ticket: z.string(),
+  session: sessionSchema,
+  issuers: z.array(z.object({ name: z.string().min(1).max(63), root: z.string() })).max(256),
+  gateways: z
+    .array(z.object({ url: z.url({ protocol: /^https?$/ }) }))
+    .max(64)
+    .default([]),
+});
+
+/** One try at one gateway. */
+type Outcome =
+  | { kind: 'admitted'; admission: Admission }
+  | { kind: 'refused'; refusal: Refusal }
+  | { kind: 'later'; why: string; afterMs: number }
+  /** No answer at all. */
+  | { kind: 'away'; why: string };
+
+/** Resolves when admitted. Rejects with RefusedError, or with the signal's reason. */
+export async function admit(options: AdmissionOptions): Promise<Admission> {
+  const { gateways, signal, log, random } = options;
+  const refused = new Map<URL, Refusal>();
+  for (let failures = 0; ; failures++) {
+    const outcomes = await round(options, refused);
+    const found = outcomes.find((outcome) => outcome.kind === 'admitted');
+    if (found) return found.admission;
+    signal.throwIfAborted();
+    const last = [...refused.values()].at(-1);
+    if (last !== undefined && gateways.every((gateway) => refused.has(gateway))) throw new RefusedError(last);
+    const asked = Math.max(0, ...outcomes.map((outcome) => (outcome.kind === 'later' ? outcome.afterMs : 0)));
+    const own = Math.min(BACKOFF_MAX_MS, BACKOFF_MIN_MS * 2 ** Math.min(failures, 16)) * (0.5 + random());
+    const pause = Math.max(own, asked * (1 + 0.2 * random()));
+    const why = outcomes.flatMap((outcome) => ('why' in outcome ? outcome.why : []));
+    log(`not admitted yet: ${[...new Set(why)].join('; ')}; again in ${Math.round(pause)} ms`);
+    await delay(pause, undefined, { signal });
+  }
+}
+
+/** Every gateway once, each a moment after the one before it; the first ticket wins. Then the detours, if nobody answered. */
+async function round(options: AdmissionOptions, refused: Map<URL, Refusal>): Promise<Outcome[]> {
+  const open = options.gateways.filter((gateway) => !refused.has(gateway));
+  const ways: Way[] = open.map((gateway) => ({ gateway, proxy: options.proxy?.(gateway) }));
+  const direct = await race(ways, options, refused);
+  if (direct.some(({ kind }) => kind !== 'away')) return direct;
+  // In clear a token is for its gateway alone; a peer passes on what TLS hides from it.
+  const detours = (options.detours ?? []).flatMap((detour) =>
+    open.flatMap((gateway) => {
+      const proxy = gateway.protocol === 'https:' ? detour(gateway) : undefined;
+      return proxy === undefined ? [] : [{ gateway, proxy }];
+    }),
+  );
+  const around = await race(detours, options, refused);
+  return [...direct, ...around];
+}
+
+interface Way {
+  gateway: URL;
+  proxy: URL | undefined;
+}
+
+async function race(ways: readonly Way[], options: AdmissionOptions, refused: Map<URL, Refusal>): Promise<Outcome[]> {
+  const won = new AbortController();
+  const signal = AbortSignal.any([options.signal, won.signal]);
+  const outcomes: Outcome[] = [];
+  let before: Promise<unknown> = Promise.resolve();
+  const tries = ways.map((way) => {
+    const turn = before;
+    const tried = turn.then(async () => {
+      if (signal.aborted) return;
+      const outcome = await ask(way, options, signal);
+      if (outcome.kind === 'refused') {
+        options.log(
+          `gateway ${way.gateway.host} refuses this agent: ${outcome.refusal.status} ${outcome.refusal.message}`,
+        );
+        refused.set(way.gateway, outcome.refusal);
+      }
+      outcomes.push(outcome);
+      if (outcome.kind === 'admitted') won.abort();
+    });
+    // The next one's turn comes NEXT_AFTER_MS after this one's, or as soon as this one has failed.
+    before = turn.then(() => Promise.race([tried, pause(NEXT_AFTER_MS, signal)]));
+    return tried;
+  });
+  await Promise.all(tries);
+  return outcomes;
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await delay(ms, undefined, { signal }).catch(() => {});
+}
+
+async function ask({ gateway, proxy }: Way, options: AdmissionOptions, signal: AbortSignal): Promise<Outcome> {
+  const { token, cluster, key, jobEndsAt, env } = options;
+  try {
+    const answer = await postToGateway({
+      gateway,
+      path: '/agent/admit',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        protocol: PROTOCOL_VERSION,
+        public_key: toBase64url(key.publicKey),
+        ...(cluster === undefined ? {} : { cluster }),
+        ...(jobEndsAt === undefined ? {} : { job_ends_at: jobEndsAt.toISOString() }),
+      }),
+      env,
+      proxy,
+      signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_WITHIN_MS)]),
+    });
+    if (answer.status === 200) return { kind: 'admitted', admission: readAdmission(answer.text, key, gateway) };
+    const message = messageOf(answer);
+    if (FINAL.has(answer.status)) return { kind: 'refused', refusal: { status: answer.status, message } };
+    const afterMs = Math.min(RETRY_AFTER_MAX_MS, 1000 * (Number(answer.retryAfter) || 0));
+    return { kind: 'later', why: `${gateway.host}: ${answer.status} ${message}`, afterMs };
+  } catch (error) {
+    return { kind: 'away', why: `${gateway.host}: ${error instanceof Error ? error.message : String(error)}` };
+  }
+}
+
+/** Throws Error where the answer is not a good ticket for our key: a proxy's page, or a gateway that is not well. */
+function readAdmission(text: string, key: Signer, gateway: URL): Admission {
+  const parsed = answerSchema.safeParse(parseJson(text));
+  if (!parsed.success) throw new Error('its answer is no admission');
+  const { ticket: encoded, session, issuers, gateways } = parsed.data;
+  const bytes = fromBase64url(encoded, TICKET_MAX_BYTES);
+  if (bytes === undefined) throw new Error('its ticket is not base64url');
+  const ticket = openTicket(bytes, nodeCrypto);
+  if (ticket.session !== session || Buffer.compare(ticket.sessionKey, key.publicKey) !== 0)
+    throw new Error('its ticket is for another session');
+  const listed = issuers.flatMap(({ name, root }) => {
+    const raw = fromBase64url(root, KEY_BYTES);
+    return raw?.length === KEY_BYTES ? [{ name, root: raw }] : [];
+  });
+  return { ticket, issuers: listed, gateways: otherGateways(gateways, gateway) };
+}
+
+/** Not in clear what the gateway that names them is not asked in clear. */
+function otherGateways(gateways: readonly { url: string }[], by: URL): URL[] {
+  const urls = gateways.map(({ url }) => new URL(url));
+  return urls
+    .filter((url) => (url.protocol === 'https:' || by.protocol === 'http:') && url.username === '' && url.search === '')
+    .slice(0, GATEWAYS_MAX);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

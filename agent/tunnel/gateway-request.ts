@@ -1,0 +1,103 @@
+/** One request to a gateway beside the tunnel, through the same proxies. */
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { Socket } from 'node:net';
+import { connect as tlsConnect } from 'node:tls';
+import { proxyFor } from '../host/proxy.ts';
+import { throughProxy } from './websocket.ts';
+
+/** A list of issuers with their keys is a few KiB; a proxy's error page is cut off. */
+const ANSWER_MAX_BYTES = 64 * 1024;
+
+export interface GatewayRequest {
+  gateway: URL;
+  /** Below the gateway's own path, e.g. `/agent/admit`. */
+  path: string;
+  headers: Record<string, string>;
+  body: Uint8Array | string;
+  env: NodeJS.ProcessEnv;
+  /** An HTTP proxy for this request, before those that the environment names. */
+  proxy?: URL | undefined;
+  signal: AbortSignal;
+}
+
+export interface GatewayAnswer {
+  status: number;
+  /** At most 64 KiB of it. */
+  text: string;
+  retryAfter: string | undefined;
+}
+
+/** POSTs. Rejects where no answer comes: no route, no name, no trust in the certificate, or the signal. */
+export async function postToGateway(options: GatewayRequest): Promise<GatewayAnswer> {
+  const { gateway, path, headers, body, env, signal } = options;
+  const url = new URL(gateway);
+  url.pathname = `${gateway.pathname.replace(/\/+$/, '')}${path}`;
+  const proxy = options.proxy ?? proxyFor(gateway, env);
+  const socket = proxy === undefined ? undefined : await abortable(throughProxy(proxy, url), signal);
+  const response = await answerTo(
+    url,
+    { ...headers, 'content-length': String(Buffer.byteLength(body)) },
+    body,
+    socket,
+    signal,
+  );
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of response) {
+    chunks.push(Buffer.from(chunk));
+    bytes += chunk.length;
+    if (bytes > ANSWER_MAX_BYTES) break; // leaving the loop destroys the connection
+  }
+  return {
+    status: response.statusCode ?? 0,
+    text: Buffer.concat(chunks).subarray(0, ANSWER_MAX_BYTES).toString('utf8'),
+    retryAfter: response.headers['retry-after'],
+  };
+}
+
+function answerTo(
+  url: URL,
+  headers: Record<string, string>,
+  body: Uint8Array | string,
+  socket: Socket | undefined,
+  signal: AbortSignal,
+): Promise<IncomingMessage> {
+  const secure = url.protocol === 'https:';
+  const request = secure ? httpsRequest : httpRequest;
+  const through = socket && {
+    createConnection: () => (secure ? tlsConnect({ socket, servername: url.hostname }) : socket),
+  };
+  return new Promise((resolve, reject) => {
+    const asked = request(url, { method: 'POST', headers, signal, agent: false, ...through }, resolve);
+    asked.on('error', (error) => {
+      socket?.destroy();
+      reject(error);
+    });
+    asked.end(body);
+  });
+}
+
+/** The proxy's own time limit ends what nobody waits for any more. */
+function abortable(connecting: Promise<Socket>, signal: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(signal.reason);
+    signal.addEventListener('abort', stop, { once: true });
+    connecting
+      .then((socket) => (signal.aborted ? void socket.destroy() : resolve(socket)), reject)
+      .finally(() => signal.removeEventListener('abort', stop));
+    if (signal.aborted) stop();
+  });
+}
+
+/** The message in the gateway's error envelope, or the start of whatever came. */
+export function messageOf({ status, text }: Pick<GatewayAnswer, 'status' | 'text'>): string {
+  try {
+    const body: unknown = JSON.parse(text);
+    const error = typeof body === 'object' && body !== null && 'error' in body ? body.error : undefined;
+    if (typeof error === 'object' && error !== null && 'message' in error) return String(error.message);
+  } catch {
+    // not ours: a proxy's page, say, or half of one
+  }
+  return text.slice(0, 300) || `status ${status}`;
+}

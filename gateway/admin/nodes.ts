@@ -1,0 +1,66 @@
+/** Sessions of nodes: what a failed one said last, and ending one. */
+import * as z from 'zod';
+import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { Env } from '../env.ts';
+import { REGISTRY_NAME } from '../registry/object.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+export const nodeRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes/:session/logs',
+    summary: 'What the engine of a node that failed said last: text, 256 KiB at most, kept 7 days.',
+    run: readLogs,
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: '/nodes/:session',
+    summary:
+      "End a session of this gateway's own issuer. Its agent comes back as a new one while its join token is good.",
+    answer: z.object({ object: z.literal('node'), session: z.string(), deleted: z.boolean() }),
+    run: endSession,
+  }),
+];
+
+async function readLogs(call: Call): Promise<Response> {
+  const session = sessionOf(call);
+  const tail = await asking(call.env, (registry) => registry.log(session));
+  const { role, provider } = call.account;
+  // Others' logs are not there, rather than forbidden: who is told that something is there knows more than before.
+  if (tail === null || (role !== 'operator' && tail.provider !== provider))
+    throw new ApiError('not_found', `No log of session ${session} is kept.`);
+  return call.c.body(tail.text, 200, {
+    'cache-control': 'no-store',
+    'last-modified': new Date(tail.at).toUTCString(),
+    // Whatever an engine printed: never to be taken for a page.
+    'content-type': 'text/plain; charset=utf-8',
+    'x-content-type-options': 'nosniff',
+    'x-otela-provider': tail.provider,
+  });
+}
+
+async function endSession(call: Call): Promise<object> {
+  const session = sessionOf(call);
+  const evicted = await asking(call.env, (registry) => registry.evict(session));
+  if (!evicted) throw new ApiError('not_found', `Session ${session} is not one of this gateway's issuer.`);
+  return { object: 'node', session, deleted: true };
+}
+
+function sessionOf(call: Call): string {
+  const session = call.param('session');
+  if (SESSION_PATTERN.test(session)) return session;
+  throw new ApiError('invalid_request', 'This is no session id.', { param: 'session' });
+}
+
+type Registry = ReturnType<Env['REGISTRY']['getByName']>;
+
+async function asking<T>(env: Env, ask: (registry: Registry) => Promise<T>): Promise<T> {
+  try {
+    return await ask(env.REGISTRY.getByName(REGISTRY_NAME));
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
+  }
+}

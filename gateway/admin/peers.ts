@@ -1,0 +1,117 @@
+/** Peers: other institutions whose tickets are good here. */
+import { asc, eq } from 'drizzle-orm';
+import * as z from 'zod';
+import { idSchema } from '../../shared/lattice/node.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database } from '../accounts/database.ts';
+import { peers } from '../accounts/schema.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import { LOCAL_ISSUER, listedIssuer } from '../registry/issuers.ts';
+import { PEERS_MAX } from '../registry/peers.ts';
+import { issuersView } from '../tunnel/connect.ts';
+import { change, tell } from './change.ts';
+import { listOf } from './fields.ts';
+import { rfc3339 } from './list.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+type Peer = typeof peers.$inferSelect;
+
+const createSchema = z.strictObject({
+  /** What its providers are called by here: `lab@NAME`. */
+  name: idSchema.refine((name) => name !== LOCAL_ISSUER, `"${LOCAL_ISSUER}" is what our own issuer is called`),
+  /** Its issuer's public root key, base64url. */
+  root: z.string().trim().max(64),
+  url: z
+    .url({ protocol: /^https?$/ })
+    .max(512)
+    .nullable()
+    .default(null),
+});
+
+const peerSchema = z.object({
+  object: z.literal('peer'),
+  name: z.string(),
+  /** Made of the root key. */
+  issuer: z.string().nullable(),
+  root: z.string(),
+  url: z.string().nullable(),
+  created_at: z.iso.datetime(),
+});
+
+const OPERATOR = { role: 'operator' } as const;
+
+export const peerRoutes: readonly AdminRoute[] = [
+  route({
+    ...OPERATOR,
+    method: 'get',
+    path: '/peers',
+    summary: 'Other institutions whose tickets are good here.',
+    answer: listOf(peerSchema),
+    run: async ({ env }) => {
+      const rows = await asked(database(env).select().from(peers).orderBy(asc(peers.name)).limit(PEERS_MAX));
+      return { object: 'list', data: rows.map(view), has_more: false };
+    },
+  }),
+  route({
+    ...OPERATOR,
+    method: 'post',
+    path: '/peers',
+    summary: "List another institution's issuer: from now on its nodes may serve here, as provider@name.",
+    body: createSchema,
+    answer: peerSchema,
+    run: listPeer,
+  }),
+  route({
+    ...OPERATOR,
+    method: 'delete',
+    path: '/peers/:name',
+    summary: 'Its tickets are good no more: its nodes leave this gateway, and nobody else does.',
+    answer: z.object({ object: z.literal('peer'), name: z.string(), deleted: z.boolean() }),
+    run: removePeer,
+  }),
+];
+
+async function listPeer(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { name, root, url } = call.body;
+  const issuer = listedIssuer(name, root, url ?? undefined, workerdCrypto);
+  if (issuer === undefined)
+    throw new ApiError('invalid_request', 'root: must be a public key, 32 bytes in base64url.', { param: 'root' });
+  const { issuers } = await issuersView(call.env, call.c.executionCtx);
+  if (issuers.get(issuer.id)?.name === LOCAL_ISSUER)
+    throw new ApiError('invalid_request', 'root: This is our own issuer, which is listed anyway.', { param: 'root' });
+  const db = database(call.env);
+  const rows = await asked(db.select().from(peers));
+  const known = rows.find((row) => row.name === name);
+  if (known !== undefined && known.root !== root) {
+    const message = `name: There is a peer "${name}" with another key. Remove it first; its nodes leave with it.`;
+    throw new ApiError('invalid_request', message, { param: 'name' });
+  }
+  const other = rows.find((row) => row.root === root && row.name !== name);
+  if (other !== undefined)
+    throw new ApiError('invalid_request', `root: This key is listed already, as "${other.name}".`, { param: 'root' });
+  if (known === undefined && rows.length >= PEERS_MAX)
+    throw new ApiError('invalid_request', `This gateway lists ${PEERS_MAX} peers already.`);
+  const row = { name, root, url, createdAt: known?.createdAt ?? call.now };
+  const write = db.insert(peers).values(row).onConflictDoUpdate({ target: peers.name, set: { url } });
+  const what = { action: known === undefined ? 'peer.create' : 'peer.update', object: name, after: view(row) };
+  await change(call, [write], known === undefined ? what : { ...what, before: view(known) });
+  return call.c.json(view(row), known === undefined ? 201 : 200, { 'cache-control': 'no-store' });
+}
+
+async function removePeer(call: Call): Promise<object> {
+  const name = call.param('name');
+  const [row] = await asked(database(call.env).select().from(peers).where(eq(peers.name, name)));
+  // Repeating tells a registry that could not be told.
+  if (row === undefined) await tell(call.env);
+  else {
+    const write = database(call.env).delete(peers).where(eq(peers.name, name));
+    await change(call, [write], { action: 'peer.delete', object: name, before: view(row) });
+  }
+  return { object: 'peer', name, deleted: row !== undefined };
+}
+
+function view(row: Peer): z.infer<typeof peerSchema> {
+  const { name, root, url, createdAt } = row;
+  const issuer = listedIssuer(name, root, undefined, workerdCrypto)?.id ?? null;
+  return { object: 'peer', name, issuer, root, url, created_at: rfc3339(createdAt) };
+}

@@ -1,0 +1,75 @@
+import { Hono } from 'hono';
+import * as z from 'zod';
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import { KEY_BYTES } from '../../shared/lattice/crypto.ts';
+import { idSchema } from '../../shared/lattice/node.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { presentedKey } from '../accounts/authenticate.ts';
+import { spendJoinToken } from '../accounts/join-grant.ts';
+import { readBody } from '../admin/body.ts';
+import type { Env } from '../env.ts';
+import { type AdmittedNode, REGISTRY_NAME } from './object.ts';
+import { versionMismatch } from './tickets.ts';
+
+/** Of an agent that names no cluster, with a token that names none. */
+const DEFAULT_CLUSTER = 'default';
+
+const admitSchema = z.object({
+  protocol: z.number().int(),
+  /** Ed25519, raw, base64url: made by the agent for this session. */
+  public_key: z.string().max(64),
+  cluster: idSchema.optional(),
+  job_ends_at: z.iso.datetime({ offset: true }).optional(),
+});
+
+/**
+ * `POST /agent/admit`: a join token and a new session's public key are exchanged for a ticket, which every gateway that lists
+ * our issuer takes. The token is asked for in D1 and goes no further.
+ */
+export const admitRoutes = new Hono<{ Bindings: Env }>();
+
+admitRoutes.post('/admit', async (c) => {
+  const body = await readBody(c.req.raw, admitSchema);
+  const mismatch = versionMismatch(String(body.protocol));
+  if (mismatch !== undefined) return mismatch;
+  const sessionKey = fromBase64url(body.public_key, KEY_BYTES);
+  if (sessionKey?.length !== KEY_BYTES)
+    throw new ApiError('invalid_request', 'public_key must be 32 bytes in base64url.', { param: 'public_key' });
+  const token = presentedKey(c.req.raw);
+  if (token === undefined)
+    throw new ApiError('invalid_api_key', 'No join token was given. Start the agent with --token-file or OTELA_TOKEN.');
+  const grant = await spendJoinToken(c.env, token, body.cluster, Date.now());
+  const { provider, tokenId } = grant;
+  const cluster = grant.cluster ?? body.cluster ?? DEFAULT_CLUSTER;
+  const jobEndsAt = body.job_ends_at === undefined ? undefined : Math.floor(Date.parse(body.job_ends_at) / 1000);
+  const admitted = await asking(() =>
+    c.env.REGISTRY.getByName(REGISTRY_NAME).admit({ sessionKey, provider, cluster, tokenId, jobEndsAt }),
+  );
+  return c.json(
+    {
+      object: 'ticket',
+      protocol: PROTOCOL_VERSION,
+      session: admitted.session,
+      ticket: toBase64url(admitted.ticket),
+      provider,
+      cluster,
+      expires_at: new Date(admitted.expires * 1000).toISOString(),
+      issuer: admitted.issuer,
+      issuers: admitted.issuers.map(({ name, id, root }) => ({ name, id, root })),
+      gateway: admitted.gateway,
+      // Others of the same issuer, once an issuer has a list of them: an agent is told by its flags.
+      gateways: [],
+    },
+    200,
+    { 'cache-control': 'no-store' },
+  );
+});
+
+async function asking(ask: () => Promise<AdmittedNode>): Promise<AdmittedNode> {
+  try {
+    return await ask();
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
+  }
+}

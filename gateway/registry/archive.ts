@@ -1,0 +1,113 @@
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+
+/** Written this long after a change: many changes are one write, and no message waits for the disk. */
+const BEHIND_MS = 250;
+
+/** What one session leaves on disk; a part that is undefined is removed. */
+interface Row {
+  /** Its update of the lattice, encoded. */
+  words?: Uint8Array | undefined;
+  shown?: RegistryEntry | undefined;
+}
+
+export interface ArchiveSource {
+  words(session: string): Uint8Array | undefined;
+  shown(session: string): RegistryEntry | undefined;
+}
+
+/**
+ * The registry in the object's SQLite: read when the object starts, written behind. What a crash takes with it (a quarter of
+ * a second) agents' digests bring back.
+ */
+export class Archive {
+  readonly #storage: DurableObjectStorage;
+  readonly #source: ArchiveSource;
+  /** Bounded by the sessions there are: each is once in it. */
+  readonly #changed = new Set<string>();
+  #timer: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(storage: DurableObjectStorage, source: ArchiveSource) {
+    this.#storage = storage;
+    this.#source = source;
+    const { sql } = storage;
+    sql.exec('DROP TABLE IF EXISTS sessions'); // of the time before the lattice
+    sql.exec('CREATE TABLE IF NOT EXISTS entries (session TEXT PRIMARY KEY, words BLOB, shown TEXT, updated INTEGER)');
+    sql.exec('CREATE TABLE IF NOT EXISTS control (id TEXT PRIMARY KEY, words BLOB NOT NULL)');
+    sql.exec('CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)');
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS admissions (session TEXT PRIMARY KEY, token TEXT NOT NULL, ticket BLOB NOT NULL, expires INTEGER NOT NULL)',
+    );
+    sql.exec('CREATE INDEX IF NOT EXISTS admissions_token ON admissions (token)');
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS logs (session TEXT PRIMARY KEY, provider TEXT NOT NULL, at INTEGER NOT NULL, text TEXT NOT NULL)',
+    );
+  }
+
+  /** Floors and revocations first: what they exclude is not loaded. */
+  *control(): Generator<Uint8Array> {
+    for (const row of this.#storage.sql.exec<{ words: ArrayBuffer }>('SELECT words FROM control'))
+      yield new Uint8Array(row.words);
+  }
+
+  /** What was stored of each session, the longest unchanged first. */
+  *entries(): Generator<Row> {
+    const query = 'SELECT words, shown FROM entries ORDER BY updated';
+    for (const row of this.#storage.sql.exec<{ words: ArrayBuffer | null; shown: string | null }>(query)) {
+      yield {
+        words: row.words === null ? undefined : new Uint8Array(row.words),
+        // Written by this class: of the form that it was given.
+        shown: row.shown === null ? undefined : (JSON.parse(row.shown) as RegistryEntry),
+      };
+    }
+  }
+
+  keepControl(id: string, words: Uint8Array): void {
+    this.#storage.sql.exec('INSERT OR REPLACE INTO control (id, words) VALUES (?, ?)', id, buffer(words));
+  }
+
+  dropControl(prefix: string): void {
+    this.#storage.sql.exec('DELETE FROM control WHERE substr(id, 1, ?) = ?', prefix.length, prefix);
+  }
+
+  get(key: string): string | undefined {
+    return [...this.#storage.sql.exec<{ value: string }>('SELECT value FROM meta WHERE key = ?', key)][0]?.value;
+  }
+
+  set(key: string, value: string): void {
+    this.#storage.sql.exec('INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)', key, value);
+  }
+
+  /** The session's row is not what it was: written in a moment. */
+  touch(session: string): void {
+    this.#changed.add(session);
+    this.#timer ??= setTimeout(() => this.flush(), BEHIND_MS);
+  }
+
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = null;
+    for (const session of this.#changed) this.#write(session);
+    this.#changed.clear();
+  }
+
+  #write(session: string): void {
+    const { sql } = this.#storage;
+    const words = this.#source.words(session);
+    const shown = this.#source.shown(session);
+    if (words === undefined && shown === undefined) {
+      sql.exec('DELETE FROM entries WHERE session = ?', session);
+      return;
+    }
+    sql.exec(
+      'INSERT OR REPLACE INTO entries (session, words, shown, updated) VALUES (?, ?, ?, ?)',
+      session,
+      words === undefined ? null : buffer(words),
+      shown === undefined ? null : JSON.stringify(shown),
+      shown === undefined ? 0 : Date.parse(shown.updated_at),
+    );
+  }
+}
+
+export function buffer(bytes: Uint8Array): ArrayBuffer {
+  return new Uint8Array(bytes).buffer;
+}

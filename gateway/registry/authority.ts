@@ -1,0 +1,71 @@
+import * as z from 'zod';
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { Env } from '../env.ts';
+import { GatewayIssuer, issuerOf, makeIssuer } from '../issuer/issuer.ts';
+import type { Archive } from './archive.ts';
+import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
+
+const OWN_KEY = 'issuer';
+const PEERS = 'peers';
+
+const ownSchema = z.object({ root: z.string(), gateway: z.object({ key: z.string(), certificate: z.string() }) });
+const peersSchema = z.array(
+  z.object({ name: z.string(), id: z.string(), root: z.string(), url: z.string().optional() }),
+);
+
+/** Who may admit: our own issuer, by the environment's key or by one made here, and the peers on the list. */
+export class Authority {
+  readonly issuer: GatewayIssuer;
+  readonly source: 'environment' | 'own';
+  readonly #archive: Archive;
+  #names = new Map<string, string>();
+  #listed: ListedIssuer[] = [];
+
+  /** @throws IssuerError where the environment's key is no key: better no registry than one under another name */
+  constructor(env: Env, archive: Archive, nowS: number) {
+    this.#archive = archive;
+    const given = issuerOf(env);
+    this.issuer = given ?? ownIssuer(archive, nowS);
+    this.source = given === undefined ? 'own' : 'environment';
+    this.#set(peersSchema.parse(JSON.parse(archive.get(PEERS) ?? '[]')));
+  }
+
+  /** Own issuer first. */
+  get listed(): ListedIssuer[] {
+    return this.#listed;
+  }
+
+  accepts(issuer: string): boolean {
+    return this.#names.has(issuer);
+  }
+
+  nameOf(issuer: string): string | undefined {
+    return this.#names.get(issuer);
+  }
+
+  /** Takes the list as the operator has it now. @returns whether it changed */
+  list(peers: readonly ListedIssuer[]): boolean {
+    const text = JSON.stringify(peers);
+    if (text === (this.#archive.get(PEERS) ?? '[]')) return false;
+    // Stored here too: while D1 is down nobody's nodes leave.
+    this.#archive.set(PEERS, text);
+    this.#set(peers);
+    return true;
+  }
+
+  #set(peers: readonly ListedIssuer[]): void {
+    const { issuer, certificate } = this.issuer;
+    const own = { name: LOCAL_ISSUER, id: issuer, root: toBase64url(certificate.root) };
+    this.#listed = [own, ...peers.filter(({ id }) => id !== issuer)];
+    this.#names = new Map(this.#listed.map(({ id, name }) => [id, name]));
+  }
+}
+
+/** A clone, a test: nobody gave a key, so the object makes an issuer of its own and keeps it. */
+function ownIssuer(archive: Archive, nowS: number): GatewayIssuer {
+  const stored = archive.get(OWN_KEY);
+  if (stored !== undefined) return new GatewayIssuer(ownSchema.parse(JSON.parse(stored)).gateway);
+  const made = makeIssuer(nowS);
+  archive.set(OWN_KEY, JSON.stringify(made));
+  return new GatewayIssuer(made.gateway);
+}

@@ -1,0 +1,47 @@
+/** The last words of engines that failed, for operators and their provider. */
+
+/** What one session may leave. */
+export const LOG_TAIL_MAX_BYTES = 256 * 1024;
+const KEPT_MS = 7 * 24 * 60 * 60_000;
+/** Together 256 MiB at most; the oldest go first. */
+const TAILS_MAX = 1_000;
+
+export interface LogTail {
+  session: string;
+  provider: string;
+  /** Milliseconds since 1970. */
+  at: number;
+  text: string;
+}
+
+export class LogTails {
+  readonly #sql: SqlStorage;
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+  }
+
+  put({ session, provider, at, text }: LogTail): void {
+    this.#sql.exec(
+      'INSERT OR REPLACE INTO logs (session, provider, at, text) VALUES (?, ?, ?, ?)',
+      session,
+      provider,
+      at,
+      text,
+    );
+    this.sweep(at);
+  }
+
+  get(session: string, now: number): LogTail | undefined {
+    const query = 'SELECT session, provider, at, text FROM logs WHERE session = ? AND at > ?';
+    return [
+      ...this.#sql.exec<{ session: string; provider: string; at: number; text: string }>(query, session, now - KEPT_MS),
+    ][0];
+  }
+
+  sweep(now: number): void {
+    this.#sql.exec('DELETE FROM logs WHERE at <= ?', now - KEPT_MS);
+    const query = 'DELETE FROM logs WHERE session IN (SELECT session FROM logs ORDER BY at DESC LIMIT -1 OFFSET ?)';
+    this.#sql.exec(query, TAILS_MAX);
+  }
+}

@@ -1,0 +1,171 @@
+import type { Entry } from '../../shared/lattice/entry.ts';
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import { NodeIndex } from '../../shared/routing/nodes.ts';
+import { registryEntry } from '../../shared/routing/registry-entry.ts';
+import { LOCAL_ISSUER } from './issuers.ts';
+import { SnapshotStore } from './snapshot-store.ts';
+
+/** LEFT sessions are shown, and the models they served are known, this long. */
+export const RETENTION_MS = 24 * 60 * 60_000;
+
+/** LEFT sessions shown at most; the oldest go first, those last that alone keep a model known. */
+const LEFT_MAX = 2_000;
+/** However many models: more are forgotten with the oldest. */
+const LEFT_HARD_MAX = 4_000;
+
+/** How a session's path to this gateway stands. `closed`: it was open before. */
+type Tunnel = 'open' | 'closed';
+
+export interface RosterOptions {
+  /** Name here of an issuer; undefined where it is not listed. */
+  issuerName(id: string): string | undefined;
+  now(): number;
+  /** What is to be stored; undefined: nothing any more. */
+  onShown(session: string, shown: RegistryEntry | undefined): void;
+}
+
+/**
+ * The sessions as this gateway shows and routes to them: the lattice's word, and beside it what is only true from here, tunnels
+ * and suspicions. Routable = SERVING ∧ not suspected ∧ its tunnel is open here.
+ */
+export class Roster {
+  readonly store: SnapshotStore;
+  readonly #index = new NodeIndex();
+  readonly #options: RosterOptions;
+  readonly #tunnels = new Map<string, Tunnel>();
+  readonly #suspected = new Set<string>();
+  /** In the order in which they left. */
+  readonly #left = new Set<string>();
+
+  constructor(epoch: string, options: RosterOptions) {
+    this.store = new SnapshotStore(epoch);
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#index.size;
+  }
+
+  isOpen(session: string): boolean {
+    return this.#tunnels.get(session) === 'open';
+  }
+
+  tunnelOf(session: string): Tunnel | undefined {
+    return this.#tunnels.get(session);
+  }
+
+  /** Sessions whose tunnel is open here. */
+  *open(): Generator<string> {
+    for (const [session, tunnel] of this.#tunnels) if (tunnel === 'open') yield session;
+  }
+
+  get(session: string): RegistryEntry | undefined {
+    return this.#index.get(session);
+  }
+
+  /** As it was shown before this object slept. */
+  restore(shown: RegistryEntry): void {
+    const { session, state, suspected, connected } = shown;
+    if (state === 'LEFT') this.#left.add(session);
+    else if (connected) this.#tunnels.set(session, 'open');
+    else if (suspected) this.#tunnels.set(session, 'closed');
+    this.#index.put(shown);
+    this.store.put(shown);
+  }
+
+  /** The lattice says something new of a session; undefined: it says nothing any more. */
+  update(session: string, entry: Entry | undefined): void {
+    if (entry === undefined) {
+      if (!this.#left.has(session)) this.#forget(session);
+      return;
+    }
+    this.#show(entry);
+  }
+
+  tunnel(session: string, tunnel: Tunnel, entry: Entry | undefined): void {
+    // A tunnel without a session that is known leaves nothing behind.
+    if (tunnel === 'closed' && !this.#tunnels.has(session)) return;
+    if (entry === undefined || entry.state === 'LEFT') this.#tunnels.delete(session);
+    else this.#tunnels.set(session, tunnel);
+    if (entry !== undefined) this.#show(entry);
+  }
+
+  /** Not routed to until the suspicion is taken back. */
+  suspect(session: string, suspected: boolean, entry: Entry | undefined): void {
+    if (this.#suspected.has(session) === suspected || entry === undefined) return;
+    if (suspected) this.#suspected.add(session);
+    else this.#suspected.delete(session);
+    this.#show(entry);
+  }
+
+  /** An issuer is no longer listed: its sessions are nobody's here. */
+  remove(session: string): void {
+    this.#forget(session);
+  }
+
+  #show(entry: Entry): void {
+    const { session } = entry;
+    const issuer = this.#options.issuerName(entry.issuer);
+    if (issuer === undefined) return this.#forget(session);
+    const tunnel = this.#tunnels.get(session);
+    const connected = tunnel === 'open';
+    const suspected = this.#suspected.has(session) || tunnel === 'closed';
+    const before = this.#index.get(session);
+    // One that LEFT before it was ever shown says nothing to anybody.
+    if (entry.state === 'LEFT' && before === undefined) return;
+    const updatedAt = this.#options.now();
+    const shown = registryEntry(entry, { issuer, own: LOCAL_ISSUER, connected, suspected, updatedAt, before });
+    if (shown === undefined || (before !== undefined && sameNews(before, shown))) return;
+    if (shown.state === 'LEFT') this.#retire(session);
+    this.#index.put(shown);
+    this.store.put(shown);
+    this.#options.onShown(session, shown);
+    if (this.#left.size > LEFT_MAX) this.#makeRoom();
+  }
+
+  #retire(session: string): void {
+    this.#tunnels.delete(session);
+    this.#suspected.delete(session);
+    this.#left.add(session);
+  }
+
+  #forget(session: string): void {
+    this.#tunnels.delete(session);
+    this.#suspected.delete(session);
+    this.#left.delete(session);
+    if (this.#index.get(session) === undefined) return;
+    this.#index.delete(session);
+    this.store.delete(session);
+    this.#options.onShown(session, undefined);
+  }
+
+  /** What left too long ago is shown no more. */
+  sweep(): void {
+    const now = this.#options.now();
+    for (const session of this.#left) {
+      const shown = this.#index.get(session);
+      if (shown !== undefined && now - Date.parse(shown.updated_at) <= RETENTION_MS) continue;
+      this.#forget(session);
+    }
+  }
+
+  #makeRoom(): void {
+    for (const session of this.#left) {
+      const alone = this.#index.get(session)?.models.some(({ id }) => this.#index.model(id)?.all.length === 1) ?? false;
+      if (alone && this.#left.size <= LEFT_HARD_MAX) continue;
+      return this.#forget(session);
+    }
+  }
+}
+
+function sameNews(a: RegistryEntry, b: RegistryEntry): boolean {
+  return (
+    a.version === b.version &&
+    a.state === b.state &&
+    a.suspected === b.suspected &&
+    a.connected === b.connected &&
+    a.issuer === b.issuer &&
+    // Two records of one version: the lattice chose the other one.
+    JSON.stringify({ ...a, updated_at: '' }) === JSON.stringify({ ...b, updated_at: '' })
+  );
+}

@@ -1,0 +1,63 @@
+/** The tickets that agents show at the door. */
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import type { CertificateCache } from '../../shared/lattice/certificate.ts';
+import { LatticeError } from '../../shared/lattice/error.ts';
+import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import type { ListedIssuer } from './issuers.ts';
+import type { View } from './snapshot.ts';
+
+export const TICKET_HEADER = 'x-otela-ticket';
+export const PROTOCOL_HEADER = 'x-otela-protocol';
+
+/** Forgotten whole when full, by the lattice itself. */
+const certificates: CertificateCache = new Map();
+
+export interface ShownTicket {
+  ticket: Ticket;
+  issuer: ListedIssuer;
+}
+
+/**
+ * The ticket of a request: signed by a listed issuer, not ended, its session not LEFT as far as this view knows. That the bearer
+ * holds the session's key is still to be proven: tickets are public.
+ * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended.
+ */
+export function readTicket(request: Request, view: View, now: number): ShownTicket {
+  const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
+  if (bytes === undefined || bytes.length === 0)
+    throw new ApiError('invalid_request', `${TICKET_HEADER} holds no ticket. Get one with POST /agent/admit.`);
+  const ticket = opened(bytes);
+  const issuer = view.issuers.get(ticket.issuer);
+  if (issuer === undefined)
+    throw new ApiError('permission_denied', 'The issuer of this ticket is not listed at this gateway.');
+  if (ticket.expires * 1000 <= now) throw over('its ticket has ended');
+  if (view.nodes.get(ticket.session)?.state === 'LEFT') throw over('it has left');
+  return { ticket, issuer };
+}
+
+function opened(bytes: Uint8Array): Ticket {
+  try {
+    return openTicket(bytes, workerdCrypto, certificates);
+  } catch (error) {
+    if (!(error instanceof LatticeError)) throw error;
+    throw new ApiError('invalid_request', `This ticket is not good: ${error.message}.`, { cause: error });
+  }
+}
+
+/** RFC 9110 §15.5.11: the agent needs a new session. */
+function over(why: string): ApiError {
+  return new ApiError('session_over', `This session is over: ${why}. Ask for a new one with POST /agent/admit.`);
+}
+
+/** RFC 9110 §15.5.22. The agent prints the message and ends. Undefined: we speak the same. */
+export function versionMismatch(protocol: string | null): Response | undefined {
+  if (protocol === String(PROTOCOL_VERSION)) return undefined;
+  const theirs = protocol === null ? 'none' : protocol.slice(0, 16);
+  const older = Number(theirs) < PROTOCOL_VERSION;
+  const message = `This gateway speaks tunnel protocol ${PROTOCOL_VERSION}, the agent ${theirs}: upgrade the ${older ? 'agent' : 'gateway'}.`;
+  const error = { message, type: 'invalid_request_error', param: PROTOCOL_HEADER, code: 'protocol_mismatch' };
+  return Response.json({ error }, { status: 426, headers: { upgrade: 'websocket' } });
+}

@@ -1,0 +1,64 @@
+/** Sessions whose tickets a test signs itself: the gateway under test is given the issuer's keys. */
+import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { signCertificate } from '../../../shared/lattice/certificate.ts';
+import type { Signer } from '../../../shared/lattice/crypto.ts';
+import type { NodeRecord } from '../../../shared/lattice/node.ts';
+import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
+import { signRecord } from '../../../shared/lattice/record.ts';
+import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
+import { encodeUpdate } from '../../../shared/lattice/update.ts';
+
+export interface TestIdentity {
+  session: string;
+  publicKey: Uint8Array;
+  ticket: Ticket;
+  signer: Signer;
+  sign(message: Uint8Array): Uint8Array;
+}
+
+export class TestIssuer {
+  readonly #gateway: Signer;
+  readonly certificate: Uint8Array;
+  readonly root: string;
+  /** What the gateway under test is given. */
+  readonly vars: { OTELA_GATEWAY_KEY: string; OTELA_GATEWAY_CERT: string };
+
+  constructor() {
+    const seed = crypto.getRandomValues(new Uint8Array(32));
+    const root = nodeSigner(crypto.getRandomValues(new Uint8Array(32)));
+    this.#gateway = nodeSigner(seed);
+    const dates = { notBefore: nowS() - 3600, notAfter: nowS() + 86_400 };
+    this.certificate = signCertificate({ key: this.#gateway.publicKey, ...dates }, root);
+    this.root = toBase64url(root.publicKey);
+    this.vars = { OTELA_GATEWAY_KEY: toBase64url(seed), OTELA_GATEWAY_CERT: toBase64url(this.certificate) };
+  }
+
+  /** A session that nobody else speaks for. */
+  identity(more: { provider?: string; cluster?: string; birth?: number; expires?: number } = {}): TestIdentity {
+    const signer = nodeSigner(crypto.getRandomValues(new Uint8Array(32)));
+    const { provider = 'lab', cluster = 'testbed', birth = nowS(), expires = birth + 3600 } = more;
+    const fields = { certificate: this.certificate, sessionKey: signer.publicKey, birth, expires, provider, cluster };
+    const ticket = openTicket(signTicket(fields, this.#gateway, nodeCrypto), nodeCrypto);
+    return identityFor(ticket, signer);
+  }
+}
+
+function identityFor(ticket: Ticket, signer: Signer): TestIdentity {
+  const { session } = ticket;
+  return { session, publicKey: signer.publicKey, ticket, signer, sign: (message) => signer.sign(message) };
+}
+
+/** What a session says of itself, as a RECORD carries it. */
+export function wordsOf({ session, signer, ticket }: TestIdentity, record: NodeRecord): Uint8Array {
+  const { state, version, hardware, ...said } = record;
+  const gpus = hardware.gpus.map((gpu) => ({ ...gpu, count: 1 }));
+  const payload: NodePayload = { ...said, hardware: { ...hardware, gpus }, addresses: [] };
+  const bytes = encodePayload(payload);
+  const signed = signRecord({ session, state, version, payload: bytes }, signer, nodeCrypto);
+  return encodeUpdate({ kind: 'entry', ticket: ticket.bytes, record: signed, payload: bytes });
+}
+
+function nowS(): number {
+  return Math.floor(Date.now() / 1000);
+}
