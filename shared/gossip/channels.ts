@@ -98,7 +98,7 @@ export class Channels {
     const { now, options } = this.#context;
     this.#dialling.delete(id);
     this.#failed.delete(id);
-    const bannedUntil = this.#banned.get(id) ?? 0;
+    const bannedUntil = this.#banned.get(id) ?? Number.NEGATIVE_INFINITY;
     const peer: Peer = {
       id,
       gateway: isGateway(id),
@@ -242,7 +242,7 @@ export class Channels {
       for (const id of ownRing(this.#context)?.from(me, step) ?? []) {
         if (taken >= options.ringReach || ++seen > WALK_MAX) break;
         // Who cannot be dialled now is no neighbour: the next one takes the place.
-        if (!this.open.has(id) && (this.#failed.get(id)?.until ?? 0) > now) continue;
+        if (!this.open.has(id) && this.#failedUntil(id) > now) continue;
         near.add(id);
         taken++;
       }
@@ -272,7 +272,7 @@ export class Channels {
     let wakeAt = Number.POSITIVE_INFINITY;
     for (const id of targets) {
       if (this.open.has(id) || this.#dialling.has(id)) continue;
-      const retryAt = this.#failed.get(id)?.until ?? 0;
+      const retryAt = this.#failedUntil(id);
       if (retryAt > now) {
         wakeAt = Math.min(wakeAt, retryAt);
       } else if (isGateway(id) || this.#random.has(id) || me < id) {
@@ -304,6 +304,10 @@ export class Channels {
     if (nextAt < Number.POSITIVE_INFINITY) agenda.set('spares', nextAt, () => this.#markDirty());
   }
 
+  #failedUntil(id: PeerId): number {
+    return this.#failed.get(id)?.until ?? Number.NEGATIVE_INFINITY;
+  }
+
   #isLarge(): boolean {
     return (ownRing(this.#context)?.size ?? 0) > this.#context.options.fullMesh;
   }
@@ -323,13 +327,13 @@ export class Channels {
     const ring = ownRing(this.#context);
     const { me, now, options, rng } = this.#context;
     for (const id of this.#random) {
-      const fails = (this.#failed.get(id)?.until ?? 0) > now && !this.open.has(id);
+      const fails = this.#failedUntil(id) > now && !this.open.has(id);
       if (near.has(id) || fails || ring?.has(id) !== true) this.#random.delete(id);
     }
     for (let tries = 0; ring !== undefined && tries < 8 && this.#random.size < options.randomLinks; tries++) {
       const id = ring.at(Math.floor(rng() * ring.size));
       if (id === undefined || id === me || near.has(id) || this.open.has(id)) continue;
-      if ((this.#failed.get(id)?.until ?? 0) <= now) this.#random.add(id);
+      if (this.#failedUntil(id) <= now) this.#random.add(id);
     }
     return this.#random;
   }

@@ -173,7 +173,8 @@ export class Judge {
   #graceOver(session: string): void {
     const entry = memberEntry(this.#context, session);
     if (entry === undefined || !this.#charges.has(session)) return;
-    if ((this.#frozen.get(entry.ticket.cluster) ?? 0) > this.#context.now) return this.#setGrace(session);
+    if ((this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY) > this.#context.now)
+      return this.#setGrace(session);
     this.#try(session, () => {
       if (this.#charges.has(session)) this.#context.out.act({ type: 'evict', session });
     });
@@ -188,14 +189,18 @@ export class Judge {
     const turned = (this.#turned.get(cluster) ?? []).filter((at) => now - at < freezeWindowMs);
     turned.push(now);
     this.#turned.set(cluster, turned.slice(-4096));
-    const members = (this.#context.rings.get(cluster)?.size ?? 0) + this.#charges.size;
+    let suspects = 0;
+    for (const other of this.#charges.keys()) {
+      if (this.#context.replica.get(other)?.ticket.cluster === cluster) suspects++;
+    }
+    const members = (this.#context.rings.get(cluster)?.size ?? 0) + suspects;
     if (turned.length < freezeMin || turned.length <= freezeShare * members) return;
     this.#freeze(cluster, now + freezeMs);
   }
 
   #freeze(cluster: string, until: number): void {
     const { agenda, now, out } = this.#context;
-    if ((this.#frozen.get(cluster) ?? 0) <= now)
+    if ((this.#frozen.get(cluster) ?? Number.NEGATIVE_INFINITY) <= now)
       out.act({ type: 'notice', notice: { what: 'frozen', cluster, until } });
     this.#frozen.set(cluster, until);
     for (const session of this.#charges.keys()) this.#setGrace(session);

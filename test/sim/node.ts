@@ -36,6 +36,8 @@ export interface NodeSetup {
   clock: Clock;
   rng: Rng;
   stalls: boolean;
+  /** Its clock against virtual time. */
+  skewMs?: number;
   /** What the core wants done, and when its CPU was done with it. */
   onAction: (node: SimNode, action: Action, at: number) => void;
 }
@@ -121,13 +123,13 @@ export class SimNode {
   }
 
   #handle(event: Event): void {
-    const { clock, crypto, rng, onAction } = this.#setup;
+    const { clock, crypto, rng, onAction, skewMs = 0 } = this.#setup;
     const before = crypto.count.verified;
-    const actions = step(this.state, event, clock.now, rng);
+    const actions = step(this.state, event, clock.now + skewMs, rng);
     let at = clock.now + CPU.receiveMs + (crypto.count.verified - before) * CPU.verifyMs;
     for (const action of actions) {
       if (action.type === 'send') at += CPU.sendMs;
-      if (action.type === 'timer') this.#setTimer(action.at);
+      if (action.type === 'timer') this.#setTimer(action.at - skewMs);
       else onAction(this, action, at);
     }
     this.#freeAt = at;

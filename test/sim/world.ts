@@ -32,6 +32,8 @@ export interface WorldOptions {
   stalls: boolean;
   /** Agents on one machine. */
   perHost: number;
+  /** What the i-th agent's clock is off by, ms. */
+  skew: (agent: number) => number;
 }
 
 export const DEFAULT_WORLD: WorldOptions = {
@@ -42,6 +44,7 @@ export const DEFAULT_WORLD: WorldOptions = {
   gossip: {},
   stalls: true,
   perHost: 1,
+  skew: () => 0,
 };
 
 /** How long a relay waits for an agent before it says silent; how long a tunnel lives after its path is cut. */
@@ -200,6 +203,7 @@ export class World {
       clock: this.clock,
       rng: fork(this.rng),
       stalls: this.options.stalls,
+      skewMs: this.options.skew(this.agents.length),
       onAction: (from, action, at) => this.#act(session, from, action, at),
     });
     const agent: Agent = { kind: 'agent', node, membership, host, cluster, hidden: false, tunnels: new Map() };
