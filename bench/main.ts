@@ -11,6 +11,7 @@ import { type Counter, startCounter } from './counter.ts';
 import { type House, type Memory, openHouse, resident, warm } from './house.ts';
 import { machine } from './machine.ts';
 import { type Row, table } from './report.ts';
+import { floor } from './sections/floor.ts';
 import { latency } from './sections/latency.ts';
 import { splice } from './sections/splice.ts';
 import { throughput } from './sections/throughput.ts';
@@ -18,7 +19,7 @@ import { tokens } from './sections/tokens.ts';
 import { tunnel } from './sections/tunnel.ts';
 import { wide } from './sections/wide.ts';
 
-const SECTIONS = ['latency', 'throughput', 'tokens', 'tunnel', 'splice', 'wide'] as const;
+const SECTIONS = ['latency', 'floor', 'throughput', 'tokens', 'tunnel', 'splice', 'wide'] as const;
 type Section = (typeof SECTIONS)[number];
 
 const { values } = parseArgs({
@@ -32,6 +33,11 @@ const { values } = parseArgs({
 const quick = values.quick;
 const seed = Number(values.seed);
 const repeats = quick ? 1 : 5;
+const latencyPlan = {
+  seed,
+  repeats: quick ? 1 : 3,
+  requests: (perSecond: number) => (quick ? 5 : 15) * Math.max(2, perSecond),
+};
 
 function memoryRow(at: string, memory: Memory): Row[] {
   return (['workerd', 'agent', 'socket'] as const).map((name) => ({
@@ -45,11 +51,9 @@ function memoryRow(at: string, memory: Memory): Row[] {
 async function section(name: Section, house: House, counter: Counter): Promise<Row[] | string> {
   switch (name) {
     case 'latency':
-      return latency(house, {
-        seed,
-        repeats: quick ? 1 : 3,
-        requests: (perSecond) => (quick ? 5 : 15) * Math.max(2, perSecond),
-      });
+      return latency(house, latencyPlan);
+    case 'floor':
+      return floor(house, { latency: latencyPlan, seconds: quick ? 2 : 8 });
     case 'throughput': {
       const { rows, loaded } = await throughput(house, {
         repeats: quick ? 1 : 3,

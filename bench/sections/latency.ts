@@ -14,7 +14,7 @@ export interface Plan {
 }
 
 /** Connections that are open and free; more are opened when all are busy. */
-class Pool {
+export class Pool {
   readonly #target: Target;
   readonly #free: Client[] = [];
 
@@ -37,15 +37,21 @@ class Pool {
   }
 }
 
-interface Side {
+export interface Side {
   pool: Pool;
   bytes: Buffer;
   times: number[];
   failed: number;
 }
 
-/** One repeat: both sides on schedules of the same rate, drawn from the same seed, interleaved. */
-async function once(sides: Side[], perSecond: number, count: number, seed: number, first: boolean): Promise<void> {
+/** One repeat: all sides on schedules of the same rate, drawn from the same seed, interleaved. */
+export async function interleaved(
+  sides: Side[],
+  perSecond: number,
+  count: number,
+  seed: number,
+  first: boolean,
+): Promise<void> {
   const start = performance.now() + 50;
   const plan = sides.flatMap((side, index) =>
     arrivals(seeded(seed + index), perSecond, count).map((at) => ({ at: start + at, side })),
@@ -76,7 +82,7 @@ async function at(house: House, kind: 'unary' | 'TTFT', perSecond: number, plan:
   for (let n = 0; n < plan.repeats; n++) {
     const direct: Side = { pool: pools.direct, bytes: make(house.direct), times: [], failed: 0 };
     const through: Side = { pool: pools.through, bytes: make(house.through), times: [], failed: 0 };
-    await once([direct, through], perSecond, plan.requests(perSecond), plan.seed + n * 10, kind === 'TTFT');
+    await interleaved([direct, through], perSecond, plan.requests(perSecond), plan.seed + n * 10, kind === 'TTFT');
     added.push(median(through.times) - median(direct.times));
     all.direct.push(...direct.times);
     all.through.push(...through.times);

@@ -22,7 +22,7 @@ function milliseconds(text: string): number {
 }
 
 /** Runs without blocking this process, which samples the memory of the others meanwhile. */
-function wrk(target: Target, connections: number, seconds: number): Promise<WrkResult> {
+export function wrk(target: Target, connections: number, seconds: number, path = PATH): Promise<WrkResult> {
   const args = [
     '-t1',
     `-c${connections}`,
@@ -30,7 +30,7 @@ function wrk(target: Target, connections: number, seconds: number): Promise<WrkR
     '--latency',
     '-s',
     join(ROOT, 'bench/post.lua'),
-    `${target.url}${PATH}`,
+    `${target.url}${path}`,
   ];
   const env = { ...process.env, BENCH_BODY: JSON.stringify(chat('unary')), BENCH_KEY: target.key ?? 'none' };
   return new Promise((resolve, reject) => {
