@@ -12,6 +12,7 @@ export interface EntryParts {
   ticket: Ticket;
   /** Or an eviction, or both. */
   record?: OwnerRecord | undefined;
+  /** None with LEFT: nobody needs it any more. */
   payload?: Uint8Array | undefined;
   eviction?: Eviction | undefined;
 }
@@ -41,7 +42,7 @@ export class Entry {
     this.eviction = eviction;
     this.state = record === undefined || eviction !== undefined ? 'LEFT' : record.state;
     this.version = record?.version ?? 0;
-    this.payloadBytes = this.state === 'LEFT' ? undefined : parts.payload;
+    this.payloadBytes = parts.payload;
   }
 
   /** The eviction, as a list. */

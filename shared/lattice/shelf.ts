@@ -13,7 +13,7 @@ import type { Update } from './update.ts';
 /** Anything that a digest names. */
 interface Held {
   item: DigestItem;
-  part: Part;
+  kind: 'keys' | Part;
   /** `full`: for a receiver that may lack the ticket. */
   update(full: boolean): Update;
 }
@@ -27,8 +27,11 @@ export class Shelf {
   readonly #crypto: Crypto;
   #tally: Tally;
   readonly #root: Uint8Array;
-  /** By the id in digests; bounded by what the replica lets into the maps above. */
-  readonly #held = new Map<string, Held>();
+  /**
+   * By the id in digests; bounded by what the replica lets into the maps above. In this order they are told: somebody who lacks a floor
+   * would else be told first, again and again, of sessions that it collects.
+   */
+  readonly #held = { keys: new Map<string, Held>(), live: new Map<string, Held>(), left: new Map<string, Held>() };
 
   constructor(issuer: string, root: Uint8Array, crypto: Crypto) {
     this.issuer = issuer;
@@ -44,7 +47,8 @@ export class Shelf {
     for (const [session, entry] of this.entries) copy.entries.set(session, entry);
     for (const [key, floor] of this.floors) copy.floors.set(key, floor);
     for (const [key, revocation] of this.revocations) copy.revocations.set(key, revocation);
-    for (const [id, held] of this.#held) copy.#held.set(id, held);
+    for (const kind of ['keys', 'live', 'left'] as const)
+      for (const [id, held] of this.#held[kind]) copy.#held[kind].set(id, held);
     copy.#tally = this.#tally.fork();
     return copy;
   }
@@ -56,8 +60,8 @@ export class Shelf {
   put(parts: EntryParts): Entry {
     const entry = new Entry(parts);
     this.entries.set(entry.session, entry);
-    const part = entry.state === 'LEFT' ? 'left' : 'live';
-    this.#hold({ item: entry.item, part, update: (full) => entry.update(full) });
+    const kind = entry.state === 'LEFT' ? 'left' : 'live';
+    this.#hold({ item: entry.item, kind, update: (full) => entry.update(full) });
     return entry;
   }
 
@@ -66,7 +70,7 @@ export class Shelf {
     const { certificate, at, bytes } = floor;
     this.floors.set(certificate.keyName, floor);
     const item = { id: this.#controlId('floor', certificate.key), state: FLOOR_ITEM, version: at, tie: '', mark: '' };
-    this.#hold({ item, part: 'live', update: () => ({ kind: 'floor', floor: bytes }) });
+    this.#hold({ item, kind: 'keys', update: () => ({ kind: 'floor', floor: bytes }) });
     return this.#dropExcluded();
   }
 
@@ -76,7 +80,7 @@ export class Shelf {
     this.revocations.set(revocation.keyName, revocation);
     const id = this.#controlId('revocation', key);
     const item = { id, state: REVOCATION_ITEM, version: 0, tie: '', mark: '' };
-    this.#hold({ item, part: 'live', update: () => ({ kind: 'revocation', revocation: bytes }) });
+    this.#hold({ item, kind: 'keys', update: () => ({ kind: 'revocation', revocation: bytes }) });
     return this.#dropExcluded();
   }
 
@@ -86,21 +90,21 @@ export class Shelf {
 
   /** What falls into a scope: keys first, then live sessions, then those that left. */
   *scope(bucket: number | undefined, part: Part | undefined): Generator<Held> {
-    for (const wanted of ['live', 'left'] as const) {
-      if (part !== undefined && part !== wanted) continue;
-      for (const held of this.#held.values()) {
-        if (held.part === wanted && (bucket === undefined || bucketOf(held.item.id) === bucket)) yield held;
+    for (const wanted of ['keys', 'live', 'left'] as const) {
+      if (part !== undefined && part !== partOf(wanted)) continue;
+      for (const held of this.#held[wanted].values()) {
+        if (bucket === undefined || bucketOf(held.item.id) === bucket) yield held;
       }
     }
   }
 
   held(id: string): Held | undefined {
-    return this.#held.get(id);
+    return this.#held.live.get(id) ?? this.#held.left.get(id) ?? this.#held.keys.get(id);
   }
 
   /** Ids in `digest` of which its sender knows more. */
   wants(digest: Digest): string[] {
-    return digest.items.filter((item) => !covers(this.#held.get(item.id)?.item, item)).map((item) => item.id);
+    return digest.items.filter((item) => !covers(this.held(item.id)?.item, item)).map((item) => item.id);
   }
 
   #dropExcluded(): string[] {
@@ -120,19 +124,24 @@ export class Shelf {
 
   #hold(held: Held): void {
     this.#release(held.item.id);
-    this.#held.set(held.item.id, held);
-    this.#tally.add(held.item, held.part);
+    this.#held[held.kind].set(held.item.id, held);
+    this.#tally.add(held.item, partOf(held.kind));
   }
 
   #release(id: string): void {
-    const held = this.#held.get(id);
+    const held = this.held(id);
     if (held === undefined) return;
-    this.#held.delete(id);
-    this.#tally.remove(held.item, held.part);
+    this.#held[held.kind].delete(id);
+    this.#tally.remove(held.item, partOf(held.kind));
   }
 
   #controlId(thing: 'floor' | 'revocation', key: Uint8Array): string {
     const name = new ByteWriter().label(`${thing}-item`).bytes(key).done();
     return hex(this.#crypto.sha256(name).subarray(0, 8));
   }
+}
+
+/** What is said of keys is compared along with the live sessions. */
+function partOf(kind: Held['kind']): Part {
+  return kind === 'left' ? 'left' : 'live';
 }

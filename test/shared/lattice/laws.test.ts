@@ -1,0 +1,7 @@
+import { describe, expect, test } from 'vitest';
+import { Replica } from '../../../shared/lattice/replica.ts';
+import { LAWS } from './laws.ts';
+
+describe('A replica', () => {
+  for (const law of Object.values(LAWS)) test(law.says, () => expect(() => law.check({ Replica }, 300)).not.toThrow());
+});

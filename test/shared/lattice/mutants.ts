@@ -1,0 +1,257 @@
+/** Mistakes that somebody could make in the lattice, each as one replacement in its source, under the law that must catch it. */
+import type { LawName } from './laws.ts';
+
+export interface Mutant {
+  /** In shared/lattice. */
+  file: string;
+  mistake: string;
+  /** Occurs once. */
+  find: string;
+  replace: string;
+}
+
+const of =
+  (file: string) =>
+  (mistake: string, find: string, replace: string): Mutant => ({ file, mistake, find, replace });
+
+const algebra = of('algebra.ts');
+const certificate = of('certificate.ts');
+const control = of('control.ts');
+const digest = of('digest.ts');
+const entry = of('entry.ts');
+const fingerprint = of('fingerprint.ts');
+const replica = of('replica.ts');
+const shelf = of('shelf.ts');
+const ticket = of('ticket.ts');
+
+const STATE_FIRST = 'if (a.state !== b.state) return lifecycleRank(a.state) - lifecycleRank(b.state);';
+const TIE = 'return compareText(a.hash, b.hash);';
+const EVICTION = 'const eviction = evicts > 0 ? read.eviction : known?.eviction;';
+const FLOOR_RANK = 'if (known !== undefined && known.at >= floor.at)';
+const FLOOR_OF = 'const floor = control.floors.get(ticket.certificate.keyName);';
+const REVOKED = 'return control.revocations.has(keyName) || control.revocations.has(rootName);';
+const ARRIVAL = "if (shelf.excludes(ticket)) return { outcome: 'collected'";
+const SKIP = 'if (covers(other, held.item)) continue;';
+const PUT = 'shelf.put({ ticket,';
+
+export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
+  told: [
+    replica(
+      'payloads outlive their session',
+      "if (record === undefined || evicted || record.state === 'LEFT') return undefined;",
+      'if (record === undefined) return given;',
+    ),
+    replica(
+      "a former version's payload stays",
+      'known?.payloadBytes !== undefined && known.record?.payloadHash === record.payloadHash',
+      'known?.payloadBytes !== undefined',
+    ),
+    replica('evictions are dropped', EVICTION, 'const eviction = known?.eviction;'),
+    entry(
+      'an owner may outlive its eviction',
+      'record === undefined || eviction !== undefined',
+      'record === undefined',
+    ),
+
+    algebra(
+      "one key's floor collects every key's sessions",
+      FLOOR_OF,
+      'const floor = [...control.floors.values()][0];',
+    ),
+    algebra('floors ask for the birth', 'ticket.expires < floor.at', 'ticket.birth < floor.at'),
+    algebra('floors are off by one', 'ticket.expires < floor.at', 'ticket.expires <= floor.at'),
+    replica('floors are not merged', FLOOR_RANK, 'if (known !== undefined || true)'),
+    replica('revocations are not merged', 'if (revocations.has(revocation.keyName))', 'if (revocations)'),
+    algebra('a root cannot take itself back', REVOKED, 'return control.revocations.has(keyName);'),
+    algebra(
+      'any revocation takes back all keys',
+      REVOKED,
+      'return control.revocations.size > 0 && rootName !== keyName;',
+    ),
+    shelf('floors are obeyed and forgotten', 'this.floors.set(certificate.keyName, floor);', ''),
+  ],
+  order: [
+    algebra(
+      'of two evictions the first one stays',
+      "compareText(a?.hash ?? '', b?.hash ?? '')",
+      'b === undefined ? 1 : 0',
+    ),
+    replica('a new record undoes an eviction', EVICTION, 'const eviction = evicts > 0 ? read.eviction : undefined;'),
+    replica('the last floor counts, not the highest', FLOOR_RANK, 'if (known?.at === floor.at && known !== undefined)'),
+    shelf('a floor spares what is there', 'if (!this.excludes(entry.ticket)) continue;', 'continue;'),
+  ],
+  commutative: [algebra('of two records of one version the first one stays', TIE, 'return 0;')],
+  associative: [
+    shelf(
+      'live sessions are exempt from a floor that comes',
+      'if (!this.excludes(entry.ticket)) continue;',
+      "if (!this.excludes(entry.ticket) || entry.state === 'SERVING') continue;",
+    ),
+    replica(
+      'old sessions that are not known are refused',
+      'const order =',
+      "if (known === undefined && read.record?.state === 'LEFT') return { outcome: 'older', issuer, sessions: [session] };\n    const order =",
+    ),
+  ],
+  idempotent: [algebra('of two records of one version the last one wins', TIE, 'return 1;')],
+  inflation: [
+    algebra('records are ordered by version alone', STATE_FIRST, ''),
+    algebra('records are ordered by state alone', 'if (a.version !== b.version) return a.version - b.version;', ''),
+    replica(
+      'a record is taken whatever is known',
+      'const record = order > 0 ? read.record',
+      'const record = order !== 0 ? read.record',
+    ),
+    replica(
+      'a full replica makes room by forgetting',
+      PUT,
+      `if (shelf.entries.size > 2) shelf.entries.delete([...shelf.entries.keys()][0] ?? '');\n    ${PUT}`,
+    ),
+  ],
+  noReturn: [
+    replica(
+      'the floor is not asked when something comes',
+      ARRIVAL,
+      "if (known && shelf.excludes(ticket)) return { outcome: 'collected'",
+    ),
+    replica(
+      'live sessions pass the floor when they come',
+      ARRIVAL,
+      "if (shelf.excludes(ticket) && record?.state !== 'SERVING') return { outcome: 'collected'",
+    ),
+    shelf(
+      'tombstones are compacted without a floor',
+      'this.entries.set(entry.session, entry);',
+      "if (entry.state === 'LEFT') this.#drop(entry);\n    if (entry.state === 'LEFT') return entry;\n    this.entries.set(entry.session, entry);",
+    ),
+  ],
+  delta: [
+    digest('evictions do not count in comparisons', '&& theirs.mark >= mine.mark', ''),
+    digest(
+      'of one version all records count as the same',
+      'return a.tie < b.tie ? -1 : a.tie > b.tie ? 1 : 0;',
+      'return 0;',
+    ),
+    digest('versions do not count in comparisons', 'if (a.version !== b.version) return a.version - b.version;', ''),
+    digest('any floor counts as the same', 'theirs.version >= mine.version', 'theirs.version >= 0'),
+    replica(
+      'deltas leave out those that left',
+      SKIP,
+      "if (covers(other, held.item) || held.kind === 'left') continue;",
+    ),
+    replica('deltas leave out keys', SKIP, "if (covers(other, held.item) || held.kind === 'keys') continue;"),
+    replica(
+      'deltas never bring a ticket',
+      'held.update(other === undefined || other.state === 0)',
+      'held.update(false)',
+    ),
+  ],
+  buckets: [
+    shelf('buckets are ignored', 'bucketOf(held.item.id) === bucket', 'bucketOf(held.item.id) === 0'),
+    shelf(
+      'keys are in no part',
+      'if (part !== undefined && part !== partOf(wanted))',
+      'if (part !== undefined && part !== wanted)',
+    ),
+  ],
+  cut: [
+    replica(
+      'deltas stop before their first update',
+      'if (bytes > maxBytes && updates.length > 0)',
+      'if (bytes > maxBytes)',
+    ),
+    replica(
+      'a delta that is cut says that it is whole',
+      'return { updates, complete: false };',
+      'return { updates, complete: true };',
+    ),
+    replica('deltas know no bound', 'if (bytes > maxBytes && updates.length > 0)', 'if (bytes < 0)'),
+    shelf('deltas begin with sessions', "wanted of ['keys', 'live', 'left']", "wanted of ['live', 'keys', 'left']"),
+  ],
+  pull: [
+    shelf('what is wanted is what both have', 'filter((item) => !covers(', 'filter((item) => covers('),
+    replica(
+      'pulled entries come without their ticket',
+      'updates.push(held.update(true));',
+      'updates.push(held.update(false));',
+    ),
+  ],
+  fingerprint: [
+    digest(
+      'evictions are left out of the hash',
+      'writeItem(out, item);\n  return BigInt',
+      "writeItem(out, { ...item, mark: '' });\n  return BigInt",
+    ),
+    shelf('fingerprints keep what went', 'this.#tally.remove(held.item, partOf(held.kind));', ''),
+    fingerprint('parts are mixed', 'bucket[part] = (bucket[part] + by)', 'bucket.live = (bucket.live + by)'),
+    fingerprint('who is live does not count', 'live += bucket.live;', ''),
+  ],
+  thin: [
+    replica(
+      'a thin record drops the payload',
+      "if (given === undefined) return 'lacking';",
+      'if (given === undefined) return given;',
+    ),
+  ],
+  forgery: [
+    replica('records are not verified', 'verifyRecord(record, ticket.sessionKey, this.#crypto);', ';'),
+    replica('evictions are not verified', 'verifyEviction(eviction, ticket.certificate.key, this.#crypto);', ';'),
+    replica(
+      'tickets are not verified',
+      'if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);',
+      '',
+    ),
+    ticket(
+      "a ticket's own signature is not verified",
+      'if (!crypto.verify(certificate.key,',
+      'if (!crypto.sha256(certificate.key) && !crypto.verify(certificate.key,',
+    ),
+    certificate(
+      'certificates are not verified',
+      'if (!crypto.verify(certificate.root,',
+      'if (!crypto.sha256(body) && !crypto.verify(certificate.root,',
+    ),
+    control(
+      'floors are not verified',
+      'if (!crypto.verify(certificate.key,',
+      'if (!crypto.sha256(signature) && !crypto.verify(certificate.key,',
+    ),
+    control(
+      'revocations are not verified',
+      'if (!crypto.verify(revocation.root,',
+      'if (at === 0 && !crypto.verify(revocation.root,',
+    ),
+    replica(
+      'an issuer that is not listed is heard',
+      'if (!this.#accepts(issuer)) throw',
+      'if (issuer.length === 0) throw',
+    ),
+  ],
+  together: [
+    replica("another session's ticket will do", 'if (ticket.session !== session)', 'if (ticket.session === undefined)'),
+    replica(
+      'a payload is taken as it comes',
+      'if (payloadHash(given, this.#crypto) !== record.payloadHash)',
+      'if (given.length > 5000)',
+    ),
+  ],
+  results: [
+    replica(
+      'a floor does not say whom it took',
+      "outcome: 'merged', issuer: shelf.issuer, sessions };",
+      "outcome: 'merged', issuer: shelf.issuer, sessions: [] };",
+    ),
+    replica(
+      'sessions that went are still counted',
+      'if (!shelf.entries.has(session)) this.#where.delete(session);',
+      ';',
+    ),
+  ],
+  load: [
+    replica(
+      'what is loaded is not kept',
+      PUT,
+      `if (trusted) return { outcome: 'known', issuer, sessions: [session] };\n    ${PUT}`,
+    ),
+  ],
+};
