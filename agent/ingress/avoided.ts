@@ -11,6 +11,10 @@ export class Avoided {
   /** Session to the time until which it is avoided, oldest first. */
   readonly #until = new Map<string, number>();
 
+  get size(): number {
+    return this.#until.size;
+  }
+
   add(session: string, until: number): void {
     this.#until.delete(session);
     this.#until.set(session, until);

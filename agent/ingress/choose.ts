@@ -1,11 +1,12 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import { type Candidate, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
+import { type Candidate, suspectedFor } from '../../shared/routing/candidates.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { randomPolicy } from '../../shared/routing/policy.ts';
 import { type Requirement, satisfies } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Avoided } from './avoided.ts';
+import type { TrustedNodes } from './trusted-nodes.ts';
 
 export interface Question {
   model: string;
@@ -28,24 +29,32 @@ export interface Choice {
  * The node for the next attempt. Whom the trust set leaves out is not there at all, for no policy and for no last resort: first
  * the others, then those that did not answer lately, then those whose path was lost a moment ago.
  */
-export function choose(nodes: NodeIndex, question: Question): Choice | undefined {
+export function choose(nodes: TrustedNodes, question: Question): Choice | undefined {
   const { model, avoided, now, tried, trust } = question;
-  const known = nodes.model(model);
-  const ready = candidatesFor(known, tried, trust).filter((entry) => isAllowed(entry, question));
-  const well = ready.filter(({ session }) => !avoided.has(session, now));
-  const pool =
-    well.length > 0 ? well : ready.length > 0 ? ready : lastResort(suspectedFor(known, tried, trust), question);
+  const ready = meeting(nodes.ready(model, trust, tried), question);
+  const well = avoided.size === 0 ? ready : ready.filter(({ session }) => !avoided.has(session, now));
+  const lost = () => lastResort(suspectedFor(nodes.index.model(model), tried, trust), question);
+  const pool = well.length > 0 ? well : ready.length > 0 ? ready : lost();
   const node = randomPolicy.pick(pool, { model }, question.random);
   return node && { node, others: ready.length > 1 };
 }
 
-/** Whether it may be asked at all. */
-export function isAllowed(entry: RegistryEntry, { trust, requirements, model, now }: Question): boolean {
-  return isTrusted(trust, entry) && (requirements.length === 0 || satisfies(entry, requirements, model, now));
+/** Those that have what the request requires. */
+function meeting(entries: readonly RegistryEntry[], question: Question): readonly RegistryEntry[] {
+  const { requirements, model, now } = question;
+  return requirements.length === 0 ? entries : entries.filter((one) => satisfies(one, requirements, model, now));
+}
+
+/** Nodes that may be asked serve it, and none has what the request requires. */
+export function unmet(nodes: NodeIndex, question: Question): boolean {
+  if (question.requirements.length === 0) return false;
+  const { ready = [], suspected = [] } = nodes.model(question.model) ?? {};
+  const trusted = [...ready, ...suspected].filter((entry) => isTrusted(question.trust, entry));
+  return trusted.length > 0 && meeting(trusted, question).length === 0;
 }
 
 /** Suspected a moment ago: they may be coming back. */
-function lastResort(suspected: readonly RegistryEntry[], question: Question): RegistryEntry[] {
+function lastResort(suspected: readonly RegistryEntry[], question: Question): readonly RegistryEntry[] {
   const recent = ({ updated_at }: RegistryEntry) => question.now - Date.parse(updated_at) < RESUME_WINDOW_MS;
-  return suspected.filter((entry) => recent(entry) && isAllowed(entry, question));
+  return meeting(suspected.filter(recent), question);
 }

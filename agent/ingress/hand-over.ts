@@ -29,6 +29,8 @@ export interface Errand {
   intake: Intake;
   headers: HeaderList;
   choose(tried: ReadonlySet<string>): Choice | undefined;
+  /** Why there was no choice from the start. */
+  nobody(): ApiError;
   ask(session: string, request: AttemptRequest, body: AttemptBody): Attempt;
   /** The client left: nothing is asked for it any more. */
   left(): boolean;
@@ -75,7 +77,7 @@ export async function handOver(errand: Errand): Promise<Delivery> {
     }
   }
   if (errand.left()) throw new PathError('cancelled', 'the client left');
-  throw failure === undefined ? noCapacity(errand.intake.model) : errorFor(failure);
+  throw failure === undefined ? errand.nobody() : errorFor(failure);
 }
 
 function replayable({ intake }: Errand): boolean {

@@ -6,18 +6,19 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
-import { type Trust, trustsNobody } from '../../shared/routing/trust.ts';
+import { isTrusted, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { type Attempt, PathError } from '../mesh/requests/attempt.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
 import { discardBody, type Intake, STRANGER_MAX_BYTES, takeBody } from './body.ts';
 import type { Budget } from './budget.ts';
-import { choose, isAllowed, type Question } from './choose.ts';
+import { choose, type Question, unmet } from './choose.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
 import { deliver, deliverLate, sendError } from './respond.ts';
 import { restrictionsOf } from './restrictions.ts';
-import { answerView, isView, type Registry } from './views.ts';
+import type { Registry, TrustedNodes } from './trusted-nodes.ts';
+import { answerView, isView } from './views.ts';
 import type { Watchers } from './watchers.ts';
 
 /** What answering a request needs of the ingress. */
@@ -28,6 +29,7 @@ export interface Desk {
   watchers: Watchers;
   pingMs: number;
   registry: Registry;
+  nodes: TrustedNodes;
   /** `lists`: those that a request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
   ask: Requests['ask'];
@@ -102,7 +104,6 @@ interface Case extends Ids {
 async function forward(one: Case): Promise<void> {
   const { request, response, desk, endpoint, intake, timing, requestId } = one;
   const question = questionOf(one);
-  requireServed(desk.registry, question());
   timing.lookupDone(Date.now());
   let running: Attempt | undefined;
   const onClose = () => running?.cancel();
@@ -112,7 +113,8 @@ async function forward(one: Case): Promise<void> {
     endpoint,
     intake,
     headers: headersToEngine((name) => headerOf(request, name), one.given),
-    choose: (tried) => choose(desk.registry.index, { ...question(), tried }),
+    choose: (tried) => choose(desk.nodes, { ...question(), tried }),
+    nobody: () => nobody(desk.registry, question()),
     ask: desk.ask,
     left: () => response.destroyed,
     onAttempt: (attempt) => {
@@ -153,25 +155,21 @@ function questionOf({ request, desk, intake }: Case): () => Question {
 
 const NONE: ReadonlySet<string> = new Set();
 
-/**
- * @throws ApiError 404 for a model that nobody is known to have served, 503 for one that nobody who may be asked serves now, 412
- * where they lack what the request requires
- */
-function requireServed({ index }: Registry, question: Question): void {
-  const { model } = question;
+/** Why there is nobody to ask. */
+function nobody({ index }: Registry, question: Question): ApiError {
+  const { model, trust } = question;
+  if (unmet(index, question))
+    return new ApiError('requirement_not_met', `No node that serves '${model}' meets what this request requires.`);
   const known = index.model(model);
-  if (known === undefined) {
-    throw new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
-  }
+  if (known === undefined)
+    return new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
   const serving = [...known.ready, ...known.suspected];
-  if (serving.length === 0) throw noCapacity(model);
-  const trusted = serving.filter((entry) => isAllowed(entry, { ...question, requirements: [] }));
-  if (trusted.length === 0) {
+  const trusted = serving.filter((entry) => isTrusted(trust, entry));
+  if (serving.length > 0 && trusted.length === 0) {
     const message = `Only nodes of providers that are not trusted here (--trust) serve '${model}' at this moment.`;
-    throw new ApiError('no_capacity', message, { param: 'model' });
+    return new ApiError('no_capacity', message, { param: 'model' });
   }
-  if (trusted.some((entry) => isAllowed(entry, question))) return;
-  throw new ApiError('requirement_not_met', `No node that serves '${model}' meets what this request requires.`);
+  return noCapacity(model);
 }
 
 function headerOf({ headers }: IncomingMessage, name: string): string | undefined {

@@ -1,14 +1,14 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import { decideTrust } from '../../shared/routing/trust.ts';
+import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
 import { Budget, REQUESTS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
 import { PING_MS } from './respond.ts';
-import type { Registry } from './views.ts';
+import { type Registry, TrustedNodes } from './trusted-nodes.ts';
 import { Watchers } from './watchers.ts';
 
 /** A client that opens a connection says what it wants within this. */
@@ -38,6 +38,7 @@ export class Ingress {
   readonly #options: IngressOptions;
   readonly #server: Server;
   #desk: Desk | undefined;
+  #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
 
   constructor(options: IngressOptions) {
@@ -73,6 +74,7 @@ export class Ingress {
       watchers: new Watchers(),
       pingMs: this.#options.pingMs ?? PING_MS,
       registry,
+      nodes: new TrustedNodes(registry),
       trust: (lists) => this.#trust(lists),
       ask: (session, request, body) => requests.ask(session, request, body),
     };
@@ -89,16 +91,19 @@ export class Ingress {
     if (!isLoopback(host)) log(`warning: the ingress on ${host} takes keys and prompts over the network in clear`);
   }
 
-  #trust(lists: readonly (readonly string[])[]) {
-    const { self, trust } = this.#options;
-    const { issuer, provider } = self();
-    return decideTrust({
-      own: issuer,
-      lists: trust === undefined ? [[provider], ...lists] : [trust, ...lists],
-      defaults: [],
-      deleted: new Set(),
-      policies: [],
-    });
+  /** The same object for as long as we stand where we do: what was filtered with it holds. */
+  #trust(lists: readonly (readonly string[])[]): Trust {
+    const { issuer, provider } = this.#options.self();
+    if (lists.length > 0) return this.#decide(issuer, provider, lists);
+    if (this.#ownTrust?.issuer !== issuer || this.#ownTrust.provider !== provider) {
+      this.#ownTrust = { issuer, provider, trust: this.#decide(issuer, provider, []) };
+    }
+    return this.#ownTrust.trust;
+  }
+
+  #decide(own: string, provider: string, lists: readonly (readonly string[])[]): Trust {
+    const { trust = [provider] } = this.#options;
+    return decideTrust({ own, lists: [trust, ...lists], defaults: [], deleted: new Set(), policies: [] });
   }
 
   /** Running requests are cut off: drain before. Idempotent. */

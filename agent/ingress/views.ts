@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
-import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import {
   isTimed,
   parseFilter,
@@ -11,17 +10,11 @@ import {
 } from '../../shared/routing/registry-view.ts';
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
+import type { Registry } from './trusted-nodes.ts';
 import type { Watchers } from './watchers.ts';
 
 const MODELS = '/v1/models';
 const REGISTRY = '/v1/registry';
-
-/** The registry as this agent knows it, its own node included. */
-export interface Registry {
-  readonly index: NodeIndex;
-  /** Changes with everything that is shown. */
-  readonly version: number;
-}
 
 /** What answering a read-only question needs. */
 export interface Showing {

@@ -25,6 +25,20 @@ it('a node that cannot be reached is passed over, and left alone afterwards', as
   expect(all.dialled).toBe(1);
 });
 
+it('a node that goes DOWN, is suspected or comes back is known so from the next request on', async () => {
+  const { village: all, here, nodes } = await village(1);
+  const [node] = nodes;
+  if (node === undefined) throw new Error('no node');
+  const status = async () => (await here.ask('/chat/completions', chatBody())).status;
+  expect(await status()).toBe(200);
+  all.publish({ ...node.entry, state: 'DOWN' });
+  expect(await status()).toBe(503);
+  all.publish({ ...node.entry, suspected: true, updated_at: new Date(Date.now() - 60_000).toISOString() });
+  expect(await status()).toBe(503);
+  all.publish(node.entry);
+  expect(await status()).toBe(200);
+});
+
 it('many nodes beyond reach do not use up the attempts', async () => {
   const { village: all, here, nodes } = await village(1);
   for (let n = 0; n < 6; n++) all.publish(entryOf('z'.repeat(25) + 'abcdefgh'[n], 'lab', 'local', [MODEL]));

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { afterEach, expect, it } from 'vitest';
 import { Avoided } from '../../../agent/ingress/avoided.ts';
 import { choose } from '../../../agent/ingress/choose.ts';
+import { TrustedNodes } from '../../../agent/ingress/trusted-nodes.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { parseRequirements } from '../../../shared/routing/requirements.ts';
 import { decideTrust, providerId } from '../../../shared/routing/trust.ts';
@@ -114,10 +115,11 @@ it('no choice is ever outside the trust set or short of the requirements, on any
             .filter(({ tier }) => !stable || tier === 'stable')
             .map(({ session }) => session),
         );
+        const trusted = new TrustedNodes({ index, version: 1 });
         const tried = new Set<string>();
         for (;;) {
           const question = { model: MODEL, trust, requirements, tried, avoided, now, random: () => luck };
-          const choice = choose(index, question);
+          const choice = choose(trusted, question);
           if (choice === undefined) break;
           expect(allowed.has(choice.node.session)).toBe(true);
           expect(tried.has(choice.node.session)).toBe(false);
