@@ -97,7 +97,6 @@ export class Channels {
   opened(id: PeerId, inbound: boolean): Peer | undefined {
     const { now, options } = this.#context;
     this.#dialling.delete(id);
-    this.#failed.delete(id);
     const bannedUntil = this.#banned.get(id) ?? Number.NEGATIVE_INFINITY;
     const peer: Peer = {
       id,
@@ -112,7 +111,7 @@ export class Channels {
     };
     this.open.set(id, peer);
     if (bannedUntil > now) {
-      this.hangUp(id, 'broken', bannedUntil - now);
+      this.hangUp(id, 'banned', bannedUntil - now);
       return undefined;
     }
     if (
@@ -132,9 +131,13 @@ export class Channels {
 
   /** @returns whether a channel that we still wanted broke */
   closed(id: PeerId): boolean {
-    const wanted = this.open.has(id) && this.#context.self.kind === 'agent' && this.#targets().has(id);
+    const peer = this.open.get(id);
+    const wanted = peer !== undefined && this.#context.self.kind === 'agent' && this.#targets().has(id);
     this.open.delete(id);
     this.#context.out.forget(id);
+    // Who opens to close at once is called again as seldom as who does not open: else two nodes that disagree would never rest.
+    if (peer !== undefined && this.#context.now - peer.openedAt < this.#context.options.spareMs) this.#noteFailure(id);
+    else if (peer !== undefined) this.#failed.delete(id);
     this.#dirty = true;
     this.#watchLoneliness();
     return wanted;
@@ -142,14 +145,18 @@ export class Channels {
 
   /** @returns whether the peer had been reached before, so that failing now is news about it */
   dialFailed(id: PeerId): boolean {
-    const { now, options } = this.#context;
     this.#dialling.delete(id);
     if (this.open.has(id)) return false;
+    this.#noteFailure(id);
+    this.#dirty = true;
+    return this.#met.has(id);
+  }
+
+  #noteFailure(id: PeerId): void {
+    const { now, options } = this.#context;
     const times = (this.#failed.get(id)?.times ?? 0) + 1;
     const wait = Math.min(options.redialMaxMs, options.redialMs * 2 ** Math.min(times - 1, 16));
     this.#failed.set(id, { times, until: now + spread(this.#context, wait) });
-    this.#dirty = true;
-    return this.#met.has(id);
   }
 
   hangUp(id: PeerId, reason: HangUpReason, banMs = 0): void {
@@ -160,6 +167,8 @@ export class Channels {
     if (banMs > 0) {
       if (this.#banned.size >= BANS_MAX) this.#banned.clear();
       this.#banned.set(id, now + banMs);
+      // Nor is it called from here: it would be let in only to be sent away.
+      this.#failed.set(id, { times: 1, until: now + banMs });
     }
     out.act({ type: 'hangUp', peer: id, reason, banMs });
     this.#dirty = true;
@@ -253,7 +262,7 @@ export class Channels {
   /** Whether a dial was begun or is under way. */
   dial(id: PeerId): boolean {
     const { options, out } = this.#context;
-    if (this.open.has(id)) return false;
+    if (this.open.has(id) || (this.#banned.get(id) ?? Number.NEGATIVE_INFINITY) > this.#context.now) return false;
     if (this.#dialling.has(id)) return true;
     const addresses = isGateway(id) ? [] : (memberEntry(this.#context, id)?.payload?.addresses ?? []);
     if (!isGateway(id) && addresses.length === 0) return false;

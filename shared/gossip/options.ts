@@ -87,6 +87,9 @@ export interface GossipOptions {
   /** Signatures that a peer may make this node check without being asked, and probes on its behalf. */
   peerChecksPerSecond: number;
   peerBurstChecks: number;
+  /** Words of one session that are passed on. More are kept here and found by digests: else who floods would have its peers banned. */
+  passPerSecond: number;
+  passBurst: number;
   /** A peer that broke a rule. */
   banMs: number;
 }
@@ -142,5 +145,7 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   peerBurstBytes: 4 * 1024 * 1024,
   peerChecksPerSecond: 200,
   peerBurstChecks: 4000,
+  passPerSecond: 1,
+  passBurst: 20,
   banMs: 600_000,
 };

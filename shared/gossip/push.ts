@@ -3,12 +3,16 @@ import { sessionItemId } from '../lattice/entry.ts';
 import type { Update } from '../lattice/update.ts';
 import { type Channels, weight } from './channels.ts';
 import { type Context, isGateway, ownRing } from './context.ts';
+import { Bucket } from './limits.ts';
 import { encodePart, type Part, type Suspicion } from './messages.ts';
 import type { Opinions } from './opinions.ts';
 import type { PeerId } from './types.ts';
 
+type SignedWord = Extract<Part, { type: 'suspicion' | 'refutation' }>;
+
 /** Of one cluster told by a gateway at most: delegates and those who joined because they saw a split. */
 const PIECES_MAX = 12;
+const PASSES_MAX = 8192;
 
 /** What a piece of news is about. */
 export interface Subject {
@@ -21,6 +25,8 @@ export class Push {
   readonly #context: Context;
   readonly #channels: Channels;
   readonly #opinions: Opinions;
+  /** By the session whose word it is; at most PASSES_MAX, then all begin anew. */
+  readonly #passes = new Map<string, Bucket>();
 
   constructor(context: Context, channels: Channels, opinions: Opinions) {
     this.#context = context;
@@ -30,6 +36,8 @@ export class Push {
 
   /** Passes on what was new here. `from`: who told us; undefined: it began here. */
   update(update: Update, about: Subject, from: PeerId | undefined): void {
+    const isOwners = update.kind === 'entry' && update.eviction === undefined;
+    if (isOwners && about.session !== undefined && !this.#mayPass(about.session)) return;
     const part = encodePart({ type: 'news', update });
     if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
     if (about.session !== undefined && from !== undefined && !isGateway(from) && this.#isSmall())
@@ -38,8 +46,21 @@ export class Push {
     this.#pushUp(part, about, from);
   }
 
-  /** The same for suspicions and their refutations. */
-  word(part: Part, session: string, from: PeerId | undefined): void {
+  #mayPass(origin: string): boolean {
+    const { now, options } = this.#context;
+    let bucket = this.#passes.get(origin);
+    if (bucket === undefined) {
+      if (this.#passes.size >= PASSES_MAX) this.#passes.clear();
+      bucket = new Bucket(options.passPerSecond, options.passBurst, now);
+      this.#passes.set(origin, bucket);
+    }
+    return bucket.take(1, now);
+  }
+
+  /** The same for suspicions and their refutations. `session`: whom it is about. */
+  word(part: SignedWord, session: string, from: PeerId | undefined): void {
+    const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
+    if (!this.#mayPass(`word ${origin}`)) return;
     const bytes = encodePart(part);
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
     if (this.#context.self.kind === 'gateway') return this.#relay(bytes, { session, cluster }, from);

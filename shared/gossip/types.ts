@@ -104,6 +104,8 @@ export type HangUpReason =
   | 'broken'
   /** More than its share: see the limits in options.ts. */
   | 'flood'
+  /** It did one of those before and came back too early. */
+  | 'banned'
   /** The session is LEFT or its ticket is good no more. */
   | 'left';
 
