@@ -19,6 +19,12 @@ const LAST_ANSWERS_MS = 2000;
 /** After the first sign of a broken engine: the other ranks' errors and the end of the traceback come within this. */
 const LAST_WORDS_MS = 500;
 
+/** A tail is one small upload; a gateway that is away does not keep GPUs from the next job. */
+const WORDS_WAIT_MS = 2000;
+
+/** From SIGTERM to SIGKILL: a broken engine has nothing to save, and often hangs in its driver. */
+const BROKEN_GRACE_MS = 2000;
+
 /** When forced, the last word to the gateways may take this long. */
 const FORCED_FAREWELL_MS = 250;
 
@@ -73,20 +79,38 @@ export class Departure {
     sessions?.down();
     this.#log(describeExit(exit));
     this.#repeatLastLines(stderr);
+    const words = this.#leaveWords();
     await within(LAST_ANSWERS_MS, Promise.race([sessions?.drain() ?? Promise.resolve(), this.#forced.promise]));
+    await words;
     await this.#leave(graceMs);
   }
 
   /**
    * Fail-stop: the engine runs and computes nothing any more. DOWN at once; running requests are given back, for other
-   * nodes to answer; what it says in the next moment goes with its last words; LEFT; its processes.
+   * nodes to answer; what it says in the next moment goes with its last words; LEFT, and its processes meanwhile.
    */
-  async afterFatal(sign: string, graceMs: number, stderr: Writable): Promise<void> {
-    this.#parts.sessions?.down();
+  async afterFatal(sign: string, stderr: Writable): Promise<void> {
+    const { engine, sessions } = this.#parts;
+    sessions?.down();
+    sessions?.giveUp();
     this.#log(`the engine is broken, this node gives itself up: ${sign}`);
-    await within(LAST_WORDS_MS, Promise.race([this.#parts.engine?.exited ?? never, this.#forced.promise]));
+    await within(LAST_WORDS_MS, Promise.race([engine?.exited ?? never, this.#forced.promise]));
     this.#repeatLastLines(stderr);
-    await this.#leave(graceMs);
+    const words = this.#leaveWords();
+    const ended = engine?.stop(BROKEN_GRACE_MS, this.#forced.promise);
+    await words;
+    await this.#leave(0);
+    await ended;
+  }
+
+  /** Before LEFT: from a session that has left nobody takes anything. */
+  async #leaveWords(): Promise<void> {
+    const { engine, sessions } = this.#parts;
+    const tail = engine?.tail();
+    if (sessions === undefined || tail === undefined || tail.length === 0 || this.#forced.settled) return;
+    const given = new AbortController();
+    await within(WORDS_WAIT_MS, Promise.race([sessions.leaveLogTail(tail, given.signal), this.#forced.promise]));
+    given.abort();
   }
 
   #repeatLastLines(stderr: Writable): void {

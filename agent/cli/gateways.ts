@@ -62,8 +62,9 @@ export class Gateways {
     }
   }
 
-  get urls(): URL[] {
-    return this.#members.map(({ url }) => url);
+  /** Those that can be asked, in the order of the configuration. */
+  get connected(): URL[] {
+    return this.#members.filter(({ tunnel, refusal }) => tunnel.connected && !refusal).map(({ url }) => url);
   }
 
   open(): void {
@@ -96,6 +97,11 @@ export class Gateways {
   /** Resolves when no tunnel has anything in flight. Never rejects. */
   async drain(): Promise<void> {
     await this.#all((tunnel) => tunnel.drain());
+  }
+
+  /** Breaks off what runs. */
+  giveUp(): void {
+    for (const { tunnel } of this.#members) tunnel.giveUp();
   }
 
   /** Those that refuse included: requests of theirs may still run here. */

@@ -18,6 +18,7 @@ import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
 import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
+import { leaveLogTail } from '../tunnel/log-tail.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan } from './drain-plan.ts';
@@ -200,6 +201,7 @@ export class AgentLife {
           gateways: allGateways(gateways, admission.gateways),
           first,
           openTunnel,
+          leaveLogTail: (asked) => leaveLogTail({ ...asked, env, log }),
           engine: () => (this.#parts.engine?.health.answering ? this.#parts.engine.target : undefined),
           log,
           onRefused,
@@ -303,7 +305,7 @@ export class AgentLife {
         await this.#departure.afterRefusal(graceMs);
         return EXIT_REFUSED;
       case 'fatal':
-        await this.#departure.afterFatal(ending.sign, graceMs, this.#options.stderr);
+        await this.#departure.afterFatal(ending.sign, this.#options.stderr);
         return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
       case 'engine':
         await this.#departure.afterEngine(ending.exit, graceMs, this.#options.stderr);

@@ -6,6 +6,7 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { type EntryUpdate, encodeUpdate } from '../../shared/lattice/update.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { identityOf } from '../tunnel/identity.ts';
+import type { LogTailOptions } from '../tunnel/log-tail.ts';
 import type { EngineTarget, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
 import { type NodeWord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
@@ -18,6 +19,7 @@ export interface SessionOptions {
   /** As it joins. */
   first: NodeWord;
   openTunnel(options: TunnelOptions): Tunnel;
+  leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
   log(line: string): void;
   /** No gateway will have this agent. */
@@ -34,6 +36,7 @@ export class Session {
   readonly key: Signer;
   readonly #keeper: RecordKeeper;
   readonly #gateways: Gateways;
+  readonly #leaveLogTail: SessionOptions['leaveLogTail'];
   #signed: { record: NodeWord; update: EntryUpdate } | undefined;
   #leaving: Promise<void> | undefined;
 
@@ -41,6 +44,7 @@ export class Session {
     const { ticket, key, gateways, first, openTunnel, engine, log, onRefused, onOver } = options;
     this.ticket = ticket;
     this.key = key;
+    this.#leaveLogTail = options.leaveLogTail;
     this.#keeper = new RecordKeeper(first, () => this.#gateways.publish(), log);
     this.#gateways = new Gateways({
       urls: gateways,
@@ -67,11 +71,6 @@ export class Session {
 
   get inFlight(): number {
     return this.#gateways.inFlight;
-  }
-
-  /** The gateways that it is for, whether they can be reached or not. */
-  get gateways(): URL[] {
-    return this.#gateways.urls;
   }
 
   gatewayStatus(): GatewayStatus[] {
@@ -107,9 +106,21 @@ export class Session {
     return update;
   }
 
+  /** The engine's last words, for whoever looks for the node's end. */
+  leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
+    const { ticket, key } = this;
+    return this.#leaveLogTail({ gateways: this.#gateways.connected, ticket, key, tail, signal });
+  }
+
   /** New openings are refused; resolves when nothing runs any more. */
   drain(): Promise<void> {
     return this.#gateways.drain();
+  }
+
+  /** Requests that the engine will never answer go back to the gateways, for other nodes. */
+  giveUp(): void {
+    void this.#gateways.drain();
+    this.#gateways.giveUp();
   }
 
   /** LEFT, acknowledged or 2 s later, and the sockets closed. Idempotent; never rejects. */

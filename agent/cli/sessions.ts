@@ -244,6 +244,15 @@ export class Sessions {
     await Promise.all(this.#all().map((session) => session.drain()));
   }
 
+  async leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
+    await this.#current?.leaveLogTail(tail, signal);
+  }
+
+  /** What runs will never be answered here: other nodes may. */
+  giveUp(): void {
+    for (const session of this.#all()) session.giveUp();
+  }
+
   /** LEFT, acknowledged or 2 s later. */
   async leave(): Promise<void> {
     this.down();

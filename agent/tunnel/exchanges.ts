@@ -194,9 +194,14 @@ export class Exchanges {
     return new Promise((resolve) => this.#onDrained.push(resolve));
   }
 
-  /** What still runs is told to have ended; `flush` the link afterwards. */
+  /** What still runs is said to have ended, which other nodes then answer where they can. */
+  giveUp(): void {
+    for (const exchange of this.#named.values()) exchange.giveUp(); // not released before its end was sent
+  }
+
+  /** `flush` the link afterwards. */
   async close(): Promise<void> {
-    for (const exchange of this.#named.values()) exchange.giveUp(); // said by the link's last flush: not released before
+    this.giveUp();
     await this.#client?.close();
   }
 }

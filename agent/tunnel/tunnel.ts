@@ -200,6 +200,10 @@ class GatewayTunnel implements Tunnel {
     return this.#exchanges.drain();
   }
 
+  giveUp(): void {
+    this.#exchanges.giveUp();
+  }
+
   async close(): Promise<void> {
     const connection = this.#connection;
     this.#stop();

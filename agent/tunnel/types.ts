@@ -60,6 +60,8 @@ export interface Tunnel {
   probe(session: string): Promise<ProbeVerdict>;
   /** Takes no new openings; resolves when nothing is in flight any more. */
   drain(): Promise<void>;
+  /** Breaks off what is running, for other nodes to answer; call after `drain`. */
+  giveUp(): void;
   /** Cancels what is still running and closes the socket. Idempotent. */
   close(): Promise<void>;
 }

@@ -70,6 +70,11 @@ export class FakeTunnel implements Tunnel {
     return this.#inFlight === 0 ? Promise.resolve() : new Promise((resolve) => this.#drained.push(resolve));
   }
 
+  giveUp(): void {
+    this.calls.push('giveUp');
+    this.inFlight = 0;
+  }
+
   async close(): Promise<void> {
     this.calls.push('close');
     this.connected = false;

@@ -1,0 +1,57 @@
+/** An engine's last words, left with a gateway: the node that said them is gone a moment later. */
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { Signer } from '../../shared/lattice/crypto.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { nodeCrypto } from '../host/crypto.ts';
+import { messageOf, postToGateway } from './gateway-request.ts';
+
+/** What a gateway keeps of one session. */
+export const LOG_TAIL_MAX_BYTES = 256 * 1024;
+
+export interface LogTailOptions {
+  /** Asked in this order until one takes it. */
+  gateways: readonly URL[];
+  ticket: Ticket;
+  key: Signer;
+  tail: Uint8Array;
+  proxy?: ((gateway: URL) => URL | undefined) | undefined;
+  env: NodeJS.ProcessEnv;
+  signal: AbortSignal;
+  log(line: string): void;
+}
+
+/** Never rejects. */
+export async function leaveLogTail(options: LogTailOptions): Promise<void> {
+  const { gateways, ticket, key, proxy, env, signal, log } = options;
+  const tail = options.tail.subarray(-LOG_TAIL_MAX_BYTES);
+  const headers = {
+    'content-type': 'application/octet-stream',
+    'x-otela-protocol': String(PROTOCOL_VERSION),
+    'x-otela-ticket': toBase64url(ticket.bytes),
+    'x-otela-signature': toBase64url(key.sign(logTailMessage(ticket.session, tail))),
+  };
+  for (const gateway of gateways) {
+    try {
+      const answer = await postToGateway({
+        gateway,
+        path: '/agent/logs',
+        headers,
+        body: tail,
+        env,
+        proxy: proxy?.(gateway),
+        signal,
+      });
+      if (answer.status < 300) return log(`the engine's last ${tail.length} bytes of output are at ${gateway.host}`);
+      log(`${gateway.host} does not take the engine's last output: ${answer.status} ${messageOf(answer)}`);
+    } catch (error) {
+      log(`${gateway.host} does not take the engine's last output: ${error instanceof Error ? error.message : error}`);
+    }
+    if (signal.aborted) return;
+  }
+}
+
+/** What the session signs: nobody else leaves words in its name. */
+export function logTailMessage(session: string, tail: Uint8Array): Uint8Array {
+  return Buffer.concat([Buffer.from(`otela-logs-1\n${session}\n`), nodeCrypto.sha256(tail)]);
+}
