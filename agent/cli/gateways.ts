@@ -1,4 +1,6 @@
 /** All tunnels of one agent as one thing. */
+import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { MeshGateway } from '../mesh/delegates.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { lessRepeated } from './less-repeated.ts';
 import { Once, within } from './wait.ts';
@@ -23,6 +25,8 @@ export interface GatewaysOptions {
   onAllRefused(refusal: Refusal): void;
   /** The session has ended, say all gateways that can be asked. */
   onOver(why: string): void;
+  /** Another gateway has taken the session in: all that have, by their names as gossip peers. */
+  onKnown(gateways: MeshGateway[]): void;
 }
 
 /** Closing says good-bye; a peer that does not answer is left. */
@@ -32,6 +36,8 @@ interface Member {
   url: URL;
   tunnel: Tunnel;
   refusal?: Refusal;
+  /** As a gossip peer, once it has taken the session in. */
+  id?: string;
   /** Why the session has ended, by this gateway's word. */
   over?: string;
 }
@@ -39,7 +45,7 @@ interface Member {
 export class Gateways {
   readonly #members: Member[] = [];
   readonly #options: GatewaysOptions;
-  readonly #known = new Once<void>();
+  readonly #stored = new Once<void>();
 
   constructor(options: GatewaysOptions) {
     this.#options = options;
@@ -51,8 +57,11 @@ export class Gateways {
         log,
         onRefused: (refusal) => this.#refused(url, refusal),
         onOver: (why) => this.#over(url, why),
-        onRecorded: () => this.#known.settle(),
-        onConnected: () => log(`gateway ${url.host}: connected`),
+        onRecorded: () => this.#stored.settle(),
+        onConnected: (id) => {
+          log(`gateway ${url.host}: connected`);
+          this.#meet(url, id);
+        },
         onDisconnected: () => {
           log(`gateway ${url.host}: connection lost, trying again`);
           this.#judge();
@@ -85,8 +94,28 @@ export class Gateways {
   }
 
   /** Resolves when a gateway has the session's record. */
-  get known(): Promise<void> {
-    return this.#known.promise;
+  get stored(): Promise<void> {
+    return this.#stored.promise;
+  }
+
+  /** Those that have taken the session in, whether they can be reached now or not. */
+  get known(): MeshGateway[] {
+    return this.#members.flatMap(({ url, id }) => (id === undefined ? [] : [{ id, url }]));
+  }
+
+  #meet(url: URL, id: string): void {
+    const member = this.#members.find((one) => one.url === url);
+    if (member === undefined || member.id === id) return;
+    member.id = id;
+    this.#options.onKnown(this.known);
+  }
+
+  /** Whether another session is alive. One gateway that hears it is enough; one that knows nothing says nothing. */
+  async probe(session: string): Promise<ProbeVerdict> {
+    const asked = this.#members.filter(({ tunnel }) => tunnel.connected);
+    const verdicts = await Promise.all(asked.map(({ tunnel }) => tunnel.probe(session)));
+    if (verdicts.includes('alive')) return 'alive';
+    return verdicts.includes('silent') ? 'silent' : 'unknown';
   }
 
   /** Sends the record to all; resolves when all have it, so bound the wait. Never rejects. */

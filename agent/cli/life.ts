@@ -12,20 +12,20 @@ import type { Health } from '../engine/health.ts';
 import type { AgentStatus } from '../host/control-protocol.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
-import { JobEnd } from '../host/job-end.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
-import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
 import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
-import { type DrainCause, type DrainPlan, drainBefore, drainPlan } from './drain-plan.ts';
+import type { DrainCause } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
 import { healthNews } from './health-news.ts';
+import { Job } from './job.ts';
 import { lessRepeated } from './less-repeated.ts';
+import { Network } from './network.ts';
 import { partsStatus } from './parts-status.ts';
 import { Session } from './session.ts';
 import { type Admitted, Sessions } from './sessions.ts';
@@ -46,6 +46,8 @@ export interface LifeOptions {
   log(line: string): void;
   /** Default 30 s. */
   engineGoneMs?: number;
+  /** Whether sessions meet other agents; default true. */
+  joinMesh?: boolean;
 }
 
 /** Why the agent leaves. The first reason is the one that counts. */
@@ -60,22 +62,35 @@ const ENGINE_GONE_MS = 30_000;
 
 export class AgentLife {
   readonly #options: LifeOptions;
-  readonly #job: SlurmJob | undefined;
+  readonly #job: Job;
+  readonly #network: Network;
+  readonly #host: string;
   readonly #run: RunTool;
   readonly #startedAt = new Date();
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
   readonly #departure: Departure;
   #state: StateDir | undefined;
-  #jobEnd: JobEnd | undefined;
-  #killWaitMs: number | undefined;
   #signalled = false;
   #goneTimer: NodeJS.Timeout | undefined;
 
   constructor(options: LifeOptions) {
     this.#options = options;
-    this.#job = slurmJob(options.env);
-    this.#run = toolRunner(options.env);
+    const { config, env, log } = options;
+    this.#run = toolRunner(env);
+    this.#job = new Job({
+      config,
+      env,
+      run: this.#run,
+      onChange: () => this.#parts.sessions?.change(this.#job.record()),
+      onDue: (leftMs) => {
+        const why = `the job ends in ${formatDuration(leftMs)}`;
+        this.#ending.settle({ kind: 'drain', cause: 'job-end', why });
+      },
+      log,
+    });
+    this.#host = this.#job.node ?? hostname().slice(0, 255);
+    this.#network = new Network({ config, env, host: this.#host, log });
     this.#departure = new Departure(this.#parts, options.log);
   }
 
@@ -94,13 +109,14 @@ export class AgentLife {
       this.#state = state;
       control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
-      log(`state in ${state.path}${this.#job ? `, Slurm job ${this.#job.id}` : ''}`);
+      log(`state in ${state.path}${this.#job.id ? `, Slurm job ${this.#job.id}` : ''}`);
       this.#startEngine();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       return await this.#end(ending);
     } finally {
       clearTimeout(this.#goneTimer);
-      this.#jobEnd?.close();
+      this.#job.close();
+      this.#network.close();
       await this.#parts.engine?.stop(0, Promise.resolve());
       control?.close();
       this.#state?.remove();
@@ -133,7 +149,7 @@ export class AgentLife {
   async #join(): Promise<void> {
     const { config, env, log } = this.#options;
     if (config.span.reason) log(config.span.reason);
-    this.#watchJob();
+    this.#job.open();
     if (config.span.role === 'supervise') {
       log('this agent supervises its part of the engine; the agent of rank 0 registers it');
       return;
@@ -148,10 +164,10 @@ export class AgentLife {
         models: [],
         hardware: hardwareOf(await reading, config.span.nodes),
         agent_version: AGENT_VERSION,
-        host: this.#job?.node ?? hostname().slice(0, 255),
+        host: this.#host,
         addresses: [],
         ...(config.region === undefined ? {} : { region: config.region }),
-        ...this.#jobRecord(),
+        ...this.#job.record(),
       },
       admit: (signal) => this.#admit(signal),
       onCurrent: ({ id }) => {
@@ -176,22 +192,25 @@ export class AgentLife {
   }
 
   async #admit(signal: AbortSignal): Promise<Admitted> {
-    const { config, env, log, openTunnel, admit } = this.#options;
+    const { config, env, log, openTunnel, admit, joinMesh = true } = this.#options;
     const key = createSessionKey();
     const { token, cluster, gateways } = config;
-    const jobEndsAt = this.#jobEnd?.ends;
+    const { proxy, detours } = this.#network;
     const admission = await admit({
       gateways,
       token,
       cluster,
       key,
-      jobEndsAt,
+      jobEndsAt: this.#job.ends,
+      proxy,
+      detours,
       env,
       signal,
       log: lessRepeated(log),
       random: Math.random,
     });
     const { ticket } = admission;
+    this.#network.learn(admission);
     return {
       lifetimeMs: (ticket.expires - ticket.birth) * 1000,
       create: (first, { onRefused, onOver }) =>
@@ -201,49 +220,14 @@ export class AgentLife {
           gateways: allGateways(gateways, admission.gateways),
           first,
           openTunnel,
-          leaveLogTail: (asked) => leaveLogTail({ ...asked, env, log }),
+          join: joinMesh ? (member) => this.#network.join(member) : undefined,
+          proxy,
+          leaveLogTail: (asked) => leaveLogTail({ ...asked, proxy, env, log }),
           engine: () => (this.#parts.engine?.health.answering ? this.#parts.engine.target : undefined),
           log,
           onRefused,
           onOver,
         }),
-    };
-  }
-
-  #watchJob(): void {
-    const { config, env, log } = this.#options;
-    if (!this.#job) return;
-    void killWaitMs(this.#run).then((ms) => {
-      this.#killWaitMs = ms;
-    });
-    this.#jobEnd = new JobEnd({
-      job: this.#job,
-      env,
-      run: this.#run,
-      before: (leftMs) => drainBefore(config.drainBeforeMs, leftMs),
-      onChange: () => this.#parts.sessions?.change(this.#jobRecord()),
-      onDue: (leftMs) => {
-        const why = `the job ends in ${formatDuration(leftMs)}`;
-        this.#ending.settle({ kind: 'drain', cause: 'job-end', why });
-      },
-      log,
-      now: () => Date.now(),
-      random: Math.random,
-    });
-    void this.#jobEnd.open();
-  }
-
-  #jobRecord(): { job?: NonNullable<AgentStatus['job']> } {
-    if (!this.#job) return {};
-    const { id, node, partition } = this.#job;
-    const ends = this.#jobEnd?.ends;
-    return {
-      job: {
-        id,
-        ...(node ? { node } : {}),
-        ...(partition ? { partition } : {}),
-        ...(ends ? { ends_at: ends.toISOString() } : {}),
-      },
     };
   }
 
@@ -286,17 +270,17 @@ export class AgentLife {
       this.#departure.force();
     } else if (kind === 'drain' && this.#ending.settled) {
       // Already leaving at its ease: from now on somebody waits with a SIGKILL.
-      this.#departure.shorten(this.#plan(cause).drainMs);
+      this.#departure.shorten(this.#job.plan(cause).drainMs);
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });
     }
   }
 
   async #end(ending: Ending): Promise<number> {
-    const { graceMs } = this.#plan('signal');
+    const { graceMs } = this.#job.plan('signal');
     switch (ending.kind) {
       case 'drain': {
-        const plan = this.#plan(ending.cause);
+        const plan = this.#job.plan(ending.cause);
         if (this.#options.config.span.role === 'supervise') await this.#departure.keep(plan, ending.why);
         else await this.#departure.drain(plan, ending.why);
         return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
@@ -314,16 +298,6 @@ export class AgentLife {
     }
   }
 
-  #plan(cause: DrainCause): DrainPlan {
-    const ends = this.#jobEnd?.ends;
-    return drainPlan({
-      cause,
-      timeoutMs: this.#options.config.drainTimeoutMs,
-      killWaitMs: this.#job ? this.#killWaitMs : undefined,
-      leftMs: ends ? ends.getTime() - Date.now() : undefined,
-    });
-  }
-
   #controlHandlers() {
     return {
       status: () => this.#status(),
@@ -338,7 +312,7 @@ export class AgentLife {
       session: this.#state?.name ?? '',
       started_at: this.#startedAt.toISOString(),
       ...partsStatus(this.#parts),
-      ...this.#jobRecord(),
+      ...this.#job.record(),
     };
   }
 }

@@ -1,30 +1,37 @@
 /** One session of this agent: its ticket, its record, and the tunnels that carry its name. It only ever moves on; what comes after it is another session. */
-import type { Signer } from '../../shared/lattice/crypto.ts';
 import { encodePayload } from '../../shared/lattice/payload.ts';
 import { signRecord } from '../../shared/lattice/record.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { type EntryUpdate, encodeUpdate } from '../../shared/lattice/update.ts';
 import { nodeCrypto } from '../host/crypto.ts';
+import type { SessionKey } from '../mesh/channel/session-key.ts';
+import type { Mesh } from '../mesh/mesh.ts';
 import { identityOf } from '../tunnel/identity.ts';
 import type { LogTailOptions } from '../tunnel/log-tail.ts';
 import type { EngineTarget, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { type GatewayStatus, Gateways } from './gateways.ts';
+import type { Member } from './network.ts';
 import { type NodeWord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
 import { within } from './wait.ts';
 
 export interface SessionOptions {
   ticket: Ticket;
-  key: Signer;
+  key: SessionKey;
   gateways: readonly URL[];
   /** As it joins. */
   first: NodeWord;
   openTunnel(options: TunnelOptions): Tunnel;
+  /** This session among the other agents; undefined where there are none to be: a test. */
+  join?: ((member: Member) => Promise<Mesh>) | undefined;
+  /** It stands among them. */
+  onMesh?(mesh: Mesh): void;
+  proxy: TunnelOptions['proxy'];
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
   log(line: string): void;
   /** No gateway will have this agent. */
   onRefused(refusal: Refusal): void;
-  /** Every gateway that can be asked says that this session has ended: evicted, or its ticket counts no more. */
+  /** This session has ended: evicted, or its ticket counts no more. */
   onOver(why: string): void;
 }
 
@@ -33,19 +40,20 @@ const LEFT_WAIT_MS = 2000;
 
 export class Session {
   readonly ticket: Ticket;
-  readonly key: Signer;
+  readonly key: SessionKey;
   readonly #keeper: RecordKeeper;
   readonly #gateways: Gateways;
-  readonly #leaveLogTail: SessionOptions['leaveLogTail'];
   #signed: { record: NodeWord; update: EntryUpdate } | undefined;
+  readonly #options: SessionOptions;
+  #mesh: Mesh | undefined;
   #leaving: Promise<void> | undefined;
 
   constructor(options: SessionOptions) {
-    const { ticket, key, gateways, first, openTunnel, engine, log, onRefused, onOver } = options;
+    const { ticket, key, gateways, first, openTunnel, proxy, engine, log, onRefused, onOver } = options;
+    this.#options = options;
     this.ticket = ticket;
     this.key = key;
-    this.#leaveLogTail = options.leaveLogTail;
-    this.#keeper = new RecordKeeper(first, () => this.#gateways.publish(), log);
+    this.#keeper = new RecordKeeper(first, () => this.#announce(), log);
     this.#gateways = new Gateways({
       urls: gateways,
       openTunnel,
@@ -54,10 +62,12 @@ export class Session {
         identity: identityOf(ticket, key),
         update: () => encodeUpdate(this.#update()),
         engine,
+        proxy,
       },
       log,
       onAllRefused: onRefused,
       onOver,
+      onKnown: (known) => this.#mesh?.setGateways(known),
     });
   }
 
@@ -79,11 +89,43 @@ export class Session {
 
   open(): void {
     this.#gateways.open();
+    void this.#join();
+  }
+
+  /** Among the other agents; a node that cannot listen is still served by its gateways. */
+  async #join(): Promise<void> {
+    const { join, onMesh, onOver, log } = this.#options;
+    try {
+      const mesh = await join?.({
+        ticket: this.ticket,
+        key: this.key,
+        probe: (session) => this.#gateways.probe(session),
+        onEnded: (reason) => onOver(reason),
+      });
+      if (mesh === undefined) return;
+      if (this.#leaving !== undefined) return mesh.close();
+      this.#mesh = mesh;
+      mesh.setGateways(this.#gateways.known);
+      onMesh?.(mesh);
+      this.#keeper.change({ addresses: mesh.addresses });
+      mesh.publish(this.#update());
+    } catch (error) {
+      log(`warning: no other agent reaches this one: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  #announce(): Promise<void> {
+    this.#mesh?.publish(this.#update());
+    return this.#gateways.publish();
+  }
+
+  get mesh(): Mesh | undefined {
+    return this.#mesh;
   }
 
   /** Resolves when a gateway has this session's record for the first time, which is when it can be routed to. */
-  get known(): Promise<void> {
-    return this.#gateways.known;
+  get stored(): Promise<void> {
+    return this.#gateways.stored;
   }
 
   change(change: RecordChange): void {
@@ -109,7 +151,7 @@ export class Session {
   /** The engine's last words, for whoever looks for the node's end. */
   leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
     const { ticket, key } = this;
-    return this.#leaveLogTail({ gateways: this.#gateways.connected, ticket, key, tail, signal });
+    return this.#options.leaveLogTail({ gateways: this.#gateways.connected, ticket, key, tail, signal });
   }
 
   /** New openings are refused; resolves when nothing runs any more. */
@@ -128,14 +170,19 @@ export class Session {
     this.#leaving ??= (async () => {
       this.#keeper.change({ state: 'LEFT' });
       await within(LEFT_WAIT_MS, this.#keeper.announced);
-      await this.#gateways.close();
+      await this.#close();
     })();
     return this.#leaving;
   }
 
   /** Without a word: nobody listens any more. */
   close(): Promise<void> {
-    this.#leaving ??= this.#gateways.close();
+    this.#leaving ??= this.#close();
     return this.#leaving;
+  }
+
+  async #close(): Promise<void> {
+    this.#mesh?.close();
+    await this.#gateways.close();
   }
 }

@@ -187,7 +187,7 @@ export class Sessions {
     session.change({ ...this.#facts, state: this.#state });
     if (before === undefined) return;
     this.#former.add(before);
-    void within(OVERLAP_MS, Promise.race([session.known, this.#stopped.promise])).then(() =>
+    void within(OVERLAP_MS, Promise.race([session.stored, this.#stopped.promise])).then(() =>
       this.#retire(before, FORMER_DRAIN_MS),
     );
   }

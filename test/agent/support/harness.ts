@@ -95,6 +95,7 @@ export class Run {
         this.admissions.push(asked);
         return fakeAdmission(asked);
       },
+      joinMesh: false,
       signals: (handler) => {
         this.#onSignal = handler;
         return () => {

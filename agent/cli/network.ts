@@ -1,0 +1,136 @@
+/**
+ * What this agent has of the network through all its sessions: the replica, the list of issuers, the ways to gateways. Each
+ * session has a mesh of its own, for its key is its name there.
+ */
+import { issuerId } from '../../shared/lattice/certificate.ts';
+import { Replica } from '../../shared/lattice/replica.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import { nodeCrypto } from '../host/crypto.ts';
+import type { SessionKey } from '../mesh/channel/session-key.ts';
+import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
+import { relayProxy } from '../mesh/relay/pass.ts';
+import { Relay } from '../mesh/relay/relay.ts';
+import type { Admission } from '../tunnel/admission.ts';
+import { authority } from '../tunnel/websocket.ts';
+import type { StartConfig } from './start-config.ts';
+
+export interface NetworkOptions {
+  config: Pick<StartConfig, 'gateways' | 'token' | 'mesh'>;
+  env: NodeJS.ProcessEnv;
+  /** Name of this machine. */
+  host: string;
+  log(line: string): void;
+}
+
+/** A session as its mesh needs it. */
+export interface Member {
+  ticket: Ticket;
+  key: SessionKey;
+  /** Whether another session is alive, by the word of this one's gateways. */
+  probe(session: string): Promise<ProbeVerdict>;
+  onEnded(reason: string): void;
+}
+
+/** Local name of our own issuer, here as at gateways. */
+export const OWN_ISSUER = 'local';
+
+export class Network {
+  readonly replica: Replica;
+  readonly #options: NetworkOptions;
+  readonly #relay: Relay;
+  /** Names by id, as the gateway that admitted us calls them. */
+  #issuers = new Map<string, string>();
+  #own: string | undefined;
+  #requests: MeshOptions['requests'];
+
+  constructor(options: NetworkOptions) {
+    const { config, env, log } = options;
+    this.#options = options;
+    this.replica = new Replica({ crypto: nodeCrypto, accepts: (issuer) => this.#issuers.has(issuer) });
+    this.#relay = new Relay({
+      gateways: config.gateways,
+      tokens: [config.token],
+      offered: config.mesh.offerRelay,
+      env,
+      log,
+    });
+  }
+
+  /** Streams of requests on every mesh from now on. */
+  serve(requests: MeshOptions['requests']): void {
+    this.#requests = requests;
+  }
+
+  /** Whose tickets are good from now on. */
+  learn({ ticket, issuers }: Admission): void {
+    const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
+    this.#issuers = new Map([...named, [ticket.issuer, OWN_ISSUER]]);
+    this.#own = ticket.issuer;
+    this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
+  }
+
+  /** How lists here call an issuer; undefined for our own. */
+  issuerName(issuer: string): string | undefined {
+    return issuer === this.#own ? undefined : this.#issuers.get(issuer);
+  }
+
+  /** Where the node has no way out of its own, everything goes through one other agent. */
+  get proxy(): ((gateway: URL) => URL) | undefined {
+    const { relay } = this.#options.config.mesh;
+    return relay === undefined ? undefined : (gateway) => this.#through(relay, gateway);
+  }
+
+  /** Known peers pass an admission on. */
+  get detours(): ((gateway: URL) => URL)[] {
+    return this.#options.config.mesh.peers.map((peer) => (gateway) => this.#through(peer, gateway));
+  }
+
+  #through(agent: string, gateway: URL): URL {
+    return relayProxy(agent, authority(gateway), this.#options.config.token);
+  }
+
+  /** A new session among the others: it listens, and looks for those it knows. */
+  async join(member: Member): Promise<Mesh> {
+    const { listen } = this.#options.config.mesh;
+    const mesh = this.#mesh(member, listen);
+    try {
+      await mesh.open();
+      return mesh;
+    } catch (error) {
+      mesh.close();
+      if (listen === undefined || listen.port === 0) throw error;
+      // Two jobs on one node, or the session before this one: others are told of whichever port it is.
+      const why = error instanceof Error ? error.message : String(error);
+      this.#options.log(`warning: the mesh takes a free port: ${why}`);
+      const elsewhere = this.#mesh(member, { ...listen, port: 0 });
+      await elsewhere.open();
+      return elsewhere;
+    }
+  }
+
+  #mesh({ ticket, key, probe, onEnded }: Member, listen: MeshOptions['listen']): Mesh {
+    const { config, env, host, log } = this.#options;
+    return new Mesh({
+      key,
+      ticket,
+      host,
+      replica: this.replica,
+      crypto: nodeCrypto,
+      issuerName: (issuer) => this.issuerName(issuer),
+      listen,
+      peers: config.mesh.peers,
+      env,
+      proxy: this.proxy,
+      askRelay: probe,
+      ...(this.#requests === undefined ? {} : { requests: this.#requests }),
+      onConnect: (socket) => void this.#relay.take(socket),
+      onEnded,
+      log,
+    });
+  }
+
+  close(): void {
+    this.#relay.close();
+  }
+}
