@@ -2,6 +2,7 @@
 import type { Writable } from 'node:stream';
 import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
+import type { RequestService } from '../ingress/service.ts';
 import type { DrainPlan } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
 import type { Sessions } from './sessions.ts';
@@ -11,6 +12,8 @@ import { Once, within } from './wait.ts';
 export interface Parts {
   engine?: Engine;
   sessions?: Sessions;
+  /** What other agents ask of this one, and its own ingress. */
+  requests?: RequestService;
 }
 
 /** Answers already on their way when the engine died are passed on; nothing new can come. */
@@ -56,14 +59,24 @@ export class Departure {
 
   /** DOWN, running requests, LEFT, engine. */
   async drain({ drainMs, graceMs }: DrainPlan, why: string): Promise<void> {
-    const { sessions } = this.#parts;
-    this.#log(`${why}: draining, ${sessions?.inFlight ?? 0} requests running, at most ${formatDuration(drainMs)}`);
-    sessions?.down();
-    const drained = sessions?.drain() ?? Promise.resolve();
-    await within(drainMs, Promise.race([drained, this.#sooner()]));
-    const left = sessions?.inFlight ?? 0;
+    const running = this.#inFlight;
+    this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(drainMs)}`);
+    this.#parts.sessions?.down();
+    await within(drainMs, Promise.race([this.#drained(), this.#sooner()]));
+    const left = this.#inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await this.#leave(graceMs);
+  }
+
+  get #inFlight(): number {
+    const { sessions, requests } = this.#parts;
+    return (sessions?.inFlight ?? 0) + (requests?.inFlight ?? 0);
+  }
+
+  /** Nothing new is taken; nothing runs any more, of gateways nor of other agents. */
+  async #drained(): Promise<void> {
+    const { sessions, requests } = this.#parts;
+    await Promise.all([sessions?.drain(), requests?.drain()]);
   }
 
   /** A part of an engine on another rank: the requests that rank 0 waits for are computed here as well. */
@@ -80,7 +93,7 @@ export class Departure {
     this.#log(describeExit(exit));
     this.#repeatLastLines(stderr);
     const words = this.#leaveWords();
-    await within(LAST_ANSWERS_MS, Promise.race([sessions?.drain() ?? Promise.resolve(), this.#forced.promise]));
+    await within(LAST_ANSWERS_MS, Promise.race([this.#drained(), this.#forced.promise]));
     await words;
     await this.#leave(graceMs);
   }
@@ -90,12 +103,14 @@ export class Departure {
    * nodes to answer; what it says in the next moment goes with its last words; LEFT, and its processes meanwhile.
    */
   async afterFatal(sign: string, stderr: Writable): Promise<void> {
-    const { engine, sessions } = this.#parts;
+    const { engine, sessions, requests } = this.#parts;
     sessions?.down();
     sessions?.giveUp();
+    const broken = requests?.close();
     this.#log(`the engine is broken, this node gives itself up: ${sign}`);
     await within(LAST_WORDS_MS, Promise.race([engine?.exited ?? never, this.#forced.promise]));
     this.#repeatLastLines(stderr);
+    await broken;
     const words = this.#leaveWords();
     const ended = engine?.stop(BROKEN_GRACE_MS, this.#forced.promise);
     await words;
@@ -120,6 +135,7 @@ export class Departure {
 
   /** Nobody wants to hear from this agent any more. */
   async afterRefusal(graceMs: number): Promise<void> {
+    await this.#parts.requests?.close();
     await this.#parts.sessions?.close();
     await this.#parts.engine?.stop(graceMs, this.#forced.promise);
   }
@@ -131,8 +147,12 @@ export class Departure {
   }
 
   async #leave(graceMs: number): Promise<void> {
-    const { engine, sessions } = this.#parts;
-    const farewell = sessions?.leave() ?? Promise.resolve();
+    const { engine, sessions, requests } = this.#parts;
+    const farewell = (async () => {
+      sessions?.down();
+      await requests?.close(); // what still runs is told so over the meshes, which end with their sessions
+      await sessions?.leave();
+    })();
     const hurried = this.#forced.promise.then(() => within(FORCED_FAREWELL_MS, farewell));
     const ended = this.#forced.settled ? engine?.stop(0, this.#forced.promise) : undefined;
     await Promise.race([farewell, hurried]);

@@ -9,15 +9,16 @@ import type { EngineExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import { commandFacts, withFacts } from '../engine/facts.ts';
 import type { Health } from '../engine/health.ts';
-import type { AgentStatus } from '../host/control-protocol.ts';
+import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
+import { OWN_ISSUER, RequestService, type UnadmittedFacts, usageDirectoryOf } from '../ingress/service.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
 import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
-import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import type { EngineTarget, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
 import type { DrainCause } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
@@ -26,6 +27,7 @@ import { healthNews } from './health-news.ts';
 import { Job } from './job.ts';
 import { lessRepeated } from './less-repeated.ts';
 import { Network } from './network.ts';
+import { networkRows } from './network-table.ts';
 import { partsStatus } from './parts-status.ts';
 import { Session } from './session.ts';
 import { type Admitted, Sessions } from './sessions.ts';
@@ -109,6 +111,7 @@ export class AgentLife {
       this.#state = state;
       control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
+      await this.#openRequests(state);
       log(`state in ${state.path}${this.#job.id ? `, Slurm job ${this.#job.id}` : ''}`);
       this.#startEngine();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
@@ -117,11 +120,40 @@ export class AgentLife {
       clearTimeout(this.#goneTimer);
       this.#job.close();
       this.#network.close();
+      await this.#parts.requests?.close();
       await this.#parts.engine?.stop(0, Promise.resolve());
       control?.close();
       this.#state?.remove();
       unsubscribe();
     }
+  }
+
+  /** The local endpoint is there from the first moment: it serves its own node without any gateway. */
+  async #openRequests(state: StateDir): Promise<void> {
+    const { config, log } = this.#options;
+    if (config.span.role === 'supervise') return;
+    const service = new RequestService({
+      config: config.ingress,
+      replica: this.#network.replica,
+      issuerName: (issuer) => this.#network.issuerName(issuer),
+      engine: () => this.#target,
+      directory: () => state.path,
+      usageDirectory: usageDirectoryOf(state.path),
+      log,
+    });
+    this.#parts.requests = service;
+    this.#network.serve(service.requests);
+    try {
+      await service.open();
+    } catch (error) {
+      throw new UsageError(`--ingress: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  /** Undefined while no engine answers. */
+  get #target(): EngineTarget | undefined {
+    const { engine } = this.#parts;
+    return engine?.health.answering ? engine.target : undefined;
   }
 
   #startEngine(): void {
@@ -223,7 +255,8 @@ export class AgentLife {
           join: joinMesh ? (member) => this.#network.join(member) : undefined,
           proxy,
           leaveLogTail: (asked) => leaveLogTail({ ...asked, proxy, env, log }),
-          engine: () => (this.#parts.engine?.health.answering ? this.#parts.engine.target : undefined),
+          engine: () => this.#target,
+          onMesh: (mesh) => this.#parts.requests?.join(mesh, ticket),
           log,
           onRefused,
           onOver,
@@ -238,6 +271,7 @@ export class AgentLife {
     const before = sessions.state;
     const models = this.#described(health.models);
     sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
+    if (sessions.current === undefined) this.#parts.requests?.unadmitted(unadmitted(sessions));
     for (const line of healthNews(before, health, models, this.#options.config.facts)) log(line);
     this.#watchForGone(health);
   }
@@ -301,10 +335,17 @@ export class AgentLife {
   #controlHandlers() {
     return {
       status: () => this.#status(),
+      network: () => this.#networkRows(),
       drain: () => this.#ending.settle({ kind: 'drain', cause: 'request', why: 'otela-agent drain' }),
       tail: () => this.#parts.engine?.tail() ?? Buffer.alloc(0),
       follow: (listener: (chunk: Buffer) => void) => this.#parts.engine?.follow(listener) ?? (() => {}),
     };
+  }
+
+  #networkRows(): NetworkRow[] {
+    const { mesh, id } = this.#parts.sessions?.current ?? {};
+    if (mesh === undefined || id === undefined) return [];
+    return networkRows(mesh, id, (issuer) => this.#network.issuerName(issuer) ?? OWN_ISSUER);
   }
 
   #status(): AgentStatus {
@@ -315,6 +356,13 @@ export class AgentLife {
       ...this.#job.record(),
     };
   }
+}
+
+/** What its own ingress is served with while no gateway has admitted this node. */
+function unadmitted({ facts, state }: Sessions): UnadmittedFacts | undefined {
+  if (state !== 'SERVING') return undefined;
+  const { tier, labels, models, hardware, agent_version } = facts;
+  return { tier, labels, models, hardware: { ...hardware, gpus: [] }, agent_version };
 }
 
 /** Gateways that one agent serves at once: each costs a socket and a heartbeat. */

@@ -7,6 +7,7 @@ import { Replica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { nodeCrypto } from '../host/crypto.ts';
+import { OWN_ISSUER } from '../ingress/service.ts';
 import type { SessionKey } from '../mesh/channel/session-key.ts';
 import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
 import { relayProxy } from '../mesh/relay/pass.ts';
@@ -31,9 +32,6 @@ export interface Member {
   probe(session: string): Promise<ProbeVerdict>;
   onEnded(reason: string): void;
 }
-
-/** Local name of our own issuer, here as at gateways. */
-export const OWN_ISSUER = 'local';
 
 export class Network {
   readonly replica: Replica;

@@ -3,8 +3,13 @@ import type { Parts } from './departure.ts';
 import { AGENT_VERSION } from './version.ts';
 
 /** What `otela-agent status` tells about the parts that exist by now. */
-export function partsStatus({ engine, sessions }: Parts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
+export function partsStatus({
+  engine,
+  sessions,
+  requests,
+}: Parts): Omit<AgentStatus, 'session' | 'started_at' | 'job'> {
   const { current, facts } = sessions ?? {};
+  const ingress = requests?.status();
   return {
     pid: process.pid,
     admitted: current !== undefined,
@@ -12,6 +17,8 @@ export function partsStatus({ engine, sessions }: Parts): Omit<AgentStatus, 'ses
     agent_version: AGENT_VERSION,
     state: current?.record.state ?? 'JOIN',
     gateways: current?.gatewayStatus() ?? [],
+    ...(current?.mesh ? { mesh: { addresses: current.mesh.addresses, channels: current.mesh.channels.size } } : {}),
+    ...(ingress ? { ingress } : {}),
     models: current?.record.models ?? [],
     ...(facts ? { hardware: facts.hardware } : {}),
     ...(engine?.target ? { engine: engineStatus(engine, engine.target) } : {}),

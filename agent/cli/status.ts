@@ -1,19 +1,39 @@
 /** `otela-agent status`: what this user's agents on this machine are doing. */
-import type { AgentStatus } from '../host/control-protocol.ts';
+import { askNetwork } from '../host/control-client.ts';
+import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { chosenAgents, JSON_FLAG, NO_AGENT, SESSION_FLAG } from './choose.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE } from './exit.ts';
 import { parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
+import { networkTable } from './network-table.ts';
 import type { Env } from './sources.ts';
 
 export async function statusCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
   const { flags } = parseFlags(argv, [SESSION_FLAG, JSON_FLAG]);
-  const statuses = (await chosenAgents(flags, env)).map(({ status }) => status);
-  if (flags.has('json')) io.out(JSON.stringify(statuses, null, 2));
-  else if (statuses.length === 0) io.out(NO_AGENT);
-  else io.out(statuses.map((status) => describe(status, Date.now()).join('\n')).join('\n\n'));
+  const agents = await chosenAgents(flags, env);
+  const known = await Promise.all(
+    agents.map(async (agent) => ({ status: agent.status, network: await askNetwork(agent) })),
+  );
+  if (flags.has('json'))
+    io.out(
+      JSON.stringify(
+        known.map(({ status, network }) => ({ ...status, network })),
+        null,
+        2,
+      ),
+    );
+  else if (known.length === 0) io.out(NO_AGENT);
+  else io.out([...known.map(({ status }) => describe(status, Date.now())), ...table(known)].map(text).join('\n\n'));
   return EXIT_DONE;
+}
+
+const text = (lines: readonly string[]) => lines.join('\n');
+
+/** The one that knows most: agents of one machine see the same network, once they have met. */
+function table(known: readonly { network: NetworkRow[] }[]): string[][] {
+  const rows = known.map(({ network }) => network).reduce((a, b) => (b.length > a.length ? b : a), []);
+  return rows.length === 0 ? [] : [networkTable(rows)];
 }
 
 function describe(status: AgentStatus, now: number): string[] {
@@ -26,6 +46,11 @@ function describe(status: AgentStatus, now: number): string[] {
     );
   }
   if (status.provider) lines.push(`  provider  ${status.provider}, cluster ${status.cluster}`);
+  if (status.mesh) {
+    const { addresses, channels } = status.mesh;
+    lines.push(`  mesh      ${addresses.join(', ') || 'listens nowhere'}, ${channels} channels`);
+  }
+  if (status.ingress) lines.push(`  ingress   ${status.ingress.url}, key in ${status.ingress.key_file}`);
   if (status.engine) {
     const { url, answering, trouble, pid } = status.engine;
     const state = answering ? 'answering' : `not answering${trouble ? ` (${trouble})` : ''}`;

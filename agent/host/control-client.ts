@@ -2,7 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { type AgentStatus, answerSchema, type ControlRequest } from './control-protocol.ts';
+import { type AgentStatus, answerSchema, type ControlRequest, type NetworkRow } from './control-protocol.ts';
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET, sessionDirs } from './state-dir.ts';
 
@@ -31,6 +31,18 @@ async function askStatus(directory: string): Promise<AgentStatus | undefined> {
     if ('ok' in answer && answer.ok) return answer.status;
   }
   return undefined;
+}
+
+/** What an agent knows of the network; nothing where it is older than the question. */
+export async function askNetwork({ directory }: LocalAgent): Promise<NetworkRow[]> {
+  try {
+    for await (const answer of ask(directory, { op: 'network' }, ANSWER_TIMEOUT_MS)) {
+      if ('ok' in answer && answer.ok) return answer.network ?? [];
+    }
+  } catch {
+    // it ended meanwhile, or does not know the question
+  }
+  return [];
 }
 
 /** The agent's answers until it closes the connection. Throws Error when it refuses or cannot be reached; one that is silent for `silenceMs` (0: for ever) has said all. */

@@ -3,6 +3,7 @@
  *
  *     {"op":"status"}                → {"ok":true,"status":{…}}
  *     {"op":"drain"}                 → {"ok":true}, then the socket stays open until the agent has gone
+ *     {"op":"network"}               → {"ok":true,"network":[…]}: all sessions that this agent knows of
  *     {"op":"logs","follow":true}    → {"ok":true}, then {"data":"<base64>"} for each piece of output
  *     anything else                  → {"ok":false,"error":"…"}
  */
@@ -12,6 +13,7 @@ import { nodePayloadSchema } from '../../shared/lattice/payload.ts';
 
 export const requestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('status') }),
+  z.object({ op: z.literal('network') }),
   z.object({ op: z.literal('drain') }),
   z.object({ op: z.literal('logs'), follow: z.boolean().optional() }),
 ]);
@@ -43,15 +45,37 @@ export const statusSchema = z.object({
       trouble: z.string().optional(),
     })
     .optional(),
+  /** Where other agents reach this one; absent while it is in no mesh. */
+  mesh: z.object({ addresses: z.array(z.string()), channels: z.number() }).optional(),
+  ingress: z.object({ url: z.string(), key_file: z.string(), usage_waiting: z.number() }).optional(),
   models: z.array(modelSchema),
   hardware: nodePayloadSchema.shape.hardware.optional(),
   job: nodePayloadSchema.shape.job,
 });
 
+/** One session, as the agent's replica has it. */
+export const networkRowSchema = z.object({
+  session: z.string(),
+  /** As the agent's list calls it; `local` is its own. */
+  issuer: z.string(),
+  provider: z.string(),
+  cluster: z.string(),
+  state: z.enum(LIFECYCLE),
+  /** As this agent sees it; `unreachable` says something about the path between the two alone. */
+  liveness: z.enum(['alive', 'suspected', 'unreachable']),
+  own: z.boolean(),
+  host: z.string().optional(),
+  models: z.array(modelSchema.pick({ id: true, state: true })),
+  gpus: z.array(z.object({ class: z.string(), count: z.number() })),
+  ends_at: z.string().optional(),
+});
+
+export type NetworkRow = z.infer<typeof networkRowSchema>;
+
 export type AgentStatus = z.infer<typeof statusSchema>;
 
 export const answerSchema = z.union([
-  z.object({ ok: z.literal(true), status: statusSchema.optional() }),
+  z.object({ ok: z.literal(true), status: statusSchema.optional(), network: z.array(networkRowSchema).optional() }),
   z.object({ ok: z.literal(false), error: z.string() }),
   z.object({ data: z.string() }),
 ]);

@@ -2,12 +2,20 @@
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { type AgentStatus, type ControlRequest, REQUEST_MAX_BYTES, requestSchema } from './control-protocol.ts';
+import {
+  type AgentStatus,
+  type ControlRequest,
+  type NetworkRow,
+  REQUEST_MAX_BYTES,
+  requestSchema,
+} from './control-protocol.ts';
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET } from './state-dir.ts';
 
 export interface ControlHandlers {
   status(): AgentStatus;
+  /** All sessions that this agent knows of. */
+  network(): NetworkRow[];
   /** Begins to drain, or says nothing when it does already. */
   drain(): void;
   /** The kept output of the engine. */
@@ -93,6 +101,9 @@ function answer(socket: Socket, request: ControlRequest, handlers: ControlHandle
   switch (request.op) {
     case 'status':
       socket.end(`${JSON.stringify({ ok: true, status: handlers.status() })}\n`);
+      return;
+    case 'network':
+      socket.end(`${JSON.stringify({ ok: true, network: handlers.network() })}\n`);
       return;
     case 'drain':
       // Left open: its end tells the caller that the agent has gone.

@@ -3,7 +3,7 @@ import type { WebSocket } from 'ws';
 import { WireError } from '../../shared/wire/error.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
-import { Connection } from '../tunnel/connection.ts';
+import { Connection, type ConnectionEvents } from '../tunnel/connection.ts';
 import type { Identity } from '../tunnel/types.ts';
 import { openWebSocket, type WebSocketOptions } from '../tunnel/websocket.ts';
 import { GOSSIP_SKIP_BYTES } from './channel/limits.ts';
@@ -48,7 +48,7 @@ export class Delegate {
       socket.on('error', (error) => {
         why ||= error.message;
       });
-      this.#connection = new Connection(socket, identity, ++generations, {
+      const events: ConnectionEvents = {
         onReady: (link) => {
           this.#link = link;
           this.#options.onOpened();
@@ -59,7 +59,8 @@ export class Delegate {
         },
         onMessageEnd: () => {},
         onClosed: (code, reason) => this.#end(reason || why || `closed with ${code}`),
-      });
+      };
+      this.#connection = new Connection(socket, identity, ++generations, events, 'gossip:');
     } catch (error) {
       this.#end(error instanceof Error ? error.message : String(error));
     }
