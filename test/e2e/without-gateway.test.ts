@@ -1,0 +1,116 @@
+/** Agents as processes, with the gateway that let them in stopped: they find, serve and outlive each other. */
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { afterEach, expect, it } from 'vitest';
+import * as z from 'zod';
+import { networkRowSchema, statusSchema } from '../../agent/host/control-protocol.ts';
+import { AGENT_MAIN, startAgent } from '../support/agent.ts';
+import { type Engine, startEngine } from '../support/engine.ts';
+import { Gateway } from '../support/gateway.ts';
+import { chatBody, MODEL } from '../support/house.ts';
+import { atEnd, endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { NODE } from '../support/where.ts';
+
+afterEach(endAll);
+
+const statusesSchema = z.array(statusSchema.extend({ network: z.array(networkRowSchema) }));
+type Status = z.infer<typeof statusesSchema>[number];
+
+interface Agent {
+  process: Managed;
+  /** What `otela-agent status --json` prints of it. */
+  status(): Status;
+}
+
+async function agent(gateway: Gateway, token: string, args: string[], engineUrl?: string): Promise<Agent> {
+  const state = await temporaryDirectory('otela-mesh');
+  const env = { XDG_RUNTIME_DIR: state };
+  const process = await startAgent({
+    gateways: [gateway.url],
+    token,
+    args: ['--mesh', '127.0.0.1', ...args],
+    env,
+    ...(engineUrl === undefined ? {} : { engineUrl }),
+  });
+  return {
+    process,
+    status: () => {
+      const { stdout } = spawnSync(NODE, [AGENT_MAIN, 'status', '--json'], { env, encoding: 'utf8' });
+      const [status] = statusesSchema.parse(JSON.parse(stdout));
+      if (status === undefined) throw process.failure('has no status');
+      return status;
+    },
+  };
+}
+
+async function engine(): Promise<Engine> {
+  const started = await startEngine({ models: [MODEL] });
+  atEnd(() => started.close());
+  return started;
+}
+
+/** Asks an agent's own endpoint with the key that it wrote. */
+function ask({ ingress }: Status, body: unknown): Promise<Response> {
+  if (ingress === undefined) throw new Error('no ingress');
+  return fetch(`${ingress.url}/chat/completions`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${readFileSync(ingress.key_file, 'utf8').trim()}`,
+      'content-type': 'application/json',
+    },
+    body: JSON.stringify(body),
+  });
+}
+
+const serving = (status: Status, count: number) =>
+  status.network.filter(({ state, liveness }) => state === 'SERVING' && liveness === 'alive').length === count;
+
+it('an agent serves a request that came through another agent’s ingress with every gateway stopped', async () => {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  const [one, two] = [await engine(), await engine()];
+  const first = await agent(gateway, token, [], one.url);
+  const known = await eventually('the first is in', 20_000, () => first.status().mesh?.addresses[0]);
+  const second = await agent(gateway, token, ['--peer', known], two.url);
+  const asking = await agent(gateway, token, ['--peer', known, '--ingress', '127.0.0.1:0']);
+  await eventually('all know all', 20_000, () =>
+    [first, second, asking].every((one) => serving(one.status(), 2)) ? true : undefined,
+  );
+
+  await gateway.stop();
+  const answer = await ask(asking.status(), chatBody({ tokens: 3 }));
+  expect(answer.status, await answer.text()).toBe(200);
+  expect([first.status().session, second.status().session]).toContain(answer.headers.get('x-otela-node'));
+
+  // One leaves, the others hear of it, and requests go on.
+  first.process.signal('SIGTERM');
+  expect(await first.process.end(15_000)).toMatchObject({ code: 143 });
+  await eventually('the departure is heard', 10_000, () => (serving(asking.status(), 1) ? true : undefined));
+  const again = await ask(asking.status(), chatBody({ tokens: 3 }));
+  expect(again.headers.get('x-otela-node')).toBe(second.status().session);
+
+  // One is killed: nobody can say LEFT for it, and the client is not kept waiting.
+  second.process.signal('SIGKILL');
+  const began = performance.now();
+  expect((await ask(asking.status(), chatBody())).status).toBe(503);
+  expect(performance.now() - began).toBeLessThan(5_000);
+}, 120_000);
+
+it('an agent that no gateway has admitted yet serves its own ingress with its own engine', async () => {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  await gateway.stop();
+  const own = await engine();
+  const alone = await agent(gateway, token, ['--ingress', '127.0.0.1:0'], own.url);
+  await alone.process.line(/not admitted yet/, 15_000);
+  const answer = await eventually('it answers', 15_000, async () => {
+    const response = await ask(alone.status(), chatBody({ tokens: 3 }));
+    return response.status === 200 ? response : undefined;
+  });
+  expect(await answer.text()).toContain('stand-in');
+  expect(alone.status()).toMatchObject({ admitted: false, network: [] });
+  await gateway.restart();
+  await gateway.serving(1);
+  expect(alone.status().admitted).toBe(true);
+  expect((await ask(alone.status(), chatBody({ tokens: 3 }))).status).toBe(200);
+}, 120_000);
