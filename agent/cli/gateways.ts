@@ -46,6 +46,7 @@ export class Gateways {
   readonly #members: Member[] = [];
   readonly #options: GatewaysOptions;
   readonly #stored = new Once<void>();
+  #closed = false;
 
   constructor(options: GatewaysOptions) {
     this.#options = options;
@@ -63,6 +64,7 @@ export class Gateways {
           this.#meet(url, id);
         },
         onDisconnected: () => {
+          if (this.#closed) return;
           log(`gateway ${url.host}: connection lost, trying again`);
           this.#judge();
         },
@@ -135,6 +137,7 @@ export class Gateways {
 
   /** Those that refuse included: requests of theirs may still run here. */
   async close(): Promise<void> {
+    this.#closed = true;
     await within(
       CLOSE_WAIT_MS,
       this.#each(this.#members, (tunnel) => tunnel.close()),

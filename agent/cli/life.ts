@@ -203,8 +203,8 @@ export class AgentLife {
       },
       admit: (signal) => this.#admit(signal),
       onCurrent: ({ id }) => {
-        log(`session ${id}`);
         this.#nameState(id);
+        log(`session ${id}, state in ${this.#state?.path}`);
       },
       onRefused: (refusal) => this.#ending.settle({ kind: 'refused', refusal }),
       log,

@@ -38,6 +38,12 @@ function byPlace(a: NetworkRow, b: NetworkRow): number {
   );
 }
 
+/** Names come from other agents. */
+function printable(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is replaced
+  return text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ');
+}
+
 /** Enough to tell sessions apart and to give to `--session`. */
 const SESSION_CHARS = 8;
 
@@ -45,15 +51,17 @@ const SESSION_CHARS = 8;
 export function networkTable(rows: readonly NetworkRow[]): string[] {
   const serving = rows.filter(({ state, liveness }) => state === 'SERVING' && liveness !== 'suspected').length;
   const head = ['SESSION', 'STATE', 'PROVIDER', 'CLUSTER', 'HOST', 'HARDWARE', 'MODELS'];
-  const cells = rows.map((row) => [
-    `${row.session.slice(0, SESSION_CHARS)}${row.own ? '*' : ''}`,
-    row.liveness === 'alive' ? row.state : `${row.state} (${row.liveness})`,
-    row.issuer === 'local' ? row.provider : `${row.provider}@${row.issuer}`,
-    row.cluster,
-    row.host ?? '-',
-    row.gpus.map(({ class: kind, count }) => `${count} ${kind}`).join(', ') || 'no GPU',
-    row.models.map(({ id, state }) => (state === 'ready' ? id : `${id} (${state})`)).join(', ') || '-',
-  ]);
+  const cells = rows.map((row) =>
+    [
+      `${row.session.slice(0, SESSION_CHARS)}${row.own ? '*' : ''}`,
+      row.liveness === 'alive' ? row.state : `${row.state} (${row.liveness})`,
+      row.issuer === 'local' ? row.provider : `${row.provider}@${row.issuer}`,
+      row.cluster,
+      row.host ?? '-',
+      row.gpus.map(({ class: kind, count }) => `${count} ${kind}`).join(', ') || 'no GPU',
+      row.models.map(({ id, state }) => (state === 'ready' ? id : `${id} (${state})`)).join(', ') || '-',
+    ].map(printable),
+  );
   const widths = head.map((title, column) => Math.max(title.length, ...cells.map((row) => row[column]?.length ?? 0)));
   const line = (row: readonly string[]) =>
     `  ${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join('  ')}`.trimEnd();
