@@ -74,8 +74,9 @@ export class ByteReader {
   readonly #bytes: Uint8Array;
   #at = 0;
 
+  /** Of a Buffer, which is what Node's sockets give, a plain view: `slice` of what is read must copy, and a Buffer's does not. */
   constructor(bytes: Uint8Array) {
-    this.#bytes = bytes;
+    this.#bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
   get rest(): number {
@@ -136,10 +137,9 @@ export class ByteReader {
   }
 }
 
-export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
-  if (a.length !== b.length) return false;
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
-  return true;
+/** A copy with memory of its own, whatever kind of view is given. */
+export function ownBytes(bytes: Uint8Array): Uint8Array {
+  return new Uint8Array(bytes);
 }
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));

@@ -2,7 +2,7 @@
  * What an issuer says about its gateways' keys: a floor (everything older that this key admitted is collected) and a revocation
  * (nothing that this key admitted counts). Both concern one key only, so a stolen key or a wrong clock harms no other key's nodes.
  */
-import { ByteReader, ByteWriter } from './bytes.ts';
+import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
 import {
   CERTIFICATE_BYTES,
   type Certificate,
@@ -61,7 +61,7 @@ export function decodeFloor(bytes: Uint8Array): Floor {
 
 /** @throws LatticeError */
 export function openFloor(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Floor {
-  const floor = decodeFloor(bytes.slice());
+  const floor = decodeFloor(ownBytes(bytes));
   const certificate = openCertificate(floor.certificate.bytes, crypto, cache);
   const signature = floor.bytes.subarray(FLOOR_BYTES - SIGNATURE_BYTES);
   if (!crypto.verify(certificate.key, floorMessage(certificate, floor.at), signature)) {
@@ -92,7 +92,7 @@ export function decodeRevocation(bytes: Uint8Array): Revocation {
 
 /** @throws LatticeError */
 export function openRevocation(bytes: Uint8Array, crypto: Crypto): Revocation {
-  const revocation = decodeRevocation(bytes.slice());
+  const revocation = decodeRevocation(ownBytes(bytes));
   const at = REVOCATION_BYTES - SIGNATURE_BYTES;
   if (!crypto.verify(revocation.root, revocationMessage(bytes.subarray(0, at)), bytes.subarray(at))) {
     throw new LatticeError('bad_signature', 'the revocation is not signed by its root');

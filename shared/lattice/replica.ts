@@ -3,6 +3,7 @@
  * costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
  */
 import { compareEvictions, compareRecords, isCollected } from './algebra.ts';
+import { ownBytes } from './bytes.ts';
 import { type CertificateCache, issuerId, openCertificate } from './certificate.ts';
 import { decodeFloor, decodeRevocation, type Floor, openFloor, openRevocation, type Revocation } from './control.ts';
 import type { Crypto } from './crypto.ts';
@@ -108,9 +109,9 @@ export class Replica {
         case 'entry':
           return this.#mergeEntry(update, trusted);
         case 'floor':
-          return this.#mergeFloor(decodeFloor(update.floor.slice()), trusted);
+          return this.#mergeFloor(decodeFloor(ownBytes(update.floor)), trusted);
         case 'revocation':
-          return this.#mergeRevocation(decodeRevocation(update.revocation.slice()), trusted);
+          return this.#mergeRevocation(decodeRevocation(ownBytes(update.revocation)), trusted);
       }
     } catch (error) {
       if (error instanceof LatticeError) return { outcome: 'rejected', code: error.code, message: error.message };
@@ -138,7 +139,7 @@ export class Replica {
     const ticket = this.#opened(read, trusted);
     if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
     if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
-    shelf.put({ ticket, record: copied(record, known?.record), payload: payload?.slice(), eviction });
+    shelf.put({ ticket, record: copied(record, known?.record), payload: payload && ownBytes(payload), eviction });
     this.#where.set(session, shelf);
     return { outcome: 'merged', issuer, sessions: [session], ...conflict };
   }
@@ -146,7 +147,8 @@ export class Replica {
   /** Everything that costs no signature. */
   #read(update: EntryUpdate): ReadEntry | MergeResult {
     const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
-    const eviction = update.eviction === undefined ? undefined : decodeEviction(update.eviction.slice(), this.#crypto);
+    const eviction =
+      update.eviction === undefined ? undefined : decodeEviction(ownBytes(update.eviction), this.#crypto);
     const session = record?.session ?? eviction?.session;
     if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
     if (eviction !== undefined && eviction.session !== session)
@@ -155,7 +157,7 @@ export class Replica {
     let ticket = known?.ticket;
     if (ticket === undefined) {
       if (update.ticket === undefined) return { outcome: 'deferred', session, lacks: 'ticket' };
-      ticket = decodeTicket(update.ticket.slice(), this.#crypto);
+      ticket = decodeTicket(ownBytes(update.ticket), this.#crypto);
       if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
     }
     const shelf = this.#shelf(ticket.certificate.root);
@@ -226,7 +228,7 @@ export class Replica {
     const known = this.#shelves.get(issuer);
     if (known !== undefined) return known;
     if (!this.#accepts(issuer)) throw new LatticeError('unknown_issuer', `issuer ${issuer} is not listed here`);
-    const shelf = new Shelf(issuer, root.slice(), this.#crypto);
+    const shelf = new Shelf(issuer, ownBytes(root), this.#crypto);
     this.#shelves.set(issuer, shelf);
     return shelf;
   }
@@ -346,10 +348,10 @@ function contradiction(
 ): { conflict: Conflict } | undefined {
   if (record === undefined || known === undefined || record.payloadHash === known.payloadHash) return undefined;
   if (record.state !== known.state || record.version !== known.version) return undefined;
-  return { conflict: { session: record.session, records: [known.bytes, record.bytes.slice()] } };
+  return { conflict: { session: record.session, records: [known.bytes, ownBytes(record.bytes)] } };
 }
 
 /** Bytes of a message are copied before they are kept: a view would keep the message. */
 function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
-  return record === undefined || record === known ? record : { ...record, bytes: record.bytes.slice() };
+  return record === undefined || record === known ? record : { ...record, bytes: ownBytes(record.bytes) };
 }

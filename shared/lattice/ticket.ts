@@ -1,5 +1,5 @@
 /** A ticket admits one session: it names the session's key, its birth and end, its provider and cluster, and carries its certificate. */
-import { ByteReader, ByteWriter } from './bytes.ts';
+import { ByteReader, ByteWriter, ownBytes } from './bytes.ts';
 import {
   CERTIFICATE_BYTES,
   type Certificate,
@@ -76,7 +76,7 @@ export function decodeTicket(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
 
 /** Reads and checks the whole chain, from bytes alone. @throws LatticeError */
 export function openTicket(bytes: Uint8Array, crypto: Crypto, cache?: CertificateCache): Ticket {
-  return verifyTicket(decodeTicket(bytes.slice(), crypto), crypto, cache);
+  return verifyTicket(decodeTicket(ownBytes(bytes), crypto), crypto, cache);
 }
 
 /** For a ticket that was decoded from a copy of its own. @throws LatticeError bad_signature */

@@ -51,7 +51,7 @@ export const sessions = keys.flatMap((key, k) =>
   })),
 );
 
-const payloads = ['one', 'two'].map((id) => Buffer.from(JSON.stringify({ models: [{ id }] })));
+const payloads = ['one', 'two'].map((id) => new TextEncoder().encode(JSON.stringify({ models: [{ id }] })));
 
 function record(session: number, state: Lifecycle, version: number, payload: number): EntryUpdate {
   const one = sessions[session % sessions.length];
