@@ -38,10 +38,13 @@ export function post(target: Target, path: string, body: unknown, more: Record<s
 
 export class Client {
   readonly #target: Target;
+  readonly #limitMs: number;
   #socket: Socket | undefined;
 
-  constructor(target: Target) {
+  /** A request that takes longer than `limitMs` is given up. */
+  constructor(target: Target, limitMs = LIMIT_MS) {
     this.#target = target;
+    this.#limitMs = limitMs;
   }
 
   async #connected(): Promise<Socket> {
@@ -79,7 +82,7 @@ export class Client {
       const take = (piece: Buffer) => {
         if (reader.take(piece)) finish();
       };
-      const timer = setTimeout(() => socket.destroy(), LIMIT_MS);
+      const timer = setTimeout(() => socket.destroy(), this.#limitMs);
       socket.on('data', take).once('close', finish);
       socket.write(request);
     });

@@ -1,0 +1,44 @@
+/**
+ * `npm run bench:long -- --minutes 20`: one stream of a token a second and one of 50 through the gateway for that long. No time-out of ours
+ * is a total; this shows it. Exit code 1 if either did not end complete, with every token.
+ */
+import { parseArgs } from 'node:util';
+import { endAll } from '../test/support/processes.ts';
+import { Client } from './client.ts';
+import { openHouse, request, resident } from './house.ts';
+
+const { values } = parseArgs({ options: { minutes: { type: 'string', default: '20' } } });
+const seconds = Number(values.minutes) * 60;
+const RATES = [1, 50];
+
+async function main(): Promise<number> {
+  const house = await openHouse();
+  console.log(`resident MiB before: ${JSON.stringify(resident(house))}`);
+  const results = await Promise.all(
+    RATES.map(async (rate) => {
+      const client = new Client(house.through, (seconds + 120) * 1000);
+      let tokens = 0;
+      const bytes = request(house.through, `stream ${seconds * rate} ${rate}`, { stream: true });
+      const timing = await client.ask(bytes, (piece) => {
+        tokens += piece.toString('latin1').split('"content"').length - 1;
+      });
+      client.close();
+      const whole = timing.status === 200 && timing.complete;
+      console.log(
+        `${rate} tokens/s: ${whole ? 'complete' : 'BROKEN'} after ${(timing.endMs / 60_000).toFixed(1)} minutes, ${tokens} tokens, ${timing.bodyBytes} bytes`,
+      );
+      return whole;
+    }),
+  );
+  console.log(`resident MiB after: ${JSON.stringify(resident(house))}`);
+  return results.every(Boolean) ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await endAll();
+}
