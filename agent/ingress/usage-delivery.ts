@@ -1,17 +1,12 @@
 import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/asking/ingress-usage.ts';
+import type { UsageOutlet, UsageDelivery as Way } from '../tunnel/types.ts';
 import type { UsageQueue } from './usage-queue.ts';
-
-/** The way to one gateway, while it is open. */
-export interface UsageOutlet {
-  /** Asks it to store these; it answers with the sequence. */
-  send(sequence: number, json: string): void;
-}
 
 /** A batch that was stored and not acknowledged: the gateway's object moved, say. It is sent again on the same way. */
 const AGAIN_MS = 10_000;
 
 /** Brings what waits in the queue to one of the gateways that are there, a batch at a time. */
-export class UsageDelivery {
+export class UsageDelivery implements Way {
   readonly #queue: UsageQueue;
   readonly #outlets = new Set<UsageOutlet>();
   #sequence = 0;

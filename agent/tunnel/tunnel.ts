@@ -8,7 +8,7 @@ import type { Exchange } from './exchange.ts';
 import { Exchanges } from './exchanges.ts';
 import { messageOf } from './gateway-request.ts';
 import { Probes } from './probes.ts';
-import type { Refusal, Tunnel, TunnelOptions } from './types.ts';
+import type { Refusal, Tunnel, TunnelOptions, UsageOutlet } from './types.ts';
 
 const BACKOFF_MIN_MS = 250;
 
@@ -53,6 +53,7 @@ class GatewayTunnel implements Tunnel {
   #readyAt = Number.POSITIVE_INFINITY;
   #retry: NodeJS.Timeout | undefined;
   #ticking: NodeJS.Timeout | undefined;
+  #outlet: UsageOutlet | undefined;
   #closed = false;
   #sequence = 0;
   /** The newest record is not yet stored: whoever waits for that. */
@@ -130,14 +131,21 @@ class GatewayTunnel implements Tunnel {
     this.#exchanges.connect(link);
     this.#options.onConnected?.(gateway);
     void this.publish();
+    this.#outlet = { send: (sequence, json) => link.put({ type: 'usage', sequence, json }) };
+    this.#options.usage?.connected(this.#outlet);
   }
 
   #onFrame(link: Link, frame: Frame): void {
     if (frame.type === 'recorded') return this.#recorded(frame.sequence);
     if (frame.type === 'probe')
       return link.put({ type: 'probed', nonce: frame.nonce, verdict: this.#alive(frame.session) });
+    if (frame.type === 'stored') return this.#stored(frame.sequence);
     if (frame.type === 'probed') return this.#probes.settle(frame.nonce, frame.verdict);
     this.#exchanges.onFrame(link, frame, this.#touched);
+  }
+
+  #stored(sequence: number): void {
+    if (this.#outlet !== undefined) this.#options.usage?.stored(this.#outlet, sequence);
   }
 
   #onMessageEnd(): void {
@@ -151,6 +159,8 @@ class GatewayTunnel implements Tunnel {
       this.#link = undefined;
       this.#probes.abandon();
       this.#exchanges.disconnect();
+      if (this.#outlet !== undefined) this.#options.usage?.disconnected(this.#outlet);
+      this.#outlet = undefined;
       this.#options.onDisconnected?.();
     }
     if (this.#closed) return;

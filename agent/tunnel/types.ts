@@ -39,6 +39,20 @@ export interface TunnelOptions {
   /** `gateway`: its name as a gossip peer. */
   onConnected?(gateway: string): void;
   onDisconnected?(): void;
+  /** Brings what our ingress used to a gateway: this tunnel is one way. */
+  usage?: UsageDelivery;
+}
+
+/** The way to one gateway, while it is open. */
+export interface UsageOutlet {
+  /** Asks it to store a batch of records; it answers with the sequence. */
+  send(sequence: number, json: string): void;
+}
+
+export interface UsageDelivery {
+  connected(outlet: UsageOutlet): void;
+  disconnected(outlet: UsageOutlet): void;
+  stored(outlet: UsageOutlet, sequence: number): void;
 }
 
 /** The key pair of a session: see agent/tunnel/identity.ts. */

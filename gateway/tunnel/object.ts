@@ -1,12 +1,15 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
+import type { IngressUsage } from '../../shared/asking/ingress-usage.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
+import { createIngressUsageTable, readIngressUsage, storeIngressUsage } from '../usage/ingress.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
@@ -56,6 +59,7 @@ export class TunnelObject extends DurableObject<Env> {
       silent: () => this.#onSilent(),
     });
     createUsageTable(ctx.storage.sql);
+    createIngressUsageTable(ctx.storage.sql);
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
     for (const socket of ctx.getWebSockets()) this.#wake(socket);
   }
@@ -94,6 +98,11 @@ export class TunnelObject extends DurableObject<Env> {
   /** The newest usage records of this session. */
   usage(limit: number): UsageRecord[] {
     return readUsage(this.ctx.storage.sql, limit);
+  }
+
+  /** The newest of what this session's own ingress used. */
+  ingressUsage(limit: number): IngressUsage[] {
+    return readIngressUsage(this.ctx.storage.sql, limit);
   }
 
   // --- the agent's side ---------------------------------------------------------------------------------------------
@@ -171,6 +180,9 @@ export class TunnelObject extends DurableObject<Env> {
         return this.#ask(peer, frame.nonce, frame.session);
       case 'probed':
         return this.#probes.answered(frame.nonce, frame.verdict);
+      case 'usage':
+        if (!storeIngressUsage(this.ctx.storage.sql, frame.json)) throw new WireError('bad_frame', 'no usage records');
+        return peer.link.put({ type: 'stored', sequence: frame.sequence });
       case 'report':
       case 'accept':
       case 'head':

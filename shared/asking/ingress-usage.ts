@@ -32,9 +32,6 @@ export type IngressUsage = z.infer<typeof ingressUsageSchema>;
 /** Records in one frame. */
 export const USAGE_BATCH_MAX = 16;
 
-/** Of the JSON of a batch: a model name of 1,024 escapes is 6 KiB. */
-export const USAGE_BATCH_MAX_BYTES = 128 * 1024;
-
 const batchSchema = z.array(ingressUsageSchema).min(1).max(USAGE_BATCH_MAX);
 
 /** Undefined for what is no batch of records. */

@@ -4,7 +4,7 @@
  */
 import { WireError } from './error.ts';
 import { type HeaderList, readHeaders, writeHeaders } from './headers.ts';
-import { DATA_MAX_BYTES, EDITS_MAX, RECORD_MAX_BYTES, TEXT_MAX_BYTES } from './limits.ts';
+import { DATA_MAX_BYTES, EDITS_MAX, RECORD_MAX_BYTES, TEXT_MAX_BYTES, USAGE_MAX_BYTES } from './limits.ts';
 import { FrameReader } from './reader.ts';
 import { type ReportedUsage, readUsage, writeUsage } from './usage.ts';
 import type { FrameWriter } from './writer.ts';
@@ -84,7 +84,11 @@ export type Frame =
   | { type: 'gossip'; bytes: Uint8Array }
   /** From an agent: ask that session whether it is there. From a gateway, with the agent's own session: are you? */
   | { type: 'probe'; nonce: number; session: string }
-  | { type: 'probed'; nonce: number; verdict: ProbeVerdict };
+  | { type: 'probed'; nonce: number; verdict: ProbeVerdict }
+  /** What this agent's ingress used: see shared/asking/ingress-usage. */
+  | { type: 'usage'; sequence: number; json: string }
+  /** The records of that frame are stored. */
+  | { type: 'stored'; sequence: number };
 
 /** What a probe found; `unknown`: it could not be made, which proves nothing. The number is the protocol. */
 export const PROBE_VERDICTS = ['alive', 'silent', 'unknown'] as const;
@@ -116,6 +120,8 @@ const TYPES = [
   undefined,
   'probe',
   'probed',
+  'usage',
+  'stored',
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */
@@ -129,6 +135,8 @@ const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'gossip',
   'probe',
   'probed',
+  'usage',
+  'stored',
 ]);
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -211,6 +219,11 @@ function writeFields(out: FrameWriter, frame: Frame): void {
     case 'probed':
       out.varint(frame.nonce);
       return out.varint(PROBE_VERDICTS.indexOf(frame.verdict));
+    case 'usage':
+      out.varint(frame.sequence);
+      return out.text(frame.json);
+    case 'stored':
+      return out.varint(frame.sequence);
   }
 }
 
@@ -327,6 +340,10 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       return { type, nonce: input.varint(), session: input.text(32) };
     case 'probed':
       return { type, nonce: input.varint(), verdict: PROBE_VERDICTS[input.varint()] ?? 'unknown' };
+    case 'usage':
+      return { type, sequence: input.varint(), json: input.text(USAGE_MAX_BYTES) };
+    case 'stored':
+      return { type, sequence: input.varint() };
   }
 }
 

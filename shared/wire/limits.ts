@@ -42,3 +42,6 @@ export const TEXT_MAX_BYTES = 8 * 1024;
 export const HEADERS_MAX = 32;
 export const HEADER_NAME_MAX_BYTES = 128;
 export const EDITS_MAX = 8;
+
+/** One USAGE frame: 16 records, of which one with a model's name of 1,024 escapes has 7 KiB. */
+export const USAGE_MAX_BYTES = 128 * 1024;

@@ -178,6 +178,8 @@ export class Channel {
       case 'challenge':
       case 'hello':
       case 'welcome':
+      case 'usage':
+      case 'stored':
       case 'probe':
       case 'probed':
         throw new WireError('bad_state', `${frame.type} between agents`);

@@ -2,8 +2,9 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
-import { UsageDelivery, type UsageOutlet } from '../../../agent/ingress/usage-delivery.ts';
+import { UsageDelivery } from '../../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../../agent/ingress/usage-queue.ts';
+import type { UsageOutlet } from '../../../agent/tunnel/types.ts';
 import { type IngressUsage, parseUsageBatch, USAGE_BATCH_MAX } from '../../../shared/asking/ingress-usage.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 

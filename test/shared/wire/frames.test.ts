@@ -75,6 +75,8 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   }),
   fc.record({ type: fc.constant('welcome' as const), window: short, gateway: fc.string({ maxLength: 16 }) }),
   fc.record({ type: fc.constant('probe' as const), nonce: short, session: fc.stringMatching(/^[a-z2-7]{26}$/) }),
+  fc.record({ type: fc.constant('usage' as const), sequence: short, json: fc.string({ maxLength: 200 }) }),
+  fc.record({ type: fc.constant('stored' as const), sequence: short }),
   fc.record({ type: fc.constant('probed' as const), nonce: short, verdict: fc.constantFrom(...PROBE_VERDICTS) }),
   fc.record({ type: fc.constant('gossip' as const), bytes: bytes(300) }),
 );

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createTestHarness, unstable_readConfig } from 'wrangler';
 import { z } from 'zod';
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
-import type { Refusal, Tunnel } from '../../../agent/tunnel/types.ts';
+import type { Refusal, Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
 import type { NodeRecord } from '../../../shared/lattice/node.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { type Engine, type EngineOptions, startEngine } from '../engine.ts';
@@ -52,13 +52,15 @@ export interface Workshop {
   issuer: TestIssuer;
   admin(method: string, path: string, body?: unknown): Promise<unknown>;
   ask(path: string, body: unknown, init?: RequestInit): Promise<Response>;
-  addNode(options?: EngineOptions): Promise<Bench>;
+  addNode(options?: EngineOptions, tunnel?: Partial<TunnelOptions>): Promise<Bench>;
   /** Takes the object out of memory; waits until it is idle. */
   evict(bench: Bench, webSockets: 'hibernate' | 'close'): Promise<void>;
   /** Ends the object at once, whatever it is doing. */
   crash(bench: Bench): Promise<void>;
   /** The usage records that the session's object has stored, newest first. */
   usage(bench: Bench): Promise<StoredUsage[]>;
+  /** Asks the session's object's own database. */
+  rows(bench: Bench, query: string): Promise<unknown[]>;
   /** Waits until that many are stored. */
   settled(bench: Bench, count: number, withinMs?: number): Promise<StoredUsage[]>;
   /** Waits until the object has nothing open and nothing to settle: only then can it be evicted. */
@@ -140,10 +142,13 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
         ...Object.fromEntries(new Headers(init.headers)),
       },
     });
-  const usage = async (bench: Bench): Promise<StoredUsage[]> => {
+  const rows = async (bench: Bench, query: string): Promise<unknown[]> => {
     const storage = await worker.getDurableObjectStorage('TUNNEL', { name: bench.session });
-    const rows = await storage.exec('SELECT record FROM usage ORDER BY stream DESC');
-    return rows.map((row) => usageSchema.parse(JSON.parse(String(Object(row).record))));
+    return storage.exec(query);
+  };
+  const usage = async (bench: Bench): Promise<StoredUsage[]> => {
+    const stored = await rows(bench, 'SELECT record FROM usage ORDER BY stream DESC');
+    return stored.map((row) => usageSchema.parse(JSON.parse(String(Object(row).record))));
   };
   return {
     url,
@@ -152,7 +157,8 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
     issuer,
     admin,
     ask,
-    addNode: (options) => addNode(url, issuer, key, options),
+    addNode: (options, tunnel) => addNode(url, issuer, key, options, tunnel),
+    rows,
     evict: (bench, webSockets) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets }),
     crash: async (bench) => {
       await fetch(new URL(`/__crash/${bench.session}`, url), { method: 'POST' });
@@ -181,7 +187,13 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
   };
 }
 
-async function addNode(url: URL, issuer: TestIssuer, key: string, options: EngineOptions = {}): Promise<Bench> {
+async function addNode(
+  url: URL,
+  issuer: TestIssuer,
+  key: string,
+  options: EngineOptions = {},
+  more: Partial<TunnelOptions> = {},
+): Promise<Bench> {
   const engine = await startEngine({ models: [MODEL], ...options });
   const path = await Path.open(url);
   const identity = issuer.identity({ cluster: 'testbed' });
@@ -196,6 +208,7 @@ async function addNode(url: URL, issuer: TestIssuer, key: string, options: Engin
     engine: () => ({ origin: engine.url, pathPrefix: '' }),
     log: (line) => log.push(line),
     onRefused: (refusal) => refusals.push(refusal),
+    ...more,
   });
   let closed: Promise<void> | undefined;
   const close = () => {

@@ -1,0 +1,86 @@
+/** What an agent's ingress used while no gateway was there reaches a gateway's books when one is, and counts once. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { UsageDelivery } from '../../agent/ingress/usage-delivery.ts';
+import { UsageQueue } from '../../agent/ingress/usage-queue.ts';
+import { type IngressUsage, ingressUsageSchema } from '../../shared/asking/ingress-usage.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+let workshop: Workshop;
+
+beforeAll(async () => {
+  workshop = await openWorkshop();
+});
+afterAll(endAll);
+
+function usage(n: number, more: Partial<IngressUsage> = {}): IngressUsage {
+  return {
+    request_id: `request-${n}`,
+    attempt: 1,
+    model: 'm',
+    session: 'a'.repeat(26),
+    prompt_tokens: 3,
+    completion_tokens: n,
+    cached_tokens: 0,
+    reasoning_tokens: 0,
+    estimated: false,
+    complete: true,
+    aborted: false,
+    answer_bytes: 100,
+    at: 1_700_000_000_000,
+    ...more,
+  };
+}
+
+async function stored(bench: Bench): Promise<IngressUsage[]> {
+  const rows = await workshop.rows(bench, 'SELECT record FROM ingress_usage ORDER BY number');
+  return rows.map((row) => ingressUsageSchema.parse(JSON.parse(String(Object(row).record))));
+}
+
+it('is delivered over the tunnel, through cuts, once each and exact where it became exact', async () => {
+  const queue = new UsageQueue({ directory: undefined, log: () => {} });
+  const delivery = new UsageDelivery(queue);
+  queue.add(Array.from({ length: 100 }, (_, n) => usage(n, { estimated: n === 0 })));
+  const bench = await workshop.addNode({}, { usage: delivery });
+  bench.path.cut();
+  await eventually('the queue to be empty', 10_000, () => (queue.size === 0 ? true : undefined));
+  queue.add([usage(0, { completion_tokens: 77 }), usage(5)]);
+  await eventually('the queue to be empty', 10_000, () => (queue.size === 0 ? true : undefined));
+  const records = await stored(bench);
+  expect(records.length).toBe(100);
+  expect(records.find(({ request_id }) => request_id === 'request-0')).toMatchObject({
+    completion_tokens: 77,
+    estimated: false,
+  });
+});
+
+it('survives the object that took it', async () => {
+  const queue = new UsageQueue({ directory: undefined, log: () => {} });
+  const delivery = new UsageDelivery(queue);
+  const bench = await workshop.addNode({}, { usage: delivery });
+  queue.add([usage(1), usage(2)]);
+  await eventually('the queue to be empty', 10_000, () => (queue.size === 0 ? true : undefined));
+  await workshop.crash(bench);
+  queue.add([usage(2), usage(3)]);
+  await eventually('the queue to be empty', 15_000, () => (queue.size === 0 ? true : undefined));
+  expect((await stored(bench)).map(({ request_id }) => request_id)).toEqual(['request-1', 'request-2', 'request-3']);
+});
+
+it('an agent that sends something else loses its socket, and the gateway nothing', async () => {
+  const queue = new UsageQueue({ directory: undefined, log: () => {} });
+  const bench = await workshop.addNode(
+    {},
+    {
+      usage: {
+        connected: (outlet) => outlet.send(1, '[{"request_id":"x"}]'),
+        disconnected: () => {},
+        stored: () => queue.add([usage(1)]),
+      },
+    },
+  );
+  await eventually('the socket to be closed', 10_000, () =>
+    bench.log.some((line) => line.includes('no usage records')) ? true : undefined,
+  );
+  expect(queue.size).toBe(0);
+  expect(await stored(bench)).toEqual([]);
+});
