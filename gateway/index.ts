@@ -9,6 +9,7 @@ import { readRoutes } from './openai/read-routes.ts';
 import { requestIdOf } from './openai/request-id.ts';
 import { errorResponse } from './openai/respond.ts';
 import { admitRoutes } from './registry/admit.ts';
+import { agentLogRoutes } from './registry/agent-logs.ts';
 import { connectAgent, connectGossip } from './tunnel/connect.ts';
 
 const app = new Hono<{ Bindings: Env }>();
@@ -18,6 +19,7 @@ app.route('/admin', adminRoutes);
 app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx));
 app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));
 app.route('/agent', admitRoutes);
+app.route('/agent', agentLogRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', (c) => handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx));
 app.notFound((c) => {

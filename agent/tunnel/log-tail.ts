@@ -1,6 +1,7 @@
 /** An engine's last words, left with a gateway: the node that said them is gone a moment later. */
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
+import { logTailMessage } from '../../shared/lattice/session.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
@@ -29,7 +30,7 @@ export async function leaveLogTail(options: LogTailOptions): Promise<void> {
     'content-type': 'application/octet-stream',
     'x-otela-protocol': String(PROTOCOL_VERSION),
     'x-otela-ticket': toBase64url(ticket.bytes),
-    'x-otela-signature': toBase64url(key.sign(logTailMessage(ticket.session, tail))),
+    'x-otela-signature': toBase64url(key.sign(logTailMessage(ticket.session, nodeCrypto.sha256(tail)))),
   };
   for (const gateway of gateways) {
     try {
@@ -49,9 +50,4 @@ export async function leaveLogTail(options: LogTailOptions): Promise<void> {
     }
     if (signal.aborted) return;
   }
-}
-
-/** What the session signs: nobody else leaves words in its name. */
-export function logTailMessage(session: string, tail: Uint8Array): Uint8Array {
-  return Buffer.concat([Buffer.from(`otela-logs-1\n${session}\n`), nodeCrypto.sha256(tail)]);
 }

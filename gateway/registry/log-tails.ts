@@ -5,6 +5,8 @@ export const LOG_TAIL_MAX_BYTES = 256 * 1024;
 const KEPT_MS = 7 * 24 * 60 * 60_000;
 /** Together 256 MiB at most; the oldest go first. */
 const TAILS_MAX = 1_000;
+/** A session fails once; one that keeps on writing is wrong, and each write is a quarter of a mebibyte. */
+const AGAIN_MS = 10_000;
 
 export interface LogTail {
   session: string;
@@ -21,7 +23,10 @@ export class LogTails {
     this.#sql = sql;
   }
 
-  put({ session, provider, at, text }: LogTail): void {
+  /** The newest counts. False: it came too soon after the one before it. */
+  put({ session, provider, at, text }: LogTail): boolean {
+    const before = this.get(session, at)?.at;
+    if (before !== undefined && at - before < AGAIN_MS) return false;
     this.#sql.exec(
       'INSERT OR REPLACE INTO logs (session, provider, at, text) VALUES (?, ?, ?, ?)',
       session,
@@ -30,6 +35,7 @@ export class LogTails {
       text,
     );
     this.sweep(at);
+    return true;
   }
 
   get(session: string, now: number): LogTail | undefined {

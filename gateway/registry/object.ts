@@ -221,9 +221,9 @@ export class RegistryObject extends DurableObject<Env> {
     return this.env.TUNNEL.getByName(session).probe();
   }
 
-  /** What an engine said last. */
-  keepLog(session: string, provider: string, text: string): void {
-    this.#logs.put({ session, provider, at: Date.now(), text });
+  /** What an engine said last. False: it said so a moment ago. */
+  keepLog(session: string, provider: string, text: string): boolean {
+    return this.#logs.put({ session, provider, at: Date.now(), text });
   }
 
   log(session: string): LogTail | null {

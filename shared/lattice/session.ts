@@ -39,3 +39,12 @@ export function helloMessage(session: string, generation: number, nonce: Uint8Ar
   message.set(nonce, label.length);
   return message;
 }
+
+/** What an agent signs to leave its engine's last words with a gateway. `digest` is their SHA-256; a signature is good for them alone. */
+export function logTailMessage(session: string, digest: Uint8Array): Uint8Array {
+  const label = encoder.encode(`otela-logs-1\n${session}\n`);
+  const message = new Uint8Array(label.length + digest.length);
+  message.set(label);
+  message.set(digest, label.length);
+  return message;
+}

@@ -1,0 +1,89 @@
+/** What an engine said last, left by its agent and read by those whom it concerns. */
+import { env, exports } from 'cloudflare:workers';
+import { expect, test } from 'vitest';
+import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import type { Signer } from '../../../shared/lattice/crypto.ts';
+import { logTailMessage } from '../../../shared/lattice/session.ts';
+import { seedToken, TestAgent } from './agent.ts';
+
+const registry = () => env.REGISTRY.getByName('registry');
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+function leave(
+  agent: TestAgent,
+  tail: Uint8Array,
+  more: { signer?: Signer; signed?: Uint8Array; headers?: HeadersInit } = {},
+) {
+  const { signer = agent.signer, signed = tail, headers = {} } = more;
+  const signature = signer.sign(logTailMessage(agent.session, workerdCrypto.sha256(signed)));
+  return exports.default.fetch(
+    new Request('https://gateway.test/agent/logs', {
+      method: 'POST',
+      body: tail,
+      headers: {
+        'x-otela-protocol': '2',
+        'x-otela-ticket': toBase64url(agent.ticket.bytes),
+        'x-otela-signature': toBase64url(signature),
+        ...headers,
+      },
+    }),
+  );
+}
+
+async function newAgent(provider = 'eth'): Promise<TestAgent> {
+  const { token } = await seedToken({ provider });
+  const agent = await TestAgent.join(token);
+  await agent.publish();
+  return agent;
+}
+
+test('a tail is kept with its provider, byte for byte where it is text', async () => {
+  const agent = await newAgent('eth');
+  expect((await leave(agent, bytes('Traceback…\nCUDA error: misaligned address\n'))).status).toBe(204);
+  expect(await registry().log(agent.session)).toMatchObject({
+    provider: 'eth',
+    text: 'Traceback…\nCUDA error: misaligned address\n',
+  });
+});
+
+test('bytes that are no text and the largest tail are kept as well', async () => {
+  const [one, two] = [await newAgent(), await newAgent()];
+  expect((await leave(one, Uint8Array.of(65, 255, 66))).status).toBe(204);
+  expect((await registry().log(one.session))?.text).toBe('A\ufffdB');
+  expect((await leave(two, new Uint8Array(256 * 1024).fill(255))).status).toBe(204);
+});
+
+test('nobody puts words into another session’s mouth', async () => {
+  const agent = await newAgent();
+  const forged = await leave(agent, bytes('all is well'), { signer: workerdSigner() });
+  expect(forged.status).toBe(403);
+  const changed = await leave(agent, bytes('all is well'), { signed: bytes('it broke') });
+  expect(changed.status).toBe(403);
+  const none = await leave(agent, bytes('x'), { headers: { 'x-otela-signature': '' } });
+  expect(none.status).toBe(403);
+  expect(await registry().log(agent.session)).toBeNull();
+});
+
+test.each([
+  ['of another protocol', { 'x-otela-protocol': '1' }, 426],
+  ['without a ticket', { 'x-otela-ticket': '' }, 400],
+  ['with half a ticket', { 'x-otela-ticket': 'AAAA' }, 400],
+])('a tail %s is refused', async (_what, headers, status) => {
+  expect((await leave(await newAgent(), bytes('x'), { headers })).status).toBe(status);
+});
+
+test('what is longer than 256 KiB is refused, and a second one at once', async () => {
+  const agent = await newAgent();
+  expect((await leave(agent, new Uint8Array(256 * 1024 + 1))).status).toBe(413);
+  expect((await leave(agent, bytes('first'))).status).toBe(204);
+  expect((await leave(agent, bytes('second'))).status).toBe(429);
+  expect((await registry().log(agent.session))?.text).toBe('first');
+});
+
+test('a session that has left leaves no more words', async () => {
+  const agent = await newAgent();
+  await agent.publish(agent.words('LEFT'));
+  // Isolates learn of it within a moment.
+  await expect.poll(async () => (await leave(agent, bytes('x'))).status, { timeout: 5000 }).toBe(410);
+});
