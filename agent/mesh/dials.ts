@@ -9,6 +9,8 @@ const DIALS_MAX = 64;
 export interface DialsOptions {
   own: Credentials;
   openTicket(ticket: Uint8Array): Peer;
+  /** A session's ticket, where it is known. */
+  ticketOf(session: string): Uint8Array | undefined;
   /** Makes a channel of what was dialled, or gives the one that serves instead; undefined where there is no room. Owns `proven`. */
   take(proven: Proven): Channel | undefined;
 }
@@ -36,8 +38,9 @@ export class Dials {
   }
 
   async #dial(session: string | undefined, addresses: readonly string[]): Promise<Channel> {
-    const { own, openTicket, take } = this.#options;
-    const who = session === undefined ? {} : { session };
+    const { own, openTicket, take, ticketOf } = this.#options;
+    const ticket = session === undefined ? undefined : ticketOf(session);
+    const who = { ...(session === undefined ? {} : { session }), ...(ticket === undefined ? {} : { ticket }) };
     const channel = take(await dialChannel({ own, openTicket, addresses, signal: this.#abort.signal, ...who }));
     if (channel === undefined) throw new ChannelError('full', 'no room for another channel');
     return channel;

@@ -81,6 +81,8 @@ export class Mesh {
   /** Of sessions in the replica; alive is not listed. */
   readonly #liveness = new Map<string, Liveness>();
   readonly #watchers = new Set<Watcher>();
+  /** Of gossip, since the start: bytes as the core wrote them. */
+  readonly sent = { messages: 0, bytes: 0 };
   #questions = 0;
   #port: number | undefined;
   #closed = false;
@@ -96,7 +98,12 @@ export class Mesh {
     const openTicket = (bytes: Uint8Array) => tickets.open(bytes);
     const own = { context: sessionContext(key), ticket: ticket.bytes };
     this.channels = this.#makeChannels(session);
-    this.#dials = new Dials({ own, openTicket, take: (proven) => this.#take(proven) });
+    this.#dials = new Dials({
+      own,
+      openTicket,
+      ticketOf: (peer) => replica.get(peer)?.ticket.bytes,
+      take: (proven) => this.#take(proven),
+    });
     this.#listener = new Listener({
       own,
       openTicket,
@@ -249,6 +256,8 @@ export class Mesh {
   }
 
   #send(peer: string, bytes: Uint8Array): void {
+    this.sent.messages++;
+    this.sent.bytes += bytes.length;
     // What is dropped before a slow reader is found again by digests.
     if (this.channels.get(peer)?.gossip(bytes) === undefined) this.#delegates.gossip(peer, bytes);
   }

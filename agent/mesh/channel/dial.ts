@@ -14,6 +14,8 @@ export interface DialOptions {
   addresses: readonly string[];
   /** Undefined for an address that somebody gave without a session: whoever has a good ticket is taken. */
   session?: string;
+  /** That session's ticket where it is here already; it is verified as any. */
+  ticket?: Uint8Array;
   /** Verifies a ticket. Throws where it is not good here. */
   openTicket(ticket: Uint8Array): Peer;
   signal?: AbortSignal;
@@ -59,14 +61,16 @@ async function dialAddress(at: { host: string; port: number }, options: DialOpti
 }
 
 async function handshake(socket: Socket, options: DialOptions): Promise<Proven> {
-  socket.write(preface(options.own.ticket));
+  socket.write(preface({ ticket: options.own.ticket, known: options.ticket !== undefined }));
   const secured = secureClient(socket, options.own.context);
   try {
     await eventOf(secured, 'secureConnect');
     const key = provenKey(secured);
     const length = (await readExactly(secured, LENGTH_BYTES)).readUInt32BE();
-    if (length === 0 || length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
-    const peer = opened(await readExactly(secured, length), options);
+    if (length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
+    const shown = length === 0 ? options.ticket : await readExactly(secured, length);
+    if (shown === undefined) throw new ChannelError('stranger', 'no ticket');
+    const peer = opened(shown, options);
     if (key === undefined || Buffer.compare(key, peer.sessionKey) !== 0)
       throw new ChannelError('wrong_key', `the other end does not hold the key of ${peer.session}`);
     if (options.session !== undefined && options.session !== peer.session)

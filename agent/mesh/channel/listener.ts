@@ -4,7 +4,7 @@ import { Bucket } from './bucket.ts';
 import type { Peer } from './channel.ts';
 import { ChannelError } from './error.ts';
 import { HANDSHAKE_MS } from './limits.ts';
-import { readPreface } from './preface.ts';
+import { type Introduction, readPreface } from './preface.ts';
 import { within } from './wait.ts';
 
 export interface ListenerLimits {
@@ -91,11 +91,11 @@ export class Listener {
       if (this.#options.onConnect === undefined) throw new ChannelError('stranger', 'no relay here');
       return this.#options.onConnect(socket);
     }
-    const peer = this.#known(first);
+    const peer = this.#known(first.ticket);
     const handshake = { socket, session: peer.session };
     this.#admit(handshake);
     try {
-      const proven = await acceptSecure(socket, peer, this.#options.own);
+      const proven = await acceptSecure(socket, peer, this.#options.own, first.known);
       if (this.#closed) throw new ChannelError('broken', 'closing');
       this.#options.onProven(proven);
     } finally {
@@ -103,7 +103,7 @@ export class Listener {
     }
   }
 
-  async #preface(socket: Socket): Promise<Uint8Array | 'connect'> {
+  async #preface(socket: Socket): Promise<Introduction | 'connect'> {
     this.#strangers.add(socket);
     if (this.#strangers.size > this.#limits.strangers) this.#pushOut(this.#strangers);
     try {

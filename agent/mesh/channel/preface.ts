@@ -1,4 +1,7 @@
-/** What the one that dials says first, in clear, before the other end has said a byte: PREFACE · u16 length · ticket. */
+/**
+ * What the one that dials says first, in clear, before the other end has said a byte: PREFACE · u16 · ticket. The number is the
+ * ticket's length, plus KNOWN where the one that is dialled need not show its own.
+ */
 import type { Socket } from 'node:net';
 import { ChannelError } from './error.ts';
 import { PREFACE, TICKET_MAX_BYTES } from './limits.ts';
@@ -9,15 +12,23 @@ const SNIFF_BYTES = 4;
 const CONNECT = 'CONN';
 const REST_BYTES = PREFACE.length - SNIFF_BYTES;
 
-export function preface(ticket: Uint8Array): Buffer {
+const KNOWN = 0x8000;
+
+export interface Introduction {
+  ticket: Uint8Array;
+  /** The dialler has our ticket. */
+  known: boolean;
+}
+
+export function preface({ ticket, known }: Introduction): Buffer {
   if (ticket.length > TICKET_MAX_BYTES) throw new RangeError(`a ticket of ${ticket.length} bytes`);
   const length = Buffer.alloc(2);
-  length.writeUInt16BE(ticket.length);
+  length.writeUInt16BE(ticket.length | (known ? KNOWN : 0));
   return Buffer.concat([Buffer.from(PREFACE, 'latin1'), length, ticket]);
 }
 
-/** The ticket, or 'connect' where an HTTP CONNECT begins (nothing of it is taken). Throws ChannelError `stranger`. */
-export async function readPreface(socket: Socket): Promise<Uint8Array | 'connect'> {
+/** Who dials, or 'connect' where an HTTP CONNECT begins (nothing of it is taken). Throws ChannelError `stranger`. */
+export async function readPreface(socket: Socket): Promise<Introduction | 'connect'> {
   const start = await readExactly(socket, SNIFF_BYTES);
   if (start.toString('latin1') === CONNECT) {
     socket.unshift(start);
@@ -27,7 +38,8 @@ export async function readPreface(socket: Socket): Promise<Uint8Array | 'connect
   const rest = await readExactly(socket, REST_BYTES + 2);
   if (rest.toString('latin1', 0, REST_BYTES) !== PREFACE.slice(SNIFF_BYTES))
     throw new ChannelError('stranger', 'another version of the preface');
-  const length = rest.readUInt16BE(REST_BYTES);
+  const number = rest.readUInt16BE(REST_BYTES);
+  const length = number & ~KNOWN;
   if (length === 0 || length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
-  return readExactly(socket, length);
+  return { ticket: await readExactly(socket, length), known: number !== length };
 }

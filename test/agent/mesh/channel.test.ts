@@ -11,6 +11,7 @@ import { connected, identity, Node, openTicket } from './node.ts';
 
 afterEach(endAll);
 
+const introduce = (ticket: Uint8Array) => preface({ ticket, known: false });
 const text = (bytes: string) => Buffer.from(bytes);
 
 /** Sends and tells how many bytes came back until the connection ended. */
@@ -32,7 +33,7 @@ const happens = (socket: Socket, event: string) => new Promise<void>((resolve) =
 /** A connection whose handshake is done by hand, so that anything may follow it. */
 async function byHand(to: Node, own = identity()) {
   const socket = connect(to.port, '127.0.0.1');
-  socket.write(preface(own.ticket));
+  socket.write(introduce(own.ticket));
   const secured = secureClient(socket, sessionContext(own));
   secured.on('error', () => {});
   await to.log.heard(`opened ${own.session}`);
@@ -45,6 +46,14 @@ describe('two agents', () => {
     a.channels.get(b.own.session)?.gossip(text('from a'));
     b.channels.get(a.own.session)?.gossip(text('from b'));
     await Promise.all([a.log.heard('gossip from b'), b.log.heard('gossip from a')]);
+  });
+
+  it('need not show a ticket that the other has', async () => {
+    const [a, b] = await Promise.all([Node.start(), Node.start()]);
+    const channel = await a.dial(b, b.own.session, b.own.ticket);
+    channel?.gossip(text('known'));
+    await b.log.heard('gossip known');
+    expect(channel?.session).toBe(b.own.session);
   });
 
   it('carry streams of requests beside gossip', async () => {
@@ -109,10 +118,10 @@ describe('a stranger gets no byte', () => {
     ['that asks for a tunnel', () => text('CONNECT example.org:443 HTTP/1.1\r\nhost: example.org:443\r\n\r\n')],
     ['that speaks TLS', () => Buffer.from('160301020001000', 'hex')],
     ['with another version', () => text('otela-mesh-9\n\0\x02xx')],
-    ['with a ticket that is none', () => preface(text('x'.repeat(400)))],
+    ['with a ticket that is none', () => introduce(text('x'.repeat(400)))],
     ['with an empty ticket', () => text('otela-mesh-1\n\0\0')],
     ['with a ticket beyond the limit', () => Buffer.concat([text('otela-mesh-1\n'), Buffer.alloc(65_535, 255)])],
-    ['with half a ticket', () => preface(identity().ticket).subarray(0, -5)],
+    ['with half a ticket', () => introduce(identity().ticket).subarray(0, -5)],
     ['that says nothing', () => text('')],
   ];
   it.each(cases)('%s', async (_, bytes) => {
@@ -127,7 +136,7 @@ describe('a stranger gets no byte', () => {
     async (how) => {
       const [node, honest, thief] = [await Node.start(), identity(), identity()];
       const socket = connect(node.port, '127.0.0.1');
-      socket.write(preface(honest.ticket));
+      socket.write(introduce(honest.ticket));
       const keys = how === 'another key' ? { secureContext: sessionContext(thief) } : {};
       const secured = tlsConnect({ socket, rejectUnauthorized: false, ...keys });
       let got = 0;
@@ -154,9 +163,10 @@ describe('the one that dials', () => {
     const server = createServer((socket: Socket) => {
       socket.on('error', () => {});
       void readPreface(socket)
-        .then((ticket) => {
-          if (ticket === 'connect') throw new Error('no ticket');
-          return acceptSecure(socket, openTicket(ticket), { context: sessionContext(impostor), ticket: honest.ticket });
+        .then((who) => {
+          if (who === 'connect') throw new Error('no ticket');
+          const own = { context: sessionContext(impostor), ticket: honest.ticket };
+          return acceptSecure(socket, openTicket(who.ticket), own, who.known);
         })
         .catch(() => {});
     });
@@ -165,6 +175,8 @@ describe('the one that dials', () => {
     const port = typeof at === 'object' && at !== null ? at.port : 0;
     await expect(a.dial({ address: `127.0.0.1:${port}` }, honest.session)).rejects.toMatchObject({ code: 'wrong_key' });
     await expect(a.dial({ address: `127.0.0.1:${port}` })).rejects.toMatchObject({ code: 'wrong_key' });
+    const known = a.dial({ address: `127.0.0.1:${port}` }, honest.session, honest.ticket);
+    await expect(known).rejects.toMatchObject({ code: 'wrong_key' });
     server.close();
   });
 
@@ -266,7 +278,7 @@ describe('floods of connections', () => {
     const honest = await Node.start();
     const sockets: Socket[] = [];
     for (let i = 0; i < 50; i++) {
-      const socket = connect(node.port, '127.0.0.1', () => socket.write(preface(honest.own.ticket)));
+      const socket = connect(node.port, '127.0.0.1', () => socket.write(introduce(honest.own.ticket)));
       socket.on('error', () => {});
       sockets.push(socket);
     }
@@ -279,7 +291,7 @@ describe('floods of connections', () => {
 
   it('with new tickets are checked so many times a second and no more', async () => {
     const node = await Node.start(identity(), { ticketsBurst: 5, ticketsPerSecond: 1 });
-    for (let i = 0; i < 20; i++) await answerTo(node.port, preface(text('x'.repeat(38))));
+    for (let i = 0; i < 20; i++) await answerTo(node.port, introduce(text('x'.repeat(38))));
     const honest = await Node.start();
     await expect(honest.dial(node)).rejects.toMatchObject({ code: 'broken' });
   });

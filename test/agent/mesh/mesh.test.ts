@@ -109,9 +109,10 @@ describe('agents that know one of them', () => {
     expect((await a.mesh.channelTo(b.session)).provider).toBe('other');
   });
 
-  it('that end are missed at once by those who had a channel to them', async () => {
+  it('miss one that ends without a word, at once, where a gateway cannot reach it either', async () => {
     const { join } = village();
-    const members = [await join(), await join(), await join(), await join()];
+    const more = { askRelay: () => Promise.resolve('silent' as const) };
+    const members = [await join({ more }), await join({ more }), await join({ more }), await join({ more })];
     await allSee(members, sessionsOf(members));
     const [gone, ...others] = members;
     if (gone === undefined) return;
@@ -119,6 +120,29 @@ describe('agents that know one of them', () => {
     for (const channel of gone.mesh.channels) channel.destroy('killed');
     gone.close();
     await allSee(others, sessionsOf(others));
+  });
+
+  it('do not believe in the end of one that a gateway still reaches', async () => {
+    const { join } = village();
+    const asked: string[] = [];
+    const askRelay = (session: string) => {
+      asked.push(session);
+      return Promise.resolve('alive' as const);
+    };
+    const members = [
+      await join({ more: { askRelay } }),
+      await join({ more: { askRelay } }),
+      await join({ more: { askRelay } }),
+    ];
+    await allSee(members, sessionsOf(members));
+    const [cutOff, ...others] = members;
+    if (cutOff === undefined) return;
+    for (const channel of cutOff.mesh.channels) channel.destroy('cut');
+    cutOff.close();
+    await eventually('the gateway is asked', WITHIN_MS, () => (asked.includes(cutOff.session) ? true : undefined));
+    await eventually('not from here', WITHIN_MS, () =>
+      others.every(({ mesh }) => mesh.liveness(cutOff.session) === 'unreachable') ? true : undefined,
+    );
   });
 });
 

@@ -93,9 +93,15 @@ export class Node {
     return `127.0.0.1:${this.port}`;
   }
 
-  async dial(to: { address: string }, session?: string): Promise<Channel | undefined> {
+  async dial(to: { address: string }, session?: string, ticket?: Uint8Array): Promise<Channel | undefined> {
     const own = { context: this.context, ticket: this.own.ticket };
-    const options = { own, addresses: [to.address], openTicket, ...(session === undefined ? {} : { session }) };
+    const options = {
+      own,
+      addresses: [to.address],
+      openTicket,
+      ...(session === undefined ? {} : { session }),
+      ...(ticket === undefined ? {} : { ticket }),
+    };
     return this.channels.add(await dialChannel(options), true);
   }
 

@@ -1,9 +1,10 @@
 /** Starts processes of members and talks to them. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
+import type { Verdict } from '../../../shared/gossip/types.ts';
 import { atEnd } from '../processes.ts';
 import { NODE, ROOT } from '../where.ts';
-import { type Command, type Reply, replySchema } from './protocol.ts';
+import { type Command, questionSchema, type Reply, replySchema } from './protocol.ts';
 
 const ANSWER_MS = 60_000;
 
@@ -13,8 +14,8 @@ export class CrewProcess {
   readonly #waiting = new Map<number, (reply: Reply) => void>();
   #output = '';
 
-  /** `prefix`: e.g. `ip netns exec HOST`. */
-  constructor(prefix: readonly string[] = []) {
+  /** `prefix`: e.g. `ip netns exec HOST`. `relay`: the gateway's answer to one of these members that asks about a session. */
+  constructor(prefix: readonly string[] = [], relay: (session: string) => Verdict = () => 'unknown') {
     const [file = NODE, ...args] = [...prefix, NODE, join(ROOT, 'test/support/mesh/process.ts')];
     this.child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
     for (const stream of [this.child.stdout, this.child.stderr])
@@ -22,6 +23,11 @@ export class CrewProcess {
         this.#output = (this.#output + text).slice(-8_192);
       });
     this.child.on('message', (message) => {
+      const question = questionSchema.safeParse(message).data;
+      if (question !== undefined) {
+        this.child.send({ answer: question.question, verdict: relay(question.session) });
+        return;
+      }
       const reply = replySchema.parse(message);
       this.#waiting.get(reply.id)?.(reply);
       this.#waiting.delete(reply.id);
@@ -31,6 +37,10 @@ export class CrewProcess {
 
   get pid(): number {
     return this.child.pid ?? -1;
+  }
+
+  get running(): boolean {
+    return this.child.exitCode === null && this.child.signalCode === null;
   }
 
   get output(): string {
@@ -58,7 +68,7 @@ export class CrewProcess {
   }
 
   async end(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    if (!this.running) return;
     const gone = new Promise((resolve) => this.child.once('exit', resolve));
     this.child.kill('SIGKILL');
     await gone;

@@ -1,14 +1,22 @@
 /** Some members in one process, driven over IPC: `crew.ts` starts it. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { seeded } from '../../../bench/stats.ts';
+import type { Verdict } from '../../../shared/gossip/types.ts';
+import type { Replica } from '../../../shared/lattice/replica.ts';
 import { Member } from './member.ts';
-import { type Command, commandSchema, type MemberSpec, type Reply, type Sighting } from './protocol.ts';
+import { answerSchema, type Command, commandSchema, type MemberSpec, type Reply, type Sighting } from './protocol.ts';
+
+/** For a last word to go out, and for a port to be free again. */
+const LEAVE_MS = 20;
 
 /** Kept between two reports. */
 const SIGHTINGS_MAX = 2_000_000;
 
 const members: Member[] = [];
+/** Those that left included. */
+const all: Member[] = [];
 let sightings: Sighting[] = [];
-let opened: Extract<Command, { do: 'open' }> | undefined;
+let opened: Open | undefined;
 
 const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'base64'));
 const now = () => Number(process.hrtime.bigint());
@@ -25,18 +33,34 @@ function watch(member: Member, index: number): void {
   });
 }
 
-async function add(index: number, spec: MemberSpec, command: Extract<Command, { do: 'open' }>): Promise<Member> {
+/** Questions to the gateway's stand-in that wait for their answers. */
+const questions = new Map<number, (verdict: Verdict) => void>();
+let lastQuestion = 0;
+
+function askRelay(session: string): Promise<Verdict> {
+  const question = ++lastQuestion;
+  return new Promise((resolve) => {
+    questions.set(question, resolve);
+    process.send?.({ question, session });
+  });
+}
+
+type Open = Extract<Command, { do: 'open' }>;
+
+async function add(index: number, spec: MemberSpec, command: Open, port = 0, replica?: Replica): Promise<Member> {
   const random = seeded(command.seed * 1000 + index);
   const member = new Member({
     issuer: command.issuer,
     seed: bytes(spec.seed),
     ticket: bytes(spec.ticket),
     host: spec.host,
-    listen: { port: 0, ...(command.listenHost === undefined ? {} : { host: command.listenHost }) },
+    listen: { port, ...(command.listenHost === undefined ? {} : { host: command.listenHost }) },
     peers: command.peers,
-    more: { random },
+    ...(replica === undefined ? {} : { replica }),
+    more: { random, askRelay },
   });
   members[index] = member;
+  all.push(member);
   watch(member, index);
   await member.open();
   member.mesh.setGateways(command.gateways.map(({ id, url }) => ({ id, url: new URL(url) })));
@@ -59,12 +83,14 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
     }
     case 'again': {
       const old = members[command.index];
-      const known = old === undefined ? [] : [...old.mesh.channels].map(() => '');
-      old?.say('LEFT');
-      await new Promise((resolve) => setTimeout(resolve, 50 + known.length));
-      old?.close();
-      if (opened === undefined) return {};
-      const member = await add(command.index, command.member, opened);
+      if (opened === undefined || old === undefined) return {};
+      old.say('LEFT');
+      await sleep(LEAVE_MS);
+      const port = Number(old.mesh.addresses[0]?.split(':').at(-1));
+      old.close();
+      await sleep(LEAVE_MS);
+      // As an agent whose session ended: it goes on with what it knows, and others find it where it was.
+      const member = await add(command.index, command.member, opened, port, old.mesh.replica);
       return { opened: [{ session: member.session, addresses: member.mesh.addresses }] };
     }
     case 'gateways':
@@ -77,6 +103,10 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
       return {
         sightings: taken,
         channels: members.map(({ mesh }) => mesh.channels.size),
+        sent: all.reduce(
+          (sum, { mesh }) => ({ messages: sum.messages + mesh.sent.messages, bytes: sum.bytes + mesh.sent.bytes }),
+          { messages: 0, bytes: 0 },
+        ),
         memoryMiB: process.memoryUsage().rss / 1024 / 1024,
         ended: members.flatMap(({ ended }) => ended),
       };
@@ -95,6 +125,12 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
 }
 
 process.on('message', (message: { id: number; command: unknown }) => {
+  const answer = answerSchema.safeParse(message).data;
+  if (answer !== undefined) {
+    questions.get(answer.answer)?.(answer.verdict);
+    questions.delete(answer.answer);
+    return;
+  }
   void run(commandSchema.parse(message.command)).then((reply) => process.send?.({ id: message.id, ...reply }));
 });
 process.on('disconnect', () => process.exit(0));

@@ -52,6 +52,12 @@ export const replySchema = z.object({
   view: z.array(viewSchema).optional(),
   channels: z.array(z.number()).optional(),
   memoryMiB: z.number().optional(),
+  /** Of gossip, by all members that ever were in this process. */
+  sent: z.object({ messages: z.number(), bytes: z.number() }).optional(),
   ended: z.array(z.string()).optional(),
 });
 export type Reply = z.infer<typeof replySchema>;
+
+/** A question of a process, as its gateway would get it: does this session answer? */
+export const questionSchema = z.object({ question: z.number(), session: z.string() });
+export const answerSchema = z.object({ answer: z.number(), verdict: z.enum(['alive', 'silent', 'unknown']) });

@@ -1,0 +1,92 @@
+/**
+ * `npm run bench:gossip`: how news spread among agents, what idle ones send, what churn costs, how soon a killed one is missed. Method:
+ * bench/README.md. `--only 8,32,128,10` runs some sizes; `--quick` finds out whether it runs.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { endAll } from '../../test/support/processes.ts';
+import { ROOT } from '../../test/support/where.ts';
+import { machine } from '../machine.ts';
+import { type Row, table } from '../report.ts';
+import { seeded } from '../stats.ts';
+import { churn, idle, killed, spread } from './measures.ts';
+import { inOwnNetwork } from './network.ts';
+import { Village } from './village.ts';
+
+const { values } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    only: { type: 'string', default: '8,32,128,10' },
+    seed: { type: 'string', default: '1' },
+    out: { type: 'string' },
+  },
+});
+
+/** Links that were made in the rush of the start are given up after 10 s: idle means after that. */
+const SETTLE_MS = 12_000;
+
+async function size(agents: number, rows: Row[], skipped: string[]): Promise<void> {
+  console.error(`bench: ${agents} agents`);
+  const random = seeded(Number(values.seed) * 1_000 + agents);
+  const processes = agents > 32 ? 4 : agents;
+  const startedAt = performance.now();
+  const village = await Village.open(processes, agents / processes, random);
+  await village.together();
+  const together = (performance.now() - startedAt) / 1_000;
+  rows.push({
+    what: 'all know all, from the first start on',
+    at: `${agents} agents in ${processes} processes`,
+    value: together,
+    unit: 's',
+  });
+  await sleep(values.quick ? 2_000 : SETTLE_MS);
+  if (agents === 10) {
+    rows.push(...(await churn(village, 3_000, values.quick ? 2 : 5, skipped)));
+  } else {
+    rows.push(...(await spread(village, values.quick ? 5 : 50)));
+    rows.push(...(await idle(village, values.quick ? 3_000 : 20_000, skipped)));
+    if (processes === agents) rows.push(...(await killed(village)));
+  }
+  await village.close();
+}
+
+async function main(): Promise<number> {
+  const facts = machine();
+  const rows: Row[] = [];
+  const skipped: string[] = [];
+  for (const agents of values.only.split(',').map(Number)) await size(agents, rows, skipped);
+  const { cpu, cores, kernel, node, load } = facts;
+  const quick = values.quick ? ', QUICK: not to be quoted' : '';
+  console.log(
+    `\n${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, load before ${load.toFixed(2)}, seed ${values.seed}${quick}\n`,
+  );
+  console.log(table(rows));
+  for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
+  const out = values.out ?? join(ROOT, 'bench/results', values.quick ? 'gossip-quick.local.json' : 'gossip.json');
+  mkdirSync(join(out, '..'), { recursive: true });
+  writeFileSync(
+    out,
+    `${JSON.stringify({ machine: facts, seed: Number(values.seed), quick: values.quick, rows, skipped }, null, 2)}\n`,
+  );
+  const missed = rows.filter((row) => row.met === false);
+  console.log(
+    `\n${missed.length === 0 ? 'Every requirement that was measured is met.' : `${missed.length} requirements are missed.`} Numbers: ${out}`,
+  );
+  return missed.length === 0 || values.quick ? 0 : 1;
+}
+
+const elsewhere = inOwnNetwork(process.argv.slice(1));
+if (elsewhere !== undefined) {
+  process.exitCode = elsewhere;
+} else {
+  try {
+    process.exitCode = await main();
+  } catch (error) {
+    console.error(error);
+    process.exitCode = 1;
+  } finally {
+    await endAll();
+  }
+}

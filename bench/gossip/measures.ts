@@ -1,0 +1,141 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { judged, type Row } from '../report.ts';
+import { median, quantile } from '../stats.ts';
+import { noTraffic, traffic } from './network.ts';
+import type { Village } from './village.ts';
+
+/** From one update to the next: long after the one before has reached everybody. */
+const BETWEEN_MS = 200;
+/** After the last update: what has not come by then is late indeed, and counts as so late. */
+const AFTER_MS = 3_000;
+
+/** How an update spreads: from the call that publishes it to each of the others having merged it. */
+export async function spread(village: Village, updates: number): Promise<Row[]> {
+  await village.report();
+  const published = new Map<string, number>();
+  for (let n = 0; n < updates; n++) {
+    const said = await village.publish(village.anyone());
+    if (said !== undefined) published.set(`${said.session} ${said.version}`, said.at);
+    await sleep(BETWEEN_MS);
+  }
+  await sleep(AFTER_MS);
+  const { seen } = await village.report();
+  const delays = new Map<string, Map<string, number>>();
+  for (const { process, index, session, version, at } of seen) {
+    const name = `${session} ${version}`;
+    const since = published.get(name);
+    if (since === undefined) continue;
+    const one = delays.get(name) ?? new Map<string, number>();
+    const who = `${process}/${index}`;
+    if (!one.has(who)) one.set(who, (at - since) / 1e6);
+    delays.set(name, one);
+  }
+  // The publisher itself is one of them, after no time.
+  const each = [...published.keys()].map((name) => {
+    const times = [...(delays.get(name)?.values() ?? [])].sort((a, b) => a - b).slice(1);
+    while (times.length < village.size - 1) times.push(Number.POSITIVE_INFINITY);
+    return times;
+  });
+  const all = each.flat();
+  const last = each.map((times) => times.at(-1) ?? 0);
+  const at = `${village.size} agents, ${updates} updates`;
+  const row = (what: string, value: number) => ({ what, at, value, unit: 'ms' });
+  return [
+    judged(row('an update reaches half of the agents', quantile(all, 0.5)), { most: 10 }),
+    judged(row('… 95 %', quantile(all, 0.95)), { most: 50 }),
+    judged(
+      { ...row('… the last one, worst update', Math.max(...last)), spread: [Math.min(...last), median(last)] },
+      { most: 1_000 },
+    ),
+  ];
+}
+
+/** TCP, IP and TLS around one message of gossip, as the requirement counts them. */
+const AROUND_BYTES = 66;
+
+interface Sent {
+  /** Of gossip: its messages, and AROUND_BYTES each. Per agent and second. */
+  gossip: number;
+  /** Everything on the wire: handshakes, headers, acknowledgements. Undefined where that cannot be seen. */
+  wire: { bytes: number; packets: number } | undefined;
+}
+
+async function sentPerAgent(village: Village, act: () => Promise<void>): Promise<Sent> {
+  const before = (await village.report()).sent;
+  const wire = traffic();
+  const startedAt = performance.now();
+  await act();
+  const per = (village.size * (performance.now() - startedAt)) / 1_000;
+  const now = traffic();
+  const after = (await village.report()).sent;
+  const messages = after.messages - before.messages;
+  return {
+    gossip: (after.bytes - before.bytes + AROUND_BYTES * messages) / per,
+    wire:
+      wire === undefined || now === undefined
+        ? undefined
+        : { bytes: (now.bytes - wire.bytes) / per, packets: (now.packets - wire.packets) / per },
+  };
+}
+
+function wireRow(sent: Sent, at: string, skipped: string[]): Row[] {
+  if (sent.wire === undefined) {
+    skipped.push(`${at}: ${noTraffic}`);
+    return [];
+  }
+  const what = '… on the wire: handshakes, acknowledgements, every header';
+  return [{ what, at, value: sent.wire.bytes, unit: 'B/s' }];
+}
+
+/** What a settled agent sends. */
+export async function idle(village: Village, ms: number, skipped: string[]): Promise<Row[]> {
+  const sent = await sentPerAgent(village, () => sleep(ms));
+  const at = `${village.size} agents, ${ms / 1_000} s`;
+  const row = { what: 'idle traffic per agent', at, value: sent.gossip, unit: 'B/s' };
+  return [judged(row, { most: 500 }), ...wireRow(sent, at, skipped)];
+}
+
+/** All agents leave and come back as new sessions, each every `everyMs`. */
+export async function churn(village: Village, everyMs: number, rounds: number, skipped: string[]): Promise<Row[]> {
+  const stepMs = everyMs / village.size;
+  const startedAt = performance.now();
+  const sent = await sentPerAgent(village, async () => {
+    for (let n = 0; n < rounds * village.size; n++) {
+      await village.again(n % village.size);
+      await sleep(Math.max(0, (n + 1) * stepMs - (performance.now() - startedAt)));
+    }
+  });
+  await village.together();
+  const at = `${village.size} agents, each every ${everyMs / 1_000} s`;
+  const row = { what: 're-registering, per agent', at, value: sent.gossip, unit: 'B/s' };
+  return [judged(row, { most: 8_000 }), ...wireRow(sent, at, skipped)];
+}
+
+/** A process is killed: until none of the others would route to it. */
+export async function killed(village: Village): Promise<Row[]> {
+  const victim = village.processes.at(-1);
+  if (victim === undefined) return [];
+  const { view = [] } = await victim.ask({ do: 'view', index: 0 });
+  const own = await victim.ask({ do: 'publish', index: 0, state: 'SERVING' });
+  const session = own.published?.session ?? '';
+  await sleep(1_000);
+  village.processes.pop();
+  await village.report();
+  const at = Number(process.hrtime.bigint());
+  victim.signal('SIGKILL');
+  await sleep(5_000);
+  const { seen } = await village.report();
+  const first = new Map<string, number>();
+  for (const one of seen) {
+    const who = `${one.process}/${one.index}`;
+    if (one.session === session && (one.liveness !== 'alive' || one.state === 'LEFT') && !first.has(who))
+      first.set(who, (one.at - at) / 1e6);
+  }
+  const times = [...first.values()];
+  while (times.length < village.size) times.push(Number.POSITIVE_INFINITY);
+  const row = { at: `${view.length} agents`, unit: 'ms' };
+  return [
+    { ...row, what: 'killed process: half of the others do not route to it', value: quantile(times, 0.5) },
+    judged({ ...row, what: '… all of them', value: Math.max(...times) }, { most: 100 }),
+  ];
+}
