@@ -27,7 +27,7 @@ export class Tickets {
   /** @throws ChannelError, LatticeError: it is not */
   open(bytes: Uint8Array): Peer {
     const { crypto, replica, session, banned } = this.#options;
-    const ticket = this.#verified(decodeTicket(bytes.slice(), crypto));
+    const ticket = this.#verified(decodeTicket(new Uint8Array(bytes), crypto));
     if (ticket.session === session) throw new ChannelError('stranger', 'our own ticket');
     if (banned(ticket.session)) throw new ChannelError('stranger', `${ticket.session} is banned for a while`);
     const standing = replica.standing(ticket);
