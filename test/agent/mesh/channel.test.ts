@@ -206,7 +206,7 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
       framed(Buffer.concat([Buffer.from([14, 0x81, 0x80, 4]), Buffer.alloc(65_537)])),
       /field of 65537 bytes/,
     ],
-    ['a frame that only gateways send', framed(Buffer.from([13, 1])), /welcome between agents/],
+    ['a frame that only gateways send', framed(Buffer.from([10, 1])), /recorded between agents/],
     ['data beyond its credit', tooMuchData(), /more than the socket was granted/],
   ];
   it.each(wrongs)('%s', async (_, bytes, reason) => {
