@@ -254,6 +254,7 @@ export class AgentLife {
           openTunnel,
           join: joinMesh ? (member) => this.#network.join(member) : undefined,
           proxy,
+          usage: this.#parts.requests?.usage,
           leaveLogTail: (asked) => leaveLogTail({ ...asked, proxy, env, log }),
           engine: () => this.#target,
           onMesh: (mesh) => this.#parts.requests?.join(mesh, ticket),

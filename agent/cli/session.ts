@@ -26,6 +26,8 @@ export interface SessionOptions {
   /** It stands among them. */
   onMesh?(mesh: Mesh): void;
   proxy: TunnelOptions['proxy'];
+  /** What this agent's own ingress used goes to gateways by the tunnels. */
+  usage?: TunnelOptions['usage'] | undefined;
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
   log(line: string): void;
@@ -49,7 +51,7 @@ export class Session {
   #leaving: Promise<void> | undefined;
 
   constructor(options: SessionOptions) {
-    const { ticket, key, gateways, first, openTunnel, proxy, engine, log, onRefused, onOver } = options;
+    const { ticket, key, gateways, first, openTunnel, proxy, usage, engine, log, onRefused, onOver } = options;
     this.#options = options;
     this.ticket = ticket;
     this.key = key;
@@ -63,6 +65,7 @@ export class Session {
         update: () => encodeUpdate(this.#update()),
         engine,
         proxy,
+        ...(usage === undefined ? {} : { usage }),
       },
       log,
       onAllRefused: onRefused,

@@ -82,6 +82,12 @@ it('an agent serves a request that came through another agent’s ingress with e
   expect(answer.status, await answer.text()).toBe(200);
   expect([first.status().session, second.status().session]).toContain(answer.headers.get('x-otela-node'));
 
+  // What it used is told to the gateway that is back.
+  await eventually('the usage waits', 10_000, () => asking.status().ingress?.usage_waiting === 1 || undefined);
+  await gateway.restart();
+  await eventually('the usage is stored', 20_000, () => asking.status().ingress?.usage_waiting === 0 || undefined);
+  await gateway.stop();
+
   // One leaves, the others hear of it, and requests go on.
   first.process.signal('SIGTERM');
   expect(await first.process.end(15_000)).toMatchObject({ code: 143 });
