@@ -1,0 +1,136 @@
+/** A consumer beside an agent: any OpenAI client on the agent's own endpoint, with the gateway killed. */
+import OpenAI from 'openai';
+import { afterEach, expect, it } from 'vitest';
+import { type Engine, startEngine } from '../support/engine.ts';
+import { Gateway } from '../support/gateway.ts';
+import { chatBody, envelopeOf, MODEL } from '../support/house.ts';
+import { askIngress, IngressAgent } from '../support/ingress.ts';
+import { atEnd, endAll, eventually } from '../support/processes.ts';
+import { dial } from '../support/raw.ts';
+
+afterEach(endAll);
+
+const MESSAGES = [{ role: 'user' as const, content: 'Say something.' }];
+
+async function engine(): Promise<Engine> {
+  const started = await startEngine({ models: [MODEL] });
+  atEnd(() => started.close());
+  return started;
+}
+
+it('the OpenAI client goes on through a killed gateway, a lost engine and a killed agent; usage arrives when the gateway is back', async () => {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  const engines = [await engine(), await engine(), await engine()];
+  const [one, two, three] = engines;
+  const first = await IngressAgent.start({ gateway, token, engineUrl: one?.url ?? '' });
+  const second = await IngressAgent.start({ gateway, token, engineUrl: two?.url ?? '', peer: first });
+  const third = await IngressAgent.start({ gateway, token, engineUrl: three?.url ?? '', peer: first });
+  const asking = await IngressAgent.start({ gateway, token, peer: first });
+  await asking.knows(3);
+  await gateway.kill9();
+
+  const { url, key } = asking.door;
+  const client = new OpenAI({ baseURL: url, apiKey: key, maxRetries: 0 });
+  let answered = 0;
+  const ask = async () => {
+    const unary = await client.chat.completions.create({ model: MODEL, messages: MESSAGES });
+    const stream = await client.chat.completions.create({ model: MODEL, messages: MESSAGES, stream: true });
+    let text = '';
+    for await (const event of stream) text += event.choices[0]?.delta.content ?? '';
+    expect(text).toBe(unary.choices[0]?.message.content);
+    answered += 2;
+  };
+  for (let n = 0; n < 8; n++) await ask();
+  for (const { requests } of engines) expect(requests.length).toBeGreaterThan(0);
+  expect((await client.models.list()).data.map(({ id }) => id)).toEqual([MODEL]);
+
+  await one?.close(); // its agent is still there, and says so
+  for (let n = 0; n < 6; n++) await ask();
+  second.process.signal('SIGKILL');
+  for (let n = 0; n < 6; n++) await ask();
+  expect(
+    (await client.chat.completions.create({ model: MODEL, messages: MESSAGES }).withResponse()).response.headers.get(
+      'x-otela-node',
+    ),
+  ).toBe(third.status().session);
+  answered++;
+
+  await eventually('all to be counted', 10_000, () => (asking.usageWaiting >= answered ? true : undefined));
+  await gateway.restart();
+  await eventually('the usage to be stored', 30_000, () => (asking.usageWaiting === 0 ? true : undefined));
+}, 180_000);
+
+it('nobody is asked who is not trusted, and nobody answers whom it does not serve', async () => {
+  const gateway = await Gateway.start();
+  const [lab, other] = [await gateway.createJoinToken('lab'), await gateway.createJoinToken('other')];
+  const [one, two] = [await engine(), await engine()];
+  const first = await IngressAgent.start({
+    gateway,
+    token: lab,
+    engineUrl: one.url,
+    args: ['--serve-to', 'lab,other'],
+  });
+  const abroad = await IngressAgent.start({ gateway, token: other, engineUrl: two.url, peer: first });
+  const cautious = await IngressAgent.start({ gateway, token: other, peer: first });
+  const open = await IngressAgent.start({ gateway, token: lab, peer: first, args: ['--trust', 'other'] });
+  const wide = await IngressAgent.start({ gateway, token: other, peer: first, args: ['--trust', 'lab,other'] });
+  await Promise.all([cautious, open, wide].map((agent) => agent.knows(2)));
+  await gateway.kill9();
+
+  for (let n = 0; n < 4; n++) {
+    const own = await askIngress(cautious.door, '/chat/completions', chatBody());
+    expect([own.status, own.headers.get('x-otela-provider')]).toEqual([200, 'other']);
+  }
+  expect(one.requests.length).toBe(0);
+  const refused = await askIngress(open.door, '/chat/completions', chatBody());
+  expect(refused.status).toBe(503);
+  expect((await envelopeOf(refused)).message).toContain('does not serve agents of lab (--serve-to)');
+  const headers = { 'x-otela-trusted-providers': 'lab' };
+  const served = await askIngress(wide.door, '/chat/completions', chatBody(), { headers });
+  expect([served.status, served.headers.get('x-otela-node')]).toEqual([200, first.status().session]);
+  const narrowed = await askIngress(cautious.door, '/chat/completions', chatBody(), { headers });
+  expect([narrowed.status, (await envelopeOf(narrowed)).code]).toEqual([403, 'no_trusted_provider']);
+  expect(abroad.status().ingress?.usage_waiting).toBe(0);
+}, 180_000);
+
+it('a stranger on the port of the ingress learns nothing, and a client that leaves stops the engine of another agent', async () => {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  const one = await engine();
+  const first = await IngressAgent.start({ gateway, token, engineUrl: one.url });
+  const asking = await IngressAgent.start({ gateway, token, peer: first });
+  await asking.knows(1);
+  await gateway.kill9();
+  const { url, key } = asking.door;
+
+  for (const path of ['/models', '/registry/nodes', '/chat/completions', '/../admin/keys', '/%2e%2e/x']) {
+    const response = await fetch(`${url}${path}`, { headers: { authorization: `Bearer ${key}x` } });
+    expect([path, response.status]).toEqual([path, 401]);
+    expect(await response.text()).not.toContain('stand-in');
+  }
+  const garbage = await dial(url);
+  garbage.on('error', () => {}).write('\x16\x03\x01\x02\x00 no HTTP at all\r\n\r\n');
+  const answer = await new Promise<string>((resolve) => {
+    let text = '';
+    garbage.on('data', (piece: Buffer) => {
+      text += piece.toString();
+    });
+    garbage.on('close', () => resolve(text));
+  });
+  expect(answer).toMatch(/^(HTTP\/1\.1 400 Bad Request\r\n[\s\S]*)?$/);
+
+  const control = new AbortController();
+  const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
+  const asked = await askIngress({ url, key }, '/chat/completions', body, { signal: control.signal });
+  expect(asked.status).toBe(200);
+  await eventually('some tokens', 5_000, () => ((one.requests.at(-1)?.tokensSent ?? 0) > 3 ? true : undefined));
+  const leftAt = Date.now();
+  control.abort();
+  const { abortedAt = Number.POSITIVE_INFINITY } = await one.when(
+    (request) => request.abortedAt !== undefined,
+    5_000,
+    'the abort',
+  );
+  expect(abortedAt - leftAt).toBeLessThanOrEqual(1_000);
+}, 120_000);
