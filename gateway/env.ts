@@ -1,8 +1,10 @@
 /** Bindings of the Worker. Everything beyond the tunnel, the registry and D1 is optional: plain workerd has no more. */
+import type { LimitsObject } from './accounts/limits-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { RegistryObject } from './registry/object.ts';
 import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
+import type { UsageObject } from './usage/object.ts';
 
 export interface Env extends IssuerEnvironment {
   DB: D1Database;
@@ -10,6 +12,10 @@ export interface Env extends IssuerEnvironment {
   REGISTRY: DurableObjectNamespace<RegistryObject>;
   /** One per Cloudflare location; without it isolates ask the registry itself. */
   RELAY?: DurableObjectNamespace<RegistryRelay>;
+  /** Counts what limits are about: one object per project, or per key without one. */
+  LIMITS: DurableObjectNamespace<LimitsObject>;
+  /** Raw usage records: one object per hour. */
+  USAGE: DurableObjectNamespace<UsageObject>;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */

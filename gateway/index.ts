@@ -37,6 +37,8 @@ export default {
     return handleOpenAI(request, pathname, env, ctx);
   },
 };
+export { LimitsObject } from './accounts/limits-object.ts';
 export { RegistryObject } from './registry/object.ts';
 export { RegistryRelay } from './registry/relay.ts';
 export { TunnelObject } from './tunnel/object.ts';
+export { UsageObject } from './usage/object.ts';

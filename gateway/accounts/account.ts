@@ -40,6 +40,8 @@ export interface Account {
   mayOptOut: boolean;
   /** Its project's requests are in the trace export. */
   traced: boolean;
+  /** Who pays, sealed: see usage/receipt.ts. */
+  seal: string;
   /** Milliseconds since the epoch. */
   expiresAt: number | undefined;
   /** What the store had seen of changes when this was read: see settings.ts. */
@@ -105,6 +107,13 @@ function matches(pattern: string, model: string): boolean {
   return pattern.endsWith('*') ? model.startsWith(pattern.slice(0, -1)) : pattern === model;
 }
 
+/** Whether a request is to be counted and not recorded. @throws ApiError 403 where the key may not ask for that */
+export function optsOut({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: Request): boolean {
+  if (request.headers.get('x-otela-no-track') !== '1') return false;
+  if (mayOptOut) return true;
+  throw new ApiError('permission_denied', 'This key may not opt out of being tracked: leave x-otela-no-track out.');
+}
+
 /** Of the operator key in the environment: everything, whatever D1 says. */
 export const BOOTSTRAP: Account = {
   keyId: 'bootstrap',
@@ -117,6 +126,7 @@ export const BOOTSTRAP: Account = {
   limits: undefined,
   mayOptOut: true,
   traced: false,
+  seal: '',
   expiresAt: undefined,
   seen: Number.POSITIVE_INFINITY,
 };

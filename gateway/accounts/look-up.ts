@@ -1,8 +1,10 @@
 /** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
 import { and, eq, inArray, max } from 'drizzle-orm';
 import type { Env } from '../env.ts';
+import { sealIdentity } from '../usage/receipt.ts';
 import { type Account, lowerRole, type Restrictions } from './account.ts';
 import { asked, database } from './database.ts';
+import { installationSecret } from './installation.ts';
 import type { Limits } from './limits.ts';
 import { apiKeys, auditLog, projects, users } from './schema.ts';
 
@@ -37,7 +39,7 @@ export async function findKey(env: Pick<Env, 'DB'>, hash: string, now: number): 
   if (key.expiresAt !== null && key.expiresAt <= now) return 'expired';
   if (isClosed(key.userId, user) || isClosed(key.projectId, project)) return 'disabled';
   const role = user === null ? key.role : lowerRole(key.role, user.role);
-  return {
+  return sealed(env, {
     ...standing(project, key),
     keyId: key.id,
     role,
@@ -47,7 +49,7 @@ export async function findKey(env: Pick<Env, 'DB'>, hash: string, now: number): 
     limits: limitsOf(project, key, `key:${key.id}`),
     expiresAt: key.expiresAt ?? undefined,
     seen: seen[0]?.id ?? 0,
-  };
+  });
 }
 
 /** The account of somebody who logged in, by id or by what an identity provider calls them. @throws ApiError 503 */
@@ -67,7 +69,7 @@ export async function findUser(
   );
   if (user === undefined) return 'unknown';
   if (user.disabledAt !== null || isClosed(user.projectId, project)) return 'disabled';
-  const account: Account = {
+  const account = await sealed(env, {
     ...standing(project),
     keyId: user.id,
     role: user.role,
@@ -77,8 +79,14 @@ export async function findUser(
     limits: limitsOf(project, undefined, `user:${user.id}`),
     expiresAt: undefined,
     seen: seen[0]?.id ?? 0,
-  };
+  });
   return { account, user };
+}
+
+async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Promise<Account> {
+  const { keyId, userId = '', projectId = '', limits, traced } = account;
+  const identity = { keyId, userId, projectId, subject: limits?.subject ?? '', traced };
+  return { ...account, seal: await sealIdentity(await installationSecret(env), identity) };
 }
 
 /** What account and key share of their project. A key without `no_track` in either row is tracked. */

@@ -23,6 +23,10 @@ export function newSecret(kind: typeof KEY_PREFIX | typeof TOKEN_PREFIX): Secret
   return { plaintext, hash: sha256Hex(plaintext), prefix: plaintext.slice(0, kind.length + RECOGNISABLE_CHARS) };
 }
 
+export function newInstallationSecret(): string {
+  return randomBytes(SECRET_BYTES).toString('base64url');
+}
+
 /** An id that can stand in a URL and on a command line as it is. */
 export function newId(kind: 'key' | 'jt' | 'user' | 'proj'): string {
   return `${kind}_${randomBytes(12).toString('hex')}`;

@@ -14,6 +14,7 @@ import { projectRoutes } from './projects.ts';
 import { providerRoutes } from './providers.ts';
 import type { AdminRoute } from './route.ts';
 import { settingsRoutes } from './settings.ts';
+import { usageRoutes } from './usage.ts';
 import { userRoutes } from './users.ts';
 
 /** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
@@ -29,6 +30,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...peerRoutes,
   ...settingsRoutes,
   ...auditRoutes,
+  ...usageRoutes,
 ];
 
 export const adminRoutes = new Hono<{ Bindings: Env }>();

@@ -1,12 +1,14 @@
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { Timing } from '../../shared/openai/timing.ts';
-import { requireEndpoint, requireModel } from '../accounts/account.ts';
+import { optsOut, requireEndpoint, requireModel } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
+import { Hold } from '../accounts/hold.ts';
 import { touch } from '../accounts/last-used.ts';
 import { knowsAll, type RequestedTrust, requestedTrust, requireTrust, trustOf } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
+import { receiptOf } from '../usage/receipt.ts';
 import { takeBody } from './body.ts';
 import { discardBody } from './discard.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
@@ -40,9 +42,14 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
   const account = await authenticate(env, request, settings, now);
   requireEndpoint(account, endpoint);
   touch(account, env, ctx, now);
-  const intake = await takeBody(request, endpoint, env);
+  const untracked = optsOut(account, request);
+  const name = given ? crypto.randomUUID() : requestId;
+  const hold = account.limits && new Hold({ env, ctx }, request, account.limits, account.keyId, name);
+  const reading = takeBody(request, endpoint, env);
+  const intake = await (hold === undefined ? reading : hold.during(reading));
   timing.ingressDone(Date.now());
   try {
+    const limitHeaders = hold && (await hold.granted());
     requireModel(account, intake.model, intake.unseen);
     const requested = requestedTrust(request, intake.trusted);
     const found = viewFor(intake.model, requested, env, ctx);
@@ -52,11 +59,11 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
     requireServed(view, intake.model);
     timing.lookupDone(Date.now());
     const errand: Errand = {
-      name: given ? crypto.randomUUID() : requestId,
+      name,
       endpoint,
       intake,
       headers: headersToEngine(request, given ? requestId : undefined),
-      receipt: account.keyId,
+      receipt: receiptOf(account.seal, intake.model, untracked),
       view,
       trust,
       env,
@@ -65,10 +72,12 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
     };
     const context: ResponseContext = { requestId, endpoint, model: intake.model, timing, release: intake.release };
     const delivery = handOver(errand);
-    if (intake.streaming && (await isSlower(delivery, PING_MS))) return deliverLate(delivery, context);
-    return deliver(await delivery, context);
+    const late = intake.streaming && (await isSlower(delivery, PING_MS));
+    const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
+    return hold === undefined ? response : hold.until(response, limitHeaders);
   } catch (error) {
     intake.release();
+    hold?.release(false);
     throw error;
   }
 }

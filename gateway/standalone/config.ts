@@ -26,7 +26,7 @@ export interface StandaloneConfig {
 const UNIQUE_KEY_PREFIX = 'opentela-';
 
 /** Durable Object classes by the binding that the gateway knows them by. */
-const OBJECTS = { TUNNEL: 'TunnelObject', REGISTRY: 'RegistryObject' };
+const OBJECTS = { TUNNEL: 'TunnelObject', REGISTRY: 'RegistryObject', LIMITS: 'LimitsObject', USAGE: 'UsageObject' };
 
 export function workerdConfig(config: StandaloneConfig): string {
   const compatibility = `compatibilityDate = ${quote(config.compatibilityDate)}, compatibilityFlags = [${list(config.compatibilityFlags.map(quote))}]`;

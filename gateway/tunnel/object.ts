@@ -10,6 +10,7 @@ import { workerdCrypto } from '../issuer/crypto.ts';
 import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
 import { createIngressUsageTable, readIngressUsage, storeIngressUsage } from '../usage/ingress.ts';
+import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
@@ -38,6 +39,9 @@ const SILENCE_MS = 40_000;
 export class TunnelObject extends DurableObject<Env> {
   readonly #session: string;
   readonly #attempts: Attempts;
+  readonly #outbox: Outbox;
+  /** Whose node it is: the last socket said so. */
+  #provider = '';
   readonly #sockets = new Map<WebSocket, AgentSocket>();
   #active: AgentSocket | undefined;
   #lastFrameAt = 0;
@@ -60,6 +64,8 @@ export class TunnelObject extends DurableObject<Env> {
     });
     createUsageTable(ctx.storage.sql);
     createIngressUsageTable(ctx.storage.sql);
+    this.#outbox = new Outbox(ctx, env, this.#session);
+    this.#outbox.wake();
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
     for (const socket of ctx.getWebSockets()) this.#wake(socket);
   }
@@ -79,6 +85,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   #activate(peer: AgentSocket): void {
     this.#active = peer;
+    this.#provider = peer.attachment.provider;
     peer.activate(this.#session);
     this.#attempts.connect(peer.link);
   }
@@ -301,12 +308,19 @@ export class TunnelObject extends DurableObject<Env> {
     this.#attempts.tick(now);
     this.#watch(now);
     const { records, streams } = this.#attempts.settle(now);
-    if (records.length > 0) storeUsage(this.ctx.storage.sql, records);
+    if (records.length > 0) {
+      storeUsage(this.ctx.storage.sql, records, this.#provider);
+      this.#outbox.schedule();
+    }
     if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
     if (!this.#attempts.idle) return;
     clearInterval(this.#ticking);
     this.#ticking = null;
     this.#save(true);
+  }
+
+  override alarm(): Promise<void> {
+    return this.#outbox.onAlarm();
   }
 
   /** A socket may die without an event; open streams must not wait for it for ever. */

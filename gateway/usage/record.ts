@@ -5,10 +5,18 @@ export type { UsageRecord };
 /** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
 const KEPT = 20_000;
 
-/** Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). */
+/** Where nobody takes them over for so long that more wait, the oldest are given up after all. */
+const WAITING_MAX = 200_000;
+
+/**
+ * Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). `pending` names
+ * those that are not handed on yet, in the order of coming.
+ */
 export function createUsageTable(sql: SqlStorage): void {
   sql.exec(
-    'CREATE TABLE IF NOT EXISTS usage (stream INTEGER PRIMARY KEY, estimated INTEGER NOT NULL, record TEXT NOT NULL)',
+    `CREATE TABLE IF NOT EXISTS usage (stream INTEGER PRIMARY KEY, estimated INTEGER NOT NULL, record TEXT NOT NULL);
+     CREATE TABLE IF NOT EXISTS pending (position INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL,
+       replaces INTEGER, again INTEGER NOT NULL, provider TEXT NOT NULL)`,
   );
 }
 
@@ -16,11 +24,12 @@ export function createUsageTable(sql: SqlStorage): void {
  * The one place where counts arrive. Idempotent; an exact record replaces an estimated one.
  * Durable when it returns: the object's output gate holds the acknowledgement back until the rows are on disk.
  */
-export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): void {
+export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[], provider = ''): void {
   let newest = 0;
-  for (const record of withoutDoubles(sql, records)) {
+  for (const { record, replaces } of withoutDoubles(sql, records)) {
     newest = Math.max(newest, record.stream);
-    sql.exec(
+    const estimate = sql.exec('SELECT 1 FROM usage WHERE stream = ?', record.stream).toArray().length > 0;
+    const { rowsWritten } = sql.exec(
       `INSERT INTO usage (stream, estimated, record) VALUES (?, ?, ?)
        ON CONFLICT (stream) DO UPDATE SET estimated = excluded.estimated, record = excluded.record
        WHERE usage.estimated = 1 AND excluded.estimated = 0`,
@@ -28,6 +37,10 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): vo
       record.estimated ? 1 : 0,
       JSON.stringify(record),
     );
+    if (rowsWritten === 0) continue;
+    const again = estimate || replaces !== undefined ? 1 : 0;
+    const pending = 'INSERT INTO pending (stream, replaces, again, provider) VALUES (?, ?, ?, ?)';
+    sql.exec(pending, record.stream, replaces ?? null, again, provider);
   }
   prune(sql, newest);
 }
@@ -36,27 +49,71 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[]): vo
 function prune(sql: SqlStorage, newest: number): void {
   const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
   if (newest - oldest < 2 * KEPT) return;
-  sql.exec('DELETE FROM usage WHERE stream <= (SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?)', KEPT);
+  const waiting = sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
+  const kept = Math.max(KEPT, Math.min(waiting, WAITING_MAX));
+  sql.exec('DELETE FROM usage WHERE stream <= (SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?)', kept);
+}
+
+/** One that waits to be handed on. */
+export interface PendingUsage {
+  position: number;
+  record: UsageRecord;
+  replaces: number | undefined;
+  /** Another count of what was handed on before. */
+  again: boolean;
+  provider: string;
+}
+
+type PendingRow = { position: number; record: string; replaces: number | null; again: number; provider: string };
+
+/** The oldest that wait. */
+export function pendingUsage(sql: SqlStorage, limit: number): PendingUsage[] {
+  const query = `SELECT position, record, replaces, again, provider FROM pending JOIN usage USING (stream)
+    ORDER BY position LIMIT ?`;
+  return sql
+    .exec<PendingRow>(query, limit)
+    .toArray()
+    .map((row) => ({
+      position: row.position,
+      record: JSON.parse(row.record) as UsageRecord,
+      replaces: row.replaces ?? undefined,
+      again: row.again === 1,
+      provider: row.provider,
+    }));
+}
+
+/** They are in other hands, up to this position. */
+export function handedOn(sql: SqlStorage, position: number): void {
+  sql.exec('DELETE FROM pending WHERE position <= ?', position);
 }
 
 /**
  * What is left of `records` when each attempt counts once, whatever streams it was reported under: exact before estimated, then
  * the first. All that is kept is read for it, once for any number of records: it is rare that one came again.
  */
-function withoutDoubles(sql: SqlStorage, records: readonly UsageRecord[]): readonly UsageRecord[] {
-  if (!records.some(({ repeated }) => repeated)) return records;
+function withoutDoubles(sql: SqlStorage, records: readonly UsageRecord[]): readonly Fresh[] {
+  if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
   const best = new Map<string, UsageRecord>();
   for (const record of records) {
     const other = best.get(nameOf(record));
     if (other === undefined || (other.estimated && !record.estimated)) best.set(nameOf(record), record);
   }
+  const replaced = new Map<string, number>();
   for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
     const record = best.get(nameOf(row));
     if (record === undefined || record.stream === row.stream) continue;
-    if (row.estimated === 1 && !record.estimated) sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
-    else best.delete(nameOf(row));
+    if (row.estimated === 1 && !record.estimated) {
+      sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
+      replaced.set(nameOf(row), row.stream);
+    } else best.delete(nameOf(row));
   }
-  return [...best.values()];
+  return [...best].map(([name, record]) => ({ record, replaces: replaced.get(name) }));
+}
+
+interface Fresh {
+  record: UsageRecord;
+  /** The stream of the estimate that it stands for. */
+  replaces: number | undefined;
 }
 
 type StoredName = { stream: number; estimated: number; requestId: string; attempt: number };

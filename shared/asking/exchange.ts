@@ -64,6 +64,8 @@ export class Exchange {
   /** Events seen, for the case that no report comes. */
   events = 0;
   answerBytes = 0;
+  /** From the opening to the first data; 0 before it. */
+  firstMs = 0;
 
   constructor(stream: number, request: AttemptRequest, body: AttemptBody, host: ExchangeHost) {
     this.stream = stream;
@@ -90,6 +92,11 @@ export class Exchange {
   /** Bytes of the answer that came, with those that somebody else had before. */
   get answerLength(): number {
     return this.#incoming.received;
+  }
+
+  /** The engine's; 0 before its head. */
+  get status(): number {
+    return this.#head?.status ?? 0;
   }
 
   /** All of the answer is here. */
@@ -257,6 +264,7 @@ export class Exchange {
     const fresh = this.#incoming.accept(offset, bytes);
     if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);
     if (fresh.length === 0) return;
+    if (this.answerBytes === 0) this.firstMs = Math.max(1, this.#host.now() - this.openedAt);
     this.answerBytes += fresh.length;
     if (this.request.streaming) this.events += countEvents(fresh);
     this.answer.push(fresh);

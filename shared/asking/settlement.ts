@@ -16,8 +16,20 @@ export interface UsageRecord extends ReportedUsage {
   answerBytes: number;
   /** Milliseconds since the epoch. */
   at: number;
+  /** What its opening said, and what came when; absent where the object that knew it is gone. */
+  course?: Course;
   /** The same attempt may have reported under another stream: a lost object, a parked reader. */
   repeated: boolean;
+}
+
+export interface Course {
+  endpoint: number;
+  streamed: boolean;
+  /** The engine's; 0 where no head came. */
+  status: number;
+  /** Since the opening; 0 where no data came. */
+  firstMs: number;
+  totalMs: number;
 }
 
 /** How long an agent may take to report on an attempt that the gateway has ended. */
@@ -116,7 +128,11 @@ export class Settlement {
   #record(exchange: Exchange, usage: ReportedUsage, now: number): UsageRecord {
     const { requestId, attempt, receipt } = exchange.request;
     const { stream, answerBytes, repeated } = exchange;
-    return { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, at: now, repeated };
+    const { endpoint, streaming: streamed } = exchange.request;
+    const { status, firstMs } = exchange;
+    const course = { endpoint, streamed, status, firstMs, totalMs: now - exchange.openedAt };
+    const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };
+    return { ...record, at: now, repeated };
   }
 
   /** What is to be stored now; hand `streams` back to the agent once it is. `last`: no report is waited for any more. */

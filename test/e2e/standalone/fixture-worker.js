@@ -4,6 +4,8 @@ let pulled = 0;
 
 export class TunnelObject {}
 export class RegistryObject {}
+export class LimitsObject {}
+export class UsageObject {}
 
 function body(id, chunkBytes, chunks) {
   return new ReadableStream({

@@ -1,12 +1,17 @@
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { authenticate, authenticateAnew } from '../../../gateway/accounts/authenticate.ts';
 import { database } from '../../../gateway/accounts/database.ts';
+import { installationSecret } from '../../../gateway/accounts/installation.ts';
 import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../../gateway/accounts/secrets.ts';
 import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
 import { seedKey, watchedDb, withKey } from './seed.ts';
+
+beforeAll(async () => {
+  await installationSecret(env);
+});
 
 const NOBODY: Settings = { ...NO_SETTINGS, known: true };
 const MINUTE_MS = 60_000;

@@ -4,6 +4,8 @@ import { d1Contract } from './d1-contract.ts';
 
 export class TunnelObject extends DurableObject {}
 export class RegistryObject extends DurableObject {}
+export class LimitsObject extends DurableObject {}
+export class UsageObject extends DurableObject {}
 
 export default {
   fetch: async (request, env) => {

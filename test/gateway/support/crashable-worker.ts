@@ -1,7 +1,13 @@
 /** The Worker as it is, with one more door: `POST /__crash/SESSION` ends the session's object as a fault or a deploy would. */
 
 import type { Env } from '../../../gateway/env.ts';
-import gateway, { RegistryObject, RegistryRelay, TunnelObject } from '../../../gateway/index.ts';
+import gateway, {
+  LimitsObject,
+  RegistryObject,
+  RegistryRelay,
+  TunnelObject,
+  UsageObject,
+} from '../../../gateway/index.ts';
 
 class CrashableTunnel extends TunnelObject {
   crash(): void {
@@ -9,7 +15,7 @@ class CrashableTunnel extends TunnelObject {
   }
 }
 
-export { CrashableTunnel as TunnelObject, RegistryObject, RegistryRelay };
+export { CrashableTunnel as TunnelObject, LimitsObject, RegistryObject, RegistryRelay, UsageObject };
 
 export default {
   async fetch(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {

@@ -1,0 +1,27 @@
+/** The installation's own secret: made once, kept in D1, known to nobody outside. */
+import { eq } from 'drizzle-orm';
+import type { Env } from '../env.ts';
+import { asked, database } from './database.ts';
+import { settings } from './schema.ts';
+import { newInstallationSecret } from './secrets.ts';
+
+const NAME = 'installation_secret';
+
+/** Never changes, so each isolate asks once. */
+let known: string | undefined;
+
+/** @throws ApiError 503 when D1 cannot say */
+export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> {
+  if (known !== undefined) return known;
+  const db = database(env);
+  const row = { name: NAME, value: newInstallationSecret(), updatedAt: Date.now() };
+  const [, [stored]] = await asked(
+    db.batch([
+      db.insert(settings).values(row).onConflictDoNothing(),
+      db.select().from(settings).where(eq(settings.name, NAME)),
+    ]),
+  );
+  if (typeof stored?.value !== 'string') throw new Error('the installation has no secret');
+  known = stored.value;
+  return known;
+}

@@ -1,0 +1,210 @@
+/** What was used: totals for everybody as far as they go, the workload for the scheduler, the trace for research. */
+import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
+import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
+import * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database } from '../accounts/database.ts';
+import { installationSecret } from '../accounts/installation.ts';
+import { usageTotals } from '../accounts/schema.ts';
+import { Histogram } from '../usage/histogram.ts';
+import type { ModelWorkload } from '../usage/object.ts';
+import { shardsBetween } from '../usage/row.ts';
+import { traceStream } from '../usage/trace.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'] as const;
+type Group = (typeof GROUPS)[number];
+/** What a provider sees of those whom it serves: nothing that tells them apart. */
+const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
+const ROWS_MAX = 10_000;
+const DAY_MS = 86_400_000;
+
+const daySchema = z.iso.date();
+const filterText = z.string().max(256).optional();
+const usageQuery = z.strictObject({
+  /** Days, UTC, both included. Default: the last 30. */
+  from: daySchema.optional(),
+  to: daySchema.optional(),
+  group_by: z
+    .string()
+    .default('day')
+    .transform((text) => [...new Set(text.split(',').map((one) => one.trim()))])
+    .pipe(z.array(z.enum(GROUPS)).min(1)),
+  project: filterText,
+  user: filterText,
+  key: filterText,
+  model: filterText,
+  provider: filterText,
+});
+const totalSchema = z.object({
+  day: z.string().optional(),
+  project: z.string().optional(),
+  user: z.string().optional(),
+  key: z.string().optional(),
+  model: z.string().optional(),
+  provider: z.string().optional(),
+  requests: z.number(),
+  failed: z.number(),
+  aborted: z.number(),
+  estimated: z.number(),
+  prompt_tokens: z.number(),
+  completion_tokens: z.number(),
+  cached_tokens: z.number(),
+  reasoning_tokens: z.number(),
+  mean_first_token_ms: z.number(),
+  mean_total_ms: z.number(),
+});
+
+const WINDOW = /^(\d{1,5})([smhd])$/;
+const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: DAY_MS };
+const WINDOW_MAX_MS = 7 * DAY_MS;
+const workloadQuery = z.strictObject({ window: z.string().regex(WINDOW).default('1h') });
+const lengths = z.object({ mean: z.number(), deviation: z.number(), p50: z.number(), p95: z.number() });
+const workloadSchema = z.object({
+  object: z.literal('list'),
+  window_ms: z.number(),
+  data: z.array(
+    z.object({
+      model: z.string(),
+      requests: z.number(),
+      requests_per_second: z.number(),
+      input: lengths,
+      output: lengths,
+    }),
+  ),
+});
+
+const timeSchema = z.iso.datetime({ offset: true });
+const traceQuery = z.strictObject({
+  from: timeSchema,
+  to: timeSchema,
+  format: z.enum(['ndjson', 'csv']).default('ndjson'),
+});
+const TRACE_MAX_MS = 31 * DAY_MS;
+
+export const usageRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/usage',
+    summary: 'Totals. Operators see all, providers what their nodes served, the others what they used.',
+    query: usageQuery,
+    answer: z.object({ object: z.literal('list'), data: z.array(totalSchema), has_more: z.boolean() }),
+    run: readTotals,
+  }),
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/workload',
+    summary: 'Rates and lengths by model, of the last minutes to days.',
+    query: workloadQuery,
+    answer: workloadSchema,
+    run: readWorkload,
+  }),
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/trace',
+    summary: 'The requests of projects whose trace is on, for research: no prompt, no answer, nobody’s name.',
+    query: traceQuery,
+    run: readTrace,
+  }),
+];
+
+async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Promise<object> {
+  const { env, query, now } = call;
+  const mine = own(call);
+  const to = query.to ?? new Date(now).toISOString().slice(0, 10);
+  const from = query.from ?? new Date(Date.parse(to) - 29 * DAY_MS).toISOString().slice(0, 10);
+  const filters = GROUPS.flatMap((name) => {
+    const wanted = name === 'day' ? undefined : query[name];
+    return wanted === undefined ? [] : [eq(usageTotals[name], wanted)];
+  });
+  const sum = (column: SQLiteColumn) => sql<number>`sum(${column})`;
+  const mean = (column: SQLiteColumn) =>
+    sql<number>`round(1.0 * sum(${column}) / max(1, sum(${usageTotals.requests})))`;
+  const groups = query.group_by.map((name) => usageTotals[name]);
+  const rows = await asked(
+    database(env)
+      .select({
+        ...Object.fromEntries(query.group_by.map((name) => [name, usageTotals[name]])),
+        requests: sum(usageTotals.requests),
+        failed: sum(usageTotals.failed),
+        aborted: sum(usageTotals.aborted),
+        estimated: sum(usageTotals.estimated),
+        prompt_tokens: sum(usageTotals.prompt),
+        completion_tokens: sum(usageTotals.completion),
+        cached_tokens: sum(usageTotals.cached),
+        reasoning_tokens: sum(usageTotals.reasoning),
+        mean_first_token_ms: mean(usageTotals.firstTokenMs),
+        mean_total_ms: mean(usageTotals.totalMs),
+      })
+      .from(usageTotals)
+      .where(and(gte(usageTotals.day, from), lte(usageTotals.day, to), mine, ...filters))
+      .groupBy(...groups)
+      .orderBy(...groups)
+      .limit(ROWS_MAX + 1),
+  );
+  return { object: 'list', data: rows.slice(0, ROWS_MAX), has_more: rows.length > ROWS_MAX };
+}
+
+/** The rows that the caller may see. @throws ApiError 403 where the question would tell a provider's consumers apart */
+function own({ account, query }: Call<unknown, z.infer<typeof usageQuery>>): SQL | undefined {
+  const { role, provider, userId, keyId } = account;
+  if (role === 'operator') return undefined;
+  if (role === 'provider' && provider !== undefined) {
+    const asked = [...query.group_by, ...GROUPS.filter((name) => name !== 'day' && query[name] !== undefined)];
+    if (asked.every((name) => PROVIDER_GROUPS.includes(name))) return eq(usageTotals.provider, provider);
+    throw new ApiError('permission_denied', 'A provider sees what it served by day and model, not for whom.');
+  }
+  return userId === undefined ? eq(usageTotals.key, keyId) : eq(usageTotals.user, userId);
+}
+
+async function readWorkload({ env, query, now }: Call<unknown, z.infer<typeof workloadQuery>>): Promise<object> {
+  const [, count = '', unit = ''] = WINDOW.exec(query.window) ?? [];
+  const windowMs = Number(count) * (UNIT_MS[unit] ?? 0);
+  if (windowMs < 1_000 || windowMs > WINDOW_MAX_MS) {
+    throw new ApiError('invalid_request', 'window: must be between 1s and 7d.', { param: 'window' });
+  }
+  const from = now - windowMs;
+  const parts = await asked(
+    Promise.all(shardsBetween(from, now).map((shard) => env.USAGE.getByName(shard).workload(from, now))),
+  );
+  return { object: 'list', window_ms: windowMs, data: together(parts, windowMs) };
+}
+
+function together(parts: readonly (readonly ModelWorkload[])[], windowMs: number): object[] {
+  const models = new Map<string, { requests: number; input: Histogram; output: Histogram }>();
+  for (const { model, requests, input, output } of parts.flat()) {
+    const known = models.get(model) ?? { requests: 0, input: new Histogram(), output: new Histogram() };
+    models.set(model, known);
+    known.requests += requests;
+    known.input.merge(input);
+    known.output.merge(output);
+  }
+  return [...models]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([model, { requests, input, output }]) => ({
+      model,
+      requests,
+      requests_per_second: requests / (windowMs / 1000),
+      input: lengthsOf(input),
+      output: lengthsOf(output),
+    }));
+}
+
+function lengthsOf(histogram: Histogram): z.infer<typeof lengths> {
+  const { mean, deviation } = histogram;
+  return { mean, deviation, p50: histogram.percentile(0.5), p95: histogram.percentile(0.95) };
+}
+
+async function readTrace({ env, query }: Call<unknown, z.infer<typeof traceQuery>>): Promise<Response> {
+  const [from, to] = [Date.parse(query.from), Date.parse(query.to)];
+  if (!(from < to) || to - from > TRACE_MAX_MS) {
+    throw new ApiError('invalid_request', 'from and to: must be in this order and at most 31 days apart.');
+  }
+  const body = traceStream(env, { from, to, format: query.format, secret: await installationSecret(env) });
+  const type = query.format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson';
+  return new Response(body, { headers: { 'content-type': type, 'cache-control': 'no-store' } });
+}

@@ -1,0 +1,167 @@
+import { DurableObject } from 'cloudflare:workers';
+import type { Env } from '../env.ts';
+import { Histogram } from './histogram.ts';
+import type { UsageRow } from './row.ts';
+import { addToTotals, addTotal, nameOf, type Total, totalOf } from './totals.ts';
+
+/** Totals are added in D1 so long after their first record came. */
+const TOTALS_MS = 2_000;
+const AGAIN_MS = 10_000;
+/** Groups at a time: 50 statements. */
+const GROUPS = 300;
+
+/** How one model was used in a window of time; windows of several objects are added up. */
+export interface ModelWorkload {
+  model: string;
+  requests: number;
+  input: ReturnType<Histogram['state']>;
+  output: ReturnType<Histogram['state']>;
+}
+
+type Stored = { row: string };
+
+/**
+ * All that was used in one hour, record by record. Survives eviction: everything. What is added is on disk when the answer goes
+ * out; what it adds to the totals in D1 waits here until D1 has it.
+ */
+export class UsageObject extends DurableObject<Env> {
+  readonly #shard: string;
+  #scheduled = false;
+
+  constructor(ctx: DurableObjectState, env: Env) {
+    super(ctx, env);
+    this.#shard = ctx.id.name ?? '';
+    ctx.storage.sql.exec(`CREATE TABLE IF NOT EXISTS records (n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL,
+        stream INTEGER NOT NULL, at INTEGER NOT NULL, estimated INTEGER NOT NULL, traced INTEGER NOT NULL,
+        model TEXT NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, row TEXT NOT NULL);
+      CREATE UNIQUE INDEX IF NOT EXISTS records_name ON records (session, stream);
+      CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, total TEXT NOT NULL);
+      CREATE TABLE IF NOT EXISTS sending (batch INTEGER NOT NULL, total TEXT NOT NULL)`);
+    if (this.#waits()) this.#schedule(TOTALS_MS);
+  }
+
+  /** Idempotent; an exact row replaces an estimated one. */
+  add(rows: readonly UsageRow[]): void {
+    const totals = new Map<string, Total>();
+    for (const row of rows) {
+      for (const total of this.#store(row)) {
+        const known = totals.get(nameOf(total));
+        if (known === undefined) totals.set(nameOf(total), total);
+        else addTotal(known, total);
+      }
+    }
+    const { sql } = this.ctx.storage;
+    for (const [name, total] of totals) {
+      const known = sql.exec<{ total: string }>('SELECT total FROM totals WHERE name = ?', name).toArray()[0];
+      if (known !== undefined) addTotal(total, JSON.parse(known.total));
+      sql.exec('INSERT OR REPLACE INTO totals (name, total) VALUES (?, ?)', name, JSON.stringify(total));
+    }
+    if (totals.size > 0) this.#schedule(TOTALS_MS);
+  }
+
+  /** What the row changes of the totals. */
+  #store(row: UsageRow): Total[] {
+    const { sql } = this.ctx.storage;
+    const { session, stream, at, estimated, traced, model, prompt, completion } = row;
+    const query = 'SELECT row FROM records WHERE session = ? AND stream IN (?, ?)';
+    const known = sql.exec<Stored>(query, session, stream, row.replaces ?? stream).toArray();
+    const before = known.map((one) => JSON.parse(one.row) as UsageRow);
+    if (before.some((one) => !one.estimated) || (before.length > 0 && estimated)) return [];
+    for (const one of before) sql.exec('DELETE FROM records WHERE session = ? AND stream = ?', session, one.stream);
+    sql.exec(
+      `INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
+       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+      session,
+      stream,
+      at,
+      Number(estimated),
+      Number(traced),
+      model,
+      prompt,
+      completion,
+      JSON.stringify(row),
+    );
+    return [...before.map((one) => totalOf(one, -1)), totalOf(row)];
+  }
+
+  /** Rows in the order of coming, after `n`; `traced`: of the trace export alone. */
+  page(after: number, limit: number, traced: boolean): { n: number; row: UsageRow }[] {
+    const where = traced ? 'AND traced = 1' : '';
+    const query = `SELECT n, row FROM records WHERE n > ? ${where} ORDER BY n LIMIT ?`;
+    const rows = this.ctx.storage.sql.exec<Stored & { n: number }>(query, after, limit).toArray();
+    return rows.map(({ n, row }) => ({ n, row: JSON.parse(row) as UsageRow }));
+  }
+
+  /** Records, those of `session` alone where one is named. */
+  count(): number {
+    return this.ctx.storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM records').one().n;
+  }
+
+  workload(from: number, to: number): ModelWorkload[] {
+    const models = new Map<string, { requests: number; input: Histogram; output: Histogram }>();
+    const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ?';
+    type Counts = { model: string; prompt: number; completion: number };
+    for (const { model, prompt, completion } of this.ctx.storage.sql.exec<Counts>(query, from, to)) {
+      let known = models.get(model);
+      if (known === undefined) {
+        known = { requests: 0, input: new Histogram(), output: new Histogram() };
+        models.set(model, known);
+      }
+      known.requests++;
+      known.input.add(prompt);
+      known.output.add(completion);
+    }
+    return [...models].map(([model, { requests, input, output }]) => ({
+      model,
+      requests,
+      input: input.state(),
+      output: output.state(),
+    }));
+  }
+
+  override async alarm(): Promise<void> {
+    this.#scheduled = false;
+    try {
+      await this.#send();
+      if (this.#waits()) this.#schedule(TOTALS_MS);
+    } catch (error) {
+      console.error(`totals of ${this.#shard} wait: ${error instanceof Error ? error.message : error}`);
+      this.#schedule(AGAIN_MS);
+    }
+  }
+
+  /** A batch that was begun is ended first, under its own number: whether D1 has it is D1's to say. */
+  async #send(): Promise<void> {
+    const { sql, kv } = this.ctx.storage;
+    let sending = sql.exec<{ total: string }>('SELECT total FROM sending').toArray();
+    if (sending.length === 0) {
+      kv.put('batch', this.#batch + 1);
+      sql.exec(
+        'INSERT INTO sending (batch, total) SELECT ?, total FROM totals ORDER BY name LIMIT ?',
+        this.#batch,
+        GROUPS,
+      );
+      sql.exec('DELETE FROM totals WHERE name IN (SELECT name FROM totals ORDER BY name LIMIT ?)', GROUPS);
+      sending = sql.exec<{ total: string }>('SELECT total FROM sending').toArray();
+    }
+    if (sending.length === 0) return;
+    const totals = sending.map(({ total }) => JSON.parse(total) as Total);
+    await addToTotals(this.env, this.#shard, this.#batch, totals);
+    sql.exec('DELETE FROM sending');
+  }
+
+  get #batch(): number {
+    return this.ctx.storage.kv.get<number>('batch') ?? 0;
+  }
+
+  #waits(): boolean {
+    const query = 'SELECT EXISTS (SELECT 1 FROM totals) OR EXISTS (SELECT 1 FROM sending) AS waits';
+    return this.ctx.storage.sql.exec<{ waits: number }>(query).one().waits === 1;
+  }
+
+  #schedule(ms: number): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    this.ctx.waitUntil(this.ctx.storage.setAlarm(Date.now() + ms));
+  }
+}

@@ -1,0 +1,124 @@
+import { installationSecret } from '../accounts/installation.ts';
+import type { Settlement } from '../accounts/limits-object.ts';
+import type { Env } from '../env.ts';
+import { openReceipt, type Receipt } from './receipt.ts';
+import { handedOn, type PendingUsage, pendingUsage } from './record.ts';
+import { shardOf, type UsageRow } from './row.ts';
+
+/** Records wait so long to travel together. */
+const TOGETHER_MS = 1_000;
+/** Tried again after so long where somebody did not answer. */
+const AGAIN_MS = 5_000;
+/** At a time: about 300 KiB. */
+const BATCH = 500;
+/** Receipts of a key are the same but for the model: most are known. */
+const RECEIPTS_MAX = 1_000;
+
+/**
+ * Hands one node's records on: to the hour's object, and to the limits that wait for them. They are on disk here until both have
+ * said that they have them; both know by position or name what they have already.
+ */
+export class Outbox {
+  readonly #ctx: DurableObjectState;
+  readonly #env: Env;
+  readonly #session: string;
+  readonly #receipts = new Map<string, Receipt>();
+  #scheduled = false;
+
+  constructor(ctx: DurableObjectState, env: Env, session: string) {
+    this.#ctx = ctx;
+    this.#env = env;
+    this.#session = session;
+  }
+
+  /** Something waits. */
+  schedule(ms = TOGETHER_MS): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    this.#ctx.waitUntil(this.#ctx.storage.setAlarm(Date.now() + ms));
+  }
+
+  /** The object woke: what waited before it slept, or was killed, still does. */
+  wake(): void {
+    if (pendingUsage(this.#ctx.storage.sql, 1).length > 0) this.schedule();
+  }
+
+  async onAlarm(): Promise<void> {
+    this.#scheduled = false;
+    try {
+      const more = await this.#handOn();
+      if (more) this.schedule(0);
+    } catch (error) {
+      console.error(`usage of ${this.#session} waits: ${error instanceof Error ? error.message : error}`);
+      this.schedule(AGAIN_MS);
+    }
+  }
+
+  async #handOn(): Promise<boolean> {
+    const { sql } = this.#ctx.storage;
+    const pending = pendingUsage(sql, BATCH);
+    const last = pending.at(-1);
+    if (last === undefined) return false;
+    const secret = await installationSecret(this.#env);
+    const shards = new Map<string, UsageRow[]>();
+    const subjects = new Map<string, { position: number; settlement: Settlement }[]>();
+    for (const one of pending) {
+      const receipt = await this.#receipt(secret, one.record.receipt);
+      if (!receipt.untracked) push(shards, shardOf(one.record.at), rowOf(one, receipt));
+      if (receipt.subject !== '') push(subjects, receipt.subject, settlementOf(one, receipt));
+    }
+    await Promise.all([
+      ...[...shards].map(([shard, rows]) => this.#env.USAGE.getByName(shard).add(rows)),
+      ...[...subjects].map(([subject, items]) => this.#env.LIMITS.getByName(subject).settle(this.#session, items)),
+    ]);
+    handedOn(sql, last.position);
+    return pending.length === BATCH;
+  }
+
+  async #receipt(secret: string, text: string): Promise<Receipt> {
+    const known = this.#receipts.get(text);
+    if (known !== undefined) return known;
+    const receipt = await openReceipt(secret, text);
+    if (this.#receipts.size >= RECEIPTS_MAX) this.#receipts.clear();
+    this.#receipts.set(text, receipt);
+    return receipt;
+  }
+}
+
+function push<T>(map: Map<string, T[]>, name: string, item: T): void {
+  const known = map.get(name);
+  if (known === undefined) map.set(name, [item]);
+  else known.push(item);
+}
+
+function settlementOf({ position, record, again }: PendingUsage, { keyId }: Receipt) {
+  const { requestId: name, prompt, completion } = record;
+  return { position, settlement: { name, keyId, tokens: prompt + completion, repeated: again } };
+}
+
+function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): UsageRow {
+  const course = record.course ?? { endpoint: 0, streamed: false, status: 0, firstMs: 0, totalMs: 0 };
+  return {
+    ...course,
+    ...(replaces === undefined ? {} : { replaces }),
+    session: record.session,
+    stream: record.stream,
+    at: record.at,
+    request: record.requestId,
+    attempt: record.attempt,
+    provider,
+    key: receipt.keyId,
+    user: receipt.userId,
+    project: receipt.projectId,
+    model: receipt.model,
+    prompt: record.prompt,
+    completion: record.completion,
+    cached: record.cached,
+    reasoning: record.reasoning,
+    aborted: record.aborted,
+    estimated: record.estimated,
+    complete: record.complete,
+    bytes: record.answerBytes,
+    traced: receipt.traced,
+  };
+}

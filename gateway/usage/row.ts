@@ -1,0 +1,48 @@
+/** What is kept of one attempt that reached an engine. Never a prompt or an answer. */
+export interface UsageRow {
+  /** The node, and the attempt's stream there: together they name the row. */
+  session: string;
+  stream: number;
+  /** The stream of an estimate that this row replaces. */
+  replaces?: number;
+  /** Milliseconds since the epoch. */
+  at: number;
+  request: string;
+  attempt: number;
+  provider: string;
+  key: string;
+  user: string;
+  project: string;
+  model: string;
+  /** Id in the endpoint table. */
+  endpoint: number;
+  streamed: boolean;
+  /** The engine's; 0 where none came. */
+  status: number;
+  prompt: number;
+  completion: number;
+  cached: number;
+  reasoning: number;
+  /** Since the attempt was handed over; 0 where nothing came. */
+  firstMs: number;
+  totalMs: number;
+  aborted: boolean;
+  estimated: boolean;
+  complete: boolean;
+  bytes: number;
+  traced: boolean;
+}
+
+const HOUR_MS = 60 * 60_000;
+
+/** The object that keeps what was used at a time: one per hour, UTC. */
+export function shardOf(at: number): string {
+  return new Date(Math.floor(at / HOUR_MS) * HOUR_MS).toISOString().slice(0, 13);
+}
+
+/** Shards from one time to another, oldest first. */
+export function shardsBetween(from: number, to: number): string[] {
+  const shards: string[] = [];
+  for (let at = Math.floor(from / HOUR_MS) * HOUR_MS; at <= to; at += HOUR_MS) shards.push(shardOf(at));
+  return shards;
+}

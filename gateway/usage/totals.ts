@@ -1,0 +1,99 @@
+/** Totals in D1, by day and by whose and what: added to in batches, each of which counts once. */
+import { sql } from 'drizzle-orm';
+import { database } from '../accounts/database.ts';
+import { usageBatches, usageTotals } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import type { UsageRow } from './row.ts';
+
+export type Total = typeof usageTotals.$inferSelect;
+
+const COUNTERS = [
+  'requests',
+  'failed',
+  'aborted',
+  'estimated',
+  'prompt',
+  'completion',
+  'cached',
+  'reasoning',
+  'firstTokenMs',
+  'totalMs',
+] as const;
+
+/** What one row adds; `sign` −1 takes it away again. */
+export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
+  const { project, user, key, model, provider } = row;
+  const of = (count: number | boolean) => sign * Number(count);
+  return {
+    day: new Date(row.at).toISOString().slice(0, 10),
+    project,
+    user,
+    key,
+    model,
+    provider,
+    requests: of(1),
+    failed: of(row.status < 200 || row.status >= 400),
+    aborted: of(row.aborted),
+    estimated: of(row.estimated),
+    prompt: of(row.prompt),
+    completion: of(row.completion),
+    cached: of(row.cached),
+    reasoning: of(row.reasoning),
+    firstTokenMs: of(row.firstMs),
+    totalMs: of(row.totalMs),
+  };
+}
+
+export function addTotal(to: Total, more: Total): void {
+  for (const name of COUNTERS) to[name] += more[name];
+}
+
+export function nameOf({ day, project, user, key, model, provider }: Total): string {
+  return JSON.stringify([day, project, user, key, model, provider]);
+}
+
+/** D1 binds 100 values to a statement: 16 each. */
+const PER_STATEMENT = 6;
+
+/** Adds `totals` unless this batch of this shard is in already. Rejects where D1 cannot say; then it is to be said again. */
+export async function addToTotals(
+  env: Pick<Env, 'DB'>,
+  shard: string,
+  batch: number,
+  totals: readonly Total[],
+): Promise<void> {
+  const db = database(env);
+  const counted = await db.select().from(usageBatches).where(sql`shard = ${shard} AND batch = ${batch}`);
+  if (counted.length > 0) return;
+  const statements = [];
+  for (let from = 0; from < totals.length; from += PER_STATEMENT) {
+    statements.push(
+      db
+        .insert(usageTotals)
+        .values(totals.slice(from, from + PER_STATEMENT))
+        .onConflictDoUpdate({
+          target: [
+            usageTotals.day,
+            usageTotals.project,
+            usageTotals.user,
+            usageTotals.key,
+            usageTotals.model,
+            usageTotals.provider,
+          ],
+          set: sums(),
+        }),
+    );
+  }
+  // Its key makes the whole batch fail where it came twice at once.
+  await db.batch([db.insert(usageBatches).values({ shard, batch }), ...statements]);
+  await db.delete(usageBatches).where(sql`shard = ${shard} AND batch < ${batch}`);
+}
+
+function sums() {
+  return Object.fromEntries(
+    COUNTERS.map((name) => {
+      const column = usageTotals[name];
+      return [name, sql`${column} + excluded.${sql.identifier(column.name)}`];
+    }),
+  );
+}

@@ -1,0 +1,144 @@
+/** The trace: one line per request of the projects that have it on, oldest hour first, read at the reader's pace. */
+import { endpointById } from '../../shared/openai/endpoints.ts';
+import { sha256Hex } from '../accounts/secrets.ts';
+import type { Env } from '../env.ts';
+import { shardsBetween, type UsageRow } from './row.ts';
+
+const PAGE = 500;
+/** 64 bits: enough to tell users apart, and nothing to go back from. */
+const PSEUDONYM_CHARS = 16;
+
+export interface TraceQuestion {
+  /** Milliseconds since the epoch; `to` is not included. */
+  from: number;
+  to: number;
+  format: 'ndjson' | 'csv';
+  /** The installation's: without it nobody finds out whose a pseudonym is. */
+  secret: string;
+}
+
+interface TraceLine {
+  timestamp: string;
+  model: string;
+  user: string;
+  key: string;
+  endpoint: string;
+  streamed: boolean;
+  status: number;
+  input_tokens: number;
+  output_tokens: number;
+  cached_tokens: number;
+  reasoning_tokens: number;
+  first_token_ms: number;
+  total_ms: number;
+  attempt: number;
+  aborted: boolean;
+  estimated: boolean;
+  provider: string;
+}
+
+const encoder = new TextEncoder();
+
+export function traceStream(env: Pick<Env, 'USAGE'>, question: TraceQuestion): ReadableStream<Uint8Array> {
+  const { from, to, format } = question;
+  const shards = shardsBetween(from, to - 1);
+  let after = 0;
+  let begun = false;
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        for (;;) {
+          const [shard] = shards;
+          if (shard === undefined) {
+            if (!begun && format === 'csv') controller.enqueue(encoder.encode(csvHead(question)));
+            return controller.close();
+          }
+          const page = await env.USAGE.getByName(shard).page(after, PAGE, true);
+          after = page.at(-1)?.n ?? 0;
+          if (page.length < PAGE) {
+            shards.shift();
+            after = 0;
+          }
+          const lines = page.filter(({ row }) => row.at >= from && row.at < to).map(({ row }) => lineOf(row, question));
+          if (lines.length === 0) continue;
+          const head = begun || format !== 'csv' ? '' : csvHead(question);
+          begun = true;
+          const text = lines.map((line) => (format === 'csv' ? csvLine(line) : JSON.stringify(line)));
+          return controller.enqueue(encoder.encode(`${head}${text.join('\n')}\n`));
+        }
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+function lineOf(row: UsageRow, { secret }: TraceQuestion): TraceLine {
+  return {
+    timestamp: new Date(row.at - row.totalMs).toISOString(),
+    model: row.model,
+    user: pseudonym(secret, 'user', row.user),
+    key: pseudonym(secret, 'key', row.key),
+    endpoint: endpointById(row.endpoint)?.path ?? '',
+    streamed: row.streamed,
+    status: row.status,
+    input_tokens: row.prompt,
+    output_tokens: row.completion,
+    cached_tokens: row.cached,
+    reasoning_tokens: row.reasoning,
+    first_token_ms: row.firstMs,
+    total_ms: row.totalMs,
+    attempt: row.attempt,
+    aborted: row.aborted,
+    estimated: row.estimated,
+    provider: row.provider,
+  };
+}
+
+/** HMAC-like: the secret is 256 random bits of fixed length, and the id cannot be extended past its end. */
+function pseudonym(secret: string, kind: string, id: string): string {
+  if (id === '') return '';
+  const inner = sha256Hex(`otela-trace-1\n${secret}\n${kind}\n${id}`);
+  return sha256Hex(`otela-trace-2\n${secret}\n${inner}`).slice(0, PSEUDONYM_CHARS);
+}
+
+const NOBODY: UsageRow = {
+  session: '',
+  stream: 0,
+  at: 0,
+  request: '',
+  attempt: 0,
+  provider: '',
+  key: '',
+  user: '',
+  project: '',
+  model: '',
+  endpoint: 0,
+  streamed: false,
+  status: 0,
+  prompt: 0,
+  completion: 0,
+  cached: 0,
+  reasoning: 0,
+  firstMs: 0,
+  totalMs: 0,
+  aborted: false,
+  estimated: false,
+  complete: false,
+  bytes: 0,
+  traced: false,
+};
+
+function csvHead(question: TraceQuestion): string {
+  return `${Object.keys(lineOf(NOBODY, question)).join(',')}\n`;
+}
+
+/** RFC 4180. A model's name may hold what a spreadsheet would take for a formula. */
+function csvLine(line: TraceLine): string {
+  return Object.values(line)
+    .map((value) => {
+      const text = String(value);
+      const safe = /^[=+\-@\t\r]/.test(text) && typeof value === 'string' ? `'${text}` : text;
+      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    })
+    .join(',');
+}

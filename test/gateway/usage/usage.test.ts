@@ -1,0 +1,122 @@
+import { runDurableObjectAlarm } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { expect, test } from 'vitest';
+import { database } from '../../../gateway/accounts/database.ts';
+import { usageTotals } from '../../../gateway/accounts/schema.ts';
+import { Histogram } from '../../../gateway/usage/histogram.ts';
+import { openReceipt, receiptOf, sealIdentity } from '../../../gateway/usage/receipt.ts';
+import { shardOf, shardsBetween, type UsageRow } from '../../../gateway/usage/row.ts';
+
+const AT = Date.parse('2026-11-20T16:20:00Z');
+
+function row(stream: number, more: Partial<UsageRow> = {}): UsageRow {
+  return {
+    session: 'a'.repeat(26),
+    stream,
+    at: AT,
+    request: `r${stream}`,
+    attempt: 1,
+    provider: 'eth',
+    key: 'key_1',
+    user: '',
+    project: '',
+    model: 'm',
+    endpoint: 1,
+    streamed: true,
+    status: 200,
+    prompt: 10,
+    completion: 5,
+    cached: 1,
+    reasoning: 2,
+    firstMs: 100,
+    totalMs: 1_000,
+    aborted: false,
+    estimated: false,
+    complete: true,
+    bytes: 50,
+    traced: false,
+    ...more,
+  };
+}
+
+async function totals() {
+  return database(env).select().from(usageTotals);
+}
+
+test('a row counts once in the totals, however often it comes; an exact one replaces an estimate', async () => {
+  const shard = env.USAGE.getByName('2026-11-20T16');
+  await shard.add([row(1), row(2, { estimated: true, completion: 50 }), row(3, { status: 500, aborted: true })]);
+  await shard.add([row(1), row(1, { completion: 99 })]);
+  expect(await shard.count()).toBe(3);
+  await runDurableObjectAlarm(shard);
+  const [first, ...none] = await totals();
+  expect(none).toEqual([]);
+  expect(first).toMatchObject({ day: '2026-11-20', requests: 3, failed: 1, aborted: 1, estimated: 1, completion: 60 });
+  await shard.add([row(2), row(2, { estimated: true, completion: 7 })]);
+  // The same attempt under another stream.
+  await shard.add([row(9, { request: 'r8', estimated: true, completion: 40 })]);
+  await shard.add([row(10, { request: 'r8', replaces: 9 })]);
+  await runDurableObjectAlarm(shard);
+  expect(await totals()).toEqual([
+    expect.objectContaining({ requests: 4, estimated: 0, prompt: 40, completion: 20, cached: 4, totalMs: 4_000 }),
+  ]);
+  expect(await shard.count()).toBe(4);
+});
+
+test('totals go by day and model, in batches of three hundred', async () => {
+  const shard = env.USAGE.getByName('2026-11-21T00');
+  const at = Date.parse('2026-11-21T00:00:01Z');
+  await shard.add(Array.from({ length: 700 }, (_, n) => row(n, { at, model: `m${n % 350}`, user: 'u', project: 'p' })));
+  for (let n = 0; n < 3; n++) await runDurableObjectAlarm(shard);
+  const mine = (await totals()).filter(({ day }) => day === '2026-11-21');
+  expect(mine).toHaveLength(350);
+  expect(mine.every(({ requests, user }) => requests === 2 && user === 'u')).toBe(true);
+});
+
+test('a workload is told of the window alone, model by model', async () => {
+  const shard = env.USAGE.getByName('2026-11-22T00');
+  const at = Date.parse('2026-11-22T00:10:00Z');
+  await shard.add([1, 2, 3, 4].map((n) => row(n, { at: at + n, prompt: n * 100 })));
+  await shard.add([row(5, { at: at + 10_000 }), row(6, { at, model: 'other' })]);
+  const found = await shard.workload(at + 1, at + 10_000);
+  expect(found.map(({ model, requests }) => [model, requests])).toEqual([['m', 4]]);
+  const input = new Histogram();
+  for (const one of found) input.merge(one.input);
+  expect(input.mean).toBe(250);
+  expect(input.deviation).toBeCloseTo(111.8, 1);
+});
+
+test('percentiles of a histogram are within 2.6 per cent, also when it was put together from parts', () => {
+  const whole = new Histogram();
+  const [a, b] = [new Histogram(), new Histogram()];
+  for (let n = 1; n <= 10_000; n++) (n % 3 === 0 ? a : b).add(n);
+  whole.merge(a.state());
+  whole.merge(b.state());
+  for (const part of [0.01, 0.5, 0.95, 1]) {
+    expect(Math.abs(whole.percentile(part) / (part * 10_000) - 1)).toBeLessThan(0.026);
+  }
+  expect(new Histogram().percentile(0.5)).toBe(0);
+});
+
+test('a receipt opens with the secret that sealed it alone, and one that was changed names nobody', async () => {
+  const identity = { keyId: 'key_1', userId: 'user_1', projectId: '', subject: 'key:key_1', traced: true };
+  const seal = await sealIdentity('secret', identity);
+  const receipt = receiptOf(seal, 'org/mo del\n', true);
+  expect(receipt).not.toContain('key_1');
+  expect(await openReceipt('secret', receipt)).toEqual({ ...identity, model: 'org/mo del\n', untracked: true });
+  const nobody = { keyId: '', subject: '' };
+  expect(await openReceipt('another', receipt)).toMatchObject(nobody);
+  const forged = `${seal.slice(0, -6)}AAAA${seal.slice(-2)}\n+\nm`;
+  expect(await openReceipt('secret', forged)).toMatchObject(nobody);
+  for (const text of ['', 'x', 'a.b', '..\n+', '{}']) {
+    expect(await openReceipt('secret', text)).toMatchObject(nobody);
+  }
+  const long = receiptOf(seal, 'm'.repeat(256), false);
+  expect(long.length).toBeLessThan(1_024);
+});
+
+test('hours are cut in UTC', () => {
+  expect(shardOf(AT)).toBe('2026-11-20T16');
+  expect(shardsBetween(AT, AT + 2 * 3_600_000)).toEqual(['2026-11-20T16', '2026-11-20T17', '2026-11-20T18']);
+  expect(shardsBetween(Date.parse('2026-11-20T23:59:59Z'), Date.parse('2026-11-21T00:00:00Z'))).toHaveLength(2);
+});
