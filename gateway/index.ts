@@ -1,6 +1,7 @@
 /** The app: routes mounted, Durable Objects exported, nothing else. */
 import { Hono } from 'hono';
 import { ApiError } from '../shared/openai/errors.ts';
+import { loginRoutes } from './accounts/login-routes.ts';
 import { adminRoutes } from './admin/routes.ts';
 import type { Env } from './env.ts';
 import { healthRoutes } from './health.ts';
@@ -16,6 +17,7 @@ const app = new Hono<{ Bindings: Env }>();
 
 app.route('/', healthRoutes);
 app.route('/admin', adminRoutes);
+app.route('/', loginRoutes);
 app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx));
 app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));
 app.route('/agent', admitRoutes);

@@ -130,3 +130,7 @@ export const BOOTSTRAP: Account = {
   expiresAt: undefined,
   seen: Number.POSITIVE_INFINITY,
 };
+
+export function unauthorized(message: string): ApiError {
+  return new ApiError('invalid_api_key', message, { headers: { 'www-authenticate': 'Bearer realm="opentela"' } });
+}

@@ -1,13 +1,16 @@
 /** Who is asking: from a request's key to an account, without any store on the warm path. */
 import { timingSafeEqual } from 'node:crypto';
-import { ApiError } from '../../shared/openai/errors.ts';
+import type { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { type Account, BOOTSTRAP, CACHED_MS } from './account.ts';
+import { type Account, BOOTSTRAP, CACHED_MS, unauthorized } from './account.ts';
 import { findKey, type Refusal } from './look-up.ts';
+import type { OidcIssuer } from './oidc-config.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
-import { isStale, type Settings } from './settings.ts';
+import { hasSession, sessionAccount } from './session.ts';
+import { isStale, readSettings, type Settings } from './settings.ts';
+import { isToken, tokenAccount } from './token.ts';
 
-type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'>;
+type AuthEnv = Pick<Env, 'DB' | 'ADMIN_KEY_SHA256'> & Partial<Pick<Env, 'REGISTRY'>>;
 
 /** About 600 bytes each. */
 const CACHED_MAX = 10_000;
@@ -41,19 +44,33 @@ export function authenticate(
   settings: Settings,
   now: number,
 ): Account | Promise<Account> {
-  const key = requireKey(request);
+  const key = presentedKey(request);
+  if (key === undefined && hasSession(request)) return sessionAccount(env, request, now);
+  requireKey(key);
   const known = accounts.get(key);
   if (known !== undefined && known.until > now && !isStale(settings, known.value)) return known.value;
   const hash = sha256Hex(key);
   const wrong = refused.get(hash);
   if (wrong !== undefined && wrong.until > now) throw refusal(wrong.value);
+  if (isToken(key)) return lookUpToken(env, settings.oidc, key, now);
   return lookUp(env, key, hash, now);
 }
 
 /** As `authenticate`, but asks D1 each time: what administrators do is rare and powerful. */
 export async function authenticateAnew(env: AuthEnv, request: Request, now: number): Promise<Account> {
-  const key = requireKey(request);
+  const key = presentedKey(request);
+  if (key === undefined && hasSession(request)) return sessionAccount(env, request, now);
+  requireKey(key);
+  if (isToken(key)) return tokenAccount(env, (await readSettings(env, now)).oidc, key, now);
   return lookUp(env, key, sha256Hex(key), now);
+}
+
+async function lookUpToken(env: AuthEnv, issuers: readonly OidcIssuer[], token: string, now: number): Promise<Account> {
+  const account = await tokenAccount(env, issuers, token, now).catch((error: unknown) => {
+    accounts.delete(token);
+    throw error;
+  });
+  return remember(token, account, now);
 }
 
 async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Promise<Account> {
@@ -66,9 +83,13 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
     keep(refused, REFUSED_MAX, hash, { value: answer, until: now + REFUSED_MS });
     throw refusal(answer);
   }
-  const until = Math.min(now + CACHED_MS, answer.expiresAt ?? Number.POSITIVE_INFINITY);
-  keep(accounts, CACHED_MAX, key, { value: answer, until });
-  return answer;
+  return remember(key, answer, now);
+}
+
+function remember(key: string, account: Account, now: number): Account {
+  const until = Math.min(now + CACHED_MS, account.expiresAt ?? Number.POSITIVE_INFINITY);
+  keep(accounts, CACHED_MAX, key, { value: account, until });
+  return account;
 }
 
 function keep<T>(map: Map<string, Expiring<T>>, max: number, name: string, entry: Expiring<T>): void {
@@ -94,13 +115,11 @@ export function presentedKey(request: Request): string | undefined {
   return /^bearer +(\S+)$/i.exec(header.trim())?.[1];
 }
 
-function requireKey(request: Request): string {
-  const key = presentedKey(request);
+function requireKey(key: string | undefined): asserts key is string {
   if (key === undefined) {
     throw unauthorized('No API key was given. Send it as "Authorization: Bearer sk-otela-…".');
   }
-  if (key.length > KEY_MAX_CHARS) throw refusal('unknown');
-  return key;
+  if (key.length > KEY_MAX_CHARS && !isToken(key)) throw refusal('unknown');
 }
 
 const REFUSALS: Readonly<Record<Refusal, string>> = {
@@ -112,8 +131,4 @@ const REFUSALS: Readonly<Record<Refusal, string>> = {
 
 function refusal(reason: Refusal): ApiError {
   return unauthorized(REFUSALS[reason]);
-}
-
-export function unauthorized(message: string): ApiError {
-  return new ApiError('invalid_api_key', message, { headers: { 'www-authenticate': 'Bearer realm="opentela"' } });
 }

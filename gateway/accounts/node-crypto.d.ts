@@ -5,7 +5,7 @@
 declare module 'node:crypto' {
   interface Hash {
     update(data: string | Uint8Array): Hash;
-    digest(encoding: 'hex'): string;
+    digest(encoding: 'hex' | 'base64url'): string;
     digest(): Uint8Array;
   }
   interface RandomBytes extends Uint8Array {

@@ -32,6 +32,11 @@ export function newId(kind: 'key' | 'jt' | 'user' | 'proj'): string {
   return `${kind}_${randomBytes(12).toString('hex')}`;
 }
 
+/** A PKCE challenge (RFC 7636 §4.2). */
+export function sha256Base64url(text: string): string {
+  return createHash('sha256').update(text).digest('base64url');
+}
+
 export function sha256Hex(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }

@@ -1,8 +1,10 @@
 /** What the registry carries to every isolate in its snapshot. */
 import { asc, desc, gt } from 'drizzle-orm';
+import * as z from 'zod';
 import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
+import { issuersSchema, type OidcIssuer } from './oidc-config.ts';
 import { auditLog, modelSettings, providers, settings } from './schema.ts';
 
 export interface ModelTimeouts {
@@ -23,6 +25,9 @@ export interface Settings {
   providers: Record<string, ProviderSettings>;
   /** Who is trusted where nobody is named: all that our issuer admitted, or those marked. */
   defaultTrust: 'admitted' | 'marked';
+  oidc: OidcIssuer[];
+  /** Where browsers reach this gateway, if not where its requests seem to come to. */
+  publicUrl: string | undefined;
   /** Ids of keys, users and projects that changed lately, with the number of the last change: accounts read before it are old. */
   changed: Record<string, number>;
   /** Accounts that were read before this change are old whoever they are: `changed` does not reach back further. */
@@ -34,6 +39,8 @@ export const NO_SETTINGS: Settings = {
   models: {},
   providers: {},
   defaultTrust: 'admitted',
+  oidc: [],
+  publicUrl: undefined,
   changed: {},
   changedSince: 0,
 };
@@ -69,6 +76,8 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
   for (const { object, id, action } of changes.toReversed()) {
     if (OF_ACCOUNTS.test(action)) changed.set(object, id);
   }
+  // Who is believed in may have changed: everybody is asked for again.
+  const settled = changes.find(({ action }) => action === 'settings.update')?.id ?? 0;
   const byName = new Map(named.map(({ name, value }) => [name, value]));
   return {
     known: true,
@@ -77,8 +86,10 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
       known.map((row) => [row.id, { trusted_by_default: row.trustedByDefault, deleted: row.deletedAt !== null }]),
     ),
     defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
+    oidc: issuersSchema.safeParse(byName.get('oidc')).data ?? [],
+    publicUrl: z.url().safeParse(byName.get('public_url')).data,
     changed: Object.fromEntries(changed),
-    changedSince: changes.length > CHANGES_MAX ? (changes.at(-1)?.id ?? 0) : 0,
+    changedSince: Math.max(settled, changes.length > CHANGES_MAX ? (changes.at(-1)?.id ?? 0) : 0),
   };
 }
 

@@ -1,7 +1,9 @@
 /** Settings of the whole gateway. */
 import { eq } from 'drizzle-orm';
+import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
-import { asked, database } from '../accounts/database.ts';
+import { database } from '../accounts/database.ts';
+import { issuersSchema } from '../accounts/oidc-config.ts';
 import { settings } from '../accounts/schema.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
@@ -10,9 +12,22 @@ import { type AdminRoute, type Call, route } from './route.ts';
 
 const patchSchema = z.strictObject({
   /** Who is trusted where nobody is named; null: what the environment says. */
-  default_trust: z.enum(['admitted', 'marked']).nullable(),
+  default_trust: z.enum(['admitted', 'marked']).nullable().optional(),
+  /** Where browsers reach this gateway: identity providers send them back there. */
+  public_url: z
+    .url({ protocol: /^https?$/ })
+    .max(512)
+    .nullable()
+    .optional(),
+  /** Identity providers whose people may log in; null or empty: none. */
+  oidc: issuersSchema.nullable().optional(),
 });
-const settingsSchema = z.object({ object: z.literal('settings'), default_trust: z.enum(['admitted', 'marked']) });
+const settingsSchema = z.object({
+  object: z.literal('settings'),
+  default_trust: z.enum(['admitted', 'marked']),
+  public_url: z.string().nullable(),
+  oidc: issuersSchema,
+});
 
 export const settingsRoutes: readonly AdminRoute[] = [
   route({
@@ -27,7 +42,7 @@ export const settingsRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'patch',
     path: '/settings',
-    summary: 'Change settings of the whole gateway.',
+    summary: 'Change settings of the whole gateway; what is left out stays, null is the default.',
     body: patchSchema,
     answer: settingsSchema,
     run: patch,
@@ -35,31 +50,26 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust } = await readSettings(env);
-  return { object: 'settings', default_trust: defaultTrust };
+  const { defaultTrust, publicUrl, oidc } = await readSettings(env);
+  return { object: 'settings', default_trust: defaultTrust, public_url: publicUrl ?? null, oidc };
 }
 
 async function patch(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const { env, body, now } = call;
   const before = await read(env);
   const db = database(env);
-  const name = 'default_trust';
-  const [known] = await asked(db.select().from(settings).where(eq(settings.name, name)));
-  const set = { value: body.default_trust, updatedAt: now };
-  const write =
-    body.default_trust === null
-      ? db.delete(settings).where(eq(settings.name, name))
-      : db
-          .insert(settings)
-          .values({ name, ...set })
-          .onConflictDoUpdate({ target: settings.name, set });
-  if (known !== undefined || body.default_trust !== null) {
-    await change(call, [write], {
-      action: 'settings.update',
-      object: name,
-      before: before.default_trust,
-      after: body.default_trust,
-    });
-  }
+  const writes = Object.entries(body).flatMap(([name, value]): BatchItem<'sqlite'>[] => {
+    if (value === undefined) return [];
+    if (value === null) return [db.delete(settings).where(eq(settings.name, name))];
+    const set = { value, updatedAt: now };
+    return [
+      db
+        .insert(settings)
+        .values({ name, ...set })
+        .onConflictDoUpdate({ target: settings.name, set }),
+    ];
+  });
+  if (writes.length === 0) return before;
+  await change(call, writes, { action: 'settings.update', object: 'settings', before, after: body });
   return read(env);
 }

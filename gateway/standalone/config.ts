@@ -28,6 +28,7 @@ const UNIQUE_KEY_PREFIX = 'opentela-';
 /** Durable Object classes by the binding that the gateway knows them by. */
 const OBJECTS = { TUNNEL: 'TunnelObject', REGISTRY: 'RegistryObject', LIMITS: 'LimitsObject', USAGE: 'UsageObject' };
 
+/** `internet`: where identity providers are asked. An institution's own stands in its own network, or on this very machine. */
 export function workerdConfig(config: StandaloneConfig): string {
   const compatibility = `compatibilityDate = ${quote(config.compatibilityDate)}, compatibilityFlags = [${list(config.compatibilityFlags.map(quote))}]`;
   const namespace = (name: string) =>
@@ -45,6 +46,7 @@ const config :Workerd.Config = (
   services = [
     (name = "gateway", worker = .gateway),
     (name = "d1", worker = .d1),
+    (name = "internet", network = (allow = ["public", "private", "local"], tlsOptions = (trustBrowserCas = true))),
     (name = "objects-disk", disk = (path = ${quote(config.objectsDir)}, writable = true)),
     (name = "d1-disk", disk = (path = ${quote(config.d1Dir)}, writable = true)),
   ],

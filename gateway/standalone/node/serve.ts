@@ -28,7 +28,13 @@ export interface RunningGateway {
 }
 
 /** Settings of the Worker that its environment may carry; see gateway/env.ts. */
-const WORKER_SETTINGS = ['BODY_BUDGET_BYTES', 'BODY_LIMIT_BYTES', 'REGISTRY_ACCESS'];
+const WORKER_SETTINGS = [
+  'BODY_BUDGET_BYTES',
+  'BODY_LIMIT_BYTES',
+  'REGISTRY_ACCESS',
+  'DEFAULT_TRUST',
+  'OIDC_CLIENT_SECRETS',
+];
 /** `sun_path` has 108 bytes, one of them for the end. */
 const SOCKET_PATH_MAX_BYTES = 107;
 

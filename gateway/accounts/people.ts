@@ -1,0 +1,110 @@
+/** Those whom an identity provider vouches for, as users here. */
+import { and, eq } from 'drizzle-orm';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { tellRegistry } from '../admin/registry.ts';
+import type { Env } from '../env.ts';
+import type { Account } from './account.ts';
+import { asked, database } from './database.ts';
+import { findUser } from './look-up.ts';
+import { type Claims, type OidcIssuer, type Standing, standingOf } from './oidc-config.ts';
+import { auditLog, users } from './schema.ts';
+import { newId } from './secrets.ts';
+
+type User = typeof users.$inferSelect;
+
+export interface Arrival {
+  account: Account;
+  user: User;
+}
+
+/**
+ * The account of whoever `claims` are about; made where the issuer admits them, brought up to date where claims say more.
+ * @throws ApiError 403 where they are not admitted or disabled, 503 when D1 cannot say
+ */
+export async function arrive(
+  env: Pick<Env, 'DB'> & Partial<Pick<Env, 'REGISTRY'>>,
+  config: OidcIssuer,
+  claims: Claims & { sub: string },
+  now: number,
+): Promise<Arrival> {
+  const identity = { issuer: config.issuer, subject: claims.sub };
+  const standing = standingOf(config, claims);
+  let found = await findUser(env, identity);
+  if (found === 'unknown') {
+    if (config.admits === 'known' || (config.admits === 'mapped' && !standing.mapped)) {
+      throw new ApiError('permission_denied', 'You are not admitted here. Ask an operator of this gateway.');
+    }
+    await create(env, identity, standing, now);
+    found = await findUser(env, identity);
+  } else if (typeof found === 'object' && (await update(env, found.user, config, standing, now))) {
+    found = await findUser(env, identity);
+    // Their rights are not what they were: every isolate must hear of it.
+    const { REGISTRY } = env;
+    if (REGISTRY !== undefined) await tellRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
+  }
+  if (typeof found === 'object') return found;
+  throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
+}
+
+async function create(
+  env: Pick<Env, 'DB'>,
+  { issuer, subject }: { issuer: string; subject: string },
+  standing: Standing,
+  now: number,
+): Promise<void> {
+  const db = database(env);
+  const row = {
+    id: newId('user'),
+    name: standing.name,
+    email: standing.email,
+    role: standing.role ?? ('consumer' as const),
+    provider: standing.provider ?? null,
+    projectId: standing.projectId ?? null,
+    issuer,
+    subject,
+    createdAt: now,
+    lastLoginAt: now,
+  };
+  const line = { at: now, actor: 'login', action: 'user.create', object: row.id, after: shown(row) };
+  // Twice at once: one of them makes it, both find it.
+  await asked(db.batch([db.insert(users).values(row).onConflictDoNothing(), db.insert(auditLog).values(line)]));
+}
+
+/** What claims say wins over what was stored, where they say it. Whether it changed somebody's rights. */
+async function update(
+  env: Pick<Env, 'DB'>,
+  user: User,
+  config: OidcIssuer,
+  standing: Standing,
+  now: number,
+): Promise<boolean> {
+  const told = {
+    role: standing.role ?? user.role,
+    provider: standing.role === undefined ? user.provider : (standing.provider ?? null),
+    projectId: config.project_claim === null ? user.projectId : (standing.projectId ?? null),
+  };
+  const after = { ...told, name: standing.name, email: standing.email };
+  const changed = told.role !== user.role || told.provider !== user.provider || told.projectId !== user.projectId;
+  const fresh = user.lastLoginAt !== null && now - user.lastLoginAt < 60_000;
+  if (!changed && fresh && after.name === user.name && after.email === user.email) return false;
+  const db = database(env);
+  const write = db
+    .update(users)
+    .set({ ...after, lastLoginAt: now })
+    .where(and(eq(users.id, user.id)));
+  const line = { at: now, actor: 'login', action: 'user.update', object: user.id };
+  const said = { ...line, before: shown(user), after: shown({ ...user, ...after }) };
+  if (changed) await asked(db.batch([write, db.insert(auditLog).values(said)]));
+  else await asked(write);
+  return changed;
+}
+
+function shown({
+  name,
+  email,
+  role,
+  provider,
+  projectId,
+}: Pick<User, 'name' | 'email' | 'role' | 'provider' | 'projectId'>) {
+  return { name, email, role, provider, project_id: projectId };
+}

@@ -1,0 +1,10 @@
+/** The part of npm's oidc-provider that the tests use; it comes without types. */
+declare module 'oidc-provider' {
+  import type { RequestListener } from 'node:http';
+
+  export default class Provider {
+    constructor(issuer: string, configuration: Record<string, unknown>);
+    callback(): RequestListener;
+    proxy: boolean;
+  }
+}
