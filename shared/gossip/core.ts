@@ -44,9 +44,12 @@ export class Core {
     this.channels.isReachable = (peer) => this.#opinions.isReachable(peer);
     this.#pulse.onTurn = (peer) => this.#probes.probe(peer);
     this.#push.onCheck = (gateway) => {
-      if (this.channels.open.has(gateway)) this.#pulse.ping(gateway);
+      if (this.channels.open.has(gateway)) this.#pulse.pingGateway(gateway);
     };
-    this.#repair.onCascade = () => this.#pulse.pingSome();
+    this.#repair.onCascade = () => {
+      if (context.self.kind === 'agent') return this.#pulse.pingSome();
+      for (const peer of this.#push.envoys()) this.#pulse.ping(peer);
+    };
     this.#probes.onSilent = (target) => this.#accuse(target);
   }
 
@@ -79,7 +82,10 @@ export class Core {
         this.#judge?.relayed(event.target, event.verdict);
         return this.#probes.relayed(event.target, event.verdict);
       case 'gateways':
-        return this.channels.setGateways(event.gateways);
+        this.channels.setGateways(event.gateways);
+        // A tunnel that was away is back: what it missed is not waited for.
+        for (const { id } of this.channels.gateways()) this.#pulse.pingGateway(id);
+        return;
       case 'tunnel':
         return this.#judge?.tunnel(event.session, event.open);
       case 'doubt':
@@ -352,7 +358,9 @@ export class Core {
       this.#push.tell(suspicion.target, suspicion);
       this.#push.word({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
-    if (this.#judge !== undefined) return this.#judge.suspicion(suspicion, believe);
+    // Who is accused and lives must hear of it: others believe the same word until it is refuted.
+    const pass = () => this.#push.home({ type: 'suspicion', suspicion }, suspicion.target);
+    if (this.#judge !== undefined) return this.#judge.suspicion(suspicion, believe, pass);
     believe();
     // Neighbours look for themselves: what they see too shortens the grace, what they see differently reaches the accused.
     if (wasNear) this.#probes.probe(suspicion.target);

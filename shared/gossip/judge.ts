@@ -15,6 +15,8 @@ interface Trial {
   witnesses: Map<PeerId, Verdict | undefined>;
   /** What to do once it is known that nobody reaches it. */
   then: (trial: Trial) => void;
+  /** Somebody reaches it. */
+  otherwise: () => void;
 }
 
 /** What is kept about a suspect until it refutes or leaves. */
@@ -107,13 +109,17 @@ export class Judge {
   }
 
   /** An observer's signed suspicion: believed unless the session's own tunnel answers. */
-  suspicion(suspicion: Suspicion, then: () => void): void {
+  suspicion(suspicion: Suspicion, then: () => void, otherwise: () => void): void {
     const { target } = suspicion;
     if (this.#charges.has(target)) return then();
-    this.#try(target, () => {
-      then();
-      this.#charge(target, false);
-    });
+    this.#try(
+      target,
+      () => {
+        then();
+        this.#charge(target, false);
+      },
+      otherwise,
+    );
   }
 
   #accuse(session: string, lonely: boolean): void {
@@ -210,11 +216,11 @@ export class Judge {
     });
   }
 
-  #try(session: string, then: (trial: Trial) => void): void {
+  #try(session: string, then: (trial: Trial) => void, otherwise: () => void = () => {}): void {
     if (this.#trials.has(session) || this.#trials.size >= TRIALS_MAX) return;
     if (memberEntry(this.#context, session) === undefined) return;
     const { agenda, now, options, out, me } = this.#context;
-    const trial: Trial = { session, relay: undefined, witnesses: new Map(), then };
+    const trial: Trial = { session, relay: undefined, witnesses: new Map(), then, otherwise };
     this.#trials.set(session, trial);
     out.act({ type: 'askRelay', target: session });
     const cluster = this.#context.replica.get(session)?.ticket.cluster;
@@ -253,7 +259,7 @@ export class Judge {
     if (trial.relay === 'alive') {
       this.#endTrial(session);
       this.#opinions.acquit(session);
-      return;
+      return trial.otherwise();
     }
     const verdicts = [...trial.witnesses.values()];
     if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
@@ -262,7 +268,7 @@ export class Judge {
       // Its neighbours reach it: not from here, and nothing to evict it for. They will tell when that ends.
       this.#opinions.acquit(session);
       if (!this.#present.has(session)) this.#opinions.reach(session, false);
-      return;
+      return trial.otherwise();
     }
     trial.then(trial);
   }

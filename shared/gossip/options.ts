@@ -57,6 +57,8 @@ export interface GossipOptions {
   /** Of the pace of one delegate. */
   gatewayPaceMinMs: number;
   gatewayPaceMaxMs: number;
+  /** A ping of a gateway that is not answered is repeated after this, then twice that, … */
+  gatewayRetryMs: number;
   /** A delegate checks that the gateway has the news of its cluster after this. */
   gatewayCheckMs: number;
   /** A bucket touched by a push more recently is not compared: what differs is on its way. Per bucket: one guard for all starves. */
@@ -127,6 +129,7 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   gatewayPaceMs: 6000,
   gatewayPaceMinMs: 15_000,
   gatewayPaceMaxMs: 300_000,
+  gatewayRetryMs: 3000,
   gatewayCheckMs: 1000,
   quietMs: 100,
   pullMs: 1000,

@@ -96,7 +96,8 @@ export class Pulse {
   /** A channel that we dialled is open: the first of several says enough, its answer spreads by itself. */
   greet(peer: PeerId): void {
     const { agenda, now, options } = this.#context;
-    if (agenda.has('greeted') && !isGateway(peer)) return;
+    if (isGateway(peer)) return this.pingGateway(peer);
+    if (agenda.has('greeted')) return;
     agenda.set('greeted', now + options.cascadeMs, () => {});
     this.ping(peer);
   }
@@ -142,13 +143,23 @@ export class Pulse {
   }
 
   #schedule(gateway: PeerId, paceMs: number): void {
+    const { options } = this.#context;
+    this.#pingGatewayIn(gateway, Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs)), 0);
+  }
+
+  /** Where no answer comes it is asked again, ever less often; a gateway that is gone is found by its channel. */
+  #pingGatewayIn(gateway: PeerId, waitMs: number, unanswered: number): void {
     const { agenda, now, options } = this.#context;
-    const wait = Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs));
-    agenda.set(`pace:${gateway}`, now + spread(this.#context, wait), () => {
+    agenda.set(`pace:${gateway}`, now + spread(this.#context, waitMs), () => {
       if (!this.#channels.open.has(gateway)) return;
       this.ping(gateway);
-      // If no answer comes, at the slowest pace; a gateway that is gone is found by its channel.
-      this.#schedule(gateway, options.gatewayPaceMaxMs);
+      const next = Math.min(options.gatewayPaceMaxMs, options.gatewayRetryMs * 2 ** Math.min(unanswered, 16));
+      this.#pingGatewayIn(gateway, next, unanswered + 1);
     });
+  }
+
+  /** Also the first time, when the channel opens. */
+  pingGateway(gateway: PeerId): void {
+    this.#pingGatewayIn(gateway, 0, 0);
   }
 }

@@ -128,24 +128,49 @@ export class Push {
 
   /** A gateway tells delegates of every cluster; those of the sender's own have it from each other. */
   #relay(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
-    const { options, out, me } = this.#context;
+    const { options, out } = this.#context;
     const source = from === undefined ? undefined : this.#clusterOf(from);
-    const byCluster = new Map<string, PeerId[]>();
-    for (const { id } of this.#channels.agents()) {
-      const cluster = this.#clusterOf(id);
-      if (cluster === undefined || cluster === source || id === from || id === about.session) continue;
-      const peers = byCluster.get(cluster);
-      if (peers === undefined) byCluster.set(cluster, [id]);
-      else peers.push(id);
-    }
-    for (const [cluster, peers] of byCluster) {
+    for (const [cluster, peers] of this.#delegates()) {
+      if (cluster === source) continue;
       // At home the owner's own push has begun; one is told in case it has no neighbours. More than the delegates are here
       // when a cluster is in pieces: then any of them may stand for one.
       const few = cluster === about.cluster ? 1 : options.delegates;
       const count = peers.length > options.delegates ? PIECES_MAX : few;
-      peers.sort((a, b) => weight(a, me) - weight(b, me));
-      for (const id of peers.slice(0, count)) out.send(id, part);
+      const others = peers.filter((id) => id !== from && id !== about.session);
+      for (const id of others.slice(0, count)) out.send(id, part);
     }
+  }
+
+  /** A gateway's way to one member: directly, or through delegates of its cluster. */
+  home(part: SignedWord, session: string): void {
+    const { options, out } = this.#context;
+    if (this.#channels.open.has(session)) return out.send(session, part);
+    const cluster = this.#clusterOf(session);
+    const peers = this.#delegates().get(cluster ?? '') ?? [];
+    for (const id of peers.slice(0, options.delegates)) out.send(id, part);
+  }
+
+  /** A gateway's peers by cluster, those that others would choose too first; nobody who is suspected. */
+  #delegates(): Map<string, PeerId[]> {
+    const byCluster = new Map<string, PeerId[]>();
+    for (const { id } of this.#channels.agents()) {
+      const cluster = this.#clusterOf(id);
+      if (cluster === undefined || this.#opinions.isSuspected(id)) continue;
+      const peers = byCluster.get(cluster);
+      if (peers === undefined) byCluster.set(cluster, [id]);
+      else peers.push(id);
+    }
+    for (const peers of byCluster.values())
+      peers.sort((a, b) => weight(a, this.#context.me) - weight(b, this.#context.me));
+    return byCluster;
+  }
+
+  /** One of each cluster, for a gateway that learned something by repair. */
+  envoys(): PeerId[] {
+    return [...this.#delegates().values()].flatMap((peers) => {
+      const one = peers[Math.floor(this.#context.rng() * peers.length)];
+      return one === undefined ? [] : [one];
+    });
   }
 
   #clusterOf(peer: PeerId): string | undefined {

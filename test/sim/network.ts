@@ -18,6 +18,8 @@ export interface NetworkOptions {
   spikeMs: number;
   /** Share of messages lost. */
   loss: number;
+  /** The same between agents and gateways; undefined: as inside a cluster. */
+  gatewayLoss: number | undefined;
   /** After this a dial into a void is given up. */
   dialTimeoutMs: number;
 }
@@ -29,6 +31,7 @@ export const DEFAULT_NETWORK: NetworkOptions = {
   spikes: 0.005,
   spikeMs: 10,
   loss: 0,
+  gatewayLoss: undefined,
   dialTimeoutMs: 1000,
 };
 
@@ -50,7 +53,8 @@ export class Network {
 
   /** Undefined: it never arrives. */
   travel(from: string, to: string, baseMs: number): number | undefined {
-    const lost = this.#rng() < this.options.loss;
+    const { gatewayLoss, gatewayMs, loss } = this.options;
+    const lost = this.#rng() < (baseMs === gatewayMs ? (gatewayLoss ?? loss) : loss);
     const delay = this.delay(baseMs);
     return lost || this.cut(from, to) ? undefined : delay;
   }

@@ -57,6 +57,8 @@ interface Channel {
   a: Agentlike;
   b: Agentlike;
   open: boolean;
+  /** A cut took something that was sent on it. */
+  broken: boolean;
 }
 
 export interface Agent {
@@ -340,8 +342,13 @@ export class World {
     });
   }
 
+  /** The cut ends. Sockets to gateways that lost something are reset by then; agents' channels go on with what was lost missing. */
   heal(): void {
     this.network.cut = () => false;
+    for (const { a, b, broken } of [...this.#channels.values()]) {
+      if (!broken || (a.kind === 'agent' && b.kind === 'agent')) continue;
+      this.#hangUp(a, this.#peerId(b));
+    }
     for (const agent of this.agents) {
       if (agent.node.status === 'dead') continue;
       for (const { id } of this.gateways) {
@@ -363,8 +370,17 @@ export class World {
     const gateway = this.#byPeer.get(id);
     if (gateway === undefined || agent.tunnels.get(id) !== true || this.#isCut(agent, gateway)) return;
     agent.node.count(updates.reduce((sum, update) => sum + encodeUpdate(update).length, 0));
-    this.#later(agent, gateway, () => gateway.node.take({ type: 'local', updates }));
+    // In order: it is one socket.
+    const key = `${this.#peerId(agent)} ${id}`;
+    const at = Math.max(
+      this.clock.now + this.network.delay(this.network.options.gatewayMs),
+      this.#lastRecord.get(key) ?? 0,
+    );
+    this.#lastRecord.set(key, at);
+    this.clock.at(at, () => gateway.node.take({ type: 'local', updates }));
   }
+
+  readonly #lastRecord = new Map<string, number>();
 
   run(ms: number, stop?: () => boolean): void {
     this.clock.run(this.clock.now + ms, stop);
@@ -436,6 +452,7 @@ export class World {
     const target = channel.a === from ? channel.b : channel.a;
     from.node.count(bytes.length);
     const delay = this.network.travel(from.host, target.host, this.#distance(from, target));
+    if (this.network.cut(from.host, target.host)) channel.broken = true;
     if (delay === undefined) return;
     this.clock.at(at + delay, () => {
       if (!channel.open) return;
@@ -459,7 +476,7 @@ export class World {
       if (target.node.status !== 'running' || this.#isCut(from, target)) return fail(dialTimeoutMs);
       // Both dialled: the channel that came first stays.
       if (this.#channels.has(key)) return;
-      this.#channels.set(key, { a: from, b: target, open: true });
+      this.#channels.set(key, { a: from, b: target, open: true, broken: false });
       from.node.take({ type: 'opened', peer: to, inbound: false });
       target.node.take({ type: 'opened', peer: this.#peerId(from), inbound: true });
     });

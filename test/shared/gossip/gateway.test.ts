@@ -1,0 +1,179 @@
+import { describe, expect, it } from 'vitest';
+import { type Action, livenessOf, remember, type Verdict } from '../../../shared/gossip/index.ts';
+import { liveness, One, ofType, partsTo } from './one.ts';
+
+const GRACE_LONG_MS = 60_000;
+const GRACE_SHORT_MS = 20_000;
+
+/** A gateway whose relay always says the same; everybody's tunnel is open, three delegates are there. */
+function office(size: number, relay: Verdict) {
+  const one = new One('gateway', [size]);
+  for (const { session } of one.members) one.give({ type: 'tunnel', session, open: true });
+  one.open(1, 2, 3);
+  const answer = (actions: Action[], witness: Verdict = 'silent'): Action[] => {
+    const all = [...actions];
+    for (const action of actions) {
+      if (action.type === 'askRelay')
+        all.push(...answer(one.give({ type: 'relayed', target: action.target, verdict: relay }), witness));
+      if (action.type !== 'send') continue;
+      const from = one.members.findIndex(({ session }) => session === action.peer);
+      for (const part of ofType(partsTo([action]), 'probe'))
+        all.push(...answer(one.say(from, { type: 'probed', seq: part.seq, verdict: witness }), witness));
+    }
+    return all;
+  };
+  /** ms until `evict` is asked for. */
+  const evictedAfter = (limitMs: number, witness: Verdict = 'silent'): number | undefined => {
+    for (let passed = 0; passed <= limitMs; passed += 100) {
+      if (answer(one.pass(100), witness).some(({ type }) => type === 'evict')) return passed + 100;
+    }
+    return undefined;
+  };
+  /** Time passes in steps short enough for answers to come in time. */
+  const pass = (ms: number, witness: Verdict = 'silent'): Action[] => {
+    const all: Action[] = [];
+    for (let passed = 0; passed < ms; passed += 100) all.push(...answer(one.pass(100), witness));
+    return all;
+  };
+  return { one, answer, evictedAfter, pass };
+}
+
+describe('a gateway that has nothing to do', () => {
+  it('asks for no timer, so that its object may sleep', () => {
+    const { one } = office(40, 'silent');
+    const ping = { type: 'ping', seq: 1, root: new Uint8Array(8), opinion: 0 } as const;
+    one.actions.length = 0;
+    one.say(1, ping);
+    one.give({ type: 'local', updates: [one.member(7).say('SERVING', true)] });
+    expect(one.actions.filter(({ type }) => type === 'timer')).toEqual([]);
+  });
+
+  it('says nothing on channels that were open while it slept', () => {
+    const { one } = office(40, 'silent');
+    one.state = one.create('gateway', remember(one.state));
+    const actions = [
+      ...one.give({ type: 'start' }),
+      ...one.give({ type: 'opened', peer: one.id(1), inbound: true, resumed: true }),
+    ];
+    expect(actions.filter(({ type }) => type === 'send' || type === 'timer')).toEqual([]);
+  });
+
+  it('asks its delegates for ten messages a minute in all, however many they are', () => {
+    const one = new One('gateway', [40]);
+    const members = Array.from({ length: 24 }, (_, i) => i + 1);
+    one.open(...members);
+    const ping = { type: 'ping', seq: 1, root: new Uint8Array(8), opinion: 0 } as const;
+    const pace = ofType(partsTo(one.say(1, ping)), 'ack')[0]?.paceMs ?? 0;
+    expect((60_000 / pace) * members.length).toBeLessThanOrEqual(10);
+  });
+});
+
+describe('the grace of a suspect', () => {
+  it('is long for one observer, short for three, and no shorter for one who repeats himself', () => {
+    const alone = office(10, 'silent');
+    alone.answer(alone.one.say(1, alone.one.suspicion(5, 6)));
+    alone.answer(alone.one.say(2, alone.one.suspicion(5, 6)));
+    expect(liveness(alone.one.actions)).toEqual(['suspected']);
+    expect(alone.evictedAfter(GRACE_LONG_MS + 5000)).toBeGreaterThanOrEqual(GRACE_LONG_MS - 1000);
+    const agreed = office(10, 'silent');
+    for (const observer of [6, 7, 8]) agreed.answer(agreed.one.say(1, agreed.one.suspicion(5, observer)));
+    const after = agreed.evictedAfter(GRACE_LONG_MS);
+    expect(after).toBeGreaterThanOrEqual(GRACE_SHORT_MS - 1000);
+    expect(after).toBeLessThanOrEqual(GRACE_SHORT_MS + 2000);
+  });
+
+  it('ends with its refutation', () => {
+    const { one, answer, evictedAfter } = office(10, 'silent');
+    answer(one.say(1, one.suspicion(5, 6)));
+    one.pass(30_000);
+    answer(one.say(1, one.refutation(5, 1)));
+    expect(livenessOf(one.state, one.id(5))).toBe('alive');
+    expect(evictedAfter(120_000)).toBeUndefined();
+  });
+
+  it('goes on where it was when the object slept meanwhile', () => {
+    const { one, answer } = office(10, 'silent');
+    answer(one.say(1, one.suspicion(5, 6)));
+    one.pass(40_000);
+    const memory = structuredClone(remember(one.state));
+    one.state = one.create('gateway', memory);
+    one.give({ type: 'start' });
+    for (const { session } of one.members) if (session !== one.id(5)) one.give({ type: 'tunnel', session, open: true });
+    expect(livenessOf(one.state, one.id(5))).toBe('suspected');
+    const actions = answer(one.pass(21_500));
+    const last = answer(one.pass(1000));
+    expect([...actions, ...last].filter(({ type }) => type === 'evict')).toHaveLength(1);
+  });
+
+  it('is never over while its own tunnel answers', () => {
+    const { one, answer, evictedAfter } = office(10, 'alive');
+    answer(one.say(1, one.suspicion(5, 6)));
+    expect(livenessOf(one.state, one.id(5))).toBe('alive');
+    expect(evictedAfter(120_000)).toBeUndefined();
+  });
+});
+
+describe('a tunnel that closes', () => {
+  it('has ten seconds to come back', () => {
+    const { one, answer } = office(10, 'unknown');
+    one.give({ type: 'tunnel', session: one.id(5), open: false });
+    expect(liveness(answer(one.pass(9000)))).toEqual([]);
+    one.give({ type: 'tunnel', session: one.id(5), open: true });
+    expect(liveness(answer(one.pass(60_000)))).toEqual([]);
+  });
+
+  it('makes a session unreachable, not suspected, while its neighbours reach it', () => {
+    const { one, pass, evictedAfter } = office(10, 'unknown');
+    one.give({ type: 'tunnel', session: one.id(5), open: false });
+    expect(liveness(pass(11_000, 'alive'))).toEqual(['unreachable']);
+    expect(evictedAfter(400_000, 'alive')).toBeUndefined();
+  });
+
+  it('makes a suspect with a long grace where nobody else could tell', () => {
+    const { one, pass, evictedAfter } = office(10, 'unknown');
+    one.give({ type: 'tunnel', session: one.id(5), open: false });
+    expect(liveness(pass(11_000, 'unknown'))).toEqual(['suspected']);
+    expect(evictedAfter(300_000, 'unknown')).toBeGreaterThanOrEqual(4 * GRACE_LONG_MS - 2000);
+  });
+});
+
+describe('many suspects at once', () => {
+  it('freeze evictions of their cluster for ten minutes, and only of theirs', () => {
+    const { one, answer } = office(16, 'silent');
+    for (const target of [5, 6, 7, 8]) answer(one.say(1, one.suspicion(target, 10)));
+    expect(one.actions).toContainEqual(
+      expect.objectContaining({ type: 'notice', notice: expect.objectContaining({ what: 'frozen', cluster: 'c0' }) }),
+    );
+    const evictions = (actions: readonly Action[]) => actions.filter(({ type }) => type === 'evict').length;
+    let during = 0;
+    for (let i = 0; i < 600; i++) during += evictions(answer(one.pass(1000)));
+    expect(during).toBe(0);
+    let after = 0;
+    for (let i = 0; i < 65; i++) after += evictions(answer(one.pass(1000)));
+    expect(after).toBe(4);
+  });
+
+  it('are no freeze while they are few', () => {
+    const { one, answer } = office(40, 'silent');
+    for (const target of [5, 6, 7]) answer(one.say(1, one.suspicion(target, 10)));
+    expect(one.actions.filter(({ type }) => type === 'notice')).toEqual([]);
+  });
+});
+
+describe('news at a gateway', () => {
+  it('go to three of each other cluster and to one at home, not back', () => {
+    const one = new One('gateway', [6, 6, 6]);
+    one.open(...Array.from({ length: 3 }, (_, i) => i), 6, 7, 8, 12, 13, 14);
+    const to = (actions: readonly Action[]) =>
+      actions.flatMap((action) =>
+        action.type === 'send' ? [one.members.findIndex(({ session }) => session === action.peer)] : [],
+      );
+    const fromTunnel = to(one.give({ type: 'local', updates: [one.member(4).say('SERVING', true)] }));
+    expect(fromTunnel.filter((i) => i < 6)).toHaveLength(1);
+    expect(fromTunnel.filter((i) => i >= 6 && i < 12)).toHaveLength(3);
+    expect(fromTunnel.filter((i) => i >= 12)).toHaveLength(3);
+    const fromPeer = to(one.say(7, { type: 'news', update: one.member(9).say('SERVING', true) }));
+    expect(fromPeer.filter((i) => i >= 6 && i < 12)).toEqual([]);
+    expect(fromPeer).toHaveLength(6);
+  });
+});

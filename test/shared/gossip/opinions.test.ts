@@ -1,0 +1,141 @@
+import { describe, expect, it } from 'vitest';
+import { livenessOf } from '../../../shared/gossip/index.ts';
+import { liveness, One, ofType, partsTo } from './one.ts';
+
+function among(size = 8): One {
+  const one = new One('agent', [size]);
+  one.open(...Array.from({ length: size - 1 }, (_, i) => i + 1));
+  return one;
+}
+
+describe('a suspicion', () => {
+  it('is believed once and passed on; said again by the same observer it changes nothing', () => {
+    const one = among();
+    const first = one.say(1, one.suspicion(3, 2));
+    expect(liveness(first)).toEqual(['suspected']);
+    expect(ofType(partsTo(first), 'suspicion').length).toBeGreaterThan(1);
+    const again = one.say(4, one.suspicion(3, 2));
+    expect(liveness(again)).toEqual([]);
+    expect(ofType(partsTo(again), 'suspicion')).toEqual([]);
+  });
+
+  it('reaches the accused itself', () => {
+    const one = among();
+    const actions = one.say(1, one.suspicion(3, 2));
+    expect(ofType(partsTo(actions, one.id(3)), 'suspicion')).not.toEqual([]);
+  });
+
+  it('of an incarnation that was refuted is old: it stays refuted whoever repeats it', () => {
+    const one = among();
+    one.say(1, one.suspicion(3, 2));
+    expect(liveness(one.say(1, one.refutation(3, 1)))).toEqual(['alive']);
+    expect(liveness(one.say(4, one.suspicion(3, 2)))).toEqual([]);
+    expect(liveness(one.say(4, one.suspicion(3, 5)))).toEqual([]);
+    expect(livenessOf(one.state, one.id(3))).toBe('alive');
+  });
+
+  it('of a later incarnation than known needs the accused’s own signature under it', () => {
+    const one = among();
+    const forged = one.say(4, one.suspicion(3, 2, 7, new Uint8Array(64)));
+    expect(forged).toContainEqual(expect.objectContaining({ type: 'hangUp', peer: one.id(4), reason: 'broken' }));
+    const { signature } = one.refutation(3, 7).refutation;
+    expect(liveness(one.say(1, one.suspicion(3, 2, 7, signature)))).toEqual(['suspected']);
+    expect(liveness(one.say(1, one.refutation(3, 7)))).toEqual([]);
+    expect(liveness(one.say(1, one.refutation(3, 8)))).toEqual(['alive']);
+  });
+
+  it('is passed on for three observers and not for a fourth', () => {
+    const one = among(10);
+    const passed = [2, 4, 5, 6].map((observer) => partsTo(one.say(1, one.suspicion(3, observer))).length > 0);
+    expect(passed).toEqual([true, true, true, false]);
+  });
+
+  it('by somebody of another cluster, by somebody who left or by nobody is not heard', () => {
+    const one = new One('agent', [6, 2]);
+    one.open(1, 2, 3, 4, 5);
+    expect(liveness(one.say(1, one.suspicion(3, 6)))).toEqual([]);
+    one.say(1, { type: 'news', update: one.member(5).say('LEFT') });
+    expect(liveness(one.say(1, one.suspicion(3, 5)))).toEqual([]);
+    expect(liveness(one.say(1, one.suspicion(3, 3)))).toEqual([]);
+  });
+
+  it('of the same observer is heard again only after a while', () => {
+    const one = among();
+    one.say(1, one.suspicion(3, 2));
+    const { signature } = one.refutation(3, 1).refutation;
+    one.say(1, one.refutation(3, 1));
+    expect(liveness(one.say(1, one.suspicion(3, 2, 1, signature)))).toEqual([]);
+    one.pass(6000);
+    expect(liveness(one.say(1, one.suspicion(3, 2, 1, signature)))).toEqual(['suspected']);
+  });
+});
+
+describe('an accusation of this node', () => {
+  it('is refuted at once, by one incarnation more, to all', () => {
+    const one = among();
+    const actions = one.say(1, one.suspicion(0, 2));
+    const words = ofType(partsTo(actions), 'refutation').map(({ refutation }) => refutation);
+    expect(new Set(words.map(({ incarnation }) => incarnation))).toEqual(new Set([1]));
+    expect(words.length).toBeGreaterThanOrEqual(7);
+    expect(one.crypto.verify(one.member(0).signer.publicKey, new Uint8Array(), new Uint8Array(64))).toBe(false);
+  });
+
+  it('that comes late is answered with the same word, not with another incarnation', () => {
+    const one = among();
+    one.say(1, one.suspicion(0, 2));
+    const late = ofType(partsTo(one.say(4, one.suspicion(0, 5)), one.id(4)), 'refutation');
+    expect(late.map(({ refutation }) => refutation.incarnation)).toEqual([1]);
+  });
+
+  it('that nobody signed is not answered', () => {
+    const one = among();
+    const part = one.suspicion(0, 2);
+    part.suspicion.signature[0] = (part.suspicion.signature[0] ?? 0) ^ 1;
+    const actions = one.say(1, part);
+    expect(ofType(partsTo(actions), 'refutation')).toEqual([]);
+    expect(actions).toContainEqual(expect.objectContaining({ type: 'hangUp', reason: 'broken' }));
+  });
+});
+
+describe('a refutation', () => {
+  it('is passed on once', () => {
+    const one = among();
+    one.say(1, one.suspicion(3, 2));
+    expect(ofType(partsTo(one.say(1, one.refutation(3, 1))), 'refutation').length).toBeGreaterThan(1);
+    expect(partsTo(one.say(4, one.refutation(3, 1)))).toEqual([]);
+  });
+
+  it('counts although the suspicion comes after it', () => {
+    const one = among();
+    one.say(1, one.refutation(3, 1));
+    expect(liveness(one.say(1, one.suspicion(3, 2)))).toEqual([]);
+  });
+
+  it('of somebody suspected again and again is believed, but trusted only after a while', () => {
+    const one = among();
+    one.say(1, one.suspicion(3, 2));
+    expect(liveness(one.say(1, one.refutation(3, 1)))).toEqual(['alive']);
+    const { signature } = one.refutation(3, 1).refutation;
+    expect(liveness(one.say(1, one.suspicion(3, 4, 1, signature)))).toEqual(['suspected']);
+    expect(liveness(one.say(1, one.refutation(3, 2)))).toEqual([]);
+    expect(livenessOf(one.state, one.id(3))).toBe('suspected');
+    expect(liveness(one.pass(10_500))).toContain('alive');
+  });
+});
+
+describe('opinions that differ', () => {
+  it('are told with the answer to a ping, and end equal', () => {
+    const knowing = among();
+    knowing.say(1, knowing.suspicion(3, 2));
+    knowing.pass(200);
+    const ping = { type: 'ping', seq: 9, root: new Uint8Array(8), opinion: 0 } as const;
+    const told = ofType(partsTo(knowing.say(5, ping), knowing.id(5)), 'suspicion');
+    expect(told.map(({ suspicion }) => suspicion.target)).toEqual([knowing.id(3)]);
+    const ack = ofType(partsTo(knowing.say(5, ping), knowing.id(5)), 'ack')[0];
+    const other = among();
+    other.say(1, ...told);
+    const mine = ofType(partsTo(other.say(5, ping), other.id(5)), 'ack')[0];
+    expect(mine?.opinion).toBe(ack?.opinion);
+    expect(mine?.opinion).not.toBe(0);
+  });
+});

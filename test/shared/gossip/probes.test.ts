@@ -1,0 +1,119 @@
+import { describe, expect, it } from 'vitest';
+import type { Action, Verdict } from '../../../shared/gossip/index.ts';
+import { liveness, One, ofType, partsTo } from './one.ts';
+
+/** A core with open channels; everybody answers pings at once but `silent`. */
+function watched(size: number, silent: number) {
+  const one = new One('agent', [size]);
+  one.open(...Array.from({ length: size - 1 }, (_, i) => i + 1));
+  const indexOf = (peer: string) => one.members.findIndex(({ session }) => session === peer);
+  /** Lets time pass while others answer; `helper` is what they say about the silent one. */
+  const live = (ms: number, helper: Verdict | undefined, relay: Verdict | undefined): Action[] => {
+    const all: Action[] = [];
+    const respond = (actions: Action[]) => {
+      all.push(...actions);
+      for (const action of actions) {
+        if (action.type === 'askRelay' && relay !== undefined)
+          respond(one.give({ type: 'relayed', target: action.target, verdict: relay }));
+        if (action.type !== 'send' || indexOf(action.peer) === silent) continue;
+        for (const part of partsTo([action])) {
+          const from = indexOf(action.peer);
+          if (part.type === 'ping')
+            respond(one.say(from, { type: 'ack', seq: part.seq, root: part.root, opinion: part.opinion, paceMs: 0 }));
+          if (part.type === 'probe' && helper !== undefined)
+            respond(one.say(from, { type: 'probed', seq: part.seq, verdict: helper }));
+        }
+      }
+    };
+    for (let passed = 0; passed < ms; passed += 10) respond(one.pass(10));
+    return all;
+  };
+  return { one, live };
+}
+
+describe('three paths', () => {
+  it('that all say no make a suspect', () => {
+    const { live } = watched(8, 3);
+    expect(liveness(live(20_000, 'silent', 'silent'))).toContain('suspected');
+  });
+
+  it.each([
+    ['a helper reaches it', 'alive', 'silent'],
+    ['the relay reaches it', 'silent', 'alive'],
+    ['helpers could not try', 'unknown', 'silent'],
+    ['helpers do not answer', undefined, 'silent'],
+  ] as const)('make none when %s', (_, helper, relay) => {
+    const { live } = watched(8, 3);
+    expect(liveness(live(20_000, helper, relay))).not.toContain('suspected');
+  });
+
+  it('need more helpers where no relay can tell: with seven others there are, with two there are not', () => {
+    expect(liveness(watched(8, 3).live(20_000, 'silent', 'unknown'))).toContain('suspected');
+    expect(liveness(watched(8, 3).live(20_000, 'silent', undefined))).toContain('suspected');
+    expect(liveness(watched(3, 1).live(20_000, 'silent', 'unknown'))).not.toContain('suspected');
+    expect(liveness(watched(3, 1).live(20_000, 'silent', 'silent'))).toContain('suspected');
+  });
+
+  it('are not asked about somebody never reached from here: its addresses may be private', () => {
+    const one = new One('agent', [8]);
+    one.open(2, 4, 5, 6, 7);
+    for (const i of [1, 3]) one.give({ type: 'dialFailed', peer: one.id(i) });
+    one.give({ type: 'doubt', session: one.id(3) });
+    one.give({ type: 'dialFailed', peer: one.id(3) });
+    const actions = one.pass(3000);
+    expect(ofType(partsTo(actions), 'probe').filter(({ target }) => target === one.id(3))).toEqual([]);
+  });
+
+  it('wake no relay while helpers have not failed too', () => {
+    const { live } = watched(8, 3);
+    expect(live(20_000, 'alive', 'silent').filter(({ type }) => type === 'askRelay')).toEqual([]);
+  });
+});
+
+describe('a direct probe', () => {
+  it('is not answered by somebody else', () => {
+    const one = new One('agent', [8]);
+    one.open(1, 2, 3, 4, 5, 6, 7);
+    const ping = ofType(partsTo(one.give({ type: 'doubt', session: one.id(3) }), one.id(3)), 'ping')[0];
+    if (ping === undefined) throw new Error('no ping');
+    one.say(4, { type: 'ack', seq: ping.seq, root: ping.root, opinion: 0, paceMs: 0 });
+    const later = one.pass(250);
+    expect(ofType(partsTo(later), 'probe').filter(({ target }) => target === one.id(3)).length).toBeGreaterThan(0);
+  });
+
+  it('that comes due late blames nobody before what waits was read', () => {
+    const one = new One('agent', [8]);
+    one.open(1, 2, 3, 4, 5, 6, 7);
+    const asked = one.give({ type: 'doubt', session: one.id(3) });
+    const ping = ofType(partsTo(asked, one.id(3)), 'ping')[0];
+    if (ping === undefined) throw new Error('no ping');
+    // The process stood still for two seconds: its timer runs before the answer that came meanwhile is read.
+    one.now += 2000;
+    const late = one.give({ type: 'timer' });
+    expect(ofType(partsTo(late), 'probe').filter(({ target }) => target === one.id(3))).toEqual([]);
+    one.say(3, { type: 'ack', seq: ping.seq, root: ping.root, opinion: 0, paceMs: 0 });
+    const after = one.pass(150);
+    expect(ofType(partsTo(after), 'probe').filter(({ target }) => target === one.id(3))).toEqual([]);
+  });
+});
+
+describe('a helper', () => {
+  it('says alive when the target answers, silent when it does not, unknown when it cannot try', () => {
+    const one = new One('agent', [8]);
+    one.open(1, 2, 3);
+    const verdicts = (actions: readonly Action[]) =>
+      ofType(partsTo(actions, one.id(1)), 'probed').map(({ verdict }) => verdict);
+    const asked = one.say(1, { type: 'probe', seq: 5, target: one.id(2) });
+    const ping = ofType(partsTo(asked, one.id(2)), 'ping')[0];
+    if (ping === undefined) throw new Error('no ping');
+    expect(verdicts(one.say(2, { type: 'ack', seq: ping.seq, root: ping.root, opinion: 0, paceMs: 0 }))).toEqual([
+      'alive',
+    ]);
+    one.say(1, { type: 'probe', seq: 6, target: one.id(3) });
+    expect(verdicts(one.pass(300))).toEqual(['silent']);
+    const dialled = one.say(1, { type: 'probe', seq: 7, target: one.id(6) });
+    expect(verdicts(dialled)).toEqual([]);
+    expect(verdicts(one.give({ type: 'dialFailed', peer: one.id(6) }))).toEqual(['unknown']);
+    expect(verdicts(one.say(1, { type: 'probe', seq: 8, target: one.id(0) }))).toEqual(['alive']);
+  });
+});
