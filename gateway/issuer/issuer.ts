@@ -138,6 +138,15 @@ export function certify(root: string, key: string, nowS: number): GatewayKey {
   return { key, certificate: toBase64url(certificate) };
 }
 
+/** With less of its life left a certificate is renewed at each start, for the same key: sessions notice nothing. */
+const RENEW_S = 0.75 * CERTIFICATE_LIFE_S;
+
+/** `gateway` itself while its certificate lasts for long, else with a new one. */
+export function renewed(root: string, gateway: GatewayKey, nowS: number): GatewayKey {
+  const left = readKey(gateway).certificate.notAfter - nowS;
+  return left > RENEW_S ? gateway : certify(root, gateway.key, nowS);
+}
+
 function readKey(own: GatewayKey): { certificate: Certificate; signer: Signer } {
   const bytes = fromBase64url(own.certificate.trim(), CERTIFICATE_BYTES);
   if (bytes === undefined) throw new IssuerError('The gateway certificate is not base64url.');

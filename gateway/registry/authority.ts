@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Env } from '../env.ts';
-import { GatewayIssuer, issuerOf, makeIssuer } from '../issuer/issuer.ts';
+import { GatewayIssuer, issuerOf, makeIssuer, renewed } from '../issuer/issuer.ts';
 import type { Archive } from './archive.ts';
 import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
 
@@ -64,8 +64,9 @@ export class Authority {
 /** A clone, a test: nobody gave a key, so the object makes an issuer of its own and keeps it. */
 function ownIssuer(archive: Archive, nowS: number): GatewayIssuer {
   const stored = archive.get(OWN_KEY);
-  if (stored !== undefined) return new GatewayIssuer(ownSchema.parse(JSON.parse(stored)).gateway);
-  const made = makeIssuer(nowS);
-  archive.set(OWN_KEY, JSON.stringify(made));
-  return new GatewayIssuer(made.gateway);
+  const made = stored === undefined ? makeIssuer(nowS) : ownSchema.parse(JSON.parse(stored));
+  const own = { ...made, gateway: renewed(made.root, made.gateway, nowS) };
+  const text = JSON.stringify(own);
+  if (text !== stored) archive.set(OWN_KEY, text);
+  return new GatewayIssuer(own.gateway);
 }

@@ -98,8 +98,11 @@ export class RegistryObject extends DurableObject<Env> {
   #load(): void {
     for (const words of this.#archive.control()) this.#replica.load(words);
     for (const { words, shown } of this.#archive.entries()) {
-      if (words !== undefined) this.#replica.load(words);
-      if (shown !== undefined) this.#roster.restore(shown);
+      const held = words !== undefined && this.#replica.load(words).outcome === 'merged';
+      if (shown === undefined) continue;
+      // Its issuer may be ours no longer: such a session would be shown, and routed to, for ever.
+      if (held || shown.state === 'LEFT') this.#roster.restore(shown);
+      else this.#archive.touch(shown.session);
     }
     for (const revocation of this.#authority.issuer.revocations) this.#merge(revocation);
   }

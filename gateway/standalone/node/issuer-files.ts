@@ -22,10 +22,7 @@ import { decodeRevocation, REVOCATION_BYTES, signRevocation } from '../../../sha
 import { KEY_BYTES } from '../../../shared/lattice/crypto.ts';
 import { TICKET_LIFE_MAX_S } from '../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../issuer/crypto.ts';
-import { CERTIFICATE_LIFE_S, certify, type GatewayKey, IssuerError, issuerOf } from '../../issuer/issuer.ts';
-
-/** With less of its life left a certificate is renewed at the start, for the same key: sessions notice nothing. */
-const RENEW_S = 0.75 * CERTIFICATE_LIFE_S;
+import { certify, type GatewayKey, IssuerError, issuerOf, renewed } from '../../issuer/issuer.ts';
 
 export interface IssuerFiles {
   dir: string;
@@ -114,17 +111,16 @@ interface Stored {
 
 /** The certificate in force: the stored one while it is for this key and lasts, else a new one if the root is at hand. */
 async function current(dir: string, { root, key, stored }: Stored, nowS: number): Promise<Certificate> {
-  const name = nameOf(key);
   const known = stored === undefined ? undefined : decode({ key, certificate: stored });
-  const fits = known?.keyName === name;
-  if (known !== undefined && fits && known.notAfter - nowS > RENEW_S) return known;
+  const fits = known?.keyName === nameOf(key);
   if (root === undefined) {
     if (known !== undefined && fits && known.notAfter > nowS) return known;
     throw new IssuerError(`${dir} has no valid certificate for its gateway key; put root.key there to make one.`);
   }
-  const made = certify(root, key, nowS);
-  await write(dir, 'gateway.cert', made.certificate);
-  return decode(made);
+  const usable = stored !== undefined && fits;
+  const inForce = usable ? renewed(root, { key, certificate: stored }, nowS) : certify(root, key, nowS);
+  if (inForce.certificate !== stored) await write(dir, 'gateway.cert', inForce.certificate);
+  return decode(inForce);
 }
 
 function decode({ certificate }: GatewayKey): Certificate {
