@@ -6,6 +6,8 @@ export type SchedulerErrorCode =
   | 'unknown_model'
   | 'infeasible'
   | 'solver'
+  | 'launcher'
+  | 'busy'
   | 'gateway';
 
 /** Everything here that a person can mend: the message says how. */

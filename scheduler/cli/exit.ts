@@ -10,6 +10,8 @@ export const EXIT_INFEASIBLE = 3;
 export const EXIT_TIME_OUT = 4;
 /** EX_UNAVAILABLE: the gateway did not answer, or refused. */
 export const EXIT_GATEWAY = 69;
+/** EX_TEMPFAIL: another controller is at work. */
+export const EXIT_BUSY = 75;
 /** EX_SOFTWARE */
 export const EXIT_FAILED = 70;
 
@@ -26,5 +28,9 @@ export function exitOf(code: SchedulerErrorCode): number {
       return EXIT_TIME_OUT;
     case 'gateway':
       return EXIT_GATEWAY;
+    case 'launcher':
+      return EXIT_FAILED;
+    case 'busy':
+      return EXIT_BUSY;
   }
 }

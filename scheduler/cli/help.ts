@@ -29,7 +29,8 @@ const HELP: Record<string, string> = {
   validate:
     'otela-plan validate [--json] [--strict]   the simulator against everything measured; --strict: exit 1 if a figure is missed',
   apply: `otela-plan apply                 one round of the controller: plans from the network, then starts what is missing (dry run without --yes)
-            --gateway URL --key-file FILE  --workload FILE  --slurm TEMPLATE  --state FILE  --weights  --yes  --rollback${PLANNING}${SHARED}`,
+            --gateway URL --key-file FILE  --inventory FILE (what Slurm offers)  --slurm TEMPLATE  --workload FILE (else asked of the gateway)
+            --state otela-plan.state.json  --weights  --retry  --rollback  --stop  --yes${PLANNING}${SHARED}`,
   watch:
     'otela-plan watch                 apply, again whenever a node is idle, a model has no replica or the load is 20 % off for 10 minutes\n            --every 30 (seconds) and all of apply',
 };
@@ -38,5 +39,5 @@ export function help(command: string | undefined): string {
   const one = command === undefined ? undefined : HELP[command];
   if (one !== undefined) return one;
   const lines = Object.values(HELP).map((text) => text.split('\n')[0]);
-  return `otela-plan: placement of models on GPUs\n\n${lines.join('\n')}\n\notela-plan COMMAND --help says more. Exit codes: 0 done, 2 wrong use, 3 no feasible plan, 4 time limit, 69 gateway, 70 failed.`;
+  return `otela-plan: placement of models on GPUs\n\n${lines.join('\n')}\n\notela-plan COMMAND --help says more. Exit codes: 0 done, 2 wrong use, 3 no feasible plan, 4 time limit, 69 gateway, 70 failed, 75 busy.`;
 }

@@ -2,6 +2,7 @@
 /** `otela-plan`: decides which model runs on which GPUs, by a simulator, and says why. */
 import { nearest } from '../catalogue/nearest.ts';
 import { SchedulerError } from '../errors.ts';
+import { applyCommand } from './apply.ts';
 import { catalogueCommand } from './catalogue.ts';
 import { compareCommand } from './compare.ts';
 import { EXIT_DONE, EXIT_FAILED, exitOf } from './exit.ts';
@@ -10,6 +11,7 @@ import { type Io, makeIo } from './io.ts';
 import { planCommand } from './plan.ts';
 import { simulateCommand } from './simulate.ts';
 import { validateCommand } from './validate.ts';
+import { watchCommand } from './watch.ts';
 
 export const VERSION = '0.1.0';
 
@@ -42,6 +44,10 @@ async function run(command: string, rest: readonly string[], io: Io): Promise<nu
       return simulateCommand(rest, io);
     case 'validate':
       return validateCommand(rest, io);
+    case 'apply':
+      return await applyCommand(rest, io);
+    case 'watch':
+      return await watchCommand(rest, io);
     case 'version':
     case '--version':
       io.out(VERSION);

@@ -19,6 +19,7 @@ const nodesSchema = z.object({
         cluster: z.string().max(256),
         labels: z.record(z.string(), z.string()).default({}),
         models: z.array(z.object({ id: z.string().max(256), state: z.string().max(32) })).max(64),
+        job: z.object({ id: z.string().max(64) }).optional(),
         hardware: z.object({
           // Newer gateways group equal GPUs and count them.
           gpus: z
@@ -63,6 +64,8 @@ export interface LiveNode {
   provider: string;
   cluster: string;
   labels: Record<string, string>;
+  /** Of the batch system it runs in. */
+  job: string | undefined;
   /** Models it serves or loads. */
   models: string[];
   gpu: Gpu;
@@ -89,7 +92,7 @@ export async function liveNodes(
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
     const models = entry.models.filter(({ state }) => state !== 'on-disk').map(({ id }) => id);
     const { session, provider, cluster, labels } = entry;
-    return [{ session, provider, cluster, labels, models, gpu, gpus, pool: `${gpu.id} x${gpus}` }];
+    return [{ session, provider, cluster, labels, models, job: entry.job?.id, gpu, gpus, pool: `${gpu.id} x${gpus}` }];
   });
   for (const name of unknown)
     log(`nodes with ${name} are left out: the catalogue does not know that GPU (add it with --gpus)`);

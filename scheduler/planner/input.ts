@@ -38,6 +38,7 @@ export const inventorySchema = z.strictObject({
         nodes: z.number().int().min(1).max(100_000),
         gpus_per_node: z.number().int().min(1).max(72).optional(),
         usd_hour: z.number().finite().nonnegative().optional(),
+        values: z.record(z.string().regex(/^[a-z][a-z0-9_]{0,31}$/), z.string().max(256)).optional(),
       }),
     )
     .max(256),
@@ -84,6 +85,7 @@ export function inventoryFrom(value: unknown, catalogue: Catalogue, what: string
       gpu: row.usd_hour === undefined ? gpu : { ...gpu, usdPerHour: row.usd_hour },
       nodes: row.nodes,
       gpusPerNode: row.gpus_per_node ?? gpu.gpusPerNode,
+      ...(row.values === undefined ? {} : { values: row.values }),
     };
   });
   const ids = pools.map(({ id }) => id);

@@ -10,7 +10,8 @@ import { Search } from './search.ts';
 export interface SolveReport {
   /** highs: branch and cut to the gap; search: rounding, greedy and exchange under the linear bound. */
   method: 'highs' | 'search';
-  status: 'optimal' | 'time-limit';
+  /** optimal: within the gap that was asked for. unproven: the search ended, the bound is further away. */
+  status: 'optimal' | 'time-limit' | 'unproven';
   /** How far the plan may be from the best one, relative; by proof. */
   gap: number;
   seconds: number;
@@ -84,7 +85,9 @@ export async function decide(
   );
   if (short && !overloaded && settings.objective !== 'throughput') overloaded = true;
   const seconds = (performance.now() - started) / 1e3;
-  const report = { ...result.report, seconds, simulated: table.simulated };
+  const within = result.report.gap <= settings.gap + 1e-9;
+  const status = within ? 'optimal' : seconds >= settings.timeLimitS ? 'time-limit' : 'unproven';
+  const report: SolveReport = { ...result.report, status, seconds, simulated: table.simulated };
   return {
     table,
     problem,
@@ -104,11 +107,14 @@ function keep(
   current: readonly Placement[],
   settings: PlanOptions,
 ): number[] {
-  if (settings.reclaim) return options.map(() => 0);
   return options.map((option) => {
     const [model, pool] = [demands[option.demand]?.model.id, pools[option.pool]?.id];
     const here = current.filter(
-      (placement) => placement.model === model && placement.pool === pool && placement.tp === option.tp,
+      (placement) =>
+        (placement.pinned === true || !settings.reclaim) &&
+        placement.model === model &&
+        placement.pool === pool &&
+        placement.tp === option.tp,
     );
     return here.reduce((sum, { replicas }) => sum + replicas, 0);
   });

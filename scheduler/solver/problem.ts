@@ -11,6 +11,8 @@ export interface Pool {
   gpu: Gpu;
   nodes: number;
   gpusPerNode: number;
+  /** For the templates of jobs that start replicas here. */
+  values?: Record<string, string>;
 }
 
 export const poolGpus = (pool: Pool): number => pool.nodes * pool.gpusPerNode;
@@ -36,6 +38,8 @@ export interface Placement {
   pool: string;
   tp: number;
   replicas: number;
+  /** Somebody else's: stays even where replicas may be reclaimed. */
+  pinned?: boolean;
 }
 
 /** requests/s of one replica, measured: overrides the simulator. */

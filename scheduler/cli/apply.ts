@@ -1,0 +1,222 @@
+import { readFileSync } from 'node:fs';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { type Differences, differences } from '../controller/actions.ts';
+import { type Launcher, slurmLauncher } from '../controller/launcher.ts';
+import {
+  act,
+  type Controller,
+  describe,
+  type Observation,
+  observe,
+  replan,
+  sessionWeights,
+} from '../controller/round.ts';
+import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
+import { render } from '../controller/template.ts';
+import { SchedulerError } from '../errors.ts';
+import { gatewayFrom } from '../live/gateway.ts';
+import { liveWorkload } from '../live/observed.ts';
+import { readInventory, readWorkload } from '../planner/input.ts';
+import { loadPlanner } from '../planner/load.ts';
+import type { Plan } from '../planner/types.ts';
+import type { Demand, Placement } from '../solver/problem.ts';
+import { EXIT_DONE, EXIT_FAILED } from './exit.ts';
+import {
+  CATALOGUE_FLAGS,
+  catalogueFrom,
+  ENGINE_FLAGS,
+  type Flags,
+  PLAN_FLAGS,
+  planOptionsFrom,
+  readFlags,
+  required,
+  text,
+} from './flags.ts';
+import type { Io } from './io.ts';
+import { planExit } from './plan.ts';
+import { planText, whyText } from './show.ts';
+
+export const APPLY_FLAGS = {
+  ...CATALOGUE_FLAGS,
+  ...ENGINE_FLAGS,
+  ...PLAN_FLAGS,
+  inventory: { type: 'string' },
+  workload: { type: 'string' },
+  gateway: { type: 'string' },
+  'key-file': { type: 'string' },
+  slurm: { type: 'string' },
+  state: { type: 'string' },
+  weights: { type: 'boolean' },
+  retry: { type: 'boolean' },
+  yes: { type: 'boolean' },
+} as const;
+
+/** Replaced in tests. */
+export interface Outside {
+  launcher?: Launcher;
+  now?: () => number;
+  fetch?: typeof fetch;
+}
+
+/** What both `apply` and `watch` run with. */
+export interface Session {
+  controller: Controller;
+  catalogue: Catalogue;
+  statePath: string;
+  /** Whether anything may be changed. */
+  yes: boolean;
+  weights: boolean;
+  workload(): Promise<Demand[]>;
+}
+
+export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promise<Session> {
+  const catalogue = catalogueFrom(flags);
+  const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
+  const inventory = readInventory(required(flags, 'inventory'), catalogue);
+  if (inventory.running.length > 0)
+    throw new SchedulerError(
+      'bad_input',
+      '`running` has no place in the inventory of apply: what runs is asked of the network',
+    );
+  const template = readTemplate(required(flags, 'slurm'));
+  // Before anything is started: every pool's values must fill the template.
+  for (const pool of inventory.pools)
+    render(template, { ...pool.values, model: 'a/b', tp: '1', pool: pool.id, gpu: pool.gpu.id, gateway: gateway.url });
+  const workloadFile = text(flags, 'workload');
+  const controller: Controller = {
+    gateway,
+    catalogue,
+    planner: await loadPlanner(text(flags, 'planner')),
+    options: planOptionsFrom(flags, catalogue, io.log),
+    launcher: outside.launcher ?? slurmLauncher(),
+    inventory,
+    template,
+    now: outside.now ?? Date.now,
+    log: io.log,
+  };
+  return {
+    controller,
+    catalogue,
+    statePath: text(flags, 'state') ?? 'otela-plan.state.json',
+    yes: flags.yes === true,
+    weights: flags.weights === true,
+    workload: () =>
+      workloadFile === undefined
+        ? liveWorkload(gateway, catalogue, io.log)
+        : Promise.resolve(readWorkload(workloadFile, catalogue)),
+  };
+}
+
+function readTemplate(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new SchedulerError(
+      'bad_input',
+      `cannot read the job template ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
+  }
+}
+
+/** `otela-plan apply`: one round. Changes nothing without --yes. */
+export async function applyCommand(argv: readonly string[], io: Io, outside: Outside = {}): Promise<number> {
+  const flags = readFlags(argv, { ...APPLY_FLAGS, rollback: { type: 'boolean' }, stop: { type: 'boolean' } });
+  if (flags.rollback === true && flags.stop === true)
+    throw new SchedulerError('usage', '--rollback or --stop, not both');
+  const session = await sessionFrom(flags, io, outside);
+  const unlock = lockState(session.statePath);
+  try {
+    const before = forgiven(readState(session.statePath), flags.retry === true);
+    const observation = await observe(session.controller, before);
+    if (flags.rollback === true) return await goTo(session, observation, before.before, io);
+    if (flags.stop === true) return await goTo(session, observation, [], io);
+    return (await planAndApply(session, observation, await session.workload(), io)).code;
+  } finally {
+    unlock();
+  }
+}
+
+export const forgiven = (state: ControllerState, retry: boolean): ControllerState =>
+  retry ? { ...state, failures: [] } : state;
+
+/** Back to replicas that are known, without a plan: stops what is too much, starts what is missing. */
+async function goTo(session: Session, observation: Observation, wanted: readonly Placement[], io: Io): Promise<number> {
+  const found = differences(wanted, observation.state, true);
+  return carryOut(
+    session,
+    observation,
+    found,
+    { ...observation.state, wanted: [...wanted], before: observation.state.wanted },
+    io,
+  );
+}
+
+export async function planAndApply(
+  session: Session,
+  observation: Observation,
+  workload: readonly Demand[],
+  io: Io,
+): Promise<{ code: number; plan: Plan }> {
+  const { controller } = session;
+  const { plan, wanted } = await replan(controller, observation, workload);
+  io.out(`${planText(plan, undefined)}\n\nwhy\n${whyText(plan)}\n`);
+  for (const node of observation.idle) {
+    io.out(
+      `idle: node ${node.session.slice(0, 8)} (${node.gpus} × ${node.gpu.id}, ${node.provider}) was not started by this controller; it gets no model by a Slurm job`,
+    );
+  }
+  const found = differences(wanted, observation.state, controller.options.reclaim);
+  const rates = Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate]));
+  const changed = JSON.stringify(wanted) !== JSON.stringify(observation.state.wanted);
+  const state: ControllerState = {
+    ...observation.state,
+    wanted,
+    before: changed ? observation.state.wanted : observation.state.before,
+    planned_for: rates,
+  };
+  const code = await carryOut(session, observation, found, state, io);
+  if (session.weights) await sendWeights(session, observation, plan, io);
+  return { code: code === EXIT_DONE ? planExit(plan) : code, plan };
+}
+
+async function carryOut(
+  session: Session,
+  observation: Observation,
+  found: Differences,
+  state: ControllerState,
+  io: Io,
+): Promise<number> {
+  for (const line of [...observation.events, ...found.held]) io.out(`note: ${line}`);
+  if (found.actions.length === 0) io.out('nothing to change');
+  if (!session.yes) {
+    for (const action of found.actions) io.out(`would ${describe(action)}`);
+    if (found.actions.length > 0) io.out('dry run: nothing was changed; --yes does it');
+    return EXIT_DONE;
+  }
+  const save = (now: ControllerState) => writeState(session.statePath, now);
+  save(state);
+  const { done, failed } = await act(session.controller, state, found.actions, save);
+  for (const line of done) io.out(`done: ${line}`);
+  for (const line of failed) io.out(`FAILED: ${line}`);
+  return failed.length === 0 ? EXIT_DONE : EXIT_FAILED;
+}
+
+/** `PUT /admin/routing/{model}` with {weights: [{session, weight}]}; a gateway without that route is told about, not fatal. */
+async function sendWeights(session: Session, observation: Observation, plan: Plan, io: Io): Promise<void> {
+  for (const { model } of plan.models) {
+    const weights = sessionWeights(plan, observation, model);
+    if (weights.length === 0) continue;
+    const text = `${model}: ${weights.map(({ session: id, weight }) => `${id.slice(0, 8)} ${weight.toFixed(3)}`).join(', ')}`;
+    if (!session.yes) {
+      io.out(`would set weights of ${text}`);
+      continue;
+    }
+    try {
+      await session.controller.gateway.put(`/admin/routing/${encodeURIComponent(model)}`, { weights });
+      io.out(`done: weights of ${text}`);
+    } catch (error) {
+      io.out(`FAILED: weights of ${model}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { observe } from '../controller/round.ts';
+import { lockState, readState, writeState } from '../controller/state.ts';
+import { Triggers } from '../controller/triggers.ts';
+import { SchedulerError } from '../errors.ts';
+import type { Demand } from '../solver/problem.ts';
+import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessionFrom } from './apply.ts';
+import { EXIT_DONE } from './exit.ts';
+import { number, readFlags } from './flags.ts';
+import type { Io } from './io.ts';
+
+export interface WatchOutside extends Outside {
+  /** Ends the watch; everything it started goes on. */
+  signal?: AbortSignal;
+  /** Waits so many ms, or throws when the watch is over. */
+  wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
+}
+
+/** `otela-plan watch`: plans again when something changed. Ending it, even by kill -9, ends nothing that it started. */
+export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
+  const flags = readFlags(argv, { ...APPLY_FLAGS, every: { type: 'string' } });
+  const everyMs = number(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
+  const session = await sessionFrom(flags, io, outside);
+  const unlock = lockState(session.statePath);
+  const over = new AbortController();
+  const end = () => over.abort();
+  if (outside.signal) outside.signal.addEventListener('abort', end);
+  else for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
+  const triggers = new Triggers();
+  const wait = outside.wait ?? ((ms, signal) => sleep(ms, undefined, { signal }));
+  try {
+    let retry = flags.retry === true;
+    while (!over.signal.aborted && outside.signal?.aborted !== true) {
+      await look(session, triggers, retry, io);
+      retry = false;
+      await wait(everyMs, over.signal).catch(() => over.abort());
+    }
+    return EXIT_DONE;
+  } finally {
+    process.removeListener('SIGINT', end);
+    process.removeListener('SIGTERM', end);
+    unlock();
+  }
+}
+
+/** One look. What goes wrong outside (gateway, Slurm) is said and tried again next time; only a wrong set-up ends the watch. */
+async function look(session: Session, triggers: Triggers, retry: boolean, io: Io): Promise<void> {
+  const { controller } = session;
+  const at = new Date(controller.now()).toISOString().slice(0, 19);
+  try {
+    const observation = await observe(controller, forgiven(readState(session.statePath), retry));
+    const workload = (await session.workload()).filter(({ rate }) => rate > 0);
+    const { jobs } = observation.state;
+    const served = (demand: Demand) =>
+      jobs.some(({ model }) => model === demand.model.id) ||
+      observation.others.some(({ models }) =>
+        models.some((name) => name === demand.model.id || demand.model.id.endsWith(`/${name}`)),
+      );
+    const seen = {
+      idle: observation.idle.map(({ session: id }) => id),
+      without: workload.filter((demand) => !served(demand)).map(({ model }) => model.id),
+      rates: Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate])),
+    };
+    // A job that ended leaves room that the plan had filled.
+    const reasons = [...observation.events, ...triggers.look(seen, observation.state.planned_for, controller.now())];
+    if (session.yes) writeState(session.statePath, observation.state);
+    if (reasons.length === 0) return;
+    io.out(`${at}Z plans again: ${reasons.join('; ')}`);
+    if (workload.length === 0) return io.out('nobody asks for anything: what runs is left as it is');
+    await planAndApply(session, observation, workload, io);
+  } catch (error) {
+    if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
+    io.log(`${at}Z ${error.message}; what runs goes on`);
+  }
+}

@@ -1,0 +1,63 @@
+import type { Placement } from '../solver/problem.ts';
+import type { ControllerState } from './state.ts';
+
+/** One thing to do, and why. */
+export type Action =
+  | { kind: 'start'; model: string; pool: string; tp: number; why: string }
+  | { kind: 'stop'; job: string; model: string; pool: string; tp: number; why: string };
+
+/** After so many jobs of a placement that ended unasked in a row, a person has to look (`--retry`). */
+export const FAILURES_MAX = 3;
+
+export interface Differences {
+  actions: Action[];
+  /** What is wanted and not done, and why. */
+  held: string[];
+}
+
+type Place = Pick<Placement, 'model' | 'pool' | 'tp'>;
+
+export const same = (a: Place, b: Place) => a.model === b.model && a.pool === b.pool && a.tp === b.tp;
+const words = ({ model, pool, tp }: Place) => `${model} (TP ${tp} on ${pool})`;
+
+/**
+ * From what runs to what is wanted. Stops come before starts, since they make room. Without `reclaim` nothing is stopped: what runs
+ * already is left alone.
+ */
+export function differences(wanted: readonly Placement[], state: ControllerState, reclaim: boolean): Differences {
+  const places: Place[] = [];
+  for (const one of [...wanted, ...state.jobs]) if (!places.some((known) => same(known, one))) places.push(one);
+  const stops: Action[] = [];
+  const starts: Action[] = [];
+  const held: string[] = [];
+  for (const place of places) {
+    const jobs = state.jobs.filter((job) => same(job, place));
+    const want = wanted.filter((one) => same(one, place)).reduce((sum, { replicas }) => sum + replicas, 0);
+    const { model, pool, tp } = place;
+    if (jobs.length > want) {
+      if (!reclaim) held.push(`${words(place)}: ${jobs.length} run, ${want} would do; left alone without --reclaim`);
+      // Those that wait lose nothing, then the newest.
+      const order = [...jobs].sort(
+        (a, b) => Number(a.seen) - Number(b.seen) || b.started_at.localeCompare(a.started_at),
+      );
+      const surplus = reclaim ? order.slice(0, jobs.length - want) : [];
+      for (const { id } of surplus)
+        stops.push({
+          kind: 'stop',
+          job: id,
+          model,
+          pool,
+          tp,
+          why: `the plan has ${want} of ${words(place)}, ${jobs.length} run`,
+        });
+    }
+    const failed = state.failures.find((one) => same(one, place))?.count ?? 0;
+    if (want > jobs.length && failed >= FAILURES_MAX) {
+      held.push(`${words(place)}: its last ${failed} jobs ended unasked; not started again without --retry`);
+      continue;
+    }
+    for (let n = jobs.length; n < want; n++)
+      starts.push({ kind: 'start', model, pool, tp, why: `the plan has ${want} of ${words(place)}, ${n} run` });
+  }
+  return { actions: [...stops, ...starts], held };
+}

@@ -1,0 +1,356 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { dataPath } from '../../scheduler/catalogue/catalogue.ts';
+import { maxFlow } from '../../scheduler/planner/flow.ts';
+import { ROOT } from '../support/where.ts';
+import { otelaPlan } from './support/small.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let files = 0;
+function file(content: unknown, name = `${++files}.json`): string {
+  const path = join(folder, name);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+}
+
+const INVENTORY = file({ pools: [{ id: 'a', gpu: 'A100-80-SXM', nodes: 2, gpus_per_node: 4 }] });
+const model = (changes: object = {}) => ({
+  model: 'Llama-3.1-8B-Instruct',
+  rate: 5,
+  input: 400,
+  output: 100,
+  ...changes,
+});
+const workload = (...models: object[]) => file({ models });
+const plan = (inventory: string, load: string, ...more: string[]) =>
+  otelaPlan('plan', '--inventory', inventory, '--workload', load, '--duration', '20', ...more);
+
+describe('otela-plan', () => {
+  it('prints a plan with weights, latencies and reasons', async () => {
+    const { code, out } = await plan(INVENTORY, workload(model()));
+    expect(code).toBe(0);
+    expect(out).toMatch(/Llama-3.1-8B-Instruct +a +A100-80-SXM/);
+    expect(out).toMatch(/simulated mean s/);
+    expect(out).toMatch(/\nwhy\n/);
+  });
+
+  it('prints the same plan as JSON, to read by programs', async () => {
+    const { code, out } = await plan(INVENTORY, workload(model()), '--json');
+    expect(code).toBe(0);
+    const parsed = JSON.parse(out);
+    const shares = parsed.placements.map(({ share }: { share: number }) => share);
+    expect(shares.reduce((sum: number, share: number) => sum + share, 0)).toBeCloseTo(1);
+    expect(parsed.simulated.models[0].latency.mean).toBeGreaterThan(0);
+  });
+
+  it('prints what can be named', async () => {
+    expect((await otelaPlan('catalogue')).out).toMatch(/GH200-96[\s\S]*Qwen3-30B-A3B/);
+    expect(JSON.parse((await otelaPlan('catalogue', '--json')).out).gpus.length).toBeGreaterThan(10);
+  });
+
+  it('simulates one model, the same twice', async () => {
+    const argv = [
+      'simulate',
+      '--model',
+      'Llama-2-13b-hf',
+      '--gpu',
+      'gh200',
+      '--rate',
+      '4',
+      '--input',
+      'normal:599,822',
+      '--output',
+      '100',
+      '--duration',
+      '60',
+    ];
+    const { code, out } = await otelaPlan(...argv);
+    expect(code).toBe(0);
+    expect(out).toMatch(/TTFT s/);
+    expect((await otelaPlan(...argv)).out).toBe(out);
+  });
+
+  it('replays a trace', async () => {
+    const trace = file('arrival_s,input,output\n0,100,10\n2.5,200,20\n', 'trace.csv');
+    const { out } = await otelaPlan('simulate', '--model', 'Qwen3-8B', '--gpu', 'L40S', '--trace', trace, '--json');
+    expect(JSON.parse(out)).toMatchObject({ requests: 2, refused: 0 });
+  });
+
+  it('compares plans and draws them', async () => {
+    const svg = join(folder, 'compare.svg');
+    const { code, out } = await otelaPlan(
+      'compare',
+      '--inventory',
+      INVENTORY,
+      '--workload',
+      workload(model({ rate: 20 }), model({ model: 'Llama-2-13b-hf', rate: 2 })),
+      '--duration',
+      '20',
+      '--svg',
+      svg,
+    );
+    expect(code).toBe(0);
+    expect(out).toMatch(/memP[\s\S]*equal/);
+    expect(readFileSync(svg, 'utf8')).toMatch(/^<svg [\s\S]*P95 latency[\s\S]*<\/svg>\n$/);
+  });
+
+  it('stops at its time limit with the best plan so far and an exit code that says so', async () => {
+    const many = workload(
+      ...[
+        'Llama-2-7b-hf',
+        'Llama-2-13b-hf',
+        'CodeLlama-34b-hf',
+        'Qwen3-8B',
+        'Qwen3-32B',
+        'Mixtral-8x7B-Instruct-v0.1',
+      ].map((name, i) => model({ model: name, rate: 2 + i })),
+    );
+    const pools = file({
+      pools: ['A100-80-SXM', 'H100-SXM', 'L40S', 'GH200-96', 'A40'].map((gpu) => ({ gpu, nodes: 5, gpus_per_node: 4 })),
+    });
+    const { code, out } = await plan(pools, many, '--time-limit', '0.3', '--gap', '0', '--duration', '0');
+    expect(code).toBe(4);
+    expect(out).toMatch(/TIME LIMIT/);
+    expect(out).toMatch(/within \d+\.\d+ % of the best possible/);
+  });
+
+  it('ends with 3 when no plan serves the demand, and says what would', async () => {
+    const { code, out } = await plan(INVENTORY, workload(model({ rate: 5000 })));
+    expect(code).toBe(3);
+    expect(out).toMatch(/^NOT FEASIBLE: .*capacity \(C1\) of a binds.*Smallest relaxation/);
+  });
+
+  it.each<[string, string[] | (() => string[]), number, RegExp]>([
+    ['an unknown command', ['plann'], 2, /nearest: plan/],
+    ['an unknown flag', ['plan', '--inventroy', 'x'], 2, /nearest: --inventory/],
+    ['a missing file', ['plan', '--inventory', '/nowhere.json', '--workload', '/nowhere.json'], 2, /cannot read/],
+    ['a missing flag', ['plan'], 2, /--inventory is needed/],
+    [
+      'an unknown GPU',
+      () => ['plan', '--inventory', file({ pools: [{ gpu: 'A1000', nodes: 1 }] }), '--workload', workload(model())],
+      2,
+      /nearest: A100/,
+    ],
+    [
+      'an unknown model',
+      () => ['plan', '--inventory', INVENTORY, '--workload', workload(model({ model: 'Llama-3.3-7B' }))],
+      2,
+      /nearest:/,
+    ],
+    [
+      'a negative rate',
+      () => ['plan', '--inventory', INVENTORY, '--workload', workload(model({ rate: -1 }))],
+      2,
+      /rate cannot be negative/,
+    ],
+    [
+      'a rate that is no number',
+      () => ['plan', '--inventory', INVENTORY, '--workload', workload(model({ rate: 'NaN' }))],
+      2,
+      /rate/,
+    ],
+    [
+      'a misspelt key',
+      () => ['plan', '--inventory', INVENTORY, '--workload', workload(model({ ratee: 3 }))],
+      2,
+      /ratee/,
+    ],
+    [
+      'lengths of nothing',
+      () => ['plan', '--inventory', INVENTORY, '--workload', workload(model({ input: 0 }))],
+      2,
+      /input/,
+    ],
+    [
+      'a model larger than the cluster',
+      () => [
+        'plan',
+        '--inventory',
+        file({ pools: [{ gpu: 'T4', nodes: 2, gpus_per_node: 1 }] }),
+        '--workload',
+        workload(model({ model: 'Llama-3.3-70B-Instruct' })),
+      ],
+      3,
+      /memory \(C2\).*smallest relaxation/,
+    ],
+    [
+      'a parallelism that does not divide the heads',
+      () => ['plan', '--inventory', INVENTORY, '--workload', workload(model({ model: 'llama-30b', tp: [3] }))],
+      3,
+      /3 does not divide the 52/,
+    ],
+    [
+      'two pools of one name',
+      () => [
+        'plan',
+        '--inventory',
+        file({
+          pools: [
+            { gpu: 'A40', nodes: 1 },
+            { gpu: 'A40', nodes: 2 },
+          ],
+        }),
+        '--workload',
+        workload(model()),
+      ],
+      2,
+      /two pools/,
+    ],
+    [
+      'a simulation without load',
+      ['simulate', '--model', 'Qwen3-8B', '--gpu', 'A40', '--input', '10', '--output', '10'],
+      2,
+      /--rate is needed/,
+    ],
+    [
+      'a simulation of NaN',
+      ['simulate', '--model', 'Qwen3-8B', '--gpu', 'A40', '--rate', 'NaN', '--input', '10', '--output', '10'],
+      2,
+      /--rate must be a number/,
+    ],
+    [
+      'a simulation of a model that does not fit',
+      [
+        'simulate',
+        '--model',
+        'Llama-3.3-70B-Instruct',
+        '--gpu',
+        'A40',
+        '--rate',
+        '1',
+        '--input',
+        '10',
+        '--output',
+        '10',
+      ],
+      3,
+      /does not fit/,
+    ],
+    [
+      'a simulation without end',
+      ['simulate', '--model', 'Qwen3-8B', '--gpu', 'A40', '--rate', '1e9', '--input', '10', '--output', '10'],
+      2,
+      /at most/,
+    ],
+    [
+      'an unknown policy',
+      [
+        'simulate',
+        '--model',
+        'Qwen3-8B',
+        '--gpu',
+        'A40',
+        '--rate',
+        '1',
+        '--input',
+        '10',
+        '--output',
+        '10',
+        '--policy',
+        'best',
+      ],
+      2,
+      /there are weighted/,
+    ],
+    [
+      'measured rows of another form',
+      () => [
+        'plan',
+        '--inventory',
+        INVENTORY,
+        '--workload',
+        workload(model()),
+        '--measured',
+        file('a,b\n1,2\n', 'm.csv'),
+      ],
+      2,
+      /first line must be/,
+    ],
+  ])('%s is an error that helps', async (_, argv, code, message) => {
+    const found = await otelaPlan(...(typeof argv === 'function' ? argv() : argv));
+    expect(found.log).toMatch(message);
+    expect(found.log).not.toMatch(/at .*\.ts:\d+/);
+    expect(found.code).toBe(code);
+  });
+});
+
+describe("a planner of one's own", () => {
+  it('by maximum flow routes by its flow, through its own pick', async () => {
+    const { code, out } = await plan(
+      INVENTORY,
+      workload(model()),
+      '--planner',
+      join(ROOT, 'scheduler/planner/max-flow.ts'),
+    );
+    expect(code).toBe(0);
+    expect(out).toMatch(/objective max-flow/);
+    expect(out).toMatch(/maximum flow/);
+  });
+
+  it.each([
+    ['export default 3;', /no function/],
+    ['nonsense(', /cannot load/],
+    [
+      "export default async (pools) => ({ placements: [{ model: 'meta-llama/Llama-3.1-8B-Instruct', pool: pools[0].id, tp: 1, replicas: 9, share: 1 }] });",
+      /9 GPUs of a, which has 8/,
+    ],
+    [
+      "export default async (pools) => ({ placements: [{ model: 'x', pool: pools[0].id, tp: 1, replicas: 1, share: 1 }] });",
+      /no such model/,
+    ],
+    [
+      "export default async (pools) => ({ placements: [{ model: 'meta-llama/Llama-3.1-8B-Instruct', pool: pools[0].id, tp: 3, replicas: 1, share: 1 }] });",
+      /3 does not divide/,
+    ],
+  ])('that is wrong is refused: %s', async (text, message) => {
+    const { code, log } = await plan(INVENTORY, workload(model()), '--planner', file(text, `planner-${++files}.mjs`));
+    expect(log).toMatch(message);
+    expect(code).toBe(2);
+  });
+
+  it('the flow is the maximum, and what flows in flows out', () => {
+    // Cormen et al., figure 26.1: 23.
+    const edges = [
+      ['s', '1', 16],
+      ['s', '2', 13],
+      ['1', '3', 12],
+      ['2', '1', 4],
+      ['2', '4', 14],
+      ['3', '2', 9],
+      ['3', 't', 20],
+      ['4', '3', 7],
+      ['4', 't', 4],
+    ].map(([from, to, capacity]) => ({ from: String(from), to: String(to), capacity: Number(capacity) }));
+    const { total, flow } = maxFlow(edges, 's', 't');
+    expect(total).toBe(23);
+    for (const node of ['1', '2', '3', '4']) {
+      const sum = (end: 'from' | 'to') =>
+        edges
+          .filter((edge) => edge[end] === node)
+          .reduce((all, { from, to }) => all + (flow.get(`${from}>${to}`) ?? 0), 0);
+      expect(sum('from')).toBeCloseTo(sum('to'));
+    }
+  });
+});
+
+describe('the example files', () => {
+  it('make a plan', async () => {
+    const examples = join(ROOT, 'examples/plan');
+    expect((await plan(join(examples, 'inventory.json'), join(examples, 'workload.json'))).code).toBe(0);
+    expect(
+      (
+        await plan(
+          dataPath('paper-inventory.json'),
+          dataPath('paper-workload.json'),
+          '--objective',
+          'throughput',
+          '--duration',
+          '0',
+        )
+      ).code,
+    ).toBe(0);
+  });
+});
