@@ -1,0 +1,124 @@
+/** Nodes that reach no gateway themselves: a peer passes their admission on, a relay everything. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { lookup } from 'node:dns/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import * as z from 'zod';
+import { networkRowSchema, statusSchema } from '../../agent/host/control-protocol.ts';
+import { AGENT_MAIN, startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { Gateway } from '../support/gateway.ts';
+import { MODEL } from '../support/house.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
+import { NODE } from '../support/where.ts';
+
+/** No proxy is ever asked for loopback's own addresses, so the gateway goes by this machine's name. */
+const NAME = hostname();
+const here = await lookup(NAME).then(
+  ({ address }) => address.startsWith('127.'),
+  () => false,
+);
+const openssl = spawnSync('openssl', ['version']).status === 0;
+const able = openssl && here;
+if (!able) console.log('skipped: admission by a peer needs openssl, and a host name that is 127.0.0.1');
+
+/** A proxy that is not there: no way out of the node's own. */
+const NO_WAY_OUT = { https_proxy: 'http://127.0.0.1:1' };
+
+let gateway: Gateway;
+let token: string;
+let authority: string;
+
+beforeEach(async () => {
+  if (!able) return;
+  const directory = await temporaryDirectory();
+  const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
+  const names = ['-subj', '/CN=gateway', '-addext', `subjectAltName=DNS:${NAME}`];
+  const made = [
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:P-256',
+    '-nodes',
+    '-days',
+    '1',
+    ...names,
+  ];
+  execFileSync('openssl', [...made, '-keyout', key, '-out', cert], { stdio: 'ignore' });
+  authority = cert;
+  // The test itself asks the gateway too.
+  const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  atEnd(() => {
+    if (before === undefined) delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
+    else process.env.NODE_TLS_REJECT_UNAUTHORIZED = before;
+  });
+  gateway = await Gateway.start({ publicHost: NAME, args: ['--tls-cert', cert, '--tls-key', key] });
+  token = await gateway.createJoinToken();
+});
+afterEach(endAll);
+
+const statusesSchema = z.array(statusSchema.extend({ network: z.array(networkRowSchema) }));
+
+async function agent(args: string[], env: Record<string, string> = {}, joinToken = token) {
+  const state = await temporaryDirectory('otela-peer');
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  const own = { XDG_RUNTIME_DIR: state };
+  const process = await startAgent({
+    gateways: [gateway.url],
+    token: joinToken,
+    engineUrl: engine.url,
+    args: ['--mesh', '127.0.0.1', ...args],
+    env: { ...own, NODE_EXTRA_CA_CERTS: authority, ...env },
+  });
+  const status = () => {
+    const { stdout } = spawnSync(NODE, [AGENT_MAIN, 'status', '--json'], { env: own, encoding: 'utf8' });
+    return statusesSchema.parse(JSON.parse(stdout))[0];
+  };
+  return { process, status };
+}
+
+const address = (of: Awaited<ReturnType<typeof agent>>) =>
+  eventually('it is in the mesh', 20_000, () => of.status()?.mesh?.addresses[0]);
+
+it.skipIf(!able)(
+  'a node without a way to the gateway is admitted through a peer, and is one of the mesh',
+  async () => {
+    const first = await agent([]);
+    const second = await agent(['--peer', await address(first)], NO_WAY_OUT);
+    await eventually('the second is admitted', 30_000, () => second.status()?.admitted || undefined);
+    const { session } = second.status() ?? {};
+    await eventually(
+      'the first knows that it serves',
+      20_000,
+      () => first.status()?.network.some((row) => row.session === session && row.state === 'SERVING') || undefined,
+    );
+    expect(second.status()?.gateways).toMatchObject([{ connected: false }]);
+  },
+  120_000,
+);
+
+it.skipIf(!able)(
+  'a peer passes nothing on for somebody with another join token',
+  async () => {
+    const first = await agent([]);
+    const stranger = await agent(['--peer', await address(first)], NO_WAY_OUT, await gateway.createJoinToken('other'));
+    await stranger.process.line(/not admitted yet/, 30_000);
+    expect(stranger.status()?.admitted).toBe(false);
+  },
+  90_000,
+);
+
+it.skipIf(!able)(
+  'a relay passes everything on: the node behind it serves',
+  async () => {
+    const first = await agent(['--offer-relay']);
+    await agent(['--relay', await address(first)], NO_WAY_OUT);
+    await gateway.serving(2, 30_000);
+  },
+  90_000,
+);
