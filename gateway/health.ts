@@ -9,19 +9,22 @@ healthRoutes.get('/healthz', (c) => c.json({ status: 'ok' }));
 
 /** What it needs answers too. */
 healthRoutes.get('/readyz', async (c) => {
-  const checks = {
-    database: await answers(() => c.env.DB.prepare('SELECT 1').first()),
-    registry: await answers(() => c.env.REGISTRY.getByName(REGISTRY_NAME).ready()),
-  };
-  const ready = Object.values(checks).every((fine) => fine);
-  return c.json({ status: ready ? 'ok' : 'unavailable', checks }, ready ? 200 : 503);
+  const [database, registry] = await Promise.all([
+    answer(() => c.env.DB.prepare('SELECT 1').first()),
+    answer(() => c.env.REGISTRY.getByName(REGISTRY_NAME).ready()),
+  ]);
+  const checks = { database: database !== undefined, registry: registry !== undefined };
+  const ready = checks.database && checks.registry;
+  const { issuer = null, issuerId = null, frozen = [] } = registry ?? {};
+  // `own`: no key was given, so tickets end with this installation's storage; see docs/registry.md.
+  const state = { issuer: { keys: issuer, id: issuerId }, frozen_clusters: frozen };
+  return c.json({ status: ready ? 'ok' : 'unavailable', checks, ...state }, ready ? 200 : 503);
 });
 
-async function answers(ask: () => Promise<unknown>): Promise<boolean> {
+async function answer<T>(ask: () => Promise<T>): Promise<T | undefined> {
   try {
-    await ask();
-    return true;
+    return await ask();
   } catch {
-    return false;
+    return undefined;
   }
 }

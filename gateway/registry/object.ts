@@ -1,26 +1,43 @@
 import { DurableObject } from 'cloudflare:workers';
+import type { GossipMemory } from '../../shared/gossip/index.ts';
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { LatticeError } from '../../shared/lattice/error.ts';
 import { Replica } from '../../shared/lattice/replica.ts';
-import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
+import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { decodeUpdate, encodeUpdate, type Update } from '../../shared/lattice/update.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import { AUDIENCE_HEADER, PING_TEXT, PONG_TEXT } from '../tunnel/words.ts';
 import { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
 import { Authority } from './authority.ts';
+import { GossipDriver } from './gossip-driver.ts';
+import { GossipSockets } from './gossip-sockets.ts';
 import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
 import { type LogTail, LogTails } from './log-tails.ts';
 import { readPeers } from './peers.ts';
 import { Roster } from './roster.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
+import { TICKET_HEADER } from './tickets.ts';
 
 /** There is one registry object per gateway. */
 export const REGISTRY_NAME = 'registry';
 
 /** Floors are signed, and what is too old is dropped, this often: the alarm of an object that sleeps otherwise. */
 const HOUSEKEEPING_MS = 60 * 60_000;
+
+/** An alarm may come so much later than it could. */
+const ALARM_SLACK_MS = 1_000;
+
+/** After a restart agents have so long to come back before anybody is asked about them. */
+const COME_BACK_MS = 40_000;
+
+/** What gossip must not forget is written this long after it changed. */
+const REMEMBER_MS = 250;
+const MEMORY = 'gossip';
+const HOUSEKEEPING = 'housekeeping';
 
 /** What an agent that asks to join is given. */
 export interface AdmittedNode {
@@ -51,10 +68,17 @@ export interface RegistryCounters {
   sessions: number;
   snapshots: number;
   words: number;
+  /** From delegates. */
   messages: number;
+  alarms: number;
+  /** Of tunnel objects, which they wake. */
+  probes: number;
+  delegates: number;
   /** Where the issuer's key is from. */
   issuer: 'environment' | 'own';
   issuerId: string;
+  /** Clusters of which nobody is evicted for now, because so many of their nodes turned suspect at once. */
+  frozen: string[];
 }
 
 /**
@@ -71,8 +95,16 @@ export class RegistryObject extends DurableObject<Env> {
   readonly #logs: LogTails;
   readonly #replica: Replica;
   readonly #roster: Roster;
+  readonly #sockets: GossipSockets;
+  readonly #gossip: GossipDriver;
   #snapshots = 0;
   #words = 0;
+  #messages = 0;
+  #alarms = 0;
+  #probes = 0;
+  /** When the object is to be woken next for gossip. */
+  #gossipAt = Number.POSITIVE_INFINITY;
+  #remembering: ReturnType<typeof setTimeout> | null = null;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -91,8 +123,69 @@ export class RegistryObject extends DurableObject<Env> {
       onShown: (session) => this.#archive.touch(session),
     });
     this.#load();
-    this.#roster.store.set({ issuers: this.#authority.listed, gateway: this.#authority.issuer.id });
+    const { id, issuer } = this.#authority.issuer;
+    this.#roster.store.set({ issuers: this.#authority.listed, gateway: id });
+    ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
+    this.#sockets = new GossipSockets(ctx, id, {
+      opened: (session) => this.#gossip.handle({ type: 'opened', peer: session, inbound: true }),
+      closed: (session) => this.#gossip.handle({ type: 'closed', peer: session }),
+      message: (session, bytes) => this.#gossip.handle({ type: 'message', peer: session, bytes }),
+    });
+    this.#gossip = new GossipDriver({
+      id,
+      issuer,
+      replica: this.#replica,
+      memory: this.#memory(),
+      now: () => Date.now(),
+      send: (session, bytes) => this.#sockets.send(session, bytes),
+      hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
+      changed: (sessions) => this.#changed(sessions),
+      liveness: (session, liveness) => this.#judged(session, liveness),
+      probe: (session) => this.#probe(session),
+      evict: (session) => this.#signEviction(session),
+      wakeAt: (at) => this.#wakeAt(at),
+      remembered: () => this.#remember(),
+      waitUntil: (work) => ctx.waitUntil(work),
+    });
+    this.#wakeUp();
     ctx.waitUntil(this.#armAlarm());
+  }
+
+  /** What gossip knew before the object slept. */
+  #memory(): GossipMemory | undefined {
+    const memory = this.ctx.storage.kv.get<GossipMemory>(MEMORY);
+    if (memory === undefined || this.#sockets.sessions().length > 0) return memory;
+    // No socket lived on: this was no sleep but a start, and with the sockets of delegates those of tunnels are gone, told or not.
+    const known = new Set(memory.absent.map(([session]) => session));
+    const now = Date.now();
+    const missing = [...this.#roster.open()].filter((session) => !known.has(session));
+    return {
+      ...memory,
+      absent: [...memory.absent, ...missing.map((session) => [session, now + COME_BACK_MS] as const)],
+    };
+  }
+
+  #wakeUp(): void {
+    const resumed = this.#sockets.sessions();
+    const slept = resumed.length > 0;
+    this.#gossip.handle({ type: 'start' });
+    for (const peer of resumed) this.#gossip.handle({ type: 'opened', peer, inbound: true, resumed: true });
+    if (!slept) return;
+    for (const session of this.#roster.open())
+      if (!this.#roster.get(session)?.suspected) this.#gossip.handle({ type: 'tunnel', session, open: true });
+  }
+
+  #remember(): void {
+    this.#remembering ??= setTimeout(() => {
+      this.#remembering = null;
+      this.ctx.storage.kv.put(MEMORY, this.#gossip.memory);
+    }, REMEMBER_MS);
+  }
+
+  #judged(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {
+    const entry = this.#replica.get(session);
+    if (liveness === 'unreachable') return this.#roster.elsewhere(session, entry);
+    this.#roster.suspect(session, 'gossip', liveness === 'suspected', entry);
   }
 
   #load(): void {
@@ -154,9 +247,21 @@ export class RegistryObject extends DurableObject<Env> {
   #evict(ticket: Ticket, reason: string): boolean {
     const eviction = this.#authority.issuer.eviction(ticket, reason);
     if (eviction === undefined) return false;
-    this.#merge({ ...eviction, ticket: ticket.bytes });
+    const update = { ...eviction, ticket: ticket.bytes };
+    this.#merge(update);
     this.#admissions.forget(ticket.session);
+    this.#gossip.handle({ type: 'local', updates: [update] });
     return true;
+  }
+
+  /** Its grace is over. */
+  #signEviction(session: string): Update | undefined {
+    const ticket = this.#replica.get(session)?.ticket;
+    const eviction = ticket && this.#authority.issuer.eviction(ticket, 'silent');
+    if (ticket === undefined || eviction === undefined) return undefined;
+    this.#merge(eviction);
+    this.#admissions.forget(session);
+    return { ...eviction, ticket: ticket.bytes };
   }
 
   // --- what sessions say ----------------------------------------------------------------------------------------------
@@ -177,7 +282,8 @@ export class RegistryObject extends DurableObject<Env> {
       return { kind: 'refused', reason: 'not a record' };
     if (!this.#authority.accepts(ticket.issuer)) return { kind: 'over', reason: 'its issuer is not listed here' };
     if (ticket.expires <= nowS()) return { kind: 'over', reason: 'its ticket has ended' };
-    const result = this.#merge({ ...update, ticket: ticketBytes });
+    const whole = { ...update, ticket: ticketBytes };
+    const result = this.#merge(whole);
     switch (result.outcome) {
       case 'rejected':
         return { kind: 'refused', reason: result.message };
@@ -191,8 +297,11 @@ export class RegistryObject extends DurableObject<Env> {
         if (!result.sessions.includes(session)) return { kind: 'refused', reason: "another session's record" };
         const entry = this.#replica.get(session);
         if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
+        const wasOpen = this.#roster.isOpen(session);
         this.#roster.tunnel(session, 'open', entry);
-        this.#roster.suspect(session, false, entry);
+        this.#roster.suspect(session, 'tunnel', false, entry);
+        if (!wasOpen) this.#gossip.handle({ type: 'tunnel', session, open: true });
+        if (result.outcome === 'merged') this.#gossip.handle({ type: 'local', updates: [whole] });
         return { kind: 'stored' };
       }
     }
@@ -201,26 +310,35 @@ export class RegistryObject extends DurableObject<Env> {
   /** Its tunnel here is gone: not routed to until it is back. */
   closed(session: string): void {
     this.#words++;
+    if (!this.#roster.isOpen(session)) return;
     this.#roster.tunnel(session, 'closed', this.#replica.get(session));
+    this.#gossip.handle({ type: 'tunnel', session, open: false });
+    this.#remember();
   }
 
   /** A path to the session failed: not routed to until it speaks again. */
   suspect(session: string): void {
     this.#words++;
-    this.#roster.suspect(session, true, this.#replica.get(session));
+    this.#roster.suspect(session, 'tunnel', true, this.#replica.get(session));
+    this.#gossip.handle({ type: 'doubt', session });
   }
 
   /** The path that failed works again. */
   trust(session: string): void {
     this.#words++;
-    this.#roster.suspect(session, false, this.#replica.get(session));
+    this.#roster.suspect(session, 'tunnel', false, this.#replica.get(session));
   }
 
   /** Whether a session's agent answers its tunnel to this gateway. `unknown`: it has none here. */
-  async probe(session: string): Promise<ProbeVerdict> {
+  probe(session: string): Promise<ProbeVerdict> {
     this.#words++;
+    return this.#probe(session);
+  }
+
+  async #probe(session: string): Promise<ProbeVerdict> {
     const tunnel = this.#roster.tunnelOf(session);
     if (tunnel !== 'open') return tunnel === undefined ? 'unknown' : 'silent';
+    this.#probes++;
     return this.env.TUNNEL.getByName(session).probe();
   }
 
@@ -280,6 +398,7 @@ export class RegistryObject extends DurableObject<Env> {
         this.#roster.remove(session);
         this.#archive.touch(session);
       }
+      this.#gossip.handle({ type: 'replaced', sessions: gone });
       // A peer that was given another name: its providers are called by it.
       for (const { session, issuer } of [...this.#replica.entries()])
         if (this.#authority.nameOf(issuer) !== LOCAL_ISSUER) this.#roster.update(session, this.#replica.get(session));
@@ -302,24 +421,77 @@ export class RegistryObject extends DurableObject<Env> {
       sessions: this.#roster.size,
       snapshots: this.#snapshots,
       words: this.#words,
-      messages: 0,
+      messages: this.#messages,
+      alarms: this.#alarms,
+      probes: this.#probes,
+      delegates: this.#sockets.sessions().length,
       issuer: this.#authority.source,
       issuerId: this.#authority.issuer.issuer,
+      frozen: this.#gossip.memory.frozen.map(([cluster]) => cluster),
     };
   }
 
   // --- time -----------------------------------------------------------------------------------------------------------
 
   async #armAlarm(): Promise<void> {
-    if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(Date.now() + HOUSEKEEPING_MS);
+    const { storage } = this.ctx;
+    const housekeeping = storage.kv.get<number>(HOUSEKEEPING) ?? 0;
+    const due = Math.min(this.#gossipAt, housekeeping === 0 ? Date.now() + HOUSEKEEPING_MS : housekeeping);
+    if (housekeeping === 0) storage.kv.put(HOUSEKEEPING, due);
+    const armed = await storage.getAlarm();
+    // An alarm that is due, or nearly, arms the next one itself; to move it now would cancel its handler.
+    if (armed === null || due < armed - ALARM_SLACK_MS) await storage.setAlarm(due);
+  }
+
+  #wakeAt(at: number): void {
+    this.#gossipAt = at;
+    this.ctx.waitUntil(this.#armAlarm());
   }
 
   override async alarm(): Promise<void> {
-    await this.ctx.storage.setAlarm(Date.now() + HOUSEKEEPING_MS);
-    for (const floor of this.#authority.issuer.floors(nowS())) this.#merge(floor);
+    this.#alarms++;
+    const now = Date.now();
+    this.#sockets.sweep(now);
+    this.#gossipAt = Number.POSITIVE_INFINITY;
+    this.#gossip.handle({ type: 'timer' });
+    if ((this.ctx.storage.kv.get<number>(HOUSEKEEPING) ?? 0) <= now) this.#keepHouse(now);
+    await this.#armAlarm();
+  }
+
+  #keepHouse(now: number): void {
+    this.ctx.storage.kv.put(HOUSEKEEPING, now + HOUSEKEEPING_MS);
+    const floors = this.#authority.issuer.floors(nowS());
+    for (const floor of floors) this.#merge(floor);
+    this.#gossip.handle({ type: 'local', updates: floors });
     this.#roster.sweep();
     this.#admissions.sweep(nowS());
-    this.#logs.sweep(Date.now());
+    this.#logs.sweep(now);
+  }
+
+  // --- delegates ------------------------------------------------------------------------------------------------------
+
+  /** `GET /agent/gossip`: a session that the Worker let through, to be a peer. */
+  override fetch(request: Request): Response {
+    const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
+    if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')
+      return new Response('no delegate', { status: 400 });
+    const ticket = decodeTicket(bytes, workerdCrypto);
+    const standing = this.#replica.standing(ticket);
+    if (standing !== 'good') return new Response(`the session is ${standing}`, { status: 410 });
+    return this.#sockets.accept(ticket, request.headers.get(AUDIENCE_HEADER) ?? '', Date.now());
+  }
+
+  override webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void {
+    this.#messages++;
+    this.#sockets.receive(socket, message);
+  }
+
+  override webSocketClose(socket: WebSocket): void {
+    this.#sockets.gone(socket);
+  }
+
+  override webSocketError(socket: WebSocket): void {
+    this.#sockets.gone(socket);
   }
 }
 

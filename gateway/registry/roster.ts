@@ -13,6 +13,8 @@ const LEFT_MAX = 2_000;
 /** However many models: more are forgotten with the oldest. */
 const LEFT_HARD_MAX = 4_000;
 
+type Suspicion = 'tunnel' | 'gossip';
+
 /** How a session's path to this gateway stands. `closed`: it was open before. */
 type Tunnel = 'open' | 'closed';
 
@@ -33,7 +35,8 @@ export class Roster {
   readonly #index = new NodeIndex();
   readonly #options: RosterOptions;
   readonly #tunnels = new Map<string, Tunnel>();
-  readonly #suspected = new Set<string>();
+  /** By whom: its own tunnel that says nothing, or the peers that gossip about it. */
+  readonly #suspected: Record<Suspicion, Set<string>> = { tunnel: new Set(), gossip: new Set() };
   /** In the order in which they left. */
   readonly #left = new Set<string>();
 
@@ -69,6 +72,7 @@ export class Roster {
     if (state === 'LEFT') this.#left.add(session);
     else if (connected) this.#tunnels.set(session, 'open');
     else if (suspected) this.#tunnels.set(session, 'closed');
+    if (connected && suspected) this.#suspected.gossip.add(session);
     this.#index.put(shown);
     this.store.put(shown);
   }
@@ -91,11 +95,19 @@ export class Roster {
   }
 
   /** Not routed to until the suspicion is taken back. */
-  suspect(session: string, suspected: boolean, entry: Entry | undefined): void {
-    if (this.#suspected.has(session) === suspected || entry === undefined) return;
-    if (suspected) this.#suspected.add(session);
-    else this.#suspected.delete(session);
+  suspect(session: string, by: Suspicion, suspected: boolean, entry: Entry | undefined): void {
+    const suspects = this.#suspected[by];
+    if (suspects.has(session) === suspected || entry === undefined || entry.state === 'LEFT') return;
+    if (suspected) suspects.add(session);
+    else suspects.delete(session);
     this.#show(entry);
+  }
+
+  /** Others reach it, we do not: it serves elsewhere. */
+  elsewhere(session: string, entry: Entry | undefined): void {
+    if (this.#tunnels.get(session) === 'closed') this.#tunnels.delete(session);
+    this.suspect(session, 'gossip', false, entry);
+    if (entry !== undefined) this.#show(entry);
   }
 
   /** An issuer is no longer listed: its sessions are nobody's here. */
@@ -109,7 +121,8 @@ export class Roster {
     if (issuer === undefined) return this.#forget(session);
     const tunnel = this.#tunnels.get(session);
     const connected = tunnel === 'open';
-    const suspected = this.#suspected.has(session) || tunnel === 'closed';
+    const { tunnel: silent, gossip } = this.#suspected;
+    const suspected = silent.has(session) || gossip.has(session) || tunnel === 'closed';
     const before = this.#index.get(session);
     // One that LEFT before it was ever shown says nothing to anybody.
     if (entry.state === 'LEFT' && before === undefined) return;
@@ -124,14 +137,17 @@ export class Roster {
   }
 
   #retire(session: string): void {
-    this.#tunnels.delete(session);
-    this.#suspected.delete(session);
+    this.#clear(session);
     this.#left.add(session);
   }
 
-  #forget(session: string): void {
+  #clear(session: string): void {
     this.#tunnels.delete(session);
-    this.#suspected.delete(session);
+    for (const suspects of Object.values(this.#suspected)) suspects.delete(session);
+  }
+
+  #forget(session: string): void {
+    this.#clear(session);
     this.#left.delete(session);
     if (this.#index.get(session) === undefined) return;
     this.#index.delete(session);

@@ -4,9 +4,7 @@ import type { Env } from '../env.ts';
 import { LOCAL_ISSUER } from '../registry/issuers.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../registry/tickets.ts';
-
-export const AUDIENCE_HEADER = 'x-otela-audience';
-export const GATEWAY_HEADER = 'x-otela-gateway';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from './words.ts';
 
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 

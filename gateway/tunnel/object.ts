@@ -14,18 +14,18 @@ import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER } from './connect.ts';
 import { provesSession } from './handshake.ts';
 import { Probes } from './probes.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 import { StreamIds } from './stream-ids.ts';
-
-/** Text that agents send on an idle socket; the runtime answers it without waking the object. */
-export const PING_TEXT = 'otela:ping';
-export const PONG_TEXT = 'otela:pong';
+import { AUDIENCE_HEADER, GATEWAY_HEADER, PING_TEXT, PONG_TEXT } from './words.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TICK_MS = 250;
+
+/** Records that one session may tell the registry: so many at once, then one each so many ms. */
+const RECORD_BURST = 20;
+const RECORD_EVERY_MS = 200;
 
 /** Agents ping every 15 s; a socket with open streams and no sign of life for this long is dead. */
 const SILENCE_MS = 40_000;
@@ -54,6 +54,8 @@ export class TunnelObject extends DurableObject<Env> {
   /** Words to the registry, one after the other: a "gone" must not overtake the "here" before it. */
   #registryQueue: Promise<void> = Promise.resolve();
   readonly #probes = new Probes();
+  /** Time up to which records have been told; behind now by the burst at most. */
+  #pace = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -211,6 +213,7 @@ export class TunnelObject extends DurableObject<Env> {
     const waiting = { word };
     this.#waiting = waiting;
     this.#toRegistry(async (registry) => {
+      await this.#paced();
       if (this.#waiting === waiting) this.#waiting = undefined;
       const { peer: sender, sequence: number, update: words } = waiting.word;
       const published = await registry.publish(this.#session, ticketOf(sender).bytes, words);
@@ -219,6 +222,13 @@ export class TunnelObject extends DurableObject<Env> {
       sender.close(over ? CLOSE.over : CLOSE.protocol, over ? published.reason : `bad record: ${published.reason}`);
       this.#gone(sender);
     });
+  }
+
+  /** A flood of ever new records costs the registry a few signatures a second; the newest of them is what is told. */
+  async #paced(): Promise<void> {
+    const now = Date.now();
+    this.#pace = Math.max(this.#pace + RECORD_EVERY_MS, now - RECORD_BURST * RECORD_EVERY_MS);
+    if (this.#pace > now) await new Promise((resolve) => setTimeout(resolve, this.#pace - now));
   }
 
   /** The session is over: its agent needs a new one. */

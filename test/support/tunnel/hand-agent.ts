@@ -1,5 +1,4 @@
 /** An agent's end of the tunnel spoken by hand, over a real socket to the Worker. */
-import { once } from 'node:events';
 import { WebSocket } from 'ws';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import type { NodeRecord } from '../../../shared/lattice/node.ts';
@@ -54,11 +53,14 @@ export class HandAgent {
       this.socket.on('unexpected-response', (_request, response) => {
         resolve(response.statusCode ?? 0);
         response.destroy();
+        this.socket.terminate();
       });
     });
-    this.closed = once(this.socket, 'close').then(([code, reason]) => {
-      this.closeCode = Number(code);
-      return { code: Number(code), reason: String(reason) };
+    this.closed = new Promise((resolve) => {
+      this.socket.on('close', (code, reason) => {
+        this.closeCode = code;
+        resolve({ code, reason: String(reason) });
+      });
     });
     atEnd(() => this.socket.terminate());
   }

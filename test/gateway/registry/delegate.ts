@@ -1,0 +1,119 @@
+/** An agent that gossips with the registry object: the real core, over a real socket to it. */
+import { exports } from 'cloudflare:workers';
+import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
+import { type Action, createGossip, type Event, type GossipState, step } from '../../../shared/gossip/index.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { Replica } from '../../../shared/lattice/replica.ts';
+import { helloMessage } from '../../../shared/lattice/session.ts';
+import { decodeUpdate } from '../../../shared/lattice/update.ts';
+import { type Frame, readFrames, writeFrame } from '../../../shared/wire/frames.ts';
+import { FrameWriter } from '../../../shared/wire/writer.ts';
+import type { TestAgent } from './agent.ts';
+
+export function messageOf(...frames: Frame[]): Uint8Array {
+  const out = new FrameWriter();
+  for (const frame of frames) writeFrame(out, frame, undefined);
+  return out.take();
+}
+
+export async function openGossipSocket(agent: TestAgent): Promise<Response> {
+  const headers = { upgrade: 'websocket', 'x-otela-protocol': '2', 'x-otela-ticket': toBase64url(agent.ticket.bytes) };
+  return exports.default.fetch(new Request('https://gateway.test/agent/gossip', { headers }));
+}
+
+export class TestDelegate {
+  readonly agent: TestAgent;
+  readonly replica: Replica;
+  readonly #state: GossipState;
+  readonly #socket: WebSocket;
+  #gateway = '';
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  sent = 0;
+  readonly received: Uint8Array[] = [];
+  readonly closed: Promise<{ code: number; reason: string }>;
+  readonly #ready = Promise.withResolvers<void>();
+
+  private constructor(agent: TestAgent, socket: WebSocket, audience: string) {
+    this.agent = agent;
+    this.#socket = socket;
+    const { issuer } = agent.ticket;
+    this.replica = new Replica({ crypto: workerdCrypto, accepts: (id) => id === issuer });
+    this.#state = createGossip({
+      self: { kind: 'agent', session: agent.session, cluster: agent.ticket.cluster, host: 'here' },
+      replica: this.replica,
+      crypto: workerdCrypto,
+      signer: agent.signer,
+    });
+    this.closed = new Promise((resolve) => {
+      socket.addEventListener('close', ({ code, reason }) => {
+        clearTimeout(this.#timer);
+        resolve({ code, reason });
+      });
+    });
+    socket.accept();
+    socket.addEventListener('message', async ({ data }) => {
+      const bytes = data instanceof Blob ? await data.arrayBuffer() : data;
+      if (typeof bytes !== 'string') readFrames(new Uint8Array(bytes), (frame) => this.#onFrame(frame, audience));
+    });
+  }
+
+  static async open(agent: TestAgent, audience = 'gossip:gateway.test'): Promise<TestDelegate> {
+    const { webSocket } = await openGossipSocket(agent);
+    if (webSocket === null) throw new Error('no upgrade');
+    return new TestDelegate(agent, webSocket, audience);
+  }
+
+  static async join(agent: TestAgent): Promise<TestDelegate> {
+    const delegate = await TestDelegate.open(agent);
+    await delegate.#ready.promise;
+    return delegate;
+  }
+
+  #onFrame(frame: Frame, audience: string): void {
+    if (frame.type === 'challenge') {
+      const message = helloMessage(this.agent.session, 1, frame.nonce, audience);
+      const { signer } = this.agent;
+      const hello = { publicKey: signer.publicKey, signature: signer.sign(message), generation: 1, window: 0 };
+      this.#socket.send(messageOf({ type: 'hello', ...hello }));
+    } else if (frame.type === 'welcome') {
+      this.#gateway = frame.gateway;
+      this.handle({ type: 'start' });
+      this.handle({ type: 'gateways', gateways: [this.#gateway] });
+      this.handle({ type: 'opened', peer: this.#gateway, inbound: false });
+      this.#ready.resolve();
+    } else if (frame.type === 'gossip') {
+      this.received.push(frame.bytes.slice());
+      this.handle({ type: 'message', peer: this.#gateway, bytes: frame.bytes.slice() });
+    }
+  }
+
+  say(words: Uint8Array): void {
+    const update = decodeUpdate(words);
+    const { bytes } = this.agent.ticket;
+    this.handle({ type: 'local', updates: [update.kind === 'entry' ? { ...update, ticket: bytes } : update] });
+  }
+
+  raw(bytes: Uint8Array | string): void {
+    this.#socket.send(bytes);
+  }
+
+  handle(event: Event): void {
+    for (const action of step(this.#state, event, Date.now(), Math.random)) this.#act(action);
+  }
+
+  #act(action: Action): void {
+    if (action.type === 'send' && action.peer === this.#gateway) {
+      this.sent++;
+      this.#socket.send(messageOf({ type: 'gossip', bytes: action.bytes }));
+    } else if (action.type === 'timer') {
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.handle({ type: 'timer' }), Math.max(0, action.at - Date.now()));
+    }
+    // No other agent can be reached in this test: dials stay open.
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#socket.close(1000, 'done');
+  }
+}

@@ -1,0 +1,147 @@
+import { evictDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { afterEach, expect, test } from 'vitest';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { seedToken, TestAgent } from './agent.ts';
+import { messageOf, openGossipSocket, TestDelegate } from './delegate.ts';
+
+const registry = () => env.REGISTRY.getByName('registry');
+const delegates: TestDelegate[] = [];
+afterEach(() => {
+  for (const delegate of delegates.splice(0)) delegate.close();
+});
+
+async function joined(cluster: string): Promise<TestAgent> {
+  return TestAgent.join((await seedToken({ cluster })).token);
+}
+
+async function delegate(cluster: string): Promise<TestDelegate> {
+  const agent = await joined(cluster);
+  await agent.publish();
+  const made = await TestDelegate.join(agent);
+  delegates.push(made);
+  made.say(agent.words());
+  return made;
+}
+
+async function shown(session: string): Promise<RegistryEntry | undefined> {
+  return (await registry().snapshot(null))?.entries.find((entry) => entry.session === session);
+}
+
+async function until<T>(
+  what: string,
+  look: () => T | undefined | Promise<T | undefined>,
+  withinMs = 5_000,
+): Promise<T> {
+  const deadline = Date.now() + withinMs;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined) return found;
+    if (Date.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+test('what comes up a tunnel of one cluster is told to the delegates of another at once', async () => {
+  const there = await delegate('alps');
+  const here = await joined('euler');
+  await here.publish(here.words('SERVING', { region: 'zurich' }));
+  const entry = await until('the news', () => there.replica.get(here.session));
+  expect(entry.payload?.region).toBe('zurich');
+});
+
+test('what only gossip tells is shown, and not routed to: its tunnel is not here', async () => {
+  const there = await delegate('alps');
+  const unseen = await joined('alps');
+  const words = unseen.words();
+  const { bytes } = unseen.ticket;
+  const { decodeUpdate } = await import('../../../shared/lattice/update.ts');
+  const update = decodeUpdate(words);
+  there.handle({ type: 'local', updates: [update.kind === 'entry' ? { ...update, ticket: bytes } : update] });
+  const entry = await until('the entry', () => shown(unseen.session), 20_000);
+  expect(entry).toMatchObject({ state: 'SERVING', connected: false });
+}, 40_000);
+
+test('an eviction reaches the delegates', async () => {
+  const there = await delegate('alps');
+  const { id, token } = await seedToken({ cluster: 'euler' });
+  const doomed = await TestAgent.join(token);
+  await doomed.publish();
+  await until('the news', () => there.replica.get(doomed.session));
+  await registry().revokeToken(id);
+  await until('the eviction', () => (there.replica.get(doomed.session)?.state === 'LEFT' ? true : undefined));
+});
+
+test('the object sleeps with the sockets open, and goes on where it was', async () => {
+  const there = await delegate('alps');
+  const lost = await joined('alps');
+  await lost.publish();
+  await registry().closed(lost.session);
+  await new Promise((resolve) => setTimeout(resolve, 600)); // written behind
+  await evictDurableObject(registry(), { webSockets: 'hibernate' });
+  expect(await registry().ready()).toMatchObject({ delegates: 1 });
+  expect(await shown(lost.session)).toMatchObject({ suspected: true, connected: false });
+  expect(await shown(there.agent.session)).toMatchObject({ suspected: false, connected: true });
+  const here = await joined('euler');
+  await here.publish();
+  await until('the news', () => there.replica.get(here.session));
+});
+
+test('a copied ticket opens no channel, nor a signature that was made for a tunnel', async () => {
+  const agent = await joined('alps');
+  const thief = new TestAgent(agent.ticket, (await joined('alps')).signer);
+  for (const wrong of [await TestDelegate.open(thief), await TestDelegate.open(agent, 'gateway.test')]) {
+    expect(await wrong.closed).toMatchObject({ code: 4004 });
+  }
+  expect((await registry().ready()).delegates).toBe(0);
+});
+
+test('a session that left opens no channel', async () => {
+  const agent = await joined('alps');
+  await agent.publish();
+  await agent.publish(agent.words('LEFT'));
+  await until('the door knows', async () => ((await openGossipSocket(agent)).status === 410 ? true : undefined));
+});
+
+test.each([
+  ['text', 'otela?'],
+  ['a frame of a tunnel', messageOf({ type: 'end', stream: 1, offset: 0 })],
+  ['half a frame', messageOf({ type: 'gossip', bytes: new Uint8Array(100) }).subarray(0, 50)],
+  ['gossip that is none', messageOf({ type: 'gossip', bytes: new Uint8Array(100).fill(255) })],
+])('%s ends the channel, and nothing else', async (_, bytes) => {
+  const [wrong, other] = [await delegate('alps'), await delegate('alps')];
+  wrong.raw(bytes);
+  expect(await wrong.closed).toMatchObject({ code: 4002 });
+  const here = await joined('euler');
+  await here.publish();
+  await until('the news', () => other.replica.get(here.session));
+});
+
+test('a flood of gossip ends its channel', async () => {
+  const wrong = await delegate('alps');
+  const bytes = new Uint8Array(60_000).fill(7);
+  for (let n = 0; n < 200; n++) wrong.raw(messageOf({ type: 'gossip', bytes }));
+  expect((await wrong.closed).code).toBe(4002);
+});
+
+test('a thousand settled nodes cost the registry at most twelve messages a minute, and the tunnels none', async () => {
+  // Sockets of three delegates; the other nodes' tunnels are words of their objects, which say nothing while nothing happens.
+  const { token } = await seedToken({ cluster: 'large' });
+  const nodes = await Promise.all(Array.from({ length: 997 }, () => TestAgent.join(token)));
+  for (const node of nodes) await node.publish();
+  for (let n = 0; n < 3; n++) await delegate('large');
+  await new Promise((resolve) => setTimeout(resolve, 12_000)); // replicas are compared once
+  const before = await registry().ready();
+  expect(before.sessions).toBeGreaterThanOrEqual(1000);
+  const seconds = 30;
+  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+  const after = await registry().ready();
+  const perMinute = ((after.messages - before.messages) * 60) / seconds;
+  console.log(
+    `${perMinute} messages a minute, ${after.words - before.words} words of tunnels, ${after.alarms - before.alarms} alarms`,
+  );
+  expect(perMinute).toBeLessThanOrEqual(12);
+  expect(after.words - before.words).toBe(0);
+  expect(after.probes - before.probes).toBe(0);
+  expect(after.alarms - before.alarms).toBeLessThanOrEqual(1);
+}, 120_000);
