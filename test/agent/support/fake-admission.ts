@@ -1,28 +1,28 @@
 /** Stands in for a gateway that lets everybody in: real keys, certificates and tickets, and no network. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { Admission, AdmissionOptions } from '../../../agent/tunnel/admission.ts';
-import { openTicket, signTicket } from '../../../shared/lattice/ticket.ts';
+import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
+import type { Update } from '../../../shared/lattice/update.ts';
 import { institution, NOW_S } from '../../shared/lattice/house.ts';
 
 const lab = institution();
 const gateway = lab.gateway();
 
+/** The institution's id. */
+export const LAB = lab.issuer;
+
+export function labTicket(sessionKey: Uint8Array, lifetimeS = 7 * 86_400, cluster = 'default'): Ticket {
+  const fields = { certificate: gateway.certificate, sessionKey, birth: NOW_S, provider: 'lab', cluster };
+  return openTicket(signTicket({ ...fields, expires: NOW_S + lifetimeS }, gateway.signer, nodeCrypto), nodeCrypto);
+}
+
 /** `lifetimeS` of the ticket. */
-export async function fakeAdmission(
-  { key, cluster = 'default' }: AdmissionOptions,
-  lifetimeS = 7 * 86_400,
-): Promise<Admission> {
-  const fields = {
-    certificate: gateway.certificate,
-    sessionKey: key.publicKey,
-    birth: NOW_S,
-    provider: 'lab',
-    cluster,
-  };
-  const bytes = signTicket({ ...fields, expires: NOW_S + lifetimeS }, gateway.signer, nodeCrypto);
-  return {
-    ticket: openTicket(bytes, nodeCrypto),
-    issuers: [{ name: 'local', root: lab.root.publicKey }],
-    gateways: [],
-  };
+export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetimeS?: number): Promise<Admission> {
+  const ticket = labTicket(key.publicKey, lifetimeS, cluster);
+  return { ticket, issuers: [{ name: 'local', root: lab.root.publicKey }], gateways: [] };
+}
+
+/** The institution's word that a session has ended. */
+export function eviction(session: string): Update {
+  return gateway.evict(session);
 }

@@ -1,0 +1,138 @@
+/** Agents with real meshes between them and fakes for gateways: sessions come and go, the agents stay with each other. */
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { nodeCrypto } from '../../../agent/host/crypto.ts';
+import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
+import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
+import { Replica } from '../../../shared/lattice/replica.ts';
+import { startEngine } from '../../support/engine.ts';
+import { Member } from '../../support/mesh/member.ts';
+import { eventually, freePort } from '../../support/processes.ts';
+import { eviction, fakeAdmission, LAB, labTicket } from '../support/fake-admission.ts';
+import { type Run, runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
+
+const MODEL = 'org/model';
+
+interface Agent {
+  run: Run;
+  address: string;
+  status(): Promise<{
+    session: string;
+    network: { session: string; state: string }[];
+    ingress?: { url: string; key_file: string };
+  }>;
+}
+
+/** Started and in the mesh. */
+async function agent(
+  args: string[],
+  admit?: (asked: AdmissionOptions) => ReturnType<typeof fakeAdmission>,
+): Promise<Agent> {
+  const directory = scratch();
+  const run = startAgent(
+    directory,
+    ['--mesh', '127.0.0.1', ...args],
+    {},
+    { joinMesh: true, ...(admit ? { admit } : {}) },
+  );
+  await run.until(() => (run.tunnels.at(-1)?.latest?.addresses.length ?? 0) > 0);
+  const status = async () => JSON.parse((await runToEnd(['status', '--json'], userEnv(directory))).out)[0];
+  return { run, address: run.tunnels.at(-1)?.latest?.addresses[0] ?? '', status };
+}
+
+async function engineArgs(): Promise<string[]> {
+  const engine = await startEngine({ models: [MODEL] });
+  onTestFinished(() => engine.close());
+  return ['--engine-url', engine.url];
+}
+
+const sees = (one: Agent, session: string, state: string) =>
+  eventually(`${session} is ${state}`, 15_000, async () => {
+    const { network } = await one.status();
+    const row = network.find((known) => known.session === session);
+    return (row?.state ?? 'LEFT') === state ? true : undefined;
+  });
+
+const current = ({ run }: Agent) => run.tunnels.at(-1)?.options.identity.session ?? '';
+
+async function ask(one: Agent): Promise<Response> {
+  const { ingress } = await one.status();
+  if (ingress === undefined) throw new Error('no ingress');
+  const headers = { authorization: `Bearer ${readFileSync(ingress.key_file, 'utf8').trim()}` };
+  const body = JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'Say something.' }], max_tokens: 3 });
+  return fetch(`${ingress.url}/chat/completions`, { method: 'POST', headers, body });
+}
+
+describe('agents that met', () => {
+  it('answer each other while the session of one is followed by another: no request fails', async () => {
+    let admitted = 0;
+    const serving = await agent(await engineArgs(), (asked) => fakeAdmission(asked, admitted++ === 0 ? 6 : 3600));
+    const first = current(serving);
+    const asking = await agent(['--peer', serving.address, '--ingress', ':0']);
+    await sees(asking, first, 'SERVING');
+    const statuses: number[] = [];
+    const nodes = new Set<string>();
+    while (statuses.length < 20 || nodes.size < 2) {
+      const response = await ask(asking);
+      await response.text();
+      statuses.push(response.status);
+      nodes.add(response.headers.get('x-otela-node') ?? '');
+      if (statuses.length > 400) break;
+      await new Promise((resolve) => setTimeout(resolve, 25));
+    }
+    expect(statuses.filter((status) => status !== 200)).toEqual([]);
+    expect([...nodes]).toEqual([first, current(serving)]);
+    await sees(asking, first, 'LEFT');
+    expect(serving.run.tunnels[0]?.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
+  }, 60_000);
+
+  it('hear of a departure before the agent has ended', async () => {
+    const staying = await agent([]);
+    const leaving = await agent(['--peer', staying.address]);
+    const session = current(leaving);
+    await sees(staying, session, 'JOIN');
+    leaving.run.signal('SIGTERM');
+    expect(await leaving.run.exit).toBe(143);
+    await sees(staying, session, 'LEFT');
+  }, 30_000);
+});
+
+it('an agent that hears from another that its session was ended comes back as a new one', async () => {
+  const one = await agent(await engineArgs());
+  await one.run.state('SERVING');
+  const seed = randomBytes(32);
+  const other = new Member({
+    issuer: LAB,
+    seed,
+    ticket: labTicket(createSessionKey(seed).publicKey).bytes,
+    listen: { host: '127.0.0.1', port: 0 },
+    peers: [one.address],
+    replica: new Replica({ crypto: nodeCrypto, accepts: (issuer) => issuer === LAB }),
+  });
+  onTestFinished(() => other.close());
+  await other.open();
+  const before = current(one);
+  await eventually('they have met', 10_000, () => other.mesh.replica.get(before) !== undefined || undefined);
+  other.mesh.publish(eviction(before));
+  await one.run.until(() => one.run.tunnels[1]?.latest?.state === 'SERVING');
+  expect(current(one)).not.toBe(before);
+  await eventually(
+    'the other knows',
+    10_000,
+    () => other.mesh.replica.get(current(one))?.state === 'SERVING' || undefined,
+  );
+}, 40_000);
+
+it('a session that follows takes another port where the configured one is still held', async () => {
+  const port = await freePort();
+  let admitted = 0;
+  const admit = (asked: AdmissionOptions) => fakeAdmission(asked, admitted++ === 0 ? 2 : 3600);
+  const run = startAgent(scratch(), ['--mesh', `127.0.0.1:${port}`], {}, { joinMesh: true, admit });
+  await run.until(() => run.tunnels[0]?.latest?.addresses[0] === `127.0.0.1:${port}`);
+  run.tunnel.inFlight = 1; // it drains for as long as this runs
+  await run.until(() => (run.tunnels[1]?.latest?.addresses.length ?? 0) > 0);
+  expect(run.tunnels[1]?.latest?.addresses).not.toEqual([`127.0.0.1:${port}`]);
+  expect(run.stderr.text).toContain('the mesh takes a free port');
+  run.tunnel.inFlight = 0;
+});
