@@ -1,0 +1,92 @@
+/** Two institutions, each with an issuer and a gateway of its own: nodes that one admits serve the keys of the other. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import * as z from 'zod';
+import { startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { Gateway, type RegisteredNode } from '../support/gateway.ts';
+import { chatBody, envelopeOf, MODEL } from '../support/house.ts';
+import { atEnd, endAll, eventually } from '../support/processes.ts';
+
+afterEach(endAll);
+
+const readySchema = z.object({ issuer: z.object({ keys: z.string(), id: z.string() }) });
+const admittedSchema = z.object({ issuers: z.array(z.object({ name: z.string(), root: z.string() })) });
+
+/** The root's public key, as an agent is told it. */
+async function rootOf(gateway: Gateway): Promise<string> {
+  const token = await gateway.createJoinToken('probe', 'probe');
+  const response = await fetch(`${gateway.url}/agent/admit`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}` },
+    body: JSON.stringify({ protocol: 2, public_key: Buffer.alloc(32, 7).toString('base64url') }),
+  });
+  const { issuers } = admittedSchema.parse(await response.json());
+  return issuers.find(({ name }) => name === 'local')?.root ?? '';
+}
+
+async function twoInstitutions() {
+  const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a), url: a.url });
+  const token = await a.createJoinToken('lab', 'alps');
+  const agent = await startAgent({ gateways: [a.url, b.url], token, engineUrl: engine.url });
+  await Promise.all([a.serving(1), b.serving(1)]);
+  const ask = (gateway: Gateway, key: string) =>
+    fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(chatBody()),
+    });
+  return { a, b, agent, engine, ask };
+}
+
+const only = ([node]: RegisteredNode[]) => node;
+
+it('a node that A admitted serves a key of B that trusts lab@a, also while A is off, and nobody who does not', async () => {
+  const { a, b, ask } = await twoInstitutions();
+  expect(only(await a.nodes())).toMatchObject({ provider: 'lab', cluster: 'alps' });
+  expect(only(await b.nodes())).toMatchObject({ provider: 'lab@a', cluster: 'alps', suspected: false });
+  const trusting = await b.createKey('trusting', { trusted_providers: ['lab@a'] });
+  const own = await b.createKey('own');
+  expect((await ask(b, trusting)).status).toBe(200);
+  expect((await ask(b, trusting)).headers.get('x-otela-provider')).toBe('lab@a');
+  // Who names nobody trusts those whom their own institution admitted.
+  const refused = await ask(b, own);
+  expect([403, 503]).toContain(refused.status);
+  await a.stop();
+  for (let n = 0; n < 5; n++) expect((await ask(b, trusting)).status).toBe(200);
+  expect(await envelopeOf(await ask(b, own))).toBeDefined();
+});
+
+it('without the peer its nodes are gone from B within seconds, and nobody else is', async () => {
+  const { a, b, ask } = await twoInstitutions();
+  const engine = await startEngine({ models: ['own'] });
+  atEnd(() => engine.close());
+  await startAgent({ gateways: [b.url], token: await b.createJoinToken('here', 'euler'), engineUrl: engine.url });
+  await b.serving(2);
+  const key = await b.createKey('trusting', { trusted_providers: ['lab@a', 'here'] });
+  expect((await ask(b, key)).status).toBe(200);
+  await b.admin('DELETE', 'peers/a');
+  await eventually('only its own node', 5_000, async () => {
+    const nodes = await b.nodes();
+    return nodes.length === 1 && nodes[0]?.provider === 'here' ? true : undefined;
+  });
+  expect((await ask(b, key)).status).not.toBe(200);
+  // At A nothing happened.
+  const keyOfA = await a.createKey();
+  expect((await ask(a, keyOfA)).status).toBe(200);
+  expect(only(await a.nodes())).toMatchObject({ provider: 'lab', suspected: false });
+  // Listed again it comes back: its agent has not given up.
+  await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a) });
+  await b.serving(2, 60_000);
+}, 120_000);
+
+it('/readyz says whose keys the gateway signs with: those of its data directory', async () => {
+  const gateway = await Gateway.start();
+  const { issuer } = readySchema.parse(await (await fetch(`${gateway.url}/readyz`)).json());
+  expect(issuer).toMatchObject({ keys: 'environment', id: expect.stringMatching(/^[a-z2-7]{26}$/) });
+  expect((await readFile(join(gateway.data, 'issuer/root.key'))).length).toBeGreaterThan(30);
+});
