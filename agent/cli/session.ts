@@ -122,6 +122,11 @@ export class Session {
     return this.#gateways.publish();
   }
 
+  /** Other agents that this session has a channel to. */
+  get peers(): number {
+    return this.#mesh?.channels.size ?? 0;
+  }
+
   get mesh(): Mesh | undefined {
     return this.#mesh;
   }

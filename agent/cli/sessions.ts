@@ -50,6 +50,11 @@ const TIMER_MAX_MS = 2 ** 31 - 1;
 /** The one that follows is waited for so long before the old one drains all the same. */
 const OVERLAP_MS = 10_000;
 
+/** How often it is looked whether the new session has met other agents. */
+const LOOK_MS = 100;
+/** From there its record is with all of them, also where a message was lost, and with every isolate of the gateways. */
+const NEWS_MS = 3_000;
+
 /** Requests of a session that has been followed may run on for this long. */
 const FORMER_DRAIN_MS = 600_000;
 /** Those of one without an engine have only their last bytes to send. */
@@ -176,7 +181,6 @@ export class Sessions {
       },
     );
     this.#current = session;
-    this.#over = false;
     this.#since = performance.now();
     this.#lifetimeMs = lifetimeMs;
     if (Number.isFinite(lifetimeMs)) {
@@ -185,11 +189,22 @@ export class Sessions {
     this.#options.onCurrent(session);
     session.open();
     session.change({ ...this.#facts, state: this.#state });
+    const over = this.#over;
+    this.#over = false;
     if (before === undefined) return;
     this.#former.add(before);
-    void within(OVERLAP_MS, Promise.race([session.stored, this.#stopped.promise])).then(() =>
-      this.#retire(before, FORMER_DRAIN_MS),
-    );
+    void this.#overlap(session, before, over).then(() => this.#retire(before, FORMER_DRAIN_MS));
+  }
+
+  /** Both serve until gateways and other agents know the new one: who has only heard that the old one goes has nowhere to ask. */
+  async #overlap(session: Session, before: Session, over: boolean): Promise<void> {
+    const stopped = this.#stopped.promise;
+    await within(OVERLAP_MS, Promise.race([session.stored, stopped]));
+    if (over) return;
+    for (let waited = 0; before.peers > 0 && session.peers === 0 && waited < OVERLAP_MS; waited += LOOK_MS) {
+      if (await within(LOOK_MS, stopped)) return;
+    }
+    await within(NEWS_MS, stopped);
   }
 
   /** Something that ends every session at once must not make the registry grow by one session per round trip. */
