@@ -11,6 +11,9 @@ import type { Budget, Share } from './budget.ts';
 const KEPT_ALWAYS_BYTES = 1024 * 1024;
 const LIMIT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
+/** Of a body whose length is not known. */
+const FIRST_BYTES = 64 * 1024;
+
 /** A client that sends nothing for so long in the middle of its body. */
 const STALLED_MS = 60_000;
 
@@ -27,9 +30,11 @@ export interface Intake {
   edits: Edit[];
   /** Strings of the body's `metadata`. */
   metadata: Readonly<Record<string, string>>;
-  /** Gives the budget back; idempotent. The body must not be needed any more. */
+  /** Lets go of the body, which no other attempt needs any more, and of its share of the budget. Idempotent. */
   release(): void;
 }
+
+const NOTHING: Body = { kind: 'kept', bytes: new Uint8Array(0) };
 
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and, above 1 MiB, not read here at all.
@@ -47,7 +52,15 @@ export async function takeBody(request: IncomingMessage, endpoint: Endpoint, bud
   const share = budget.share();
   try {
     const bytes = await readBounded(request, declared, share);
-    return { ...lookInto(bytes, request, endpoint), body: { kind: 'kept', bytes }, release: () => share.release() };
+    const intake: Intake = {
+      ...lookInto(bytes, request, endpoint),
+      body: { kind: 'kept', bytes },
+      release: () => {
+        share.release();
+        intake.body = NOTHING; // an answer may take an hour, and megabytes of prompt would wait with it
+      },
+    };
+    return intake;
   } catch (error) {
     share.release();
     throw error;
@@ -107,24 +120,31 @@ function webStream(request: IncomingMessage): ReadableStream<Uint8Array> {
   );
 }
 
-/** The whole body. A share of the budget is held for what is above 1 MiB, before it is read. */
+/**
+ * The whole body, in one buffer that grows: of a body sent byte by byte a list of its pieces would be a hundred times its size.
+ * What is above 1 MiB is taken from the budget before it is read.
+ */
 async function readBounded(request: IncomingMessage, declared: number, share: Share): Promise<Uint8Array> {
-  share.grow(declared - KEPT_ALWAYS_BYTES);
+  let bytes = new Uint8Array(Number.isNaN(declared) ? FIRST_BYTES : declared);
+  share.grow(bytes.length - KEPT_ALWAYS_BYTES);
   const stalled = setTimeout(() => request.destroy(new Error('the body stalled')), STALLED_MS);
-  const chunks: Buffer[] = [];
   let length = 0;
   try {
     // Left open on an error: the answer goes out on the same connection.
     for await (const chunk of request.iterator({ destroyOnReturn: false })) {
-      const bytes: Buffer = chunk;
       stalled.refresh();
-      length += bytes.length;
-      if (length > LIMIT_BYTES) throw tooLarge();
-      share.grow(length - KEPT_ALWAYS_BYTES);
-      chunks.push(bytes);
+      const needed = length + chunk.length;
+      if (needed > LIMIT_BYTES) throw tooLarge();
+      if (needed > bytes.length) {
+        const grown = new Uint8Array(Math.min(LIMIT_BYTES, Math.max(needed, bytes.length * 2)));
+        share.grow(grown.length - KEPT_ALWAYS_BYTES);
+        grown.set(bytes.subarray(0, length));
+        bytes = grown;
+      }
+      bytes.set(chunk, length);
+      length = needed;
     }
-    const [only] = chunks;
-    return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks);
+    return bytes.subarray(0, length);
   } finally {
     clearTimeout(stalled);
   }

@@ -3,8 +3,8 @@ import { ApiError } from '../../shared/openai/errors.ts';
 /** Bytes that the bodies of one ingress may keep for retries, above the first MiB of each. */
 export const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
 
-/** Requests at once: bounds the first MiBs, and what stalled readers hold of the channels' windows. */
-export const REQUESTS_MAX = 1024;
+/** One request each: bounds the first MiBs, and what stalled readers hold of the channels' windows. */
+export const CONNECTIONS_MAX = 1024;
 
 export class Budget {
   readonly #max: number;

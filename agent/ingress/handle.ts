@@ -17,6 +17,7 @@ import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
 import { deliver, deliverLate, sendError } from './respond.ts';
 import { restrictionsOf } from './restrictions.ts';
+import type { Strangers } from './strangers.ts';
 import type { Registry, TrustedNodes } from './trusted-nodes.ts';
 import { answerView, isView } from './views.ts';
 import type { Watchers } from './watchers.ts';
@@ -24,6 +25,7 @@ import type { Watchers } from './watchers.ts';
 /** What answering a request needs of the ingress. */
 export interface Desk {
   key: IngressKey;
+  strangers: Strangers;
   budget: Budget;
   avoided: Avoided;
   watchers: Watchers;
@@ -60,6 +62,7 @@ interface Ids {
 async function answer(request: IncomingMessage, response: ServerResponse, desk: Desk, ids: Ids): Promise<void> {
   const timing = new Timing(Date.now());
   desk.key.require(request.headers); // before anything is said about what there is
+  desk.strangers.greet(request.socket);
   const url = urlOf(request);
   const path = url.pathname;
   if (isView(path)) {
@@ -126,10 +129,10 @@ async function forward(one: Case): Promise<void> {
   const { pingMs } = desk;
   const context = { response, requestId, endpoint, model: intake.model, timing, pingMs, now: () => Date.now() };
   const pending = handOver(errand);
+  pending.then(intake.release, intake.release);
   if (intake.streaming && (await isSlower(pending, pingMs))) return deliverLate(pending, context);
   const delivery = await pending;
   desk.avoided.delete(delivery.node.session);
-  intake.release();
   await deliver(delivery, context);
 }
 

@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
-import { Budget, REQUESTS_MAX } from './budget.ts';
+import { Budget, CONNECTIONS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
 import { PING_MS } from './respond.ts';
+import { Strangers } from './strangers.ts';
 import { type Registry, TrustedNodes } from './trusted-nodes.ts';
 import { Watchers } from './watchers.ts';
 
@@ -37,6 +38,7 @@ export interface IngressOptions {
 export class Ingress {
   readonly #options: IngressOptions;
   readonly #server: Server;
+  readonly #strangers = new Strangers();
   #desk: Desk | undefined;
   #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
@@ -49,7 +51,8 @@ export class Ingress {
       if (this.#desk !== undefined) void handle(req, res, this.#desk);
     });
     this.#server.requestTimeout = 0; // bodies of any size stream; those that stall are given up where they are read
-    this.#server.maxConnections = REQUESTS_MAX;
+    this.#server.maxConnections = CONNECTIONS_MAX;
+    this.#server.on('connection', (socket) => this.#strangers.add(socket));
     this.#server.on('error', (error) => options.log(`ingress: ${error.message}`));
   }
 
@@ -69,6 +72,7 @@ export class Ingress {
     const { directory, host, port, log, requests, registry } = this.#options;
     this.#desk = {
       key: IngressKey.make(directory()),
+      strangers: this.#strangers,
       budget: new Budget(),
       avoided: new Avoided(),
       watchers: new Watchers(),

@@ -62,11 +62,12 @@ export class AskedPeer implements ExchangeHost {
 
   /** Nothing is open, nothing is left to settle, no channel is there. */
   get idle(): boolean {
-    return this.#attempts.size === 0 && this.#settlement.idle && this.#channels.size === 0 && !this.#dialling;
+    return !this.busy && this.#channels.size === 0 && !this.#dialling;
   }
 
-  get open(): number {
-    return this.#attempts.size;
+  /** Something is open, or to be settled. */
+  get busy(): boolean {
+    return this.#attempts.size > 0 || !this.#settlement.idle;
   }
 
   now(): number {
@@ -95,7 +96,9 @@ export class AskedPeer implements ExchangeHost {
     this.#host.channels.channelTo(this.session).then(
       (channel) => {
         this.#dialling = false;
-        this.onChannel(channel); // the mesh may have told of it before
+        // The mesh has told of it already, or of its end in the same breath.
+        if (channel.closed) this.#onDialFailed('the channel was lost at once');
+        else this.onChannel(channel);
       },
       (error: unknown) => {
         this.#dialling = false;
@@ -117,6 +120,7 @@ export class AskedPeer implements ExchangeHost {
   }
 
   onChannel(channel: RequestChannel): void {
+    if (channel.closed) return;
     this.#channels.add(channel);
     if (this.#active === undefined) this.#activate(channel);
   }

@@ -38,9 +38,18 @@ export function memoryPair(
   const windows = { send: SOCKET_WINDOW_BYTES, receive: SOCKET_WINDOW_BYTES };
   const links = [new Link(ports[0], windows), new Link(ports[1], windows)] as const;
   let open = true;
+  const end = (other: { session: string; provider: string }, link: Link, dialled: boolean): RequestChannel => ({
+    session: other.session,
+    provider: other.provider,
+    link,
+    dialled,
+    get closed() {
+      return !open;
+    },
+  });
   const pair: MemoryPair = {
-    near: { session: far.session, provider: far.provider, link: links[0], dialled: true },
-    far: { session: near.session, provider: near.provider, link: links[1], dialled: false },
+    near: end(far, links[0], true),
+    far: end(near, links[1], false),
     close: () => {
       if (!open) return;
       open = false;

@@ -3,7 +3,7 @@ import type { UsageRecord } from '../../../shared/asking/settlement.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
 import type { Attempt } from './attempt.ts';
-import { memoryPair } from './pair.ts';
+import { type MemoryPair, memoryPair } from './pair.ts';
 import { Serving, type ServingOptions } from './serving.ts';
 import type { ChannelEvents, ChannelSource, RequestChannel, StreamFrame } from './types.ts';
 
@@ -28,6 +28,8 @@ export class Requests implements ChannelEvents {
   readonly #options: RequestsOptions;
   readonly #host: AskedPeerHost;
   readonly #asked = new Map<string, AskedPeer>();
+  /** Channels with our own engine: under our session, and under former ones that still have something to say. */
+  readonly #own = new Map<string, MemoryPair>();
   #streams = 0;
   #ticking: NodeJS.Timeout | undefined;
 
@@ -56,8 +58,9 @@ export class Requests implements ChannelEvents {
   #channelTo(session: string): Promise<RequestChannel> {
     if (session !== this.#options.own()) return this.#options.channels.channelTo(session);
     const end = { session, provider: '' };
-    const { near } = memoryPair({ ...end, events: this.#peer(session) }, { ...end, events: this.serving });
-    return Promise.resolve(near);
+    const pair = memoryPair({ ...end, events: this.#peer(session) }, { ...end, events: this.serving });
+    this.#own.set(session, pair);
+    return Promise.resolve(pair.near);
   }
 
   /** One for each session that was asked and still has a channel: as many as the mesh holds channels. */
@@ -96,6 +99,15 @@ export class Requests implements ChannelEvents {
       peer.tick(now);
       this.#settle(peer, now);
       if (peer.idle) this.#asked.delete(session);
+    }
+    this.#leaveFormer();
+  }
+
+  #leaveFormer(): void {
+    for (const [session, pair] of this.#own) {
+      if (session === this.#options.own() || this.#asked.get(session)?.busy) continue;
+      this.#own.delete(session);
+      pair.close();
     }
   }
 

@@ -14,6 +14,8 @@ export interface RequestChannel {
   readonly link: Link;
   /** This end dialled: the streams that it opens have odd numbers, those of the other end even ones (as in RFC 9113 §5.1.1). */
   readonly dialled: boolean;
+  /** It has ended, and `onChannelClosed` has been told. */
+  readonly closed: boolean;
 }
 
 /** How the request streams reach other agents. */

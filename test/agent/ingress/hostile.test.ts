@@ -231,3 +231,18 @@ it('an answer whose headers are made to split ours is passed on without them', a
   expect(response.headers.get('set-cookie')).toBeNull();
   expect(response.headers.get('x-otela-node')).toBe(SESSION);
 });
+
+it('a channel that ends as soon as it stands is no channel, and the next request gets another', async () => {
+  const village = new Village();
+  const here = await village.add({ engine: false });
+  village.publish(entryOf(SESSION, 'lab', 'local', [MODEL]));
+  village.answerFor(SESSION, () => {
+    const peer = new Peer(here, { victimDialled: true });
+    peer.pair.close();
+    return peer.pair.near;
+  });
+  expect((await here.ask('/chat/completions', chatBody())).status).toBe(503);
+  const there = await village.add();
+  const response = await here.ask('/chat/completions', chatBody());
+  expect(response.headers.get('x-otela-node')).toBe(there.session);
+});

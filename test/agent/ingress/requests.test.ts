@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { statSync } from 'node:fs';
-import { request as httpRequest } from 'node:http';
+import { Agent, request as httpRequest } from 'node:http';
 import { afterEach, expect, it } from 'vitest';
 import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
-import { endAll } from '../../support/processes.ts';
-import { patternSha256, patternStream, raw } from '../../support/raw.ts';
+import { endAll, eventually } from '../../support/processes.ts';
+import { dial, patternSha256, patternStream, raw } from '../../support/raw.ts';
 import { Village, type Villager } from './village.ts';
 
 afterEach(endAll);
@@ -168,4 +169,55 @@ it('a stranger that sends for ever is not read for ever', async () => {
     endless.pipe(client);
   });
   expect(sent).toBeLessThan(16 * 1024 * 1024);
+});
+
+it('strangers that hold connections open keep nobody else away', async () => {
+  const { here } = await twoHouses();
+  const base = here.url.replace(/\/v1$/, '');
+  const agent = new Agent({ keepAlive: true });
+  const models = () =>
+    new Promise<number>((resolve, reject) => {
+      const headers = { authorization: `Bearer ${here.key}` };
+      httpRequest(`${here.url}/models`, { agent, headers }, (response) => {
+        response.resume().on('end', () => resolve(response.statusCode ?? 0));
+      })
+        .on('error', reject)
+        .end();
+    });
+  expect(await models()).toBe(200);
+  const held = await Promise.all(Array.from({ length: 300 }, () => dial(base)));
+  for (const socket of held) socket.on('error', () => {}).write('POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n');
+  await eventually('the first ones to be let go', 5_000, () =>
+    held.filter(({ closed }) => closed).length >= 172 ? true : undefined,
+  );
+  expect(await models()).toBe(200); // on the connection that it had
+  expect((await here.ask('/chat/completions', chatBody())).status).toBe(200); // and on a new one
+  for (const socket of held) socket.destroy();
+  agent.destroy();
+});
+
+it('a body that comes byte by byte is as good as any', async () => {
+  const { here, there } = await twoHouses();
+  const text = JSON.stringify({ ...chatBody(), text: 'x'.repeat(100_000) });
+  const socket = await dial(here.url);
+  const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${here.key}\r\ntransfer-encoding: chunked\r\ncontent-type: application/json\r\n\r\n`;
+  socket.write(`${head}${[...text].map((letter) => `1\r\n${letter}\r\n`).join('')}0\r\n\r\n`);
+  const [answer] = await once(socket, 'data');
+  expect(String(answer)).toMatch(/^HTTP\/1\.1 200 OK/);
+  expect(there.engine?.requests[0]?.bodyBytes).toBe(text.length);
+  socket.destroy();
+});
+
+it('a new session of this agent goes on with its engine; what the former one had begun is finished', async () => {
+  const village = new Village();
+  const here = await village.add();
+  const begun = await here.ask('/chat/completions', chatBody({ tokens: 20, tokensPerSecond: 40 }, { stream: true }));
+  const former = here.session;
+  village.publish({ ...here.entry, state: 'LEFT' });
+  here.session = 'q'.repeat(26);
+  village.publish({ ...here.entry, session: here.session });
+  const next = await here.ask('/chat/completions', chatBody());
+  expect([begun.headers.get('x-otela-node'), next.headers.get('x-otela-node')]).toEqual([former, here.session]);
+  expect(await begun.text()).toMatch(/\[DONE\]\n\n$/);
+  expect((await here.accounted(2)).every(({ estimated }) => !estimated)).toBe(true);
 });

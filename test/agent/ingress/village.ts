@@ -77,7 +77,7 @@ export class Village {
 }
 
 export class Villager {
-  readonly session: string;
+  session: string;
   readonly provider: string;
   readonly engine: Engine | undefined;
   readonly requests: Requests;
