@@ -63,7 +63,6 @@ export async function planCommand(argv: readonly string[], io: Io): Promise<numb
     ...SOURCE_FLAGS,
     duration: { type: 'string' },
     json: { type: 'boolean' },
-    why: { type: 'boolean' },
   });
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);

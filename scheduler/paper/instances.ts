@@ -14,8 +14,9 @@ export function drawInstance(
   load: number,
 ): { pools: Pool[]; demands: Demand[] } {
   const random = seeded(seed);
+  const priced = catalogue.gpus.filter(({ usdPerHour }) => usdPerHour > 0);
   const pools = Array.from({ length: kinds }, (_, i): Pool => {
-    const gpu = catalogue.gpus[Math.floor((i * catalogue.gpus.length) / kinds)];
+    const gpu = priced[Math.floor((i * priced.length) / kinds)];
     if (gpu === undefined) throw new Error('a catalogue without GPUs');
     const nodes = Math.ceil((2 + Math.floor(random() * 5)) * Math.max(1, models / kinds / 2));
     return { id: `pool ${i + 1}`, gpu, nodes, gpusPerNode: gpu.gpusPerNode >= 8 ? 8 : 4 };

@@ -11,6 +11,13 @@ export const plan: Planner = async (inventory, workload, current, { options }) =
   if (workload.every(({ rate }) => rate === 0)) {
     throw new SchedulerError('bad_input', 'the workload asks for nothing: every rate is 0');
   }
+  const unpriced = inventory.find(({ gpu }) => gpu.usdPerHour === 0);
+  if (unpriced !== undefined && (options.objective === 'cost' || options.budget !== undefined)) {
+    throw new SchedulerError(
+      'bad_input',
+      `the price of ${unpriced.gpu.id} is not known, so money cannot decide: give pool ${unpriced.id} a usd_hour`,
+    );
+  }
   const decision = await decide(inventory, workload, current, options);
   return describe(decision, inventory, workload);
 };

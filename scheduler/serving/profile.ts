@@ -22,8 +22,11 @@ export interface Profile {
 /** Loads at which a replica is looked at, as shares of its capacity. Beyond the last the queue, not the GPU, is what one measures. */
 export const LOAD_LEVELS = [0.25, 0.5, 0.7, 0.85, 0.95];
 
-/** So many requests per simulation: three batches at the engine's usual limit. */
+/** Requests per simulation: several batches at the engine's usual limit … */
 const SAMPLE = 1200;
+/** … and at any other, up to what a plan can wait for. */
+const SAMPLE_MAX = 20_000;
+const sample = ({ limits }: ProfileOf) => Math.min(SAMPLE_MAX, Math.max(SAMPLE, 4 * limits.maxSequences));
 
 export interface ProfileOf {
   step: StepModel;
@@ -45,37 +48,41 @@ export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS):
  * Requests/s of a long backlog: between the 20th and the 80th hundredth that end, so that neither the first batch, which begins all at
  * once, nor the last answers, which run alone, count.
  */
-function backlogRate({ step, limits, input, output }: ProfileOf): number {
-  const requests = drawRequests({ arrivals: { kind: 'backlog' }, input, output }, { count: SAMPLE }, seeded(11));
+function backlogRate(of: ProfileOf): number {
+  const { step, limits, input, output } = of;
+  const requests = drawRequests({ arrivals: { kind: 'backlog' }, input, output }, { count: sample(of) }, seeded(11));
   const ends: number[] = [];
   const replica = new Replica(step, limits, (_request, first, end) => {
     if (first !== undefined) ends.push(end);
   });
   for (let i = 0; i < requests.count; i++) replica.push(i, 0, requests.input[i] ?? 1, requests.output[i] ?? 1);
   replica.run(Number.POSITIVE_INFINITY);
-  const [a, b] = [Math.floor(ends.length * 0.2), Math.floor(ends.length * 0.8)];
-  const [from, to] = [ends[a], ends[b]];
-  if (from === undefined || to === undefined || to <= from) return 0;
-  return (b - a) / (to - from);
+  const [from, to] = [ends[Math.floor(ends.length * 0.2)], ends[Math.floor(ends.length * 0.8)]];
+  if (from === undefined || to === undefined) return 0;
+  if (to <= from) return ends.length / (ends.at(-1) ?? Number.POSITIVE_INFINITY);
+  // Equal answers end many at a time: whole groups are counted.
+  return ends.filter((end) => end > from && end <= to).length / (to - from);
 }
 
-function meanLatency({ step, limits, input, output, cv }: ProfileOf, rate: number): number {
+function meanLatency(of: ProfileOf, rate: number): number {
+  const { step, limits, input, output, cv } = of;
+  const count = sample(of);
   const requests = drawRequests(
     { arrivals: { kind: 'gamma', rate, cv: Math.max(cv, 0.05) }, input, output },
-    { count: SAMPLE },
+    { count },
     seeded(12),
   );
   // The first requests find an empty replica.
-  const from = Math.floor(SAMPLE * 0.15);
+  const from = Math.floor(count * 0.15);
   let sum = 0;
-  let count = 0;
+  let counted = 0;
   const replica = new Replica(step, limits, (request, first, end) => {
     if (first === undefined || request < from) return;
     sum += end - (requests.arrival[request] ?? 0);
-    count++;
+    counted++;
   });
   for (let i = 0; i < requests.count; i++)
     replica.push(i, requests.arrival[i] ?? 0, requests.input[i] ?? 1, requests.output[i] ?? 1);
   replica.run(Number.POSITIVE_INFINITY);
-  return count === 0 ? Number.POSITIVE_INFINITY : sum / count + step.host.request_ms * 1e-3;
+  return counted === 0 ? Number.POSITIVE_INFINITY : sum / counted + step.host.request_ms * 1e-3;
 }

@@ -1,30 +1,12 @@
 import { kvCapacityTokens } from '../roofline/deployment.ts';
 import type { StepModel } from '../roofline/step.ts';
 import { Heap } from './heap.ts';
+import { KvBlocks } from './kv-blocks.ts';
 import type { EngineLimits } from './limits.ts';
+import type { Sequence } from './sequence.ts';
 
 /** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
 export type Finished = (request: number, firstToken: number | undefined, end: number) => void;
-
-interface Sequence {
-  request: number;
-  /** Prompt tokens to compute before the next token, without those from the prefix cache; grows when it is pre-empted. */
-  prompt: number;
-  /** Prompt tokens that the prefix cache gave. */
-  cached: number;
-  /** Of `prompt`, computed. */
-  prefilled: number;
-  /** Answer tokens still to come. */
-  remaining: number;
-  firstToken: number;
-  /** Keys and values held when its decoding began, and the step at which it began: it gains one per step. */
-  base: number;
-  since: number;
-  phase: number;
-  /** A finish in the heap with another epoch is void: it was pre-empted since. */
-  epoch: number;
-  running: boolean;
-}
 
 export interface ReplicaCounters {
   steps: number;
@@ -62,8 +44,7 @@ export class Replica {
   readonly #model: StepModel;
   readonly #limits: EngineLimits;
   readonly #finished: Finished;
-  readonly #blocks: number;
-  #freeBlocks: number;
+  readonly #blocks: KvBlocks;
   /** Pushed but not yet arrived, then waiting: one queue, bounded by what the caller pushes. */
   #pending: { request: number; arrival: number; input: number; output: number; stored: boolean }[] = [];
   #pendingAt = 0;
@@ -78,18 +59,12 @@ export class Replica {
   #decodes = 0;
   #context = 0;
   #decodeStep = 0;
-  readonly #phases: Int32Array;
 
   constructor(model: StepModel, limits: EngineLimits, finished: Finished) {
     this.#model = model;
     this.#limits = limits;
     this.#finished = finished;
-    this.#blocks = Math.max(
-      0,
-      Math.floor(kvCapacityTokens(model.deployment, limits.memoryFraction) / limits.blockTokens),
-    );
-    this.#freeBlocks = this.#blocks;
-    this.#phases = new Int32Array(limits.blockTokens);
+    this.#blocks = new KvBlocks(kvCapacityTokens(model.deployment, limits.memoryFraction), limits.blockTokens);
   }
 
   /** Requests it holds, running or waiting. */
@@ -165,12 +140,8 @@ export class Replica {
     }
   }
 
-  #blocksFor(tokens: number): number {
-    return Math.ceil(tokens / this.#limits.blockTokens);
-  }
-
   #fits(sequence: Sequence): boolean {
-    return this.#blocksFor(sequence.prompt + sequence.cached) <= this.#freeBlocks;
+    return this.#blocks.blocksFor(sequence.prompt + sequence.cached) <= this.#blocks.free;
   }
 
   /** Whether the head of the queue can begin in the next step. */
@@ -219,7 +190,7 @@ export class Replica {
       const whole = head.prompt;
       if (whole > budget && (chunkedPrefill ? budget <= 0 : tokens > 0)) break;
       this.#takeHead();
-      this.#freeBlocks -= this.#blocksFor(head.prompt + head.cached);
+      this.#blocks.take(head.prompt + head.cached);
       head.running = true;
       this.#admitted.push(head);
       take(head, chunkedPrefill ? Math.min(whole, budget) : whole);
@@ -249,7 +220,7 @@ export class Replica {
   }
 
   #spend(seconds: number, steps: number, tokens: number): void {
-    const used = this.#blocks === 0 ? 0 : 1 - this.#freeBlocks / this.#blocks;
+    const { used } = this.#blocks;
     this.clock += seconds;
     this.counters.busy += seconds;
     this.counters.steps += steps;
@@ -265,10 +236,8 @@ export class Replica {
     // The prefill gave one token, unless it came from elsewhere and brought it along.
     if (sequence.prompt > 0) sequence.remaining--;
     if (sequence.remaining <= 0) return this.#end(sequence, sequence.base);
-    const { blockTokens } = this.#limits;
     sequence.since = this.#decodeStep;
-    sequence.phase = (((sequence.base - this.#decodeStep) % blockTokens) + blockTokens) % blockTokens;
-    this.#phases[sequence.phase] = (this.#phases[sequence.phase] ?? 0) + 1;
+    sequence.phase = this.#blocks.join(sequence.base, this.#decodeStep);
     this.#decodes++;
     this.#context += sequence.base;
     this.#finishes.push(this.#decodeStep + sequence.remaining, sequence.epoch, sequence);
@@ -281,14 +250,14 @@ export class Replica {
   /** Leaves the decoding batch. */
   #leave(sequence: Sequence): number {
     const held = this.#held(sequence);
-    this.#phases[sequence.phase] = (this.#phases[sequence.phase] ?? 0) - 1;
+    this.#blocks.leave(sequence.phase);
     this.#decodes--;
     this.#context -= held;
     return held;
   }
 
   #end(sequence: Sequence, held: number): void {
-    this.#freeBlocks += this.#blocksFor(held);
+    this.#blocks.give(held);
     sequence.running = false;
     this.#trimAdmitted();
     this.#finished(sequence.request, sequence.firstToken, this.clock);
@@ -300,39 +269,9 @@ export class Replica {
       this.#admitted = this.#admitted.filter(({ running }) => running);
   }
 
-  /** Blocks that the next `steps` decode steps need. */
-  #blocksNeeded(steps: number): number {
-    const { blockTokens } = this.#limits;
-    const cycles = Math.floor(steps / blockTokens);
-    let needed = cycles * this.#decodes;
-    for (let j = cycles * blockTokens; j < steps; j++) needed += this.#phases[this.#phaseAt(j)] ?? 0;
-    return needed;
-  }
-
-  /** The phase whose sequences begin a new block `ahead` steps from now. */
-  #phaseAt(ahead: number): number {
-    const { blockTokens } = this.#limits;
-    return (blockTokens - ((this.#decodeStep + ahead) % blockTokens)) % blockTokens;
-  }
-
-  /** Steps until the blocks run out, at most `wanted`. */
-  #stepsInRoom(wanted: number): number {
-    const { blockTokens } = this.#limits;
-    const cycles = Math.floor(this.#freeBlocks / this.#decodes);
-    if (cycles * blockTokens >= wanted) return wanted;
-    let steps = cycles * blockTokens;
-    let needed = cycles * this.#decodes;
-    while (steps < wanted) {
-      needed += this.#phases[this.#phaseAt(steps)] ?? 0;
-      if (needed > this.#freeBlocks) break;
-      steps++;
-    }
-    return steps;
-  }
-
   /** Pre-empts the newest until the next decode step has its blocks. */
   #makeRoom(): void {
-    while (this.#decodes > 0 && this.#blocksNeeded(1) > this.#freeBlocks) {
+    while (this.#decodes > 0 && this.#blocks.needed(1, this.#decodeStep) > this.#blocks.free) {
       const newest = this.#admitted.pop();
       if (newest === undefined) return;
       if (!newest.running) continue;
@@ -341,15 +280,15 @@ export class Replica {
       this.counters.preemptions++;
       if (newest === this.#partial) {
         this.#partial = undefined;
-        this.#freeBlocks += this.#blocksFor(newest.prompt + newest.cached);
+        this.#blocks.give(newest.prompt + newest.cached);
       } else {
         const held = this.#leave(newest);
-        this.#freeBlocks += this.#blocksFor(held);
+        this.#blocks.give(held);
         newest.remaining -= this.#decodeStep - newest.since;
         // What came from elsewhere is gone and has to be computed here.
         if (newest.prompt === 0) newest.cached = 0;
         newest.prompt = held + 1 - newest.cached;
-        if (this.#decodes === 0 && held + 1 > this.#blocks * this.#limits.blockTokens) {
+        if (this.#decodes === 0 && held + 1 > this.#blocks.total * this.#blocks.blockTokens) {
           this.counters.refused++;
           this.#finished(newest.request, undefined, this.clock);
           continue;
@@ -366,7 +305,7 @@ export class Replica {
     const n = this.#decodes;
     if (n === 0) return;
     const toFinish = Math.max(1, this.#nextFinish() - this.#decodeStep);
-    const room = Math.max(1, this.#stepsInRoom(toFinish));
+    const room = Math.max(1, this.#blocks.stepsInRoom(toFinish, this.#decodeStep));
     // While somebody waits whom the batch has no room for, newcomers only queue behind.
     const next = this.#queued() > 0 ? undefined : this.#pending[this.#pendingAt];
     const horizon = Math.min(until, next?.arrival ?? Number.POSITIVE_INFINITY) - this.clock;
@@ -395,7 +334,7 @@ export class Replica {
 
   /** All decoding sequences gain `steps` tokens; those that are done leave. */
   #advance(steps: number): void {
-    this.#freeBlocks -= this.#blocksNeeded(steps);
+    this.#blocks.free -= this.#blocks.needed(steps, this.#decodeStep);
     this.counters.decodeTokens += steps * this.#decodes;
     this.#context += steps * this.#decodes;
     this.#decodeStep += steps;

@@ -68,6 +68,9 @@ export async function decide(
     relaxed = await relaxation(problem);
     result = await searched(problem, relaxed.formulation, relaxed.solved);
   }
+  settings.progress?.(
+    `${((performance.now() - started) / 1e3).toFixed(1)} s  rounding and search: within ${(result.report.gap * 100).toFixed(1)} % of the bound`,
+  );
   const known = result;
   for (let round = 0; round < BRANCH_ROUNDS && remaining(settings, started) > 0; round++) {
     result = await branched(problem, relaxed.formulation, relaxed.solved, result, remaining(settings, started));

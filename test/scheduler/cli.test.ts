@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { dataPath } from '../../scheduler/catalogue/catalogue.ts';
+import { printable } from '../../scheduler/cli/io.ts';
 import { maxFlow } from '../../scheduler/planner/flow.ts';
 import { ROOT } from '../support/where.ts';
 import { otelaPlan } from './support/small.ts';
@@ -352,5 +353,11 @@ describe('the example files', () => {
         )
       ).code,
     ).toBe(0);
+  });
+});
+
+describe('what the network calls itself', () => {
+  it('cannot drive the terminal', () => {
+    expect(printable('a\u001b[2Jb\u0007\nc\u202e')).toBe('a\ufffd[2Jb\ufffd\nc\ufffd');
   });
 });
