@@ -141,7 +141,9 @@ export class Opinions {
   examine(suspicion: Suspicion, charge: () => boolean): Taken {
     const { target, incarnation, observer } = suspicion;
     const entry = memberEntry(this.#context, target);
-    const witness = memberEntry(this.#context, observer);
+    // Who has left accuses nobody any more; but what others believed of him while he was here, the accused must answer.
+    const isMe = target === this.#context.me;
+    const witness = isMe ? this.#context.replica.get(observer) : memberEntry(this.#context, observer);
     if (entry === undefined || witness === undefined || observer === target) return 'refused';
     if (witness.ticket.cluster !== entry.ticket.cluster) return 'refused';
     const row = this.#rows.get(target);
@@ -150,7 +152,7 @@ export class Opinions {
     const here = row !== undefined && incarnation === known ? row.suspicions : undefined;
     if (here?.has(observer) || (here?.size ?? 0) >= OBSERVERS_MAX) return 'known';
     // The accused is less patient than the others: what any of them believes it answers.
-    const patience = this.#context.options.accuseMs * (target === this.#context.me ? 0.5 : 1);
+    const patience = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
     if (this.#context.now - this.lastAccused(target, observer) < patience) return 'refused';
     if (!charge()) return 'refused';
     if (incarnation > known && !this.#isOwn(target, incarnation, suspicion.proof)) return 'forged';

@@ -119,8 +119,11 @@ export class Pulse {
       this.#pending.delete(part.seq);
       pending.done?.('alive');
     }
-    if (sums !== undefined && this.#repair.differs(peer, part.root)) this.#repair.compare(peer, part.root, sums);
-    if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
+    const differs = sums !== undefined && this.#repair.differs(peer, part.root);
+    const isOpen = differs && this.#repair.compare(peer, part.root, sums);
+    // Agents compare every second anyway; a gateway's next turn may be minutes away.
+    if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
+    else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
     // What the peer said about others came behind its answer; looked at when all of the message was.
     const { now, options } = this.#context;
     if (part.opinion === this.#opinions.sum || this.#opinions.unsettled || now - peer.toldAt < options.probeMs) return;

@@ -100,8 +100,8 @@ export class Repair {
       });
   }
 
-  /** Asks about what differs and is not on its way. */
-  compare(peer: Peer, root: Uint8Array, theirs: readonly IssuerSums[]): void {
+  /** Asks about what differs and is not on its way. @returns whether something was left for the next time */
+  compare(peer: Peer, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
     const { agenda, now, options } = this.#context;
     const scopes: DigestScope[] = [];
     let unsettled = false;
@@ -118,16 +118,17 @@ export class Repair {
       }
     }
     if (scopes.length === 0) {
-      if (!unsettled)
-        peer.settled = { mine: this.#sum(), theirs: new DataView(root.buffer, root.byteOffset, 8).getBigUint64(0) };
-      return;
+      const theirRoot = new DataView(root.buffer, root.byteOffset, 8).getBigUint64(0);
+      if (!unsettled) peer.settled = { mine: this.#sum(), theirs: theirRoot };
+      return unsettled;
     }
-    if (this.#pull !== undefined) return;
+    if (this.#pull !== undefined) return true;
     // Who serves now matters more than who once did.
     scopes.sort((a, b) => Number(a.part === 'left') - Number(b.part === 'left'));
     this.#pull = { peer: peer.id, queue: scopes, asked: 0, brought: 0 };
     this.#ask();
     agenda.set('pull', now + options.pullMs, () => this.#end());
+    return unsettled;
   }
 
   /** Issuers that both list: theirs, and ours of which they have nothing yet. */

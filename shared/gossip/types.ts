@@ -55,6 +55,7 @@ export type Event =
    * An authenticated channel is open. `resumed`: the driver slept while the channel lived on (hibernation); nothing is said on it.
    */
   | { type: 'opened'; peer: PeerId; inbound: boolean; resumed?: boolean }
+  /** Not of a channel that another one to the same peer has replaced. */
   | { type: 'closed'; peer: PeerId }
   | { type: 'dialFailed'; peer: PeerId }
   | { type: 'message'; peer: PeerId; bytes: Uint8Array }

@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { peersOf } from '../../shared/gossip/index.ts';
-import { encodePart, MESSAGE_MAX_BYTES, type Part, suspicionMessage } from '../../shared/gossip/messages.ts';
+import {
+  decodeMessage,
+  encodePart,
+  MESSAGE_MAX_BYTES,
+  type Part,
+  suspicionMessage,
+} from '../../shared/gossip/messages.ts';
 import { ByteWriter } from '../../shared/lattice/bytes.ts';
 import { encodeUpdate } from '../../shared/lattice/update.ts';
 import { Membership } from './issuer.ts';
@@ -36,7 +42,7 @@ function hungUp(world: World, by: Agent, on: Agent): string[] {
 describe('bytes that are no message', () => {
   const rng = seeded(5);
   const random = (length: number) => new Uint8Array(length).map(() => Math.floor(rng() * 256));
-  const huge = new ByteWriter().byte(8).varint(40_000_000).bytes(random(100)).done();
+  const huge = new ByteWriter().byte(4).varint(40_000_000).bytes(random(100)).done();
   const manyItems = new ByteWriter().text('a'.repeat(26)).byte(16).varint(1_000_000).done();
   const cases: [string, Uint8Array][] = [
     ['random bytes', new Uint8Array([200, ...random(500)])],
@@ -45,7 +51,7 @@ describe('bytes that are no message', () => {
       encodePart({ type: 'ping', seq: 1, root: new Uint8Array(8), opinion: 0 }).subarray(0, 6),
     ],
     ['a length far beyond the message', huge],
-    ['a digest of a million items', new ByteWriter().byte(8).blob(manyItems).done()],
+    ['a digest of a million items', new ByteWriter().byte(9).blob(manyItems).done()],
     ['a number in its longer form', new Uint8Array([2, 0x80, 0x00])],
     ['more than one message may hold', new Uint8Array(MESSAGE_MAX_BYTES + 1)],
     ['ten thousand parts', new Uint8Array(20_000).fill(12).map((_value, i) => (i % 2 === 0 ? 12 : 0))],
@@ -276,7 +282,7 @@ describe('a peer that answers a pull without end', () => {
     let asked = 0;
     world.listener = (peer, action) => {
       if (peer !== session(target) || action.type !== 'send' || action.peer !== me) return;
-      if (action.bytes[0] !== 8 && action.bytes[0] !== 9) return;
+      if (decodeMessage(action.bytes)[0]?.type !== 'digest') return;
       asked++;
       world.clock.after(1, () =>
         target.node.take({ type: 'message', peer: me, bytes: encodePart({ type: 'done', more: true }) }),

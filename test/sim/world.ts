@@ -263,7 +263,7 @@ export class World {
       this.#channels.delete(key);
       channel.open = false;
       const other = channel.a === agent ? channel.b : channel.a;
-      this.#later(agent, other, () => other.node.take({ type: 'closed', peer: this.#peerId(agent) }));
+      this.#later(agent, other, () => this.#tellClosed(other, this.#peerId(agent)));
     }
     if (agent.kind === 'agent') for (const gateway of this.gateways) this.#closeTunnel(agent, gateway.id);
     else for (const other of this.agents) other.tunnels.set(agent.id, false);
@@ -490,7 +490,12 @@ export class World {
     channel.open = false;
     this.#channels.delete(key);
     from.node.take({ type: 'closed', peer: to });
-    this.#later(from, other, () => other.node.take({ type: 'closed', peer: this.#peerId(from) }));
+    this.#later(from, other, () => this.#tellClosed(other, this.#peerId(from)));
+  }
+
+  /** Drivers say nothing of a channel that a newer one has replaced. */
+  #tellClosed(node: Agentlike, peer: PeerId): void {
+    if (!this.channel(this.#peerId(node), peer)) node.node.take({ type: 'closed', peer });
   }
 
   /** PROBE over the own tunnel, to the target's tunnel object, to the target and back. */

@@ -30,7 +30,10 @@ describe('a suspicion', () => {
     one.say(1, one.suspicion(3, 2));
     expect(liveness(one.say(1, one.refutation(3, 1)))).toEqual(['alive']);
     expect(liveness(one.say(4, one.suspicion(3, 2)))).toEqual([]);
-    expect(liveness(one.say(4, one.suspicion(3, 5)))).toEqual([]);
+    const old = one.say(4, one.suspicion(3, 5));
+    expect(liveness(old)).toEqual([]);
+    // Who passed it on would keep it going round for ever.
+    expect(ofType(partsTo(old), 'suspicion')).toEqual([]);
     expect(livenessOf(one.state, one.id(3))).toBe('alive');
   });
 
@@ -85,6 +88,13 @@ describe('an accusation of this node', () => {
     one.say(1, one.suspicion(0, 2));
     const late = ofType(partsTo(one.say(4, one.suspicion(0, 5)), one.id(4)), 'refutation');
     expect(late.map(({ refutation }) => refutation.incarnation)).toEqual([1]);
+  });
+
+  it('by somebody who has left meanwhile is answered: others may have believed him', () => {
+    const one = among();
+    const accusation = one.suspicion(0, 2);
+    one.say(1, { type: 'news', update: one.member(2).say('LEFT') });
+    expect(ofType(partsTo(one.say(1, accusation)), 'refutation').length).toBeGreaterThan(1);
   });
 
   it('that nobody signed is not answered', () => {

@@ -1,0 +1,98 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Agenda } from '../../../shared/gossip/agenda.ts';
+import { Bucket } from '../../../shared/gossip/limits.ts';
+import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
+import { Outbox } from '../../../shared/gossip/outbox.ts';
+import { Ring } from '../../../shared/gossip/ring.ts';
+
+describe('the agenda', () => {
+  it('does everything once, in order of time, and a newer task of one name instead of the older', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.nat({ max: 30 }), fc.nat({ max: 500 }), fc.boolean()), { maxLength: 120 }),
+        (tasks) => {
+          const agenda = new Agenda();
+          const done: [string, number][] = [];
+          const expected = new Map<string, number>();
+          for (const [name, at, keep] of tasks) {
+            const key = `task-${name}`;
+            if (keep) {
+              expected.set(key, at);
+              agenda.set(key, at, () => done.push([key, at]));
+            } else {
+              expected.delete(key);
+              agenda.cancel(key);
+            }
+          }
+          expect(agenda.next()).toBe(expected.size === 0 ? undefined : Math.min(...expected.values()));
+          for (let now = 0; now <= 500; now += 50) agenda.run(now);
+          expect(new Map(done)).toEqual(expected);
+          expect(done).toHaveLength(expected.size);
+          const times = done.map(([, at]) => at);
+          expect(times).toEqual([...times].sort((a, b) => a - b));
+          expect(agenda.next()).toBeUndefined();
+        },
+      ),
+    );
+  });
+
+  it('tells a task by how much it is late', () => {
+    const agenda = new Agenda();
+    let late = -1;
+    agenda.set('x', 100, (ms) => {
+      late = ms;
+    });
+    agenda.run(350);
+    expect(late).toBe(250);
+  });
+});
+
+describe('the ring', () => {
+  it('is the same for all, and neighbourhood on it is mutual', () => {
+    fc.assert(
+      fc.property(fc.uniqueArray(fc.stringMatching(/^[a-z]{4}$/), { minLength: 2, maxLength: 40 }), (ids) => {
+        const ring = new Ring();
+        for (const id of ids) expect(ring.add(id)).toBe(true);
+        for (const id of ids) expect(ring.add(id)).toBe(false);
+        for (const id of ids) {
+          const [next] = ring.from(id, 1);
+          const [back] = ring.from(next ?? '', -1);
+          expect(back).toBe(id);
+          expect([...ring.from(id, 1)]).toHaveLength(ids.length - 1);
+          expect([...ring.from(id, -1)].reverse()).toEqual([...ring.from(id, 1)]);
+        }
+      }),
+    );
+  });
+
+  it('shows somebody who is no member where he would stand', () => {
+    const ring = new Ring();
+    for (const id of ['b', 'd', 'f']) ring.add(id);
+    expect([...ring.from('c', 1)]).toEqual(['d', 'f', 'b']);
+    expect([...ring.from('c', -1)]).toEqual(['b', 'f', 'd']);
+  });
+});
+
+describe('a bucket', () => {
+  it('gives its burst, then its rate', () => {
+    const bucket = new Bucket(10, 20, 0);
+    expect(Array.from({ length: 25 }, () => bucket.take(1, 0)).filter(Boolean)).toHaveLength(20);
+    expect(bucket.take(5, 400)).toBe(false);
+    expect(bucket.take(5, 500)).toBe(true);
+    expect(bucket.take(21, 1_000_000)).toBe(false);
+  });
+});
+
+describe('what is sent', () => {
+  it('travels in one message per peer, and in more where one would be too large', () => {
+    const out = new Outbox();
+    for (let i = 0; i < 5; i++) out.send('a', { type: 'done', more: false });
+    for (let i = 0; i < 5; i++) out.send('b', new Uint8Array(20_000));
+    const sends = out.take().flatMap((action) => (action.type === 'send' ? [action] : []));
+    expect(sends.filter(({ peer }) => peer === 'a').map(({ bytes }) => bytes.length)).toEqual([10]);
+    expect(sends.filter(({ peer }) => peer === 'b').map(({ bytes }) => bytes.length)).toEqual([60_000, 40_000]);
+    expect(Math.max(...sends.map(({ bytes }) => bytes.length))).toBeLessThanOrEqual(MESSAGE_MAX_BYTES);
+    expect(out.take()).toEqual([]);
+  });
+});
