@@ -131,9 +131,15 @@ describe('otela-plan', () => {
     ['a missing flag', ['plan'], 2, /--inventory is needed/],
     [
       'an unknown GPU',
-      () => ['plan', '--inventory', file({ pools: [{ gpu: 'A1000', nodes: 1 }] }), '--workload', workload(model())],
+      () => [
+        'plan',
+        '--inventory',
+        file({ pools: [{ gpu: 'A200-80-SXM', nodes: 1 }] }),
+        '--workload',
+        workload(model()),
+      ],
       2,
-      /nearest: A100/,
+      /nearest: .*A100-80-SXM/,
     ],
     [
       'an unknown model',
