@@ -34,9 +34,12 @@ export interface ModelNodes {
   readonly suspected: readonly RegistryEntry[];
   /** Every session that serves it or did, LEFT ones included. */
   readonly all: readonly RegistryEntry[];
+  /** Changes with any of them: what was worked out from the lists before holds while it is the same. */
+  readonly version: number;
 }
 
 interface Bags extends ModelNodes {
+  version: number;
   readonly bags: { ready: Bag; suspected: Bag; all: Bag };
 }
 
@@ -91,7 +94,9 @@ export class NodeIndex {
   }
 
   #file(id: string, entry: RegistryEntry): void {
-    const { bags } = this.#models.get(id) ?? this.#add(id);
+    const nodes = this.#models.get(id) ?? this.#add(id);
+    const { bags } = nodes;
+    nodes.version++;
     bags.all.put(entry);
     const serves =
       entry.state === 'SERVING' && entry.models.some((model) => model.id === id && model.state === 'ready');
@@ -104,7 +109,7 @@ export class NodeIndex {
 
   #add(id: string): Bags {
     const bags = { ready: new Bag(), suspected: new Bag(), all: new Bag() };
-    const nodes = { bags, ready: bags.ready.list, suspected: bags.suspected.list, all: bags.all.list };
+    const nodes = { bags, version: 0, ready: bags.ready.list, suspected: bags.suspected.list, all: bags.all.list };
     this.#models.set(id, nodes);
     return nodes;
   }
@@ -113,6 +118,7 @@ export class NodeIndex {
     const nodes = this.#models.get(id);
     if (nodes === undefined) return;
     const { ready, suspected, all } = nodes.bags;
+    nodes.version++;
     for (const bag of [ready, suspected, all]) bag.delete(session);
     if (all.list.length === 0) this.#models.delete(id);
   }
