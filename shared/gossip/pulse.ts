@@ -121,14 +121,27 @@ export class Pulse {
     }
     const differs = sums !== undefined && this.#repair.differs(peer, part.root);
     const isOpen = differs && this.#repair.compare(peer, part.root, sums);
-    // Agents compare every second anyway; a gateway's next turn may be minutes away.
+    // Agents that know each other compare every second anyway; a gateway's next turn may be minutes away.
     if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
     else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
+    else if (isOpen) this.#compareAgain(peer);
     // What the peer said about others came behind its answer; looked at when all of the message was.
     const { now, options } = this.#context;
     if (part.opinion === this.#opinions.sum || this.#opinions.unsettled || now - peer.toldAt < options.probeMs) return;
     peer.toldAt = now;
     this.tellWords(peer.id);
+  }
+
+  /**
+   * Over a channel that has just opened nothing else is on its way: a newcomer's own first word has touched its bucket, and where
+   * all that differs is in that bucket it would know nobody, and nobody it, until a round many seconds away.
+   */
+  #compareAgain({ id, openedAt }: Peer): void {
+    const { agenda, now, options } = this.#context;
+    if (now - openedAt >= options.probeMs || agenda.has(`again:${id}`)) return;
+    agenda.set(`again:${id}`, now + options.quietMs, () => {
+      if (this.#channels.open.has(id)) this.ping(id);
+    });
   }
 
   tellWords(peer: PeerId): void {

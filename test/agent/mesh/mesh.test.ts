@@ -2,6 +2,8 @@
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
+import { bucketOf } from '../../../shared/lattice/digest.ts';
+import { sessionItemId } from '../../../shared/lattice/entry.ts';
 import { TestIssuer } from '../../support/mesh/issuer.ts';
 import { Member, type MemberOptions } from '../../support/mesh/member.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
@@ -52,6 +54,15 @@ function createSeed(): Uint8Array {
   return globalThis.crypto.getRandomValues(new Uint8Array(32));
 }
 
+/** A session whose bucket of the replica is this one. */
+function seedInBucket(issuer: TestIssuer, bucket: number, birth: number): Uint8Array {
+  for (;;) {
+    const seed = createSeed();
+    const { session } = issuer.ticket(createSessionKey(seed).publicKey, { birth });
+    if (bucketOf(sessionItemId(session)) === bucket) return seed;
+  }
+}
+
 /** Who serves, as `member` sees it. */
 const serving = (member: Member) =>
   [...member.mesh.view()]
@@ -66,6 +77,24 @@ const allSee = (members: readonly Member[], sessions: readonly string[]) =>
   });
 
 const sessionsOf = (members: readonly Member[]) => members.map(({ session }) => session);
+
+it('a newcomer whose own first word is all that differs is not left alone until the next round', async () => {
+  const issuer = new TestIssuer();
+  const start = async (peers: string[], birth: number) => {
+    const seed = seedInBucket(issuer, 7, birth);
+    const ticket = issuer.ticket(createSessionKey(seed).publicKey, { birth }).bytes;
+    const listen = { host: '127.0.0.1', port: 0 };
+    const member = new Member({ issuer: issuer.issuer, seed, ticket, listen, peers });
+    atEnd(() => member.close());
+    await member.open();
+    return member;
+  };
+  const first = await start([], born++);
+  const second = await start(first.mesh.addresses, born++);
+  await eventually('both know both', 4_000, () =>
+    [first, second].every((member) => serving(member).length === 2) ? true : undefined,
+  );
+});
 
 describe('agents that know one of them', () => {
   it('find all of them and know what each serves', async () => {
