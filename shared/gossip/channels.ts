@@ -13,6 +13,10 @@ export interface Peer {
   readonly checks: Bucket;
   /** Roots that differ only in issuers that one of us does not list: no need to compare again. */
   settled: { mine: bigint; theirs: bigint } | undefined;
+  /** At a gateway: it asked to be told whatever its cluster's delegates are told. */
+  apart: boolean;
+  /** When it last said anything. */
+  heardAt: number;
   /** Updates that we asked it for and that may still come. */
   expected: number;
   /** When it was last told what others say of it, or of others. */
@@ -41,7 +45,9 @@ export class Channels {
   #gateways: readonly PeerId[] = [];
   readonly #ranks = new Map<PeerId, number>();
   #dirty = true;
+  /** No neighbour at all. */
   #lonely = false;
+  /** Chosen by lot where many neighbours are missing. */
   #volunteer = false;
   /** Set by the core: whether direct probes of this peer succeed. */
   isReachable: (peer: PeerId) => boolean = () => true;
@@ -77,11 +83,24 @@ export class Channels {
       const missing = others.filter((id) => !this.open.has(id) || !this.isReachable(id)).length;
       const island = missing >= 2 && missing >= options.islandShare * others.length;
       const was = this.#volunteer;
-      if (!island) this.#volunteer = false;
-      else if (seen % options.islandRounds === 0) this.#volunteer = rng() < options.volunteers / (ring?.size ?? 1);
-      if (was !== this.#volunteer) this.#dirty = true;
+      const drawn =
+        island && (seen % options.islandRounds === 0 ? rng() < options.volunteers / (ring?.size ?? 1) : was);
+      this.#setApart(this.#lonely, drawn);
       this.#watchIslands(island ? seen + 1 : 0);
     });
+  }
+
+  #setApart(lonely: boolean, volunteer: boolean): void {
+    const was = this.#lonely || this.#volunteer;
+    this.#lonely = lonely;
+    this.#volunteer = volunteer;
+    if (was === (lonely || volunteer)) return;
+    this.#dirty = true;
+    for (const { id } of this.gateways()) this.#context.out.send(id, { type: 'apart', apart: !was });
+  }
+
+  #sayApart(gateway: PeerId): void {
+    if (this.#lonely || this.#volunteer) this.#context.out.send(gateway, { type: 'apart', apart: true });
   }
 
   *#around(reach: number): Generator<PeerId> {
@@ -106,6 +125,8 @@ export class Channels {
       bytes: new Bucket(options.peerBytesPerSecond, options.peerBurstBytes, now),
       checks: new Bucket(options.peerChecksPerSecond, options.peerBurstChecks, now),
       settled: undefined,
+      apart: false,
+      heardAt: now,
       expected: 0,
       toldAt: Number.NEGATIVE_INFINITY,
     };
@@ -125,7 +146,8 @@ export class Channels {
     }
     this.#met.add(id);
     this.#dirty = true;
-    if (!peer.gateway) this.#lonely = false;
+    if (peer.gateway) this.#sayApart(id);
+    else this.#setApart(false, this.#volunteer);
     return peer;
   }
 
@@ -370,8 +392,7 @@ export class Channels {
     const { agenda, now, options, self } = this.#context;
     if (self.kind === 'gateway' || agenda.has('lonely')) return;
     agenda.set('lonely', now + options.lonelyMs * (1 + this.#context.rng()), () => {
-      this.#lonely = this.agents().length === 0;
-      this.#dirty = true;
+      this.#setApart(this.agents().length === 0, this.#volunteer);
     });
   }
 }

@@ -143,6 +143,7 @@ export class Core {
     const peer = this.channels.open.get(id);
     if (peer === undefined) return;
     const { now, out } = this.context;
+    peer.heardAt = now;
     try {
       if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
       const parts = decodeMessage(bytes);
@@ -203,6 +204,9 @@ export class Core {
         return this.#repair.done(peer, part.more);
       case 'pull':
         return this.#repair.fill(peer, part.session);
+      case 'apart':
+        peer.apart = part.apart;
+        return;
       case 'suspicion':
         return this.#heardSuspicion(peer, part.suspicion);
       case 'refutation':

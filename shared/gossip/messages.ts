@@ -74,7 +74,9 @@ export type Part =
   /** End of the answer to one message's digests; `more`: it was cut, ask again. */
   | { type: 'done'; more: boolean }
   /** A thin update named a session whose ticket or payload is not here. */
-  | { type: 'pull'; session: string };
+  | { type: 'pull'; session: string }
+  /** To a gateway: tell me too, for my cluster may be in pieces or I have no neighbour; or no more. */
+  | { type: 'apart'; apart: boolean };
 
 const TYPES = [
   'ping',
@@ -91,6 +93,7 @@ const TYPES = [
   'wants',
   'done',
   'pull',
+  'apart',
 ] as const satisfies readonly Part['type'][];
 const VERDICTS = ['alive', 'silent', 'unknown'] as const satisfies readonly Verdict[];
 const SEQ_MAX = 0xffff_ffff;
@@ -145,6 +148,9 @@ function writePart(out: ByteWriter, part: Part): void {
       return;
     case 'pull':
       out.bytes(packSession(part.session));
+      return;
+    case 'apart':
+      out.byte(part.apart ? 1 : 0);
   }
 }
 
@@ -200,6 +206,8 @@ function readPart(input: ByteReader, type: Part['type']): Part {
       return { type, more: readFlag(input) };
     case 'pull':
       return { type, session: readSession(input) };
+    case 'apart':
+      return { type, apart: readFlag(input) };
   }
 }
 

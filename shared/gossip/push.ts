@@ -10,9 +10,11 @@ import type { PeerId } from './types.ts';
 
 type SignedWord = Extract<Part, { type: 'suspicion' | 'refutation' }>;
 
-/** Of one cluster told by a gateway at most: delegates and those who joined because they saw a split. */
+/** Of one cluster told by a gateway besides its delegates: those who joined because they saw a split. */
 const PIECES_MAX = 12;
 const PASSES_MAX = 8192;
+/** Delegates ping at most this many times later than they were asked to. */
+const SILENT_PACES = 3;
 
 /** What a piece of news is about. */
 export interface Subject {
@@ -132,12 +134,11 @@ export class Push {
     const source = from === undefined ? undefined : this.#clusterOf(from);
     for (const [cluster, peers] of this.#delegates()) {
       if (cluster === source) continue;
-      // At home the owner's own push has begun; one is told in case it has no neighbours. More than the delegates are here
-      // when a cluster is in pieces: then any of them may stand for one.
-      const few = cluster === about.cluster ? 1 : options.delegates;
-      const count = peers.length > options.delegates ? PIECES_MAX : few;
+      // At home the owner's own push has begun; one is told in case it has no neighbours.
+      const count = cluster === about.cluster ? 1 : options.delegates;
       const others = peers.filter((id) => id !== from && id !== about.session);
-      for (const id of others.slice(0, count)) out.send(id, part);
+      const apart = others.slice(count).filter((id) => this.#channels.open.get(id)?.apart);
+      for (const id of [...others.slice(0, count), ...apart.slice(0, PIECES_MAX)]) out.send(id, part);
     }
   }
 
@@ -153,9 +154,12 @@ export class Push {
   /** A gateway's peers by cluster, those that others would choose too first; nobody who is suspected. */
   #delegates(): Map<string, PeerId[]> {
     const byCluster = new Map<string, PeerId[]>();
-    for (const { id } of this.#channels.agents()) {
+    const { now, options } = this.#context;
+    for (const { id, heardAt } of this.#channels.agents()) {
       const cluster = this.#clusterOf(id);
       if (cluster === undefined || this.#opinions.isSuspected(id)) continue;
+      // A machine without power closes nothing, and a sleeping object sends no pings that would find out.
+      if (now - heardAt > SILENT_PACES * options.gatewayPaceMaxMs) continue;
       const peers = byCluster.get(cluster);
       if (peers === undefined) byCluster.set(cluster, [id]);
       else peers.push(id);
