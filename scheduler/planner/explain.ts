@@ -1,6 +1,6 @@
 import { kvCapacityTokens } from '../roofline/deployment.ts';
 import { meanLength } from '../serving/lengths.ts';
-import type { Evaluation } from '../solver/evaluate.ts';
+import { COST_LOAD, type Evaluation } from '../solver/evaluate.ts';
 import type { Decision } from '../solver/plan.ts';
 import { type Demand, type Option, type Pool, poolGpus } from '../solver/problem.ts';
 import { Search } from '../solver/search.ts';
@@ -128,7 +128,14 @@ export function explainOverload(
   pools: readonly Pool[],
   demands: readonly Demand[],
 ): string {
-  const share = evaluation.z * SAFE_LOAD;
+  if (decision.latencyS !== undefined) {
+    return (
+      `no plan serves everybody with a mean latency of ${decision.asked.latencyS} s: the limit binds. Smallest relaxation: --latency ${decision.latencyS.toPrecision(3)}. ` +
+      'This plan serves as much as possible of the worst served model.'
+    );
+  }
+  const safe = decision.asked.objective === 'cost' ? COST_LOAD : SAFE_LOAD;
+  const share = evaluation.z * safe;
   const short = demands
     .filter((_, m) => (evaluation.unserved[m] ?? 0) > 0 || evaluation.z < 1)
     .map(({ model }) => model.id);
@@ -140,7 +147,7 @@ export function explainOverload(
         .reduce((sum, { row, perGpu }) => sum + (decision.relaxed.duals[row] ?? 0) * perGpu, 0);
       return {
         pool,
-        needed: worth > 1e-12 ? Math.ceil((1 / SAFE_LOAD - evaluation.z) / worth) : Number.POSITIVE_INFINITY,
+        needed: worth > 1e-12 ? Math.ceil((1 / safe - evaluation.z) / worth) : Number.POSITIVE_INFINITY,
       };
     })
     .filter(({ needed }) => Number.isFinite(needed) && needed > 0)

@@ -1,7 +1,7 @@
 import type { Counts, Demand, Objective, Option } from './problem.ts';
 
 /** Highest load that a plan for least cost relies on; the rest is headroom for bursts. */
-const COST_LOAD = 0.85;
+export const COST_LOAD = 0.85;
 
 /** The part of an option's curve that a plan may use. */
 export function usablePoints(option: Option, objective: Objective): Option['points'] {

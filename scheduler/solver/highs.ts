@@ -22,8 +22,13 @@ export class Program {
     return this.#rows.length - 1;
   }
 
-  setCost(column: number, cost: number): void {
-    this.#cost[column] = cost;
+  bounds(column: number): [low: number, high: number] {
+    return [this.#low[column] ?? 0, this.#high[column] ?? 0];
+  }
+
+  setBounds(column: number, low: number, high: number): void {
+    this.#low[column] = low;
+    this.#high[column] = high;
   }
 
   get size(): { columns: number; rows: number; integers: number } {

@@ -2,13 +2,14 @@ import { SchedulerError } from '../errors.ts';
 import { evaluate } from './evaluate.ts';
 import { type Formulation, formulate, type Problem } from './formulation.ts';
 import { type Solved, solve } from './highs.ts';
+import { improve } from './neighbourhood.ts';
 import { OptionTable } from './options.ts';
 import { packs } from './packing.ts';
 import type { Counts, Demand, Option, Placement, PlanOptions, Pool } from './problem.ts';
 import { Search } from './search.ts';
 
 export interface SolveReport {
-  /** highs: branch and cut to the gap; search: rounding, greedy and exchange under the linear bound. */
+  /** highs: branch and cut to the gap; search: rounding, exchange and neighbourhoods under the linear bound. */
   method: 'highs' | 'search';
   /** optimal: within the gap that was asked for. unproven: the search ended, the bound is further away. */
   status: 'optimal' | 'time-limit' | 'unproven';
@@ -28,11 +29,15 @@ export interface Decision {
   counts: Counts;
   relaxed: Solved;
   report: SolveReport;
+  /** What was asked for. */
+  asked: PlanOptions;
   /** Set where the demand cannot all be served: the plan is then for throughput. */
   overloaded: boolean;
+  /** Where --latency is what cannot be kept: the least that can, seconds. */
+  latencyS: number | undefined;
 }
 
-/** Above so many integers HiGHS hardly improves on the search within a minute, but for throughput; measured in docs/scheduling.md. */
+/** Above so many integers HiGHS hardly improves on the search within a minute: a few models at a time do better. */
 const BRANCH_MAX = 400;
 
 /** Each round simulates what the last solution used; estimates are mostly too good, so what is never chosen needs no simulation. */
@@ -64,7 +69,8 @@ export async function decide(
     relaxed = await relaxation(problem);
   }
   let result = await searched(problem, relaxed.formulation, relaxed.solved);
-  for (let round = 0; round < ROUNDS && refine(table, problem, result.counts); round++) {
+  for (let round = 0; round < ROUNDS && remaining(settings, started) > 0; round++) {
+    if (!refine(table, problem, result.counts)) break;
     relaxed = await relaxation(problem);
     result = await searched(problem, relaxed.formulation, relaxed.solved);
   }
@@ -98,8 +104,28 @@ export async function decide(
     counts: result.counts,
     relaxed: relaxed.solved,
     report,
+    asked: settings,
     overloaded,
+    latencyS: overloaded ? await leastLatency({ ...problem, settings }) : undefined,
   };
+}
+
+/** The least latency limit under which the relaxation serves everybody, within a per cent; undefined if the limit is not what binds. */
+async function leastLatency(problem: Problem): Promise<number | undefined> {
+  const { settings } = problem;
+  if (settings.latencyS === undefined) return undefined;
+  const served = async (latencyS: number) => {
+    const { formulation, solved } = await relaxation({ ...problem, settings: { ...settings, latencyS } });
+    return serves(formulation, solved);
+  };
+  let [low, high] = [settings.latencyS, settings.latencyS * 1000];
+  if (!(await served(high))) return undefined;
+  for (let step = 0; step < 40 && high / low > 1.01; step++) {
+    const middle = Math.sqrt(low * high);
+    if (await served(middle)) high = middle;
+    else low = middle;
+  }
+  return high;
 }
 
 /** Replicas that stay where they are, by option. */
@@ -214,8 +240,9 @@ async function branched(
   timeLimitS: number,
 ): Promise<Found> {
   const { settings, options } = problem;
-  const large = formulation.program.size.integers > BRANCH_MAX && settings.objective !== 'throughput';
-  if (known.report.gap <= settings.gap || large) return known;
+  if (known.report.gap <= settings.gap) return known;
+  if (formulation.program.size.integers > BRANCH_MAX)
+    return neighbourhoods(problem, formulation, relaxed, known, timeLimitS);
   const solved = await solve(formulation.program, {
     timeLimitS,
     gap: settings.gap,
@@ -232,6 +259,28 @@ async function branched(
   if (!packs(options, counts, problem.pools)) return { ...known, report: { ...known.report, status } };
   const gap = gapOf(solved.objective, Math.max(solved.bound, relaxed.objective));
   return { counts, values: solved.values, report: { ...known.report, method: 'highs', status, gap } };
+}
+
+/** A third of what is left, so that what it finds can be simulated and improved again. */
+async function neighbourhoods(
+  problem: Problem,
+  formulation: Formulation,
+  relaxed: Solved,
+  known: Found,
+  leftS: number,
+): Promise<Found> {
+  const { objective } = await completed(problem, formulation, known.counts);
+  const better = await improve(
+    problem,
+    formulation,
+    { counts: known.counts, values: known.values, objective },
+    leftS / 3,
+  );
+  const gap = gapOf(better.objective, relaxed.objective);
+  problem.settings.progress?.(
+    `neighbourhoods: plan of ${sense(problem, better.objective)}, bound ${sense(problem, relaxed.objective)}`,
+  );
+  return { ...known, counts: better.counts, values: better.values, report: { ...known.report, gap } };
 }
 
 /** The rest of a solution, given its replicas: a linear program. */

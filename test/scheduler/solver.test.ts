@@ -157,6 +157,20 @@ describe('a plan', () => {
     expect(found.placements.length).toBeGreaterThan(0);
   });
 
+  it('says which latency could be kept when the one that was asked for cannot', async () => {
+    const asked = (latencyS: number) =>
+      plan(
+        [pool('a', 'A100-80-SXM', 1, 4)],
+        [demand('Llama-2-13b-hf', 1)],
+        [],
+        context(planOptions({ objective: 'cost', latencyS })),
+      );
+    const { infeasible } = await asked(0.01);
+    expect(infeasible).toMatch(/the limit binds. Smallest relaxation: --latency [\d.]+/);
+    const least = Number(/--latency (\d+\.?\d*)/.exec(infeasible ?? '')?.[1]);
+    expect((await asked(least * 1.1)).infeasible).toBeUndefined();
+  });
+
   it('says what a model that fits nowhere would need', async () => {
     const huge = plan([pool('t', 'T4', 4, 4)], [demand('Llama-3.3-70B-Instruct', 1)], [], context(planOptions()));
     await expect(huge).rejects.toThrow(/memory \(C2\) binds.*smallest relaxation: weights in int4/s);
