@@ -336,8 +336,7 @@ export class RegistryObject extends DurableObject<Env> {
   }
 
   async #probe(session: string): Promise<ProbeVerdict> {
-    const tunnel = this.#roster.tunnelOf(session);
-    if (tunnel !== 'open') return tunnel === undefined ? 'unknown' : 'silent';
+    if (!this.#roster.isOpen(session)) return 'unknown'; // not tried is not silent
     this.#probes++;
     return this.env.TUNNEL.getByName(session).probe();
   }

@@ -53,10 +53,6 @@ export class Roster {
     return this.#tunnels.get(session) === 'open';
   }
 
-  tunnelOf(session: string): Tunnel | undefined {
-    return this.#tunnels.get(session);
-  }
-
   /** Sessions whose tunnel is open here. */
   *open(): Generator<string> {
     for (const [session, tunnel] of this.#tunnels) if (tunnel === 'open') yield session;
