@@ -42,7 +42,11 @@ export class Core {
     this.#probes = new Probes(context, this.channels, this.#opinions, this.#pulse);
     if (context.self.kind === 'gateway') this.#judge = new Judge(context, this.channels, this.#opinions);
     this.channels.isReachable = (peer) => this.#opinions.isReachable(peer);
-    this.#pulse.onTurn = (peer) => this.#probes.probe(peer);
+    this.#pulse.onTurn = (peer) => {
+      if (memberEntry(context, peer) !== undefined) return this.#probes.probe(peer);
+      // A newcomer's first peer is nobody it knows: nothing to judge, everything to learn.
+      this.#pulse.ping(peer);
+    };
     this.#push.onCheck = (gateway) => {
       if (this.channels.open.has(gateway)) this.#pulse.pingGateway(gateway);
     };
