@@ -1,5 +1,5 @@
 import type { IngressUsage } from '../../shared/asking/ingress-usage.ts';
-import type { UsageRecord } from '../../shared/asking/settlement.ts';
+import type { Course, UsageRecord } from '../../shared/asking/settlement.ts';
 
 /** As a gateway stores it; `provider` of the session that served, where the registry still knows it. */
 export function ingressUsage(record: UsageRecord, provider: string | undefined): IngressUsage {
@@ -17,6 +17,11 @@ export function ingressUsage(record: UsageRecord, provider: string | undefined):
     complete: record.complete,
     aborted: record.aborted,
     answer_bytes: record.answerBytes,
+    ...(record.course === undefined ? {} : { course: courseOf(record.course) }),
     at: record.at,
   };
+}
+
+function courseOf({ endpoint, streamed, status, firstMs, totalMs }: Course) {
+  return { endpoint, streamed, status, first_ms: Math.round(firstMs), total_ms: Math.round(totalMs) };
 }

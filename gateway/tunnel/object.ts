@@ -1,6 +1,5 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
-import type { IngressUsage } from '../../shared/asking/ingress-usage.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { WireError } from '../../shared/wire/error.ts';
@@ -9,7 +8,7 @@ import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
-import { createIngressUsageTable, readIngressUsage, storeIngressUsage } from '../usage/ingress.ts';
+import { createIngressUsageTable, storeIngressUsage } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
@@ -109,11 +108,6 @@ export class TunnelObject extends DurableObject<Env> {
     return readUsage(this.ctx.storage.sql, limit);
   }
 
-  /** The newest of what this session's own ingress used. */
-  ingressUsage(limit: number): IngressUsage[] {
-    return readIngressUsage(this.ctx.storage.sql, limit);
-  }
-
   // --- the agent's side ---------------------------------------------------------------------------------------------
 
   #accept(request: Request): Response {
@@ -190,8 +184,7 @@ export class TunnelObject extends DurableObject<Env> {
       case 'probed':
         return this.#probes.answered(frame.nonce, frame.verdict);
       case 'usage':
-        if (!storeIngressUsage(this.ctx.storage.sql, frame.json)) throw new WireError('bad_frame', 'no usage records');
-        return peer.link.put({ type: 'stored', sequence: frame.sequence });
+        return this.#storeUsage(peer, frame.sequence, frame.json);
       case 'report':
       case 'accept':
       case 'head':
@@ -202,6 +195,14 @@ export class TunnelObject extends DurableObject<Env> {
       default:
         return; // hello again, or a frame of the gateway's own: nothing to do with it
     }
+  }
+
+  /** What the agent's own ingress used while no gateway saw it. @throws WireError */
+  #storeUsage(peer: AgentSocket, sequence: number, json: string): void {
+    if (!storeIngressUsage(this.ctx.storage.sql, json, peer.attachment.provider, Date.now()))
+      throw new WireError('bad_frame', 'no usage records');
+    this.#outbox.schedule();
+    peer.link.put({ type: 'stored', sequence });
   }
 
   #publish(peer: AgentSocket, sequence: number, update: Uint8Array): void {

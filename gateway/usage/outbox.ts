@@ -1,6 +1,7 @@
 import { installationSecret } from '../accounts/installation.ts';
 import type { Settlement } from '../accounts/limits-object.ts';
 import type { Env } from '../env.ts';
+import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { openReceipt, type Receipt } from './receipt.ts';
 import { handedOn, type PendingUsage, pendingUsage } from './record.ts';
 import { shardOf, type UsageRow } from './row.ts';
@@ -40,14 +41,16 @@ export class Outbox {
 
   /** The object woke: what waited before it slept, or was killed, still does. */
   wake(): void {
-    if (pendingUsage(this.#ctx.storage.sql, 1).length > 0) this.schedule();
+    const { sql } = this.#ctx.storage;
+    if (pendingUsage(sql, 1).length > 0 || waitingIngressUsage(sql, 1).length > 0) this.schedule();
   }
 
   async onAlarm(): Promise<void> {
     this.#scheduled = false;
     try {
       const more = await this.#handOn();
-      if (more) this.schedule(0);
+      const moreOfIngress = await this.#handOnIngress();
+      if (more || moreOfIngress) this.schedule(0);
     } catch (error) {
       console.error(`usage of ${this.#session} waits: ${error instanceof Error ? error.message : error}`);
       this.schedule(AGAIN_MS);
@@ -73,6 +76,17 @@ export class Outbox {
     ]);
     handedOn(sql, last.position);
     return pending.length === BATCH;
+  }
+
+  /** What the node's own ingress used: nobody's limits wait for it. */
+  async #handOnIngress(): Promise<boolean> {
+    const { sql } = this.#ctx.storage;
+    const waiting = waitingIngressUsage(sql, BATCH);
+    const shards = new Map<string, UsageRow[]>();
+    for (const one of waiting) push(shards, shardOf(one.at), ingressRow(one, this.#session));
+    await Promise.all([...shards].map(([shard, rows]) => this.#env.USAGE.getByName(shard).add(rows)));
+    ingressUsageHandedOn(sql, waiting);
+    return waiting.length === BATCH;
   }
 
   async #receipt(secret: string, text: string): Promise<Receipt> {

@@ -23,6 +23,19 @@ export const ingressUsageSchema = z.object({
   /** The client left before the end. */
   aborted: z.boolean(),
   answer_bytes: count,
+  /** What was asked, and what came when; absent where only a late report told of the attempt. */
+  course: z
+    .object({
+      /** Row of shared/openai/endpoints. */
+      endpoint: count,
+      streamed: z.boolean(),
+      /** The engine's; 0 where no head came. */
+      status: z.number().int().min(0).max(599),
+      /** Since the opening; 0 where no data came. */
+      first_ms: count,
+      total_ms: count,
+    })
+    .optional(),
   /** Milliseconds since the epoch, by the ingress's clock. */
   at: count,
 });

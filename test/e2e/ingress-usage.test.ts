@@ -1,5 +1,6 @@
 /** What an agent's ingress used while no gateway was there reaches a gateway's books when one is, and counts once. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import * as z from 'zod';
 import { UsageDelivery } from '../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../agent/ingress/usage-queue.ts';
 import { type IngressUsage, ingressUsageSchema } from '../../shared/asking/ingress-usage.ts';
@@ -52,6 +53,42 @@ it('is delivered over the tunnel, through cuts, once each and exact where it bec
     completion_tokens: 77,
     estimated: false,
   });
+});
+
+const totalsSchema = z.object({
+  data: z.array(
+    z.object({
+      key: z.string(),
+      model: z.string(),
+      provider: z.string(),
+      requests: z.number(),
+      completion_tokens: z.number(),
+    }),
+  ),
+});
+
+it('stands in the totals under the provider whose agent used it, each attempt once', async () => {
+  const queue = new UsageQueue({ directory: undefined, log: () => {} });
+  const delivery = new UsageDelivery(queue);
+  await workshop.addNode({}, { usage: delivery });
+  const at = Date.now();
+  const model = 'm-totals';
+  queue.add([
+    ...Array.from({ length: 20 }, (_, n) => usage(1000 + n, { model, at, provider: 'eth', completion_tokens: 2 })),
+    usage(2000, { model, at: at + 10 * 365 * 86_400_000, provider: 'eth', completion_tokens: 2 }),
+    usage(2001, { model, at, provider: 'eth', completion_tokens: 50, estimated: true }),
+  ]);
+  const totals = async () => {
+    const answer = await workshop.admin('GET', 'usage?group_by=key,model,provider&model=m-totals');
+    return totalsSchema.parse(answer).data[0];
+  };
+  await eventually('the totals', 15_000, async () => ((await totals())?.requests === 22 ? true : undefined));
+  queue.add([usage(2001, { model, at, provider: 'eth', completion_tokens: 6 }), usage(1000, { model, at })]);
+  const total = await eventually('the exact totals', 15_000, async () => {
+    const now = await totals();
+    return now?.completion_tokens === 48 ? now : undefined;
+  });
+  expect(total).toEqual({ key: 'ingress:lab', model, provider: 'eth', requests: 22, completion_tokens: 48 });
 });
 
 it('survives the object that took it', async () => {

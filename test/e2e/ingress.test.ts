@@ -1,6 +1,7 @@
 /** A consumer beside an agent: any OpenAI client on the agent's own endpoint, with the gateway killed. */
 import OpenAI from 'openai';
 import { afterEach, expect, it } from 'vitest';
+import * as z from 'zod';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, envelopeOf, MODEL } from '../support/house.ts';
@@ -9,6 +10,8 @@ import { atEnd, endAll, eventually } from '../support/processes.ts';
 import { dial } from '../support/raw.ts';
 
 afterEach(endAll);
+
+const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number() })) });
 
 const MESSAGES = [{ role: 'user' as const, content: 'Say something.' }];
 
@@ -24,9 +27,11 @@ it('the OpenAI client goes on through a killed gateway, a lost engine and a kill
   const engines = [await engine(), await engine(), await engine()];
   const [one, two, three] = engines;
   const first = await IngressAgent.start({ gateway, token, engineUrl: one?.url ?? '' });
-  const second = await IngressAgent.start({ gateway, token, engineUrl: two?.url ?? '', peer: first });
-  const third = await IngressAgent.start({ gateway, token, engineUrl: three?.url ?? '', peer: first });
-  const asking = await IngressAgent.start({ gateway, token, peer: first });
+  const [second, third, asking] = await Promise.all([
+    IngressAgent.start({ gateway, token, engineUrl: two?.url ?? '', peer: first }),
+    IngressAgent.start({ gateway, token, engineUrl: three?.url ?? '', peer: first }),
+    IngressAgent.start({ gateway, token, peer: first }),
+  ]);
   await asking.knows(3);
   await gateway.kill9();
 
@@ -59,6 +64,10 @@ it('the OpenAI client goes on through a killed gateway, a lost engine and a kill
   await eventually('all to be counted', 10_000, () => (asking.usageWaiting >= answered ? true : undefined));
   await gateway.restart();
   await eventually('the usage to be stored', 30_000, () => (asking.usageWaiting === 0 ? true : undefined));
+  await eventually('the totals', 15_000, async () => {
+    const { data } = totalsSchema.parse(await gateway.admin('GET', 'usage?group_by=key&key=ingress:lab'));
+    return (data[0]?.requests ?? 0) >= answered ? true : undefined;
+  });
 }, 180_000);
 
 it('nobody is asked who is not trusted, and nobody answers whom it does not serve', async () => {
@@ -71,10 +80,13 @@ it('nobody is asked who is not trusted, and nobody answers whom it does not serv
     engineUrl: one.url,
     args: ['--serve-to', 'lab,other'],
   });
-  const abroad = await IngressAgent.start({ gateway, token: other, engineUrl: two.url, peer: first });
-  const cautious = await IngressAgent.start({ gateway, token: other, peer: first });
-  const open = await IngressAgent.start({ gateway, token: lab, peer: first, args: ['--trust', 'other'] });
-  const wide = await IngressAgent.start({ gateway, token: other, peer: first, args: ['--trust', 'lab,other'] });
+  const peer = first;
+  const [abroad, cautious, open, wide] = await Promise.all([
+    IngressAgent.start({ gateway, token: other, engineUrl: two.url, peer }),
+    IngressAgent.start({ gateway, token: other, peer }),
+    IngressAgent.start({ gateway, token: lab, peer, args: ['--trust', 'other'] }),
+    IngressAgent.start({ gateway, token: other, peer, args: ['--trust', 'lab,other'] }),
+  ]);
   await Promise.all([cautious, open, wide].map((agent) => agent.knows(2)));
   await gateway.kill9();
 
