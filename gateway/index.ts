@@ -2,6 +2,7 @@
 import { Hono } from 'hono';
 import { ApiError } from '../shared/openai/errors.ts';
 import { loginRoutes } from './accounts/login-routes.ts';
+import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
 import type { Env } from './env.ts';
 import { healthRoutes } from './health.ts';
@@ -18,6 +19,7 @@ const app = new Hono<{ Bindings: Env }>();
 app.route('/', healthRoutes);
 app.route('/admin', adminRoutes);
 app.route('/', loginRoutes);
+app.route('/', openApiRoutes);
 app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx));
 app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));
 app.route('/agent', admitRoutes);

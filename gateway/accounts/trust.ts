@@ -64,9 +64,12 @@ export function knowsAll(view: View, requested: RequestedTrust): boolean {
   return requested.every((list) => list.every((id) => knows(view, id)));
 }
 
-function knows({ settings, nodes }: View, named: string): boolean {
+function knows({ settings, nodes, issuers }: View, named: string): boolean {
   const id = canonical(named, LOCAL_ISSUER);
   if (Object.hasOwn(settings.providers, id)) return true;
+  // Whom a peer admits is the peer's to know.
+  const peer = id.split('@')[1];
+  if (peer !== undefined && [...issuers.values()].some(({ name }) => name === peer)) return true;
   for (const { provider, issuer } of nodes.entries()) {
     if (id === provider || id === `${provider}@${issuer}`) return true;
   }

@@ -2,18 +2,22 @@
 /** `otela-gateway`. */
 import { parseArgs } from 'node:util';
 import { IssuerError } from '../../issuer/issuer.ts';
-import { CLIENT_USAGE, ClientError, keysCommand, tokensCommand } from './client.ts';
+import { ClientError, CONNECTION_USAGE } from './client.ts';
 import { DataDirectoryError } from './data-directory.ts';
 import { ISSUER_USAGE, issuerCommand } from './issuer-command.ts';
 import { PEERS_USAGE, peersCommand } from './peers-command.ts';
 import { serve } from './serve.ts';
+import { THINGS, THINGS_USAGE, thingCommand } from './things.ts';
+import { auditCommand, traceCommand, USAGE_USAGE, usageCommand } from './usage-command.ts';
 
 const DRAIN_MS = 5_000;
 const [DONE, FAILED, WRONG_USE] = [0, 1, 2];
 
 const USAGE = `otela-gateway serve [--port 8787] [--host 127.0.0.1] [--data ./data] [--tls-cert FILE --tls-key FILE]
-${CLIENT_USAGE}
+${THINGS_USAGE}
+${USAGE_USAGE}
 ${PEERS_USAGE}
+${CONNECTION_USAGE}
 ${ISSUER_USAGE}`;
 
 class UsageError extends Error {}
@@ -65,13 +69,17 @@ async function serveCommand(args: string[]): Promise<number> {
 }
 
 async function main([command, ...args]: string[]): Promise<number> {
+  const thing = command === undefined || !Object.hasOwn(THINGS, command) ? undefined : THINGS[command];
+  if (command !== undefined && thing !== undefined) return thingCommand(command, thing, args);
   switch (command) {
     case 'serve':
       return serveCommand(args);
-    case 'keys':
-      return keysCommand(args);
-    case 'tokens':
-      return tokensCommand(args);
+    case 'usage':
+      return usageCommand(args);
+    case 'trace':
+      return traceCommand(args);
+    case 'audit':
+      return auditCommand(args);
     case 'peers':
       return peersCommand(args);
     case 'issuer':

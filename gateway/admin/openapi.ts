@@ -1,0 +1,227 @@
+/** `/openapi.json` and `/docs`: made of the same tables that the routes are made of, so that neither can say what is not so. */
+import { Hono } from 'hono';
+import * as z from 'zod';
+import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
+import { ERROR_KINDS } from '../../shared/openai/errors.ts';
+import { REGISTRY_VIEWS } from '../../shared/routing/registry-view.ts';
+import type { Env } from '../env.ts';
+import type { AdminRoute } from './route.ts';
+import { ADMIN_ROUTES } from './routes.ts';
+
+interface Operation {
+  method: string;
+  path: string;
+  tag: string;
+  summary: string;
+  /** Who may call it. */
+  needs: string;
+  operation: object;
+}
+
+const JSON_TYPE = 'application/json';
+const ERROR = { $ref: '#/components/responses/error' };
+
+function schemaOf(schema: z.ZodType, io: 'input' | 'output'): object {
+  const { $schema: _, ...made } = z.toJSONSchema(schema, { io, unrepresentable: 'any', target: 'draft-2020-12' });
+  return made;
+}
+
+/** Parameters as OpenAPI writes them: `{id}`. */
+function openPath(path: string): string {
+  return path.replace(/:(\w+)(\{[^}]*\})?/g, '{$1}');
+}
+
+function pathParameters(path: string): object[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+}
+
+function queryParameters(query: z.ZodType | undefined): object[] {
+  if (query === undefined) return [];
+  const { properties = {}, required = [] } = z
+    .object({ properties: z.record(z.string(), z.unknown()).optional(), required: z.array(z.string()).optional() })
+    .parse(schemaOf(query, 'input'));
+  return Object.entries(properties).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    required: required.includes(name),
+    schema,
+  }));
+}
+
+const IDEMPOTENCY = {
+  name: 'idempotency-key',
+  in: 'header',
+  required: false,
+  description: 'A second request with it within a day gets what the first one made, without its secret.',
+  schema: { type: 'string', maxLength: 255 },
+};
+
+function adminOperation({ method, path, summary, role, login, scope, body, query, answer }: AdminRoute): Operation {
+  const open = `/admin${openPath(path)}`;
+  const creates = method === 'post' && !path.includes(':');
+  const content = answer && { [JSON_TYPE]: { schema: schemaOf(answer, 'output') } };
+  const needs = [
+    `role ${role}`,
+    ...(login ? ['a login, for who is no operator'] : []),
+    `scope admin${method === 'get' ? ' or admin:read' : ''}${scope === undefined ? '' : ` or ${scope}`}`,
+  ].join('; ');
+  return {
+    method,
+    path: open,
+    tag: open.split('/')[2] ?? 'admin',
+    summary,
+    needs,
+    operation: {
+      parameters: [...pathParameters(open), ...queryParameters(query), ...(creates ? [IDEMPOTENCY] : [])],
+      ...(body && { requestBody: { required: true, content: { [JSON_TYPE]: { schema: schemaOf(body, 'input') } } } }),
+      responses: { [creates ? '201' : '200']: { description: 'Done.', ...(content && { content }) }, default: ERROR },
+    },
+  };
+}
+
+const REQUEST_HEADERS: Readonly<Record<string, string>> = {
+  'x-otela-trusted-providers': 'Only these providers may see the request, as in "eth, psi@peer".',
+  'x-otela-model': 'The body is not looked into; this is its model.',
+  'x-otela-no-track': '"1": counters that limits need, and no record. Where the key may.',
+  'x-request-id': 'Comes back with the answer.',
+};
+
+function modelOperations(): Operation[] {
+  const parameters = Object.entries(REQUEST_HEADERS).map(([name, description]) => ({
+    name,
+    in: 'header',
+    description,
+    schema: { type: 'string' },
+  }));
+  const asked = ENDPOINTS.map(({ path, body, answer, streams }) => {
+    const type = body === 'multipart' ? 'multipart/form-data' : JSON_TYPE;
+    const model = { type: 'object', required: ['model'], properties: { model: { type: 'string' } } };
+    const answers = { [answer === 'json' ? JSON_TYPE : 'application/octet-stream']: {} };
+    const operation = {
+      parameters,
+      requestBody: { required: true, content: { [type]: { schema: model } } },
+      responses: {
+        '200': {
+          description: "The engine's answer.",
+          content: { ...answers, ...(streams && { 'text/event-stream': {} }) },
+        },
+        default: ERROR,
+      },
+    };
+    const summary = `As OpenAI, Anthropic or vLLM have it; handed to a node that serves the model.`;
+    return { method: 'post', path, tag: 'models', summary, needs: 'scope inference', operation };
+  });
+  const read = (path: string, summary: string, needs: string): Operation => ({
+    method: 'get',
+    path,
+    tag: needs === 'scope inference' ? 'models' : 'registry',
+    summary,
+    needs,
+    operation: { parameters: pathParameters(path), responses: { '200': { description: 'Done.' }, default: ERROR } },
+  });
+  return [
+    ...asked,
+    read('/v1/models', 'Models that this key may use and that a node it trusts serves now.', 'scope inference'),
+    read('/v1/models/{id}', 'One of them.', 'scope inference'),
+    ...REGISTRY_VIEWS.flatMap((name) => [
+      read(`/v1/registry/${name}`, `The registry: ${name}.`, 'scope registry'),
+      read(`/v1/registry/${name}/stream`, `The registry: ${name}, and each change, as events.`, 'scope registry'),
+    ]),
+  ];
+}
+
+let operations: Operation[] | undefined;
+
+function allOperations(): Operation[] {
+  operations ??= [...modelOperations(), ...ADMIN_ROUTES.map(adminOperation)];
+  return operations;
+}
+
+const errorSchema = {
+  type: 'object',
+  required: ['error'],
+  properties: {
+    error: {
+      type: 'object',
+      required: ['message', 'type', 'param', 'code'],
+      properties: {
+        message: { type: 'string' },
+        type: { type: 'string' },
+        param: { type: ['string', 'null'] },
+        code: { type: 'string', examples: Object.keys(ERROR_KINDS) },
+      },
+    },
+  },
+};
+
+/** OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.0). */
+export function openApi(origin: string): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const { method, path, tag, summary, needs, operation } of allOperations()) {
+    const operationId = `${method}_${path.replace(/\W+/g, '_').replace(/^_|_$/g, '')}`;
+    const described = { operationId, tags: [tag], summary, description: `Needs ${needs}.`, ...operation };
+    paths[path] = { ...paths[path], [method]: described };
+  }
+  return {
+    openapi: '3.1.0',
+    info: { title: 'OpenTela gateway', version: '1', license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+    servers: [{ url: origin }],
+    security: [{ key: [] }, { session: [] }],
+    paths,
+    components: {
+      securitySchemes: {
+        key: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'An API key, or a token of a configured identity provider.',
+        },
+        session: { type: 'apiKey', in: 'cookie', name: 'otela-session', description: 'Made by /login.' },
+      },
+      responses: { error: { description: 'Why not.', content: { [JSON_TYPE]: { schema: errorSchema } } } },
+    },
+  };
+}
+
+export const openApiRoutes = new Hono<{ Bindings: Env }>();
+
+openApiRoutes.get('/openapi.json', (c) =>
+  c.json(openApi(new URL(c.req.url).origin), 200, { 'cache-control': 'public, max-age=300' }),
+);
+
+openApiRoutes.get('/docs', (c) =>
+  c.html(page(), 200, {
+    'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    'cache-control': 'public, max-age=300',
+  }),
+);
+
+const STYLE = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
+h2{margin:2rem 0 .5rem}dt{font-family:ui-monospace,monospace;margin-top:.75rem}dt b{display:inline-block;min-width:4.5rem;text-transform:uppercase}
+dd{margin:0 0 0 4.5rem}small{opacity:.7}code{font-size:.95em}`;
+
+/** Without script and without anything from elsewhere. */
+function page(): string {
+  const tags = new Map<string, Operation[]>();
+  for (const one of allOperations()) tags.set(one.tag, [...(tags.get(one.tag) ?? []), one]);
+  const sections = [...tags].map(
+    ([tag, some]) => `<h2 id="${escaped(tag)}">${escaped(tag)}</h2><dl>${some.map(entry).join('')}</dl>`,
+  );
+  const links = [...tags.keys()].map((tag) => `<a href="#${escaped(tag)}">${escaped(tag)}</a>`).join(' · ');
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>OpenTela gateway: API</title><style>${STYLE}</style><h1>API of this gateway</h1>
+<p>Send <code>Authorization: Bearer sk-otela-…</code>. Errors are OpenAI's envelope. For programs: <a href="/openapi.json">openapi.json</a>.</p>
+<p>${links}</p>${sections.join('')}</html>`;
+}
+
+function entry({ method, path, summary, needs }: Operation): string {
+  return `<dt><b>${method}</b> ${escaped(path)}</dt><dd>${escaped(summary)}<br><small>${escaped(needs)}</small></dd>`;
+}
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+}

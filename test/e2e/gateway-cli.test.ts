@@ -1,0 +1,146 @@
+/** `otela-gateway keys|users|projects|providers|tokens|usage|trace|audit`, as an operator types them. */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+
+interface Said {
+  code: number;
+  out: string;
+  err: string;
+}
+
+async function otela(...args: string[]): Promise<Said> {
+  const door = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
+  const command = [join(ROOT, 'gateway/standalone/node/main.ts'), ...args, ...door];
+  try {
+    const { stdout, stderr } = await promisify(execFile)(NODE, command);
+    return { code: 0, out: stdout, err: stderr };
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && 'stdout' in error && 'stderr' in error)) throw error;
+    return { code: Number(error.code), out: String(error.stdout), err: String(error.stderr) };
+  }
+}
+const ask = (key: string, more: object = {}) =>
+  house.ask(
+    '/v1/chat/completions',
+    { ...chatBody({ tokens: 2 }), ...more },
+    { headers: { authorization: `Bearer ${key}` } },
+  );
+
+it('a project, a key in it, its limits, its rotation and its end', async () => {
+  const project = JSON.parse((await otela('projects', 'create', '--name', 'Physics', '--trace', 'yes', '--json')).out);
+  expect(project).toMatchObject({ object: 'project', trace: true });
+  const made = await otela(
+    'keys',
+    'create',
+    '--name',
+    'ada',
+    '--project',
+    project.id,
+    '--models',
+    `${MODEL},other/*`,
+    '--rpm',
+    '100',
+    '--expires',
+    '90d',
+  );
+  expect(made.err).toContain('Shown this once');
+  const key = made.out.trim();
+  expect(key).toMatch(/^sk-otela-[\w-]{43}$/);
+  expect((await ask(key)).status).toBe(200);
+  expect((await ask(key, { model: 'not/mine' })).status).toBe(403);
+  const line = (await otela('keys', 'list')).out.split('\n').find((one) => one.includes('ada')) ?? '';
+  const id = line.split('  ')[0] ?? '';
+  expect(line).toContain(key.slice(0, 15));
+  expect(line).not.toContain(key);
+  expect((await otela('keys', 'set', id, '--tpm', '5000', '--models', 'any')).code).toBe(0);
+  const shown = JSON.parse((await otela('keys', 'show', id)).out);
+  expect(shown).toMatchObject({ models: null, limits: { requests_per_minute: 100, tokens_per_minute: 5_000 } });
+  await otela('keys', 'set', id, '--rpm', 'none');
+  expect(JSON.parse((await otela('keys', 'show', id)).out).limits).toEqual({ tokens_per_minute: 5_000 });
+  const next = (await otela('keys', 'rotate', id, '--overlap', '1h')).out.trim();
+  for (const one of [key, next]) expect((await ask(one)).status).toBe(200);
+  expect((await otela('keys', 'revoke', id)).out).toContain('revoked');
+  await eventually('the old key refused', 5_000, async () => ((await ask(key)).status === 401 ? true : undefined));
+  expect((await otela('audit')).out).toMatch(new RegExp(`key.revoke +${id}`));
+  const from = new Date(Date.now() - 3_600_000).toISOString();
+  const to = new Date(Date.now() + 3_600_000).toISOString();
+  const trace = await eventually('the trace', 15_000, async () => {
+    const { out } = await otela('trace', 'export', '--from', from, '--to', to);
+    return out.split('\n').length > 3 ? out : undefined;
+  });
+  const [first = ''] = trace.split('\n');
+  expect(JSON.parse(first)).toMatchObject({
+    model: MODEL,
+    output_tokens: 2,
+    status: 200,
+    provider: 'lab',
+    streamed: false,
+  });
+  expect(JSON.parse(first).key).toMatch(/^[0-9a-f]{16}$/);
+  expect(trace).not.toContain(id);
+  const csv = (await otela('trace', 'export', '--from', from, '--to', to, '--format', 'csv')).out.split('\n');
+  expect(csv[0]).toContain('timestamp,model,user,key');
+  expect(csv[1]?.split(',')).toHaveLength(csv[0]?.split(',').length ?? 0);
+  expect((await otela('usage', '--by', 'model,provider')).out).toMatch(new RegExp(`${MODEL} +lab +\\d+`));
+});
+
+it('users, providers and tokens', async () => {
+  expect((await otela('providers', 'create', 'psi', '--default', 'no')).out).toContain('psi');
+  const token = await otela(
+    'tokens',
+    'create',
+    '--provider',
+    'psi',
+    '--cluster',
+    'merlin',
+    '--max-nodes',
+    '4',
+    '--expires',
+    '7d',
+  );
+  expect(token.out.trim()).toMatch(/^otela-join-/);
+  expect((await otela('tokens', 'list')).out).toMatch(/psi {2}merlin {2}0 {2}4/);
+  const user = JSON.parse(
+    (await otela('users', 'create', '--name', 'Pat', '--role', 'provider', '--provider', 'psi', '--json')).out,
+  );
+  expect((await otela('users', 'set', user.id, '--disabled', 'yes')).out).toContain('disabled');
+  expect((await otela('providers', 'revoke', 'psi')).out).toContain('deleted');
+  expect((await otela('tokens', 'list')).out).toContain('revoked');
+});
+
+it.each([
+  [['keys', 'create'], /name/],
+  [['keys', 'frobnicate'], /usage/],
+  [['keys', 'show', 'key_nobody'], /no key/],
+  [['keys', 'create', '--name', 'a', '--rpm', 'many'], /whole number/],
+  [['keys', 'create', '--name', 'a', '--no-track', 'maybe'], /yes or no/],
+  [['keys', 'create', '--name', 'a', '--expires', 'soon'], /--expires/],
+  [['usage', '--by', 'weather'], /group_by/],
+  [['trace', 'export'], /--from/],
+])('%j is refused with the reason and no stack', async (args, reason) => {
+  const { code, err } = await otela(...args);
+  expect(code).not.toBe(0);
+  expect(err).toMatch(reason);
+  expect(err).not.toMatch(/\n {4}at /);
+});
+
+it('a workload is what was asked of each model lately', async () => {
+  const key = await house.gateway.createKey();
+  for (let n = 0; n < 5; n++) await (await ask(key)).text();
+  const found = await eventually('the workload', 15_000, async () => {
+    const { data } = (await house.gateway.admin('GET', 'workload?window=10m')) as { data: { requests: number }[] };
+    return (data[0]?.requests ?? 0) >= 5 ? data[0] : undefined;
+  });
+  expect(found).toMatchObject({ model: MODEL, output: { mean: 2, deviation: 0, p50: 2, p95: 2 } });
+});

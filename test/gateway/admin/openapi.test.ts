@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { ADMIN_ROUTES } from '../../../gateway/admin/routes.ts';
+import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
+import { good, knock } from './support.ts';
+
+const described = z.looseObject({
+  openapi: z.literal('3.1.0'),
+  paths: z.record(
+    z.string(),
+    z.record(
+      z.string(),
+      z.looseObject({
+        operationId: z.string(),
+        parameters: z.array(z.looseObject({ name: z.string(), in: z.string() })),
+      }),
+    ),
+  ),
+});
+
+test('every route that is served is described, once and with its parameters, to anybody', async () => {
+  const { paths } = await good(knock('GET', '/openapi.json'), described);
+  for (const { method, path } of ADMIN_ROUTES) {
+    const open = `/admin${path.replace(/:(\w+)(\{[^}]*\})?/g, '{$1}')}`;
+    const operation = paths[open]?.[method];
+    expect(operation, `${method} ${open}`).toBeDefined();
+    const named = operation?.parameters.filter((one) => one.in === 'path').map(({ name }) => name);
+    expect(named).toEqual([...open.matchAll(/\{(\w+)\}/g)].map(([, name]) => name));
+  }
+  for (const { path } of ENDPOINTS) expect(paths[path]?.post, path).toBeDefined();
+  const ids = Object.values(paths).flatMap((one) => Object.values(one).map(({ operationId }) => operationId));
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
+test('no part of it points to something that is not there, and no internal reference is left open', async () => {
+  const text = await (await knock('GET', '/openapi.json')).text();
+  for (const [, ref] of text.matchAll(/"\$ref":"([^"]+)"/g)) expect(ref).toBe('#/components/responses/error');
+});
+
+test('the page shows them without a script and without anything from elsewhere', async () => {
+  const response = await knock('GET', '/docs');
+  const html = await response.text();
+  expect(response.headers.get('content-security-policy')).toContain("default-src 'none'");
+  expect(html).toContain('/admin/join-tokens');
+  expect(html).toContain('/v1/chat/completions');
+  expect(html).not.toMatch(/<script|src=|https?:/);
+});
