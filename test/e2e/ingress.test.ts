@@ -35,7 +35,7 @@ it('the OpenAI client goes on through a killed gateway, a lost engine and a kill
   await asking.knows(3);
   await gateway.kill9();
 
-  const { url, key } = asking.door;
+  const { url, key } = await asking.door();
   const client = new OpenAI({ baseURL: url, apiKey: key, maxRetries: 0 });
   let answered = 0;
   const ask = async () => {
@@ -58,12 +58,16 @@ it('the OpenAI client goes on through a killed gateway, a lost engine and a kill
     (await client.chat.completions.create({ model: MODEL, messages: MESSAGES }).withResponse()).response.headers.get(
       'x-otela-node',
     ),
-  ).toBe(third.status().session);
+  ).toBe((await third.status()).session);
   answered++;
 
-  await eventually('all to be counted', 10_000, () => (asking.usageWaiting >= answered ? true : undefined));
+  await eventually('all to be counted', 10_000, async () =>
+    (await asking.usageWaiting()) >= answered ? true : undefined,
+  );
   await gateway.restart();
-  await eventually('the usage to be stored', 30_000, () => (asking.usageWaiting === 0 ? true : undefined));
+  await eventually('the usage to be stored', 30_000, async () =>
+    (await asking.usageWaiting()) === 0 ? true : undefined,
+  );
   await eventually('the totals', 15_000, async () => {
     const { data } = totalsSchema.parse(await gateway.admin('GET', 'usage?group_by=key&key=ingress:lab'));
     return (data[0]?.requests ?? 0) >= answered ? true : undefined;
@@ -91,19 +95,19 @@ it('nobody is asked who is not trusted, and nobody answers whom it does not serv
   await gateway.kill9();
 
   for (let n = 0; n < 4; n++) {
-    const own = await askIngress(cautious.door, '/chat/completions', chatBody());
+    const own = await askIngress(await cautious.door(), '/chat/completions', chatBody());
     expect([own.status, own.headers.get('x-otela-provider')]).toEqual([200, 'other']);
   }
   expect(one.requests.length).toBe(0);
-  const refused = await askIngress(open.door, '/chat/completions', chatBody());
+  const refused = await askIngress(await open.door(), '/chat/completions', chatBody());
   expect(refused.status).toBe(503);
   expect((await envelopeOf(refused)).message).toContain('does not serve agents of lab (--serve-to)');
   const headers = { 'x-otela-trusted-providers': 'lab' };
-  const served = await askIngress(wide.door, '/chat/completions', chatBody(), { headers });
-  expect([served.status, served.headers.get('x-otela-node')]).toEqual([200, first.status().session]);
-  const narrowed = await askIngress(cautious.door, '/chat/completions', chatBody(), { headers });
+  const served = await askIngress(await wide.door(), '/chat/completions', chatBody(), { headers });
+  expect([served.status, served.headers.get('x-otela-node')]).toEqual([200, (await first.status()).session]);
+  const narrowed = await askIngress(await cautious.door(), '/chat/completions', chatBody(), { headers });
   expect([narrowed.status, (await envelopeOf(narrowed)).code]).toEqual([403, 'no_trusted_provider']);
-  expect(abroad.status().ingress?.usage_waiting).toBe(0);
+  expect(await abroad.usageWaiting()).toBe(0);
 }, 180_000);
 
 it('a stranger on the port of the ingress learns nothing, and a client that leaves stops the engine of another agent', async () => {
@@ -114,7 +118,7 @@ it('a stranger on the port of the ingress learns nothing, and a client that leav
   const asking = await IngressAgent.start({ gateway, token, peer: first });
   await asking.knows(1);
   await gateway.kill9();
-  const { url, key } = asking.door;
+  const { url, key } = await asking.door();
 
   for (const path of ['/models', '/registry/nodes', '/chat/completions', '/../admin/keys', '/%2e%2e/x']) {
     const response = await fetch(`${url}${path}`, { headers: { authorization: `Bearer ${key}x` } });

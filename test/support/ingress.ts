@@ -1,15 +1,14 @@
-/** Agents as processes with an ingress each, as their user sees them: by `otela-agent status` and the key in a file. */
-import { spawnSync } from 'node:child_process';
+/** Agents as processes with an ingress each, as their user sees them: by what `otela-agent status` asks and the key in a file. */
 import { readFileSync } from 'node:fs';
-import * as z from 'zod';
-import { networkRowSchema, statusSchema } from '../../agent/host/control-protocol.ts';
-import { AGENT_MAIN, startAgent } from './agent.ts';
+import { askNetwork, localAgents } from '../../agent/host/control-client.ts';
+import type { AgentStatus, NetworkRow } from '../../agent/host/control-protocol.ts';
+import { startAgent } from './agent.ts';
 import type { Gateway } from './gateway.ts';
 import { eventually, type Managed, temporaryDirectory } from './processes.ts';
-import { NODE } from './where.ts';
 
-const statusesSchema = z.array(statusSchema.extend({ network: z.array(networkRowSchema) }));
-export type Status = z.infer<typeof statusesSchema>[number];
+export interface Status extends AgentStatus {
+  network: NetworkRow[];
+}
 
 export interface IngressAgentOptions {
   gateway: Gateway;
@@ -40,41 +39,35 @@ export class IngressAgent {
       ...(engineUrl === undefined ? {} : { engineUrl }),
     });
     const agent = new IngressAgent(process, env);
-    await eventually('the agent to be admitted', 20_000, () => agent.status().session);
+    await eventually('the agent to be admitted', 20_000, async () => (await agent.status()).admitted || undefined);
     return agent;
   }
 
-  status(): Status {
-    const { stdout } = spawnSync(NODE, [AGENT_MAIN, 'status', '--json'], { env: this.#env, encoding: 'utf8' });
-    const [status] = statusesSchema.parse(JSON.parse(stdout));
-    if (status === undefined) throw this.process.failure('has no status');
-    return status;
-  }
-
-  get #ingress(): NonNullable<Status['ingress']> {
-    const { ingress } = this.status();
-    if (ingress === undefined) throw this.process.failure('has no ingress');
-    return ingress;
+  async status(): Promise<Status> {
+    const [agent] = await localAgents(this.#env);
+    if (agent === undefined) throw this.process.failure('has no status');
+    return { ...agent.status, network: await askNetwork(agent) };
   }
 
   /** `…/v1` and its key. */
-  get door(): { url: string; key: string } {
-    const { url, key_file } = this.#ingress;
-    return { url, key: readFileSync(key_file, 'utf8').trim() };
+  async door(): Promise<{ url: string; key: string }> {
+    const { ingress } = await this.status();
+    if (ingress === undefined) throw this.process.failure('has no ingress');
+    return { url: ingress.url, key: readFileSync(ingress.key_file, 'utf8').trim() };
   }
 
-  get usageWaiting(): number {
-    return this.#ingress.usage_waiting;
+  async usageWaiting(): Promise<number> {
+    return (await this.status()).ingress?.usage_waiting ?? 0;
   }
 
   address(): Promise<string> {
-    return eventually('an address of the mesh', 20_000, () => this.status().mesh?.addresses[0]);
+    return eventually('an address of the mesh', 20_000, async () => (await this.status()).mesh?.addresses[0]);
   }
 
   /** Waits until it knows of so many live nodes that serve. */
   async knows(serving: number): Promise<void> {
-    await eventually(`${serving} nodes that serve`, 20_000, () => {
-      const { network } = this.status();
+    await eventually(`${serving} nodes that serve`, 20_000, async () => {
+      const { network } = await this.status();
       const live = network.filter(({ state, liveness }) => state === 'SERVING' && liveness === 'alive');
       return live.length === serving ? true : undefined;
     });
