@@ -1,3 +1,4 @@
+import { dominated } from './dominated.ts';
 import { usablePoints } from './evaluate.ts';
 import { Program } from './highs.ts';
 import { packingRows } from './packing.ts';
@@ -44,9 +45,11 @@ const TIDY = 1e-7;
 export function formulate(problem: Problem): Formulation {
   const { options, demands, pools, floor, settings } = problem;
   const program = new Program();
+  const useless = dominated(options, settings);
   const replicas = options.map((option, o) => {
     const pool = pools[option.pool];
-    const most = pool === undefined ? 0 : Math.floor(poolGpus(pool) / option.tp);
+    // One more than fits: the pool's row must bind, not this bound, or the row's shadow price says that a GPU is worth nothing.
+    const most = pool === undefined || useless[o] === true ? 0 : Math.floor(poolGpus(pool) / option.tp) + 1;
     const usd = settings.objective === 'cost' ? (pool?.gpu.usdPerHour ?? 0) * option.tp : 0;
     return program.column(usd + TIDY * option.tp, floor[o] ?? 0, Math.max(most, floor[o] ?? 0), true);
   });

@@ -1,3 +1,4 @@
+import { dominated } from './dominated.ts';
 import { evaluate } from './evaluate.ts';
 import type { Problem } from './formulation.ts';
 import { packingRows } from './packing.ts';
@@ -13,10 +14,12 @@ export class Search {
   readonly #rows: { left: number; terms: Map<number, number> }[];
   readonly #rowsOf: number[][];
   readonly #costs: number[];
+  readonly #useless: readonly boolean[];
   #budget: number;
 
   constructor(problem: Problem, start: readonly number[]) {
     this.#problem = problem;
+    this.#useless = dominated(problem.options, problem.settings);
     this.counts = problem.options.map((_, o) => start[o] ?? 0);
     this.#byModel = problem.demands.map((_, m) =>
       problem.options.flatMap((option, o) => (option.demand === m ? [o] : [])),
@@ -69,7 +72,7 @@ export class Search {
   }
 
   #room(o: number): boolean {
-    if (this.#usd(o) > this.#budget + 1e-9) return false;
+    if (this.#useless[o] === true || this.#usd(o) > this.#budget + 1e-9) return false;
     return (this.#rowsOf[o] ?? []).every((r) => (this.#rows[r]?.left ?? 0) >= (this.#rows[r]?.terms.get(o) ?? 0));
   }
 
