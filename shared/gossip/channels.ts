@@ -11,6 +11,9 @@ export interface Peer {
   /** What it may send unasked. */
   readonly bytes: Bucket;
   readonly checks: Bucket;
+  /** What it may send because we asked, and what it may make us ask for. */
+  readonly asked: Bucket;
+  readonly wants: Bucket;
   /** Roots that differ only in issuers that one of us does not list: no need to compare again. */
   settled: { mine: bigint; theirs: bigint } | undefined;
   /** At a gateway: it asked to be told whatever its cluster's delegates are told. */
@@ -124,6 +127,8 @@ export class Channels {
       openedAt: now,
       bytes: new Bucket(options.peerBytesPerSecond, options.peerBurstBytes, now),
       checks: new Bucket(options.peerChecksPerSecond, options.peerBurstChecks, now),
+      asked: new Bucket(options.askedBytesPerSecond, options.askedBurstBytes, now),
+      wants: new Bucket(options.wantsPerSecond, options.burstWants, now),
       settled: undefined,
       apart: false,
       heardAt: now,

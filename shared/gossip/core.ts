@@ -151,8 +151,8 @@ export class Core {
     try {
       if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
       const parts = decodeMessage(bytes);
-      const asked = parts.some(({ type }) => type === 'repair' || type === 'done');
-      if (!asked && !peer.bytes.take(bytes.length, now))
+      const asked = this.#repair.awaits(peer) && parts.some(({ type }) => type === 'repair' || type === 'done');
+      if (!(asked ? peer.asked : peer.bytes).take(bytes.length, now))
         return this.channels.hangUp(id, 'flood', this.context.options.banMs);
       this.#parts(peer, parts);
     } catch (error) {
@@ -341,7 +341,11 @@ export class Core {
   /** All three paths failed here. */
   #accuse(target: PeerId): void {
     const { me, now, options } = this.context;
-    if (memberEntry(this.context, target) === undefined) return;
+    const cluster = memberEntry(this.context, target)?.ticket.cluster;
+    if (cluster === undefined) return;
+    // A peer from elsewhere is for its own neighbours to judge.
+    if (this.context.self.kind === 'agent' && cluster !== this.context.self.cluster)
+      return this.#opinions.reach(target, false);
     // Others would not listen, and the target would not answer.
     if (now - this.#opinions.lastAccused(target, me) < options.accuseMs) return;
     const suspicion = this.#opinions.accuse(target);

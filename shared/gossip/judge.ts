@@ -26,7 +26,9 @@ interface Charge {
   lonely: boolean;
 }
 
-const TRIALS_MAX = 1024;
+/** Agents run 64 errands at once; who is asked about more says unknown, and that must not count against anybody. */
+const TRIALS_MAX = 32;
+const LATER_MS = 500;
 
 export class Judge {
   readonly #context: Context;
@@ -37,7 +39,7 @@ export class Judge {
   /** Sessions whose tunnel closed, and when. */
   readonly #absent = new Map<string, number>();
   readonly #charges = new Map<string, Charge>();
-  /** At most TRIALS_MAX; more wait for their next reason. */
+  /** At most TRIALS_MAX; more wait. */
   readonly #trials = new Map<string, Trial>();
   readonly #sent = new Map<number, { trial: Trial; witness: PeerId }>();
   /** By cluster: when members turned suspect, within the window. */
@@ -217,9 +219,12 @@ export class Judge {
   }
 
   #try(session: string, then: (trial: Trial) => void, otherwise: () => void = () => {}): void {
-    if (this.#trials.has(session) || this.#trials.size >= TRIALS_MAX) return;
-    if (memberEntry(this.#context, session) === undefined) return;
-    const { agenda, now, options, out, me } = this.#context;
+    const { agenda, now, options, out, me, rng } = this.#context;
+    if (this.#trials.has(session) || memberEntry(this.#context, session) === undefined) return;
+    if (this.#trials.size >= TRIALS_MAX)
+      return agenda.set(`later:${session}`, now + LATER_MS * (1 + 3 * rng()), () =>
+        this.#try(session, then, otherwise),
+      );
     const trial: Trial = { session, relay: undefined, witnesses: new Map(), then, otherwise };
     this.#trials.set(session, trial);
     out.act({ type: 'askRelay', target: session });

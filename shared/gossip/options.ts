@@ -86,6 +86,12 @@ export interface GossipOptions {
   /** Token bucket per peer: bytes that were not asked for. A cluster of 1,000 that starts at once stays below a tenth. */
   peerBytesPerSecond: number;
   peerBurstBytes: number;
+  /** The same for what was asked for: replicas of 20,000 sessions at once. */
+  askedBytesPerSecond: number;
+  askedBurstBytes: number;
+  /** Entries that a peer's digests may make this node ask for: what comes is not charged to the peer. */
+  wantsPerSecond: number;
+  burstWants: number;
   /** Signatures that a peer may make this node check without being asked, and probes on its behalf. */
   peerChecksPerSecond: number;
   peerBurstChecks: number;
@@ -146,6 +152,10 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   peersMax: 64,
   peerBytesPerSecond: 256 * 1024,
   peerBurstBytes: 4 * 1024 * 1024,
+  askedBytesPerSecond: 2 * 1024 * 1024,
+  askedBurstBytes: 16 * 1024 * 1024,
+  wantsPerSecond: 400,
+  burstWants: 8192,
   peerChecksPerSecond: 200,
   peerBurstChecks: 4000,
   passPerSecond: 1,

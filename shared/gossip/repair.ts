@@ -17,6 +17,8 @@ const ANSWER_MAX_BYTES = 3 * (MESSAGE_MAX_BYTES - 8192);
 const REQUEST_ITEMS_MAX = 1024;
 /** Of one digest, so that it fits into one message: 16 × 2 buckets of these are 70,000 sessions. */
 const DIGEST_FIT_ITEMS = 2200;
+/** Entries in one `have`. */
+const HAVE_ITEMS_MAX = 16;
 /** Sessions whose ticket or payload was asked for. */
 const PULLED_MAX = 1024;
 
@@ -175,11 +177,7 @@ export class Repair {
     let more = false;
     for (const digest of digests) {
       if (!replica.accepts(digest.issuer)) continue;
-      const wants = replica.wants(digest);
-      if (wants.length > 0) {
-        out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids: wants });
-        peer.expected += wants.length;
-      }
+      this.#want(peer, digest);
       if (left <= 0) {
         more = true;
         continue;
@@ -196,12 +194,16 @@ export class Repair {
 
   /** Somebody knows something of these few: ask where we know less. */
   haveHeard(peer: Peer, digest: Digest): void {
-    const { out, replica } = this.#context;
-    if (digest.items.length > 16 || !replica.accepts(digest.issuer)) return;
-    const wants = replica.wants(digest);
-    if (wants.length === 0) return;
-    peer.expected += wants.length;
-    out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids: wants });
+    if (digest.items.length <= HAVE_ITEMS_MAX && this.#context.replica.accepts(digest.issuer)) this.#want(peer, digest);
+  }
+
+  #want(peer: Peer, digest: Digest): void {
+    const { now, out, replica } = this.#context;
+    const ids = replica.wants(digest);
+    // Digests that name what nobody has would make us ask, and take what comes, without end.
+    if (ids.length === 0 || !peer.wants.take(ids.length, now)) return;
+    peer.expected += ids.length;
+    out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
   }
 
   give(peer: Peer, issuer: string, ids: readonly string[]): void {
@@ -214,7 +216,12 @@ export class Repair {
     }
   }
 
-  /** Whether we asked this peer for what it sends. */
+  /** Whether something that we asked this peer for is still to come. */
+  awaits(peer: Peer): boolean {
+    return this.#pull?.peer === peer.id || peer.expected > 0;
+  }
+
+  /** Whether we asked this peer for the entry that it sends. */
   expects(peer: Peer): boolean {
     if (this.#pull?.peer === peer.id) return true;
     if (peer.expected <= 0) return false;

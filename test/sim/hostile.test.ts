@@ -316,3 +316,42 @@ describe('updates', () => {
     for (const { membership } of world.agents) expect(encodeUpdate(membership.full()).length).toBeLessThan(900);
   });
 });
+
+describe('a peer that makes itself be asked', () => {
+  it('by digests of entries that nobody has cannot pour in what it likes', () => {
+    const { world, villain, target } = siege();
+    const me = session(villain);
+    const { id } = world.issuer;
+    const send = (part: Part) => target.node.take({ type: 'message', peer: me, bytes: encodePart(part) });
+    for (let round = 0; round < 100; round++) {
+      const items = Array.from({ length: 200 }, (_, i) => ({
+        id: (round * 1000 + i).toString(16).padStart(16, '0'),
+        state: 2,
+        version: 1,
+        tie: 'ab'.repeat(8),
+        mark: '',
+      }));
+      send({ type: 'digest', digest: { issuer: id, items } });
+    }
+    const before = world.crypto.count.verified;
+    // 8,192 entries were asked for at most; the own session's words come as their answer, each a signature to check.
+    for (let i = 0; i < 14_000; i++) send({ type: 'repair', update: villain.membership.say('SERVING') });
+    world.run(4000);
+    expect(hungUp(world, target, villain)[0]).toBe('flood');
+    expect(world.crypto.count.verified - before).toBeLessThan(8192 + 2000 + 800 + 500);
+  });
+
+  it('by a part that looks like an answer is charged like any other', () => {
+    const { world, villain, target } = siege();
+    const bytes = concat([
+      encodePart({ type: 'done', more: false }),
+      new Uint8Array(encodePart({ type: 'sums', issuers: [] })),
+    ]);
+    const filler = Array.from({ length: 1500 }, () => bytes);
+    for (let i = 0; i < 1200; i++) {
+      target.node.take({ type: 'message', peer: session(villain), bytes: concat(filler) });
+    }
+    world.run(3000);
+    expect(hungUp(world, target, villain)[0]).toBe('flood');
+  });
+});

@@ -137,6 +137,45 @@ describe('a tunnel that closes', () => {
   });
 });
 
+describe('a gateway that is new', () => {
+  it('gives everybody a minute to come back, then examines them a few at a time, and believes who is reached', () => {
+    const one = new One('gateway', [120]);
+    one.open(1, 2, 3);
+    const asked: string[] = [];
+    let open = 0;
+    let most = 0;
+    const answer = (actions: readonly Action[]): void => {
+      for (const action of actions) {
+        if (action.type === 'askRelay') asked.push(action.target);
+        if (action.type !== 'send') continue;
+        const from = one.members.findIndex(({ session }) => session === action.peer);
+        const probes = ofType(partsTo([action]), 'probe');
+        open += probes.length;
+        most = Math.max(most, open / 3);
+        for (const { seq } of probes) {
+          open--;
+          answer(one.say(from, { type: 'probed', seq, verdict: 'alive' }));
+        }
+      }
+    };
+    const pass = (ms: number) => {
+      for (let passed = 0; passed < ms; passed += 50) {
+        const actions = one.pass(50);
+        most = Math.max(most, actions.filter(({ type }) => type === 'askRelay').length);
+        answer(actions);
+        for (const { session } of one.members)
+          answer(one.give({ type: 'relayed', target: session, verdict: 'unknown' }));
+      }
+    };
+    pass(59_000);
+    expect(asked).toEqual([]);
+    pass(20_000);
+    expect(new Set(asked).size).toBe(120);
+    expect(most).toBeLessThanOrEqual(32);
+    expect(new Set(liveness(one.actions))).toEqual(new Set(['unreachable']));
+  });
+});
+
 describe('many suspects at once', () => {
   it('freeze evictions of their cluster for ten minutes, and only of theirs', () => {
     const { one, answer } = office(16, 'silent');

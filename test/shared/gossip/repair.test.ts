@@ -92,4 +92,26 @@ describe('repair', () => {
     a.now += 150;
     expect(ofType(give(), 'digest').map(({ digest }) => digest.bucket)).toEqual([bucket]);
   });
+
+  it('that brought something makes neighbours compare at once, not at their turn', () => {
+    const { a } = pair(20);
+    a.open(1, 2, 3, 4, 5, 6);
+    const sums = new Uint8Array(128).fill(7);
+    const ack = encodePart({ type: 'ack', seq: 0, root: new Uint8Array(8), opinion: 0, paceMs: 0 });
+    const asked = a.give({
+      type: 'message',
+      peer: a.id(1),
+      bytes: new Uint8Array([...ack, ...encodePart({ type: 'sums', issuers: [{ issuer: a.issuer.id, sums }] })]),
+    });
+    expect(ofType(partsTo(asked, a.id(1)), 'digest').length).toBeGreaterThan(0);
+    a.say(1, { type: 'repair', update: a.member(9).say('SERVING', true) }, { type: 'done', more: false });
+    const pinged = new Set(
+      a
+        .pass(300)
+        .flatMap((action) =>
+          action.type === 'send' && partsTo([action]).some(({ type }) => type === 'ping') ? [action.peer] : [],
+        ),
+    );
+    expect(pinged.size).toBeGreaterThanOrEqual(4);
+  });
 });
