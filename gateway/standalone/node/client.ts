@@ -2,6 +2,9 @@
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 
+/** The command line cannot mean anything: exit code 2. */
+export class UsageError extends Error {}
+
 /** The gateway said no, or was not there: told without a stack. */
 export class ClientError extends Error {}
 

@@ -2,7 +2,7 @@
 /** `otela-gateway`. */
 import { parseArgs } from 'node:util';
 import { IssuerError } from '../../issuer/issuer.ts';
-import { ClientError, CONNECTION_USAGE } from './client.ts';
+import { ClientError, CONNECTION_USAGE, UsageError } from './client.ts';
 import { DataDirectoryError } from './data-directory.ts';
 import { ISSUER_USAGE, issuerCommand } from './issuer-command.ts';
 import { PEERS_USAGE, peersCommand } from './peers-command.ts';
@@ -19,8 +19,6 @@ ${USAGE_USAGE}
 ${PEERS_USAGE}
 ${CONNECTION_USAGE}
 ${ISSUER_USAGE}`;
-
-class UsageError extends Error {}
 
 async function serveCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({

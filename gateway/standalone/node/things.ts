@@ -1,7 +1,7 @@
 /** `otela-gateway keys|users|projects|providers|tokens`: what each may be asked for, and how it is shown in a line. */
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { ask, ClientError, CONNECTION, doorTo, list, print, type Row } from './client.ts';
+import { ask, CONNECTION, doorTo, list, print, type Row, UsageError } from './client.ts';
 
 /** How a flag becomes a member of the body. */
 type Kind = 'text' | 'list' | 'count' | 'switch' | 'expiry';
@@ -166,7 +166,7 @@ export async function thingCommand(name: string, thing: Thing, args: string[]): 
     const overlap = values.overlap === undefined ? {} : { overlap_seconds: seconds(String(values.overlap)) };
     return shownOnce(door.json, await ask(door, 'POST', `${one}/rotate`, overlap), row, 'key');
   }
-  throw new ClientError(`usage: otela-gateway ${name} ${verbs.join('|')} …; see otela-gateway help`);
+  throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …; see otela-gateway help`);
 }
 
 /** The secret alone goes to stdout, so that `> token` makes a token file. */
@@ -206,21 +206,21 @@ function parsed(flag: string, kind: Kind, given: string): unknown {
     case 'count':
       if (given === 'none') return null;
       if (/^\d+$/.test(given)) return Number(given);
-      throw new ClientError(`--${flag}: a whole number or "none"`);
+      throw new UsageError(`--${flag}: a whole number or "none"`);
     case 'switch':
       if (given === 'yes' || given === 'no') return given === 'yes';
-      throw new ClientError(`--${flag}: yes or no`);
+      throw new UsageError(`--${flag}: yes or no`);
     case 'expiry':
       if (given === 'never') return null;
       if (/^\d+[mhd]$/.test(given)) return new Date(Date.now() + seconds(given) * 1000).toISOString();
       if (!Number.isNaN(Date.parse(given))) return new Date(given).toISOString();
-      throw new ClientError(`--${flag}: a date, a time from now as in 90d, or "never"`);
+      throw new UsageError(`--${flag}: a date, a time from now as in 90d, or "never"`);
   }
 }
 
 function seconds(text: string): number {
   const [, count = '', unit = ''] = /^(\d+)([mhd])$/.exec(text) ?? [];
-  if (count === '') throw new ClientError(`${text}: as in 30m, 24h or 7d`);
+  if (count === '') throw new UsageError(`${text}: as in 30m, 24h or 7d`);
   return Number(count) * (UNIT_S[unit] ?? 0);
 }
 

@@ -1,7 +1,7 @@
 /** `otela-gateway usage|trace|audit`: what was used, and who changed what. */
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { ask, ClientError, CONNECTION, doorTo, download } from './client.ts';
+import { ask, CONNECTION, doorTo, download, UsageError } from './client.ts';
 
 export const USAGE_USAGE = `otela-gateway usage [--from 2026-11-01] [--to 2026-11-30] [--by day,project,user,key,model,provider] [--model M] [--project ID] [--user ID] [--key ID] [--provider P]
 otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z [--format ndjson|csv]
@@ -37,7 +37,7 @@ export async function traceCommand(args: string[]): Promise<number> {
   const options = { ...CONNECTION, from: text, to: text, format: { type: 'string', default: 'ndjson' } } as const;
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
   const { from, to, format } = values;
-  if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new ClientError(USAGE_USAGE);
+  if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new UsageError(USAGE_USAGE);
   const body = await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
   for await (const chunk of body) if (!process.stdout.write(chunk)) await drained();
   return 0;
