@@ -15,9 +15,20 @@ healthRoutes.get('/readyz', async (c) => {
   ]);
   const checks = { database: database !== undefined, registry: registry !== undefined };
   const ready = checks.database && checks.registry;
-  const { issuer = null, issuerId = null, frozen = [] } = registry ?? {};
+  const {
+    issuer = null,
+    issuerId = null,
+    certificateEnds,
+    frozen = [],
+    sessions = null,
+    delegates = null,
+  } = registry ?? {};
   // `own`: no key was given, so tickets end with this installation's storage; see docs/registry.md.
-  const state = { issuer: { keys: issuer, id: issuerId }, frozen_clusters: frozen };
+  const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
+  const state = {
+    issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
+    registry: { sessions, delegates, frozen_clusters: frozen },
+  };
   return c.json({ status: ready ? 'ok' : 'unavailable', checks, ...state }, ready ? 200 : 503);
 });
 

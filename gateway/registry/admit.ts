@@ -66,10 +66,15 @@ admitRoutes.post('/admit', async (c) => {
   );
 });
 
-async function asking(ask: () => Promise<AdmittedNode>): Promise<AdmittedNode> {
+async function asking(ask: () => Promise<AdmittedNode | null>): Promise<AdmittedNode> {
+  let admitted: AdmittedNode | null;
   try {
-    return await ask();
+    admitted = await ask();
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
   }
+  if (admitted !== null) return admitted;
+  const message =
+    "This gateway's certificate is not valid at this time, so it can admit nobody: its operator must renew it.";
+  throw new ApiError('server_is_overloaded', message);
 }

@@ -83,7 +83,9 @@ export class Archive {
     this.#timer ??= setTimeout(() => this.flush(), BEHIND_MS);
   }
 
+  /** Now. */
   flush(): void {
+    if (this.#timer === null) return;
     clearTimeout(this.#timer);
     this.#timer = null;
     for (const session of this.#changed) this.#write(session);

@@ -77,6 +77,8 @@ export interface RegistryCounters {
   /** Where the issuer's key is from. */
   issuer: 'environment' | 'own';
   issuerId: string;
+  /** End of the gateway's certificate; seconds since 1970. */
+  certificateEnds: number;
   /** Clusters of which nobody is evicted for now, because so many of their nodes turned suspect at once. */
   frozen: string[];
 }
@@ -207,9 +209,11 @@ export class RegistryObject extends DurableObject<Env> {
 
   // --- admission ----------------------------------------------------------------------------------------------------
 
-  /** A new session's ticket, and whom to trust beside us. */
-  admit(node: NewNode): AdmittedNode {
+  /** A new session's ticket, and whom to trust beside us. Null: our certificate is not valid now, so nobody would believe us. */
+  admit(node: NewNode): AdmittedNode | null {
     const { issuer } = this.#authority;
+    const { notBefore, notAfter } = issuer.certificate;
+    if (nowS() < notBefore || nowS() >= notAfter) return null;
     const bytes = issuer.ticket(node, nowS(), this.#floor());
     const ticket = decodeTicket(bytes, workerdCrypto);
     const { session, expires } = ticket;
@@ -302,6 +306,8 @@ export class RegistryObject extends DurableObject<Env> {
         this.#roster.suspect(session, 'tunnel', false, entry);
         if (!wasOpen) this.#gossip.handle({ type: 'tunnel', session, open: true });
         if (result.outcome === 'merged') this.#gossip.handle({ type: 'local', updates: [whole] });
+        // The answer waits for the disk (output gate): an agent that was told so may end, and one that serves is not forgotten.
+        this.#archive.flush();
         return { kind: 'stored' };
       }
     }
@@ -426,6 +432,7 @@ export class RegistryObject extends DurableObject<Env> {
       delegates: this.#sockets.sessions().length,
       issuer: this.#authority.source,
       issuerId: this.#authority.issuer.issuer,
+      certificateEnds: this.#authority.issuer.certificate.notAfter,
       frozen: this.#gossip.memory.frozen.map(([cluster]) => cluster),
     };
   }

@@ -78,6 +78,21 @@ test('whoever has the newest answer is told so; HEAD has the head alone; nothing
   await eventually('another query', 1_000, async () => ((await count('provider=lab')) === 2 ? true : undefined));
 });
 
+test('both agents are delegates of their cluster, and the gateway says whose keys it signs with', async () => {
+  const stateSchema = z.object({
+    issuer: z.object({ keys: z.literal('environment'), id: z.string(), certificate_ends_at: z.iso.datetime() }),
+    registry: z.object({
+      sessions: z.number(),
+      delegates: z.literal(2),
+      frozen_clusters: z.array(z.string()).length(0),
+    }),
+  });
+  await eventually('two delegates', 15_000, async () => {
+    const response = await fetch(`${house.gateway.url}/readyz`);
+    return stateSchema.safeParse(await response.json()).success ? true : undefined;
+  });
+});
+
 test('without a key there is no view and no stream', async () => {
   for (const path of ['nodes', 'models', 'providers', 'nodes/stream'])
     expect((await fetch(`${house.base}/registry/${path}`)).status, path).toBe(401);
