@@ -1,7 +1,7 @@
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 
-/** An agent that is there answers in a round trip; its asker waits not much longer than this. */
-const ANSWER_MS = 800;
+/** An agent that is there answers in a round trip; its asker gives up after 600 ms (relayMs of shared/gossip), and a word that comes later says nothing. */
+const ANSWER_MS = 400;
 
 /** Probes that wait for an answer. */
 const WAITING_MAX = 32;

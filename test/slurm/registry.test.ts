@@ -71,7 +71,17 @@ it('a quarter of the jobs is preempted at once: none of them is routed to, no ot
   );
 });
 
+/** Others of its cluster, on other nodes: their word is what ends somebody silent. Alone, only its gateway could say so, after minutes. */
+async function companions(): Promise<Job[]> {
+  const jobs: Job[] = [];
+  for (const node of ['n1', 'n3', 'n4'])
+    jobs.push(await cluster.submit({ sbatch: [`-w ${node}`], script: await line('exec') }));
+  await allServe(jobs);
+  return jobs;
+}
+
 it('an agent that is killed is out of routing at once, suspected, and LEFT after its grace; the job that comes after it is a new session', async () => {
+  const others = await companions();
   const script = `echo agent-pid $$\n${await line('exec')}`;
   const job = await cluster.submit({ sbatch: ['-w n2'], script });
   await allServe([job]);
@@ -89,9 +99,11 @@ it('an agent that is killed is out of routing at once, suspected, and LEFT after
   await allServe([next]);
   expect((await nodesOf([next]))[0]?.session).not.toBe(node?.session);
   expect((await nodesOf([job]))[0]?.state).toBe('LEFT');
+  expect(await routable(others)).toHaveLength(others.length);
 });
 
 it('an agent that stands still for longer than its grace comes back as a new session of the same job', async () => {
+  const others = await companions();
   const script = `echo agent-pid $$\n${await line('exec')}`;
   const job = await cluster.submit({ sbatch: ['-w n2'], script });
   await allServe([job]);
@@ -107,6 +119,7 @@ it('an agent that stands still for longer than its grace comes back as a new ses
   });
   expect(second?.session).not.toBe(first?.session);
   expect(job.field('JobState')).toBe('RUNNING');
+  expect(await routable(others)).toHaveLength(others.length);
 });
 
 it('an engine that breaks ends its job, and the next one has its GPUs', async () => {
@@ -120,8 +133,10 @@ it('an engine that breaks ends its job, and the next one has its GPUs', async ()
   const traffic = load(house, 4);
   await job.reaches(['FAILED'], 40_000);
   expect(job.field('ExitCode')).toBe('70:0');
-  const [node] = await nodesOf([job]);
-  expect(node?.state).toBe('LEFT');
+  const [node] = await eventually('it has left', 3_000, async () => {
+    const nodes = await nodesOf([job]);
+    return nodes.every(({ state }) => state === 'LEFT') ? nodes : undefined;
+  });
   await allServe([waiting]);
   await traffic.stop();
   expect(traffic.failures).toEqual([]);
