@@ -1,5 +1,6 @@
 import { SchedulerError } from '../errors.ts';
 import { kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
+import { packsInto } from '../solver/packing.ts';
 import { type Demand, type PlanOptions, type Pool, poolGpus } from '../solver/problem.ts';
 import type { Plan } from './types.ts';
 
@@ -8,7 +9,7 @@ export function checkPlan(plan: Plan, pools: readonly Pool[], demands: readonly 
   const fail = (what: string): never => {
     throw new SchedulerError('bad_input', `the planner's plan cannot be: ${what}`);
   };
-  const used = new Map<string, number[]>();
+  const used = new Map<string, Map<number, number>>();
   for (const { model, pool: id, tp, replicas, share } of plan.placements) {
     const pool = pools.find((one) => one.id === id);
     const demand = demands.find((one) => one.model.id === model);
@@ -22,17 +23,13 @@ export function checkPlan(plan: Plan, pools: readonly Pool[], demands: readonly 
     const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
     if (kvCapacityTokens(deployment, options.limits.memoryFraction) <= 0)
       return fail(`${model} does not fit ${tp} × ${pool.gpu.id}`);
-    used.set(id, [...(used.get(id) ?? []), ...new Array<number>(Math.min(replicas, 1_000_000)).fill(tp)]);
+    const sizes = used.get(id) ?? new Map<number, number>();
+    used.set(id, sizes.set(tp, (sizes.get(tp) ?? 0) + replicas));
   }
   for (const pool of pools) {
-    const sizes = (used.get(pool.id) ?? []).sort((a, b) => b - a);
-    const total = sizes.reduce((sum, size) => sum + size, 0);
+    const sizes = used.get(pool.id) ?? new Map<number, number>();
+    const total = [...sizes].reduce((sum, [size, replicas]) => sum + size * replicas, 0);
     if (total > poolGpus(pool)) return fail(`${total} GPUs of ${pool.id}, which has ${poolGpus(pool)}`);
-    const free = new Array<number>(pool.nodes).fill(pool.gpusPerNode);
-    for (const size of sizes) {
-      const node = free.findIndex((left) => left >= size);
-      if (node < 0) return fail(`its replicas do not fit the nodes of ${pool.id}`);
-      free[node] = (free[node] ?? 0) - size;
-    }
+    if (!packsInto(sizes, pool)) return fail(`its replicas do not fit the nodes of ${pool.id}`);
   }
 }

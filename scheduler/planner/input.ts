@@ -35,7 +35,7 @@ export const inventorySchema = z.strictObject({
       z.strictObject({
         id: z.string().min(1).max(128).optional(),
         gpu: z.string().min(1).max(128),
-        nodes: z.number().int().min(1).max(100_000),
+        nodes: z.number().int().min(1).max(10_000),
         gpus_per_node: z.number().int().min(1).max(72).optional(),
         usd_hour: z.number().finite().nonnegative().optional(),
         values: z.record(z.string().regex(/^[a-z][a-z0-9_]{0,31}$/), z.string().max(256)).optional(),

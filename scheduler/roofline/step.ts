@@ -28,8 +28,9 @@ export interface Step {
   prefillEnds: number;
 }
 
-/** Times beyond so many tokens are not kept; a step hardly ever has more. */
-const CACHED_TOKENS = 32_768;
+/** Times beyond so many tokens or sequences are computed each time: a step hardly ever has more. 90 KB for each of some thousand options. */
+const CACHED_TOKENS = 10_240;
+const CACHED_SEQUENCES = 1_024;
 
 /** The time of a step of one replica. What depends on the number of tokens alone is computed once per number. */
 export class StepModel {
@@ -40,7 +41,7 @@ export class StepModel {
   readonly #gemms: Gemm[];
   readonly #head: Gemm;
   readonly #linear = new Float64Array(CACHED_TOKENS);
-  readonly #sampling = new Float64Array(CACHED_TOKENS);
+  readonly #sampling = new Float64Array(CACHED_SEQUENCES);
   /** Seconds of decode attention per token of context, all layers. */
   readonly secondsPerContextToken: number;
   readonly #secondsPerPair: number;
@@ -145,7 +146,7 @@ export class StepModel {
 
   #sample(sequences: number): number {
     if (sequences === 0) return 0;
-    if (sequences >= CACHED_TOKENS) return this.#sampleSeconds(sequences);
+    if (sequences >= CACHED_SEQUENCES) return this.#sampleSeconds(sequences);
     const known = this.#sampling[sequences] ?? 0;
     if (known > 0) return known;
     const seconds = this.#sampleSeconds(sequences);

@@ -27,6 +27,8 @@ const SAMPLE = 1200;
 /** … and at any other, up to what a plan can wait for. */
 const SAMPLE_MAX = 20_000;
 const sample = ({ limits }: ProfileOf) => Math.min(SAMPLE_MAX, Math.max(SAMPLE, 4 * limits.maxSequences));
+/** A capacity decides between plans: half a per cent is worth the milliseconds. */
+const BACKLOG_SAMPLES = 4;
 
 export interface ProfileOf {
   step: StepModel;
@@ -50,7 +52,11 @@ export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS):
  */
 function backlogRate(of: ProfileOf): number {
   const { step, limits, input, output } = of;
-  const requests = drawRequests({ arrivals: { kind: 'backlog' }, input, output }, { count: sample(of) }, seeded(11));
+  const requests = drawRequests(
+    { arrivals: { kind: 'backlog' }, input, output },
+    { count: BACKLOG_SAMPLES * sample(of) },
+    seeded(11),
+  );
   const ends: number[] = [];
   const replica = new Replica(step, limits, (_request, first, end) => {
     if (first !== undefined) ends.push(end);

@@ -37,18 +37,45 @@ export function packingRows(options: readonly Option[], pools: readonly Pool[]):
 const divides = (sizes: readonly number[], size: number) =>
   sizes.every((other) => Math.max(size, other) % Math.min(size, other) === 0);
 
-/** Whether the replicas fit the nodes: largest first, into the first node with room. Exact where sizes divide one another. */
+/** Whether the replicas fit the nodes. Exact where sizes divide one another. */
 export function packs(options: readonly Option[], counts: Counts, pools: readonly Pool[]): boolean {
   return pools.every((pool, p) => {
-    const free = new Array<number>(pool.nodes).fill(pool.gpusPerNode);
-    const sizes = options
-      .flatMap((option, o) => (option.pool === p ? new Array<number>(counts[o] ?? 0).fill(option.tp) : []))
-      .sort((a, b) => b - a);
-    return sizes.every((size) => {
-      const node = free.findIndex((left) => left >= size);
-      if (node < 0) return false;
-      free[node] = (free[node] ?? 0) - size;
-      return true;
+    const sizes = new Map<number, number>();
+    options.forEach((option, o) => {
+      if (option.pool === p) sizes.set(option.tp, (sizes.get(option.tp) ?? 0) + (counts[o] ?? 0));
     });
+    return packsInto(sizes, pool);
   });
+}
+
+/**
+ * `sizes`: replicas by the GPUs that each needs. Largest first, each into the fullest node with room: nodes are counted by what they have
+ * left, so that a hundred thousand replicas cost no more than the sizes of a node.
+ */
+export function packsInto(
+  sizes: ReadonlyMap<number, number>,
+  { nodes, gpusPerNode }: Pick<Pool, 'nodes' | 'gpusPerNode'>,
+): boolean {
+  const withFree = new Array<number>(gpusPerNode + 1).fill(0);
+  withFree[gpusPerNode] = nodes;
+  for (const [size, replicas] of [...sizes].sort((a, b) => b[0] - a[0])) {
+    let left = replicas;
+    for (let free = size; free <= gpusPerNode && left > 0; free++) {
+      const here = withFree[free] ?? 0;
+      // A node takes one at a time, and then counts as a fuller one that this loop has passed: it is filled up at once.
+      const each = Math.floor(free / size);
+      const filled = Math.min(here, Math.floor(left / each));
+      withFree[free] = here - filled;
+      const rest = free - each * size;
+      withFree[rest] = (withFree[rest] ?? 0) + filled;
+      left -= filled * each;
+      if (left > 0 && left < each && (withFree[free] ?? 0) > 0) {
+        withFree[free] = (withFree[free] ?? 0) - 1;
+        withFree[free - left * size] = (withFree[free - left * size] ?? 0) + 1;
+        left = 0;
+      }
+    }
+    if (left > 0) return false;
+  }
+  return true;
 }

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { dataPath, findGpu, findModel } from '../../scheduler/catalogue/catalogue.ts';
 import { parameters } from '../../scheduler/catalogue/model.ts';
@@ -8,7 +9,7 @@ import { PAPER_LIMITS } from '../../scheduler/serving/limits.ts';
 import { memoryProportional } from '../../scheduler/solver/baselines.ts';
 import { evaluate } from '../../scheduler/solver/evaluate.ts';
 import { OptionTable } from '../../scheduler/solver/options.ts';
-import { packingRows, packs } from '../../scheduler/solver/packing.ts';
+import { packingRows, packs, packsInto } from '../../scheduler/solver/packing.ts';
 import { decide } from '../../scheduler/solver/plan.ts';
 import type { Demand, Option, PlanOptions, Pool } from '../../scheduler/solver/problem.ts';
 import { measuredDrains } from '../../scheduler/validate/measured.ts';
@@ -211,6 +212,35 @@ describe('nodes', () => {
       );
     expect(holds([2, 2])).toBe(true);
     expect(holds([3, 0])).toBe(false);
+  });
+
+  it('packing by counts says the same as packing node by node', () => {
+    const byNode = (sizes: readonly number[], nodes: number, gpusPerNode: number) => {
+      const free = new Array<number>(nodes).fill(gpusPerNode);
+      return [...sizes]
+        .sort((a, b) => b - a)
+        .every((size) => {
+          const best = free.reduce(
+            (found, left, i) => (left >= size && (found < 0 || left < (free[found] ?? 0)) ? i : found),
+            -1,
+          );
+          if (best >= 0) free[best] = (free[best] ?? 0) - size;
+          return best >= 0;
+        });
+    };
+    fc.assert(
+      fc.property(
+        fc.array(fc.constantFrom(1, 2, 4, 8), { maxLength: 30 }),
+        fc.integer({ min: 1, max: 6 }),
+        fc.integer({ min: 1, max: 12 }),
+        (sizes, nodes, gpusPerNode) => {
+          const counted = new Map<number, number>();
+          for (const size of sizes) counted.set(size, (counted.get(size) ?? 0) + 1);
+          expect(packsInto(counted, { nodes, gpusPerNode })).toBe(byNode(sizes, nodes, gpusPerNode));
+        },
+      ),
+      { numRuns: 500, seed: 3 },
+    );
   });
 
   it('a solution of the program always fits the nodes', async () => {
