@@ -1,6 +1,9 @@
 /** A node that did not answer is left alone for so long, unless nobody else serves the model. */
 export const SILENT_MS = 10_000;
 
+/** A node that drains, has lost its engine or does not serve our provider; what it says of itself catches up with the first two. */
+export const REFUSING_MS = 10_000;
+
 /** A node that takes no channel from here: it may stand behind another NAT, which does not change by the second. */
 export const UNREACHABLE_MS = 30_000;
 

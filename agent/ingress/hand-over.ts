@@ -15,8 +15,9 @@ const ACCEPT_MS = 1_000;
 /** A unary answer up to this size goes out only when it is complete, so that a truncated one can be repeated elsewhere. */
 const UNARY_HELD_BYTES = 1024 * 1024;
 
-/** Nodes that no channel can be had to cost little and do not count as attempts; so many are passed over. */
-const UNREACHABLE_MAX = 8;
+/** Nodes that say no, or that no channel can be had to, cost little and do not count as attempts; so many are passed over. */
+const PASSED_MAX = 12;
+const CHEAP: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['refused', 'unreachable']);
 
 const FIRST_BYTE_MS = 900_000;
 const STALL_MS = 120_000;
@@ -56,7 +57,7 @@ export interface Delivery {
 export async function handOver(errand: Errand): Promise<Delivery> {
   const tried = new Set<string>();
   let failure: PathError | undefined;
-  for (let reached = 1, passed = 0; reached <= ATTEMPTS_MAX && passed <= UNREACHABLE_MAX; ) {
+  for (let reached = 1, passed = 0; reached <= ATTEMPTS_MAX && passed <= PASSED_MAX; ) {
     const choice = errand.choose(tried);
     if (choice === undefined || errand.left()) break;
     const { node } = choice;
@@ -72,7 +73,7 @@ export async function handOver(errand: Errand): Promise<Delivery> {
       failure = error;
       errand.onFailure(node, error.code);
       if (!mayTryAnother(error.code) || !replayable(errand)) break;
-      if (error.code === 'unreachable') passed++;
+      if (CHEAP.has(error.code)) passed++;
       else reached++;
     }
   }

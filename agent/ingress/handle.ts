@@ -9,7 +9,7 @@ import { castsSuspicion } from '../../shared/routing/attempts.ts';
 import { isTrusted, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { type Attempt, PathError } from '../mesh/requests/attempt.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
-import { type Avoided, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
+import { type Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
 import { discardBody, type Intake, STRANGER_MAX_BYTES, takeBody } from './body.ts';
 import type { Budget } from './budget.ts';
 import { choose, type Question, unmet } from './choose.ts';
@@ -17,6 +17,7 @@ import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
 import { deliver, deliverLate, sendError } from './respond.ts';
 import { restrictionsOf } from './restrictions.ts';
+import type { Running } from './running.ts';
 import type { Strangers } from './strangers.ts';
 import type { Registry, TrustedNodes } from './trusted-nodes.ts';
 import { answerView, isView } from './views.ts';
@@ -28,6 +29,7 @@ export interface Desk {
   strangers: Strangers;
   budget: Budget;
   avoided: Avoided;
+  running: Running;
   watchers: Watchers;
   pingMs: number;
   registry: Registry;
@@ -35,6 +37,7 @@ export interface Desk {
   /** `lists`: those that a request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
   ask: Requests['ask'];
+  log(line: string): void;
 }
 
 /** Everything that comes to the ingress takes this path. Never rejects. */
@@ -46,6 +49,7 @@ export async function handle(request: IncomingMessage, response: ServerResponse,
     await answer(request, response, desk, { requestId, given: own });
   } catch (error) {
     if (error instanceof PathError || response.destroyed) return void response.destroy(); // the client left
+    if (!(error instanceof ApiError)) desk.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
     const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
     const readAll = await discardBody(request, stranger ? STRANGER_MAX_BYTES : undefined);
     if (!readAll && !response.headersSent) response.setHeader('connection', 'close');
@@ -79,12 +83,13 @@ async function answer(request: IncomingMessage, response: ServerResponse, desk: 
   const endpoint = findEndpoint(request.method ?? '', path);
   if (endpoint === undefined) throw new ApiError('not_found', `There is no ${path.slice(0, 200)} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(request.method ?? '', path, endpoint.methodNotAllowed);
-  const intake = await takeBody(request, endpoint, desk.budget);
+  const over = desk.running.begin();
   try {
+    const intake = await takeBody(request, endpoint, desk.budget);
     timing.ingressDone(Date.now());
-    await forward({ request, response, desk, endpoint, intake, timing, ...ids });
+    await forward({ request, response, desk, endpoint, intake, timing, ...ids }).finally(intake.release);
   } finally {
-    intake.release();
+    over();
   }
 }
 
@@ -137,7 +142,8 @@ async function forward(one: Case): Promise<void> {
 }
 
 function remember(avoided: Avoided, session: string, code: AttemptFailure): void {
-  if (code === 'unreachable') avoided.add(session, Date.now() + UNREACHABLE_MS);
+  if (code === 'refused') avoided.add(session, Date.now() + REFUSING_MS);
+  else if (code === 'unreachable') avoided.add(session, Date.now() + UNREACHABLE_MS);
   else if (castsSuspicion(code)) avoided.add(session, Date.now() + SILENT_MS);
 }
 

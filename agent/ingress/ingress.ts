@@ -8,6 +8,7 @@ import { Budget, CONNECTIONS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
 import { PING_MS } from './respond.ts';
+import { Running } from './running.ts';
 import { Strangers } from './strangers.ts';
 import { type Registry, TrustedNodes } from './trusted-nodes.ts';
 import { Watchers } from './watchers.ts';
@@ -39,6 +40,7 @@ export class Ingress {
   readonly #options: IngressOptions;
   readonly #server: Server;
   readonly #strangers = new Strangers();
+  readonly #running = new Running();
   #desk: Desk | undefined;
   #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
@@ -75,12 +77,14 @@ export class Ingress {
       strangers: this.#strangers,
       budget: new Budget(),
       avoided: new Avoided(),
+      running: this.#running,
       watchers: new Watchers(),
       pingMs: this.#options.pingMs ?? PING_MS,
       registry,
       nodes: new TrustedNodes(registry),
       trust: (lists) => this.#trust(lists),
       ask: (session, request, body) => requests.ask(session, request, body),
+      log,
     };
     await new Promise<void>((resolve, reject) => {
       this.#server.once('error', reject);
@@ -108,6 +112,11 @@ export class Ingress {
   #decide(own: string, provider: string, lists: readonly (readonly string[])[]): Trust {
     const { trust = [provider] } = this.#options;
     return decideTrust({ own, lists: [trust, ...lists], defaults: [], deleted: new Set(), policies: [] });
+  }
+
+  /** Takes no new requests; resolves when every client has its answer. */
+  drain(): Promise<void> {
+    return this.#running.drain();
   }
 
   /** Running requests are cut off: drain before. Idempotent. */

@@ -152,9 +152,9 @@ export class RequestService {
     this.#queue.add(records.map((record) => ingressUsage(record, provider(record.session))));
   }
 
-  /** Requests of other agents, and of our own ingress, that our engine is working on. */
+  /** Requests that our engine is working on for other agents and our own ingress, and those that others answer for this one. */
   get inFlight(): number {
-    return this.requests.serving.inFlight;
+    return this.requests.serving.inFlight + this.requests.askedElsewhere;
   }
 
   status(): { url: string; key_file: string; usage_waiting: number } | undefined {
@@ -163,9 +163,9 @@ export class RequestService {
     return { url, key_file: keyFile, usage_waiting: this.#queue.size };
   }
 
-  /** Our engine takes no new requests; resolves when it has none of these any more. */
-  drain(): Promise<void> {
-    return this.requests.serving.drain();
+  /** Neither our engine nor our ingress takes new requests; resolves when they have none any more. */
+  async drain(): Promise<void> {
+    await Promise.all([this.#ingress?.drain(), this.requests.serving.drain()]);
   }
 
   /** Before the meshes close: what still runs is told to have ended. Idempotent. */

@@ -65,6 +65,11 @@ export class AskedPeer implements ExchangeHost {
     return !this.busy && this.#channels.size === 0 && !this.#dialling;
   }
 
+  /** Attempts that run. */
+  get open(): number {
+    return this.#attempts.size;
+  }
+
   /** Something is open, or to be settled. */
   get busy(): boolean {
     return this.#attempts.size > 0 || !this.#settlement.idle;

@@ -72,6 +72,13 @@ export class Requests implements ChannelEvents {
     return peer;
   }
 
+  /** Attempts that other agents are working on for us. */
+  get askedElsewhere(): number {
+    let open = 0;
+    for (const [session, peer] of this.#asked) if (!this.#own.has(session)) open += peer.open;
+    return open;
+  }
+
   onChannel(channel: RequestChannel): void {
     this.serving.onChannel(channel);
     this.#peer(channel.session).onChannel(channel);

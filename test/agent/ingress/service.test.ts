@@ -190,6 +190,20 @@ it('providers that do not serve each other keep to themselves', async () => {
   expect(lab.engine.requests.length).toBe(0);
 });
 
+it('an agent that drains lets its ingress finish what others answer for it, and takes nothing new', async () => {
+  const [first, second, third] = await threeAgents();
+  await first.engine.close();
+  const begun = await first.ask('/chat/completions', chat({ tokens: 30, tokensPerSecond: 30 }, { stream: true }));
+  expect([second, third].map(({ member }) => member.session)).toContain(begun.headers.get('x-otela-node'));
+  expect(first.service.inFlight).toBe(1);
+  const drained = first.service.drain();
+  const late = await first.ask('/chat/completions', chat());
+  expect([late.status, (await envelopeOf(late)).message]).toEqual([503, expect.stringContaining('leaving')]);
+  expect(await begun.text()).toMatch(/\[DONE\]\n\n$/);
+  await drained;
+  expect(first.service.inFlight).toBe(0);
+});
+
 it('large answers and large prompts go both ways over one channel at once', async () => {
   const [first, second] = await threeAgents();
   const bytes = 4 * 1024 * 1024;

@@ -57,6 +57,18 @@ it('a node refuses agents of providers that it does not serve, and says why', as
   expect((await here.ask('/chat/completions', chatBody())).status).toBe(200);
 });
 
+it('many nodes that refuse do not keep a request from the one that serves', async () => {
+  const village = new Village();
+  const here = await village.add({ engine: false, trust: ['lab', 'other'] });
+  for (let n = 0; n < 10; n++) await village.add({ provider: 'other', engine: { models: [MODEL] } });
+  const lab = await village.add();
+  for (let n = 0; n < 5; n++) {
+    const response = await here.ask('/chat/completions', chatBody());
+    expect([response.status, response.headers.get('x-otela-node')]).toEqual([200, lab.session]);
+  }
+  expect(village.dialled).toBeLessThanOrEqual(11);
+});
+
 it('a name used by another issuer is not the same provider', async () => {
   const village = new Village();
   const here = await village.add({ engine: false });
