@@ -45,6 +45,8 @@ export class GossipDriver {
   readonly #queue: Event[] = [];
   #running = false;
   #now = 0;
+  /** Times that a near timer went off since the object woke: while one is set the object stays awake. */
+  timers = 0;
   #timer: ReturnType<typeof setTimeout> | null = null;
 
   constructor(options: GossipDriverOptions) {
@@ -104,7 +106,14 @@ export class GossipDriver {
     this.#timer = null;
     const left = at - this.#now;
     if (left >= NEAR_MS) return this.#options.wakeAt(at);
-    this.#timer = setTimeout(() => this.handle({ type: 'timer' }), Math.max(0, left));
+    this.#timer = setTimeout(
+      () => {
+        this.#timer = null;
+        this.timers++;
+        this.handle({ type: 'timer' });
+      },
+      Math.max(0, left),
+    );
   }
 
   #relay(target: string): void {

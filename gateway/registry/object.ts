@@ -71,6 +71,7 @@ export interface RegistryCounters {
   /** From delegates. */
   messages: number;
   alarms: number;
+  timers: number;
   /** Of tunnel objects, which they wake. */
   probes: number;
   delegates: number;
@@ -428,6 +429,7 @@ export class RegistryObject extends DurableObject<Env> {
       words: this.#words,
       messages: this.#messages,
       alarms: this.#alarms,
+      timers: this.#gossip.timers,
       probes: this.#probes,
       delegates: this.#sockets.sessions().length,
       issuer: this.#authority.source,

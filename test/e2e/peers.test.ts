@@ -1,5 +1,5 @@
 /** Two institutions, each with an issuer and a gateway of its own: nodes that one admits serve the keys of the other. */
-import { readFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -82,6 +82,45 @@ it('without the peer its nodes are gone from B within seconds, and nobody else i
   // Listed again it comes back: its agent has not given up.
   await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a) });
   await b.serving(2, 60_000);
+}, 120_000);
+
+it('two gateways of one institution route to the same nodes, with the token of either, and believe each other', async () => {
+  const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
+  // The root key is the institution's; each gateway has a key of its own that it certifies.
+  await b.stop();
+  await rm(join(b.data, 'issuer'), { recursive: true });
+  await mkdir(join(b.data, 'issuer'), { mode: 0o700 });
+  await copyFile(join(a.data, 'issuer/root.key'), join(b.data, 'issuer/root.key'));
+  await b.restart();
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  const gateways = [a.url, b.url];
+  await startAgent({ gateways, token: await a.createJoinToken('lab', 'alps'), engineUrl: engine.url });
+  await startAgent({ gateways, token: await b.createJoinToken('lab', 'alps'), engineUrl: engine.url });
+  const sessions = async (gateway: Gateway) => (await gateway.serving(2, 30_000)).map(({ session }) => session).sort();
+  const before = await sessions(a);
+  expect(await sessions(b)).toEqual(before);
+  for (const node of [...(await a.nodes()), ...(await b.nodes())]) expect(node.provider).toBe('lab');
+  // Who admitted a session may end it; the other gateway hears of it by gossip and follows. Its agent comes back as another one.
+  const ended: string[] = [];
+  for (const gateway of [a, b]) {
+    for (const session of before) {
+      const done = await gateway.admin('DELETE', `nodes/${session}`).then(
+        () => true,
+        () => false,
+      );
+      if (done) ended.push(session);
+    }
+  }
+  expect(ended.sort()).toEqual(before);
+  for (const gateway of [a, b]) {
+    await eventually('two new sessions', 30_000, async () => {
+      const nodes = await gateway.nodes();
+      const left = nodes.filter(({ session, state }) => before.includes(session) && state === 'LEFT');
+      const serving = nodes.filter(({ state, suspected }) => state === 'SERVING' && !suspected);
+      return left.length === 2 && serving.length === 2 ? true : undefined;
+    });
+  }
 }, 120_000);
 
 it('/readyz says whose keys the gateway signs with: those of its data directory', async () => {

@@ -138,10 +138,11 @@ test('a thousand settled nodes cost the registry at most twelve messages a minut
   const after = await registry().ready();
   const perMinute = ((after.messages - before.messages) * 60) / seconds;
   console.log(
-    `${perMinute} messages a minute, ${after.words - before.words} words of tunnels, ${after.alarms - before.alarms} alarms`,
+    `${perMinute} messages a minute, ${after.words - before.words} words of tunnels, ${after.alarms - before.alarms} alarms, ${after.timers - before.timers} timers`,
   );
   expect(perMinute).toBeLessThanOrEqual(12);
   expect(after.words - before.words).toBe(0);
   expect(after.probes - before.probes).toBe(0);
   expect(after.alarms - before.alarms).toBeLessThanOrEqual(1);
+  expect(after.timers - before.timers).toBe(0); // one that is set would keep the object awake
 }, 120_000);
