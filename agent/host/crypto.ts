@@ -1,5 +1,5 @@
 /** Ed25519 (RFC 8032) and SHA-256 by Node, in the synchronous form that the registry wants. */
-import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
+import { createPrivateKey, createPublicKey, hash, type KeyObject, randomBytes, sign, verify } from 'node:crypto';
 import { type Crypto, KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 
 /** What stands before a raw key in its DER form (RFC 8410 §4 and §7). */
@@ -11,7 +11,7 @@ const KEYS_MAX = 2048;
 const keys = new Map<string, KeyObject>();
 
 export const nodeCrypto: Crypto = {
-  sha256: (bytes) => createHash('sha256').update(bytes).digest(),
+  sha256: (bytes) => hash('sha256', bytes, 'buffer'),
   verify(publicKey, message, signature) {
     if (publicKey.length !== KEY_BYTES || signature.length !== SIGNATURE_BYTES) return false;
     try {

@@ -15,7 +15,6 @@ import type { Floor, Revocation } from './control.ts';
 import type { Eviction } from './eviction.ts';
 import { lifecycleRank } from './node.ts';
 import type { OwnerRecord } from './record.ts';
-import type { Ticket } from './ticket.ts';
 
 export interface Control {
   /** By key name. */
@@ -36,14 +35,22 @@ export function compareEvictions(a: Eviction | undefined, b: Eviction | undefine
   return compareText(a?.hash ?? '', b?.hash ?? '');
 }
 
-/** A floor above it, or its key taken back. */
-export function isExcluded(ticket: Ticket, control: Control, rootName: string): boolean {
-  return isCollected(ticket, control) || isRevoked(ticket.certificate.keyName, control, rootName);
+/** What a session id certifies of its ticket, as far as floors and revocations ask. */
+export interface Excludable {
+  /** Of the key that signed the ticket. */
+  readonly keyName: string;
+  /** Seconds since 1970, UTC. */
+  readonly expires: number;
 }
 
-export function isCollected(ticket: Ticket, control: Control): boolean {
-  const floor = control.floors.get(ticket.certificate.keyName);
-  return floor !== undefined && ticket.expires < floor.at;
+/** A floor above it, or its key taken back. */
+export function isExcluded(session: Excludable, control: Control, rootName: string): boolean {
+  return isCollected(session, control) || isRevoked(session.keyName, control, rootName);
+}
+
+export function isCollected(session: Excludable, control: Control): boolean {
+  const floor = control.floors.get(session.keyName);
+  return floor !== undefined && session.expires < floor.at;
 }
 
 /** A root that takes back itself takes back all. */

@@ -1,20 +1,23 @@
+import { latin1 } from './bytes.ts';
+
 /** RFC 4648 §6 in lower case, without padding: fits into host names, URLs and file names. */
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567';
 
 /** The first `chars` × 5 bits; missing bits are zero. */
 export function base32(bytes: Uint8Array, chars: number = Math.ceil((bytes.length * 8) / 5)): string {
-  let text = '';
+  const codes = new Uint8Array(chars);
   let value = 0;
   let bits = 0;
-  for (let at = 0; text.length < chars; ) {
+  let at = 0;
+  for (let char = 0; char < chars; char++) {
     if (bits < 5) {
       value = ((value << 8) | (bytes[at++] ?? 0)) & 0xffff;
       bits += 8;
     }
-    text += ALPHABET[(value >> (bits - 5)) & 31];
     bits -= 5;
+    codes[char] = ALPHABET.charCodeAt((value >> bits) & 31);
   }
-  return text;
+  return latin1(codes);
 }
 
 /** The inverse: ⌈chars × 5 / 8⌉ bytes, unused bits zero; undefined where a character is none of the alphabet. */

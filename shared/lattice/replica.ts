@@ -57,7 +57,8 @@ interface ReadEntry {
   session: string;
   record: OwnerRecord | undefined;
   eviction: Eviction | undefined;
-  ticket: Ticket;
+  /** Of a session that is not known yet; not verified. */
+  ticket?: Ticket;
   known: Entry | undefined;
   shelf: Shelf;
 }
@@ -70,8 +71,6 @@ export class Replica {
   /** By issuer; only listed ones. */
   readonly #shelves = new Map<string, Shelf>();
   readonly #certificates: CertificateCache = new Map();
-  /** Which shelf a session stands on. */
-  readonly #where = new Map<string, Shelf>();
 
   constructor(options: ReplicaOptions) {
     this.#crypto = options.crypto;
@@ -84,11 +83,7 @@ export class Replica {
   fork(): Replica {
     const limits = { entriesPerIssuer: this.#entriesMax, keysPerIssuer: this.#keysMax };
     const copy = new Replica({ crypto: this.#crypto, accepts: this.#accepts, limits });
-    for (const [issuer, shelf] of this.#shelves) {
-      const forked = shelf.fork();
-      copy.#shelves.set(issuer, forked);
-      for (const session of forked.entries.keys()) copy.#where.set(session, forked);
-    }
+    for (const [issuer, shelf] of this.#shelves) copy.#shelves.set(issuer, shelf.fork());
     return copy;
   }
 
@@ -140,7 +135,6 @@ export class Replica {
     if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
     if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
     shelf.put({ ticket, record: copied(record, known?.record), payload: payload && ownBytes(payload), eviction });
-    this.#where.set(session, shelf);
     return { outcome: 'merged', issuer, sessions: [session], ...conflict };
   }
 
@@ -154,15 +148,19 @@ export class Replica {
     if (eviction !== undefined && eviction.session !== session)
       throw new LatticeError('mismatch', 'parts of different sessions');
     const known = this.get(session);
-    let ticket = known?.ticket;
-    if (ticket === undefined) {
-      if (update.ticket === undefined) return { outcome: 'deferred', session, lacks: 'ticket' };
-      ticket = decodeTicket(ownBytes(update.ticket), this.#crypto);
-      if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
-    }
-    const shelf = this.#shelf(ticket.certificate.root);
-    if (shelf.excludes(ticket)) return { outcome: 'collected', issuer: shelf.issuer, session };
-    return { session, record, eviction, ticket, known, shelf };
+    const shelf = known === undefined ? undefined : this.#shelves.get(known.issuer);
+    if (known !== undefined && shelf !== undefined) return { session, record, eviction, known, shelf };
+    return this.#readNew(session, update.ticket, { record, eviction });
+  }
+
+  /** The first word of a session: its ticket must come with it. */
+  #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
+    if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
+    const ticket = decodeTicket(ownBytes(bytes), this.#crypto);
+    if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
+    const shelf = this.#shelf(ticket.issuer, ticket.certificate.root);
+    if (shelf.excludes(ticket)) return { outcome: 'collected', issuer: shelf.issuer, session } as const;
+    return { session, ...said, ticket, known: undefined, shelf };
   }
 
   /** The bytes that belong to `record`; nothing where nobody needs them any more. */
@@ -185,7 +183,10 @@ export class Replica {
 
   /** A thousand tickets share one certificate, so checking that costs nothing and lets them share it in memory too. */
   #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
-    if (known !== undefined) return known.ticket;
+    if (ticket === undefined) {
+      if (known === undefined) throw new LatticeError('incomplete', 'no ticket');
+      return known.ticket;
+    }
     if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);
     return { ...ticket, certificate: openCertificate(ticket.certificate.bytes, this.#crypto, this.#certificates) };
   }
@@ -196,41 +197,39 @@ export class Replica {
   }
 
   #mergeFloor(floor: Floor, trusted: boolean): MergeResult {
-    const shelf = this.#shelf(floor.certificate.root);
+    const shelf = this.#shelfOf(floor.certificate.root);
     const { issuer, floors } = shelf;
     const known = floors.get(floor.certificate.keyName);
     if (known !== undefined && known.at >= floor.at)
       return { outcome: known.at === floor.at ? 'known' : 'older', issuer, sessions: [] };
     if (known === undefined && floors.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
     const opened = trusted ? floor : openFloor(floor.bytes, this.#crypto, this.#certificates);
-    return this.#changed(shelf, shelf.raiseFloor(opened));
+    return { outcome: 'merged', issuer, sessions: shelf.raiseFloor(opened) };
   }
 
   #mergeRevocation(revocation: Revocation, trusted: boolean): MergeResult {
-    const shelf = this.#shelf(revocation.root);
+    const shelf = this.#shelfOf(revocation.root);
     const { issuer, revocations } = shelf;
     if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
     // A root that takes itself back is heard in any case.
     if (revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
       throw new LatticeError('full', 'too many revocations');
     const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
-    return this.#changed(shelf, shelf.revoke(opened));
-  }
-
-  #changed(shelf: Shelf, sessions: string[]): MergeResult {
-    for (const session of sessions) if (!shelf.entries.has(session)) this.#where.delete(session);
-    return { outcome: 'merged', issuer: shelf.issuer, sessions };
+    return { outcome: 'merged', issuer, sessions: shelf.revoke(opened) };
   }
 
   /** Made when first spoken of; only for issuers on the list, which bounds them. */
-  #shelf(root: Uint8Array): Shelf {
-    const issuer = issuerId(root, this.#crypto);
+  #shelf(issuer: string, root: Uint8Array): Shelf {
     const known = this.#shelves.get(issuer);
     if (known !== undefined) return known;
     if (!this.#accepts(issuer)) throw new LatticeError('unknown_issuer', `issuer ${issuer} is not listed here`);
     const shelf = new Shelf(issuer, ownBytes(root), this.#crypto);
     this.#shelves.set(issuer, shelf);
     return shelf;
+  }
+
+  #shelfOf(root: Uint8Array): Shelf {
+    return this.#shelf(issuerId(root, this.#crypto), root);
   }
 
   /** Another list of issuers: those no longer on it go, with their sessions, and nobody else's. @returns the sessions */
@@ -240,10 +239,7 @@ export class Replica {
     for (const [issuer, shelf] of this.#shelves) {
       if (accepts(issuer)) continue;
       this.#shelves.delete(issuer);
-      for (const session of shelf.entries.keys()) {
-        this.#where.delete(session);
-        gone.push(session);
-      }
+      gone.push(...shelf.entries.keys());
     }
     return gone;
   }
@@ -253,7 +249,11 @@ export class Replica {
   }
 
   get(session: string): Entry | undefined {
-    return this.#where.get(session)?.entries.get(session);
+    for (const shelf of this.#shelves.values()) {
+      const entry = shelf.entries.get(session);
+      if (entry !== undefined) return entry;
+    }
+    return undefined;
   }
 
   /** Of one issuer or of all. */
@@ -264,7 +264,9 @@ export class Replica {
   }
 
   get size(): number {
-    return this.#where.size;
+    let size = 0;
+    for (const shelf of this.#shelves.values()) size += shelf.entries.size;
+    return size;
   }
 
   /** Those of whom anything is known. */

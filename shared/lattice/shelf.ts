@@ -1,5 +1,5 @@
 /** One issuer's part of a replica: what was verified, kept as the algebra wants it, with its fingerprint. */
-import { isExcluded } from './algebra.ts';
+import { type Excludable, isExcluded } from './algebra.ts';
 import { ByteWriter, hex } from './bytes.ts';
 import { keyName } from './certificate.ts';
 import type { Floor, Revocation } from './control.ts';
@@ -7,13 +7,12 @@ import type { Crypto } from './crypto.ts';
 import { bucketOf, covers, type Digest, type DigestItem, FLOOR_ITEM, type Part, REVOCATION_ITEM } from './digest.ts';
 import { Entry, type EntryParts } from './entry.ts';
 import { Tally } from './fingerprint.ts';
-import type { Ticket } from './ticket.ts';
 import type { Update } from './update.ts';
 
 /** Anything that a digest names. */
 interface Held {
-  item: DigestItem;
-  kind: 'keys' | Part;
+  readonly item: DigestItem;
+  readonly kind: 'keys' | Part;
   /** `full`: for a receiver that may lack the ticket. */
   update(full: boolean): Update;
 }
@@ -53,15 +52,14 @@ export class Shelf {
     return copy;
   }
 
-  excludes(ticket: Ticket): boolean {
-    return isExcluded(ticket, this, this.rootName);
+  excludes(session: Excludable): boolean {
+    return isExcluded(session, this, this.rootName);
   }
 
   put(parts: EntryParts): Entry {
-    const entry = new Entry(parts);
+    const entry = new Entry(parts, this.#crypto);
     this.entries.set(entry.session, entry);
-    const kind = entry.state === 'LEFT' ? 'left' : 'live';
-    this.#hold({ item: entry.item, kind, update: (full) => entry.update(full) });
+    this.#hold(entry);
     return entry;
   }
 
@@ -110,7 +108,7 @@ export class Shelf {
   #dropExcluded(): string[] {
     const dropped: string[] = [];
     for (const entry of this.entries.values()) {
-      if (!this.excludes(entry.ticket)) continue;
+      if (!this.excludes(entry)) continue;
       this.#drop(entry);
       dropped.push(entry.session);
     }

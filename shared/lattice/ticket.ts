@@ -19,6 +19,8 @@ export interface Ticket {
   readonly session: string;
   readonly issuer: string;
   readonly certificate: Certificate;
+  /** The certificate's: who admitted it. */
+  readonly keyName: string;
   readonly sessionKey: Uint8Array;
   /** Seconds since 1970, UTC, by the gateway's clock. */
   readonly birth: number;
@@ -71,7 +73,8 @@ export function decodeTicket(bytes: Uint8Array, crypto: Pick<Crypto, 'sha256'>):
   const digest = crypto.sha256(identity(new ByteWriter().label('session'), certificate, own).done());
   const session = sessionIdFromDigest(digest);
   const issuer = issuerId(certificate.root, crypto);
-  return { bytes, session, issuer, certificate, sessionKey, birth, expires, provider, cluster };
+  const { keyName } = certificate;
+  return { bytes, session, issuer, certificate, keyName, sessionKey, birth, expires, provider, cluster };
 }
 
 /** Reads and checks the whole chain, from bytes alone. @throws LatticeError */

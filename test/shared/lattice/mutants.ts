@@ -28,7 +28,7 @@ const STATE_FIRST = 'if (a.state !== b.state) return lifecycleRank(a.state) - li
 const TIE = 'return compareText(a.hash, b.hash);';
 const EVICTION = 'const eviction = evicts > 0 ? read.eviction : known?.eviction;';
 const FLOOR_RANK = 'if (known !== undefined && known.at >= floor.at)';
-const FLOOR_OF = 'const floor = control.floors.get(ticket.certificate.keyName);';
+const FLOOR_OF = 'const floor = control.floors.get(session.keyName);';
 const REVOKED = 'return control.revocations.has(keyName) || control.revocations.has(rootName);';
 const ARRIVAL = "if (shelf.excludes(ticket)) return { outcome: 'collected'";
 const SKIP = 'if (covers(other, held.item)) continue;';
@@ -58,8 +58,8 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       FLOOR_OF,
       'const floor = [...control.floors.values()][0];',
     ),
-    algebra('floors ask for the birth', 'ticket.expires < floor.at', 'ticket.birth < floor.at'),
-    algebra('floors are off by one', 'ticket.expires < floor.at', 'ticket.expires <= floor.at'),
+    algebra('floors ask for the birth', 'session.expires < floor.at', 'session.expires - 100 < floor.at'),
+    algebra('floors are off by one', 'session.expires < floor.at', 'session.expires <= floor.at'),
     replica('floors are not merged', FLOOR_RANK, 'if (known !== undefined || true)'),
     replica('revocations are not merged', 'if (revocations.has(revocation.keyName))', 'if (revocations)'),
     algebra('a root cannot take itself back', REVOKED, 'return control.revocations.has(keyName);'),
@@ -78,14 +78,14 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
     ),
     replica('a new record undoes an eviction', EVICTION, 'const eviction = evicts > 0 ? read.eviction : undefined;'),
     replica('the last floor counts, not the highest', FLOOR_RANK, 'if (known?.at === floor.at && known !== undefined)'),
-    shelf('a floor spares what is there', 'if (!this.excludes(entry.ticket)) continue;', 'continue;'),
+    shelf('a floor spares what is there', 'if (!this.excludes(entry)) continue;', 'continue;'),
   ],
   commutative: [algebra('of two records of one version the first one stays', TIE, 'return 0;')],
   associative: [
     shelf(
       'live sessions are exempt from a floor that comes',
-      'if (!this.excludes(entry.ticket)) continue;',
-      "if (!this.excludes(entry.ticket) || entry.state === 'SERVING') continue;",
+      'if (!this.excludes(entry)) continue;',
+      "if (!this.excludes(entry) || entry.state === 'SERVING') continue;",
     ),
     replica(
       'old sessions that are not known are refused',
@@ -119,6 +119,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       ARRIVAL,
       "if (shelf.excludes(ticket) && record?.state !== 'SERVING') return { outcome: 'collected'",
     ),
+    entry('tombstones forget their eviction', 'if (eviction !== undefined) update.eviction = eviction.bytes;', ''),
     shelf(
       'tombstones are compacted without a floor',
       'this.entries.set(entry.session, entry);',
@@ -238,13 +239,8 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
   results: [
     replica(
       'a floor does not say whom it took',
-      "outcome: 'merged', issuer: shelf.issuer, sessions };",
-      "outcome: 'merged', issuer: shelf.issuer, sessions: [] };",
-    ),
-    replica(
-      'sessions that went are still counted',
-      'if (!shelf.entries.has(session)) this.#where.delete(session);',
-      ';',
+      'sessions: shelf.raiseFloor(opened) }',
+      'sessions: shelf.raiseFloor(opened).slice(1) }',
     ),
   ],
   load: [
