@@ -47,6 +47,7 @@ export const APPLY_FLAGS = {
   slurm: { type: 'string' },
   state: { type: 'string' },
   weights: { type: 'boolean' },
+  window: { type: 'string' },
   retry: { type: 'boolean' },
   yes: { type: 'boolean' },
 } as const;
@@ -102,7 +103,7 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
     weights: flags.weights === true,
     workload: () =>
       workloadFile === undefined
-        ? liveWorkload(gateway, catalogue, io.log)
+        ? liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log)
         : Promise.resolve(readWorkload(workloadFile, catalogue)),
   };
 }

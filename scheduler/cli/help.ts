@@ -17,7 +17,7 @@ Engine      --max-sequences 256  --token-budget 8192  --memory-fraction 0.9  --p
 const PLANNING = `
             --objective latency|throughput|cost  --budget USD/h  --latency S  --reclaim  --measured CSV  --planner FILE.ts
             --time-limit 20  --gap 0.01  --seed 1  --duration 300 (simulated seconds; 0: none)  --json
-Sources     --inventory FILE  --workload FILE, or --live --gateway URL [--key-file FILE]; a file overrides its half of --live`;
+Sources     --inventory FILE  --workload FILE, or --live --gateway URL [--key-file FILE] [--window 1h]; a file overrides its half of --live`;
 
 const HELP: Record<string, string> = {
   catalogue: `otela-plan catalogue [--json]    GPUs and models that can be named, with sources${SHARED}`,
@@ -29,7 +29,7 @@ const HELP: Record<string, string> = {
   validate:
     'otela-plan validate [--json] [--strict]   the simulator against everything measured; --strict: exit 1 if a figure is missed',
   apply: `otela-plan apply                 one round of the controller: plans from the network, then starts what is missing (dry run without --yes)
-            --gateway URL --key-file FILE  --inventory FILE (what Slurm offers)  --slurm TEMPLATE  --workload FILE (else asked of the gateway)
+            --gateway URL --key-file FILE  --inventory FILE (what Slurm offers)  --slurm TEMPLATE  --workload FILE (else what the gateway saw in --window 10m)
             --state otela-plan.state.json  --weights  --retry  --rollback  --stop  --yes${PLANNING}${SHARED}`,
   watch:
     'otela-plan watch                 apply, again whenever a node is idle, a model has no replica or the load is 20 % off for 10 minutes\n            --every 30 (seconds) and all of apply',

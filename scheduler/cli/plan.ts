@@ -29,6 +29,7 @@ export const SOURCE_FLAGS = {
   live: { type: 'boolean' },
   gateway: { type: 'string' },
   'key-file': { type: 'string' },
+  window: { type: 'string' },
 } as const;
 
 /** Inventory and workload from files, or from a gateway where `--live`; a file overrides the live half. */
@@ -50,7 +51,9 @@ export async function sources(
       ? await liveInventory(gateway, catalogue, io.log)
       : readInventory(inventoryFile, catalogue);
   const workload =
-    workloadFile === undefined ? await liveWorkload(gateway, catalogue, io.log) : readWorkload(workloadFile, catalogue);
+    workloadFile === undefined
+      ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '1h', io.log)
+      : readWorkload(workloadFile, catalogue);
   return { inventory, workload };
 }
 

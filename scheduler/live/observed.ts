@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
+import type { Model } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
 import { tpProblem } from '../roofline/deployment.ts';
@@ -37,22 +38,16 @@ const nodesSchema = z.object({
     .max(100_000),
 });
 
-/**
- * What `/admin/workload` answers: per model the mean rate of the window and how long prompts and answers were. Numbers only.
- *
- *     {object: "list", data: [{model, rate, cv?, input: {mean, sd}, output: {mean, sd}, window_ms}]}
- */
-const spread = z.object({ mean: z.number().nonnegative().finite(), sd: z.number().nonnegative().finite() });
+/** What of `/admin/workload?window=…` placement needs. Numbers only; a model without answers has means of 0. */
+const spread = z.object({ mean: z.number().nonnegative(), deviation: z.number().nonnegative() });
 const workloadSchema = z.object({
   data: z
     .array(
       z.object({
         model: z.string().min(1).max(256),
-        rate: z.number().nonnegative().finite(),
-        cv: z.number().nonnegative().finite().max(100).optional(),
+        requests_per_second: z.number().nonnegative(),
         input: spread,
         output: spread,
-        window_ms: z.number().positive().optional(),
       }),
     )
     .max(10_000),
@@ -132,15 +127,9 @@ export function inventoryOf(nodes: readonly LiveNode[], catalogue: Catalogue, lo
 function runningOn(node: LiveNode, catalogue: Catalogue): Placement | undefined | 'foreign' {
   const [name] = node.models;
   if (name === undefined) return undefined;
-  try {
-    const model = findModel(catalogue, name);
-    return tpProblem(model, node.gpus) === undefined
-      ? { model: model.id, pool: node.pool, tp: node.gpus, replicas: 1 }
-      : 'foreign';
-  } catch (error) {
-    if (error instanceof SchedulerError && error.code === 'unknown_model') return 'foreign';
-    throw error;
-  }
+  const model = knownModel(catalogue, name);
+  if (model === undefined || tpProblem(model, node.gpus) !== undefined) return 'foreign';
+  return { model: model.id, pool: node.pool, tp: node.gpus, replicas: 1 };
 }
 
 export async function liveInventory(
@@ -154,36 +143,46 @@ export async function liveInventory(
   return inventory;
 }
 
+/** `window` as the gateway reads it: `10m`, `1h`. Bursts inside it are not seen, so arrivals count as Poisson. */
 export async function liveWorkload(
   gateway: Gateway,
   catalogue: Catalogue,
+  window: string,
   log: (line: string) => void,
 ): Promise<Demand[]> {
-  const { data } = parseAnswer(workloadSchema, await gateway.get('/admin/workload'), '/admin/workload');
-  return data.flatMap((row): Demand[] => {
-    try {
-      const lengths = ({ mean, sd }: { mean: number; sd: number }) => ({
-        kind: 'lognormal' as const,
-        mean: Math.max(1, mean),
-        sd,
-      });
-      return [
-        {
-          model: findModel(catalogue, row.model),
-          rate: row.rate,
-          cv: row.cv ?? 1,
-          input: lengths(row.input),
-          output: lengths(row.output),
-          weights: 'bf16',
-          kv: 'bf16',
-        },
-      ];
-    } catch (error) {
-      if (!(error instanceof SchedulerError) || error.code !== 'unknown_model') throw error;
-      log(`${row.model} is asked for but left out: ${error.message}`);
-      return [];
-    }
+  const path = `/admin/workload?window=${encodeURIComponent(window)}`;
+  const { data } = parseAnswer(workloadSchema, await gateway.get(path), path);
+  const lengths = ({ mean, deviation }: { mean: number; deviation: number }) => ({
+    kind: 'lognormal' as const,
+    mean: Math.max(1, mean),
+    sd: deviation,
   });
+  const demands = new Map<string, Demand>();
+  for (const row of data) {
+    const model = knownModel(catalogue, row.model);
+    if (model === undefined) {
+      log(
+        `${row.model} is asked for but left out: the catalogue does not know it (add it with --models NAME=config.json)`,
+      );
+      continue;
+    }
+    // Two names of one model: the busier one's lengths stand for both.
+    const known = demands.get(model.id);
+    const rate = row.requests_per_second + (known?.rate ?? 0);
+    const seen = { input: lengths(row.input), output: lengths(row.output) };
+    const { input, output } = known !== undefined && known.rate > row.requests_per_second ? known : seen;
+    demands.set(model.id, { model, rate, cv: 1, input, output, weights: 'bf16', kv: 'bf16' });
+  }
+  return [...demands.values()];
+}
+
+function knownModel(catalogue: Catalogue, name: string): Model | undefined {
+  try {
+    return findModel(catalogue, name);
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'unknown_model') return undefined;
+    throw error;
+  }
 }
 
 function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {

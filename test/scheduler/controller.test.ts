@@ -17,8 +17,8 @@ const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /**
- * Stands in for a gateway: `/v1/registry/nodes` as gateways answer it, `/admin/workload` as the scheduler expects it (no gateway has that
- * route yet), `/admin/routing/{model}` only remembered.
+ * Stands in for a gateway: `/v1/registry/nodes` and `/admin/workload` as gateways answer them; `/admin/routing/{model}`, which no gateway has
+ * yet, is only remembered.
  */
 class StandInGateway {
   nodes: object[] = [];
@@ -32,7 +32,8 @@ class StandInGateway {
     if (this.down) return answer(503, { error: {} });
     if (request.headers.authorization !== 'Bearer operator-key') return answer(401, { error: {} });
     if (request.url === '/v1/registry/nodes') return answer(200, { object: 'list', data: this.nodes });
-    if (request.url === '/admin/workload') return answer(200, { object: 'list', data: this.workload });
+    if (request.url?.startsWith('/admin/workload?window=') === true)
+      return answer(200, { object: 'list', data: this.workload });
     if (request.method === 'PUT' && request.url?.startsWith('/admin/routing/')) {
       let text = '';
       request.on('data', (chunk: Buffer) => (text += chunk.toString()));
@@ -108,7 +109,8 @@ class Jobs implements Launcher {
 const TEMPLATE =
   '#!/bin/bash\n#SBATCH --partition={{partition}} --gres=gpu:{{tp}}\nexec otela-agent start --gateway {{gateway}} -- vllm serve {{model}} --tensor-parallel-size {{tp}}\n';
 const MODEL = 'meta-llama/Llama-2-13b-hf';
-const ROW = { model: MODEL, rate: 2, input: { mean: 500, sd: 300 }, output: { mean: 100, sd: 80 } };
+const lengths = (mean: number) => ({ mean, deviation: mean / 2, p50: mean, p95: 2 * mean });
+const ROW = { model: MODEL, requests: 1200, requests_per_second: 2, input: lengths(500), output: lengths(100) };
 
 describe('the controller', () => {
   const gateway = new StandInGateway();
@@ -181,11 +183,11 @@ describe('the controller', () => {
   it('starts more for more demand, and stops none for less unless told to', async () => {
     await apply(['--yes']);
     const few = jobs.alive.size;
-    gateway.workload = [{ ...ROW, rate: 12 }];
+    gateway.workload = [{ ...ROW, requests_per_second: 12 }];
     await apply(['--yes']);
     const many = jobs.alive.size;
     expect(many).toBeGreaterThan(few);
-    gateway.workload = [{ ...ROW, rate: 1 }];
+    gateway.workload = [{ ...ROW, requests_per_second: 1 }];
     await apply(['--yes']);
     expect(jobs.alive.size).toBe(many);
     const { out } = await apply(['--yes', '--reclaim']);
@@ -209,7 +211,7 @@ describe('the controller', () => {
   it('goes back to what was wanted before, and stops everything of its own on request', async () => {
     await apply(['--yes']);
     const before = [...jobs.alive.keys()];
-    gateway.workload = [{ ...ROW, rate: 12 }];
+    gateway.workload = [{ ...ROW, requests_per_second: 12 }];
     await apply(['--yes']);
     expect(jobs.alive.size).toBeGreaterThan(before.length);
     await apply(['--yes', '--rollback']);
@@ -262,7 +264,7 @@ describe('the controller', () => {
   });
 
   it('a controller that dies between two jobs remembers the first', async () => {
-    gateway.workload = [{ ...ROW, rate: 12 }];
+    gateway.workload = [{ ...ROW, requests_per_second: 12 }];
     const dying = new Jobs();
     const start = dying.start.bind(dying);
     dying.start = async (script) => {
@@ -304,7 +306,7 @@ describe('the controller', () => {
     ['that answers something else', () => Object.assign(gateway, { nodes: [{ session: 1 }] }), /does not understand/],
     [
       'whose load is no number',
-      () => Object.assign(gateway, { workload: [{ ...ROW, rate: 'many' }] }),
+      () => Object.assign(gateway, { workload: [{ ...ROW, requests_per_second: 'many' }] }),
       /does not understand/,
     ],
   ])('a gateway %s is an error and starts nothing', async (_, make, message) => {
@@ -368,12 +370,14 @@ describe('the controller', () => {
     });
 
     it('plans when the load has been 20 % off for 10 minutes, not for a burst', async () => {
-      const burst = await watch(8, (at) => Object.assign(gateway, { workload: [{ ...ROW, rate: at === 3 ? 10 : 2 }] }));
+      const burst = await watch(8, (at) =>
+        Object.assign(gateway, { workload: [{ ...ROW, requests_per_second: at === 3 ? 10 : 2 }] }),
+      );
       expect(burst.match(/plans again/g)?.length).toBe(1);
       rmSync(state);
       jobs = new Jobs();
       const lasting = await watch(16, (at) =>
-        Object.assign(gateway, { workload: [{ ...ROW, rate: at >= 2 ? 10 : 2 }] }),
+        Object.assign(gateway, { workload: [{ ...ROW, requests_per_second: at >= 2 ? 10 : 2 }] }),
       );
       expect(lasting).toMatch(/10\.0 requests\/s for 10 minutes, planned for 2\.00/);
     });

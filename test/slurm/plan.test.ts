@@ -2,7 +2,9 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
+import * as z from 'zod';
 import { applyCommand } from '../../scheduler/cli/apply.ts';
+import { main } from '../../scheduler/cli/main.ts';
 import { type Launcher, slurmLauncher } from '../../scheduler/controller/launcher.ts';
 import { readState } from '../../scheduler/controller/state.ts';
 import { chatBody, openHouse } from '../support/house.ts';
@@ -10,6 +12,8 @@ import { endAll, eventually } from '../support/processes.ts';
 import { Cluster } from './cluster.ts';
 
 const MODELS = ['Qwen/Qwen3-8B', 'meta-llama/Llama-3.1-8B-Instruct'];
+
+const planSchema = z.object({ models: z.array(z.object({ model: z.string(), rate: z.number() })) });
 
 afterEach(endAll);
 
@@ -83,6 +87,30 @@ it('plans, submits, serves through the gateway, and closes the gap when a job is
     await answer.body?.cancel();
   }
   expect(await apply()).toMatch(/nothing to change/);
+
+  // What was asked is what the next plan is for.
+  const live = [
+    'plan',
+    '--live',
+    '--gateway',
+    house.gateway.url,
+    '--key-file',
+    argv[3] ?? '',
+    '--window',
+    '10m',
+    '--json',
+    '--duration',
+    '0',
+  ];
+  const plan = await eventually('the gateway has counted the requests', 20_000, async () => {
+    const lines: string[] = [];
+    const io = { out: (text: string) => void lines.push(text), log: () => {} };
+    const code = await main(live, io);
+    const parsed: unknown = code === 0 ? JSON.parse(lines.join('\n')) : undefined;
+    return planSchema.safeParse(parsed).data?.models.length === MODELS.length ? planSchema.parse(parsed) : undefined;
+  });
+  expect(plan.models.map(({ model }) => model).sort()).toEqual(MODELS);
+  expect(plan.models.every(({ rate }) => rate > 0 && rate < 1)).toBe(true);
 
   const killed = readState(state).jobs[0]?.id ?? '';
   cluster.command('scancel', '--signal=KILL', '--full', killed);
