@@ -2,11 +2,12 @@
  * What a gateway alone decides: whether a session whose tunnel went is gone, when the grace of a suspect is over, and that too many suspects at
  * once say more about the network than about them. It evicts sessions of its own issuer only, and every doubt is in their favour.
  */
-import { type Channels, weight } from './channels.ts';
+import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
 import type { Suspicion } from './messages.ts';
 import { OBSERVERS_MAX, type Opinions } from './opinions.ts';
 import type { GossipMemory, PeerId, Verdict } from './types.ts';
+import { weight } from './wanted.ts';
 
 /** A session under examination; at most one each. */
 interface Trial {

@@ -1,8 +1,9 @@
 /** Pings and their answers: the one thing that is sent for ever. They carry what tells two replicas apart. */
-import type { Channels, Peer } from './channels.ts';
+import type { Channels } from './channels.ts';
 import { type Context, isGateway, shuffle, spread } from './context.ts';
 import type { IssuerSums, Part } from './messages.ts';
 import type { Opinions } from './opinions.ts';
+import type { Peer } from './peer.ts';
 import type { Repair } from './repair.ts';
 import type { PeerId, Verdict } from './types.ts';
 

@@ -1,12 +1,13 @@
 /** News travel at once: along the ring in both directions, to some across it, and through gateways to other clusters. */
 import { sessionItemId } from '../lattice/entry.ts';
 import type { Update } from '../lattice/update.ts';
-import { type Channels, weight } from './channels.ts';
+import type { Channels } from './channels.ts';
 import { type Context, isGateway, ownRing } from './context.ts';
 import { Bucket } from './limits.ts';
 import { encodePart, type Part, type Suspicion } from './messages.ts';
 import type { Opinions } from './opinions.ts';
 import type { PeerId } from './types.ts';
+import { weight } from './wanted.ts';
 
 type SignedWord = Extract<Part, { type: 'suspicion' | 'refutation' }>;
 
@@ -119,7 +120,7 @@ export class Push {
     if (about.cluster !== undefined && about.cluster !== self.cluster) return;
     for (const { id } of this.#channels.gateways()) {
       if (id === from) continue;
-      if (this.#channels.rankFor(id) === 0) out.send(id, part);
+      if (this.#channels.wanted.rankFor(id) === 0) out.send(id, part);
       else if (!agenda.has(`check:${id}`))
         agenda.set(`check:${id}`, now + options.gatewayCheckMs, () => this.onCheck(id));
     }

@@ -6,9 +6,9 @@
 import { BUCKETS, bucketOf, type Digest, type DigestScope } from '../lattice/digest.ts';
 import { sessionItemId } from '../lattice/entry.ts';
 import { encodeUpdate } from '../lattice/update.ts';
-import type { Peer } from './channels.ts';
 import type { Context } from './context.ts';
 import { type IssuerSums, MESSAGE_MAX_BYTES, SUMS_BYTES } from './messages.ts';
+import type { Peer } from './peer.ts';
 import type { PeerId } from './types.ts';
 
 /** Answer to the digests of one message. */

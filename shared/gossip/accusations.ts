@@ -1,0 +1,117 @@
+/** What is said for and against the living: suspicions raised, heard and refuted. */
+import type { Channels } from './channels.ts';
+import { type Context, memberEntry } from './context.ts';
+import type { Judge } from './judge.ts';
+import type { Refutation, Suspicion } from './messages.ts';
+import type { Opinions } from './opinions.ts';
+import type { Peer } from './peer.ts';
+import type { Probes } from './probes.ts';
+import type { Pulse } from './pulse.ts';
+import type { Push } from './push.ts';
+import type { PeerId } from './types.ts';
+
+interface Parts {
+  channels: Channels;
+  opinions: Opinions;
+  probes: Probes;
+  pulse: Pulse;
+  push: Push;
+  /** A gateway's. */
+  judge: Judge | undefined;
+  /** Takes so many signature checks from what the peer may cause; ends its channel where that is too much. */
+  charge(peer: Peer, checks: number): boolean;
+  reject(peer: Peer, code: string): void;
+}
+
+export class Accusations {
+  readonly #context: Context;
+  readonly #parts: Parts;
+
+  constructor(context: Context, parts: Parts) {
+    this.#context = context;
+    this.#parts = parts;
+  }
+
+  /** All three paths failed here. */
+  accuse(target: PeerId): void {
+    const { me, now, options } = this.#context;
+    const cluster = memberEntry(this.#context, target)?.ticket.cluster;
+    if (cluster === undefined) return;
+    // A peer from elsewhere is for its own neighbours to judge.
+    if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
+      return this.#parts.opinions.reach(target, false);
+    // Others would not listen, and the target would not answer.
+    if (now - this.#parts.opinions.lastAccused(target, me) < options.accuseMs) return;
+    const suspicion = this.#parts.opinions.accuse(target);
+    if (suspicion === undefined) return;
+    const known = this.#parts.opinions.suspicionsOf(target).some(({ observer }) => observer === me);
+    if (known) return;
+    this.#parts.opinions.believe(suspicion);
+    this.#parts.push.tell(target, suspicion);
+    this.#parts.push.word({ type: 'suspicion', suspicion }, target, undefined);
+  }
+
+  heardSuspicion(peer: Peer, suspicion: Suspicion): void {
+    const { me } = this.#context;
+    if (suspicion.target === me) return this.#refute(peer, suspicion);
+    const wasNear = this.#parts.channels.wanted.near().has(suspicion.target);
+    const taken = this.#parts.opinions.examine(suspicion, () => this.#parts.charge(peer, 2));
+    if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
+    if (taken !== 'new' && taken !== 'confirmed') return;
+    const believe = () => {
+      this.#parts.opinions.believe(suspicion);
+      this.#parts.judge?.confirmed(suspicion.target);
+      this.#parts.push.tell(suspicion.target, suspicion);
+      this.#parts.push.word({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
+    };
+    // Who is accused and lives must hear of it: others believe the same word until it is refuted.
+    const pass = () => this.#parts.push.home({ type: 'suspicion', suspicion }, suspicion.target);
+    if (this.#parts.judge !== undefined) return this.#parts.judge.suspicion(suspicion, believe, pass);
+    believe();
+    // Neighbours look for themselves: what they see too shortens the grace, what they see differently reaches the accused.
+    if (wasNear) this.#parts.probes.probe(suspicion.target);
+  }
+
+  #refute(peer: Peer, suspicion: Suspicion): void {
+    // The accusation need not be true to be answered, but it must be somebody's.
+    const taken = this.#parts.opinions.examine(suspicion, () => this.#parts.charge(peer, 2));
+    if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
+    if (taken === 'refused') return;
+    const refutation = taken === 'known' ? undefined : this.#parts.opinions.refute(suspicion);
+    if (refutation !== undefined)
+      this.#parts.push.word({ type: 'refutation', refutation }, this.#context.me, undefined);
+    const answer = refutation ?? this.#parts.opinions.ownRefutation();
+    if (answer !== undefined) this.#context.out.send(peer.id, { type: 'refutation', refutation: answer });
+  }
+
+  heardRefutation(peer: Peer, refutation: Refutation): void {
+    if (refutation.session === this.#context.me) return;
+    const taken = this.#parts.opinions.hear(refutation, () => this.#parts.charge(peer, 1));
+    if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
+    if (taken === 'new') this.#parts.push.word({ type: 'refutation', refutation }, refutation.session, peer.id);
+  }
+
+  /** Somebody who is suspected speaks, or one who may not know of suspects: tell, so that it can be refuted. */
+  tell(peer: Peer): void {
+    const { now, options, out } = this.#context;
+    if (!this.#parts.opinions.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;
+    peer.toldAt = now;
+    for (const suspicion of this.#parts.opinions.suspicionsOf(peer.id))
+      out.send(peer.id, { type: 'suspicion', suspicion });
+  }
+
+  /** While there are suspects, one at a time is called: else two halves of a cluster would never meet again (weaviate issue 10698). */
+  watchSuspects(): void {
+    const { agenda, now, options, rng, self } = this.#context;
+    if (self.kind === 'gateway' || agenda.has('suspects') || this.#parts.opinions.suspects.size === 0) return;
+    agenda.set('suspects', now + options.suspectMs * (0.5 + rng()), () => {
+      const suspects = [...this.#parts.opinions.suspects];
+      const id = suspects[Math.floor(this.#context.rng() * suspects.length)];
+      if (id !== undefined && this.#context.replica.get(id)?.ticket.cluster === self.cluster) {
+        if (this.#parts.channels.open.has(id)) this.#parts.pulse.ping(id);
+        else this.#parts.channels.dial(id);
+      }
+      this.watchSuspects();
+    });
+  }
+}

@@ -1,0 +1,45 @@
+/** Somebody with an open channel: what is known of it and what it may still do. */
+import { type Context, isGateway } from './context.ts';
+import { Bucket } from './limits.ts';
+import type { PeerId } from './types.ts';
+
+export interface Peer {
+  readonly id: PeerId;
+  readonly gateway: boolean;
+  readonly inbound: boolean;
+  readonly openedAt: number;
+  /** What it may send unasked. */
+  readonly bytes: Bucket;
+  readonly checks: Bucket;
+  /** What it may send because we asked, and what it may make us ask for. */
+  readonly asked: Bucket;
+  readonly wants: Bucket;
+  /** Roots that differ only in issuers that one of us does not list: no need to compare again. */
+  settled: { mine: bigint; theirs: bigint } | undefined;
+  /** At a gateway: it asked to be told whatever its cluster's delegates are told. */
+  apart: boolean;
+  /** When it last said anything. */
+  heardAt: number;
+  /** Updates that we asked it for and that may still come. */
+  expected: number;
+  /** When it was last told what others say of it, or of others. */
+  toldAt: number;
+}
+
+export function newPeer(id: PeerId, inbound: boolean, { now, options }: Context): Peer {
+  return {
+    id,
+    gateway: isGateway(id),
+    inbound,
+    openedAt: now,
+    bytes: new Bucket(options.peerBytesPerSecond, options.peerBurstBytes, now),
+    checks: new Bucket(options.peerChecksPerSecond, options.peerBurstChecks, now),
+    asked: new Bucket(options.askedBytesPerSecond, options.askedBurstBytes, now),
+    wants: new Bucket(options.wantsPerSecond, options.burstWants, now),
+    settled: undefined,
+    apart: false,
+    heardAt: now,
+    expected: 0,
+    toldAt: Number.NEGATIVE_INFINITY,
+  };
+}

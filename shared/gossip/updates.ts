@@ -1,0 +1,136 @@
+/** What changes the replica, and what follows from it: members on the ring, news for others, the end of the own session. */
+import type { MergeResult } from '../lattice/replica.ts';
+import type { Update } from '../lattice/update.ts';
+import type { Channels } from './channels.ts';
+import { type Context, memberEntry } from './context.ts';
+import type { Judge } from './judge.ts';
+import type { Opinions } from './opinions.ts';
+import type { Peer } from './peer.ts';
+import type { Push, Subject } from './push.ts';
+import type { Repair } from './repair.ts';
+import { Ring } from './ring.ts';
+
+/** Signatures behind an entry that is new: ticket and record. */
+const CHECKS_PER_UPDATE = 2;
+
+interface Parts {
+  channels: Channels;
+  opinions: Opinions;
+  push: Push;
+  repair: Repair;
+  /** A gateway's. */
+  judge: Judge | undefined;
+  /** Takes so many signature checks from what the peer may cause; ends its channel where that is too much. */
+  charge(peer: Peer, checks: number): boolean;
+  reject(peer: Peer, code: string): void;
+}
+
+export class Updates {
+  readonly #context: Context;
+  readonly #parts: Parts;
+  /** What this agent said last: anything newer is a clone's. */
+  #own: { hash: string } | undefined;
+  #ended = false;
+
+  constructor(context: Context, parts: Parts) {
+    this.#context = context;
+    this.#parts = parts;
+  }
+
+  /** `isNews`: to be passed on. */
+  heard(peer: Peer, update: Update, isNews: boolean): void {
+    const result = this.#context.replica.merge(update);
+    const expected = !isNews && this.#parts.repair.expects(peer);
+    switch (result.outcome) {
+      case 'known':
+      case 'older':
+      case 'collected':
+        this.#noteConflict(result);
+        return this.#checkSelf(result.outcome === 'collected' ? [result.session] : []);
+      case 'deferred':
+        return this.#parts.repair.lacks(peer, result.session);
+      case 'rejected':
+        return this.#parts.reject(peer, result.code);
+      case 'merged':
+        // First: it is in the replica already, whatever its sender may still do.
+        this.#merged(result, isNews);
+        if (!expected && !this.#parts.charge(peer, CHECKS_PER_UPDATE)) return;
+        if (isNews) this.#parts.push.update(update, this.#subject(update, result.sessions), peer.id);
+        else this.#parts.repair.brought(peer);
+    }
+  }
+
+  local(update: Update): void {
+    const result = this.#context.replica.merge(update);
+    if (result.outcome !== 'merged' && result.outcome !== 'known') return;
+    const mine = this.#context.replica.get(this.#context.me)?.record;
+    if (mine !== undefined && result.sessions.includes(this.#context.me)) this.#own = mine;
+    // Known: the driver merged it before, and others have yet to hear.
+    this.#merged(result, true);
+    this.#parts.push.update(update, this.#subject(update, result.sessions), undefined);
+  }
+
+  #subject(update: Update, sessions: readonly string[]): Subject {
+    const session = update.kind === 'entry' ? sessions[0] : undefined;
+    const cluster = session === undefined ? undefined : this.#context.replica.get(session)?.ticket.cluster;
+    return { session, cluster };
+  }
+
+  #merged(result: Extract<MergeResult, { outcome: 'merged' | 'known' }>, byPush: boolean): void {
+    this.#parts.repair.changed(result.issuer, result.sessions, byPush);
+    this.#noteConflict(result);
+    this.changed(result.sessions);
+  }
+
+  #noteConflict(result: MergeResult): void {
+    if (!('conflict' in result) || result.conflict === undefined) return;
+    const { session, records } = result.conflict;
+    this.#context.out.act({ type: 'notice', notice: { what: 'equivocation', session, records } });
+  }
+
+  changed(sessions: readonly string[]): void {
+    if (sessions.length === 0) return;
+    this.#context.out.changed(sessions);
+    for (const session of sessions) this.#memberChanged(session);
+    this.#checkSelf(sessions);
+  }
+
+  #memberChanged(session: string): void {
+    const { self } = this.#context;
+    const entry = memberEntry(this.#context, session);
+    if (entry === undefined) {
+      for (const ring of this.#context.rings.values()) {
+        if (ring.remove(session)) break;
+      }
+      this.#parts.judge?.gone(session);
+      this.#parts.opinions.forget(session);
+      if (session !== this.#context.me) this.#parts.channels.membersChanged(session);
+      return;
+    }
+    const { cluster } = entry.ticket;
+    if (self.kind === 'agent' && cluster !== self.cluster) return;
+    if (this.#parts.opinions.isSuspected(session)) return;
+    let ring = this.#context.rings.get(cluster);
+    if (ring === undefined) {
+      ring = new Ring();
+      this.#context.rings.set(cluster, ring);
+    }
+    if (ring.add(session)) this.#parts.channels.membersChanged();
+  }
+
+  /** The own session: gone by its issuer's word, or signed for by somebody else. */
+  #checkSelf(sessions: readonly string[]): void {
+    const { me, out, replica, self } = this.#context;
+    if (self.kind !== 'agent' || this.#ended || !sessions.includes(me)) return;
+    const entry = replica.get(me);
+    const mine = this.#own;
+    if (mine === undefined) return;
+    if (entry === undefined || entry.eviction !== undefined) {
+      this.#ended = true;
+      out.act({ type: 'ended', reason: 'evicted' });
+    } else if (entry.record?.hash !== mine.hash) {
+      this.#ended = true;
+      out.act({ type: 'ended', reason: 'cloned' });
+    }
+  }
+}
