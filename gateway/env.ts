@@ -24,6 +24,8 @@ export interface Env extends IssuerEnvironment {
   BODY_LIMIT_BYTES?: string;
   /** `marked`: without any list only providers that are marked are trusted; else all that were admitted. A setting wins over it. */
   DEFAULT_TRUST?: string;
+  /** Days that raw records of use are kept. Default 400. */
+  USAGE_KEPT_DAYS?: string;
   /** JSON: client secrets by issuer, of identity providers that want one. */
   OIDC_CLIENT_SECRETS?: string;
   /** `open`: anybody may read the registry; else any valid key. */

@@ -69,8 +69,8 @@ export class Hold {
   /** The answer is over, or there will be none; `used`: an engine was asked, and its node will say what for. Idempotent. */
   release(used: boolean): void {
     if (this.#over) return;
-    this.#over = true;
     if (used && !this.concurrent) return; // nobody waits for its place, and its settlement ends it
+    this.#over = true;
     const released = this.#verdict.then(() => this.#object().release(this.#name, used));
     this.#asker.ctx.waitUntil(released.catch(() => {})); // its settlement or its lease frees the place too
   }

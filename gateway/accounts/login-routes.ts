@@ -1,15 +1,17 @@
 /** `/login` and `/logout`: authorization code with PKCE (RFC 7636) at one of the configured identity providers. */
-import { and, eq, gt, lt } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
+import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
+import { requestIdOf } from '../openai/request-id.ts';
+import { errorResponse } from '../openai/respond.ts';
 import { unauthorized } from './account.ts';
-import { asked, database } from './database.ts';
+import { installationSecret } from './installation.ts';
 import { discover, exchangeCode, verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 import { arrive } from './people.ts';
-import { logins } from './schema.ts';
-import { newInstallationSecret as newRandom, sha256Base64url, sha256Hex } from './secrets.ts';
+import { seal, unseal } from './seal.ts';
+import { newInstallationSecret as newRandom, sha256Base64url } from './secrets.ts';
 import {
   closeSession,
   cookieOf,
@@ -23,10 +25,20 @@ import { readSettings } from './settings.ts';
 
 type LoginContext = Context<{ Bindings: Env }>;
 
-const STATE_COOKIE = 'otela-login';
+const LOGIN_COOKIE = 'otela-login';
 const LOGIN_MS = 10 * 60_000;
 /** Longer paths to go back to are nobody's. */
 const RETURN_MAX = 512;
+
+const loginSchema = z.object({
+  state: z.string(),
+  issuer: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  returnTo: z.string(),
+  until: z.number(),
+});
+type Login = z.infer<typeof loginSchema>;
 
 export const loginRoutes = new Hono<{ Bindings: Env }>();
 
@@ -50,10 +62,9 @@ async function begin(c: LoginContext): Promise<Response> {
   if (config === undefined) throw new ApiError('invalid_request', 'issuer: is none of the configured ones.');
   const { authorization_endpoint } = await discover(config, now);
   const [state, nonce, verifier] = [newRandom(), newRandom(), newRandom()];
-  const db = database(c.env);
   const returnTo = localPath(c.req.query('return_to'));
-  const row = { hash: sha256Hex(state), issuer: config.issuer, nonce, verifier, returnTo, expiresAt: now + LOGIN_MS };
-  await asked(db.batch([db.delete(logins).where(lt(logins.expiresAt, now)), db.insert(logins).values(row)]));
+  const login: Login = { state, issuer: config.issuer, nonce, verifier, returnTo, until: now + LOGIN_MS };
+  const sealed = await seal(await installationSecret(c.env), 'login', JSON.stringify(login));
   const url = new URL(authorization_endpoint);
   const parameters = {
     response_type: 'code',
@@ -66,21 +77,29 @@ async function begin(c: LoginContext): Promise<Response> {
     code_challenge_method: 'S256',
   };
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
-  const cookie = cookieText(STATE_COOKIE, state, LOGIN_MS, await isSecure(c));
+  const cookie = cookieText(LOGIN_COOKIE, sealed, LOGIN_MS, await isSecure(c));
   return redirect(url.href, [cookie]);
 }
 
-/** Back from the provider. The state is in the URL and in the cookie of the browser that began, and good for once. */
+/** Back from the provider. Whatever comes of it, the login that was begun is over. */
 async function end(c: LoginContext): Promise<Response> {
+  const cookie = cookieText(LOGIN_COOKIE, '', 0, await isSecure(c));
+  try {
+    return await finish(c, cookie);
+  } catch (error) {
+    const response = errorResponse(error, requestIdOf(c.req.raw));
+    response.headers.append('set-cookie', cookie);
+    return response;
+  }
+}
+
+async function finish(c: LoginContext, cookie: string): Promise<Response> {
   const now = Date.now();
   const { state, code, iss, error } = c.req.query();
-  if (state === undefined || state !== cookieOf(c.req.raw, STATE_COOKIE)) {
-    throw unauthorized('This login was not begun in this browser, or too long ago. Begin at /login.');
+  const login = await begun(c, now);
+  if (login === undefined || state !== login.state) {
+    throw unauthorized('This login was not begun in this browser, has ended, or took too long. Begin at /login.');
   }
-  const db = database(c.env);
-  const where = and(eq(logins.hash, sha256Hex(state)), gt(logins.expiresAt, now));
-  const [login] = await asked(db.delete(logins).where(where).returning());
-  if (login === undefined) throw unauthorized('This login has ended already, or it took too long. Begin at /login.');
   if (error !== undefined) throw unauthorized('The identity provider refused this login.');
   const { oidc, publicUrl } = await readSettings(c.env, now);
   const config = oidc.find(({ issuer }) => issuer === login.issuer);
@@ -96,10 +115,15 @@ async function end(c: LoginContext): Promise<Response> {
   const { user } = await arrive(c.env, config, claims, now);
   const secure = await isSecure(c);
   const session = await openSession(c.env, user.id, now);
-  return redirect(login.returnTo, [
-    cookieText(SESSION_COOKIE, session, SESSION_MS, secure),
-    cookieText(STATE_COOKIE, '', 0, secure),
-  ]);
+  return redirect(login.returnTo, [cookieText(SESSION_COOKIE, session, SESSION_MS, secure), cookie]);
+}
+
+/** What this browser began. Kept by itself, sealed: whoever floods /login fills no store of ours. */
+async function begun(c: LoginContext, now: number): Promise<Login | undefined> {
+  const sealed = cookieOf(c.req.raw, LOGIN_COOKIE);
+  const text = sealed && (await unseal(await installationSecret(c.env), 'login', sealed));
+  const login = text ? loginSchema.safeParse(JSON.parse(text)).data : undefined;
+  return login === undefined || login.until <= now ? undefined : login;
 }
 
 function redirect(location: string, cookies: string[]): Response {

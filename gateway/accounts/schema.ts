@@ -181,21 +181,6 @@ export const idempotency = sqliteTable(
   (table) => [primaryKey({ columns: [table.actor, table.key] }), index('idempotency_created').on(table.createdAt)],
 );
 
-/** Logins at an identity provider that have begun; each ends once. */
-export const logins = sqliteTable(
-  'logins',
-  {
-    /** SHA-256 of `state`. */
-    hash: text('hash').primaryKey(),
-    issuer: text('issuer').notNull(),
-    nonce: text('nonce').notNull(),
-    verifier: text('verifier').notNull(),
-    returnTo: text('return_to').notNull(),
-    expiresAt: integer('expires_at').notNull(),
-  },
-  (table) => [index('logins_expires').on(table.expiresAt)],
-);
-
 /** Dashboard sessions. */
 export const sessions = sqliteTable(
   'sessions',

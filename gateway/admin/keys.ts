@@ -1,5 +1,5 @@
 /** API keys. Operators see and make all; who logged in sees and makes their own, never with more than they have. */
-import { and, eq, type SQL } from 'drizzle-orm';
+import { and, count, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { atLeast, SCOPES } from '../accounts/account.ts';
@@ -27,6 +27,9 @@ import { requireProject, requireProvider, requireUser } from './references.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 type Key = typeof apiKeys.$inferSelect;
+
+/** Of those who make them for themselves. */
+const OWN_KEYS_MAX = 50;
 
 const idText = z.string().max(64);
 const changeable = restrictionsSchema.extend(grantsSchema.shape).extend({
@@ -154,6 +157,7 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
   if (!operator && provider !== null && provider !== account.provider) throw denied('That provider is not yours.');
   const ofProvider = role === 'provider' ? (provider ?? user?.provider ?? account.provider ?? null) : null;
   if (role === 'provider') await requireProvider(env, ofProvider);
+  if (!operator) await requireFewKeys(call);
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
   const row: Key = {
     ...NO_RESTRICTIONS,
@@ -246,6 +250,15 @@ async function revokeKey(call: Call): Promise<object> {
   const update = database(call.env).update(apiKeys).set({ revokedAt: call.now }).where(eq(apiKeys.id, row.id));
   await change(call, [update], { action: 'key.revoke', object: row.id, before: view(row), after });
   return after;
+}
+
+/** @throws ApiError 400 when the caller has as many keys that work as one may make for oneself */
+async function requireFewKeys({ env, account, now }: Call<unknown, unknown>): Promise<void> {
+  const working = and(isNull(apiKeys.revokedAt), or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, now)));
+  const mine = and(eq(apiKeys.userId, account.userId ?? ''), working);
+  const [all] = await asked(database(env).select({ n: count() }).from(apiKeys).where(mine));
+  if ((all?.n ?? 0) < OWN_KEYS_MAX) return;
+  throw new ApiError('invalid_request', `You have ${OWN_KEYS_MAX} keys already; revoke some first.`);
 }
 
 /** What only operators may set. */

@@ -74,6 +74,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
     const delivery = handOver(errand);
     const late = intake.streaming && (await isSlower(delivery, PING_MS));
     const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
+    if (late && hold !== undefined) void delivery.catch(() => hold.release(false)); // told in-band: nobody settles it
     return hold === undefined ? response : hold.until(response, limitHeaders);
   } catch (error) {
     intake.release();

@@ -10,6 +10,12 @@ const AGAIN_MS = 10_000;
 /** Groups at a time: 50 statements. */
 const GROUPS = 300;
 
+/** Records are kept so long, unless the environment says otherwise; totals for ever. */
+const KEPT_DAYS = 400;
+const DAY_MS = 86_400_000;
+/** The environment may say another number meanwhile. */
+const LOOK_AGAIN_MS = 7 * DAY_MS;
+
 /** How one model was used in a window of time; windows of several objects are added up. */
 export interface ModelWorkload {
   model: string;
@@ -26,22 +32,33 @@ type Stored = { row: string };
  */
 export class UsageObject extends DurableObject<Env> {
   readonly #shard: string;
-  #scheduled = false;
+  #exists: boolean;
+  /** When the alarm rings. */
+  #alarmAt = Number.POSITIVE_INFINITY;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#shard = ctx.id.name ?? '';
-    ctx.storage.sql.exec(`CREATE TABLE IF NOT EXISTS records (n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL,
+    const [table] = ctx.storage.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray();
+    this.#exists = table !== undefined;
+    if (this.#exists && this.#waits()) this.#schedule(TOTALS_MS);
+  }
+
+  /** Not before there is something to keep: whoever asks about hours in which nothing was used leaves nothing behind. */
+  #create(): void {
+    if (this.#exists) return;
+    this.#exists = true;
+    this.ctx.storage.sql.exec(`CREATE TABLE records (n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL,
         stream INTEGER NOT NULL, at INTEGER NOT NULL, estimated INTEGER NOT NULL, traced INTEGER NOT NULL,
         model TEXT NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, row TEXT NOT NULL);
-      CREATE UNIQUE INDEX IF NOT EXISTS records_name ON records (session, stream);
-      CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, total TEXT NOT NULL);
-      CREATE TABLE IF NOT EXISTS sending (batch INTEGER NOT NULL, total TEXT NOT NULL)`);
-    if (this.#waits()) this.#schedule(TOTALS_MS);
+      CREATE UNIQUE INDEX records_name ON records (session, stream);
+      CREATE TABLE totals (name TEXT PRIMARY KEY, total TEXT NOT NULL);
+      CREATE TABLE sending (batch INTEGER NOT NULL, total TEXT NOT NULL)`);
   }
 
   /** Idempotent; an exact row replaces an estimated one. */
   add(rows: readonly UsageRow[]): void {
+    this.#create();
     const totals = new Map<string, Total>();
     for (const row of rows) {
       for (const total of this.#store(row)) {
@@ -86,18 +103,20 @@ export class UsageObject extends DurableObject<Env> {
 
   /** Rows in the order of coming, after `n`; `traced`: of the trace export alone. */
   page(after: number, limit: number, traced: boolean): { n: number; row: UsageRow }[] {
+    if (!this.#exists) return [];
     const where = traced ? 'AND traced = 1' : '';
     const query = `SELECT n, row FROM records WHERE n > ? ${where} ORDER BY n LIMIT ?`;
     const rows = this.ctx.storage.sql.exec<Stored & { n: number }>(query, after, limit).toArray();
     return rows.map(({ n, row }) => ({ n, row: JSON.parse(row) as UsageRow }));
   }
 
-  /** Records, those of `session` alone where one is named. */
   count(): number {
+    if (!this.#exists) return 0;
     return this.ctx.storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM records').one().n;
   }
 
   workload(from: number, to: number): ModelWorkload[] {
+    if (!this.#exists) return [];
     const models = new Map<string, { requests: number; input: Histogram; output: Histogram }>();
     const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ?';
     type Counts = { model: string; prompt: number; completion: number };
@@ -120,14 +139,29 @@ export class UsageObject extends DurableObject<Env> {
   }
 
   override async alarm(): Promise<void> {
-    this.#scheduled = false;
+    this.#alarmAt = Number.POSITIVE_INFINITY;
     try {
+      if (!this.#exists) return;
       await this.#send();
-      if (this.#waits()) this.#schedule(TOTALS_MS);
+      if (this.#waits()) return this.#schedule(TOTALS_MS);
+      const left = this.#keptUntil() - Date.now();
+      if (left > 0) this.#schedule(Math.min(left, LOOK_AGAIN_MS));
+      else await this.#end();
     } catch (error) {
       console.error(`totals of ${this.#shard} wait: ${error instanceof Error ? error.message : error}`);
       this.#schedule(AGAIN_MS);
     }
+  }
+
+  /** Its totals stay in D1; the records go. */
+  async #end(): Promise<void> {
+    this.#exists = false;
+    await this.ctx.storage.deleteAll();
+  }
+
+  #keptUntil(): number {
+    const days = Number(this.env.USAGE_KEPT_DAYS ?? KEPT_DAYS);
+    return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : KEPT_DAYS) * DAY_MS;
   }
 
   /** A batch that was begun is ended first, under its own number: whether D1 has it is D1's to say. */
@@ -160,8 +194,9 @@ export class UsageObject extends DurableObject<Env> {
   }
 
   #schedule(ms: number): void {
-    if (this.#scheduled) return;
-    this.#scheduled = true;
-    this.ctx.waitUntil(this.ctx.storage.setAlarm(Date.now() + ms));
+    const at = Date.now() + ms;
+    if (this.#alarmAt <= at) return;
+    this.#alarmAt = at;
+    this.ctx.waitUntil(this.ctx.storage.setAlarm(at));
   }
 }

@@ -2,7 +2,7 @@
  * Who pays, as it travels with a request to its node and comes back with the report. Sealed by the gateway: a provider neither
  * learns whose request it serves nor can charge somebody else. Sealed once per look-up of a key, so that no request pays for it.
  */
-import { sha256Hex } from '../accounts/secrets.ts';
+import { seal, unseal } from '../accounts/seal.ts';
 
 export interface Identity {
   keyId: string;
@@ -23,63 +23,25 @@ export interface Receipt extends Identity {
 /** Of the operator key of the environment, and of whatever else is not sealed. */
 const UNSEALED: Identity = { keyId: '', userId: '', projectId: '', subject: '', traced: false };
 
-const NONCE_BYTES = 12;
-const encoder = new TextEncoder();
-const decoder = new TextDecoder();
-
-export async function sealIdentity(secret: string, identity: Identity): Promise<string> {
-  const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
+export function sealIdentity(secret: string, identity: Identity): Promise<string> {
   const { keyId, userId, projectId, subject, traced } = identity;
-  const text = encoder.encode(JSON.stringify([keyId, userId, projectId, subject, traced]));
-  const sealed = await crypto.subtle.encrypt({ name: 'AES-GCM', iv: nonce }, await keyOf(secret), text);
-  return `${base64(nonce)}.${base64(new Uint8Array(sealed))}`;
+  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, subject, traced]));
 }
 
 /** What a request sends along. */
-export function receiptOf(seal: string, model: string, untracked: boolean): string {
-  return `${seal}\n${untracked ? '-' : '+'}\n${model}`;
+export function receiptOf(identity: string, model: string, untracked: boolean): string {
+  return `${identity}\n${untracked ? '-' : '+'}\n${model}`;
 }
 
 export async function openReceipt(secret: string, receipt: string): Promise<Receipt> {
-  const [seal = '', flag, ...model] = receipt.split('\n');
-  const identity = await openSeal(secret, seal);
+  const [sealed = '', flag, ...model] = receipt.split('\n');
+  const identity = await openSeal(secret, sealed);
   return { ...identity, model: model.join('\n'), untracked: flag === '-' };
 }
 
-async function openSeal(secret: string, seal: string): Promise<Identity> {
-  const [nonce, text] = seal.split('.');
-  if (nonce === undefined || text === undefined) return UNSEALED;
-  try {
-    const open = await crypto.subtle.decrypt({ name: 'AES-GCM', iv: bytes(nonce) }, await keyOf(secret), bytes(text));
-    const [keyId, userId, projectId, subject, traced] = JSON.parse(decoder.decode(open));
-    return { keyId, userId, projectId, subject, traced };
-  } catch {
-    return UNSEALED; // forged, or of a gateway with another secret
-  }
-}
-
-const keys = new Map<string, Promise<CryptoKey>>();
-
-/** One installation has one secret; a few are kept. */
-function keyOf(secret: string): Promise<CryptoKey> {
-  let key = keys.get(secret);
-  if (key === undefined) {
-    if (keys.size > 3) keys.clear();
-    const raw = hexBytes(sha256Hex(`otela-receipt-1\n${secret}`));
-    key = crypto.subtle.importKey('raw', raw, 'AES-GCM', false, ['encrypt', 'decrypt']);
-    keys.set(secret, key);
-  }
-  return key;
-}
-
-function hexBytes(hex: string): Uint8Array<ArrayBuffer> {
-  return new Uint8Array((hex.match(/../g) ?? []).map((pair) => Number.parseInt(pair, 16)));
-}
-
-function base64(data: Uint8Array): string {
-  return btoa(String.fromCharCode(...data));
-}
-
-function bytes(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+async function openSeal(secret: string, sealed: string): Promise<Identity> {
+  const text = await unseal(secret, 'receipt', sealed);
+  if (text === undefined) return UNSEALED; // forged, or of a gateway with another secret
+  const [keyId, userId, projectId, subject, traced] = JSON.parse(text);
+  return { keyId, userId, projectId, subject, traced };
 }

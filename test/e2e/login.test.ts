@@ -170,14 +170,25 @@ it('a callback is good once, in the browser that began, with its own state and c
     expect(response.headers.get('set-cookie') ?? '').not.toContain(SESSION);
   };
   await refused(new Browser('ada'), back);
-  const other = new URL(back);
-  other.searchParams.set('state', 'x'.repeat(43));
-  await refused(browser, other.href);
-  const mixed = new URL(back);
-  mixed.searchParams.set('iss', 'https://evil.example');
-  await refused(browser, mixed.href);
-  // That attempt used the state up; nothing is left to try with.
-  await refused(browser, back);
+  const forged = new Browser('ada');
+  for (const cookie of ['x', 'a.b', browser.cookie(at('/'), 'otela-login')?.replace(/^.{8}/, 'AAAAAAAA') ?? '']) {
+    forged.setCookie(at('/'), 'otela-login', cookie);
+    await refused(forged, back);
+  }
+  const sealed = browser.cookie(at('/'), 'otela-login') ?? '';
+  for (const [name, value] of [
+    ['state', 'x'.repeat(43)],
+    ['iss', 'https://evil.example'],
+    ['code', 'stolen'],
+    ['error', 'access_denied'],
+  ] as const) {
+    const mixed = new URL(back);
+    mixed.searchParams.set(name, value);
+    browser.setCookie(at('/'), 'otela-login', sealed);
+    await refused(browser, mixed.href);
+    // That attempt ended the login; nothing is left to try with.
+    await refused(browser, back);
+  }
   // Somebody else's code behind a state of one's own: the provider knows whose challenge it belongs to.
   const [victim, thief] = [new Browser('ada'), new Browser('bob')];
   const stolen = new URL((await victim.go(at('/login'), isBack)).url).searchParams.get('code') ?? '';

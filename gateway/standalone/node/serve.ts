@@ -34,6 +34,7 @@ const WORKER_SETTINGS = [
   'REGISTRY_ACCESS',
   'DEFAULT_TRUST',
   'OIDC_CLIENT_SECRETS',
+  'USAGE_KEPT_DAYS',
 ];
 /** `sun_path` has 108 bytes, one of them for the end. */
 const SOCKET_PATH_MAX_BYTES = 107;

@@ -1,6 +1,6 @@
 import { runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
@@ -61,6 +61,9 @@ test('a row counts once in the totals, however often it comes; an exact one repl
     expect.objectContaining({ requests: 4, estimated: 0, prompt: 40, completion: 20, cached: 4, totalMs: 4_000 }),
   ]);
   expect(await shard.count()).toBe(4);
+  // The alarm that ends the hour's records one day does not keep new ones waiting.
+  await shard.add([row(11)]);
+  await vi.waitFor(async () => expect((await totals())[0]?.requests).toBe(5), { timeout: 10_000 });
 });
 
 test('totals go by day and model, in batches of three hundred', async () => {
@@ -113,6 +116,20 @@ test('a receipt opens with the secret that sealed it alone, and one that was cha
   }
   const long = receiptOf(seal, 'm'.repeat(256), false);
   expect(long.length).toBeLessThan(1_024);
+});
+
+test('an hour that is older than records are kept is gone, its totals stay; one that was only asked about never was', async () => {
+  const at = Date.parse('2020-01-01T05:00:00Z');
+  const shard = env.USAGE.getByName('2020-01-01T05');
+  await shard.add([row(1, { at, key: 'old' })]);
+  await runDurableObjectAlarm(shard);
+  expect(await shard.count()).toBe(0);
+  expect((await totals()).find(({ key }) => key === 'old')).toMatchObject({ requests: 1 });
+  await shard.add([row(2, { at, key: 'late' })]);
+  expect(await shard.count()).toBe(1);
+  const nothing = env.USAGE.getByName('2019-01-01T05');
+  expect([await nothing.count(), await nothing.workload(0, at), await nothing.page(0, 10, false)]).toEqual([0, [], []]);
+  expect(await runDurableObjectAlarm(nothing)).toBe(false);
 });
 
 test('hours are cut in UTC', () => {
