@@ -65,11 +65,13 @@ function answerTo(
 ): Promise<IncomingMessage> {
   const secure = url.protocol === 'https:';
   const request = secure ? httpsRequest : httpRequest;
-  const through = socket && {
-    createConnection: () => (secure ? tlsConnect({ socket, servername: url.hostname }) : socket),
-  };
+  // An agent of node:http makes connections of its own and would pass by the proxy: without one it takes ours.
+  const way =
+    socket === undefined
+      ? { agent: false as const }
+      : { createConnection: () => (secure ? tlsConnect({ socket, servername: url.hostname }) : socket) };
   return new Promise((resolve, reject) => {
-    const asked = request(url, { method: 'POST', headers, signal, agent: false, ...through }, resolve);
+    const asked = request(url, { method: 'POST', headers, signal, ...way }, resolve);
     asked.on('error', (error) => {
       socket?.destroy();
       reject(error);
