@@ -30,6 +30,12 @@ import { Tickets } from './tickets.ts';
 /** Answers of gateways that are waited for; the core asks on suspicion only. */
 const RELAY_QUESTIONS_MAX = 64;
 
+/**
+ * One session that is not reached from here is tried again so often. The core watches its neighbours; somebody else who was not reached
+ * once would stay out of this agent's routes for good.
+ */
+const RECHECK_MS = 5_000;
+
 export interface MeshOptions {
   key: SessionKey;
   ticket: Ticket;
@@ -84,6 +90,7 @@ export class Mesh {
   /** Of gossip, since the start: bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
   #questions = 0;
+  #recheck: NodeJS.Timeout | undefined;
   #port: number | undefined;
   #closed = false;
 
@@ -167,6 +174,7 @@ export class Mesh {
     const { listen } = this.#options;
     if (listen !== undefined) this.#port = await this.#listener.open(listen.host, listen.port);
     this.#driver.give({ type: 'start' });
+    this.#recheck = setInterval(() => this.#tryAgain(), RECHECK_MS);
     this.#seeds.open();
   }
 
@@ -275,6 +283,13 @@ export class Mesh {
     this.#driver.give({ type: 'dialFailed', peer });
   }
 
+  #tryAgain(): void {
+    const random = this.#options.random ?? Math.random;
+    const missed = [...this.#liveness].flatMap(([session, liveness]) => (liveness === 'unreachable' ? [session] : []));
+    const one = missed[Math.floor(random() * missed.length)];
+    if (one !== undefined) this.doubt(one);
+  }
+
   #changed(sessions: readonly string[]): void {
     for (const session of sessions) {
       const entry = this.replica.get(session);
@@ -301,6 +316,7 @@ export class Mesh {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    clearInterval(this.#recheck);
     this.#seeds.close();
     this.#driver.close();
     this.#listener.close();
