@@ -14,7 +14,7 @@ const SIGHTINGS_MAX = 2_000_000;
 
 const members: Member[] = [];
 /** Those that left included. */
-const all: Member[] = [];
+const ever: Member[] = [];
 let sightings: Sighting[] = [];
 let opened: Open | undefined;
 
@@ -60,7 +60,7 @@ async function add(index: number, spec: MemberSpec, command: Open, port = 0, rep
     more: { random, askRelay },
   });
   members[index] = member;
-  all.push(member);
+  ever.push(member);
   watch(member, index);
   await member.open();
   member.mesh.setGateways(command.gateways.map(({ id, url }) => ({ id, url: new URL(url) })));
@@ -70,8 +70,13 @@ async function add(index: number, spec: MemberSpec, command: Open, port = 0, rep
 async function run(command: Command): Promise<Omit<Reply, 'id'>> {
   switch (command.do) {
     case 'open': {
-      opened = command;
-      const open = await Promise.all(command.members.map((spec, index) => add(index, spec, command)));
+      const [first, ...others] = command.members;
+      if (first === undefined) return {};
+      const one = await add(0, first, command);
+      // Somebody must be known: where nobody else is, the first one.
+      opened = command.peers.length > 0 ? command : { ...command, peers: one.mesh.addresses };
+      const all = opened;
+      const open = [one, ...(await Promise.all(others.map((spec, index) => add(index + 1, spec, all))))];
       return { opened: open.map(({ session, mesh }) => ({ session, addresses: mesh.addresses })) };
     }
     case 'publish': {
@@ -103,7 +108,7 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
       return {
         sightings: taken,
         channels: members.map(({ mesh }) => mesh.channels.size),
-        sent: all.reduce(
+        sent: ever.reduce(
           (sum, { mesh }) => ({ messages: sum.messages + mesh.sent.messages, bytes: sum.bytes + mesh.sent.bytes }),
           { messages: 0, bytes: 0 },
         ),
