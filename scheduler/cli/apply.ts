@@ -158,7 +158,7 @@ export async function planAndApply(
   observation: Observation,
   workload: readonly Demand[],
   io: Io,
-): Promise<{ code: number; plan: Plan }> {
+): Promise<{ code: number; state: ControllerState }> {
   const { controller } = session;
   const { plan, wanted } = await replan(controller, observation, workload);
   io.out(`${planText(plan, undefined)}\n\nwhy\n${whyText(plan)}\n`);
@@ -178,7 +178,7 @@ export async function planAndApply(
   };
   const code = await carryOut(session, observation, found, state, io);
   if (session.weights) await sendWeights(session, observation, plan, io);
-  return { code: code === EXIT_DONE ? planExit(plan) : code, plan };
+  return { code: code === EXIT_DONE ? planExit(plan) : code, state };
 }
 
 async function carryOut(

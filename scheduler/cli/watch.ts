@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { observe } from '../controller/round.ts';
-import { lockState, readState, writeState } from '../controller/state.ts';
+import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { Triggers } from '../controller/triggers.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Demand } from '../solver/problem.ts';
@@ -27,11 +27,13 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
   if (outside.signal) outside.signal.addEventListener('abort', end);
   else for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
   const triggers = new Triggers();
+  // A dry run writes nothing, but must not say the same again each round.
+  const dry: { state?: ControllerState } = {};
   const wait = outside.wait ?? ((ms, signal) => sleep(ms, undefined, { signal }));
   try {
     let retry = flags.retry === true;
     while (!over.signal.aborted && outside.signal?.aborted !== true) {
-      await look(session, triggers, retry, io);
+      await look(session, triggers, dry, retry, io);
       retry = false;
       await wait(everyMs, over.signal).catch(() => over.abort());
     }
@@ -44,11 +46,17 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
 }
 
 /** One look. What goes wrong outside (gateway, Slurm) is said and tried again next time; only a wrong set-up ends the watch. */
-async function look(session: Session, triggers: Triggers, retry: boolean, io: Io): Promise<void> {
+async function look(
+  session: Session,
+  triggers: Triggers,
+  dry: { state?: ControllerState },
+  retry: boolean,
+  io: Io,
+): Promise<void> {
   const { controller } = session;
   const at = new Date(controller.now()).toISOString().slice(0, 19);
   try {
-    const observation = await observe(controller, forgiven(readState(session.statePath), retry));
+    const observation = await observe(controller, forgiven(dry.state ?? readState(session.statePath), retry));
     const workload = (await session.workload()).filter(({ rate }) => rate > 0);
     const { jobs } = observation.state;
     const served = (demand: Demand) =>
@@ -64,10 +72,12 @@ async function look(session: Session, triggers: Triggers, retry: boolean, io: Io
     // A job that ended leaves room that the plan had filled.
     const reasons = [...observation.events, ...triggers.look(seen, observation.state.planned_for, controller.now())];
     if (session.yes) writeState(session.statePath, observation.state);
+    else dry.state = observation.state;
     if (reasons.length === 0) return;
     io.out(`${at}Z plans again: ${reasons.join('; ')}`);
     if (workload.length === 0) return io.out('nobody asks for anything: what runs is left as it is');
-    await planAndApply(session, observation, workload, io);
+    const { state } = await planAndApply(session, observation, workload, io);
+    if (!session.yes) dry.state = state;
   } catch (error) {
     if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
     io.log(`${at}Z ${error.message}; what runs goes on`);

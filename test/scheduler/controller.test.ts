@@ -7,7 +7,7 @@ import { applyCommand, type Outside } from '../../scheduler/cli/apply.ts';
 import type { Io } from '../../scheduler/cli/io.ts';
 import { watchCommand } from '../../scheduler/cli/watch.ts';
 import { command, type JobState, type Launcher, slurmLauncher } from '../../scheduler/controller/launcher.ts';
-import { readState } from '../../scheduler/controller/state.ts';
+import { EMPTY_STATE, readState } from '../../scheduler/controller/state.ts';
 import { render } from '../../scheduler/controller/template.ts';
 import { Triggers } from '../../scheduler/controller/triggers.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
@@ -380,6 +380,18 @@ describe('the controller', () => {
         Object.assign(gateway, { workload: [{ ...ROW, requests_per_second: at >= 2 ? 10 : 2 }] }),
       );
       expect(lasting).toMatch(/10\.0 requests\/s for 10 minutes, planned for 2\.00/);
+    });
+
+    it('without --yes starts nothing, writes nothing and says each thing once', async () => {
+      const lines: string[] = [];
+      const io: Io = { out: (text) => void lines.push(text), log: () => {} };
+      let looks = 0;
+      const over = new AbortController();
+      const wait = async () => (++looks >= 5 ? over.abort() : undefined);
+      await watchCommand(argv, io, { launcher: jobs, now: () => looks * 300_000, signal: over.signal, wait });
+      expect(lines.join('\n').match(/plans again/g)?.length).toBe(1);
+      expect(jobs.scripts.size).toBe(0);
+      expect(readState(state)).toEqual(EMPTY_STATE);
     });
 
     it('goes on when the gateway is away, and everything runs on when it ends', async () => {
