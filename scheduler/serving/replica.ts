@@ -3,6 +3,7 @@ import type { StepModel } from '../roofline/step.ts';
 import { Heap } from './heap.ts';
 import { KvBlocks } from './kv-blocks.ts';
 import type { EngineLimits } from './limits.ts';
+import { Queue } from './queue.ts';
 import type { Sequence } from './sequence.ts';
 
 /** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
@@ -45,13 +46,7 @@ export class Replica {
   readonly #limits: EngineLimits;
   readonly #finished: Finished;
   readonly #blocks: KvBlocks;
-  /** Pushed but not yet arrived, then waiting: one queue, bounded by what the caller pushes. */
-  #pending: { request: number; arrival: number; input: number; output: number; stored: boolean }[] = [];
-  #pendingAt = 0;
-  #waiting: Sequence[] = [];
-  #waitingAt = 0;
-  /** Pre-empted sequences go before everybody who waits, the oldest first. */
-  #returning: Sequence[] = [];
+  readonly #queue: Queue;
   #partial: Sequence | undefined;
   /** Admission order, for pre-emption of the newest; ended ones are dropped when they surface. */
   #admitted: Sequence[] = [];
@@ -64,27 +59,28 @@ export class Replica {
     this.#model = model;
     this.#limits = limits;
     this.#finished = finished;
+    this.#queue = new Queue(limits.prefixHit);
     this.#blocks = new KvBlocks(kvCapacityTokens(model.deployment, limits.memoryFraction), limits.blockTokens);
   }
 
   /** Requests it holds, running or waiting. */
   get load(): number {
-    return this.#decodes + this.#queued() + (this.#partial ? 1 : 0) + (this.#pending.length - this.#pendingAt);
+    return this.#decodes + this.#queue.all + (this.#partial ? 1 : 0);
   }
 
   /** In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). */
   push(request: number, arrival: number, input: number, output: number, stored = false): void {
-    this.#pending.push({ request, arrival, input, output, stored });
+    this.#queue.push({ request, arrival, input, output, stored });
   }
 
   /** Runs until no step begins before `until`. */
   run(until: number): void {
     for (;;) {
-      this.#arrive();
+      this.#queue.arrive(this.clock);
       if (this.#idle()) {
-        const next = this.#pending[this.#pendingAt];
-        if (next === undefined || next.arrival >= until) return;
-        this.clock = Math.max(this.clock, next.arrival);
+        const next = this.#queue.nextArrival;
+        if (next === undefined || next >= until) return;
+        this.clock = Math.max(this.clock, next);
         continue;
       }
       if (this.clock >= until) return;
@@ -94,50 +90,8 @@ export class Replica {
     }
   }
 
-  #queued(): number {
-    return this.#waiting.length - this.#waitingAt + this.#returning.length;
-  }
-
   #idle(): boolean {
-    return this.#decodes === 0 && this.#partial === undefined && this.#queued() === 0;
-  }
-
-  #arrive(): void {
-    for (;;) {
-      const next = this.#pending[this.#pendingAt];
-      if (next === undefined || next.arrival > this.clock) break;
-      this.#pendingAt++;
-      const cached = Math.min(next.input - 1, Math.floor(next.input * this.#limits.prefixHit));
-      this.#waiting.push({
-        request: next.request,
-        prompt: next.stored ? 0 : next.input - cached,
-        cached: next.stored ? next.input : cached,
-        prefilled: 0,
-        remaining: next.output,
-        firstToken: next.stored ? next.arrival : -1,
-        base: 0,
-        since: 0,
-        phase: 0,
-        epoch: 0,
-        running: false,
-      });
-    }
-    if (this.#pendingAt > 4096) {
-      this.#pending = this.#pending.slice(this.#pendingAt);
-      this.#pendingAt = 0;
-    }
-  }
-
-  #head(): Sequence | undefined {
-    return this.#returning.at(-1) ?? this.#waiting[this.#waitingAt];
-  }
-
-  #takeHead(): void {
-    if (this.#returning.length > 0) this.#returning.pop();
-    else if (++this.#waitingAt > 4096) {
-      this.#waiting = this.#waiting.slice(this.#waitingAt);
-      this.#waitingAt = 0;
-    }
+    return this.#decodes === 0 && this.#partial === undefined && this.#queue.waiting === 0;
   }
 
   #fits(sequence: Sequence): boolean {
@@ -146,15 +100,15 @@ export class Replica {
 
   /** Whether the head of the queue can begin in the next step. */
   #admissible(): boolean {
-    const head = this.#head();
+    const head = this.#queue.head;
     return head !== undefined && this.#decodes < this.#limits.maxSequences && this.#fits(head);
   }
 
   /** Nothing runs and the head still does not fit: it never will. */
   #refuse(): void {
-    const head = this.#head();
+    const head = this.#queue.head;
     if (head === undefined) return;
-    this.#takeHead();
+    this.#queue.takeHead();
     this.counters.refused++;
     this.#finished(head.request, undefined, this.clock);
   }
@@ -162,8 +116,8 @@ export class Replica {
   /** A step with prompts in it. */
   #mixedStep(): void {
     const { tokenBudget, chunkedPrefill, maxSequences, schedule } = this.#limits;
+    if (schedule === 'mixed' && this.#decodes > 0) this.#makeRoom();
     const decoding = schedule === 'mixed' ? this.#decodes : 0;
-    if (decoding > 0) this.#makeRoom();
     let budget = tokenBudget - decoding;
     let tokens = 0;
     let pairs = 0;
@@ -185,11 +139,11 @@ export class Replica {
       take(partial, Math.min(partial.prompt - partial.prefilled, Math.max(1, budget)));
     }
     while (this.#partial === undefined && this.#decodes + ended.length < maxSequences) {
-      const head = this.#head();
+      const head = this.#queue.head;
       if (head === undefined || !this.#fits(head)) break;
       const whole = head.prompt;
       if (whole > budget && (chunkedPrefill ? budget <= 0 : tokens > 0)) break;
-      this.#takeHead();
+      this.#queue.takeHead();
       this.#blocks.take(head.prompt + head.cached);
       head.running = true;
       this.#admitted.push(head);
@@ -295,7 +249,7 @@ export class Replica {
         }
       }
       newest.prefilled = 0;
-      this.#returning.push(newest);
+      this.#queue.giveBack(newest);
     }
   }
 
@@ -307,8 +261,8 @@ export class Replica {
     const toFinish = Math.max(1, this.#nextFinish() - this.#decodeStep);
     const room = Math.max(1, this.#blocks.stepsInRoom(toFinish, this.#decodeStep));
     // While somebody waits whom the batch has no room for, newcomers only queue behind.
-    const next = this.#queued() > 0 ? undefined : this.#pending[this.#pendingAt];
-    const horizon = Math.min(until, next?.arrival ?? Number.POSITIVE_INFINITY) - this.clock;
+    const next = this.#queue.waiting > 0 ? undefined : this.#queue.nextArrival;
+    const horizon = Math.min(until, next ?? Number.POSITIVE_INFINITY) - this.clock;
     const base = this.#model.decodeBase(n);
     const slope = this.#model.secondsPerContextToken;
     // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2).

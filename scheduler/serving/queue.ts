@@ -1,0 +1,104 @@
+import type { Sequence } from './sequence.ts';
+
+/** A request that was sent to a replica; it waits there from `arrival` on. */
+export interface Sent {
+  request: number;
+  arrival: number;
+  input: number;
+  output: number;
+  /** Its prompt's keys and values came from elsewhere (disaggregated prefill). */
+  stored: boolean;
+}
+
+/** First come, first served; but what was pre-empted goes before everybody. Bounded by what the caller pushes. */
+export class Queue {
+  readonly #prefixHit: number;
+  readonly #sent = new Line<Sent>();
+  readonly #waiting = new Line<Sequence>();
+  /** The oldest last: it goes first. */
+  readonly #returning: Sequence[] = [];
+
+  constructor(prefixHit: number) {
+    this.#prefixHit = prefixHit;
+  }
+
+  /** In order of arrival. */
+  push(sent: Sent): void {
+    this.#sent.push(sent);
+  }
+
+  giveBack(sequence: Sequence): void {
+    this.#returning.push(sequence);
+  }
+
+  get waiting(): number {
+    return this.#waiting.length + this.#returning.length;
+  }
+
+  /** Those too that have not arrived. */
+  get all(): number {
+    return this.waiting + this.#sent.length;
+  }
+
+  /** When the next one comes that has not arrived, if any is to come. */
+  get nextArrival(): number | undefined {
+    return this.#sent.head?.arrival;
+  }
+
+  get head(): Sequence | undefined {
+    return this.#returning.at(-1) ?? this.#waiting.head;
+  }
+
+  takeHead(): void {
+    if (this.#returning.pop() === undefined) this.#waiting.shift();
+  }
+
+  /** Lets in who has arrived by `now`. */
+  arrive(now: number): void {
+    for (let next = this.#sent.head; next !== undefined && next.arrival <= now; next = this.#sent.head) {
+      this.#sent.shift();
+      const cached = Math.min(next.input - 1, Math.floor(next.input * this.#prefixHit));
+      this.#waiting.push({
+        request: next.request,
+        prompt: next.stored ? 0 : next.input - cached,
+        cached: next.stored ? next.input : cached,
+        prefilled: 0,
+        remaining: next.output,
+        firstToken: next.stored ? next.arrival : -1,
+        base: 0,
+        since: 0,
+        phase: 0,
+        epoch: 0,
+        running: false,
+      });
+    }
+  }
+}
+
+/** What has gone is dropped when it is more than half: shifting an array of millions one by one would never end. */
+const KEPT = 4096;
+
+class Line<T> {
+  #items: T[] = [];
+  #at = 0;
+
+  get length(): number {
+    return this.#items.length - this.#at;
+  }
+
+  get head(): T | undefined {
+    return this.#items[this.#at];
+  }
+
+  push(item: T): void {
+    this.#items.push(item);
+  }
+
+  shift(): void {
+    this.#at++;
+    if (this.#at > KEPT && this.#at * 2 > this.#items.length) {
+      this.#items = this.#items.slice(this.#at);
+      this.#at = 0;
+    }
+  }
+}
