@@ -11,6 +11,10 @@ const CONNECT_MS = 10_000;
 /** Each a socket to the node, one to the gateway, and what a slow reader leaves between them (two high-water marks). */
 const RELAYED_MAX = 512;
 
+/** Connections that have not shown a pass; one more pushes the oldest out, so that strangers cannot keep newcomers away. */
+const UNPROVEN_MAX = 64;
+const HEAD_MS = 5_000;
+
 /** A tunnel is pinged every 15 s; what is silent for so long is forgotten by somebody. */
 const IDLE_MS = 120_000;
 
@@ -33,6 +37,8 @@ export interface RelayOptions {
 /** Passes bytes between nodes without egress and the gateways that this agent was configured with. What they say is TLS between those two. */
 export class Relay {
   readonly #options: RelayOptions;
+  /** At most UNPROVEN_MAX, oldest first. */
+  readonly #unproven = new Set<Socket>();
   /** At most RELAYED_MAX, or ADMISSIONS_MAX. */
   readonly #open = new Set<Socket>();
   #closed = false;
@@ -47,19 +53,34 @@ export class Relay {
 
   /** Takes a connection whose first bytes, still to be read, begin an HTTP CONNECT. Strangers get no byte. */
   async take(socket: Socket): Promise<void> {
-    const max = this.#options.offered ? RELAYED_MAX : ADMISSIONS_MAX;
-    if (this.#closed || this.#open.size >= max) return void socket.destroy();
-    this.#open.add(socket);
-    socket.on('close', () => this.#open.delete(socket));
+    if (this.#closed) return void socket.destroy();
     socket.on('error', () => socket.destroy());
-    socket.setTimeout(CONNECT_MS, () => socket.destroy());
     try {
-      const gateway = await this.#gateway(socket);
-      if (gateway === undefined) return void socket.destroy();
+      const gateway = await this.#prove(socket);
+      const max = this.#options.offered ? RELAYED_MAX : ADMISSIONS_MAX;
+      if (gateway === undefined || this.#open.size >= max) return void socket.destroy();
+      this.#open.add(socket);
+      socket.on('close', () => this.#open.delete(socket));
+      socket.setTimeout(CONNECT_MS, () => socket.destroy());
       this.#join(socket, await this.#connect(gateway));
     } catch (error) {
       this.#options.log(`relay: ${error instanceof Error ? error.message : String(error)}`);
       socket.destroy();
+    }
+  }
+
+  async #prove(socket: Socket): Promise<URL | undefined> {
+    this.#unproven.add(socket);
+    const [oldest] = this.#unproven;
+    if (this.#unproven.size > UNPROVEN_MAX) oldest?.destroy();
+    const timer = setTimeout(() => socket.destroy(), HEAD_MS);
+    try {
+      return await this.#gateway(socket);
+    } catch {
+      return undefined; // strangers' trouble is nobody's
+    } finally {
+      clearTimeout(timer);
+      this.#unproven.delete(socket);
     }
   }
 
@@ -104,7 +125,7 @@ export class Relay {
   /** Idempotent. */
   close(): void {
     this.#closed = true;
-    for (const socket of this.#open) socket.destroy();
+    for (const socket of [...this.#unproven, ...this.#open]) socket.destroy();
   }
 }
 

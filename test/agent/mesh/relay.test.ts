@@ -124,6 +124,19 @@ describe('without it', () => {
     expect(gateway.sockets.size).toBe(0);
   });
 
+  it('a crowd that begins and does not go on keeps nobody away', async () => {
+    const gateway = await echo();
+    const { address, port } = await relayTo([gateway.url], false);
+    const crowd = Array.from({ length: 300 }, () => {
+      const socket = connect(port, '127.0.0.1', () => socket.write('CONNECT x'));
+      return socket.on('error', () => {});
+    });
+    await Promise.all(crowd.slice(-1).map((socket) => new Promise((resolve) => socket.once('connect', resolve))));
+    const socket = await through(address, gateway.url);
+    expect(await answer(socket, 'hello', 5)).toBe('hello');
+    for (const one of crowd) one.destroy();
+  });
+
   it('the pass shows nothing of the token', () => {
     const pass = relayProxy('10.0.0.1:7', 'gateway.example:443', TOKEN);
     expect(pass.href).not.toContain(TOKEN);
