@@ -6,7 +6,6 @@ import type { Socket } from 'node:net';
 import { createGossip } from '../../shared/gossip/index.ts';
 import type { Action, Liveness, Notice, Verdict } from '../../shared/gossip/types.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
-import type { Entry } from '../../shared/lattice/entry.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import type { Update } from '../../shared/lattice/update.ts';
@@ -25,6 +24,7 @@ import { Dials } from './dials.ts';
 import { Driver } from './driver.ts';
 import type { ChannelEvents } from './requests/types.ts';
 import { Seeds } from './seeds.ts';
+import { type Seen, Sightings, type Watcher } from './sightings.ts';
 import { Tickets } from './tickets.ts';
 
 /** Answers of gateways that are waited for; the core asks on suspicion only. */
@@ -66,14 +66,6 @@ export interface MeshOptions {
   limits?: Partial<ListenerLimits>;
 }
 
-export interface Seen {
-  entry: Entry;
-  liveness: Liveness;
-}
-
-/** `sessions` changed in the replica, or in what this agent thinks of their liveness. */
-export type Watcher = (sessions: readonly string[]) => void;
-
 export class Mesh {
   readonly replica: Replica;
   readonly channels: Channels;
@@ -84,9 +76,7 @@ export class Mesh {
   readonly #seeds: Seeds;
   readonly #delegates: Delegates;
   readonly #bans = new Bans();
-  /** Of sessions in the replica; alive is not listed. */
-  readonly #liveness = new Map<string, Liveness>();
-  readonly #watchers = new Set<Watcher>();
+  readonly #sightings: Sightings;
   /** Of gossip, since the start: bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
   #questions = 0;
@@ -99,6 +89,7 @@ export class Mesh {
     const { session } = ticket;
     this.#options = options;
     this.replica = replica;
+    this.#sightings = new Sightings(replica);
     const { issuerName, env, proxy, log } = options;
     const banned = (peer: string) => this.#bans.has(peer, performance.now());
     const tickets = new Tickets({ crypto, replica, session, issuerName, banned });
@@ -200,18 +191,17 @@ export class Mesh {
   }
 
   liveness(session: string): Liveness {
-    return this.#liveness.get(session) ?? 'alive';
+    return this.#sightings.liveness(session);
   }
 
   /** All that is known, as seen from here. */
-  *view(): Generator<Seen> {
-    for (const entry of this.replica.entries()) yield { entry, liveness: this.liveness(entry.session) };
+  view(): Generator<Seen> {
+    return this.#sightings.view();
   }
 
   /** Calls `watcher` after every change until the returned function is called. */
   watch(watcher: Watcher): () => void {
-    this.#watchers.add(watcher);
-    return () => void this.#watchers.delete(watcher);
+    return this.#sightings.watch(watcher);
   }
 
   /** The channel to a session: the one there is, else a new one. @throws ChannelError none can be had; it may be well all the same */
@@ -247,11 +237,9 @@ export class Mesh {
         this.channels.hangUp(action.peer, action.reason);
         return this.#delegates.hangUp(action.peer, action.reason);
       case 'changed':
-        return this.#changed(action.sessions);
+        return this.#sightings.changed(action.sessions);
       case 'liveness':
-        if (action.liveness === 'alive') this.#liveness.delete(action.session);
-        else this.#liveness.set(action.session, action.liveness);
-        return this.#tell([action.session]);
+        return this.#sightings.judge(action.session, action.liveness);
       case 'askRelay':
         return this.#askRelay(action.target);
       case 'ended':
@@ -284,22 +272,8 @@ export class Mesh {
   }
 
   #tryAgain(): void {
-    const random = this.#options.random ?? Math.random;
-    const missed = [...this.#liveness].flatMap(([session, liveness]) => (liveness === 'unreachable' ? [session] : []));
-    const one = missed[Math.floor(random() * missed.length)];
-    if (one !== undefined) this.doubt(one);
-  }
-
-  #changed(sessions: readonly string[]): void {
-    for (const session of sessions) {
-      const entry = this.replica.get(session);
-      if (entry === undefined || entry.state === 'LEFT') this.#liveness.delete(session);
-    }
-    this.#tell(sessions);
-  }
-
-  #tell(sessions: readonly string[]): void {
-    for (const watcher of this.#watchers) watcher(sessions);
+    const missed = this.#sightings.missed(this.#options.random ?? Math.random);
+    if (missed !== undefined) this.doubt(missed);
   }
 
   #askRelay(target: string): void {

@@ -9,7 +9,7 @@ export const TICKET_MAX_BYTES = 2 * 1024;
 /** From the connection to a ready channel, for each end. A slow-loris costs a socket for so long. */
 export const HANDSHAKE_MS = 5_000;
 
-/** One address of a peer; a firewall that swallows packets answers nothing. */
+/** For the last of a peer's addresses to take the connection; a firewall that swallows packets answers nothing. */
 export const CONNECT_MS = 1_500;
 
 /** Addresses of one peer that are tried. */

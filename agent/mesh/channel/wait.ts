@@ -31,7 +31,7 @@ export async function readExactly(socket: Socket, bytes: number): Promise<Buffer
   return take() ?? waitFor(socket, 'readable', take);
 }
 
-export async function eventOf(socket: Socket, event: 'secure' | 'secureConnect' | 'connect'): Promise<void> {
+export async function eventOf(socket: Socket, event: 'secure' | 'secureConnect'): Promise<void> {
   await waitFor(socket, event, () => true);
 }
 

@@ -3,6 +3,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import { connect as tlsConnect } from 'node:tls';
 import { afterEach, describe, expect, it } from 'vitest';
 import { acceptSecure } from '../../../agent/mesh/channel/accept.ts';
+import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { framed } from '../../../agent/mesh/channel/messages.ts';
 import { preface, readPreface } from '../../../agent/mesh/channel/preface.ts';
 import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure.ts';
@@ -178,6 +179,21 @@ describe('the one that dials', () => {
     const known = a.dial({ address: `127.0.0.1:${port}` }, honest.session, honest.ticket);
     await expect(known).rejects.toMatchObject({ code: 'wrong_key' });
     server.close();
+  });
+
+  it('tries all addresses of a session: where nobody listens, where somebody else does, where nothing answers', async () => {
+    const [a, b, c, gone] = await Promise.all([Node.start(), Node.start(), Node.start(), Node.start()]);
+    gone.close();
+    // TEST-NET-1 (RFC 5737): no route, or a route to nowhere.
+    const addresses = [gone.address, 'nonsense', c.address, '192.0.2.1:9', b.address];
+    const { peer, socket } = await dialChannel({
+      own: { context: a.context, ticket: a.own.ticket },
+      addresses,
+      session: b.own.session,
+      openTicket,
+    });
+    expect(peer.session).toBe(b.own.session);
+    socket.destroy();
   });
 
   it('says of an address where nobody listens that it is unreachable', async () => {

@@ -1,0 +1,62 @@
+import { connect, type Socket } from 'node:net';
+import { ChannelError } from './error.ts';
+import { CONNECT_MS } from './limits.ts';
+
+/** The next address is tried beside the one before after so long (RFC 8305 §5): hosts of clusters have several networks, not all of them open. */
+const STAGGER_MS = 250;
+
+export interface Address {
+  host: string;
+  port: number;
+}
+
+/**
+ * The first TCP connection to any of the addresses; the others are given up. Addresses that were tried in vain, and the one that won,
+ * are removed from `left`, so that asking again tries what remains.
+ * @throws ChannelError unreachable: none of them took a connection; `left` is empty then
+ */
+export function firstConnection(left: Address[], signal?: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const open = new Map<Socket, Address>();
+    const untried = [...left];
+    let trouble = 'no address';
+    const end = (act: () => void) => {
+      clearInterval(stagger);
+      clearTimeout(limit);
+      signal?.removeEventListener('abort', onAbort);
+      for (const socket of open.keys()) socket.destroy();
+      act();
+    };
+    const fail = (why: string) => {
+      left.length = 0;
+      end(() => reject(new ChannelError('unreachable', why)));
+    };
+    const drop = (address: Address) => {
+      const at = left.indexOf(address);
+      if (at >= 0) left.splice(at, 1);
+    };
+    const next = () => {
+      const address = untried.shift();
+      if (address === undefined) return open.size === 0 ? fail(trouble) : undefined;
+      const socket = connect({ ...address, noDelay: true });
+      open.set(socket, address);
+      socket.on('error', (error) => {
+        if (!open.delete(socket)) return;
+        trouble = `${address.host}:${address.port}: ${error.message}`;
+        drop(address);
+        next();
+      });
+      socket.once('connect', () => {
+        if (!open.delete(socket)) return;
+        drop(address);
+        end(() => resolve(socket));
+      });
+    };
+    const onAbort = () => fail('given up');
+    const stagger = setInterval(() => untried.length > 0 && next(), STAGGER_MS);
+    const limit = setTimeout(() => fail(`nothing for ${CONNECT_MS} ms`), CONNECT_MS + STAGGER_MS * left.length);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted) onAbort();
+    else next();
+  });
+}

@@ -1,0 +1,62 @@
+import type { Liveness } from '../../shared/gossip/types.ts';
+import type { Entry } from '../../shared/lattice/entry.ts';
+import type { Replica } from '../../shared/lattice/replica.ts';
+
+export interface Seen {
+  entry: Entry;
+  liveness: Liveness;
+}
+
+/** `sessions` changed in the replica, or in what this agent thinks of their liveness. */
+export type Watcher = (sessions: readonly string[]) => void;
+
+/** What this agent sees: the replica, its own opinion of who lives, and those who want to hear of changes. */
+export class Sightings {
+  readonly #replica: Replica;
+  /** Of sessions in the replica, which bounds it; alive is not listed. */
+  readonly #liveness = new Map<string, Liveness>();
+  /** As many as this program has parts. */
+  readonly #watchers = new Set<Watcher>();
+
+  constructor(replica: Replica) {
+    this.#replica = replica;
+  }
+
+  liveness(session: string): Liveness {
+    return this.#liveness.get(session) ?? 'alive';
+  }
+
+  *view(): Generator<Seen> {
+    for (const entry of this.#replica.entries()) yield { entry, liveness: this.liveness(entry.session) };
+  }
+
+  /** Calls `watcher` after every change until the returned function is called. */
+  watch(watcher: Watcher): () => void {
+    this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  judge(session: string, liveness: Liveness): void {
+    if (liveness === 'alive') this.#liveness.delete(session);
+    else this.#liveness.set(session, liveness);
+    this.#tell([session]);
+  }
+
+  changed(sessions: readonly string[]): void {
+    for (const session of sessions) {
+      const entry = this.#replica.get(session);
+      if (entry === undefined || entry.state === 'LEFT') this.#liveness.delete(session);
+    }
+    this.#tell(sessions);
+  }
+
+  #tell(sessions: readonly string[]): void {
+    for (const watcher of this.#watchers) watcher(sessions);
+  }
+
+  /** One of those that are not reached from here. */
+  missed(random: () => number): string | undefined {
+    const missed = [...this.#liveness].flatMap(([session, liveness]) => (liveness === 'unreachable' ? [session] : []));
+    return missed[Math.floor(random() * missed.length)];
+  }
+}
