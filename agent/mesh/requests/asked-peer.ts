@@ -2,7 +2,7 @@ import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../share
 import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
 import { Settlement, type UsageRecord } from '../../../shared/asking/settlement.ts';
 import { WireError } from '../../../shared/wire/error.ts';
-import type { ReportName } from '../../../shared/wire/frames.ts';
+import type { OpenFrame, ReportName } from '../../../shared/wire/frames.ts';
 import { Attempt } from './attempt.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
 
@@ -22,8 +22,19 @@ const REDIALS_MAX = 3;
 /** Attempts whose late report is still believed. */
 const RECEIPTS_MAX = 1_000;
 
+/**
+ * A peer with attempts that says nothing for so long is asked for a sign of life, and has as long to give it: a stopped process
+ * and a path that swallows packets keep the connection, and engines may be silent for minutes.
+ */
+const QUIET_MS = 5_000;
+
 /** Failures of this side, which the peer does not know of. */
-const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
+const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  'cancelled',
+  'not_accepted',
+  'failed',
+  'lost', // it may wake up, and would go on for nobody
+]);
 
 export interface AskedPeerHost {
   readonly channels: ChannelSource;
@@ -53,6 +64,10 @@ export class AskedPeer implements ExchangeHost {
   #redialAt: number | undefined;
   #redials = 0;
   #unknown = 0;
+  /** When it last said something about a stream, or had nothing to say. */
+  #heardAt = 0;
+  /** When it was asked whether it is there. */
+  #askedAt: number | undefined;
 
   constructor(session: string, host: AskedPeerHost) {
     this.session = session;
@@ -80,6 +95,7 @@ export class AskedPeer implements ExchangeHost {
   }
 
   ask(request: AttemptRequest, body: AttemptBody): Attempt {
+    if (this.#attempts.size === 0) this.#heard();
     const exchange = new Exchange(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(exchange);
     this.#receipts.set(nameOf(request), request.receipt);
@@ -130,8 +146,14 @@ export class AskedPeer implements ExchangeHost {
     if (this.#active === undefined) this.#activate(channel);
   }
 
+  #heard(): void {
+    this.#heardAt = this.now();
+    this.#askedAt = undefined;
+  }
+
   #activate(channel: RequestChannel): void {
     this.#active = channel;
+    this.#heard();
     this.#redials = 0;
     this.#redialAt = undefined;
     this.#unknown = 0;
@@ -160,6 +182,7 @@ export class AskedPeer implements ExchangeHost {
 
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'settled') return;
+    if (channel === this.#active) this.#heard();
     const exchange = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
     if (frame.type === 'report') return this.#report(frame, exchange);
     if (exchange !== undefined) {
@@ -210,11 +233,26 @@ export class AskedPeer implements ExchangeHost {
 
   tick(now: number): void {
     this.#relieve(now);
+    this.#listen(now);
     for (const exchange of [...this.#attempts.keys()]) exchange.tick(now);
     if (this.#redialAt !== undefined && now >= this.#redialAt && this.#active === undefined) {
       if (this.#attempts.size > 0) this.#dial();
       else this.#redialAt = undefined;
     }
+  }
+
+  /** Is it still there? A claim of what nobody opened is answered at once, and starts nothing. */
+  #listen(now: number): void {
+    if (this.#active === undefined || this.#attempts.size === 0) return this.#heard();
+    if (this.#askedAt === undefined) {
+      if (now - this.#heardAt < QUIET_MS) return;
+      this.#askedAt = now;
+      const stream = this.#host.nextStream(this.#active.dialled);
+      return this.#active.link.put({ ...SIGN_OF_LIFE, stream });
+    }
+    if (now - this.#askedAt < QUIET_MS) return;
+    this.#heard();
+    for (const exchange of this.#attempts.keys()) exchange.disconnect(now, 0);
   }
 
   /** Readers that stand still give their part of the channel's window back; their bytes stay at the node. */
@@ -245,3 +283,20 @@ export class AskedPeer implements ExchangeHost {
 function nameOf({ requestId, attempt }: { requestId: string; attempt: number }): string {
   return `${requestId}/${attempt}`;
 }
+
+const SIGN_OF_LIFE: Omit<OpenFrame, 'stream'> = {
+  type: 'open',
+  resume: true,
+  requestId: 'are-you-there',
+  attempt: 0,
+  answerOffset: 0,
+  endpoint: 0,
+  headers: [],
+  edits: [],
+  streaming: false,
+  dropUsage: false,
+  firstByteMs: 0,
+  stallMs: 0,
+  receipt: '',
+  bodyLength: undefined,
+};

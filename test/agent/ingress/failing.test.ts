@@ -139,6 +139,36 @@ it('a node that is gone in the middle of a stream is noticed within two seconds'
   expect(Date.now() - goneAt).toBeLessThan(2_000);
 });
 
+it('a node that falls silent in the middle of a stream is given up after ten seconds; one whose engine is silent is not', async () => {
+  const { here, nodes } = await village(2);
+  const answers = await Promise.all(
+    [0, 1, 2, 3, 4, 5].map(() =>
+      here.ask('/chat/completions', chatBody({ tokens: 9, fault: 'stall', afterTokens: 3 }, STREAM)),
+    ),
+  );
+  const [deaf, well] = nodes;
+  if (deaf === undefined || well === undefined) throw new Error('no nodes');
+  const ends = answers.map(async (answer) => {
+    const text = await Promise.race([
+      answer.text(),
+      new Promise<string>((resolve) => setTimeout(resolve, 14_000, 'open')),
+    ]);
+    return { node: answer.headers.get('x-otela-node'), text };
+  });
+  const { serving } = deaf.requests;
+  const hear = serving.onFrame.bind(serving);
+  const late: (() => void)[] = [];
+  serving.onFrame = (channel, frame) => void late.push(() => hear(channel, frame));
+  for (const { node, text } of await Promise.all(ends)) {
+    if (node === well.session) expect(text).toBe('open');
+    else expect(text).toMatch(/data: \{"error":\{[^\n]*\n\n$/);
+  }
+  // It wakes up: what nobody waits for any more is not computed on.
+  serving.onFrame = hear;
+  for (const listen of late) listen();
+  await eventually('its engine to be free', 5_000, () => (deaf.engine?.running() === 0 ? true : undefined));
+}, 30_000);
+
 it('a node that does not acknowledge is left within a second, where there is another', async () => {
   const { here, nodes } = await village(2);
   const [deaf] = nodes;
