@@ -86,7 +86,7 @@ export function panels(compared: readonly Compared[]): Bars[] {
     values: compared.map((one) => ({ name: one.name, value: of(one) })),
   });
   return [
-    bars('Throughput', 'requests/s until the last ends', true, ({ prediction }) => prediction.requestsPerS),
+    bars('Throughput', 'requests/s', true, ({ prediction }) => prediction.requestsPerS),
     bars('Mean latency', 's', false, ({ prediction }) => prediction.meanS),
     bars('P95 latency', 's', false, ({ prediction }) => prediction.p95S),
   ];

@@ -16,7 +16,14 @@ const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.char
 export function barsSvg(panels: readonly Bars[]): string {
   const body = panels.map((panel, i) => panelSvg(panel, i * PANEL + 20)).join('');
   const width = panels.length * PANEL + 20;
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${HEIGHT + 70}" font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n${body}</svg>\n`;
+  // Names under bars of 40 pixels would run into each other.
+  const names = panels[0]?.values.map(({ name }) => name) ?? [];
+  const each = (width - 40) / Math.max(1, names.length);
+  const legend = names.map((name, i) => {
+    const x = 20 + i * each;
+    return `<rect x="${x.toFixed(1)}" y="${HEIGHT + 44}" width="12" height="12" fill="${COLOURS[i % COLOURS.length]}"/><text x="${(x + 18).toFixed(1)}" y="${HEIGHT + 54}">${escaped(name)}</text>\n`;
+  });
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${HEIGHT + 70}" font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n${body}${legend.join('')}</svg>\n`;
 }
 
 function panelSvg({ title, unit, values, more }: Bars, x: number): string {
@@ -28,12 +35,11 @@ function panelSvg({ title, unit, values, more }: Bars, x: number): string {
     const [left, y] = [x + i * step + step * 0.15, HEIGHT - height];
     const middle = left + step * 0.35;
     return (
-      `<rect x="${left.toFixed(1)}" y="${y.toFixed(1)}" width="${(step * 0.7).toFixed(1)}" height="${height.toFixed(1)}" fill="${COLOURS[i % COLOURS.length]}"/>` +
-      `<text x="${middle.toFixed(1)}" y="${(y - 5).toFixed(1)}" text-anchor="middle"${value === best ? ' font-weight="bold"' : ''}>${value.toPrecision(3)}</text>` +
-      `<text x="${middle.toFixed(1)}" y="${HEIGHT + 16}" text-anchor="middle">${escaped(name)}</text>\n`
+      `<rect x="${left.toFixed(1)}" y="${y.toFixed(1)}" width="${(step * 0.7).toFixed(1)}" height="${height.toFixed(1)}" fill="${COLOURS[i % COLOURS.length]}"><title>${escaped(name)}</title></rect>` +
+      `<text x="${middle.toFixed(1)}" y="${(y - 5).toFixed(1)}" text-anchor="middle"${value === best ? ' font-weight="bold"' : ''}>${value >= 100 ? value.toFixed(0) : value.toPrecision(3)}</text>\n`
     );
   });
-  const label = `<text x="${x}" y="20" font-weight="bold">${escaped(title)}</text><text x="${x}" y="${HEIGHT + 40}" fill="#666">${escaped(unit)}, ${more ? 'more' : 'less'} is better</text>\n`;
+  const label = `<text x="${x}" y="20" font-weight="bold">${escaped(title)}</text><text x="${x}" y="${HEIGHT + 20}" fill="#666">${escaped(unit)}, ${more ? 'more' : 'less'} is better</text>\n`;
   return `${label}<line x1="${x}" y1="${HEIGHT}" x2="${x + WIDTH}" y2="${HEIGHT}" stroke="#444"/>\n${bars.join('')}`;
 }
 

@@ -14,8 +14,8 @@ const lengthsSchema = z.union([
   z
     .strictObject({
       kind: z.enum(['normal', 'lognormal']).default('lognormal'),
-      mean: z.number().finite().max(10_000_000),
-      sd: z.number().finite().nonnegative(),
+      mean: z.number().finite().min(-10_000_000).max(10_000_000),
+      sd: z.number().finite().nonnegative().max(10_000_000),
       min: z.number().int().positive().default(1),
     })
     .transform(({ kind, mean, sd, min }, context): Lengths => {
@@ -27,6 +27,10 @@ const lengthsSchema = z.union([
     .strictObject({ samples: z.array(tokens).min(1).max(1_000_000) })
     .transform(({ samples }): Lengths => ({ kind: 'samples', values: samples })),
 ]);
+
+/** One request in 11 days, or ten million a second, is a mistake in a unit; and numbers beyond break the solver's arithmetic. */
+export const isRate = (rate: number): boolean => rate === 0 || (rate >= 1e-6 && rate <= 1e7);
+export const RATE_WORDS = 'a rate is 0 or between 0.000001 and 10,000,000 requests/s';
 
 export const inventorySchema = z.strictObject({
   about: z.string().optional(),
@@ -58,7 +62,11 @@ export const inventorySchema = z.strictObject({
 export const demandSchema = z.strictObject({
   model: z.string().min(1).max(256),
   /** requests/s */
-  rate: z.number().finite('a rate must be a number of requests/s').nonnegative('a rate cannot be negative'),
+  rate: z
+    .number()
+    .finite('a rate must be a number of requests/s')
+    .nonnegative('a rate cannot be negative')
+    .refine(isRate, RATE_WORDS),
   cv: z.number().finite().nonnegative().max(100).default(1),
   input: lengthsSchema,
   output: lengthsSchema,

@@ -3,6 +3,7 @@ import { evaluate } from '../solver/evaluate.ts';
 import { type Decision, decide } from '../solver/plan.ts';
 import type { Demand, Placement, Pool } from '../solver/problem.ts';
 import { explainModels, explainOverload, explainPools } from './explain.ts';
+import { isRate, RATE_WORDS } from './input.ts';
 import type { Plan, PlannedReplicas, Planner } from './types.ts';
 
 /** The default planner: mixed-integer linear programming over simulated options. */
@@ -31,11 +32,7 @@ export function checkInput(
   if (inventory.length === 0) throw new SchedulerError('bad_input', 'the inventory has no GPU');
   if (workload.length === 0) throw new SchedulerError('bad_input', 'the workload has no model');
   for (const { model, rate, cv } of workload) {
-    if (!Number.isFinite(rate) || rate < 0)
-      throw new SchedulerError(
-        'bad_input',
-        `${model.id}: a rate must be a number of requests/s, 0 or more, not ${rate}`,
-      );
+    if (!isRate(rate)) throw new SchedulerError('bad_input', `${model.id}: ${RATE_WORDS}, not ${rate}`);
     if (!Number.isFinite(cv) || cv < 0)
       throw new SchedulerError('bad_input', `${model.id}: cv must be 0 or more, not ${cv}`);
   }

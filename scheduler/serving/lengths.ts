@@ -8,7 +8,14 @@ export type Lengths =
   | { kind: 'lognormal'; mean: number; sd: number }
   | { kind: 'samples'; values: readonly number[] };
 
+/** No prompt or answer has more tokens; a wide distribution's tail has. */
+const LENGTH_MAX = 10_000_000;
+
 export function drawLength(lengths: Lengths, random: Random): number {
+  return Math.min(LENGTH_MAX, drawn(lengths, random));
+}
+
+function drawn(lengths: Lengths, random: Random): number {
   switch (lengths.kind) {
     case 'constant':
       return Math.max(1, Math.round(lengths.mean));

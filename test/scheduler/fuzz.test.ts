@@ -1,0 +1,79 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, expect, it } from 'vitest';
+import { otelaPlan } from './support/small.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const odd = fc.oneof(
+  fc.constantFrom(null, -1, 0, 1e308, -0, 0.5, '', 'x', [], {}, true, 1e-300),
+  fc.double(),
+  fc.string({ maxLength: 8 }),
+  fc.integer(),
+);
+const maybe = <T>(value: fc.Arbitrary<T>) => fc.oneof({ weight: 12, arbitrary: value }, { weight: 1, arbitrary: odd });
+const tokens = fc.oneof(
+  fc.integer({ min: 1, max: 3000 }),
+  fc.record({ mean: fc.double({ min: 1, max: 2000, noNaN: true }), sd: fc.double({ min: 0, max: 2000, noNaN: true }) }),
+);
+
+const inventory = fc.record({
+  pools: maybe(
+    fc.array(
+      fc.record({
+        gpu: maybe(fc.constantFrom('A100-80-SXM', 'GH200-96', 'T4', 'L40S')),
+        nodes: maybe(fc.integer({ min: 1, max: 6 })),
+        gpus_per_node: maybe(fc.integer({ min: 1, max: 9 })),
+      }),
+      { maxLength: 3 },
+    ),
+  ),
+});
+const workload = fc.record({
+  models: maybe(
+    fc.array(
+      fc.record({
+        model: maybe(fc.constantFrom('Qwen3-8B', 'Llama-2-13b-hf', 'Mixtral-8x7B-Instruct-v0.1', 'opt-66b')),
+        rate: maybe(fc.double({ min: 0, max: 50, noNaN: true })),
+        cv: maybe(fc.double({ min: 0, max: 5, noNaN: true })),
+        input: maybe(tokens),
+        output: maybe(tokens),
+        weights: maybe(fc.constantFrom('bf16', 'fp8', 'int8', 'int4')),
+      }),
+      { maxLength: 3 },
+    ),
+  ),
+});
+
+it('whatever the files hold, there is a plan or an error that a person can read', async () => {
+  const write = (name: string, value: unknown) => {
+    const path = join(folder, name);
+    writeFileSync(path, JSON.stringify(value));
+    return path;
+  };
+  await fc.assert(
+    fc.asyncProperty(
+      inventory,
+      workload,
+      fc.constantFrom('latency', 'throughput', 'cost'),
+      async (pools, models, objective) => {
+        const argv = [
+          '--inventory',
+          write('i.json', pools),
+          '--workload',
+          write('w.json', models),
+          '--objective',
+          objective,
+        ];
+        const { code, out, log } = await otelaPlan('plan', ...argv, '--duration', '0.2', '--time-limit', '1');
+        expect([0, 2, 3, 4]).toContain(code);
+        expect(log).not.toMatch(/\.ts:\d+/);
+        if (code === 0) expect(out).not.toMatch(/NaN|undefined|Infinity/);
+      },
+    ),
+    { numRuns: Number(process.env.FUZZ_RUNS ?? 60), seed: 5 },
+  );
+});
