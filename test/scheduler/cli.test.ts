@@ -238,7 +238,7 @@ describe('otela-plan', () => {
     ],
     [
       'a simulation without end',
-      ['simulate', '--model', 'Qwen3-8B', '--gpu', 'A40', '--rate', '1e9', '--input', '10', '--output', '10'],
+      ['simulate', '--model', 'Qwen3-8B', '--gpu', 'A40', '--rate', '1e6', '--input', '10', '--output', '10'],
       2,
       /at most/,
     ],
