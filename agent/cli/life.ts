@@ -14,42 +14,32 @@ import { ControlServer } from '../host/control-server.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
-import { OWN_ISSUER, RequestService, type UnadmittedFacts, usageDirectoryOf } from '../ingress/service.ts';
-import { createSessionKey } from '../mesh/channel/session-key.ts';
-import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
-import { leaveLogTail } from '../tunnel/log-tail.ts';
-import type { EngineTarget, Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import { OWN_ISSUER } from '../ingress/service.ts';
+import type { EngineTarget, Refusal } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
 import type { DrainCause } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
 import { healthNews } from './health-news.ts';
 import { Job } from './job.ts';
-import { lessRepeated } from './less-repeated.ts';
+import { type JoiningOptions, joining, type Surroundings } from './joining.ts';
 import { Network } from './network.ts';
 import { networkRows } from './network-table.ts';
 import { partsStatus } from './parts-status.ts';
-import { Session } from './session.ts';
-import { type Admitted, Sessions } from './sessions.ts';
+import { openRequests, unadmitted } from './requests.ts';
+import { Sessions } from './sessions.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
-import type { Env } from './sources.ts';
 import type { StartConfig } from './start-config.ts';
 import { AGENT_VERSION } from './version.ts';
 import { Once } from './wait.ts';
 
-export interface LifeOptions {
+export interface LifeOptions extends JoiningOptions {
   config: StartConfig;
-  env: Env;
-  openTunnel(options: TunnelOptions): Tunnel;
-  admit(options: AdmissionOptions): Promise<Admission>;
   signals: SignalSource;
   stdout: Writable;
   stderr: Writable;
-  log(line: string): void;
   /** Default 30 s. */
   engineGoneMs?: number;
-  /** Whether sessions meet other agents; default true. */
-  joinMesh?: boolean;
 }
 
 /** Why the agent leaves. The first reason is the one that counts. */
@@ -111,7 +101,10 @@ export class AgentLife {
       this.#state = state;
       control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
-      await this.#openRequests(state);
+      if (config.span.role === 'register') {
+        const [network, engine] = [this.#network, () => this.#target];
+        this.#parts.requests = await openRequests({ config, network, state, engine, log });
+      }
       log(`state in ${state.path}${this.#job.id ? `, Slurm job ${this.#job.id}` : ''}`);
       this.#startEngine();
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
@@ -125,28 +118,6 @@ export class AgentLife {
       control?.close();
       this.#state?.remove();
       unsubscribe();
-    }
-  }
-
-  /** The local endpoint is there from the first moment: it serves its own node without any gateway. */
-  async #openRequests(state: StateDir): Promise<void> {
-    const { config, log } = this.#options;
-    if (config.span.role === 'supervise') return;
-    const service = new RequestService({
-      config: config.ingress,
-      replica: this.#network.replica,
-      issuerName: (issuer) => this.#network.issuerName(issuer),
-      engine: () => this.#target,
-      directory: () => state.path,
-      usageDirectory: usageDirectoryOf(state.path),
-      log,
-    });
-    this.#parts.requests = service;
-    this.#network.serve(service.requests);
-    try {
-      await service.open();
-    } catch (error) {
-      throw new UsageError(`--ingress: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
 
@@ -201,7 +172,7 @@ export class AgentLife {
         ...(config.region === undefined ? {} : { region: config.region }),
         ...this.#job.record(),
       },
-      admit: (signal) => this.#admit(signal),
+      admit: (signal) => joining(this.#options, this.#surroundings, signal),
       onCurrent: ({ id }) => {
         this.#nameState(id);
         log(`session ${id}, state in ${this.#state?.path}`);
@@ -214,6 +185,10 @@ export class AgentLife {
     await Promise.race([this.#parts.sessions.open(), this.#ending.promise]);
   }
 
+  get #surroundings(): Surroundings {
+    return { network: this.#network, job: this.#job, parts: this.#parts, engine: () => this.#target };
+  }
+
   #nameState(session: string): void {
     try {
       this.#state?.rename(session);
@@ -221,48 +196,6 @@ export class AgentLife {
       // Whoever cleaned up there took the socket too; the engine serves all the same.
       this.#options.log(`no state directory any more: ${error instanceof Error ? error.message : String(error)}`);
     }
-  }
-
-  async #admit(signal: AbortSignal): Promise<Admitted> {
-    const { config, env, log, openTunnel, admit, joinMesh = true } = this.#options;
-    const key = createSessionKey();
-    const { token, cluster, gateways } = config;
-    const { proxy, detours } = this.#network;
-    const admission = await admit({
-      gateways,
-      token,
-      cluster,
-      key,
-      jobEndsAt: this.#job.ends,
-      proxy,
-      detours,
-      env,
-      signal,
-      log: lessRepeated(log),
-      random: Math.random,
-    });
-    const { ticket } = admission;
-    this.#network.learn(admission);
-    return {
-      lifetimeMs: (ticket.expires - ticket.birth) * 1000,
-      create: (first, { onRefused, onOver }) =>
-        new Session({
-          ticket,
-          key,
-          gateways: allGateways(gateways, admission.gateways),
-          first,
-          openTunnel,
-          join: joinMesh ? (member) => this.#network.join(member) : undefined,
-          proxy,
-          usage: this.#parts.requests?.usage,
-          leaveLogTail: (asked) => leaveLogTail({ ...asked, proxy, env, log }),
-          engine: () => this.#target,
-          onMesh: (mesh) => this.#parts.requests?.join(mesh, ticket),
-          log,
-          onRefused,
-          onOver,
-        }),
-    };
   }
 
   #onHealth(health: Health): void {
@@ -357,21 +290,6 @@ export class AgentLife {
       ...this.#job.record(),
     };
   }
-}
-
-/** What its own ingress is served with while no gateway has admitted this node. */
-function unadmitted({ facts, state }: Sessions): UnadmittedFacts | undefined {
-  if (state !== 'SERVING') return undefined;
-  const { tier, labels, models, hardware, agent_version } = facts;
-  return { tier, labels, models, hardware: { ...hardware, gpus: [] }, agent_version };
-}
-
-/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
-const GATEWAYS_MAX = 16;
-
-/** Those of the configuration, then others of the same institution that the admission named. */
-function allGateways(configured: readonly URL[], named: readonly URL[]): URL[] {
-  return [...new Map([...configured, ...named].map((url) => [url.href, url])).values()].slice(0, GATEWAYS_MAX);
 }
 
 function asUsage<T>(act: () => T): T {

@@ -14,6 +14,7 @@ import { relayProxy } from '../mesh/relay/pass.ts';
 import { Relay } from '../mesh/relay/relay.ts';
 import type { Admission } from '../tunnel/admission.ts';
 import { authority } from '../tunnel/websocket.ts';
+import { lessRepeated } from './less-repeated.ts';
 import type { StartConfig } from './start-config.ts';
 
 export interface NetworkOptions {
@@ -124,7 +125,7 @@ export class Network {
       ...(this.#requests === undefined ? {} : { requests: this.#requests }),
       onConnect: (socket) => void this.#relay.take(socket),
       onEnded,
-      log,
+      log: lessRepeated(log),
     });
   }
 

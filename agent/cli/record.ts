@@ -52,11 +52,20 @@ export class RecordKeeper {
     while (models.length > 1 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) models.pop();
     if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.map((gpu) => ({ ...gpu, name: gpu.class }));
     while (gpus.length > 0 && bytesOf(assembled()) > PAYLOAD_MAX_BYTES) gpus = gpus.slice(0, -1);
+    // Only names full of characters that JSON spells in six bytes come here.
+    if (bytesOf(assembled()) > PAYLOAD_MAX_BYTES) return this.#bare(assembled());
     if (models.length < record.models.length)
       this.#log(`only ${models.length} of ${record.models.length} models fit into the registry's record`);
     if (gpus.length < record.hardware.gpus.length)
       this.#log(`only ${devices(gpus)} of ${devices(record.hardware.gpus)} GPUs fit into the registry's record`);
     return assembled();
+  }
+
+  /** A node that cannot be described in full is served all the same. */
+  #bare(record: NodeWord): NodeWord {
+    this.#log('the labels, the host and the job do not fit into the registry’s record');
+    const { host: _host, job: _job, ...rest } = record;
+    return { ...rest, labels: {} };
   }
 }
 

@@ -135,6 +135,16 @@ describe('what is published', () => {
     expect(run.stderr.text).toMatch(/only \d+ of 64 models fit/);
   });
 
+  it('is accepted even where every name is as long as it may be and costs six bytes a letter', async () => {
+    const engine = await startEngine({ models: ['\u0001'.repeat(256)] });
+    onTestFinished(() => engine.close());
+    const job = { SLURM_JOB_ID: '1', SLURMD_NODENAME: '\u0001'.repeat(255), SLURM_JOB_PARTITION: '\u0001'.repeat(64) };
+    const run = startAgent(scratch(), ['--label', `a=${'\u0001'.repeat(150)}`, '--engine-url', engine.url], job);
+    await run.state('SERVING');
+    expect(run.tunnel.latest?.bytes).toBeLessThanOrEqual(PAYLOAD_MAX_BYTES);
+    expect(run.tunnel.latest?.models).toHaveLength(1);
+  });
+
   it('carries facts, and warns of one for a model that is not served', async () => {
     const engine = await startEngine({ models: ['org/m:8b'] });
     onTestFinished(() => engine.close());

@@ -1,0 +1,78 @@
+/** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
+import { createSessionKey } from '../mesh/channel/session-key.ts';
+import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
+import { leaveLogTail } from '../tunnel/log-tail.ts';
+import type { EngineTarget, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import type { Parts } from './departure.ts';
+import type { Job } from './job.ts';
+import { lessRepeated } from './less-repeated.ts';
+import type { Network } from './network.ts';
+import { Session } from './session.ts';
+import type { Admitted } from './sessions.ts';
+import type { Env } from './sources.ts';
+import type { StartConfig } from './start-config.ts';
+
+export interface JoiningOptions {
+  config: Pick<StartConfig, 'gateways' | 'token' | 'cluster'>;
+  env: Env;
+  openTunnel(options: TunnelOptions): Tunnel;
+  admit(options: AdmissionOptions): Promise<Admission>;
+  /** Whether sessions meet other agents; default true. */
+  joinMesh?: boolean;
+  log(line: string): void;
+}
+
+/** What the agent has already. */
+export interface Surroundings {
+  network: Network;
+  job: Job;
+  parts: Parts;
+  /** Undefined while no engine answers. */
+  engine(): EngineTarget | undefined;
+}
+
+/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
+const GATEWAYS_MAX = 16;
+
+/** Resolves when a gateway lets this agent in; rejects as `admit` does. */
+export async function joining(options: JoiningOptions, around: Surroundings, signal: AbortSignal): Promise<Admitted> {
+  const { config, env, log, openTunnel, admit, joinMesh = true } = options;
+  const { network, job, parts, engine } = around;
+  const { token, cluster, gateways } = config;
+  const { proxy, detours } = network;
+  const key = createSessionKey();
+  const asked = { gateways, token, cluster, key, jobEndsAt: job.ends, proxy, detours, env, signal };
+  const admission = await admit({ ...asked, log: lessRepeated(log), random: Math.random });
+  const { ticket } = admission;
+  network.learn(admission);
+  return {
+    lifetimeMs: (ticket.expires - ticket.birth) * 1000,
+    create: (first, { onRefused, onOver }) => {
+      const session = new Session({
+        ticket,
+        key,
+        gateways: allGateways(gateways, admission.gateways),
+        first,
+        openTunnel,
+        join: joinMesh ? (member) => network.join(member) : undefined,
+        proxy,
+        usage: parts.requests?.usage,
+        leaveLogTail: (tail) => leaveLogTail({ ...tail, proxy, env, log }),
+        engine,
+        onMesh: (mesh) => {
+          // A session that was followed while it still looked for its place speaks for this agent no more.
+          if (parts.sessions?.current === session) parts.requests?.join(mesh, ticket);
+        },
+        log,
+        onRefused,
+        onOver,
+      });
+      return session;
+    },
+  };
+}
+
+/** Those of the configuration, then others of the same institution that the admission named. */
+function allGateways(configured: readonly URL[], named: readonly URL[]): URL[] {
+  return [...new Map([...configured, ...named].map((url) => [url.href, url])).values()].slice(0, GATEWAYS_MAX);
+}

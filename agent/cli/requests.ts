@@ -1,0 +1,46 @@
+/** Requests that come and go over the mesh, and the local endpoint in front of them. */
+
+import type { StateDir } from '../host/state-dir.ts';
+import { RequestService, type UnadmittedFacts, usageDirectoryOf } from '../ingress/service.ts';
+import type { EngineTarget } from '../tunnel/types.ts';
+import { UsageError } from './exit.ts';
+import type { Network } from './network.ts';
+import type { Sessions } from './sessions.ts';
+import type { StartConfig } from './start-config.ts';
+
+export interface RequestsOptions {
+  config: Pick<StartConfig, 'ingress'>;
+  network: Network;
+  state: StateDir;
+  /** Undefined while no engine answers. */
+  engine(): EngineTarget | undefined;
+  log(line: string): void;
+}
+
+/** The endpoint is there from the first moment: it serves its own node without any gateway. Throws UsageError. */
+export async function openRequests({ config, network, state, engine, log }: RequestsOptions): Promise<RequestService> {
+  const service = new RequestService({
+    config: config.ingress,
+    replica: network.replica,
+    issuerName: (issuer) => network.issuerName(issuer),
+    engine,
+    directory: () => state.path,
+    usageDirectory: usageDirectoryOf(state.path),
+    log,
+  });
+  network.serve(service.requests);
+  try {
+    await service.open();
+    return service;
+  } catch (error) {
+    await service.close();
+    throw new UsageError(`--ingress: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** What the own endpoint is served with while no gateway has admitted this node. */
+export function unadmitted({ facts, state }: Sessions): UnadmittedFacts | undefined {
+  if (state !== 'SERVING') return undefined;
+  const { tier, labels, models, hardware, agent_version } = facts;
+  return { tier, labels, models, hardware: { ...hardware, gpus: [] }, agent_version };
+}
