@@ -8,8 +8,12 @@ const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 export class Admissions {
   readonly #sql: SqlStorage;
 
-  constructor(sql: SqlStorage) {
+  constructor({ sql }: DurableObjectStorage) {
     this.#sql = sql;
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS admissions (session TEXT PRIMARY KEY, token TEXT NOT NULL, ticket BLOB NOT NULL, expires INTEGER NOT NULL)',
+    );
+    sql.exec('CREATE INDEX IF NOT EXISTS admissions_token ON admissions (token)');
   }
 
   add(admission: { session: string; token: string; ticket: Uint8Array; expires: number }): void {

@@ -9,7 +9,8 @@ import { presentedKey } from '../accounts/authenticate.ts';
 import { spendJoinToken } from '../accounts/join-grant.ts';
 import { readBody } from '../admin/body.ts';
 import type { Env } from '../env.ts';
-import { type AdmittedNode, REGISTRY_NAME } from './object.ts';
+import type { AdmittedNode } from './membership.ts';
+import { REGISTRY_NAME } from './object.ts';
 import { versionMismatch } from './tickets.ts';
 
 /** Of an agent that names no cluster, with a token that names none. */

@@ -33,14 +33,6 @@ export class Archive {
     sql.exec('DROP TABLE IF EXISTS sessions'); // of the time before the lattice
     sql.exec('CREATE TABLE IF NOT EXISTS entries (session TEXT PRIMARY KEY, words BLOB, shown TEXT, updated INTEGER)');
     sql.exec('CREATE TABLE IF NOT EXISTS control (id TEXT PRIMARY KEY, words BLOB NOT NULL)');
-    sql.exec('CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)');
-    sql.exec(
-      'CREATE TABLE IF NOT EXISTS admissions (session TEXT PRIMARY KEY, token TEXT NOT NULL, ticket BLOB NOT NULL, expires INTEGER NOT NULL)',
-    );
-    sql.exec('CREATE INDEX IF NOT EXISTS admissions_token ON admissions (token)');
-    sql.exec(
-      'CREATE TABLE IF NOT EXISTS logs (session TEXT PRIMARY KEY, provider TEXT NOT NULL, at INTEGER NOT NULL, text TEXT NOT NULL)',
-    );
   }
 
   /** Floors and revocations first: what they exclude is not loaded. */
@@ -63,18 +55,6 @@ export class Archive {
 
   keepControl(id: string, words: Uint8Array): void {
     this.#storage.sql.exec('INSERT OR REPLACE INTO control (id, words) VALUES (?, ?)', id, buffer(words));
-  }
-
-  dropControl(prefix: string): void {
-    this.#storage.sql.exec('DELETE FROM control WHERE substr(id, 1, ?) = ?', prefix.length, prefix);
-  }
-
-  get(key: string): string | undefined {
-    return [...this.#storage.sql.exec<{ value: string }>('SELECT value FROM meta WHERE key = ?', key)][0]?.value;
-  }
-
-  set(key: string, value: string): void {
-    this.#storage.sql.exec('INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)', key, value);
   }
 
   /** The session's row is not what it was: written in a moment. */

@@ -2,8 +2,8 @@ import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Env } from '../env.ts';
 import { GatewayIssuer, issuerOf, makeIssuer, renewed } from '../issuer/issuer.ts';
-import type { Archive } from './archive.ts';
 import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
+import type { Meta } from './meta.ts';
 
 const OWN_KEY = 'issuer';
 const PEERS = 'peers';
@@ -17,17 +17,17 @@ const peersSchema = z.array(
 export class Authority {
   readonly issuer: GatewayIssuer;
   readonly source: 'environment' | 'own';
-  readonly #archive: Archive;
+  readonly #meta: Meta;
   #names = new Map<string, string>();
   #listed: ListedIssuer[] = [];
 
   /** @throws IssuerError where the environment's key is no key: better no registry than one under another name */
-  constructor(env: Env, archive: Archive, nowS: number) {
-    this.#archive = archive;
+  constructor(env: Env, meta: Meta, nowS: number) {
+    this.#meta = meta;
     const given = issuerOf(env);
-    this.issuer = given ?? ownIssuer(archive, nowS);
+    this.issuer = given ?? ownIssuer(meta, nowS);
     this.source = given === undefined ? 'own' : 'environment';
-    this.#set(peersSchema.parse(JSON.parse(archive.get(PEERS) ?? '[]')));
+    this.#set(peersSchema.parse(JSON.parse(meta.get(PEERS) ?? '[]')));
   }
 
   /** Own issuer first. */
@@ -46,9 +46,9 @@ export class Authority {
   /** Takes the list as the operator has it now. @returns whether it changed */
   list(peers: readonly ListedIssuer[]): boolean {
     const text = JSON.stringify(peers);
-    if (text === (this.#archive.get(PEERS) ?? '[]')) return false;
+    if (text === (this.#meta.get(PEERS) ?? '[]')) return false;
     // Stored here too: while D1 is down nobody's nodes leave.
-    this.#archive.set(PEERS, text);
+    this.#meta.set(PEERS, text);
     this.#set(peers);
     return true;
   }
@@ -62,11 +62,11 @@ export class Authority {
 }
 
 /** A clone, a test: nobody gave a key, so the object makes an issuer of its own and keeps it. */
-function ownIssuer(archive: Archive, nowS: number): GatewayIssuer {
-  const stored = archive.get(OWN_KEY);
+function ownIssuer(meta: Meta, nowS: number): GatewayIssuer {
+  const stored = meta.get(OWN_KEY);
   const made = stored === undefined ? makeIssuer(nowS) : ownSchema.parse(JSON.parse(stored));
   const own = { ...made, gateway: renewed(made.root, made.gateway, nowS) };
   const text = JSON.stringify(own);
-  if (text !== stored) archive.set(OWN_KEY, text);
+  if (text !== stored) meta.set(OWN_KEY, text);
   return new GatewayIssuer(own.gateway);
 }

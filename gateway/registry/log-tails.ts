@@ -19,8 +19,11 @@ export interface LogTail {
 export class LogTails {
   readonly #sql: SqlStorage;
 
-  constructor(sql: SqlStorage) {
+  constructor({ sql }: DurableObjectStorage) {
     this.#sql = sql;
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS logs (session TEXT PRIMARY KEY, provider TEXT NOT NULL, at INTEGER NOT NULL, text TEXT NOT NULL)',
+    );
   }
 
   /** The newest counts. False: it came too soon after the one before it. */

@@ -1,0 +1,259 @@
+import { LatticeError } from '../../shared/lattice/error.ts';
+import { Replica } from '../../shared/lattice/replica.ts';
+import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
+import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../../shared/lattice/update.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import type { Admissions } from './admissions.ts';
+import { Archive } from './archive.ts';
+import type { Authority } from './authority.ts';
+import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
+import { Roster } from './roster.ts';
+
+/** What an agent that asks to join is given. */
+export interface AdmittedNode {
+  session: string;
+  ticket: Uint8Array;
+  /** Seconds since 1970. */
+  expires: number;
+  issuer: string;
+  issuers: ListedIssuer[];
+  /** This gateway's name as a gossip peer. */
+  gateway: string;
+}
+
+export interface NewNode {
+  sessionKey: Uint8Array;
+  provider: string;
+  cluster: string;
+  tokenId: string;
+  /** Seconds since 1970. */
+  jobEndsAt?: number | undefined;
+}
+
+/** `over`: the session has ended, its agent needs a new one. `refused`: the word breaks a rule. */
+export type Published = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
+
+export interface MembershipEvents {
+  /** Words that are to be passed on. */
+  local(updates: readonly Update[]): void;
+  /** The tunnel of a session opened here. */
+  opened(session: string): void;
+  /** A session whose tunnel is open here is over. */
+  ended(session: string, reason: string): void;
+}
+
+/**
+ * Who is in: the replica, what is shown of it, what is stored of it, and the issuer's word. Everything that changes one of them goes
+ * through here, so that they agree.
+ */
+export class Membership {
+  readonly replica: Replica;
+  readonly roster: Roster;
+  readonly #archive: Archive;
+  readonly #authority: Authority;
+  readonly #admissions: Admissions;
+  readonly #events: MembershipEvents;
+
+  /** Reads what is stored. */
+  constructor(
+    storage: DurableObjectStorage,
+    parts: { authority: Authority; admissions: Admissions },
+    events: MembershipEvents,
+  ) {
+    this.#authority = parts.authority;
+    this.#admissions = parts.admissions;
+    this.#events = events;
+    this.#archive = new Archive(storage, {
+      words: (session) => this.#wordsOf(session),
+      shown: (session) => this.roster.get(session),
+    });
+    this.replica = new Replica({ crypto: workerdCrypto, accepts: (issuer) => this.#authority.accepts(issuer) });
+    this.roster = new Roster(crypto.randomUUID(), {
+      issuerName: (id) => this.#authority.nameOf(id),
+      now: () => Date.now(),
+      onShown: (session) => this.#archive.touch(session),
+    });
+    this.#load();
+  }
+
+  #load(): void {
+    for (const words of this.#archive.control()) this.replica.load(words);
+    for (const { words, shown } of this.#archive.entries()) {
+      const held = words !== undefined && this.replica.load(words).outcome === 'merged';
+      if (shown === undefined) continue;
+      // Its issuer may be ours no longer: such a session would be shown, and routed to, for ever.
+      if (held || shown.state === 'LEFT') this.roster.restore(shown);
+      else this.#archive.touch(shown.session);
+    }
+    for (const revocation of this.#authority.issuer.revocations) this.merge(revocation);
+  }
+
+  #wordsOf(session: string): Uint8Array | undefined {
+    const entry = this.replica.get(session);
+    return entry === undefined ? undefined : encodeUpdate(entry.update(true));
+  }
+
+  /** A new session's ticket, and whom to trust beside us. Null: our certificate is not valid now, so nobody would believe us. */
+  admit(node: NewNode): AdmittedNode | null {
+    const { issuer } = this.#authority;
+    const { notBefore, notAfter } = issuer.certificate;
+    if (nowS() < notBefore || nowS() >= notAfter) return null;
+    const bytes = issuer.ticket(node, nowS(), this.#floor());
+    const ticket = decodeTicket(bytes, workerdCrypto);
+    const { session, expires } = ticket;
+    this.#admissions.add({ session, token: node.tokenId, ticket: bytes, expires });
+    return {
+      session,
+      ticket: bytes,
+      expires,
+      issuer: ticket.issuer,
+      issuers: this.#authority.listed,
+      gateway: issuer.id,
+    };
+  }
+
+  #floor(): number {
+    const { certificate, issuer } = this.#authority.issuer;
+    const own = this.replica.floors(issuer).find((floor) => floor.certificate.keyName === certificate.keyName);
+    return own?.at ?? 0;
+  }
+
+  /** A join token is good no more: what it let in ends, also what has not yet said a word. */
+  revokeToken(token: string): number {
+    const admitted = this.#admissions.of(token);
+    for (const { ticket } of admitted) this.#evict(decodeTicket(ticket, workerdCrypto), 'token-revoked');
+    return admitted.length;
+  }
+
+  /** Ends a session by the operator's word. False: it is not one that we admitted, or not known. */
+  evict(session: string): boolean {
+    const entry = this.replica.get(session);
+    return entry !== undefined && this.#evict(entry.ticket, 'operator');
+  }
+
+  /** False where another gateway admitted it: only who admits evicts. */
+  #evict(ticket: Ticket, reason: string): boolean {
+    const update = this.#signed(ticket, reason);
+    if (update !== undefined) this.#events.local([update]);
+    return update !== undefined;
+  }
+
+  #signed(ticket: Ticket, reason: string): Update | undefined {
+    const eviction = this.#authority.issuer.eviction(ticket, reason);
+    if (eviction === undefined) return undefined;
+    const update = { ...eviction, ticket: ticket.bytes };
+    this.merge(update);
+    this.#admissions.forget(ticket.session);
+    return update;
+  }
+
+  /** Its grace is over: the eviction, merged and to be passed on. */
+  signEviction(session: string): Update | undefined {
+    const ticket = this.replica.get(session)?.ticket;
+    return ticket && this.#signed(ticket, 'silent');
+  }
+
+  /** A session's own word, up its tunnel, which is therefore open. */
+  publish(session: string, ticketBytes: Uint8Array, words: Uint8Array): Published {
+    const read = readWords(ticketBytes, words);
+    if (typeof read === 'string') return { kind: 'refused', reason: read };
+    const { ticket, update } = read;
+    if (!this.#authority.accepts(ticket.issuer)) return { kind: 'over', reason: 'its issuer is not listed here' };
+    if (ticket.expires <= nowS()) return { kind: 'over', reason: 'its ticket has ended' };
+    const result = this.merge(update);
+    switch (result.outcome) {
+      case 'rejected':
+        return { kind: 'refused', reason: result.message };
+      case 'deferred':
+        return { kind: 'refused', reason: `its ${result.lacks} is missing` };
+      case 'collected':
+        return { kind: 'over', reason: 'collected' };
+      case 'merged':
+      case 'known':
+      case 'older':
+        if (!result.sessions.includes(session)) return { kind: 'refused', reason: "another session's record" };
+        return this.#heard(session, result.outcome === 'merged' ? [update] : []);
+    }
+  }
+
+  #heard(session: string, news: readonly Update[]): Published {
+    const entry = this.replica.get(session);
+    if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
+    const wasOpen = this.roster.isOpen(session);
+    this.roster.tunnel(session, 'open', entry);
+    this.roster.suspect(session, 'tunnel', false, entry);
+    if (!wasOpen && entry?.state !== 'LEFT') this.#events.opened(session);
+    if (news.length > 0) this.#events.local(news);
+    // The answer waits for the disk (output gate): an agent that was told so may end, and one that serves is not forgotten.
+    this.#archive.flush();
+    return { kind: 'stored' };
+  }
+
+  merge(update: Update) {
+    const result = this.replica.merge(update);
+    if (result.outcome === 'merged') this.changed(result.sessions);
+    if (result.outcome === 'merged' && update.kind !== 'entry') this.#keepControl(result.issuer);
+    return result;
+  }
+
+  #keepControl(issuer: string): void {
+    for (const { certificate, bytes } of this.replica.floors(issuer))
+      this.#archive.keepControl(
+        `${issuer}/floor/${certificate.keyName}`,
+        encodeUpdate({ kind: 'floor', floor: bytes }),
+      );
+    for (const { keyName, bytes } of this.replica.revocations(issuer))
+      this.#archive.keepControl(`${issuer}/key/${keyName}`, encodeUpdate({ kind: 'revocation', revocation: bytes }));
+  }
+
+  /** Entries of the replica are not what they were. */
+  changed(sessions: readonly string[]): void {
+    for (const session of sessions) {
+      const entry = this.replica.get(session);
+      const wasOpen = this.roster.isOpen(session);
+      this.roster.update(session, entry);
+      this.#archive.touch(session);
+      const eviction = entry?.eviction;
+      if (wasOpen && (entry === undefined || eviction !== undefined))
+        this.#events.ended(session, eviction?.reason ?? 'collected');
+    }
+  }
+
+  /** The hourly floors: what ended long enough ago is collected everywhere. */
+  signFloors(): void {
+    const floors = this.#authority.issuer.floors(nowS());
+    for (const floor of floors) this.merge(floor);
+    this.#events.local(floors);
+  }
+
+  /** The list of issuers is another one. @returns the sessions that went with those no longer on it */
+  relist(): string[] {
+    const gone = this.replica.setIssuers((issuer) => this.#authority.accepts(issuer));
+    for (const session of gone) {
+      if (this.roster.isOpen(session)) this.#events.ended(session, 'issuer-removed');
+      this.roster.remove(session);
+      this.#archive.touch(session);
+    }
+    // A peer that was given another name: its providers are called by it.
+    for (const { session, issuer } of [...this.replica.entries()])
+      if (this.#authority.nameOf(issuer) !== LOCAL_ISSUER) this.roster.update(session, this.replica.get(session));
+    return gone;
+  }
+}
+
+/** What a RECORD carries; or what is wrong with it. */
+function readWords(ticketBytes: Uint8Array, words: Uint8Array): { ticket: Ticket; update: EntryUpdate } | string {
+  try {
+    const ticket = decodeTicket(ticketBytes, workerdCrypto);
+    const update = decodeUpdate(words);
+    const isRecord = update.kind === 'entry' && update.record !== undefined && update.eviction === undefined;
+    return isRecord ? { ticket, update: { ...update, ticket: ticketBytes } } : 'not a record';
+  } catch (error) {
+    if (error instanceof LatticeError) return error.message;
+    throw error;
+  }
+}
+
+function nowS(): number {
+  return Math.floor(Date.now() / 1000);
+}
