@@ -100,18 +100,21 @@ export class Accusations {
       out.send(peer.id, { type: 'suspicion', suspicion });
   }
 
-  /** While there are suspects, one at a time is called: else two halves of a cluster would never meet again (weaviate issue 10698). */
-  watchSuspects(): void {
+  /**
+   * While some are not reached, one at a time is called: else two halves of a cluster would never meet again (weaviate issue 10698), and
+   * who is no neighbour, and so at nobody's turn, would stay out of this node's routes for one failure.
+   */
+  watchMissing(): void {
     const { agenda, now, options, rng, self } = this.#context;
-    if (self.kind === 'gateway' || agenda.has('suspects') || this.#parts.opinions.suspects.size === 0) return;
-    agenda.set('suspects', now + options.suspectMs * (0.5 + rng()), () => {
-      const suspects = [...this.#parts.opinions.suspects];
-      const id = suspects[Math.floor(this.#context.rng() * suspects.length)];
-      if (id !== undefined && this.#context.replica.get(id)?.ticket.cluster === self.cluster) {
-        if (this.#parts.channels.open.has(id)) this.#parts.pulse.ping(id);
-        else this.#parts.channels.dial(id);
-      }
-      this.watchSuspects();
+    const { channels, opinions, probes, pulse } = this.#parts;
+    if (self.kind === 'gateway' || opinions.suspects.size + opinions.missed.size === 0 || agenda.has('missing')) return;
+    agenda.set('missing', now + options.suspectMs * (0.5 + rng()), () => {
+      const missing = [...opinions.suspects, ...opinions.missed];
+      const id = missing[Math.floor(this.#context.rng() * missing.length)];
+      if (id !== undefined && opinions.missed.has(id)) probes.probe(id);
+      else if (id !== undefined && channels.open.has(id)) pulse.ping(id);
+      else if (id !== undefined && this.#context.replica.get(id)?.ticket.cluster === self.cluster) channels.dial(id);
+      this.watchMissing();
     });
   }
 }

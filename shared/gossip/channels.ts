@@ -5,13 +5,15 @@ import type { HangUpReason, PeerId } from './types.ts';
 import { WALK_MAX, Wanted } from './wanted.ts';
 
 const BANS_MAX = 1024;
+/** No dial takes so long. */
+const DIAL_LOST_MS = 60_000;
 
 export class Channels {
   /** Bounded by `peersMax` and by what we dial ourselves. */
   readonly open = new Map<PeerId, Peer>();
   readonly #context: Context;
-  /** Bounded by `dialsMax`. */
-  readonly #dialling = new Set<PeerId>();
+  /** Since when; bounded by `dialsMax`. */
+  readonly #dialling = new Map<PeerId, number>();
   /** Of members and gateways only; cleared as they leave. */
   readonly #failed = new Map<PeerId, { times: number; until: number }>();
   /** Sessions that were reached once: for them a dial that fails says something. Cleared as they leave. */
@@ -150,12 +152,20 @@ export class Channels {
     const { options, out } = this.#context;
     if (this.open.has(id) || (this.#banned.get(id) ?? Number.NEGATIVE_INFINITY) > this.#context.now) return false;
     if (this.#dialling.has(id)) return true;
+    this.#forgetLostDials();
     const addresses = isGateway(id) ? [] : (memberEntry(this.#context, id)?.payload?.addresses ?? []);
     if (!isGateway(id) && addresses.length === 0) return false;
     if (this.#dialling.size >= options.dialsMax) return false;
-    this.#dialling.add(id);
+    this.#dialling.set(id, this.#context.now);
     out.act({ type: 'dial', peer: id, addresses });
     return true;
+  }
+
+  /** A driver answers each dial; one that forgot some must not keep us from calling anybody ever after. */
+  #forgetLostDials(): void {
+    const { now, options } = this.#context;
+    if (this.#dialling.size < options.dialsMax) return;
+    for (const [id, since] of this.#dialling) if (now - since > DIAL_LOST_MS) this.#dialling.delete(id);
   }
 
   /** At the end of a step: dials what is missing, closes what is not needed. */

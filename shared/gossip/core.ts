@@ -116,6 +116,7 @@ export class Core {
   /** After all of an event. */
   settle(): void {
     this.context.agenda.run(this.context.now);
+    this.#accusations.watchMissing();
     this.channels.maintain();
   }
 
@@ -135,7 +136,6 @@ export class Core {
     this.#judge?.start(this.#memory);
     this.channels.start();
     this.#pulse.start();
-    this.#accusations.watchSuspects();
   }
 
   #opened(id: PeerId, inbound: boolean, resumed: boolean): void {
@@ -249,7 +249,7 @@ export class Core {
     const ring = cluster === undefined ? undefined : this.context.rings.get(cluster);
     if (this.#opinions.isSuspected(session)) {
       if (session !== this.context.me && ring?.remove(session)) this.channels.membersChanged();
-      return this.#accusations.watchSuspects();
+      return;
     }
     this.#judge?.cleared(session);
     if (memberEntry(this.context, session) !== undefined && ring?.add(session)) this.channels.membersChanged();

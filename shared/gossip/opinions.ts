@@ -41,6 +41,8 @@ export class Opinions {
   readonly #rows = new Map<string, Row>();
   /** Rows that say suspected now. */
   readonly suspects = new Set<string>();
+  /** Rows that say unreachable now. */
+  readonly missed = new Set<string>();
   readonly #onChange: (session: string) => void;
   /** Of this agent itself. */
   #incarnation = 0;
@@ -212,6 +214,8 @@ export class Opinions {
     row.detour = !reachable;
     if (row.unreachable === !reachable) return;
     row.unreachable = !reachable;
+    if (reachable) this.missed.delete(session);
+    else this.missed.add(session);
     this.#announce(session, row);
   }
 
@@ -228,6 +232,7 @@ export class Opinions {
   forget(session: string): void {
     if (!this.#rows.delete(session)) return;
     this.suspects.delete(session);
+    this.missed.delete(session);
     this.#context.agenda.cancel(`hold:${session}`);
     this.#sum = undefined;
   }

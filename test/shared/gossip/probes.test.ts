@@ -97,6 +97,34 @@ describe('a direct probe', () => {
   });
 });
 
+describe('a member that was not reached once', () => {
+  it('is tried again although it is no neighbour, until it answers', () => {
+    const one = new One('agent', [40]);
+    const members = Array.from({ length: 8 }, (_, i) => i + 1);
+    one.open(...members);
+    /** Nobody gets through to it but the others, who say so. */
+    const react = (actions: readonly Action[]): void => {
+      for (const action of actions) {
+        if (action.type === 'dial') react(one.give({ type: 'dialFailed', peer: action.peer }));
+        if (action.type !== 'send') continue;
+        const from = one.members.findIndex(({ session }) => session === action.peer);
+        for (const { seq } of ofType(partsTo([action]), 'probe'))
+          react(one.say(from, { type: 'probed', seq, verdict: 'alive' }));
+      }
+    };
+    react(one.give({ type: 'closed', peer: one.id(4) }));
+    react(one.give({ type: 'doubt', session: one.id(4) }));
+    for (let i = 0; i < 100; i++) react(one.pass(100));
+    expect(one.actions.filter((action) => action.type === 'dial' && action.peer === one.id(4)).length).toBeGreaterThan(
+      2,
+    );
+    one.give({ type: 'opened', peer: one.id(4), inbound: false });
+    expect(
+      liveness(one.actions.filter((action) => action.type === 'liveness' && action.session === one.id(4))).at(-1),
+    ).toBe('alive');
+  });
+});
+
 describe('a helper', () => {
   it('says alive when the target answers, silent when it does not, unknown when it cannot try', () => {
     const one = new One('agent', [8]);
