@@ -11,7 +11,7 @@ import { ROOT } from '../../test/support/where.ts';
 import { machine } from '../machine.ts';
 import { type Row, table } from '../report.ts';
 import { seeded } from '../stats.ts';
-import { churn, idle, killed, spread } from './measures.ts';
+import { churn, hung, idle, killed, spread } from './measures.ts';
 import { inOwnNetwork } from './network.ts';
 import { Village } from './village.ts';
 
@@ -47,7 +47,10 @@ async function size(agents: number, rows: Row[], skipped: string[]): Promise<voi
   } else {
     rows.push(...(await spread(village, values.quick ? 5 : 50)));
     rows.push(...(await idle(village, values.quick ? 3_000 : 20_000, skipped)));
-    if (processes === agents) rows.push(...(await killed(village)));
+    if (processes === agents) {
+      rows.push(...(await hung(village, values.quick ? 1 : 5)));
+      rows.push(...(await killed(village)));
+    }
   }
   await village.close();
 }

@@ -111,29 +111,52 @@ export async function churn(village: Village, everyMs: number, rounds: number, s
   return [judged(row, { most: 8_000 }), ...wireRow(sent, at, skipped)];
 }
 
-/** A process is killed: until none of the others would route to it. */
-export async function killed(village: Village): Promise<Row[]> {
+/** Stops one process by `signal` and waits; when each of the others stopped routing to it, in ms after the signal. */
+async function stopped(village: Village, signal: 'SIGKILL' | 'SIGSTOP', waitMs: number): Promise<number[]> {
   const victim = village.processes.at(-1);
   if (victim === undefined) return [];
-  const { view = [] } = await victim.ask({ do: 'view', index: 0 });
   const own = await victim.ask({ do: 'publish', index: 0, state: 'SERVING' });
   const session = own.published?.session ?? '';
   await sleep(1_000);
   village.processes.pop();
   await village.report();
   const at = Number(process.hrtime.bigint());
-  victim.signal('SIGKILL');
-  await sleep(5_000);
+  victim.signal(signal);
+  await sleep(waitMs);
   const { seen } = await village.report();
+  if (signal === 'SIGSTOP') {
+    victim.signal('SIGCONT');
+    village.processes.push(victim);
+  }
   const first = new Map<string, number>();
   for (const one of seen) {
     const who = `${one.process}/${one.index}`;
-    if (one.session === session && (one.liveness !== 'alive' || one.state === 'LEFT') && !first.has(who))
-      first.set(who, (one.at - at) / 1e6);
+    const gone = one.liveness !== 'alive' || one.state === 'LEFT';
+    if (one.session === session && gone && !first.has(who)) first.set(who, (one.at - at) / 1e6);
   }
   const times = [...first.values()];
-  while (times.length < village.size) times.push(Number.POSITIVE_INFINITY);
-  const row = { at: `${view.length} agents`, unit: 'ms' };
+  const others = village.processes.length - (signal === 'SIGSTOP' ? 1 : 0);
+  while (times.length < others) times.push(Number.POSITIVE_INFINITY);
+  return times;
+}
+
+/** A process hangs with its sockets open, `times` times: until none of the others would route to it. */
+export async function hung(village: Village, times: number): Promise<Row[]> {
+  const last: number[] = [];
+  for (let n = 0; n < times; n++) {
+    last.push(Math.max(...(await stopped(village, 'SIGSTOP', 6_000))));
+    await village.together();
+  }
+  const row = { at: `${village.size} agents, ${times} times`, unit: 'ms' };
+  const value = quantile(last, 0.95);
+  const what = 'silent hang: all others do not route to it, p95';
+  return [judged({ ...row, what, value, spread: [Math.min(...last), Math.max(...last)] }, { most: 4_000 })];
+}
+
+/** A process is killed: until none of the others would route to it. */
+export async function killed(village: Village): Promise<Row[]> {
+  const row = { at: `${village.size} agents`, unit: 'ms' };
+  const times = await stopped(village, 'SIGKILL', 5_000);
   return [
     { ...row, what: 'killed process: half of the others do not route to it', value: quantile(times, 0.5) },
     judged({ ...row, what: '… all of them', value: Math.max(...times) }, { most: 100 }),

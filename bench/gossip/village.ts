@@ -1,4 +1,5 @@
 /** Agents in processes of their own, that are nothing but their mesh: real sockets, real signatures, tickets by a test issuer. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { nodeSigner } from '../../agent/host/crypto.ts';
 import { CrewProcess } from '../../test/support/mesh/crew.ts';
 import { TestIssuer } from '../../test/support/mesh/issuer.ts';
@@ -7,6 +8,9 @@ import { eventually } from '../../test/support/processes.ts';
 
 /** Mass starts on a small machine take their time; what is measured comes after. */
 const TOGETHER_MS = 90_000;
+
+/** A gateway waits so long for a tunnel's answer. */
+const RELAY_MS = 400;
 
 export interface Seen extends Sighting {
   /** Number of the process. */
@@ -58,11 +62,16 @@ export class Village {
     for (const { session } of opened) this.#where.set(session, process);
   }
 
-  /** The gateway's part: its tunnel to a process that has ended is closed. */
-  #relay(session: string): 'alive' | 'silent' | 'unknown' {
+  /** The gateway's part: the tunnel of a process that has ended is closed, and one that hangs does not answer. */
+  async #relay(session: string): Promise<'alive' | 'silent' | 'unknown'> {
     const process = this.#where.get(session);
     if (process === undefined) return 'unknown';
-    return process.running ? 'alive' : 'silent';
+    if (!process.running) return 'silent';
+    const asked = process.ask({ do: 'ping' }).then(
+      () => 'alive' as const,
+      () => 'silent' as const,
+    );
+    return Promise.race([asked, sleep(RELAY_MS, 'silent' as const)]);
   }
 
   /** One leaves and comes back as another session. */

@@ -117,6 +117,17 @@ describe('agents that know one of them', () => {
     );
   });
 
+  it('hear the last word of one that goes in the same moment', async () => {
+    const { join } = village();
+    const [a, b, c] = [await join(), await join(), await join()];
+    await allSee([a, b, c], sessionsOf([a, b, c]));
+    b.say('LEFT');
+    b.close();
+    await eventually('LEFT everywhere', WITHIN_MS, () =>
+      [a, c].every(({ mesh }) => mesh.replica.get(b.session)?.state === 'LEFT') ? true : undefined,
+    );
+  });
+
   it('that is not there yet are found when it comes', async () => {
     const { join } = village();
     const late = await join();

@@ -15,7 +15,7 @@ export class CrewProcess {
   #output = '';
 
   /** `prefix`: e.g. `ip netns exec HOST`. `relay`: the gateway's answer to one of these members that asks about a session. */
-  constructor(prefix: readonly string[] = [], relay: (session: string) => Verdict = () => 'unknown') {
+  constructor(prefix: readonly string[] = [], relay: (session: string) => Promise<Verdict> = async () => 'unknown') {
     const [file = NODE, ...args] = [...prefix, NODE, join(ROOT, 'test/support/mesh/process.ts')];
     this.child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
     for (const stream of [this.child.stdout, this.child.stderr])
@@ -25,7 +25,9 @@ export class CrewProcess {
     this.child.on('message', (message) => {
       const question = questionSchema.safeParse(message).data;
       if (question !== undefined) {
-        this.child.send({ answer: question.question, verdict: relay(question.session) });
+        void relay(question.session).then((verdict) => {
+          if (this.child.connected) this.child.send({ answer: question.question, verdict });
+        });
         return;
       }
       const reply = replySchema.parse(message);

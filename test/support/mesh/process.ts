@@ -116,6 +116,8 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
         ended: members.flatMap(({ ended }) => ended),
       };
     }
+    case 'ping':
+      return {};
     case 'view': {
       const rows = [...(members[command.index]?.mesh.view() ?? [])].map(({ entry, liveness }) => ({
         session: entry.session,

@@ -20,6 +20,8 @@ export const commandSchema = z.discriminatedUnion('do', [
   /** What was seen since the last report. */
   z.object({ do: z.literal('report') }),
   z.object({ do: z.literal('view'), index: z.number() }),
+  /** Answered by whoever is there. */
+  z.object({ do: z.literal('ping') }),
   z.object({ do: z.literal('gateways'), gateways: z.array(z.object({ id: z.string(), url: z.string() })) }),
 ]);
 export type Command = z.infer<typeof commandSchema>;
