@@ -2,9 +2,10 @@ import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../share
 import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
 import { Settlement, type UsageRecord } from '../../../shared/asking/settlement.ts';
 import { WireError } from '../../../shared/wire/error.ts';
-import type { OpenFrame, ReportName } from '../../../shared/wire/frames.ts';
+import type { ReportName } from '../../../shared/wire/frames.ts';
 import { Attempt } from './attempt.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
+import { SIGN_OF_LIFE, Vigil } from './vigil.ts';
 
 /** Parts of the channel's window at which readers that stand still give way: see gateway/tunnel/attempts.ts. */
 const PRESSED = 1 / 2;
@@ -21,12 +22,6 @@ const REDIALS_MAX = 3;
 
 /** Attempts whose late report is still believed. */
 const RECEIPTS_MAX = 1_000;
-
-/**
- * A peer with attempts that says nothing for so long is asked for a sign of life, and has as long to give it: a stopped process
- * and a path that swallows packets keep the connection, and engines may be silent for minutes.
- */
-const QUIET_MS = 5_000;
 
 /** Failures of this side, which the peer does not know of. */
 const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
@@ -64,10 +59,7 @@ export class AskedPeer implements ExchangeHost {
   #redialAt: number | undefined;
   #redials = 0;
   #unknown = 0;
-  /** When it last said something about a stream, or had nothing to say. */
-  #heardAt = 0;
-  /** When it was asked whether it is there. */
-  #askedAt: number | undefined;
+  readonly #vigil = new Vigil();
 
   constructor(session: string, host: AskedPeerHost) {
     this.session = session;
@@ -95,7 +87,7 @@ export class AskedPeer implements ExchangeHost {
   }
 
   ask(request: AttemptRequest, body: AttemptBody): Attempt {
-    if (this.#attempts.size === 0) this.#heard();
+    if (this.#attempts.size === 0) this.#vigil.heard(this.now());
     const exchange = new Exchange(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(exchange);
     this.#receipts.set(nameOf(request), request.receipt);
@@ -123,16 +115,17 @@ export class AskedPeer implements ExchangeHost {
       },
       (error: unknown) => {
         this.#dialling = false;
-        this.#onDialFailed(error instanceof Error ? error.message : String(error));
+        this.#onDialFailed(error instanceof Error ? error.message : String(error), isRefused(error));
       },
     );
   }
 
-  #onDialFailed(reason: string): void {
+  /** `gone`: nobody listens there any more; a session that ended never comes back. */
+  #onDialFailed(reason: string, gone = false): void {
     if (this.#active !== undefined) return; // it came the other way meanwhile
     this.#host.onUnreachable(this.session);
     const now = this.now();
-    const hopeless = ++this.#redials >= REDIALS_MAX;
+    const hopeless = ++this.#redials >= REDIALS_MAX || gone;
     for (const exchange of [...this.#attempts.keys()]) {
       if (!exchange.accepted) exchange.fail('unreachable', reason);
       else if (hopeless) exchange.disconnect(now, 0);
@@ -146,14 +139,9 @@ export class AskedPeer implements ExchangeHost {
     if (this.#active === undefined) this.#activate(channel);
   }
 
-  #heard(): void {
-    this.#heardAt = this.now();
-    this.#askedAt = undefined;
-  }
-
   #activate(channel: RequestChannel): void {
     this.#active = channel;
-    this.#heard();
+    this.#vigil.heard(this.now());
     this.#redials = 0;
     this.#redialAt = undefined;
     this.#unknown = 0;
@@ -182,7 +170,7 @@ export class AskedPeer implements ExchangeHost {
 
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'settled') return;
-    if (channel === this.#active) this.#heard();
+    if (channel === this.#active) this.#vigil.heard(this.now());
     const exchange = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
     if (frame.type === 'report') return this.#report(frame, exchange);
     if (exchange !== undefined) {
@@ -241,18 +229,18 @@ export class AskedPeer implements ExchangeHost {
     }
   }
 
-  /** Is it still there? A claim of what nobody opened is answered at once, and starts nothing. */
+  /** Is it still there? */
   #listen(now: number): void {
-    if (this.#active === undefined || this.#attempts.size === 0) return this.#heard();
-    if (this.#askedAt === undefined) {
-      if (now - this.#heardAt < QUIET_MS) return;
-      this.#askedAt = now;
-      const stream = this.#host.nextStream(this.#active.dialled);
-      return this.#active.link.put({ ...SIGN_OF_LIFE, stream });
+    const active = this.#active;
+    if (active === undefined || this.#attempts.size === 0) return this.#vigil.heard(now);
+    switch (this.#vigil.look(now)) {
+      case 'wait':
+        return;
+      case 'ask':
+        return active.link.put({ ...SIGN_OF_LIFE, stream: this.#host.nextStream(active.dialled) });
+      case 'gone':
+        for (const exchange of this.#attempts.keys()) exchange.disconnect(now, 0);
     }
-    if (now - this.#askedAt < QUIET_MS) return;
-    this.#heard();
-    for (const exchange of this.#attempts.keys()) exchange.disconnect(now, 0);
   }
 
   /** Readers that stand still give their part of the channel's window back; their bytes stay at the node. */
@@ -284,19 +272,7 @@ function nameOf({ requestId, attempt }: { requestId: string; attempt: number }):
   return `${requestId}/${attempt}`;
 }
 
-const SIGN_OF_LIFE: Omit<OpenFrame, 'stream'> = {
-  type: 'open',
-  resume: true,
-  requestId: 'are-you-there',
-  attempt: 0,
-  answerOffset: 0,
-  endpoint: 0,
-  headers: [],
-  edits: [],
-  streaming: false,
-  dropUsage: false,
-  firstByteMs: 0,
-  stallMs: 0,
-  receipt: '',
-  bodyLength: undefined,
-};
+function isRefused(error: unknown): boolean {
+  const cause = error instanceof Error ? error.cause : undefined;
+  return cause instanceof Error && 'code' in cause && cause.code === 'ECONNREFUSED';
+}

@@ -146,6 +146,19 @@ it('an agent that ends without a word is passed over', async () => {
   }
 });
 
+it('what an agent had begun when it was killed is asked of another one at once', async () => {
+  const [first, second, third] = await threeAgents();
+  await first.engine.close();
+  for (const { engine } of [second, third]) engine.control({ delayMs: 2_000 });
+  const asked = Array.from({ length: 6 }, () => first.ask('/chat/completions', chat({ tokens: 3 })));
+  const killed = await Promise.race([second, third].map((one) => one.engine.when(() => true, 5_000).then(() => one)));
+  const at = Date.now();
+  await killed.close();
+  for (const { engine } of [second, third]) engine.control({});
+  for (const answer of await Promise.all(asked)) expect(answer.status).toBe(200);
+  expect(Date.now() - at).toBeLessThan(4_000);
+});
+
 it('a client that leaves ends the work of an engine two machines away', async () => {
   const agents = await threeAgents();
   const [first] = agents;
