@@ -23,7 +23,7 @@ export function barsSvg(panels: readonly Bars[]): string {
     const x = 20 + i * each;
     return `<rect x="${x.toFixed(1)}" y="${HEIGHT + 44}" width="12" height="12" fill="${COLOURS[i % COLOURS.length]}"/><text x="${(x + 18).toFixed(1)}" y="${HEIGHT + 54}">${escaped(name)}</text>\n`;
   });
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${HEIGHT + 70}" font-family="sans-serif" font-size="12">\n<rect width="100%" height="100%" fill="white"/>\n${body}${legend.join('')}</svg>\n`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${HEIGHT + 70}" font-family="sans-serif" font-size="12">\n<title>${escaped(panels.map(({ title }) => title).join(', '))}</title>\n<rect width="100%" height="100%" fill="white"/>\n${body}${legend.join('')}</svg>\n`;
 }
 
 function panelSvg({ title, unit, values, more }: Bars, x: number): string {

@@ -25,32 +25,34 @@ import { simulationText } from './show.ts';
 /** Requests that one `simulate` may hold in memory. */
 const REQUESTS_MAX = 5_000_000;
 
+const SIMULATE_FLAGS = {
+  ...CATALOGUE_FLAGS,
+  ...ENGINE_FLAGS,
+  model: { type: 'string' },
+  gpu: { type: 'string' },
+  tp: { type: 'string' },
+  replicas: { type: 'string' },
+  weights: { type: 'string' },
+  kv: { type: 'string' },
+  rate: { type: 'string' },
+  cv: { type: 'string' },
+  input: { type: 'string' },
+  output: { type: 'string' },
+  duration: { type: 'string' },
+  count: { type: 'string' },
+  backlog: { type: 'boolean' },
+  trace: { type: 'string' },
+  policy: { type: 'string' },
+  'prefill-gpu': { type: 'string' },
+  'prefill-replicas': { type: 'string' },
+  'network-gbs': { type: 'string' },
+  seed: { type: 'string' },
+  json: { type: 'boolean' },
+} as const;
+
 /** `otela-plan simulate`: one model on replicas of one kind. */
 export function simulateCommand(argv: readonly string[], io: Io): number {
-  const flags = readFlags(argv, {
-    ...CATALOGUE_FLAGS,
-    ...ENGINE_FLAGS,
-    model: { type: 'string' },
-    gpu: { type: 'string' },
-    tp: { type: 'string' },
-    replicas: { type: 'string' },
-    weights: { type: 'string' },
-    kv: { type: 'string' },
-    rate: { type: 'string' },
-    cv: { type: 'string' },
-    input: { type: 'string' },
-    output: { type: 'string' },
-    duration: { type: 'string' },
-    count: { type: 'string' },
-    backlog: { type: 'boolean' },
-    trace: { type: 'string' },
-    policy: { type: 'string' },
-    'prefill-gpu': { type: 'string' },
-    'prefill-replicas': { type: 'string' },
-    'network-gbs': { type: 'string' },
-    seed: { type: 'string' },
-    json: { type: 'boolean' },
-  });
+  const flags = readFlags(argv, SIMULATE_FLAGS);
   const catalogue = catalogueFrom(flags);
   const model = findModel(catalogue, required(flags, 'model'));
   const limits = limitsFrom(flags);

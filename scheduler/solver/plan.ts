@@ -1,11 +1,12 @@
 import { SchedulerError } from '../errors.ts';
 import { evaluate } from './evaluate.ts';
 import { type Formulation, formulate, type Problem } from './formulation.ts';
+import { keep, whyInfeasible } from './given.ts';
 import { type Solved, solve } from './highs.ts';
 import { improve } from './neighbourhood.ts';
 import { OptionTable } from './options.ts';
 import { packs } from './packing.ts';
-import type { Counts, Demand, Option, Placement, PlanOptions, Pool } from './problem.ts';
+import type { Counts, Demand, Placement, PlanOptions, Pool } from './problem.ts';
 import { Search } from './search.ts';
 
 export interface SolveReport {
@@ -128,27 +129,6 @@ async function leastLatency(problem: Problem): Promise<number | undefined> {
   return high;
 }
 
-/** Replicas that stay where they are, by option. */
-function keep(
-  options: readonly Option[],
-  demands: readonly Demand[],
-  pools: readonly Pool[],
-  current: readonly Placement[],
-  settings: PlanOptions,
-): number[] {
-  return options.map((option) => {
-    const [model, pool] = [demands[option.demand]?.model.id, pools[option.pool]?.id];
-    const here = current.filter(
-      (placement) =>
-        (placement.pinned === true || !settings.reclaim) &&
-        placement.model === model &&
-        placement.pool === pool &&
-        placement.tp === option.tp,
-    );
-    return here.reduce((sum, { replicas }) => sum + replicas, 0);
-  });
-}
-
 async function relaxation(problem: Problem): Promise<{ formulation: Formulation; solved: Solved }> {
   const formulation = formulate(problem);
   const { settings } = problem;
@@ -162,20 +142,6 @@ async function relaxation(problem: Problem): Promise<{ formulation: Formulation;
   if (solved.values.length === 0)
     throw new SchedulerError('solver', `no solution within ${settings.timeLimitS} s, not even of the relaxation`);
   return { formulation, solved };
-}
-
-function whyInfeasible({ options, pools, floor, settings }: Problem): string {
-  if (settings.latencyS !== undefined)
-    return `no plan keeps every model's mean latency at ${settings.latencyS} s; smallest relaxation: a longer --latency`;
-  if (settings.budget !== undefined)
-    return `what runs already costs more than the budget of ${settings.budget} USD/h; allow --reclaim or raise it`;
-  const crowded = pools.find((pool, p) => {
-    const used = options.reduce((sum, option, o) => sum + (option.pool === p ? option.tp * (floor[o] ?? 0) : 0), 0);
-    return used > pool.nodes * pool.gpusPerNode;
-  });
-  return crowded
-    ? `pool ${crowded.id}: what runs there needs more GPUs than it has (${crowded.nodes * crowded.gpusPerNode})`
-    : 'no plan satisfies all constraints';
 }
 
 /** Simulates the options with replicas in a solution. False when all were exact already. */
