@@ -1,5 +1,6 @@
-import type { IngressUsage } from '../../shared/asking/ingress-usage.ts';
+import { type IngressUsage, TOKENS_MAX } from '../../shared/asking/ingress-usage.ts';
 import type { Course, UsageRecord } from '../../shared/asking/settlement.ts';
+import { PROVIDER_ID_PATTERN } from '../../shared/routing/trust.ts';
 
 /** As a gateway stores it; `provider` of the session that served, where the registry still knows it. */
 export function ingressUsage(record: UsageRecord, provider: string | undefined): IngressUsage {
@@ -8,11 +9,11 @@ export function ingressUsage(record: UsageRecord, provider: string | undefined):
     attempt: record.attempt,
     model: record.receipt,
     session: record.session,
-    ...(provider === undefined ? {} : { provider }),
-    prompt_tokens: record.prompt,
-    completion_tokens: record.completion,
-    cached_tokens: record.cached,
-    reasoning_tokens: record.reasoning,
+    ...(provider !== undefined && PROVIDER_ID_PATTERN.test(provider) ? { provider } : {}),
+    prompt_tokens: tokens(record.prompt),
+    completion_tokens: tokens(record.completion),
+    cached_tokens: tokens(record.cached),
+    reasoning_tokens: tokens(record.reasoning),
     estimated: record.estimated,
     complete: record.complete,
     aborted: record.aborted,
@@ -24,4 +25,8 @@ export function ingressUsage(record: UsageRecord, provider: string | undefined):
 
 function courseOf({ endpoint, streamed, status, firstMs, totalMs }: Course) {
   return { endpoint, streamed, status, first_ms: Math.round(firstMs), total_ms: Math.round(totalMs) };
+}
+
+function tokens(said: number): number {
+  return Math.min(TOKENS_MAX, said);
 }

@@ -5,6 +5,10 @@ import { PROVIDER_ID_PATTERN } from '../routing/trust.ts';
 
 const count = z.number().int().nonnegative();
 
+/** More tokens than any attempt has: sums of many stay exact, whatever a node says. */
+export const TOKENS_MAX = 1_000_000_000;
+const tokens = count.max(TOKENS_MAX);
+
 /** One attempt. Its name (request, attempt) is random: storing it twice is storing it once. */
 export const ingressUsageSchema = z.object({
   request_id: z.string().min(1).max(128),
@@ -13,10 +17,10 @@ export const ingressUsageSchema = z.object({
   /** Who served it. */
   session: sessionSchema,
   provider: z.string().regex(PROVIDER_ID_PATTERN).optional(),
-  prompt_tokens: count,
-  completion_tokens: count,
-  cached_tokens: count,
-  reasoning_tokens: count,
+  prompt_tokens: tokens,
+  completion_tokens: tokens,
+  cached_tokens: tokens,
+  reasoning_tokens: tokens,
   /** Counted from events or bytes, since nobody gave numbers. */
   estimated: z.boolean(),
   complete: z.boolean(),
@@ -45,12 +49,16 @@ export type IngressUsage = z.infer<typeof ingressUsageSchema>;
 /** Records in one frame. */
 export const USAGE_BATCH_MAX = 16;
 
-const batchSchema = z.array(ingressUsageSchema).min(1).max(USAGE_BATCH_MAX);
+const batchSchema = z.array(z.unknown()).min(1).max(USAGE_BATCH_MAX);
 
-/** Undefined for what is no batch of records. */
+/**
+ * The records of a batch that can be read: one that cannot (of a newer agent, say) must not hold up those behind it for ever.
+ * Undefined for what is no batch.
+ */
 export function parseUsageBatch(json: string): IngressUsage[] | undefined {
   try {
-    return batchSchema.safeParse(JSON.parse(json)).data;
+    const items = batchSchema.safeParse(JSON.parse(json)).data;
+    return items?.flatMap((item) => ingressUsageSchema.safeParse(item).data ?? []);
   } catch {
     return undefined;
   }

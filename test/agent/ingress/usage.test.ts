@@ -4,8 +4,15 @@ import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { UsageDelivery } from '../../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../../agent/ingress/usage-queue.ts';
+import { ingressUsage } from '../../../agent/ingress/usage-record.ts';
 import type { UsageOutlet } from '../../../agent/tunnel/types.ts';
-import { type IngressUsage, parseUsageBatch, USAGE_BATCH_MAX } from '../../../shared/asking/ingress-usage.ts';
+import {
+  type IngressUsage,
+  ingressUsageSchema,
+  parseUsageBatch,
+  USAGE_BATCH_MAX,
+} from '../../../shared/asking/ingress-usage.ts';
+import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);
@@ -141,7 +148,26 @@ it('a directory that cannot be written costs nothing but the file', async () => 
 it('what is no batch of records is not read as one', () => {
   expect(parseUsageBatch('{')).toBeUndefined();
   expect(parseUsageBatch('[]')).toBeUndefined();
-  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), prompt_tokens: -1 }]))).toBeUndefined();
-  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), session: 'x' }]))).toBeUndefined();
+  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), prompt_tokens: -1 }, usage(2)]))).toEqual([usage(2)]);
+  expect(parseUsageBatch(JSON.stringify([{ ...usage(1), session: 'x' }, 'y', null]))).toEqual([]);
   expect(parseUsageBatch(JSON.stringify(numbers(USAGE_BATCH_MAX + 1)))).toBeUndefined();
+});
+
+it('a node that says it computed more than there is cannot spoil the books', () => {
+  const said = {
+    ...NO_USAGE,
+    completion: Number.MAX_SAFE_INTEGER,
+    requestId: 'r',
+    attempt: 1,
+    session: 'a'.repeat(26),
+    stream: 3,
+    receipt: 'm',
+    answerBytes: 2,
+    at: 1_700_000_000_000,
+    repeated: false,
+    course: { endpoint: 1, streamed: true, status: 200, firstMs: 1.5, totalMs: 2.25 },
+  };
+  const record = ingressUsage(said, 'lab@peer');
+  expect(ingressUsageSchema.parse(record)).toMatchObject({ completion_tokens: 1e9, provider: 'lab@peer' });
+  expect(ingressUsageSchema.parse(ingressUsage(said, 'lab@No Such Name'))).not.toHaveProperty('provider');
 });
