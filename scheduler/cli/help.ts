@@ -27,7 +27,7 @@ const HELP: Record<string, string> = {
             --tp 1  --replicas 1  --weights bf16|fp8|int8|int4  --kv …  --cv 1  --duration 300 | --count N | --backlog | --trace CSV
             --policy weighted|random|round-robin|least-loaded  --prefill-replicas N --prefill-gpu G --network-gbs 25  --seed 1  --json${SHARED}`,
   validate:
-    'otela-plan validate [--json] [--strict]   the simulator against everything measured; --strict: exit 1 if a figure is missed',
+    'otela-plan validate [--json] [--strict] [--fit]   the simulator against everything measured\n            --strict: exit 1 if a figure is missed; --fit: only the share kept under load, fitted anew',
   apply: `otela-plan apply                 one round of the controller: plans from the network, then starts what is missing (dry run without --yes)
             --gateway URL --key-file FILE  --inventory FILE (what Slurm offers)  --slurm TEMPLATE  --workload FILE (else what the gateway saw in --window 10m)
             --state otela-plan.state.json  --weights  --retry  --rollback  --stop  --yes${PLANNING}${SHARED}`,

@@ -1,11 +1,21 @@
 import { validate, validationText } from '../validate/report.ts';
+import { sustainedText } from '../validate/sustained.ts';
 import { EXIT_DONE } from './exit.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, readFlags } from './flags.ts';
 import { type Io, json } from './io.ts';
 
 /** `otela-plan validate`: how far the simulator is from what was measured. */
 export function validateCommand(argv: readonly string[], io: Io): number {
-  const flags = readFlags(argv, { ...CATALOGUE_FLAGS, json: { type: 'boolean' }, strict: { type: 'boolean' } });
+  const flags = readFlags(argv, {
+    ...CATALOGUE_FLAGS,
+    json: { type: 'boolean' },
+    strict: { type: 'boolean' },
+    fit: { type: 'boolean' },
+  });
+  if (flags.fit === true) {
+    io.out(sustainedText(catalogueFrom(flags)));
+    return EXIT_DONE;
+  }
   const validation = validate(catalogueFrom(flags));
   io.out(flags.json === true ? json(validation) : validationText(validation));
   return flags.strict === true && validation.missed > 0 ? 1 : EXIT_DONE;

@@ -127,9 +127,9 @@ export function llamaSection(catalogue: Catalogue): Section {
 type Drained = MeasuredDrain & { ours: number; tokens: number; wallS: number };
 
 /** `sustained` was fitted on the other two models' four drains; this one's are held out. */
-const isFitted = (model: string) => !model.startsWith('CodeLlama');
+export const isFitted = (model: string) => !model.startsWith('CodeLlama');
 
-function drain(catalogue: Catalogue, measured: MeasuredDrain): Drained {
+export function drain(catalogue: Catalogue, measured: MeasuredDrain): Drained {
   const step = stepFor(catalogue, measured.model, measured.gpu, measured.tp);
   const drawing = {
     arrivals: { kind: 'poisson', rate: measured.rate },
