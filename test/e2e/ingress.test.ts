@@ -1,4 +1,6 @@
 /** A consumer beside an agent: any OpenAI client on the agent's own endpoint, with the gateway killed. */
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterEach, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -6,7 +8,7 @@ import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { chatBody, envelopeOf, MODEL } from '../support/house.ts';
 import { askIngress, IngressAgent } from '../support/ingress.ts';
-import { atEnd, endAll, eventually } from '../support/processes.ts';
+import { atEnd, endAll, eventually, temporaryDirectory } from '../support/processes.ts';
 import { dial } from '../support/raw.ts';
 
 afterEach(endAll);
@@ -149,4 +151,28 @@ it('a stranger on the port of the ingress learns nothing, and a client that leav
     'the abort',
   );
   expect(abortedAt - leftAt).toBeLessThanOrEqual(1_000);
+}, 120_000);
+
+it('usage that an agent could not deliver is delivered by the next one of its user', async () => {
+  const gateway = await Gateway.start();
+  const token = await gateway.createJoinToken();
+  const one = await engine();
+  const state = await temporaryDirectory('otela-state');
+  const first = await IngressAgent.start({ gateway, token, engineUrl: one.url, state });
+  await first.knows(1);
+  await gateway.kill9();
+  for (let n = 0; n < 3; n++)
+    expect((await askIngress(await first.door(), '/chat/completions', chatBody())).status).toBe(200);
+  await eventually('all to be counted', 5_000, async () => ((await first.usageWaiting()) === 3 ? true : undefined));
+  first.process.signal('SIGTERM');
+  expect(await first.process.end(20_000)).toMatchObject({ code: 143 });
+  const [file = ''] = readdirSync(join(state, 'otela-agent', 'usage'));
+  expect(statSync(join(state, 'otela-agent', 'usage', file)).mode & 0o777).toBe(0o600);
+
+  await gateway.restart();
+  await IngressAgent.start({ gateway, token, engineUrl: one.url, state });
+  await eventually('the totals', 20_000, async () => {
+    const { data } = totalsSchema.parse(await gateway.admin('GET', 'usage?group_by=key&key=ingress:lab'));
+    return data[0]?.requests === 3 ? true : undefined;
+  });
 }, 120_000);

@@ -17,6 +17,8 @@ export interface IngressAgentOptions {
   /** The first agent of the mesh needs none. */
   peer?: IngressAgent;
   args?: string[];
+  /** Where it keeps its state; an agent that ended leaves there what the next one takes over. */
+  state?: string;
 }
 
 export class IngressAgent {
@@ -28,8 +30,9 @@ export class IngressAgent {
     this.#env = env;
   }
 
-  static async start({ gateway, token, engineUrl, peer, args = [] }: IngressAgentOptions): Promise<IngressAgent> {
-    const env = { XDG_RUNTIME_DIR: await temporaryDirectory('otela-ingress') };
+  static async start(options: IngressAgentOptions): Promise<IngressAgent> {
+    const { gateway, token, engineUrl, peer, args = [], state } = options;
+    const env = { XDG_RUNTIME_DIR: state ?? (await temporaryDirectory('otela-ingress')) };
     const address = await peer?.address();
     const process = await startAgent({
       gateways: [gateway.url],
