@@ -68,6 +68,11 @@ export interface LiveNode {
   pool: string;
 }
 
+/** One engine over more GPUs than this is somebody's joke at the planner's expense. */
+const NODE_GPUS_MAX = 1024;
+/** Kinds of node that are planned with, the most frequent first: a provider could else make any number of them. */
+const POOLS_MAX = 128;
+
 export async function liveNodes(
   gateway: Gateway,
   catalogue: Catalogue,
@@ -85,6 +90,10 @@ export async function liveNodes(
       return [];
     }
     const gpus = entry.hardware.gpus.reduce((sum, one) => sum + (one.count ?? 1), 0);
+    if (gpus > NODE_GPUS_MAX) {
+      log(`node ${entry.session.slice(0, 8)} of ${entry.provider} claims ${gpus} GPUs: left out`);
+      return [];
+    }
     const models = entry.models.filter(({ state }) => state !== 'on-disk').map(({ id }) => id);
     const { session, provider, cluster, labels } = entry;
     return [{ session, provider, cluster, labels, models, job: entry.job?.id, gpu, gpus, pool: `${gpu.id} x${gpus}` }];
@@ -121,7 +130,11 @@ export function inventoryOf(nodes: readonly LiveNode[], catalogue: Catalogue, lo
     const key = `${placed.model} ${placed.pool}`;
     running.set(key, { ...placed, replicas: (running.get(key)?.replicas ?? 0) + 1 });
   }
-  return { pools: [...pools.values()], running: [...running.values()] };
+  const kept = [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX);
+  if (kept.length < pools.size)
+    log(`${pools.size - kept.length} rare kinds of node are left out: at most ${POOLS_MAX} are planned with`);
+  const ids = new Set(kept.map(({ id }) => id));
+  return { pools: kept, running: [...running.values()].filter(({ pool }) => ids.has(pool)) };
 }
 
 function runningOn(node: LiveNode, catalogue: Catalogue): Placement | undefined | 'foreign' {

@@ -327,6 +327,37 @@ describe('the controller', () => {
     expect(out).toMatch(/Llama-2-13b-hf +A100-80-SXM x4/);
   });
 
+  it('a node with more GPUs than any has, and a thousand kinds of node, do not hold up the plan', async () => {
+    const gpus = (count: number) => ({
+      hardware: { gpus: [{ class: 'A100', vram_mib: 81_920, count }], cpus: 1, memory_mib: 1 },
+    });
+    const id = (n: number) => `a${n.toString(36).replace(/[0189]/g, 'z')}`.padEnd(26, 'b');
+    gateway.nodes = [
+      node('giant', gpus(1024)),
+      ...Array.from({ length: 1000 }, (_, n) => node(id(n), gpus(n + 1))),
+      serving('served', MODEL),
+      serving('served-too', MODEL),
+    ];
+    gateway.nodes[0] = node('giant', {
+      hardware: { gpus: [...gpus(1024).hardware.gpus, ...gpus(1024).hardware.gpus], cpus: 1, memory_mib: 1 },
+    });
+    const { code, log, out } = await otelaPlan(
+      'plan',
+      '--live',
+      ...argv.slice(0, 4),
+      '--duration',
+      '0',
+      '--objective',
+      'throughput',
+      '--time-limit',
+      '5',
+    );
+    expect(log).toMatch(/claims 2048 GPUs: left out/);
+    expect(log).toMatch(/rare kinds of node are left out/);
+    expect([0, 4]).toContain(code);
+    expect(out).toMatch(/Llama-2-13b-hf/);
+  });
+
   it('a key that others may read is refused', async () => {
     const key = argv[3] ?? '';
     chmodSync(key, 0o644);
