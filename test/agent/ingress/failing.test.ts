@@ -124,6 +124,25 @@ it('a lost channel is dialled again, and the answer continues where it broke off
   await here.accounted(1);
 });
 
+it('of two channels, dialled from both ends at once, either may go: requests of both directions continue on the other', async () => {
+  const all = new Village();
+  const [left, right] = [await all.add({ models: ['m-left'] }), await all.add({ models: ['m-right'] })];
+  await all.dial(left, right.session);
+  await all.dial(right, left.session);
+  const bytes = 4 * 1024 * 1024;
+  const ask = (from: Villager, model: string) => from.ask('/chat/completions', { ...chatBody({ bytes }), model });
+  const answers = await Promise.all([ask(left, 'm-right'), ask(right, 'm-left')]);
+  const read = async (answer: Response) => {
+    const hash = createHash('sha256');
+    for await (const chunk of answer.body ?? []) hash.update(chunk);
+    return hash.digest('hex');
+  };
+  all.cut(left, 1);
+  expect(await Promise.all(answers.map(read))).toEqual([patternSha256(bytes), patternSha256(bytes)]);
+  expect(all.dialled).toBe(2);
+  for (const { engine } of [left, right]) expect(engine?.requests.length).toBe(1);
+});
+
 it('a node that is gone in the middle of a stream is noticed within two seconds', async () => {
   const { here, nodes } = await village(1);
   const response = await here.ask('/chat/completions', chatBody({ tokens: 1000, tokensPerSecond: 20 }, STREAM));

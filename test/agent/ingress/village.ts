@@ -66,10 +66,11 @@ export class Village {
     return pair.near;
   }
 
-  /** Every channel of this villager ends, as when its connection is lost. */
-  cut(villager: Villager): void {
+  /** Every channel of this villager ends, as when its connection is lost; or only the oldest `count`. */
+  cut(villager: Villager, count = Number.POSITIVE_INFINITY): void {
+    let left = count;
     for (const one of this.#pairs) {
-      if (!one.ends.includes(villager)) continue;
+      if (!one.ends.includes(villager) || left-- <= 0) continue;
       this.#pairs.delete(one);
       one.pair.close();
     }
