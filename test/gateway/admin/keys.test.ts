@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys, auditLog } from '../../../gateway/accounts/schema.ts';
 import { sha256Hex } from '../../../gateway/accounts/secrets.ts';
+import { openSession } from '../../../gateway/accounts/session.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 
@@ -135,4 +136,26 @@ test('the hash that is stored is of the whole key', async () => {
   const { id, key } = await create({});
   const [row] = await database(env).select().from(apiKeys).where(eq(apiKeys.id, id));
   expect(row?.hash).toBe(sha256Hex(key));
+});
+
+test('who makes keys for themselves has fifty that work at most, and none beyond their project', async () => {
+  const project = await good(admin('POST', '/projects', { name: 'p' }), thing);
+  const user = await good(admin('POST', '/users', { name: 'Ada', project_id: project.id }), thing);
+  const token = await openSession(env, user.id, Date.now());
+  const headers = { cookie: `other=1; otela-session=${token}`, 'sec-fetch-site': 'same-origin' };
+  const mine = (body: object) => knock('POST', '/admin/keys', { body, headers });
+  for (let n = 0; n < 50; n++) {
+    const made = await good(mine({ name: `k${n}` }), secret);
+    expect(made).toMatchObject({ user_id: user.id, project_id: project.id, role: 'consumer' });
+  }
+  const said = await refusal(mine({ name: 'one more' }), 400, 'invalid_request');
+  expect(said.message).toContain('50');
+  const page = z.object({ data: z.array(z.object({ id: z.string() })) });
+  const { data } = await good(knock('GET', '/admin/keys?limit=1', { headers }), page);
+  await good(knock('DELETE', `/admin/keys/${data[0]?.id}`, { headers }), thing);
+  expect((await mine({ name: 'again' })).status).toBe(201);
+  await good(admin('PATCH', `/users/${user.id}`, { disabled: true }), thing);
+  await refusal(knock('GET', '/admin/keys', { headers }), 401, 'invalid_api_key');
+  await good(admin('PATCH', `/users/${user.id}`, { disabled: false }), thing);
+  await refusal(knock('GET', '/admin/keys', { headers }), 401, 'invalid_api_key');
 });
