@@ -4,7 +4,7 @@ import { World } from './world.ts';
 
 /** SIM_SEED=n runs that one again; SIM_SEEDS=n runs as many, from SIM_FROM on. */
 const only = process.env.SIM_SEED;
-const count = Number(process.env.SIM_SEEDS ?? 240);
+const count = Number(process.env.SIM_SEEDS ?? 400);
 const from = Number(process.env.SIM_FROM ?? 1);
 const BATCH = 20;
 

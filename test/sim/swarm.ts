@@ -220,11 +220,14 @@ function checkBounds(world: World): void {
   const [first, ...others] = world.running();
   const content = (agent: Agent) =>
     [...agent.node.replica.entries()]
-      .map(({ session: id, state, version }) => `${id} ${state} ${version}`)
+      .map(({ session: id, record, eviction }) => `${id} ${record?.hash} ${eviction?.hash}`)
       .sort()
       .join();
   for (const agent of others) {
-    if (first !== undefined && content(agent) !== content(first)) throw new Error('equal sums, different contents');
+    const isEqual =
+      first !== undefined && world.fingerprint(agent.node.replica) === world.fingerprint(first.node.replica);
+    if (first !== undefined && isEqual !== (content(agent) === content(first)))
+      throw new Error(`${isEqual ? 'equal' : 'different'} sums, ${isEqual ? 'different' : 'equal'} contents`);
     if (agent.node.queued > 1000) throw new Error(`${agent.node.queued} events wait at ${agent.node.name}`);
   }
 }

@@ -1,5 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { livenessOf } from '../../../shared/gossip/index.ts';
+import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
+import { createGossip, livenessOf, step } from '../../../shared/gossip/index.ts';
+import { encodePart, suspicionMessage } from '../../../shared/gossip/messages.ts';
+import { signCertificate } from '../../../shared/lattice/certificate.ts';
+import type { Signer } from '../../../shared/lattice/crypto.ts';
+import { encodePayload } from '../../../shared/lattice/payload.ts';
+import { signRecord } from '../../../shared/lattice/record.ts';
+import { Replica } from '../../../shared/lattice/replica.ts';
+import { decodeTicket, signTicket } from '../../../shared/lattice/ticket.ts';
+import { EPOCH_S, payload } from '../../sim/issuer.ts';
 import { liveness, One, ofType, partsTo } from './one.ts';
 
 function among(size = 8): One {
@@ -149,3 +158,69 @@ describe('opinions that differ', () => {
     expect(mine?.opinion).not.toBe(0);
   });
 });
+
+describe('with real keys', () => {
+  it('suspicions and refutations of one node are good at another, and at no other incarnation', () => {
+    const keys = [nodeSigner(), nodeSigner(), nodeSigner()];
+    const { replica, sessions } = realWorld(keys);
+    const core = (i: number) =>
+      createGossip({
+        self: { kind: 'agent', session: sessions[i] ?? '', cluster: 'c0', host: `host-${i}` },
+        replica: replica.fork(),
+        crypto: nodeCrypto,
+        ...(keys[i] === undefined ? {} : { signer: keys[i] }),
+      });
+    const [accuser, accused, witness] = [core(0), core(1), core(2)];
+    if (accuser === undefined || accused === undefined || witness === undefined) throw new Error('three were made');
+    const [first = '', second = '', third = ''] = sessions;
+    for (const state of [accuser, accused, witness]) step(state, { type: 'start' }, 0, () => 0.5);
+    for (const [state, peer] of [
+      [accused, first],
+      [witness, first],
+      [witness, second],
+    ] as const)
+      step(state, { type: 'opened', peer, inbound: true }, 1, () => 0.5);
+    const signature = keys[0]?.sign(suspicionMessage(second, 0, first)) ?? new Uint8Array(64);
+    const suspicion = { target: second, incarnation: 0, observer: first, signature, proof: undefined };
+    const bytes = encodePart({ type: 'suspicion', suspicion });
+    expect(liveness(step(witness, { type: 'message', peer: first, bytes }, 2, () => 0.5))).toEqual(['suspected']);
+    const answer = ofType(
+      partsTo(step(accused, { type: 'message', peer: first, bytes }, 2, () => 0.5)),
+      'refutation',
+    )[0];
+    if (answer === undefined) throw new Error('it did not answer');
+    const raised = { ...answer.refutation, incarnation: 2 };
+    const forged = encodePart({ type: 'refutation', refutation: raised });
+    expect(liveness(step(witness, { type: 'message', peer: first, bytes: forged }, 3, () => 0.5))).toEqual([]);
+    expect(livenessOf(witness, second)).toBe('suspected');
+    expect(liveness(step(witness, { type: 'message', peer: second, bytes: encodePart(answer) }, 4, () => 0.5))).toEqual(
+      ['alive'],
+    );
+    expect(third).toMatch(/^[a-z2-7]{26}$/);
+  });
+});
+
+/** Three members whose issuer, tickets and records are signed with Ed25519. */
+function realWorld(keys: readonly Signer[]) {
+  const root = nodeSigner();
+  const gateway = nodeSigner();
+  const certificate = signCertificate({ key: gateway.publicKey, notBefore: 0, notAfter: 4_000_000_000 }, root);
+  const replica = new Replica({ crypto: nodeCrypto, accepts: () => true });
+  const sessions = keys.map((signer, i) => {
+    const fields = {
+      certificate,
+      sessionKey: signer.publicKey,
+      birth: EPOCH_S,
+      expires: EPOCH_S + 3600,
+      provider: 'lab',
+      cluster: 'c0',
+    };
+    const ticket = signTicket(fields, gateway, nodeCrypto);
+    const { session } = decodeTicket(ticket, nodeCrypto);
+    const bytes = encodePayload(payload(`host-${i}`, 0));
+    const record = signRecord({ session, state: 'SERVING', version: 1, payload: bytes }, signer, nodeCrypto);
+    expect(replica.merge({ kind: 'entry', ticket, record, payload: bytes }).outcome).toBe('merged');
+    return session;
+  });
+  return { replica, sessions };
+}
