@@ -6,10 +6,11 @@ import {
   CERTIFICATE_BYTES,
   type Certificate,
   issuerId,
+  keyName,
   openCertificate,
   signCertificate,
 } from '../../shared/lattice/certificate.ts';
-import { openRevocation, REVOCATION_BYTES, signFloor } from '../../shared/lattice/control.ts';
+import { openRevocation, REVOCATION_BYTES, type Revocation, signFloor } from '../../shared/lattice/control.ts';
 import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { signEviction } from '../../shared/lattice/eviction.ts';
 import { signTicket, TICKET_LIFE_MAX_S, type Ticket } from '../../shared/lattice/ticket.ts';
@@ -66,6 +67,8 @@ export class GatewayIssuer {
   readonly #keys: readonly { certificate: Certificate; signer: Signer }[];
   /** What the root has taken back: to be merged at each start. */
   readonly revocations: readonly Update[];
+  /** Our own key or root is among them: this gateway only tells that any more. */
+  readonly #revoked: boolean;
 
   /** @throws IssuerError */
   constructor(own: GatewayKey, former: { retired?: readonly GatewayKey[]; revocations?: readonly string[] } = {}) {
@@ -75,11 +78,15 @@ export class GatewayIssuer {
     this.issuer = issuerId(certificate.root, workerdCrypto);
     this.id = `gw:${certificate.keyName}`;
     this.#keys = [this, ...(former.retired ?? []).map(readKey)];
-    this.revocations = (former.revocations ?? []).map((text) => readRevocation(text, this.issuer));
+    const revocations = (former.revocations ?? []).map((text) => readRevocation(text, this.issuer));
+    this.revocations = revocations.map(({ bytes }) => ({ kind: 'revocation', revocation: bytes }));
+    const gone = new Set(revocations.map((revocation) => revocation.keyName));
+    this.#revoked = gone.has(certificate.keyName) || gone.has(keyName(certificate.root));
   }
 
-  /** A new session's ticket. `floor`: `at` of our key's floor; a clock that once ran ahead left it there, and the ticket must outlive it. */
+  /** A new session's ticket. @throws IssuerError where our key or root was taken back. `floor`: `at` of our key's floor; a clock that once ran ahead left it there, and the ticket must outlive it. */
   ticket(newcomer: Newcomer, nowS: number, floor = 0): Uint8Array {
+    if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its tickets count nowhere.');
     const { sessionKey, provider, cluster, jobEndsAt } = newcomer;
     const wanted = jobEndsAt === undefined ? nowS + TICKET_LIFE_S : Math.max(jobEndsAt, nowS) + AFTER_JOB_S;
     const expires = Math.min(Math.max(wanted, floor + AFTER_JOB_S), nowS + TICKET_LIFE_MAX_S);
@@ -168,13 +175,14 @@ function secret(text: string): Uint8Array {
   return bytes;
 }
 
-function readRevocation(text: string, issuer: string): Update {
+function readRevocation(text: string, issuer: string): Revocation {
   const bytes = fromBase64url(text, REVOCATION_BYTES);
+  let revocation: Revocation;
   try {
-    const { root } = openRevocation(bytes ?? new Uint8Array(), workerdCrypto);
-    if (issuerId(root, workerdCrypto) === issuer) return { kind: 'revocation', revocation: bytes ?? root };
+    revocation = openRevocation(bytes ?? new Uint8Array(), workerdCrypto);
   } catch (cause) {
     throw new IssuerError('A revocation is damaged.', { cause });
   }
-  throw new IssuerError("A revocation is another issuer's.");
+  if (issuerId(revocation.root, workerdCrypto) !== issuer) throw new IssuerError("A revocation is another issuer's.");
+  return revocation;
 }

@@ -12,6 +12,7 @@ import {
   decodeIds,
   encodeDigest,
   encodeIds,
+  ITEM_ID_BYTES,
 } from '../lattice/digest.ts';
 import { LatticeError } from '../lattice/error.ts';
 import { packSession, readSession } from '../lattice/session.ts';
@@ -201,7 +202,11 @@ function readPart(input: ByteReader, type: Part['type']): Part {
     case 'digest':
       return { type, digest: decodeDigest(input.blob(DIGEST_MAX_BYTES)) };
     case 'wants':
-      return { type, issuer: input.text(ISSUER_CHARS), ids: decodeIds(input.blob(8 + DIGEST_ITEMS_MAX * 8)) };
+      return {
+        type,
+        issuer: input.text(ISSUER_CHARS),
+        ids: decodeIds(input.blob(8 + DIGEST_ITEMS_MAX * ITEM_ID_BYTES)),
+      };
     case 'done':
       return { type, more: readFlag(input) };
     case 'pull':

@@ -15,8 +15,8 @@ import type { PeerId } from './types.ts';
 const ANSWER_MAX_BYTES = 3 * (MESSAGE_MAX_BYTES - 8192);
 /** Own items named in one request. */
 const REQUEST_ITEMS_MAX = 1024;
-/** Of one digest, so that it fits into one message: 16 × 2 buckets of these are 70,000 sessions. */
-const DIGEST_FIT_ITEMS = 2200;
+/** Of one digest, so that it fits into one message: 16 × 2 buckets of these are 57,000 sessions. */
+const DIGEST_FIT_ITEMS = 1800;
 /** Entries in one `have`. */
 const HAVE_ITEMS_MAX = 16;
 /** Sessions whose ticket or payload was asked for. */

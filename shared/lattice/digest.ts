@@ -1,5 +1,5 @@
 /**
- * What a replica has, in some 19 bytes an entry: enough to tell who is behind. One word of one owner per session, so that (state, version,
+ * What a replica has, in some 26 bytes an entry: enough to tell who is behind. One word of one owner per session, so that (state, version,
  * hash) takes the place of a vector of versions.
  */
 import { ByteReader, ByteWriter, hex } from './bytes.ts';
@@ -7,7 +7,7 @@ import type { Crypto } from './crypto.ts';
 import { LatticeError } from './error.ts';
 
 export interface DigestItem {
-  /** 16 hex digits. */
+  /** 32 hex digits. */
   id: string;
   /** 0: no record, 1 to 4: JOIN to LEFT, FLOOR, REVOCATION. */
   state: number;
@@ -37,6 +37,11 @@ export interface Digest extends DigestScope {
 }
 
 export const BUCKETS = 16;
+/**
+ * As strong as session ids. With 64 bits a provider that tries keys for a day could have two sessions of one id, and replicas would never
+ * finish comparing them.
+ */
+export const ITEM_ID_BYTES = 16;
 /** In one encoded digest: what one message may make us hold. Larger replicas compare by bucket. */
 export const DIGEST_ITEMS_MAX = 4096;
 const EVICTED = 0x80;
@@ -94,7 +99,7 @@ export function decodeIds(bytes: Uint8Array): string[] {
   const count = input.varint();
   if (count > DIGEST_ITEMS_MAX) throw new LatticeError('too_large', `${count} ids`);
   const ids: string[] = [];
-  for (let i = 0; i < count; i++) ids.push(hex(input.bytes(8)));
+  for (let i = 0; i < count; i++) ids.push(hex(input.bytes(ITEM_ID_BYTES)));
   input.end();
   return ids;
 }
@@ -112,7 +117,7 @@ function writeItem(out: ByteWriter, item: DigestItem): void {
 }
 
 function readItem(input: ByteReader): DigestItem {
-  const id = hex(input.bytes(8));
+  const id = hex(input.bytes(ITEM_ID_BYTES));
   const head = input.byte();
   const state = head & ~EVICTED;
   if (state > REVOCATION_ITEM) throw new LatticeError('malformed', 'no such state');

@@ -1,6 +1,6 @@
 import { hex, latin1 } from './bytes.ts';
 import type { Crypto } from './crypto.ts';
-import type { DigestItem } from './digest.ts';
+import { type DigestItem, ITEM_ID_BYTES } from './digest.ts';
 import { decodeEviction, type Eviction } from './eviction.ts';
 import { type Lifecycle, lifecycleRank } from './node.ts';
 import { decodePayload, type NodePayload } from './payload.ts';
@@ -100,9 +100,9 @@ export class Entry {
   }
 }
 
-/** How digests name a session: hex of the first 64 of its 130 bits. */
+/** How digests name a session: hex of the first 128 of its 130 bits. */
 export function sessionItemId(session: string): string {
-  return hex(packSession(session).subarray(0, 8));
+  return hex(packSession(session).subarray(0, ITEM_ID_BYTES));
 }
 
 function itemOf({ ticket, record, eviction }: EntryParts): DigestItem {

@@ -4,7 +4,16 @@ import { ByteWriter, hex } from './bytes.ts';
 import { keyName } from './certificate.ts';
 import type { Floor, Revocation } from './control.ts';
 import type { Crypto } from './crypto.ts';
-import { bucketOf, covers, type Digest, type DigestItem, FLOOR_ITEM, type Part, REVOCATION_ITEM } from './digest.ts';
+import {
+  bucketOf,
+  covers,
+  type Digest,
+  type DigestItem,
+  FLOOR_ITEM,
+  ITEM_ID_BYTES,
+  type Part,
+  REVOCATION_ITEM,
+} from './digest.ts';
 import { Entry, type EntryParts } from './entry.ts';
 import { Tally } from './fingerprint.ts';
 import type { Update } from './update.ts';
@@ -135,7 +144,7 @@ export class Shelf {
 
   #controlId(thing: 'floor' | 'revocation', key: Uint8Array): string {
     const name = new ByteWriter().label(`${thing}-item`).bytes(key).done();
-    return hex(this.#crypto.sha256(name).subarray(0, 8));
+    return hex(this.#crypto.sha256(name).subarray(0, ITEM_ID_BYTES));
   }
 }
 

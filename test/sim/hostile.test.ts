@@ -234,7 +234,7 @@ describe('a flood', () => {
     const { world, villain, target } = siege();
     const { id } = world.issuer;
     const items = Array.from({ length: 1000 }, (_, i) => ({
-      id: i.toString(16).padStart(16, '0'),
+      id: i.toString(16).padStart(32, '0'),
       state: 2,
       version: 1,
       tie: 'ab'.repeat(8),
@@ -325,7 +325,7 @@ describe('a peer that makes itself be asked', () => {
     const send = (part: Part) => target.node.take({ type: 'message', peer: me, bytes: encodePart(part) });
     for (let round = 0; round < 100; round++) {
       const items = Array.from({ length: 200 }, (_, i) => ({
-        id: (round * 1000 + i).toString(16).padStart(16, '0'),
+        id: (round * 1000 + i).toString(16).padStart(32, '0'),
         state: 2,
         version: 1,
         tie: 'ab'.repeat(8),

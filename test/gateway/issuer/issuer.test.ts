@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { newSeed, workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { certify, GatewayIssuer, IssuerError, issuerOf, makeIssuer } from '../../../gateway/issuer/issuer.ts';
-import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { fromBase64url, toBase64url } from '../../../shared/lattice/base64url.ts';
+import { signRevocation } from '../../../shared/lattice/control.ts';
 import { encodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
 import { Replica } from '../../../shared/lattice/replica.ts';
@@ -77,3 +78,20 @@ test('An environment that is half set, damaged, or of two different keys is refu
     /another key/,
   );
 });
+
+test('An issuer that its root has taken back admits nobody, and goes on telling that', () => {
+  const owner = workerdSigner(fromBase64url(root, 32) ?? new Uint8Array());
+  const revocation = toBase64url(signRevocation(owner.publicKey, owner));
+  const over = new GatewayIssuer(gateway, { revocations: [revocation] });
+  expect(() => over.ticket(newcomer, NOW_S)).toThrow(IssuerError);
+  const a = replica();
+  for (const update of over.revocations) expect(a.merge(update).outcome).toBe('merged');
+  const foreign = workerdSigner();
+  const others = toBase64url(signRevocation(gatewayKey(), foreign));
+  expect(() => new GatewayIssuer(gateway, { revocations: [others] })).toThrow(/another issuer/);
+  expect(() => new GatewayIssuer(gateway, { revocations: ['AAAA'] })).toThrow(/damaged/);
+});
+
+function gatewayKey(): Uint8Array {
+  return issuer.certificate.key;
+}

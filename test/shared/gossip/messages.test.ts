@@ -15,7 +15,7 @@ const sessions = fc.constantFrom(...one.members.map(({ session }) => session));
 const u32 = fc.integer({ min: 0, max: 0xffff_ffff });
 const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
 const item = fc.record({
-  id: fc.stringMatching(/^[0-9a-f]{16}$/),
+  id: fc.stringMatching(/^[0-9a-f]{32}$/),
   state: fc.integer({ min: 1, max: 4 }),
   version: fc.nat(),
   tie: fc.stringMatching(/^[0-9a-f]{16}$/),
@@ -53,7 +53,7 @@ const part: fc.Arbitrary<Part> = fc.oneof(
   fc.record({
     type: fc.constant('wants' as const),
     issuer: fc.constant(one.issuer.id),
-    ids: fc.array(fc.stringMatching(/^[0-9a-f]{16}$/), { maxLength: 9 }),
+    ids: fc.array(fc.stringMatching(/^[0-9a-f]{32}$/), { maxLength: 9 }),
   }),
   fc.record({ type: fc.constant('done' as const), more: fc.boolean() }),
   fc.record({ type: fc.constant('pull' as const), session: sessions }),
