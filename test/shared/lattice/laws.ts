@@ -11,7 +11,7 @@ import { expected } from './oracle.ts';
 export interface Law {
   says: string;
   /** Throws where it does not hold. */
-  check(lattice: Lattice, runs: number): void;
+  check(lattice: Lattice, runs: number, seed?: number): void;
 }
 
 const { issuer } = lab;
@@ -54,9 +54,12 @@ const asked = (digest: Digest) => decodeDigest(encodeDigest(digest));
 function law<T>(says: string, given: fc.Arbitrary<T>, holds: (lattice: Lattice, value: T) => void): Law {
   return {
     says,
-    check(lattice, runs) {
+    check(lattice, runs, chosen) {
       const property = fc.property(given, (value) => holds(lattice, value));
-      const { failed, errorInstance, seed, counterexamplePath } = fc.check(property, { numRuns: runs });
+      const { failed, errorInstance, seed, counterexamplePath } = fc.check(property, {
+        numRuns: runs,
+        ...(chosen === undefined ? {} : { seed: chosen }),
+      });
       if (failed) throw new Error(`${says}: ${errorInstance} (seed ${seed}, path ${counterexamplePath})`);
     },
   };

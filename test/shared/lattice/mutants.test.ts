@@ -37,6 +37,8 @@ async function grown(mutant: Mutant | undefined): Promise<Lattice> {
 
 /** Of a few thousand tiny worlds one must show the mistake; most do within the first hundred. */
 const RUNS = 3000;
+/** Always the same worlds, so that a mutant which only a rare one shows is caught in each run or in none. */
+const SEED = 20_261_120;
 
 describe('The laws', () => {
   test('hold for the lattice when it is built the way mutants are', async () => {
@@ -48,7 +50,7 @@ describe('The laws', () => {
     for (const mutant of MUTANTS[name] ?? []) {
       test(`catch it when ${mutant.mistake}: a replica ${LAWS[name].says}`, async () => {
         const lattice = await grown(mutant);
-        expect(() => LAWS[name].check(lattice, RUNS)).toThrow(LAWS[name].says);
+        expect(() => LAWS[name].check(lattice, RUNS, SEED)).toThrow(LAWS[name].says);
       });
     }
   }
