@@ -7,7 +7,7 @@ import type { MemberSpec, Sighting } from '../../test/support/mesh/protocol.ts';
 import { eventually } from '../../test/support/processes.ts';
 
 /** Mass starts on a small machine take their time; what is measured comes after. */
-const TOGETHER_MS = 90_000;
+const TOGETHER_MS = 180_000;
 
 /** A gateway waits so long for a tunnel's answer. */
 const RELAY_MS = 400;

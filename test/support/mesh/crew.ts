@@ -18,6 +18,7 @@ export class CrewProcess {
   constructor(prefix: readonly string[] = [], relay: (session: string) => Promise<Verdict> = async () => 'unknown') {
     const [file = NODE, ...args] = [...prefix, NODE, join(ROOT, 'test/support/mesh/process.ts')];
     this.child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe', 'ipc'] });
+    this.child.setMaxListeners(0); // one for each question that waits
     for (const stream of [this.child.stdout, this.child.stderr])
       stream?.setEncoding('utf8').on('data', (text: string) => {
         this.#output = (this.#output + text).slice(-8_192);

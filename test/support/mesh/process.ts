@@ -9,6 +9,8 @@ import { answerSchema, type Command, commandSchema, type MemberSpec, type Reply,
 /** For a last word to go out, and for a port to be free again. */
 const LEAVE_MS = 20;
 
+const STAGGER_MS = 50;
+
 /** Kept between two reports. */
 const SIGHTINGS_MAX = 2_000_000;
 
@@ -75,8 +77,12 @@ async function run(command: Command): Promise<Omit<Reply, 'id'>> {
       const one = await add(0, first, command);
       // Somebody must be known: where nobody else is, the first one.
       opened = command.peers.length > 0 ? command : { ...command, peers: one.mesh.addresses };
-      const all = opened;
-      const open = [one, ...(await Promise.all(others.map((spec, index) => add(index + 1, spec, all))))];
+      const open = [one];
+      for (const spec of others) {
+        // One after the other: they share an event loop, which takes one connection in each of its turns.
+        await sleep(STAGGER_MS);
+        open.push(await add(open.length, spec, opened));
+      }
       return { opened: open.map(({ session, mesh }) => ({ session, addresses: mesh.addresses })) };
     }
     case 'publish': {
