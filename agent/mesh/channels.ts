@@ -14,6 +14,7 @@ export interface ChannelsOptions {
   onGossip: ChannelEvents['onGossip'];
   onFrame: ChannelEvents['onFrame'];
   onMessageEnd: ChannelEvents['onMessageEnd'];
+  onFault: ChannelEvents['onFault'];
   /** Each channel, also the lesser of two. */
   onChannel(channel: Channel): void;
   onChannelClosed(channel: Channel): void;
@@ -65,9 +66,15 @@ export class Channels {
       proven.socket.destroy();
       return undefined;
     }
-    const { onGossip, onFrame, onMessageEnd } = this.#options;
+    const { onGossip, onFrame, onMessageEnd, onFault } = this.#options;
     const onClosed = (channel: Channel, reason: string) => this.#onClosed(channel, reason);
-    const channel = new Channel(proven.socket, proven.peer, dialled, { onGossip, onFrame, onMessageEnd, onClosed });
+    const channel = new Channel(proven.socket, proven.peer, dialled, {
+      onGossip,
+      onFrame,
+      onMessageEnd,
+      onFault,
+      onClosed,
+    });
     if (pair === undefined) this.#pairs.set(channel.session, { primary: channel });
     this.#options.onChannel(channel);
     if (pair === undefined) this.#options.onOpened(channel);

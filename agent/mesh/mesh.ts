@@ -146,6 +146,10 @@ export class Mesh {
           channel.link.put({ type: 'reset', stream: frame.stream, code: 'refused', message: '' });
       },
       onMessageEnd: (channel) => requests?.onMessageEnd(channel),
+      onFault: (channel, error) => {
+        const what = error instanceof Error ? (error.stack ?? error.message) : String(error);
+        this.#options.log(`a fault of this agent, found by what ${channel.session} sent: ${what}`);
+      },
       onChannel: (channel) => requests?.onChannel(channel),
       onChannelClosed: (channel) => requests?.onChannelClosed(channel),
       onOpened: (channel) => this.#driver.give({ type: 'opened', peer: channel.session, inbound: !channel.dialled }),

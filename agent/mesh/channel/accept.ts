@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { SecureContext, TLSSocket } from 'node:tls';
 import type { Peer } from './channel.ts';
-import { ChannelError } from './error.ts';
+import { asChannelError, ChannelError } from './error.ts';
 import { framed } from './messages.ts';
 import { provenKey, secureServer } from './secure.ts';
 import { eventOf } from './wait.ts';
@@ -33,6 +33,6 @@ export async function acceptSecure(socket: Socket, peer: Peer, own: Credentials,
     return { socket: secured, peer };
   } catch (error) {
     secured.destroy();
-    throw error;
+    throw asChannelError(error);
   }
 }

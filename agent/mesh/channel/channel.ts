@@ -45,6 +45,8 @@ export interface ChannelEvents {
   onFrame(channel: Channel, frame: StreamFrame): void;
   /** The frames of one message have all been handed on. */
   onMessageEnd(channel: Channel): void;
+  /** Our own fault, found by what this peer sent; its channel is closed. */
+  onFault(channel: Channel, error: unknown): void;
   /** Once. `clean`: either end said good-bye; otherwise the path or the peer's process is gone, or it broke a rule. */
   onClosed(channel: Channel, reason: string, clean: boolean): void;
 }
@@ -152,9 +154,10 @@ export class Channel {
     try {
       this.#reader.push(chunk, (message) => this.#onMessage(message));
     } catch (error) {
-      // A peer that breaks the protocol gets no guess at what it may have meant.
-      if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
-      this.close(error.message, false);
+      // A peer that breaks the protocol gets no guess at what it may have meant. Anything else is a fault of ours, which one peer's
+      // bytes have found: it must not end the agent and with it the engine.
+      if (!(error instanceof WireError) && !(error instanceof RangeError)) this.#events.onFault(this, error);
+      this.close(error instanceof Error ? error.message : String(error), false);
     }
   }
 

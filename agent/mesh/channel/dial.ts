@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Credentials, Proven } from './accept.ts';
 import type { Peer } from './channel.ts';
-import { ChannelError } from './error.ts';
+import { asChannelError, ChannelError } from './error.ts';
 import { ADDRESSES_MAX, HANDSHAKE_MS, TICKET_MAX_BYTES } from './limits.ts';
 import { LENGTH_BYTES } from './messages.ts';
 import { preface } from './preface.ts';
@@ -76,7 +76,7 @@ async function handshake(socket: Socket, options: DialOptions): Promise<Proven> 
     return { socket: tls, peer };
   } catch (error) {
     tls.destroy();
-    throw error;
+    throw asChannelError(error);
   }
 }
 

@@ -15,3 +15,9 @@ export class ChannelError extends Error {
     this.code = code;
   }
 }
+
+/** What another's bytes made a library throw is that connection's end, never the process's. */
+export function asChannelError(error: unknown): ChannelError {
+  if (error instanceof ChannelError) return error;
+  return new ChannelError('broken', error instanceof Error ? error.message : String(error), { cause: error });
+}

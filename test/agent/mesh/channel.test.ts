@@ -235,6 +235,16 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
     expect(b.channels.size).toBe(1);
   });
 
+  it('what finds a fault of ours ends that channel, not the agent', async () => {
+    const [a, b] = await connected();
+    const { socket, own } = await byHand(b);
+    socket.write(framed(Buffer.from([8, 0])));
+    await b.log.heard('fault not thought of');
+    await b.log.heard(`closed ${own.session} not thought of`);
+    a.channels.get(b.own.session)?.gossip(text('unmoved'));
+    await b.log.heard('gossip unmoved');
+  });
+
   it('a flood of gossip', async () => {
     const [a, b] = await connected();
     const { socket, own } = await byHand(b);

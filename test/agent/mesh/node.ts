@@ -67,8 +67,12 @@ export class Node {
       session: own.session,
       max,
       onGossip: (_, bytes) => this.log.add(`gossip ${Buffer.from(bytes).toString().slice(0, 40)}`),
-      onFrame: (channel, frame) => this.log.add(`${frame.type} from ${channel.session}`),
+      onFrame: (channel, frame) => {
+        if (frame.type === 'settled') throw new TypeError('not thought of');
+        this.log.add(`${frame.type} from ${channel.session}`);
+      },
       onMessageEnd: () => {},
+      onFault: (_, error) => this.log.add(`fault ${error instanceof Error ? error.message : error}`),
       onChannel: () => this.log.add('channel'),
       onChannelClosed: (channel) => this.log.add(`channel closed ${channel.session}`),
       onOpened: (channel) => this.log.add(`opened ${channel.session}`),
