@@ -9,6 +9,7 @@ import type { Env } from '../env.ts';
 import { change, createOnce, tell } from './change.ts';
 import { listOf, pageOf, providerIdSchema, time } from './fields.ts';
 import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { tellRegistry } from './registry.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 type Provider = typeof providers.$inferSelect;
@@ -71,7 +72,7 @@ export const providerRoutes: readonly AdminRoute[] = [
     method: 'delete',
     path: '/providers/:id',
     summary:
-      'Delete a provider: its join tokens are revoked and its nodes get no request from here on, whoever trusts it.',
+      'Delete a provider: its join tokens are revoked, its sessions end, and no list that names it matches anything.',
     answer: providerSchema,
     run: deleteProvider,
   }),
@@ -113,9 +114,17 @@ async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<o
 
 async function deleteProvider(call: Call): Promise<object> {
   const row = await found(call);
-  if (row.deletedAt === null) return update(call, row, { deletedAt: call.now }, 'provider.delete');
-  await tell(call.env);
-  return view(row);
+  const after =
+    row.deletedAt === null ? await update(call, row, { deletedAt: call.now }, 'provider.delete') : view(row);
+  if (row.deletedAt !== null) await tell(call.env);
+  await endSessions(call.env, row.id);
+  return after;
+}
+
+/** Agents ask each other too, and hear of an eviction, not of our settings. Repeating is safe. */
+async function endSessions(env: Env, provider: string): Promise<void> {
+  const query = database(env).select({ id: joinTokens.id }).from(joinTokens).where(eq(joinTokens.provider, provider));
+  for (const { id } of await asked(query)) await tellRegistry(env, (registry) => registry.revokeToken(id));
 }
 
 async function update(
