@@ -8,7 +8,7 @@ import { newId, newSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
 import { change, createOnce } from './change.ts';
 import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from './fields.ts';
 import { nameSchema, pageSchema, rfc3339 } from './list.ts';
-import { findProvider, requireRoom } from './providers.ts';
+import { findProvider, marksNew, requireRoom } from './providers.ts';
 import { tellRegistry } from './registry.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
@@ -97,7 +97,7 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
   const { cluster, name = provider, max_nodes: maxNodes } = body;
   const ends = { expiresAt: expiryMs(body.expires_at, now), revokedAt: null };
   const row = { id: newId('jt'), hash, prefix, name, provider, cluster, maxNodes, nodes: 0, createdAt: now, ...ends };
-  const made = { id: provider, name: provider, createdAt: now };
+  const made = { id: provider, name: provider, trustedByDefault: await marksNew(env), createdAt: now };
   const db = database(env);
   const missing = known === undefined ? [db.insert(providers).values(made).onConflictDoNothing()] : [];
   return createOnce(call, {

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { joinTokens, providers } from '../accounts/schema.ts';
-import { PROVIDERS_MAX } from '../accounts/settings.ts';
+import { PROVIDERS_MAX, readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { change, createOnce, tell } from './change.ts';
 import { listOf, pageOf, providerIdSchema, time } from './fields.ts';
@@ -18,7 +18,8 @@ const createSchema = z.strictObject({
   /** `name`, or `name@peer` for one that a peer admits. */
   id: providerIdSchema,
   name: nameSchema.optional(),
-  trusted_by_default: z.boolean().default(true),
+  /** Absent: yes where every provider that was admitted is trusted anyway, no where only marked ones are. */
+  trusted_by_default: z.boolean().optional(),
 });
 const patchSchema = z.strictObject({ name: nameSchema.optional(), trusted_by_default: z.boolean().optional() });
 
@@ -79,7 +80,8 @@ export const providerRoutes: readonly AdminRoute[] = [
 ];
 
 async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise<object> {
-  const { id, name = id, trusted_by_default: trustedByDefault } = call.body;
+  const { id, name = id } = call.body;
+  const trustedByDefault = call.body.trusted_by_default ?? (await marksNew(call.env));
   const known = await findProvider(call.env, id);
   if (known !== undefined && known.deletedAt !== null) {
     return update(call, known, { name, trustedByDefault, deletedAt: null }, 'provider.restore');
@@ -97,6 +99,11 @@ async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise
       return made && view(made);
     },
   });
+}
+
+/** Whether a provider that nobody said anything about is marked. */
+export async function marksNew(env: Env): Promise<boolean> {
+  return (await readSettings(env)).defaultTrust === 'admitted';
 }
 
 /** Every isolate holds them all. @throws ApiError 400 */

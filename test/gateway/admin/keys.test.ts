@@ -159,3 +159,15 @@ test('who makes keys for themselves has fifty that work at most, and none beyond
   await good(admin('PATCH', `/users/${user.id}`, { disabled: false }), thing);
   await refusal(knock('GET', '/admin/keys', { headers }), 401, 'invalid_api_key');
 });
+
+test('where only marked providers are trusted a new one is not marked by itself', async () => {
+  const shown = z.looseObject({ trusted_by_default: z.boolean() });
+  expect(await good(admin('POST', '/providers', { id: 'before' }), shown)).toMatchObject({ trusted_by_default: true });
+  await good(admin('PATCH', '/settings', { default_trust: 'marked' }), z.unknown());
+  expect(await good(admin('POST', '/providers', { id: 'after' }), shown)).toMatchObject({ trusted_by_default: false });
+  await good(admin('POST', '/join-tokens', { provider: 'implied' }), z.unknown());
+  expect(await good(admin('GET', '/providers/implied'), shown)).toMatchObject({ trusted_by_default: false });
+  const asked = { id: 'asked', trusted_by_default: true };
+  expect(await good(admin('POST', '/providers', asked), shown)).toMatchObject({ trusted_by_default: true });
+  await good(admin('PATCH', '/settings', { default_trust: null }), z.unknown());
+});
