@@ -65,6 +65,9 @@ const LASTING_MS = 60_000;
 const AGAIN_MIN_MS = 250;
 const AGAIN_MAX_MS = 60_000;
 
+/** After a failure that is nobody's answer. */
+const UNFORESEEN_MS = 2000;
+
 /** Followed sessions that still drain: each keeps its tunnels. */
 const FORMER_MAX = 4;
 
@@ -143,7 +146,7 @@ export class Sessions {
 
   /** One at a time: what the new session shall say is read when it is there. */
   async #follow(how: Follow): Promise<void> {
-    if (this.#joining) return;
+    if (this.#joining || this.#stop.signal.aborted) return;
     this.#joining = true;
     const { signal } = this.#stop;
     clearTimeout(this.#rollTimer);
@@ -155,8 +158,12 @@ export class Sessions {
     } catch (error) {
       this.#joining = false;
       if (signal.aborted) return;
-      if (!(error instanceof RefusedError)) throw error;
-      this.#notAdmitted(how, error);
+      if (error instanceof RefusedError) return this.#notAdmitted(how, error);
+      // Not foreseen: the engine that runs is worth more than the session that could not follow.
+      if (how === 'first') throw error;
+      this.#options.log(`no new session: ${error instanceof Error ? error.message : String(error)}`);
+      await within(UNFORESEEN_MS, this.#stopped.promise);
+      void this.#follow(how);
     }
   }
 

@@ -154,6 +154,19 @@ describe('a session whose ticket runs out', () => {
   });
 });
 
+it('an agent whose next admission fails in a way that nobody foresaw keeps its engine and tries again', async () => {
+  let asked = 0;
+  const admit = async (asking: AdmissionOptions) => {
+    if (++asked === 2) throw new TypeError('a bug');
+    return fakeAdmission(asking);
+  };
+  const run = startAgent(scratch(), ['--', ...engineCommand(await freePort())], {}, { admit });
+  await run.state('SERVING');
+  run.tunnel.options.onOver?.('evicted');
+  await run.until(() => run.tunnels[1]?.latest?.state === 'SERVING');
+  expect(run.stderr.text).toContain('no new session: a bug');
+});
+
 it('an agent of several sessions leaves nothing behind', async () => {
   const directory = scratch();
   const run = startAgent(directory, []);
