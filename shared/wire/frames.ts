@@ -319,16 +319,16 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
     case 'settled':
       return { type, streams: readStreams(input) };
     case 'record':
-      return { type, sequence: input.varint(), update: input.blob(RECORD_MAX_BYTES).slice() };
+      return { type, sequence: input.varint(), update: copied(input.blob(RECORD_MAX_BYTES)) };
     case 'recorded':
       return { type, sequence: input.varint() };
     case 'challenge':
-      return { type, nonce: input.blob(64).slice() };
+      return { type, nonce: copied(input.blob(64)) };
     case 'hello':
       return {
         type,
-        publicKey: input.blob(64).slice(),
-        signature: input.blob(128).slice(),
+        publicKey: copied(input.blob(64)),
+        signature: copied(input.blob(128)),
         generation: input.varint(),
         window: input.varint(),
       };
@@ -383,7 +383,7 @@ function readEdits(input: FrameReader): BodyEdit[] {
   if (count > EDITS_MAX) throw new WireError('too_large', `${count} edits, at most ${EDITS_MAX}`);
   const edits: BodyEdit[] = [];
   for (let i = 0; i < count; i++) {
-    edits.push({ at: input.varint(), remove: input.varint(), insert: input.blob(TEXT_MAX_BYTES).slice() });
+    edits.push({ at: input.varint(), remove: input.varint(), insert: copied(input.blob(TEXT_MAX_BYTES)) });
   }
   return edits;
 }
@@ -401,4 +401,9 @@ function readStreams(input: FrameReader): number[] {
   const streams: number[] = [];
   for (let i = 0; i < count; i++) streams.push(input.varint());
   return streams;
+}
+
+/** `slice` of a Node `Buffer` is a view, and would keep the whole message for the sake of a field. */
+function copied(field: Uint8Array): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(field);
 }
