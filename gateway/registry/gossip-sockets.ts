@@ -90,7 +90,7 @@ export class GossipSockets {
   #makeRoom(): void {
     const waiting = [...this.#members.values()].filter(({ attachment }) => attachment.phase === 'challenged');
     const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
-    if (oldest !== undefined) this.#close(oldest, CLOSE.refused, 'too slow');
+    if (oldest !== undefined) this.#close(oldest, CLOSE.resync, 'others knock, and this one did not answer');
   }
 
   receive(socket: WebSocket, message: string | ArrayBuffer): void {

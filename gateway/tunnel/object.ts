@@ -26,6 +26,9 @@ const TICK_MS = 250;
 const RECORD_BURST = 20;
 const RECORD_EVERY_MS = 200;
 
+/** Sockets that have not answered the challenge; the oldest makes room. */
+const CHALLENGED_MAX = 64;
+
 /** Agents ping every 15 s; a socket with open streams and no sign of life for this long is dead. */
 const SILENCE_MS = 40_000;
 
@@ -111,6 +114,7 @@ export class TunnelObject extends DurableObject<Env> {
   // --- the agent's side ---------------------------------------------------------------------------------------------
 
   #accept(request: Request): Response {
+    this.#makeRoom();
     const { 0: client, 1: server } = new WebSocketPair();
     this.ctx.acceptWebSocket(server);
     const nonce = crypto.getRandomValues(new Uint8Array(32));
@@ -128,6 +132,15 @@ export class TunnelObject extends DurableObject<Env> {
     this.#sockets.set(server, peer);
     server.send(encodeFrame({ type: 'challenge', nonce }));
     return new Response(null, { status: 101, webSocket: client });
+  }
+
+  /** Tickets are public: whoever has this one can knock, and only its owner can answer the challenge. */
+  #makeRoom(): void {
+    const waiting = [...this.#sockets.values()].filter(({ attachment }) => attachment.phase === 'challenged');
+    const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
+    if (oldest === undefined) return;
+    this.#sockets.delete(oldest.socket);
+    oldest.close(CLOSE.resync, 'others knock, and this one did not answer'); // an honest one comes again
   }
 
   override webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void {

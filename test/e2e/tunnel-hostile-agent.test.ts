@@ -32,10 +32,13 @@ const JSON_HEAD = {
   headers: [['content-type', 'application/json']],
 } as const;
 
+/** Its socket is never lost to what others do. */
+let neighbourConnections = 1;
+
 async function neighbourServes(): Promise<void> {
   const response = await shop.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { model: 'neighbour' }));
   expect(response.status, await response.text()).toBe(200);
-  expect(neighbour.path.connections).toBe(1);
+  expect(neighbour.path.connections).toBe(neighbourConnections);
 }
 
 describe('the handshake', () => {
@@ -158,6 +161,26 @@ describe('a ticket', () => {
   ])('%s is refused before any object is asked', async (_, identity, status) => {
     const agent = new HandAgent(shop, identity());
     expect(await agent.refused).toBe(status);
+  });
+
+  it('that was copied opens sockets that nobody answers on, and keeps its owner out of none', async () => {
+    const strangers = Array.from({ length: 100 }, () => {
+      const { ticket, session } = neighbour;
+      return new HandAgent(shop, { ...shop.issuer.identity(), ticket, session });
+    });
+    await Promise.all(strangers.map((stranger) => stranger.when('challenge')));
+    await eventually('most are gone', 10_000, () =>
+      strangers.filter(({ socket }) => socket.readyState >= socket.CLOSING).length >= 36 ? true : undefined,
+    );
+    const connections = neighbour.path.connections;
+    neighbour.path.cut();
+    await eventually('the owner is back', 10_000, () => (neighbour.path.connections > connections ? true : undefined));
+    await eventually('and serves', 10_000, async () => {
+      const response = await shop.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { model: 'neighbour' }));
+      return response.status === 200 ? true : undefined;
+    });
+    for (const stranger of strangers) stranger.socket.terminate();
+    neighbourConnections = neighbour.path.connections;
   });
 
   it('whose session is ended by the operator ends its tunnel with 4006, and opens none again', async () => {
