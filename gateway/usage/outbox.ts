@@ -42,7 +42,12 @@ export class Outbox {
   /** The object woke: what waited before it slept, or was killed, still does. */
   wake(): void {
     const { sql } = this.#ctx.storage;
-    if (pendingUsage(sql, 1).length > 0 || waitingIngressUsage(sql, 1).length > 0) this.schedule();
+    if (pendingUsage(sql, 1).length === 0 && waitingIngressUsage(sql, 1).length === 0) return;
+    // It may have been the alarm that woke it: another one now would cancel its handler.
+    const armed = this.#ctx.storage.getAlarm().then((at) => {
+      if (at === null) this.schedule();
+    });
+    this.#ctx.waitUntil(armed);
   }
 
   async onAlarm(): Promise<void> {
