@@ -108,7 +108,7 @@ export class Cluster {
     const port = await freePort();
     // All machines of this Slurm are one: the other ranks of an engine need ports of their own.
     const engine = `${bin}/node ${bin}/stand-in-engine.mjs --port $((${port} + \${SLURM_PROCID:-0})) --model ${model} ${engineFlags}`;
-    return `${how} ${bin}/node ${bin}/otela-agent.mjs start --gateway ${gateway} --token-file ${tokenFile} --engine-port ${port} ${flags} -- bash -c 'exec ${engine}'`;
+    return `${how} ${bin}/node ${bin}/otela-agent.mjs start --gateway ${gateway} --token-file ${tokenFile} --engine-port ${port} --mesh 127.0.0.1 ${flags} -- bash -c 'exec ${engine}'`;
   }
 
   async submit(options: JobOptions): Promise<Job> {

@@ -16,8 +16,7 @@ beforeEach(async () => {
 });
 afterEach(endAll);
 
-const line = (how: string, flags = '') =>
-  cluster.agentLine(how, house.gateway.url, token, MODEL, `--mesh 127.0.0.1 ${flags}`);
+const line = (how: string) => cluster.agentLine(how, house.gateway.url, token, MODEL);
 
 const nodesOf = async (jobs: readonly Job[]) => {
   const ids = new Set(jobs.map(({ id }) => id));

@@ -48,7 +48,8 @@ export async function startAgent(options: AgentOptions): Promise<Managed> {
     {
       label: 'agent',
       cwd: cwd ?? ROOT,
-      env: { XDG_RUNTIME_DIR: state, ...options.env },
+      // Tests listen on loopback; in a network namespace of their own, everywhere.
+      env: { XDG_RUNTIME_DIR: state, ...(options.prefix ? {} : { OTELA_MESH: '127.0.0.1' }), ...options.env },
       ...(uid === undefined ? {} : { uid }),
       ...(gid === undefined ? {} : { gid }),
     },
