@@ -47,7 +47,7 @@ export function authenticate(
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return sessionAccount(env, request, now);
   requireKey(key);
-  const known = accounts.get(key);
+  const known = accounts.get(cacheName(key));
   if (known !== undefined && known.until > now && !isStale(settings, known.value)) return known.value;
   const hash = sha256Hex(key);
   const wrong = refused.get(hash);
@@ -67,7 +67,7 @@ export async function authenticateAnew(env: AuthEnv, request: Request, now: numb
 
 async function lookUpToken(env: AuthEnv, issuers: readonly OidcIssuer[], token: string, now: number): Promise<Account> {
   const account = await tokenAccount(env, issuers, token, now).catch((error: unknown) => {
-    accounts.delete(token);
+    accounts.delete(cacheName(token));
     throw error;
   });
   return remember(token, account, now);
@@ -79,7 +79,7 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
   // Concurrent look-ups of one key are not shared: the promise of a request that goes away would never settle.
   const answer = await findKey(env, hash, now);
   if (typeof answer === 'string') {
-    accounts.delete(key);
+    accounts.delete(cacheName(key));
     keep(refused, REFUSED_MAX, hash, { value: answer, until: now + REFUSED_MS });
     throw refusal(answer);
   }
@@ -88,8 +88,13 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
 
 function remember(key: string, account: Account, now: number): Account {
   const until = Math.min(now + CACHED_MS, account.expiresAt ?? Number.POSITIVE_INFINITY);
-  keep(accounts, CACHED_MAX, key, { value: account, until });
+  keep(accounts, CACHED_MAX, cacheName(key), { value: account, until });
   return account;
+}
+
+/** Tokens have kilobytes: ten thousand of them would be an isolate's whole memory. */
+function cacheName(key: string): string {
+  return key.length <= KEY_MAX_CHARS ? key : sha256Hex(key);
 }
 
 function keep<T>(map: Map<string, Expiring<T>>, max: number, name: string, entry: Expiring<T>): void {

@@ -1,4 +1,5 @@
 /** A request's place within its limits: asked for beside the reading of its body, given back when its answer is over. */
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import type { AccountLimits } from './account.ts';
@@ -9,6 +10,21 @@ const BYTES_PER_TOKEN = 4;
 /** For the answer, whose length nobody knows, and for bodies that do not say how long they are. */
 const ANSWER_TOKENS = 256;
 const UNKNOWN_TOKENS = 1_024;
+/** Longer contexts are rare, and larger bodies are pictures: no request takes a whole project's minute by its length alone. */
+const ESTIMATE_MAX_TOKENS = 131_072;
+
+/** What a request will use, as far as its head tells. */
+export function tokensAhead({ usage }: Pick<Endpoint, 'usage'>, contentLength: string | null): number {
+  if (usage === 'none') return 0;
+  const bytes = Number(contentLength ?? Number.NaN);
+  const tokens = Number.isNaN(bytes) ? UNKNOWN_TOKENS : Math.ceil(bytes / BYTES_PER_TOKEN) + ANSWER_TOKENS;
+  return Math.min(tokens, ESTIMATE_MAX_TOKENS);
+}
+
+interface LimitedAccount {
+  keyId: string;
+  limits: AccountLimits;
+}
 
 interface Asker {
   env: Env;
@@ -25,13 +41,13 @@ export class Hold {
   readonly concurrent: boolean;
   #over = false;
 
-  constructor(asker: Asker, request: Request, limits: AccountLimits, keyId: string, name: string) {
+  constructor(asker: Asker, request: Request, endpoint: Endpoint, account: LimitedAccount, name: string) {
+    const { limits, keyId } = account;
     this.#asker = asker;
     this.#subject = limits.subject;
     this.#name = name;
     this.concurrent = [limits.key, limits.project].some((one) => one?.concurrent_requests !== undefined);
-    const bytes = Number(request.headers.get('content-length') ?? Number.NaN);
-    const tokens = Number.isNaN(bytes) ? UNKNOWN_TOKENS : Math.ceil(bytes / BYTES_PER_TOKEN) + ANSWER_TOKENS;
+    const tokens = tokensAhead(endpoint, request.headers.get('content-length'));
     const asked = { name, keyId, key: limits.key, project: limits.project, tokens };
     this.#verdict = this.#object()
       .reserve(asked)

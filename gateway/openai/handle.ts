@@ -44,7 +44,8 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
   touch(account, env, ctx, now);
   const untracked = optsOut(account, request);
   const name = given ? crypto.randomUUID() : requestId;
-  const hold = account.limits && new Hold({ env, ctx }, request, account.limits, account.keyId, name);
+  const { limits, keyId } = account;
+  const hold = limits && new Hold({ env, ctx }, request, endpoint, { limits, keyId }, name);
   const reading = takeBody(request, endpoint, env);
   const intake = await (hold === undefined ? reading : hold.during(reading));
   timing.ingressDone(Date.now());

@@ -1,6 +1,7 @@
 import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { tokensAhead } from '../../../gateway/accounts/hold.ts';
 import type { Limits } from '../../../gateway/accounts/limits.ts';
 import type { LimitsObject, Verdict } from '../../../gateway/accounts/limits-object.ts';
 import { Meter } from '../../../gateway/accounts/meter.ts';
@@ -139,6 +140,15 @@ test('a request that never began gives its tokens back', async () => {
   expect((await counter.reserve(ask('b', limits, undefined, 50))).granted).toBe(false);
   await counter.release('a', false);
   expect((await counter.reserve(ask('c', limits, undefined, 100))).granted).toBe(true);
+});
+
+test('a request is expected to use what its length says, within reason, and nothing where nothing is generated', () => {
+  const chat = { usage: 'openai' } as const;
+  expect(tokensAhead(chat, '400')).toBe(356);
+  expect(tokensAhead(chat, null)).toBe(1_024);
+  expect(tokensAhead(chat, 'x')).toBe(1_024);
+  expect(tokensAhead(chat, String(32 * 1024 * 1024))).toBe(131_072);
+  expect(tokensAhead({ usage: 'none' }, '5000000')).toBe(0);
 });
 
 test('the headers tell what is left of the tighter of two limits', async () => {
