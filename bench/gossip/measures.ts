@@ -111,14 +111,19 @@ export async function churn(village: Village, everyMs: number, rounds: number, s
   return [judged(row, { most: 8_000 }), ...wireRow(sent, at, skipped)];
 }
 
-/** Stops one process by `signal` and waits; when each of the others stopped routing to it, in ms after the signal. */
-async function stopped(village: Village, signal: 'SIGKILL' | 'SIGSTOP', waitMs: number): Promise<number[]> {
-  const victim = village.processes.at(-1);
+/** Stops process `which` by `signal` and waits; when each of the others stopped routing to it, in ms after the signal. */
+async function stopped(
+  village: Village,
+  signal: 'SIGKILL' | 'SIGSTOP',
+  which: number,
+  waitMs: number,
+): Promise<number[]> {
+  const victim = village.processes.at(which);
   if (victim === undefined) return [];
   const own = await victim.ask({ do: 'publish', index: 0, state: 'SERVING' });
   const session = own.published?.session ?? '';
   await sleep(1_000);
-  village.processes.pop();
+  village.processes.splice(which, 1);
   await village.report();
   const at = Number(process.hrtime.bigint());
   victim.signal(signal);
@@ -140,11 +145,14 @@ async function stopped(village: Village, signal: 'SIGKILL' | 'SIGSTOP', waitMs: 
   return times;
 }
 
-/** A process hangs with its sockets open, `times` times: until none of the others would route to it. */
+/**
+ * A process hangs with its sockets open, `times` times: until none of the others would route to it. Another one each time: who was
+ * suspected again and again is taken back later and later.
+ */
 export async function hung(village: Village, times: number): Promise<Row[]> {
   const last: number[] = [];
   for (let n = 0; n < times; n++) {
-    last.push(Math.max(...(await stopped(village, 'SIGSTOP', 6_000))));
+    last.push(Math.max(...(await stopped(village, 'SIGSTOP', 0, 6_000))));
     await village.together();
   }
   const row = { at: `${village.size} agents, ${times} times`, unit: 'ms' };
@@ -156,7 +164,7 @@ export async function hung(village: Village, times: number): Promise<Row[]> {
 /** A process is killed: until none of the others would route to it. */
 export async function killed(village: Village): Promise<Row[]> {
   const row = { at: `${village.size} agents`, unit: 'ms' };
-  const times = await stopped(village, 'SIGKILL', 5_000);
+  const times = await stopped(village, 'SIGKILL', 0, 5_000);
   return [
     { ...row, what: 'killed process: half of the others do not route to it', value: quantile(times, 0.5) },
     judged({ ...row, what: '… all of them', value: Math.max(...times) }, { most: 100 }),
