@@ -206,6 +206,8 @@ export class RegistryObject extends DurableObject<Env> {
   trust(session: string): void {
     this.#words++;
     this.#members.roster.suspect(session, 'tunnel', false, this.#members.replica.get(session));
+    // The doubt that its silence raised ends with it: what this gateway alone concluded nobody else will take back.
+    if (this.#members.roster.isOpen(session)) this.#gossip.handle({ type: 'tunnel', session, open: true });
   }
 
   /** Whether a session's agent answers its tunnel to this gateway. `unknown`: it has none here. */

@@ -92,9 +92,12 @@ export class Judge {
     this.#present.add(session);
     this.#absent.delete(session);
     agenda.cancel(`absent:${session}`);
-    // It has just proven its key to this gateway.
+    // It has just proven its key to this gateway, or spoken on the tunnel for which it did.
+    const trial = this.#trials.get(session);
+    this.#endTrial(session);
     this.#opinions.acquit(session);
     this.#opinions.reach(session, true);
+    trial?.otherwise();
   }
 
   #watch(session: string, since: number): void {

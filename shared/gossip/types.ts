@@ -68,7 +68,7 @@ export type Event =
   | { type: 'relayed'; target: string; verdict: Verdict }
   /** Agent only: gateways that took this session in; all of them, and again whenever a tunnel to one of them has opened. */
   | { type: 'gateways'; gateways: readonly PeerId[] }
-  /** Gateway only: a session's tunnel to this gateway opened or closed. */
+  /** Gateway only: a session's tunnel to this gateway opened or closed. Open, again: it spoke there after it had been silent. */
   | { type: 'tunnel'; session: string; open: boolean }
   /** A request to this session got no answer in time: judge it now, not at its turn. */
   | { type: 'doubt'; session: string }

@@ -68,6 +68,25 @@ describe('a gateway that has nothing to do', () => {
   });
 });
 
+describe('a session that speaks on its tunnel again after it was silent', () => {
+  it('is suspected no more, though only this gateway had found it silent', () => {
+    const { one, answer } = office(10, 'silent');
+    answer(one.give({ type: 'doubt', session: one.id(5) }));
+    expect(livenessOf(one.state, one.id(5))).toBe('suspected');
+    one.give({ type: 'tunnel', session: one.id(5), open: true });
+    expect(livenessOf(one.state, one.id(5))).toBe('alive');
+  });
+
+  it('is not suspected by answers that were under way when it spoke', () => {
+    const { one, answer } = office(10, 'silent');
+    const asked = one.give({ type: 'doubt', session: one.id(5) });
+    one.give({ type: 'tunnel', session: one.id(5), open: true });
+    answer(asked);
+    one.pass(5_000);
+    expect(livenessOf(one.state, one.id(5))).toBe('alive');
+  });
+});
+
 describe('the grace of a suspect', () => {
   it('is long for one observer, short for three, and no shorter for one who repeats himself', () => {
     const alone = office(10, 'silent');
