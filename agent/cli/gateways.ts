@@ -107,7 +107,9 @@ export class Gateways {
 
   #meet(url: URL, id: string): void {
     const member = this.#members.find((one) => one.url === url);
-    if (member === undefined || member.id === id) return;
+    if (member === undefined) return;
+    delete member.refusal;
+    if (member.id === id) return;
     member.id = id;
     this.#options.onKnown(this.known);
   }

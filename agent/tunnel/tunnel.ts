@@ -20,11 +20,17 @@ const STABLE_MS = 5_000;
 
 const TICK_MS = 250;
 
+/** The ticket's issuer is not on this gateway's list. */
+const FORBIDDEN = 403;
+
 /** Longest error body that is read to tell why the gateway refuses. */
 const REFUSAL_MAX_BYTES = 16 * 1024;
 
 /** Answers to the upgrade after which another try would be answered the same. */
-const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
+const FINAL: ReadonlySet<number> = new Set([400, 401, FORBIDDEN, 426]);
+
+/** The list of issuers at a gateway changes, so who was refused asks again, seldom. */
+const FORBIDDEN_RETRY_MS = 30_000;
 
 /** Close codes of the gateway: see docs/protocol.md. */
 const REPLACED = 4001;
@@ -91,6 +97,7 @@ class GatewayTunnel implements Tunnel {
 
   #watch(socket: WebSocket): void {
     let why = '';
+    let refusal: Refusal | undefined;
     socket.on('error', (error) => {
       why ||= error.message;
     });
@@ -99,7 +106,7 @@ class GatewayTunnel implements Tunnel {
       why = `status ${status}`;
       const message = await refusalOf(response);
       why = `${status} ${message}`;
-      if (FINAL.has(status)) this.#refused({ status, message });
+      if (FINAL.has(status)) refusal = { status, message };
       if (status === GONE) this.#over(message);
       socket.terminate(); // its close dials again, unless the refusal is final
     });
@@ -107,14 +114,19 @@ class GatewayTunnel implements Tunnel {
       onReady: (link, gateway) => this.#onReady(link, gateway),
       onFrame: (link, frame) => this.#onFrame(link, frame),
       onMessageEnd: () => this.#onMessageEnd(),
-      onClosed: (code, reason) => this.#onClosed(code, reason || why),
+      onClosed: (code, reason) => {
+        if (refusal !== undefined) this.#refused(refusal);
+        else this.#onClosed(code, reason || why);
+      },
     });
   }
 
   #refused(refusal: Refusal): void {
     if (this.#closed) return;
-    this.#stop();
     this.#options.onRefused(refusal);
+    if (this.#closed) return; // by the owner
+    if (refusal.status !== FORBIDDEN) return this.#stop();
+    this.#retry = setTimeout(() => void this.#dial(), FORBIDDEN_RETRY_MS * (0.8 + 0.4 * Math.random()));
   }
 
   #over(why: string): void {
@@ -165,7 +177,7 @@ class GatewayTunnel implements Tunnel {
     }
     if (this.#closed) return;
     if (performance.now() - this.#readyAt >= STABLE_MS) this.#failures = 0;
-    if (code === REFUSED) return this.#refused({ status: 403, message: reason });
+    if (code === REFUSED) return this.#refused({ status: FORBIDDEN, message: reason });
     if (code === REPLACED)
       return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
     if (code === OVER) return this.#over(reason);

@@ -30,7 +30,7 @@ export interface TunnelOptions {
   /** Undefined while no engine can be reached: openings are then refused, never queued. */
   engine(): EngineTarget | undefined;
   log(line: string): void;
-  /** Final: this gateway will not have this agent. */
+  /** This gateway will not have this agent. After a 403 it is asked again seldom, unless the tunnel is closed: its list may change. */
   onRefused(refusal: Refusal): void;
   /** Final: this session has ended, says the gateway (evicted, or its ticket counts no more); another one is welcome. */
   onOver?(why: string): void;

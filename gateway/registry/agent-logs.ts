@@ -24,8 +24,8 @@ agentLogRoutes.post('/logs', async (c) => {
   const request = c.req.raw;
   const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
   if (mismatch !== undefined) return mismatch;
-  const view = await issuersView(c.env, c.executionCtx);
-  const { ticket, issuer } = readTicket(request, view, Date.now());
+  const viewFor = (issuer: string) => issuersView(c.env, c.executionCtx, issuer);
+  const { ticket, issuer } = await readTicket(request, viewFor, Date.now());
   const signature = fromBase64url(request.headers.get(SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
   const tail = await readTail(request);
   const message = logTailMessage(ticket.session, workerdCrypto.sha256(tail));

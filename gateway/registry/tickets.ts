@@ -18,24 +18,31 @@ const certificates: CertificateCache = new Map();
 export interface ShownTicket {
   ticket: Ticket;
   issuer: ListedIssuer;
+  view: View;
 }
 
 /**
- * The ticket of a request: signed by a listed issuer, not ended, its session not LEFT as far as this view knows. That the bearer
- * holds the session's key is still to be proven: tickets are public.
- * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended.
+ * The ticket of a request: signed by a listed issuer, not ended, its session not LEFT as far as the view knows. That the bearer
+ * holds the session's key is still to be proven: tickets are public. `viewFor` gets the view that is to know the issuer, so that one
+ * listed a moment ago is not refused.
+ * @throws ApiError 400 malformed or forged, 403 issuer not listed, 410 the session has ended; what `viewFor` throws.
  */
-export function readTicket(request: Request, view: View, now: number): ShownTicket {
+export async function readTicket(
+  request: Request,
+  viewFor: (issuer: string) => Promise<View>,
+  now: number,
+): Promise<ShownTicket> {
   const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
   if (bytes === undefined || bytes.length === 0)
     throw new ApiError('invalid_request', `${TICKET_HEADER} holds no ticket. Get one with POST /agent/admit.`);
   const ticket = opened(bytes);
+  const view = await viewFor(ticket.issuer);
   const issuer = view.issuers.get(ticket.issuer);
   if (issuer === undefined)
     throw new ApiError('permission_denied', 'The issuer of this ticket is not listed at this gateway.');
   if (ticket.expires * 1000 <= now) throw over('its ticket has ended');
   if (view.nodes.get(ticket.session)?.state === 'LEFT') throw over('it has left');
-  return { ticket, issuer };
+  return { ticket, issuer, view };
 }
 
 function opened(bytes: Uint8Array): Ticket {

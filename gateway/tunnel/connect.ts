@@ -16,8 +16,7 @@ type Context = Pick<ExecutionContext, 'waitUntil'>;
 export async function connectAgent(request: Request, env: Env, ctx: Context): Promise<Response> {
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
-  const view = await issuersView(env, ctx);
-  const { ticket, issuer } = readTicket(request, view, Date.now());
+  const { ticket, issuer, view } = await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
   const headers = {
     upgrade: 'websocket',
     [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
@@ -32,7 +31,7 @@ export async function connectAgent(request: Request, env: Env, ctx: Context): Pr
 export async function connectGossip(request: Request, env: Env, ctx: Context): Promise<Response> {
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
-  readTicket(request, await issuersView(env, ctx), Date.now());
+  await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
   const headers = {
     upgrade: 'websocket',
     [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
@@ -52,9 +51,13 @@ function audienceOf(request: Request): string {
   return request.headers.get('host') ?? new URL(request.url).host;
 }
 
-/** @throws ApiError 503 while nobody has said yet whose tickets are good. */
-export async function issuersView(env: Env, ctx: Context): Promise<View> {
-  const view = await snapshots.get(env, ctx, Date.now(), ({ issuers }) => issuers.size > 0);
+/**
+ * The view with the list of issuers; one that lacks `wanted` is refreshed first.
+ * @throws ApiError 503 while nobody has said yet whose tickets are good.
+ */
+export async function issuersView(env: Env, ctx: Context, wanted?: string): Promise<View> {
+  const knows = ({ issuers }: View) => (wanted === undefined ? issuers.size > 0 : issuers.has(wanted));
+  const view = await snapshots.get(env, ctx, Date.now(), knows);
   if (view.issuers.size > 0) return view;
   throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }

@@ -92,7 +92,10 @@ it('a project, a key in it, its limits, its rotation and its end', async () => {
   const csv = (await otela('trace', 'export', '--from', from, '--to', to, '--format', 'csv')).out.split('\n');
   expect(csv[0]).toContain('timestamp,model,user,key');
   expect(csv[1]?.split(',')).toHaveLength(csv[0]?.split(',').length ?? 0);
-  expect((await otela('usage', '--by', 'model,provider')).out).toMatch(new RegExp(`${MODEL} +lab +\\d+`));
+  await eventually('the hour’s totals', 15_000, async () => {
+    const { out } = await otela('usage', '--by', 'model,provider');
+    return new RegExp(`${MODEL} +lab +\\d+`).test(out) ? true : undefined;
+  });
 });
 
 it('users, providers and tokens', async () => {

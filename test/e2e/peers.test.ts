@@ -34,19 +34,21 @@ async function twoInstitutions() {
   const token = await a.createJoinToken('lab', 'alps');
   const agent = await startAgent({ gateways: [a.url, b.url], token, engineUrl: engine.url });
   await Promise.all([a.serving(1), b.serving(1)]);
-  const ask = (gateway: Gateway, key: string) =>
-    fetch(`${gateway.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify(chatBody()),
-    });
-  return { a, b, agent, engine, ask };
+  return { a, b, agent, engine };
+}
+
+function ask(gateway: Gateway, key: string): Promise<Response> {
+  return fetch(`${gateway.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify(chatBody()),
+  });
 }
 
 const only = ([node]: RegisteredNode[]) => node;
 
 it('a node that A admitted serves a key of B that trusts lab@a, also while A is off, and nobody who does not', async () => {
-  const { a, b, ask } = await twoInstitutions();
+  const { a, b } = await twoInstitutions();
   expect(only(await a.nodes())).toMatchObject({ provider: 'lab', cluster: 'alps' });
   expect(only(await b.nodes())).toMatchObject({ provider: 'lab@a', cluster: 'alps', suspected: false });
   const trusting = await b.createKey('trusting', { trusted_providers: ['lab@a'] });
@@ -62,7 +64,7 @@ it('a node that A admitted serves a key of B that trusts lab@a, also while A is 
 });
 
 it('without the peer its nodes are gone from B within seconds, and nobody else is', async () => {
-  const { a, b, ask } = await twoInstitutions();
+  const { a, b } = await twoInstitutions();
   const engine = await startEngine({ models: ['own'] });
   atEnd(() => engine.close());
   await startAgent({ gateways: [b.url], token: await b.createJoinToken('here', 'euler'), engineUrl: engine.url });
@@ -82,6 +84,20 @@ it('without the peer its nodes are gone from B within seconds, and nobody else i
   // Listed again it comes back: its agent has not given up.
   await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a) });
   await b.serving(2, 60_000);
+}, 120_000);
+
+it('a gateway that lists the institution only later is asked again, and serves its nodes then', async () => {
+  const [a, b] = await Promise.all([Gateway.start(), Gateway.start()]);
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  const token = await a.createJoinToken('lab', 'alps');
+  const agent = await startAgent({ gateways: [a.url, b.url], token, engineUrl: engine.url });
+  await agent.line(/refuses this agent: 403/, 15_000);
+  await a.serving(1);
+  await b.admin('POST', 'peers', { name: 'a', root: await rootOf(a), url: a.url });
+  await b.serving(1, 60_000);
+  const key = await b.createKey('trusting', { trusted_providers: ['lab@a'] });
+  expect((await ask(b, key)).status).toBe(200);
 }, 120_000);
 
 it('two gateways of one institution route to the same nodes, with the token of either, and believe each other', async () => {
