@@ -9,10 +9,12 @@ import { type Answer, type Ask, FINGERPRINT, json, refuse } from './engine/answe
 import { type Behaviour, behaviourSchema, controlSchema } from './engine/behaviour.ts';
 import { readBody } from './engine/body.ts';
 import { chat, completions } from './engine/chat.ts';
+import { Journal } from './engine/journal.ts';
 import { classify, detokenize, embeddings, rerank, score, speech, tokenize, transcription } from './engine/pooling.ts';
 import { type EngineRequest, RequestLog } from './engine/record.ts';
 import { messages, responses } from './engine/responses.ts';
 import { send } from './engine/sender.ts';
+import { Slots } from './engine/slots.ts';
 
 export type { Behaviour } from './engine/behaviour.ts';
 export type { EngineRequest } from './engine/record.ts';
@@ -30,6 +32,10 @@ export interface EngineOptions {
   /** Before every path, e.g. `/llm`. */
   pathPrefix?: string;
   maxModelLen?: number;
+  /** Answers under way at once; more wait for their turn. Default: no limit. */
+  slots?: number;
+  /** A file for `engine/journal.ts`. */
+  journal?: string;
 }
 
 export interface Engine {
@@ -68,12 +74,16 @@ const DEFAULT_TOKENS = 24;
 class StandIn {
   readonly log = new RequestLog();
   readonly #options: EngineOptions;
+  readonly #slots: Slots;
+  readonly #journal: Journal | undefined;
   models: string[];
   #control: { behaviour: Behaviour; left: number } = { behaviour: {}, left: 0 };
 
   constructor(options: EngineOptions) {
     this.#options = options;
     this.models = options.models ?? ['stand-in'];
+    this.#slots = new Slots(options.slots ?? Number.POSITIVE_INFINITY);
+    this.#journal = options.journal === undefined ? undefined : new Journal(options.journal);
   }
 
   control(behaviour: Behaviour, requests = Number.POSITIVE_INFINITY): void {
@@ -96,14 +106,20 @@ class StandIn {
     const probe = this.#probe(local, req.headers.authorization);
     if (req.method === 'GET' && probe !== undefined) return answerNow(res, probe);
     const request = this.log.begin(req.method ?? 'GET', url, flatHeaders(req));
-    res.once('close', () => this.log.end(request, res.writableFinished ? 'finished' : 'aborted'));
+    res.once('close', () => {
+      const how = res.writableFinished ? 'finished' : 'aborted';
+      this.log.end(request, how);
+      if (ENDPOINTS[local] !== tokenize) this.#journal?.tell(how, request);
+    });
     this.log.changed(request);
     const behaviour = this.#nextBehaviour();
     if (behaviour.readBody === false) return;
     try {
       const answer = await this.#answer(local, req, request, behaviour);
       this.log.changed(request);
-      await send(res, answer, behaviour, request);
+      if (ENDPOINTS[local] !== tokenize) this.#journal?.tell('begun', request);
+      if (answer.kind !== 'json' || answer.tokens !== undefined) await this.#slots.take(res);
+      if (!res.destroyed) await send(res, answer, behaviour, request);
     } catch {
       res.destroy();
     }
@@ -113,7 +129,7 @@ class StandIn {
   #probe(path: string, authorization: string | undefined): Answer | undefined {
     if (path === '/health' || path === '/ping') return json({ status: 'ok' });
     if (path === '/version') return json({ version: 'stand-in' });
-    if (path === '/metrics') return json(`vllm:num_requests_running ${this.log.running}`);
+    if (path === '/metrics') return json(this.#metrics());
     if (path !== '/v1/models') return undefined;
     if (!this.#admits(authorization)) return json401();
     const data = this.models.map((id) => ({
@@ -126,6 +142,11 @@ class StandIn {
       max_model_len: this.#options.maxModelLen ?? 32_768,
     }));
     return json({ object: 'list', data });
+  }
+
+  #metrics(): string {
+    const { waiting } = this.#slots;
+    return `vllm:num_requests_running ${this.log.running - waiting}\nvllm:num_requests_waiting ${waiting}\n`;
   }
 
   #admits(authorization: string | undefined): boolean {
@@ -237,7 +258,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   };
 }
 
-/** `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --prefix /p --exit-after-ms N --api-key-env VAR` */
+/** `--port N --host H --model NAME… --tokens N --rate TOKENS_PER_SECOND --slots N --journal FILE --prefix /p --exit-after-ms N --api-key-env VAR` */
 async function main(): Promise<void> {
   const { values } = parseArgs({
     // `serve NAME` and unknown flags are let through, so that it can stand where `vllm serve NAME …` would.
@@ -249,6 +270,8 @@ async function main(): Promise<void> {
       model: { type: 'string', multiple: true },
       tokens: { type: 'string' },
       rate: { type: 'string' },
+      slots: { type: 'string' },
+      journal: { type: 'string' },
       prefix: { type: 'string', default: '' },
       'start-after-ms': { type: 'string', default: '0' },
       'exit-after-ms': { type: 'string' },
@@ -268,6 +291,8 @@ async function main(): Promise<void> {
     models,
     behaviour,
     ...(apiKey === undefined ? {} : { apiKey }),
+    ...(values.slots === undefined ? {} : { slots: Number(values.slots) }),
+    ...(values.journal === undefined ? {} : { journal: String(values.journal) }),
   });
   console.log(`stand-in engine (no model: its words come from a list) serves ${models.join(', ')}`);
   console.log(`stand-in engine ready ${engine.url}`);
