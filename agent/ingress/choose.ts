@@ -1,7 +1,6 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
-import { type Candidate, suspectedFor } from '../../shared/routing/candidates.ts';
+import { type Candidate, candidateOf, suspectedFor } from '../../shared/routing/candidates.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
-import { randomPolicy } from '../../shared/routing/policy.ts';
 import { type Requirement, satisfies } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
@@ -35,8 +34,8 @@ export function choose(nodes: TrustedNodes, question: Question): Choice | undefi
   const well = avoided.size === 0 ? ready : ready.filter(({ session }) => !avoided.has(session, now));
   const lost = () => lastResort(suspectedFor(nodes.index.model(model), tried, trust), question);
   const pool = well.length > 0 ? well : ready.length > 0 ? ready : lost();
-  const node = randomPolicy.pick(pool, { model }, question.random);
-  return node && { node, others: ready.length > 1 };
+  const entry = pool[Math.floor(question.random() * pool.length)];
+  return entry && { node: candidateOf(entry, nodes.index.live), others: ready.length > 1 };
 }
 
 /** Those that have what the request requires. */

@@ -2,8 +2,7 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { ATTEMPTS_MAX, castsSuspicion, isBusyStatus, mayTryAnother } from '../../shared/routing/attempts.ts';
-import { type Candidate, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
-import { randomPolicy } from '../../shared/routing/policy.ts';
+import { type Candidate, candidateOf, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
@@ -88,8 +87,8 @@ function choose(errand: Errand, tried: ReadonlySet<string>): { node: Candidate; 
   const ready = candidatesFor(nodes, tried, errand.trust);
   // A lost path often comes back within seconds (a deploy, a short cut): worth a wait when nobody else is there.
   const candidates = ready.length > 0 ? ready : suspectedFor(nodes, tried, errand.trust).filter(recent);
-  const node = randomPolicy.pick(candidates, { model }, Math.random);
-  return node && { node, others: candidates.length > 1 };
+  const entry = candidates[Math.floor(Math.random() * candidates.length)];
+  return entry && { node: candidateOf(entry, errand.view.nodes.live), others: candidates.length > 1 };
 }
 
 /** Suspected a moment ago: its agent may be reconnecting. */

@@ -5,6 +5,7 @@
  * maximum flow says what the placement can serve, and interleaved weighted round-robin over the flow's edges is the routing. Helix places
  * layers of one model over GPUs that could not hold it; engines behind this network hold whole models, so the flow ends at replicas.
  */
+import { statelessPolicy } from '../../shared/routing/policies/stateless.ts';
 import { OptionTable } from '../solver/options.ts';
 import type { Option } from '../solver/problem.ts';
 import { Search } from '../solver/search.ts';
@@ -96,19 +97,16 @@ function interleaved(): NonNullable<ReturnType<NonNullable<Awaited<ReturnType<Pl
     );
     return {
       readsLoad: false,
-      policy: {
-        name: 'interleaved weighted round-robin',
-        pick(candidates) {
-          let chosen = candidates[0];
-          for (const candidate of candidates) {
-            if ((turns.get(candidate.session)?.next ?? 0) < (turns.get(chosen?.session ?? '')?.next ?? 0))
-              chosen = candidate;
-          }
-          const turn = chosen === undefined ? undefined : turns.get(chosen.session);
-          if (turn) turn.next += turn.gap;
-          return chosen;
-        },
-      },
+      policy: statelessPolicy('interleaved weighted round-robin', (candidates) => {
+        let chosen = candidates[0];
+        for (const candidate of candidates) {
+          if ((turns.get(candidate.session)?.next ?? 0) < (turns.get(chosen?.session ?? '')?.next ?? 0))
+            chosen = candidate;
+        }
+        const turn = chosen === undefined ? undefined : turns.get(chosen.session);
+        if (turn) turn.next += turn.gap;
+        return chosen;
+      }),
     };
   };
 }

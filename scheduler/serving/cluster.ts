@@ -134,8 +134,12 @@ class Stage {
           session,
           provider: 'simulated',
           cluster: gpu.id,
+          tier: 'stable',
+          gpu: gpu.id,
           weight: group.weight,
-          load: () => engine.load,
+          get inFlight() {
+            return engine.load;
+          },
         });
       }
     });
@@ -147,7 +151,8 @@ class Stage {
 
   route(request: number, at: number, input: number, output: number, stored: boolean): void {
     if (this.#policy.readsLoad) for (const { engine } of this.replicas) engine.run(at);
-    const chosen = this.#policy.policy.pick(this.#candidates, { model: this.#model }, this.#random);
+    const asked = { model: this.#model, priority: 'interactive' as const, inputTokens: input, maxTokens: output };
+    const chosen = this.#policy.policy.pick(this.#candidates, asked, this.#random);
     const index = chosen === undefined ? undefined : this.#index.get(chosen.session);
     const replica = index === undefined ? undefined : this.replicas[index];
     if (replica === undefined) return;

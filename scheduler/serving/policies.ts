@@ -1,5 +1,7 @@
 import type { Candidate } from '../../shared/routing/candidates.ts';
-import { type Policy, randomPolicy } from '../../shared/routing/policy.ts';
+import { randomPolicy } from '../../shared/routing/policies/random.ts';
+import { statelessPolicy } from '../../shared/routing/policies/stateless.ts';
+import type { Policy } from '../../shared/routing/policy.ts';
 import { SchedulerError } from '../errors.ts';
 
 /** What the simulator's replicas tell a policy. */
@@ -7,7 +9,7 @@ export interface SimulatedReplica extends Candidate {
   /** Share of the traffic that the plan gives it. */
   weight: number;
   /** Requests it holds now. */
-  load(): number;
+  readonly inFlight: number;
 }
 
 /** Policies that look at `load` make the simulator run all replicas up to each arrival. */
@@ -41,50 +43,43 @@ export function policyNamed(name: string, replicas: readonly SimulatedReplica[])
 function weighted(replicas: readonly SimulatedReplica[]): Policy {
   const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));
   const credit = new Map(replicas.map(({ session }) => [session, 0]));
-  return {
-    name: 'weighted',
-    pick(candidates) {
-      let total = 0;
-      let best: Candidate | undefined;
-      let most = Number.NEGATIVE_INFINITY;
-      for (const candidate of candidates) {
-        const weight = weights.get(candidate.session) ?? 0;
-        const now = (credit.get(candidate.session) ?? 0) + weight;
-        credit.set(candidate.session, now);
-        total += weight;
-        if (weight > 0 && now > most) {
-          most = now;
-          best = candidate;
-        }
+  return statelessPolicy('weighted', (candidates) => {
+    let total = 0;
+    let best: Candidate | undefined;
+    let most = Number.NEGATIVE_INFINITY;
+    for (const candidate of candidates) {
+      const weight = weights.get(candidate.session) ?? 0;
+      const now = (credit.get(candidate.session) ?? 0) + weight;
+      credit.set(candidate.session, now);
+      total += weight;
+      if (weight > 0 && now > most) {
+        most = now;
+        best = candidate;
       }
-      if (best) credit.set(best.session, most - total);
-      return best;
-    },
-  };
+    }
+    if (best) credit.set(best.session, most - total);
+    return best;
+  });
 }
 
 function roundRobin(): Policy {
   let turn = 0;
-  return { name: 'round-robin', pick: (candidates) => candidates[turn++ % candidates.length] };
+  return statelessPolicy('round-robin', (candidates) => candidates[turn++ % candidates.length]);
 }
 
 /** Fewest requests per share of traffic: a GPU of twice the speed holds twice as many. */
 function leastLoaded(replicas: readonly SimulatedReplica[]): Policy {
-  const bySession = new Map(replicas.map((replica) => [replica.session, replica]));
-  return {
-    name: 'least-loaded',
-    pick(candidates) {
-      let best: Candidate | undefined;
-      let least = Number.POSITIVE_INFINITY;
-      for (const candidate of candidates) {
-        const replica = bySession.get(candidate.session);
-        const pressure = ((replica?.load() ?? 0) + 1) / (replica?.weight || 1e-9);
-        if (pressure < least) {
-          least = pressure;
-          best = candidate;
-        }
+  const weights = new Map(replicas.map(({ session, weight }) => [session, weight]));
+  return statelessPolicy('least-loaded', (candidates) => {
+    let best: Candidate | undefined;
+    let least = Number.POSITIVE_INFINITY;
+    for (const candidate of candidates) {
+      const pressure = (candidate.inFlight + 1) / (weights.get(candidate.session) || 1e-9);
+      if (pressure < least) {
+        least = pressure;
+        best = candidate;
       }
-      return best;
-    },
-  };
+    }
+    return best;
+  });
 }

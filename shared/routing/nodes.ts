@@ -1,4 +1,5 @@
 import type { RegistryEntry } from '../lattice/node.ts';
+import { LiveNodes } from './live.ts';
 
 /** Items by key, as an array that can be drawn from and changed in constant time; its order means nothing. */
 class Bag {
@@ -28,6 +29,7 @@ class Bag {
 
 /** The sessions of one model, sorted out for whoever has to choose one. */
 export interface ModelNodes {
+  readonly id: string;
   /** Where a request may go now: SERVING, not suspected, reachable from here, the model ready. */
   readonly ready: readonly RegistryEntry[];
   /** The same, but for a lost path. */
@@ -36,6 +38,8 @@ export interface ModelNodes {
   readonly all: readonly RegistryEntry[];
   /** Changes with any of them: what was worked out from the lists before holds while it is the same. */
   readonly version: number;
+  /** What is known of them for seconds only. */
+  readonly live: LiveNodes;
 }
 
 interface Bags extends ModelNodes {
@@ -48,6 +52,7 @@ interface Bags extends ModelNodes {
  * Fed by the gateway's snapshot and by an agent's replica alike.
  */
 export class NodeIndex {
+  readonly live = new LiveNodes();
   readonly #entries = new Map<string, RegistryEntry>();
   readonly #models = new Map<string, Bags>();
 
@@ -85,6 +90,7 @@ export class NodeIndex {
     const known = this.#entries.get(session);
     if (known === undefined) return;
     this.#entries.delete(session);
+    this.live.forget(session);
     for (const { id } of known.models) this.#withdraw(id, known);
   }
 
@@ -109,7 +115,9 @@ export class NodeIndex {
 
   #add(id: string): Bags {
     const bags = { ready: new Bag(), suspected: new Bag(), all: new Bag() };
-    const nodes = { bags, version: 0, ready: bags.ready.list, suspected: bags.suspected.list, all: bags.all.list };
+    const { live } = this;
+    const [ready, suspected, all] = [bags.ready.list, bags.suspected.list, bags.all.list];
+    const nodes = { id, bags, version: 0, live, ready, suspected, all };
     this.#models.set(id, nodes);
     return nodes;
   }

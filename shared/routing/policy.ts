@@ -1,18 +1,40 @@
 import type { Candidate } from './candidates.ts';
 
-/** What a policy may know of a request. Grows with the policies that need more. */
+/** What a policy may know of a request. */
 export interface RoutedRequest {
+  /** The one that is served: an alias is resolved. */
   model: string;
+  project?: string | undefined;
+  priority: 'interactive' | 'batch';
+  /** Where the client is, if that is known. */
+  region?: string | undefined;
+  /** Estimated from the body's length. */
+  inputTokens: number;
+  maxTokens?: number | undefined;
+  /** Names the conversation: the client's `x-otela-session`, `prompt_cache_key` or `user`, apart for each project. */
+  session?: string | undefined;
+  /** Of the prompt's beginning, for requests that name no conversation. */
+  prefixHash?: number | undefined;
 }
 
-/** Chooses among candidates. Synchronous and pure but for `random`, in [0, 1). */
+/** How a request that a policy was told about came to its end. */
+export interface Outcome {
+  /** `left`: the client did not want the rest. */
+  kind: 'answered' | 'failed' | 'left';
+  /** From its start to its end. */
+  ms: number;
+}
+
+/**
+ * Chooses among candidates. `pick` is synchronous and pure but for `random`, in [0, 1), and for what the policy itself remembers
+ * of earlier requests, which it bounds. It gets the same array until something about the nodes changes, so that what is worked
+ * out of it may be kept by it.
+ */
 export interface Policy {
   readonly name: string;
   pick(candidates: readonly Candidate[], request: RoutedRequest, random: () => number): Candidate | undefined;
+  /** The request goes to that candidate now. */
+  onRequestStart(candidate: Candidate, request: RoutedRequest): void;
+  /** Once for each start. */
+  onRequestEnd(candidate: Candidate, request: RoutedRequest, outcome: Outcome): void;
 }
-
-/** The paper's default: every candidate alike. */
-export const randomPolicy: Policy = {
-  name: 'random',
-  pick: (candidates, _request, random) => candidates[Math.floor(random() * candidates.length)],
-};

@@ -96,6 +96,11 @@ export function satisfies(
   return served !== undefined && holdsFor(served);
 }
 
+/** How many of them hold: for preferences, of which any may fail. */
+export function satisfied(entry: RegistryEntry, wanted: readonly Requirement[], model: string, now: number): number {
+  return wanted.filter((one) => satisfies(entry, [one], model, now)).length;
+}
+
 const MODEL_KEYS: ReadonlySet<RequirementKey> = new Set(['quantization', 'context', 'engine']);
 
 /** A node has a fact once per device: a requirement holds when it holds for all of them, and there is one. */

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { candidatesFor, suspectedFor } from '../../../shared/routing/candidates.ts';
+import { candidatesFor, NO_DEMAND, poolFor, suspectedFor } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
-import { randomPolicy } from '../../../shared/routing/policy.ts';
+import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { decideTrust, type TrustQuestion } from '../../../shared/routing/trust.ts';
 import { entry } from './support.ts';
 
@@ -99,14 +99,14 @@ test.each([
     );
     for (const one of sessions) index.put(one);
     const trust = decideTrust({ ...NOBODY_SAYS, lists });
-    const tried = new Set<string>();
     const time = (act: (round: number) => void) => {
       const rounds = 2_000;
       const startedAt = performance.now();
       for (let round = 0; round < rounds; round++) act(round);
       return (performance.now() - startedAt) / rounds;
     };
-    const pick = () => randomPolicy.pick(candidatesFor(index.model('m'), tried, trust), { model: 'm' }, Math.random);
+    const asked = { model: 'm', priority: 'interactive' as const, inputTokens: 1 };
+    const pick = () => randomPolicy.pick(poolFor(index.model('m'), trust, NO_DEMAND, 0).ready, asked, Math.random);
     const change = (round: number) => {
       const one = sessions[round % 1000];
       if (one !== undefined) index.put({ ...one, suspected: round % 2 === 0 });

@@ -1,0 +1,65 @@
+import { type BreakerState, type LiveState, LOAD_KNOWN_MS, type NodeLoad } from './load.ts';
+
+/** What one isolate knows of a session right now. Candidates point to it, so that a new load makes no new list of them. */
+export interface LiveNode {
+  /** Undefined: not known, or too long ago. */
+  load: NodeLoad | undefined;
+  breaker: BreakerState | undefined;
+  /** Requests that are on their way to it or back, of this isolate or agent. */
+  inFlight: number;
+  /** `inFlight` when the load came: what it has more now is not in the load yet. */
+  inFlightThen: number;
+}
+
+/** The live side of a node index. Bounded by the sessions of the index, which forgets here what it forgets there. */
+export class LiveNodes {
+  readonly #nodes = new Map<string, LiveNode>();
+  /** Sessions with a load that is still believed, the longest known first. */
+  readonly #loaded = new Map<string, LiveNode>();
+
+  of(session: string): LiveNode {
+    let node = this.#nodes.get(session);
+    if (node === undefined) {
+      node = { load: undefined, breaker: undefined, inFlight: 0, inFlightThen: 0 };
+      this.#nodes.set(session, node);
+    }
+    return node;
+  }
+
+  /** A session's own word; an older one than what is known changes nothing. */
+  heard(session: string, load: NodeLoad): void {
+    const node = this.of(session);
+    if (node.load !== undefined && node.load.at >= load.at) return;
+    node.load = load;
+    node.inFlightThen = node.inFlight;
+    this.#loaded.delete(session);
+    this.#loaded.set(session, node);
+  }
+
+  /** What the registry's snapshot brought. */
+  apply(states: readonly (readonly [string, LiveState])[]): void {
+    for (const [session, { load, breaker }] of states) {
+      if (load !== undefined) this.heard(session, load);
+      this.of(session).breaker = breaker;
+    }
+  }
+
+  /** Loads that are too old are forgotten. Costs what is forgotten. */
+  expire(now: number): void {
+    for (const [session, node] of this.#loaded) {
+      if (node.load !== undefined && now - node.load.at <= LOAD_KNOWN_MS) return;
+      node.load = undefined;
+      this.#loaded.delete(session);
+    }
+  }
+
+  forget(session: string): void {
+    this.#nodes.delete(session);
+    this.#loaded.delete(session);
+  }
+
+  clear(): void {
+    this.#nodes.clear();
+    this.#loaded.clear();
+  }
+}

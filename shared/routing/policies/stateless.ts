@@ -1,0 +1,6 @@
+import type { Policy } from '../policy.ts';
+
+/** A policy that learns nothing from how requests end. */
+export function statelessPolicy(name: string, pick: Policy['pick']): Policy {
+  return { name, pick, onRequestStart: () => {}, onRequestEnd: () => {} };
+}
