@@ -1,12 +1,13 @@
 /**
  * `npm test`: everything that can run on this machine, one thing after the other. `npm test -- e2e netns` runs those parts only.
  * Ends with one line, `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
+ * Files of tests that failed run a second time, alone: what passes then is named as flaky, and counts as passed.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, relative } from 'node:path';
 import { z } from 'zod';
 import { cannotRun } from './support/abilities.ts';
 import { MARK, sweep } from './support/processes.ts';
@@ -18,6 +19,13 @@ interface Tally {
   skipped: number;
 }
 
+interface Outcome extends Tally {
+  /** Absolute paths of test files. */
+  failedFiles: string[];
+  /** `file > test` of what failed. */
+  failures: string[];
+}
+
 /** Checks that are one command each, before any test. */
 const CHECKS: Record<string, string[]> = {
   biome: ['biome', 'check', '.'],
@@ -27,6 +35,8 @@ const CHECKS: Record<string, string[]> = {
   'wrangler deploy --dry-run': ['wrangler', 'deploy', '--dry-run', '--outdir', 'dist/worker'],
 };
 const PROJECTS = ['shared', 'sim', 'gateway', 'agent', 'scheduler', 'e2e', 'slurm', 'netns'];
+/** More files than these do not fail by chance, so nothing is run again. */
+const SECOND_TRY_MAX = 6;
 /** A part that takes longer than this hangs. */
 const PART_LIMIT_MS = 30 * 60_000;
 
@@ -35,7 +45,13 @@ const reportSchema = z.object({
   numFailedTests: z.number(),
   numPendingTests: z.number(),
   numTodoTests: z.number(),
-  testResults: z.array(z.object({ name: z.string(), status: z.string(), assertionResults: z.array(z.unknown()) })),
+  testResults: z.array(
+    z.object({
+      name: z.string(),
+      status: z.string(),
+      assertionResults: z.array(z.object({ status: z.string(), fullName: z.string() })),
+    }),
+  ),
 });
 
 const run = `test-${randomBytes(6).toString('hex')}`;
@@ -70,25 +86,37 @@ function check(name: string, argv: string[], tally: Tally): void {
 }
 
 /** What vitest's JSON report says; a file that failed to load, and a run that failed with no failed test, count as one failure each. */
-function readReport(path: string, status: number): Tally {
+function readReport(path: string, status: number): Outcome {
   try {
     const report = reportSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
-    const unloaded = report.testResults.filter(
-      (file) => file.status === 'failed' && file.assertionResults.length === 0,
-    ).length;
+    const failedFiles = report.testResults.filter((file) => file.status === 'failed');
+    const unloaded = failedFiles.filter((file) => file.assertionResults.length === 0).length;
     const failed = report.numFailedTests + unloaded;
     return {
       passed: report.numPassedTests,
       failed: failed === 0 && status !== 0 ? 1 : failed,
       skipped: report.numPendingTests + report.numTodoTests,
+      failedFiles: failedFiles.map(({ name }) => name),
+      failures: failedFiles.flatMap(({ name, assertionResults }) => {
+        const tests = assertionResults.filter((one) => one.status === 'failed').map(({ fullName }) => fullName);
+        return (tests.length > 0 ? tests : ['(the file itself)']).map((test) => `${relative(ROOT, name)} > ${test}`);
+      }),
     };
   } catch (error) {
     console.error(`no report: ${error instanceof Error ? error.message : String(error)}`);
-    return { passed: 0, failed: 1, skipped: 0 };
+    return { passed: 0, failed: 1, skipped: 0, failedFiles: [], failures: [] };
   }
 }
 
-function project(name: string, directory: string, tally: Tally): void {
+function vitest(name: string, path: string, files: readonly string[]): Outcome {
+  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${path}`];
+  const status = command(['vitest', 'run', '--project', name, ...reporters, ...files]);
+  const outcome = readReport(path, status);
+  for (const left of sweep(run)) console.error(`left running by ${name}, ended now: ${left}`);
+  return outcome;
+}
+
+function project(name: string, directory: string, tally: Tally, flaky: string[]): void {
   console.log(`\n== ${name}`);
   const reason = cannotRun(name);
   if (reason !== undefined) {
@@ -96,25 +124,21 @@ function project(name: string, directory: string, tally: Tally): void {
     tally.skipped++;
     return;
   }
-  const path = join(directory, `${name}.json`);
-  const status = command([
-    'vitest',
-    'run',
-    '--project',
-    name,
-    '--reporter=default',
-    '--reporter=json',
-    `--outputFile.json=${path}`,
-  ]);
-  const result = readReport(path, status);
-  for (const left of sweep(run)) console.error(`left running by ${name}, ended now: ${left}`);
-  if (result.passed + result.failed === 0) {
+  const first = vitest(name, join(directory, `${name}.json`), []);
+  if (first.passed + first.failed === 0) {
     console.error(`${name}: no test ran`);
-    result.failed = 1;
+    first.failed = 1;
   }
-  tally.passed += result.passed;
-  tally.failed += result.failed;
-  tally.skipped += result.skipped;
+  const { failedFiles } = first;
+  const again = first.failed > 0 && failedFiles.length > 0 && failedFiles.length <= SECOND_TRY_MAX;
+  if (again) console.log(`\n== ${name}, a second time: ${failedFiles.map((file) => relative(ROOT, file)).join(' ')}`);
+  const second = again ? vitest(name, join(directory, `${name}-again.json`), failedFiles) : undefined;
+  const failed = second?.failed ?? first.failed;
+  if (second !== undefined) flaky.push(...first.failures.filter((test) => !second.failures.includes(test)));
+  // A test that passed at first and fails now is one that fails: the sum stays that of the tests that ran.
+  tally.passed += first.passed + first.failed - failed;
+  tally.failed += failed;
+  tally.skipped += first.skipped;
 }
 
 function main(only: string[]): number {
@@ -125,14 +149,16 @@ function main(only: string[]): number {
   }
   const wanted = (name: string) => only.length === 0 || only.includes(name);
   const tally: Tally = { passed: 0, failed: 0, skipped: 0 };
+  const flaky: string[] = [];
   const directory = mkdtempSync(join(tmpdir(), 'otela-report-'));
   try {
     if (wanted('checks')) for (const [name, argv] of Object.entries(CHECKS)) check(name, argv, tally);
-    for (const name of PROJECTS.filter(wanted)) project(name, directory, tally);
+    for (const name of PROJECTS.filter(wanted)) project(name, directory, tally, flaky);
   } finally {
     rmSync(directory, { recursive: true, force: true });
     sweep(run);
   }
+  for (const test of flaky) console.log(`flaky, passed at the second try: ${test}`);
   console.log(
     `\n${tally.passed} passed, ${tally.failed} failed${tally.skipped > 0 ? `, ${tally.skipped} skipped` : ''}`,
   );
