@@ -24,6 +24,10 @@ export interface Env extends IssuerEnvironment {
   BODY_LIMIT_BYTES?: string;
   /** `marked`: without any list only providers that are marked are trusted; else all that were admitted. A setting wins over it. */
   DEFAULT_TRUST?: string;
+  /** On: agents are admitted that prove to be of a release which one of RELEASE_KEYS signed. Off by default, on in a release. */
+  REQUIRE_SIGNED_AGENT?: string;
+  /** Public keys of releases, base64url, between commas. */
+  RELEASE_KEYS?: string;
   /** Days that raw records of use are kept. Default 400. */
   USAGE_KEPT_DAYS?: string;
   /** JSON: client secrets by issuer, of identity providers that want one. */

@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import type { Env } from './env.ts';
+import { releaseRules } from './registry/attest.ts';
 import { REGISTRY_NAME } from './registry/object.ts';
 
 export const healthRoutes = new Hono<{ Bindings: Env }>();
@@ -25,7 +26,10 @@ healthRoutes.get('/readyz', async (c) => {
   } = registry ?? {};
   // `own`: no key was given, so tickets end with this installation's storage; see docs/registry.md.
   const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
+  const { required, keys } = releaseRules(c.env);
   const state = {
+    // Off in a clone: whoever has a join token may run any program as an agent.
+    signed_agents: { required, keys: keys.length },
     issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
     registry: { sessions, delegates, frozen_clusters: frozen },
   };

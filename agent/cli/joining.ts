@@ -1,4 +1,5 @@
 /** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
+import { ownRelease } from '../host/release.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
 import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
@@ -41,7 +42,8 @@ export async function joining(options: JoiningOptions, around: Surroundings, sig
   const { token, cluster, gateways } = config;
   const { proxy, detours } = network;
   const key = createSessionKey();
-  const asked = { gateways, token, cluster, key, jobEndsAt: job.ends, proxy, detours, env, signal };
+  const release = await ownRelease();
+  const asked = { gateways, token, cluster, key, release, jobEndsAt: job.ends, proxy, detours, env, signal };
   const admission = await admit({ ...asked, log: lessRepeated(log), random: Math.random });
   const { ticket } = admission;
   network.learn(admission);

@@ -8,8 +8,10 @@ import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KEY_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
 import { sessionSchema } from '../../shared/lattice/node.ts';
 import { openTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { attestationMessage } from '../../shared/release/release.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
+import type { OwnRelease } from '../host/release.ts';
 import { messageOf, postToGateway } from './gateway-request.ts';
 import type { Refusal } from './types.ts';
 
@@ -27,6 +29,8 @@ export interface AdmissionOptions {
   /** Of the session to be: the ticket is for it alone. */
   key: Signer;
   jobEndsAt: Date | undefined;
+  /** Where this program was installed from one: gateways may admit no others. */
+  release?: OwnRelease | undefined;
   /** Ways to a gateway beside the direct one: proxies of known peers, for when no gateway answers directly. */
   detours?: readonly ((gateway: URL) => URL | undefined)[];
   /** A proxy for everything, where the node has no way out of its own. */
@@ -52,6 +56,10 @@ export class RefusedError extends Error {
 
 /** Answers after which another try would be answered the same. */
 const FINAL: ReadonlySet<number> = new Set([400, 401, 403, 426]);
+
+/** RFC 6585 §3: it wants to know which program this is. */
+const CHALLENGED = 428;
+const challengeSchema = z.object({ challenge: z.string().min(1).max(512) });
 
 /** A gateway that swallows packets must not hold up the next one. */
 const NEXT_AFTER_MS = 1000;
@@ -157,24 +165,15 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   await delay(ms, undefined, { signal }).catch(() => {});
 }
 
-async function ask({ gateway, proxy }: Way, options: AdmissionOptions, signal: AbortSignal): Promise<Outcome> {
-  const { token, cluster, key, jobEndsAt, env } = options;
+async function ask(way: Way, options: AdmissionOptions, signal: AbortSignal): Promise<Outcome> {
+  const { gateway } = way;
   try {
-    const answer = await postToGateway({
-      gateway,
-      path: '/agent/admit',
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      body: JSON.stringify({
-        protocol: PROTOCOL_VERSION,
-        public_key: toBase64url(key.publicKey),
-        ...(cluster === undefined ? {} : { cluster }),
-        ...(jobEndsAt === undefined ? {} : { job_ends_at: jobEndsAt.toISOString() }),
-      }),
-      env,
-      proxy,
-      signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_WITHIN_MS)]),
-    });
-    if (answer.status === 200) return { kind: 'admitted', admission: readAdmission(answer.text, key, gateway) };
+    const first = await post(way, options, {}, signal);
+    const challenge = first.status === CHALLENGED ? challengeOf(first.text) : undefined;
+    const answer = challenge === undefined ? first : await post(way, options, attest(challenge, options), signal);
+    if (answer.status === 200) {
+      return { kind: 'admitted', admission: readAdmission(answer.text, options.key, gateway) };
+    }
     const message = messageOf(answer);
     if (FINAL.has(answer.status)) return { kind: 'refused', refusal: { status: answer.status, message } };
     const afterMs = Math.min(RETRY_AFTER_MAX_MS, 1000 * (Number(answer.retryAfter) || 0));
@@ -182,6 +181,38 @@ async function ask({ gateway, proxy }: Way, options: AdmissionOptions, signal: A
   } catch (error) {
     return { kind: 'away', why: `${gateway.host}: ${error instanceof Error ? error.message : String(error)}` };
   }
+}
+
+function post({ gateway, proxy }: Way, options: AdmissionOptions, more: object, signal: AbortSignal) {
+  const { token, cluster, key, jobEndsAt, release, env } = options;
+  return postToGateway({
+    gateway,
+    path: '/agent/admit',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      protocol: PROTOCOL_VERSION,
+      public_key: toBase64url(key.publicKey),
+      ...(cluster === undefined ? {} : { cluster }),
+      ...(jobEndsAt === undefined ? {} : { job_ends_at: jobEndsAt.toISOString() }),
+      ...(release === undefined ? {} : { release: { manifest: release.manifest, signature: release.signature } }),
+      ...more,
+    }),
+    env,
+    proxy,
+    signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_WITHIN_MS)]),
+  });
+}
+
+function challengeOf(text: string): string | undefined {
+  return challengeSchema.safeParse(parseJson(text)).data?.challenge;
+}
+
+/** This program's word for what it is, under its session's key: of use to nobody else, and for this challenge alone. */
+function attest(challenge: string, { release, key }: AdmissionOptions): object {
+  if (release === undefined) return {};
+  const { manifest, digest } = release;
+  const signature = key.sign(attestationMessage(challenge, manifest, digest, nodeCrypto));
+  return { attestation: { challenge, digest, signature: toBase64url(signature) } };
 }
 
 /** Throws Error where the answer is not a good ticket for our key: a proxy's page, or a gateway that is not well. */

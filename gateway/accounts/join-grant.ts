@@ -24,7 +24,7 @@ export async function spendJoinToken(
   cluster: string | undefined,
   now: number,
 ): Promise<JoinGrant> {
-  if (!isSecret(token, TOKEN_PREFIX)) throw refused('This join token is not known here.');
+  if (!isSecret(token, TOKEN_PREFIX)) throw unknownToken();
   const hash = sha256Hex(token);
   const { id, provider, cluster: only } = joinTokens;
   const free = or(isNull(joinTokens.maxNodes), lt(joinTokens.nodes, joinTokens.maxNodes));
@@ -43,7 +43,7 @@ export async function spendJoinToken(
 
 async function whyNot(env: Pick<Env, 'DB'>, hash: string, cluster: string | undefined, now: number): Promise<ApiError> {
   const [row] = await asked(database(env).select().from(joinTokens).where(eq(joinTokens.hash, hash)));
-  if (row === undefined) return refused('This join token is not known here.');
+  if (row === undefined) return unknownToken();
   if (row.revokedAt !== null) return refused('This join token has been revoked.');
   if (row.expiresAt !== null && row.expiresAt <= now) return refused('This join token has expired.');
   if (row.cluster !== null && cluster !== undefined && row.cluster !== cluster) {
@@ -51,6 +51,10 @@ async function whyNot(env: Pick<Env, 'DB'>, hash: string, cluster: string | unde
     return new ApiError('permission_denied', message);
   }
   return refused(`This join token was for ${row.maxNodes} nodes, and so many have joined.`);
+}
+
+export function unknownToken(): ApiError {
+  return refused('This join token is not known here.');
 }
 
 function refused(message: string): ApiError {

@@ -4,11 +4,14 @@ import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KEY_BYTES } from '../../shared/lattice/crypto.ts';
 import { idSchema } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { attestationSchema, releaseSchema } from '../../shared/release/release.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
-import { spendJoinToken } from '../accounts/join-grant.ts';
+import { spendJoinToken, unknownToken } from '../accounts/join-grant.ts';
+import { isSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
 import { readBody } from '../admin/body.ts';
 import type { Env } from '../env.ts';
+import { requireRelease } from './attest.ts';
 import type { AdmittedNode } from './membership.ts';
 import { REGISTRY_NAME } from './object.ts';
 import { versionMismatch } from './tickets.ts';
@@ -22,6 +25,10 @@ const admitSchema = z.object({
   public_key: z.string().max(64),
   cluster: idSchema.optional(),
   job_ends_at: z.iso.datetime({ offset: true }).optional(),
+  /** Which program it is, where it was installed from a release. */
+  release: releaseSchema.optional(),
+  /** The answer to a 428. */
+  attestation: attestationSchema.optional(),
 });
 
 /**
@@ -40,7 +47,12 @@ admitRoutes.post('/admit', async (c) => {
   const token = presentedKey(c.req.raw);
   if (token === undefined)
     throw new ApiError('invalid_api_key', 'No join token was given. Start the agent with --token-file or OTELA_TOKEN.');
-  const grant = await spendJoinToken(c.env, token, body.cluster, Date.now());
+  if (!isSecret(token, TOKEN_PREFIX)) throw unknownToken();
+  const { release, attestation } = body;
+  const now = Date.now();
+  const challenge = await requireRelease(c.env, sessionKey, body.public_key, { release, attestation }, now);
+  if (challenge !== undefined) return challenged(challenge);
+  const grant = await spendJoinToken(c.env, token, body.cluster, now);
   const { provider, tokenId } = grant;
   const cluster = grant.cluster ?? body.cluster ?? DEFAULT_CLUSTER;
   const jobEndsAt = body.job_ends_at === undefined ? undefined : Math.floor(Date.parse(body.job_ends_at) / 1000);
@@ -66,6 +78,13 @@ admitRoutes.post('/admit', async (c) => {
     { 'cache-control': 'no-store' },
   );
 });
+
+/** RFC 6585 §3. Asked again with the answer, the agent is let in. */
+function challenged(challenge: string): Response {
+  const message = 'This gateway admits agents of signed releases alone: answer the challenge.';
+  const error = { message, type: 'invalid_request_error', param: null, code: 'attestation_required' };
+  return Response.json({ error, challenge }, { status: 428, headers: { 'cache-control': 'no-store' } });
+}
 
 async function asking(ask: () => Promise<AdmittedNode | null>): Promise<AdmittedNode> {
   let admitted: AdmittedNode | null;

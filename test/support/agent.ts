@@ -16,6 +16,8 @@ export interface AgentOptions extends Omit<SpawnOptions, 'label'> {
   command?: string[];
   /** More flags of `start`. */
   args?: string[];
+  /** Default: the program in this clone. */
+  main?: string;
   /** Before the command, e.g. `ip netns exec c1h1`. */
   prefix?: string[];
 }
@@ -37,7 +39,7 @@ export async function startAgent(options: AgentOptions): Promise<Managed> {
     [
       ...(options.prefix ?? []),
       NODE,
-      AGENT_MAIN,
+      options.main ?? AGENT_MAIN,
       'start',
       ...flags,
       '--token-file',

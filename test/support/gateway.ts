@@ -16,6 +16,8 @@ export interface GatewayOptions {
   /** More flags of `serve`. */
   args?: string[];
   env?: Record<string, string>;
+  /** Default: the program in this clone. */
+  main?: string;
   /** Before the command, e.g. `ip netns exec gateway`. */
   prefix?: string[];
   /** Where clients reach it, when that is not what it prints. */
@@ -64,8 +66,8 @@ export class Gateway {
   }
 
   #spawn(): Managed {
-    const { prefix = [], host = '127.0.0.1', args = [], env } = this.#options;
-    const serve = [join(ROOT, 'gateway/standalone/node/main.ts'), 'serve'];
+    const { prefix = [], host = '127.0.0.1', args = [], env, main } = this.#options;
+    const serve = [main ?? join(ROOT, 'gateway/standalone/node/main.ts'), 'serve'];
     const command = [
       ...prefix,
       NODE,

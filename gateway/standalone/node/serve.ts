@@ -2,6 +2,7 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isOn } from '../../../shared/release/release.ts';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { type DataDirectory, openDataDirectory } from './data-directory.ts';
@@ -35,6 +36,8 @@ const WORKER_SETTINGS = [
   'DEFAULT_TRUST',
   'OIDC_CLIENT_SECRETS',
   'USAGE_KEPT_DAYS',
+  'REQUIRE_SIGNED_AGENT',
+  'RELEASE_KEYS',
 ];
 /** `sun_path` has 108 bytes, one of them for the end. */
 const SOCKET_PATH_MAX_BYTES = 107;
@@ -48,7 +51,8 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
   const data = await openDataDirectory(options.data);
   const path = socketPath(data);
   const publicSocket = new PublicSocket({ path, tls });
-  const workerd = new Workerd({ ...(await configure(bundle, data, path)), log });
+  const { signedAgents, ...configured } = await configure(bundle, data, path);
+  const workerd = new Workerd({ ...configured, log });
   const stop = once(async (drainMs: number) => {
     await publicSocket.close(drainMs);
     await workerd.stop();
@@ -61,6 +65,7 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
     await workerd.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
+    if (!signedAgents) log('agents need no signed release here: whoever has a join token may run any program as one');
     const files = options.tls;
     if (files === undefined) return { url, stop };
     return { url, stop, reloadTls: async () => publicSocket.reload(await readTls(files)) };
@@ -72,7 +77,8 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
 
 /** Writes workerd's configuration; what it needs to be told comes back. */
 async function configure(bundle: WorkerBundle, data: DataDirectory, path: string) {
-  const settings = WORKER_SETTINGS.filter((name) => process.env[name] !== undefined);
+  const given: NodeJS.ProcessEnv = { ...releaseSettings(bundle), ...process.env };
+  const settings = WORKER_SETTINGS.filter((name) => given[name] !== undefined);
   const issuer = environment(await openIssuer(data.issuer, Math.floor(Date.now() / 1000)));
   const config = join(data.run, 'workerd.capnp');
   const text = workerdConfig({
@@ -83,8 +89,14 @@ async function configure(bundle: WorkerBundle, data: DataDirectory, path: string
     fromEnvironment: ['ADMIN_KEY_SHA256', ...Object.keys(issuer), ...settings],
   });
   await writeFile(config, text);
-  const env = { ...process.env, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash };
-  return { config, socket: path, pidFile: join(data.run, 'workerd.pid'), env };
+  const env = { ...given, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash };
+  const signedAgents = isOn(given.REQUIRE_SIGNED_AGENT);
+  return { config, socket: path, pidFile: join(data.run, 'workerd.pid'), env, signedAgents };
+}
+
+/** A gateway of a release asks agents for one, unless its environment says otherwise; in a clone there is none to ask for. */
+function releaseSettings({ releaseKeys }: WorkerBundle): NodeJS.ProcessEnv {
+  return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
 }
 
 /** In the data directory; where its path is too long for a socket, in the temporary one, under a name that only we know. */

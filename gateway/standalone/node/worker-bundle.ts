@@ -10,6 +10,8 @@ const manifestSchema = z.object({
   compatibilityDate: z.string(),
   compatibilityFlags: z.array(z.string()),
   migrations: z.array(z.object({ name: z.string(), statements: z.array(z.string()) })),
+  /** Of a release: the keys whose releases its gateway admits agents of. */
+  releaseKeys: z.array(z.string()).optional(),
 });
 
 export interface WorkerBundle extends z.infer<typeof manifestSchema> {

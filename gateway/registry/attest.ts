@@ -1,0 +1,78 @@
+/** Whether an agent that asks to be let in must show which release it is, and whether it did. */
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import {
+  AGENT_FILE,
+  type Attestation,
+  attestationMessage,
+  isOn,
+  openRelease,
+  type Release,
+  readReleaseKeys,
+} from '../../shared/release/release.ts';
+import { installationSecret } from '../accounts/installation.ts';
+import { seal, unseal } from '../accounts/seal.ts';
+import type { Env } from '../env.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+
+/** From challenge to answer: one more round trip, through a slow proxy. The gateway's clock alone counts. */
+const CHALLENGE_MS = 60_000;
+
+type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS'>;
+
+/** What agents must show here. A list of keys with one that is none is no list: who wrote it meant something else. */
+export function releaseRules(env: ReleaseEnv): { required: boolean; keys: Uint8Array[] } {
+  return { required: isOn(env.REQUIRE_SIGNED_AGENT), keys: readReleaseKeys(env.RELEASE_KEYS) ?? [] };
+}
+
+export interface Claim {
+  release: Release | undefined;
+  attestation: Attestation | undefined;
+}
+
+/**
+ * Undefined where the agent may go on; else the challenge that it has to answer first. Nothing is stored: a challenge is sealed,
+ * names the session key that it was given to, and ends by itself.
+ * @throws ApiError 403 that says why; 503 when D1 cannot say
+ */
+export async function requireRelease(
+  env: ReleaseEnv & Pick<Env, 'DB'>,
+  sessionKey: Uint8Array,
+  publicKey: string,
+  { release, attestation }: Claim,
+  now: number,
+): Promise<string | undefined> {
+  const { required, keys } = releaseRules(env);
+  if (!required) return undefined;
+  if (keys.length === 0) throw refused('it has no key to know releases by: its operator must set RELEASE_KEYS');
+  if (release === undefined)
+    throw refused('this agent has no manifest: it runs from a clone, or from files that were moved');
+  const manifest = openRelease(release, keys, workerdCrypto);
+  if (typeof manifest === 'string') throw refused(manifest);
+  const secret = await installationSecret(env);
+  if (attestation === undefined) return seal(secret, 'attestation', JSON.stringify([publicKey, now + CHALLENGE_MS]));
+  const { challenge, digest, signature } = attestation;
+  await requireChallenge(secret, challenge, publicKey, now);
+  const signed = fromBase64url(signature, SIGNATURE_BYTES) ?? new Uint8Array();
+  const message = attestationMessage(challenge, release.manifest, digest, workerdCrypto);
+  if (!workerdCrypto.verify(sessionKey, message, signed))
+    throw refused("its answer is not signed by its session's key");
+  const agent = manifest.files.find(({ path }) => path === AGENT_FILE);
+  if (agent?.sha256 === digest) return undefined;
+  throw refused(
+    `the program that runs is not the agent of release ${manifest.version.slice(0, 64)}: somebody changed it`,
+  );
+}
+
+async function requireChallenge(secret: string, challenge: string, publicKey: string, now: number): Promise<void> {
+  const text = await unseal(secret, 'attestation', challenge);
+  if (text === undefined) throw refused('it answers a challenge that this gateway did not give');
+  const [givenTo, until] = JSON.parse(text);
+  if (givenTo !== publicKey) throw refused('it answers a challenge that was given to another agent');
+  if (!(now < until)) throw refused('it answered too late');
+}
+
+function refused(why: string): ApiError {
+  return new ApiError('permission_denied', `This gateway admits agents of signed releases alone, and ${why}.`);
+}
