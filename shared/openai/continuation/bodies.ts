@@ -1,0 +1,89 @@
+/** What the next engine is asked: first how it reads the text so far, then to go on from there. */
+import { utf8 } from '../bytes.ts';
+import { parseObject } from './json.ts';
+import type { Plan } from './plan.ts';
+
+/** Longer answers to `/tokenize` are not of a context that any model has. */
+export const TOKENS_ANSWER_MAX_BYTES = 16 * 1024 * 1024;
+
+const PARTIAL = { add_generation_prompt: false, continue_final_message: true } as const;
+
+/**
+ * A new body, for the engine that takes over.
+ * @param text what the client has of the answer, not empty
+ * @param produced tokens that it has
+ */
+export function continuingBody({ kind, body, limit }: Plan, text: string, produced: number): Uint8Array {
+  const left = limit === undefined ? {} : lessTokens(kind, body, limit, produced);
+  if (kind === 'completions') return json({ ...body, ...left, prompt: `${String(body.prompt)}${text}` });
+  return json({ ...body, ...left, ...PARTIAL, messages: withPartial(body.messages, text) });
+}
+
+/** Both names where both were given: engines differ in which one they obey. */
+function lessTokens(kind: Plan['kind'], body: Plan['body'], limit: number, produced: number): Record<string, number> {
+  const less = (tokens: number) => Math.max(1, tokens - produced);
+  const left: Record<string, number> = {};
+  if (typeof body.max_completion_tokens === 'number') left.max_completion_tokens = less(body.max_completion_tokens);
+  if (typeof body.max_tokens === 'number') left.max_tokens = less(body.max_tokens);
+  else if (kind === 'completions') left.max_tokens = less(limit);
+  return left;
+}
+
+function withPartial(messages: unknown, text: string): unknown[] {
+  return [...(Array.isArray(messages) ? messages : []), { role: 'assistant', content: text }];
+}
+
+/** Bodies for `/tokenize`. */
+export interface TokenQuestions {
+  /** Of the text alone. */
+  text: Uint8Array;
+  /** Chat: of the prompt as it was rendered at first, and of the prompt with the partial answer. */
+  rendered?: { prompt: Uint8Array; partial: Uint8Array };
+}
+
+export function tokenQuestions({ kind, body }: Plan, text: string): TokenQuestions {
+  const { model, messages } = body;
+  const questions = { text: json({ model, prompt: text, add_special_tokens: false }) };
+  if (kind === 'completions') return questions;
+  const prompt = json({ model, messages, add_generation_prompt: true });
+  const partial = json({ model, messages: withPartial(messages, text), ...PARTIAL });
+  return { ...questions, rendered: { prompt, partial } };
+}
+
+export function detokenizeBody({ body }: Plan, tokens: readonly number[]): Uint8Array {
+  // SGLang leaves special tokens out unless told otherwise; vLLM ignores what it does not know.
+  return json({ model: body.model, tokens, skip_special_tokens: false });
+}
+
+/** Token ids of an answer to `/tokenize`; undefined if it is none. */
+export function readTokens(answer: Uint8Array): number[] | undefined {
+  const tokens = parseObject(answer)?.tokens;
+  if (!Array.isArray(tokens)) return undefined;
+  const ids: number[] = [];
+  for (const id of tokens) {
+    if (!Number.isSafeInteger(id)) return undefined;
+    ids.push(Number(id));
+  }
+  return ids;
+}
+
+/** Of an answer to `/detokenize`: `prompt` at vLLM, `text` at SGLang. */
+export function readText(answer: Uint8Array): string | undefined {
+  const { prompt, text } = parseObject(answer) ?? {};
+  if (typeof prompt === 'string') return prompt;
+  return typeof text === 'string' ? text : undefined;
+}
+
+/** The partial rendering is the first prompt and then the text, token by token: the engine goes on exactly where the other stopped. */
+export function isPromptAndText(
+  partial: readonly number[],
+  prompt: readonly number[],
+  text: readonly number[],
+): boolean {
+  if (prompt.length === 0 || text.length === 0 || partial.length !== prompt.length + text.length) return false;
+  return partial.every((id, at) => id === (at < prompt.length ? prompt[at] : text[at - prompt.length]));
+}
+
+function json(value: object): Uint8Array {
+  return utf8(JSON.stringify(value));
+}

@@ -1,0 +1,81 @@
+/** One chunk of a chat's or a completion's stream, as far as joining two streams needs it. */
+import { isObject, readFinish } from '../usage.ts';
+import { parseObject } from './json.ts';
+import type { ContinuedKind } from './plan.ts';
+
+export interface Chunk {
+  object: Readonly<Record<string, unknown>>;
+  text: string;
+  /** Says who speaks. */
+  role: boolean;
+  finish: string | undefined;
+  usage: Readonly<Record<string, unknown>> | undefined;
+  /** The one choice; undefined where there is none, as in the chunk with the usage. */
+  choice: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** What an engine says of an error in its stream. */
+export interface SaidError {
+  /** It is the engine's own trouble, not the request's. */
+  isEngines: boolean;
+}
+
+export type Reading =
+  | { kind: 'chunk'; chunk: Chunk }
+  | { kind: 'error'; error: SaidError }
+  | { kind: 'odd'; why: string };
+
+/** `data` of an event that is not `[DONE]`. */
+export function readChunk(kind: ContinuedKind, data: Uint8Array): Reading {
+  const object = parseObject(data);
+  if (object === undefined) return odd('an event that is no JSON object');
+  if (object.error !== undefined && object.error !== null) return { kind: 'error', error: readError(object.error) };
+  const { choices, usage } = object;
+  const counts = isObject(usage) ? usage : undefined;
+  if (!Array.isArray(choices) || choices.length > 1) return odd('an event without exactly one choice');
+  const choice: unknown = choices[0];
+  if (choice === undefined) {
+    return { kind: 'chunk', chunk: { object, text: '', role: false, finish: undefined, usage: counts, choice } };
+  }
+  if (!isObject(choice) || (choice.index !== 0 && choice.index !== undefined))
+    return odd('a choice that is not the first');
+  if (!isNothing(choice.logprobs)) return odd('log probabilities');
+  const said = kind === 'chat' ? readDelta(choice.delta) : readCompletion(choice.text);
+  if ('why' in said) return { kind: 'odd', why: said.why };
+  return { kind: 'chunk', chunk: { object, ...said, finish: readFinish(choice.finish_reason), usage: counts, choice } };
+}
+
+function odd(why: string): Reading {
+  return { kind: 'odd', why: `the stream has ${why}` };
+}
+
+type Said = { text: string; role: boolean };
+
+function readCompletion(text: unknown): Said | { why: string } {
+  if (typeof text === 'string') return { text, role: false };
+  return isNothing(text) ? { text: '', role: false } : { why: 'the stream has a text that is none' };
+}
+
+/** Whatever else a delta says (a tool's call, reasoning, a refusal) is nothing that another engine could go on with. */
+function readDelta(delta: unknown): Said | { why: string } {
+  if (isNothing(delta)) return { text: '', role: false };
+  if (!isObject(delta)) return { why: 'the stream has a delta that is none' };
+  for (const [key, value] of Object.entries(delta)) {
+    if (key === 'role' || key === 'content' || isNothing(value)) continue;
+    return { why: `the answer has '${key.slice(0, 64)}'` };
+  }
+  const { role, content } = delta;
+  if (!isNothing(content) && typeof content !== 'string') return { why: 'the stream has a content that is no text' };
+  return { text: typeof content === 'string' ? content : '', role: !isNothing(role) };
+}
+
+/** How engines write that there is none of something. */
+function isNothing(value: unknown): boolean {
+  return value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
+}
+
+/** vLLM writes the status as a number into `code`; where nobody says, an engine that breaks off is in trouble. */
+function readError(error: unknown): SaidError {
+  const code = isObject(error) ? Number(error.code ?? error.status ?? Number.NaN) : Number.NaN;
+  return { isEngines: !(code >= 400 && code < 500) };
+}
