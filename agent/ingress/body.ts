@@ -1,10 +1,8 @@
 import type { IncomingMessage } from 'node:http';
+import { type Body, type Intake, lookInto, unseen } from '../../shared/asking/intake.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
-import { type Edit, usageEdits } from '../../shared/openai/edits.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { scanMultipart } from '../../shared/openai/multipart.ts';
-import { requireModel, scanJson } from '../../shared/openai/scan.ts';
 import type { Budget, Share } from './budget.ts';
 
 /** Always kept for a retry, whatever the budget. */
@@ -16,23 +14,6 @@ const FIRST_BYTES = 64 * 1024;
 
 /** A client that sends nothing for so long in the middle of its body. */
 const STALLED_MS = 60_000;
-
-export type Body =
-  | { kind: 'kept'; bytes: Uint8Array }
-  | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
-
-/** A request's body and what had to be known of it. */
-export interface Intake {
-  body: Body;
-  model: string;
-  streaming: boolean;
-  /** Replacements that make a streaming engine count. */
-  edits: Edit[];
-  /** Strings of the body's `metadata`. */
-  metadata: Readonly<Record<string, string>>;
-  /** Lets go of the body, which no other attempt needs any more, and of its share of the budget. Idempotent. */
-  release(): void;
-}
 
 const NOTHING: Body = { kind: 'kept', bytes: new Uint8Array(0) };
 
@@ -53,7 +34,7 @@ export async function takeBody(request: IncomingMessage, endpoint: Endpoint, bud
   try {
     const bytes = await readBounded(request, declared, share);
     const intake: Intake = {
-      ...lookInto(bytes, request, endpoint),
+      ...lookInto(bytes, request.headers['content-type'] ?? '', endpoint),
       body: { kind: 'kept', bytes },
       release: () => {
         share.release();
@@ -67,30 +48,11 @@ export async function takeBody(request: IncomingMessage, endpoint: Endpoint, bud
   }
 }
 
-function lookInto(
-  bytes: Uint8Array,
-  request: IncomingMessage,
-  endpoint: Endpoint,
-): Pick<Intake, 'model' | 'streaming' | 'edits' | 'metadata'> {
-  if (endpoint.body === 'multipart') {
-    const scan = scanMultipart(bytes, request.headers['content-type'] ?? '');
-    return { model: requireModel(scan), streaming: scan.stream && endpoint.streams, edits: [], metadata: {} };
-  }
-  const scan = scanJson(bytes);
-  return {
-    model: requireModel(scan),
-    streaming: scan.stream && endpoint.streams,
-    edits: usageEdits(scan, endpoint),
-    metadata: scan.metadata ?? {},
-  };
-}
-
 async function takeOpaque(request: IncomingMessage, model: string, declared: number, budget: Budget): Promise<Intake> {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const streaming = request.headers['x-otela-stream'] === '1';
-  const known = { model, streaming, edits: [], metadata: {}, release: () => {} };
+  const known = { ...unseen(model, request.headers['x-otela-stream'] === '1'), release: () => {} };
   if (declared <= KEPT_ALWAYS_BYTES) {
     const bytes = await readBounded(request, declared, budget.share());
     return { ...known, body: { kind: 'kept', bytes } };

@@ -1,3 +1,4 @@
+import type { Choice } from '../../shared/asking/hand-over.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type Candidate, candidateOf, suspectedFor } from '../../shared/routing/candidates.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
@@ -18,17 +19,11 @@ export interface Question {
   random(): number;
 }
 
-export interface Choice {
-  node: Candidate;
-  /** Somebody else could be asked instead. */
-  others: boolean;
-}
-
 /**
  * The node for the next attempt. Whom the trust set leaves out is not there at all, for no policy and for no last resort: first
  * the others, then those that did not answer lately, then those whose path was lost a moment ago.
  */
-export function choose(nodes: TrustedNodes, question: Question): Choice | undefined {
+export function choose(nodes: TrustedNodes, question: Question): Choice<Candidate> | undefined {
   const { model, avoided, now, tried, trust } = question;
   const ready = meeting(nodes.ready(model, trust, tried), question);
   const well = avoided.size === 0 ? ready : ready.filter(({ session }) => !avoided.has(session, now));

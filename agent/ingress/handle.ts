@@ -1,21 +1,23 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AttemptFailure } from '../../shared/asking/attempt.ts';
+import type { Intake } from '../../shared/asking/intake.ts';
+import { isSlower } from '../../shared/asking/is-slower.ts';
+import { PathError } from '../../shared/asking/path-error.ts';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
 import { isTrusted, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
-import { type Attempt, PathError } from '../mesh/requests/attempt.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
-import { discardBody, type Intake, STRANGER_MAX_BYTES, takeBody } from './body.ts';
+import { discardBody, STRANGER_MAX_BYTES, takeBody } from './body.ts';
 import type { Budget } from './budget.ts';
 import { choose, type Question, unmet } from './choose.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
-import { deliver, deliverLate, sendError } from './respond.ts';
+import { after, deliver, deliverLate, sendError } from './respond.ts';
 import { restrictionsOf } from './restrictions.ts';
 import type { Running } from './running.ts';
 import type { Strangers } from './strangers.ts';
@@ -113,31 +115,26 @@ async function forward(one: Case): Promise<void> {
   const { request, response, desk, endpoint, intake, timing, requestId } = one;
   const question = questionOf(one);
   timing.lookupDone(Date.now());
-  let running: Attempt | undefined;
-  const onClose = () => running?.cancel();
-  response.once('close', onClose);
   const errand: Errand = {
     name: one.given === undefined ? requestId : randomUUID(),
     endpoint,
     intake,
     headers: headersToEngine((name) => headerOf(request, name), one.given),
+    receipt: intake.model,
     choose: (tried) => choose(desk.nodes, { ...question(), tried }),
     nobody: () => nobody(desk.registry, question()),
     ask: desk.ask,
     left: () => response.destroyed,
-    onAttempt: (attempt) => {
-      running = attempt;
-      if (response.destroyed) attempt.cancel();
-    },
+    whenLeft: (call) => response.once('close', call),
     onFailure: ({ session }, code) => remember(desk.avoided, session, code),
   };
   const { pingMs } = desk;
   const context = { response, requestId, endpoint, model: intake.model, timing, pingMs, now: () => Date.now() };
   const pending = handOver(errand);
   pending.then(intake.release, intake.release);
-  if (intake.streaming && (await isSlower(pending, pingMs))) return deliverLate(pending, context);
+  if (intake.streaming && (await isSlower(pending, pingMs, after))) return deliverLate(pending, context);
   const delivery = await pending;
-  desk.avoided.delete(delivery.node.session);
+  desk.avoided.delete(delivery.choice.node.session);
   await deliver(delivery, context);
 }
 
@@ -184,19 +181,4 @@ function nobody({ index }: Registry, question: Question): ApiError {
 function headerOf({ headers }: IncomingMessage, name: string): string | undefined {
   const value = headers[name];
   return Array.isArray(value) ? value.join(', ') : value;
-}
-
-/** Whether `work` is still unfinished after `ms`. */
-async function isSlower(work: Promise<unknown>, ms: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => {
-    timer = setTimeout(resolve, ms, true);
-  });
-  const done = work.then(
-    () => false,
-    () => false,
-  );
-  const slower = await Promise.race([done, late]);
-  clearTimeout(timer);
-  return slower;
 }

@@ -1,11 +1,13 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import { isEventStream } from '../../shared/asking/answer.ts';
+import type { After } from '../../shared/asking/is-slower.ts';
+import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, headersToClient, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
-import { PathError } from '../mesh/requests/attempt.ts';
-import { type Delivery, errorFor, isEventStream } from './hand-over.ts';
+import type { Delivery } from './hand-over.ts';
 
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
 export const PING_MS = 15_000;
@@ -45,7 +47,9 @@ export function sendError(response: ServerResponse, error: unknown, requestId: s
 
 /** The engine's answer as it is, under our headers. */
 export async function deliver(delivery: Delivery, context: ResponseContext): Promise<void> {
-  const { head, node, chunks, complete } = delivery;
+  const { answer, chunks, complete } = delivery;
+  const { node } = delivery.choice;
+  const { head, status } = answer;
   const { response } = context;
   const headers: Record<string, string> = {
     ...headersToClient(head.headers),
@@ -57,25 +61,26 @@ export async function deliver(delivery: Delivery, context: ResponseContext): Pro
     'server-timing': context.timing.header(head, context.now()),
   };
   if (isEventStream(head)) Object.assign(headers, STREAM_HEADERS);
-  else if (complete && !NO_BODY.has(head.status)) headers['content-length'] = String(lengthOf(chunks));
-  response.writeHead(head.status, headers);
+  else if (complete && !NO_BODY.has(status)) headers['content-length'] = String(lengthOf(chunks));
+  response.writeHead(status, headers);
   await pump(delivery, context);
 }
 
 /** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
-async function pump({ attempt, head, chunks, complete }: Delivery, context: ResponseContext): Promise<void> {
+async function pump(delivery: Delivery, context: ResponseContext): Promise<void> {
   const { response, endpoint } = context;
+  const { answer, chunks } = delivery;
   try {
     for (let held = chunks.shift(); held !== undefined; held = chunks.shift()) await write(response, held);
     for (;;) {
-      const chunk = complete ? undefined : await attempt.read();
+      const chunk = await delivery.read();
       if (chunk === undefined) return void response.end();
       await write(response, chunk);
     }
   } catch (error) {
-    attempt.cancel();
+    delivery.cancel();
     if (!(error instanceof PathError) || response.destroyed) return void response.destroy(); // the client left
-    if (!isEventStream(head)) return void response.destroy(); // never a clean end of half a body
+    if (!isEventStream(answer.head)) return void response.destroy(); // never a clean end of half a body
     response.end(inBandError(endpoint, errorFor(error)));
   }
 }
@@ -121,16 +126,21 @@ export async function deliverLate(pending: Promise<Delivery>, context: ResponseC
 
 /** An engine's own error can no longer be a status: it is told in-band, in its words. */
 async function continueLate(delivery: Delivery, context: ResponseContext): Promise<void> {
-  const { head, node, attempts, attempt, chunks } = delivery;
-  if (isEventStream(head) && head.status < 400) {
-    await write(context.response, Buffer.from(`: otela node=${node.session} attempts=${attempts}\n\n`));
+  const { answer, choice, attempts, chunks } = delivery;
+  if (isEventStream(answer.head) && answer.status < 400) {
+    await write(context.response, Buffer.from(`: otela node=${choice.node.session} attempts=${attempts}\n\n`));
     return pump(delivery, context);
   }
-  attempt.cancel();
+  delivery.cancel();
   const quoted = decoder.decode(Buffer.concat(chunks).subarray(0, QUOTED_ERROR_MAX));
-  throw new ApiError('upstream_error', `The engine answered ${head.status}: ${quoted}`);
+  throw new ApiError('upstream_error', `The engine answered ${answer.status}: ${quoted}`);
 }
 
 function lengthOf(chunks: readonly Uint8Array[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.length, 0);
 }
+
+export const after: After = (ms, ring) => {
+  const timer = setTimeout(ring, ms);
+  return () => clearTimeout(timer);
+};

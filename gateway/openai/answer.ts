@@ -1,16 +1,8 @@
+import type { Answer as AnyAnswer } from '../../shared/asking/answer.ts';
+import { PathError } from '../../shared/asking/path-error.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
-import type { AttemptFailure, AttemptHead } from '../tunnel/attempt.ts';
-
-/** An attempt that failed on its way, not in its engine. */
-export class PathError extends Error {
-  override readonly name = 'PathError';
-  readonly code: AttemptFailure;
-  constructor(code: AttemptFailure, message: string) {
-    super(message);
-    this.code = code;
-  }
-}
+import type { AttemptHead } from '../tunnel/attempt.ts';
 
 /** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
 const CLAIM_MS = 15_000;
@@ -25,7 +17,7 @@ type Head = Extract<AttemptReply, { kind: 'head' }>;
  * One engine's answer, read as it comes. The object that carries it may be deployed anew or evicted at any time: the rest is
  * then claimed from its successor, and the reader sees one unbroken answer.
  */
-export class Answer {
+export class Answer implements AnyAnswer {
   readonly status: number;
   readonly head: AttemptHead;
   readonly #ask: Ask;
@@ -34,6 +26,7 @@ export class Answer {
   #reply: Head;
   #reader: PieceReader | undefined;
   #offset = 0;
+  #begun = false;
 
   private constructor(ask: Ask, signal: AbortSignal, reply: Head) {
     this.#ask = ask;
@@ -46,11 +39,6 @@ export class Answer {
   /** @throws PathError when no engine's head came. */
   static async open(ask: Ask, signal: AbortSignal): Promise<Answer> {
     return new Answer(ask, signal, headOf(await persist(() => ask(undefined), signal)));
-  }
-
-  get isEventStream(): boolean {
-    const type = this.head.headers.find(([name]) => name === 'content-type');
-    return type?.[1].startsWith('text/event-stream') ?? false;
   }
 
   /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had. */
@@ -70,6 +58,7 @@ export class Answer {
   /** The body where it came in memory is one piece. */
   async #next(): Promise<Uint8Array | undefined> {
     const { body } = this.#reply;
+    this.#begun = true;
     if (body instanceof ReadableStream) {
       this.#reader ??= new PieceReader(body);
       return this.#reader.read();
@@ -80,22 +69,10 @@ export class Answer {
 
   /**
    * The body where it came whole: it need not be read here, and its length keeps a broken pipe from looking like an end.
-   * Undefined where it still streams.
+   * Undefined where it still streams, or where it has been read from.
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
-    return this.#reply.whole ? this.#reply.body : undefined;
-  }
-
-  /** The whole answer if it ends within `max` bytes; else what has come so far, `complete` false. */
-  async readUpTo(max: number): Promise<{ chunks: Uint8Array[]; complete: boolean }> {
-    const chunks: Uint8Array[] = [];
-    for (let bytes = 0; bytes <= max; ) {
-      const chunk = await this.read();
-      if (chunk === undefined) return { chunks, complete: true };
-      chunks.push(chunk);
-      bytes += chunk.length;
-    }
-    return { chunks, complete: false };
+    return this.#reply.whole && !this.#begun ? this.#reply.body : undefined;
   }
 
   async #claim(): Promise<void> {

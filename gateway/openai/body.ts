@@ -1,12 +1,9 @@
+import { type Intake, lookInto, unseen } from '../../shared/asking/intake.ts';
+import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
-import { type Edit, usageEdits } from '../../shared/openai/edits.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { scanMultipart } from '../../shared/openai/multipart.ts';
-import { requireModel, scanJson } from '../../shared/openai/scan.ts';
-import { TRUST_METADATA } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
-import { OpaqueBody } from './opaque-body.ts';
 import { refuseHeaders, refuseMetadata } from './restrictions.ts';
 
 /** Always kept for a retry, whatever the budget. */
@@ -16,25 +13,6 @@ const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
 /** Bytes above 1 MiB per body that this isolate keeps now. */
 let budgetUsed = 0;
-
-export type Body =
-  | { kind: 'kept'; bytes: Uint8Array }
-  | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
-
-/** A request's body and what had to be known of it. */
-export interface Intake {
-  body: Body;
-  model: string;
-  streaming: boolean;
-  /** Replacements that make a streaming engine count. */
-  edits: Edit[];
-  /** `metadata.otela_trusted_providers`. */
-  trusted: string | undefined;
-  /** The model is what a header says: nobody looked into the body. */
-  unseen: boolean;
-  /** Gives the budget back; idempotent. The body must not be needed any more. */
-  release(): void;
-}
 
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and, above 1 MiB, not read here at all.
@@ -50,44 +28,20 @@ export async function takeBody(request: Request, endpoint: Endpoint, env: Env): 
   checkType(request, endpoint);
   const kept = await keep(request, declared, limit, Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
   try {
-    return {
-      ...lookInto(kept.bytes, request, endpoint),
-      body: { kind: 'kept', bytes: kept.bytes },
-      release: kept.release,
-    };
+    const known = lookInto(kept.bytes, request.headers.get('content-type') ?? '', endpoint);
+    refuseMetadata(known.metadata);
+    return { ...known, body: { kind: 'kept', bytes: kept.bytes }, release: kept.release };
   } catch (error) {
     kept.release();
     throw error;
   }
 }
 
-function lookInto(
-  bytes: Uint8Array,
-  request: Request,
-  endpoint: Endpoint,
-): Pick<Intake, 'model' | 'streaming' | 'edits' | 'trusted' | 'unseen'> {
-  if (endpoint.body === 'multipart') {
-    const scan = scanMultipart(bytes, request.headers.get('content-type') ?? '');
-    const streaming = scan.stream && endpoint.streams;
-    return { model: requireModel(scan), streaming, edits: [], trusted: undefined, unseen: false };
-  }
-  const scan = scanJson(bytes);
-  refuseMetadata(scan.metadata);
-  return {
-    model: requireModel(scan),
-    streaming: scan.stream && endpoint.streams,
-    edits: usageEdits(scan, endpoint),
-    trusted: scan.metadata?.[TRUST_METADATA],
-    unseen: false,
-  };
-}
-
 async function takeOpaque(request: Request, model: string, declared: number): Promise<Intake> {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const streaming = request.headers.get('x-otela-stream') === '1';
-  const known = { model, streaming, edits: [], trusted: undefined, unseen: true, release: () => {} };
+  const known = { ...unseen(model, request.headers.get('x-otela-stream') === '1'), release: () => {} };
   if (request.body !== null && !(declared <= KEPT_ALWAYS_BYTES)) {
     const length = Number.isNaN(declared) ? undefined : declared;
     return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body), length } };

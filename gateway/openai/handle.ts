@@ -1,3 +1,4 @@
+import { isSlower } from '../../shared/asking/is-slower.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { Timing } from '../../shared/openai/timing.ts';
@@ -5,7 +6,14 @@ import { optsOut, requireEndpoint, requireModel } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { Hold } from '../accounts/hold.ts';
 import { touch } from '../accounts/last-used.ts';
-import { knowsAll, type RequestedTrust, requestedTrust, requireTrust, trustOf } from '../accounts/trust.ts';
+import {
+  knowsAll,
+  type RequestedTrust,
+  requestedTrust,
+  requireTrust,
+  TRUST_METADATA,
+  trustOf,
+} from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { receiptOf } from '../usage/receipt.ts';
@@ -14,7 +22,7 @@ import { discardBody } from './discard.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
 import { requestIdOf } from './request-id.ts';
-import { deliver, deliverLate, errorResponse, isSlower, PING_MS, type ResponseContext } from './respond.ts';
+import { after, deliver, deliverLate, errorResponse, PING_MS, type ResponseContext } from './respond.ts';
 
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 
@@ -52,7 +60,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
   try {
     const limitHeaders = hold && (await hold.granted());
     requireModel(account, intake.model, intake.unseen);
-    const requested = requestedTrust(request, intake.trusted);
+    const requested = requestedTrust(request, intake.metadata[TRUST_METADATA]);
     const found = viewFor(intake.model, requested, env, ctx);
     const view = found instanceof Promise ? await found : found;
     const trust = trustOf(account, requested, view.settings);
@@ -65,6 +73,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
       intake,
       headers: headersToEngine(request, given ? requestId : undefined),
       receipt: receiptOf(account.seal, intake.model, untracked),
+      timeouts: view.settings.models[intake.model],
       view,
       trust,
       env,
@@ -73,7 +82,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
     };
     const context: ResponseContext = { requestId, endpoint, model: intake.model, timing, release: intake.release };
     const delivery = handOver(errand);
-    const late = intake.streaming && (await isSlower(delivery, PING_MS));
+    const late = intake.streaming && (await isSlower(delivery, PING_MS, after));
     const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
     if (late && hold !== undefined) void delivery.catch(() => hold.release(false)); // told in-band: nobody settles it
     return hold === undefined ? response : hold.until(response, limitHeaders);

@@ -1,10 +1,12 @@
+import { isEventStream } from '../../shared/asking/answer.ts';
+import { type After, isSlower } from '../../shared/asking/is-slower.ts';
+import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
 import { NO_BODY } from '../tunnel/attempt.ts';
-import { PathError } from './answer.ts';
-import { type Delivery, errorFor } from './hand-over.ts';
+import type { Delivery } from './hand-over.ts';
 import { headersToClient } from './headers.ts';
 
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
@@ -37,14 +39,14 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   context.release();
   const headers = headersToClient(answer.head.headers);
   headers['x-request-id'] = context.requestId;
-  headers['x-otela-node'] = delivery.node.session;
-  headers['x-otela-provider'] = delivery.node.provider;
+  headers['x-otela-node'] = delivery.choice.node.session;
+  headers['x-otela-provider'] = delivery.choice.node.provider;
   headers['x-otela-attempts'] = String(delivery.attempts);
   headers['x-otela-served-model'] = headerSafe(context.model);
   headers['server-timing'] = context.timing.header(answer.head, Date.now());
-  if (answer.isEventStream) Object.assign(headers, STREAM_HEADERS);
-  const { status } = answer;
-  if (delivery.whole !== undefined) return new Response(delivery.whole, { status, headers });
+  if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
+  const { status, whole } = answer;
+  if (whole !== undefined) return new Response(whole, { status, headers });
   const only = delivery.chunks[0];
   if (NO_BODY.has(status)) return new Response(null, { status, headers });
   if (delivery.complete && delivery.chunks.length < 2) return new Response(only ?? '', { status, headers });
@@ -60,21 +62,22 @@ function bodyOf(delivery: Delivery, endpoint: Endpoint): ReadableStream<Uint8Arr
 
 /** A write is done when the client's side took the bytes: nothing is read ahead of it. */
 async function pump(
-  { answer, chunks, complete }: Delivery,
+  delivery: Delivery,
   endpoint: Endpoint,
   writer: WritableStreamDefaultWriter<Uint8Array>,
 ): Promise<void> {
   try {
-    for (const chunk of chunks) await writer.write(chunk);
+    for (let held = delivery.chunks.shift(); held !== undefined; held = delivery.chunks.shift())
+      await writer.write(held);
     for (;;) {
-      const chunk = complete ? undefined : await answer.read();
+      const chunk = await delivery.read();
       if (chunk === undefined) return await writer.close();
       await writer.write(chunk);
     }
   } catch (error) {
-    await answer.cancel();
+    await delivery.cancel();
     if (!(error instanceof PathError)) return; // the client left
-    if (!answer.isEventStream) return await writer.abort(error); // never a clean end of half a body
+    if (!isEventStream(delivery.answer.head)) return await writer.abort(error); // never a clean end of half a body
     await writer.write(inBandError(endpoint, errorFor(error))).catch(() => {});
     await writer.close().catch(() => {});
   }
@@ -95,8 +98,8 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
   const begin = pending.then(
     async (delivery) => {
       context.release();
-      if (left) await delivery.answer.cancel();
-      const comment = `: otela node=${delivery.node.session} attempts=${delivery.attempts}\n\n`;
+      if (left) await delivery.cancel();
+      const comment = `: otela node=${delivery.choice.node.session} attempts=${delivery.attempts}\n\n`;
       rest = (await lateBody(delivery, endpoint, comment)).getReader();
     },
     (error: unknown) => {
@@ -111,7 +114,7 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
           started = true;
           return controller.enqueue(endpoint.ping);
         }
-        if (rest === undefined && (await isSlower(begin, PING_MS))) return controller.enqueue(endpoint.ping);
+        if (rest === undefined && (await isSlower(begin, PING_MS, after))) return controller.enqueue(endpoint.ping);
         const next = await rest?.read();
         if (next === undefined || next.done) controller.close();
         else controller.enqueue(next.value);
@@ -134,18 +137,19 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
 
 /** An engine's own error can no longer be a status: it is told in-band, in its words. */
 async function lateBody(delivery: Delivery, endpoint: Endpoint, comment: string): Promise<ReadableStream<Uint8Array>> {
-  if (delivery.answer.isEventStream && delivery.answer.status < 400) {
-    return bodyOf({ ...delivery, chunks: [encoder.encode(comment), ...delivery.chunks] }, endpoint);
+  if (isEventStream(delivery.answer.head) && delivery.answer.status < 400) {
+    delivery.chunks.unshift(encoder.encode(comment));
+    return bodyOf(delivery, endpoint);
   }
   const quoted = decoder.decode((await startOf(delivery)).subarray(0, QUOTED_ERROR_MAX));
-  await delivery.answer.cancel();
+  await delivery.cancel();
   const error = new ApiError('upstream_error', `The engine answered ${delivery.answer.status}: ${quoted}`);
   return oneChunk(inBandError(endpoint, error));
 }
 
 /** The first bytes of an answer that is not a stream. */
-async function startOf({ answer, chunks, whole }: Delivery): Promise<Uint8Array> {
-  const first = whole === undefined ? chunks[0] : await answer.read().catch(() => undefined);
+async function startOf({ answer, chunks }: Delivery): Promise<Uint8Array> {
+  const first = answer.whole === undefined ? chunks[0] : await answer.read().catch(() => undefined);
   return first ?? new Uint8Array(0);
 }
 
@@ -158,17 +162,7 @@ function oneChunk(bytes: Uint8Array): ReadableStream<Uint8Array> {
   });
 }
 
-/** Whether `work` is still unfinished after `ms`. */
-export async function isSlower(work: Promise<unknown>, ms: number): Promise<boolean> {
-  let timer: ReturnType<typeof setTimeout> | null = null;
-  const late = new Promise<boolean>((resolve) => {
-    timer = setTimeout(resolve, ms, true);
-  });
-  const done = work.then(
-    () => false,
-    () => false,
-  );
-  const slower = await Promise.race([done, late]);
-  clearTimeout(timer);
-  return slower;
-}
+export const after: After = (ms, ring) => {
+  const timer = setTimeout(ring, ms);
+  return () => clearTimeout(timer);
+};

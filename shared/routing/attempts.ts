@@ -25,6 +25,37 @@ const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost']);
 /** Statuses of an engine that cannot serve now; another replica may. */
 const BUSY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
 
+/** A node that says no, or that no channel can be had to, costs little and counts as no attempt; so many are passed over. */
+export const PASSED_MAX = 12;
+const CHEAP: ReadonlySet<string> = new Set(['refused', 'unreachable']);
+
+/**
+ * What came of a request at one node, for those who choose: `busy` and `slow` say that it has much to do, `failed` that it may be
+ * broken, `left` nothing at all.
+ */
+export type Ending = 'complete' | 'left' | 'busy' | 'slow' | 'failed';
+
+/** Of an attempt's failure, or of its engine's status. */
+export function endingOf(result: string | number): Ending {
+  switch (result) {
+    case 'cancelled':
+      return 'left';
+    case 429:
+    case 'refused':
+    case 'overloaded':
+      return 'busy';
+    case 'first_byte_timeout':
+    case 'stall_timeout':
+      return 'slow';
+    default:
+      return typeof result === 'number' && result < 500 ? 'complete' : 'failed';
+  }
+}
+
+export function passesOver(failure: string): boolean {
+  return CHEAP.has(failure);
+}
+
 export function mayTryAnother(failure: string): boolean {
   return TRY_ANOTHER.has(failure);
 }

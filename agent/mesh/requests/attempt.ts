@@ -1,19 +1,7 @@
-import type { AttemptFailure, AttemptHead, AttemptResult } from '../../../shared/asking/attempt.ts';
+import type { Answer } from '../../../shared/asking/answer.ts';
+import type { AttemptFailure, AttemptResult } from '../../../shared/asking/attempt.ts';
 import type { Exchange } from '../../../shared/asking/exchange.ts';
-
-/** An attempt that failed on its way, not in its engine. */
-export class PathError extends Error {
-  override readonly name = 'PathError';
-  readonly code: AttemptFailure;
-  constructor(code: AttemptFailure, message: string) {
-    super(message);
-    this.code = code;
-  }
-}
-
-export interface AnswerHead extends AttemptHead {
-  status: number;
-}
+import { PathError } from '../../../shared/asking/path-error.ts';
 
 /** One attempt at another agent (or at our own engine), as whoever asked for it reads it. */
 export class Attempt {
@@ -29,20 +17,18 @@ export class Attempt {
     this.#result = new Promise((resolve) => exchange.attend(resolve));
   }
 
-  /** The engine's head. @throws PathError when none came. */
-  async head(): Promise<AnswerHead> {
+  /** The engine's answer. @throws PathError when no head came */
+  async open(): Promise<Answer> {
     const result = await this.#result;
     if (result.kind === 'failure') throw new PathError(result.code, result.message);
     this.#whole = result.whole;
     if (result.whole === undefined) this.#reader = this.#exchange.answer.open().getReader();
-    return { status: result.status, ...result.head };
+    const { status, head } = result;
+    return { status, head, read: () => this.#read(), cancel: () => this.cancel() };
   }
 
-  /**
-   * The next bytes, or undefined at the complete end; not before the head. What is not read stays at the node, but for a window.
-   * @throws PathError when the rest cannot be had
-   */
-  async read(): Promise<Uint8Array | undefined> {
+  /** What is not read stays at the node, but for a window. */
+  async #read(): Promise<Uint8Array | undefined> {
     const whole = this.#whole;
     this.#whole = undefined;
     if (whole !== undefined) return whole.length > 0 ? whole : undefined;

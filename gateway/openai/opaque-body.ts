@@ -1,1 +1,0 @@
-export { OpaqueBody } from '../../shared/asking/opaque-body.ts';

@@ -1,0 +1,154 @@
+/** How a request finds the node that answers it (design: "life of a request", 5 to 7). No I/O, clock or randomness of its own. */
+import type { ApiError } from '../openai/errors.ts';
+import {
+  ATTEMPTS_MAX,
+  type Ending,
+  endingOf,
+  isBusyStatus,
+  mayTryAnother,
+  PASSED_MAX,
+  passesOver,
+} from '../routing/attempts.ts';
+import { RESUME_WINDOW_MS } from '../wire/limits.ts';
+import type { Answer, Begun } from './answer.ts';
+import type { AttemptFailure } from './attempt.ts';
+import { PathError } from './path-error.ts';
+
+/** An opening that is not acknowledged within this, dialling included, moves the request to another node, where there is one. */
+const ACCEPT_MS = 1_000;
+
+/** More where a side's choice has more to it: the model, the policy. */
+export interface Choice<N = Asked> {
+  node: N;
+  /** Somebody else could be asked instead. */
+  others: boolean;
+}
+
+interface Asked {
+  readonly session: string;
+}
+
+/** One way to try a node. */
+export interface Attempt {
+  /** From 1; names the attempt to its node. */
+  number: number;
+  /** How long its opening may stay unacknowledged. */
+  acceptMs: number;
+}
+
+/** What handing one request over needs of its side: a gateway's isolate or an agent's ingress. */
+export interface Asking<C extends Choice, A extends Answer> {
+  /** The node for the next attempt, none of `tried`. A promise where a place has to be waited for. */
+  choose(tried: ReadonlySet<string>): C | undefined | Promise<C | undefined>;
+  /** Resolves with an answer that may go out. @throws PathError when the node gave none */
+  attempt(choice: C, attempt: Attempt): Promise<Begun<A>>;
+  /** The attempt failed on its way. */
+  onFailure(choice: C, code: AttemptFailure): void;
+  /** The node has nothing to do for this request any more: once for each attempt, at the end of the answer that went out. */
+  onEnd(choice: C, ending: Ending): void;
+  /** Another attempt can have the whole body. */
+  repeatable(): boolean;
+  /** The client left: nothing is asked for it any more. */
+  left(): boolean;
+  /** Calls when the client leaves. Some runtimes end all that a request was doing then, wherever it stands. */
+  whenLeft(call: () => void): void;
+  /** What the client is told: after the last `failure`, or without one where there was no choice from the start. */
+  refusal(failure: PathError | undefined): ApiError;
+}
+
+/**
+ * Tries nodes until one answers; nothing has gone out to the client before this returns.
+ * @throws ApiError when none did, PathError `cancelled` when the client left
+ */
+export async function handOver<C extends Choice, A extends Answer>(asking: Asking<C, A>): Promise<Delivery<C, A>> {
+  const tried = new Set<string>();
+  let turn: Turn<C, A> | undefined;
+  let failure: PathError | undefined;
+  asking.whenLeft(() => turn?.end('left'));
+  for (let reached = 1, passed = 0; reached <= ATTEMPTS_MAX && passed <= PASSED_MAX; ) {
+    const chosen = asking.choose(tried);
+    const choice = chosen instanceof Promise ? await chosen : chosen;
+    if (choice === undefined || asking.left()) break;
+    tried.add(choice.node.session);
+    const more = choice.others && reached < ATTEMPTS_MAX;
+    turn = new Turn(asking, choice);
+    try {
+      const acceptMs = more ? ACCEPT_MS : RESUME_WINDOW_MS;
+      const begun = await asking.attempt(choice, { number: tried.size, acceptMs });
+      if (!more || !isBusyStatus(begun.answer.status)) return new Delivery(begun, turn, tried.size);
+      turn.end(endingOf(begun.answer.status));
+      await begun.answer.cancel();
+      reached++;
+    } catch (error) {
+      if (!(error instanceof PathError)) {
+        turn.end('failed');
+        throw error;
+      }
+      failure = error;
+      turn.end(endingOf(error.code));
+      asking.onFailure(choice, error.code);
+      if (!mayTryAnother(error.code) || !asking.repeatable()) break;
+      if (passesOver(error.code)) passed++;
+      else reached++;
+    }
+  }
+  if (asking.left()) throw new PathError('cancelled', 'the client left');
+  throw asking.refusal(failure);
+}
+
+/** One node's part in a request. */
+class Turn<C extends Choice, A extends Answer> {
+  readonly choice: C;
+  readonly #asking: Asking<C, A>;
+  #over = false;
+
+  constructor(asking: Asking<C, A>, choice: C) {
+    this.#asking = asking;
+    this.choice = choice;
+  }
+
+  end(ending: Ending): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#asking.onEnd(this.choice, ending);
+  }
+}
+
+/** An answer that may go out: its head is the engine's, `chunks` were read already. Read or cancelled by whoever has it. */
+export class Delivery<C extends Choice, A extends Answer> implements Begun<A> {
+  readonly answer: A;
+  readonly choice: C;
+  readonly attempts: number;
+  readonly chunks: Uint8Array[];
+  readonly complete: boolean;
+  readonly #turn: Turn<C, A>;
+
+  constructor({ answer, chunks, complete }: Begun<A>, turn: Turn<C, A>, attempts: number) {
+    this.answer = answer;
+    this.choice = turn.choice;
+    this.attempts = attempts;
+    this.chunks = chunks;
+    this.complete = complete;
+    this.#turn = turn;
+    if (complete) turn.end(endingOf(answer.status));
+  }
+
+  /** What comes after the chunks: undefined at the complete end. @throws PathError when the rest cannot be had */
+  async read(): Promise<Uint8Array | undefined> {
+    if (this.complete) return undefined;
+    try {
+      const bytes = await this.answer.read();
+      if (bytes === undefined) this.#turn.end(endingOf(this.answer.status));
+      return bytes;
+    } catch (error) {
+      if (error instanceof PathError) this.#turn.end(endingOf(error.code));
+      throw error;
+    }
+  }
+
+  /** Nobody reads on. */
+  cancel(): Promise<void> | void {
+    this.#turn.end('left');
+    return this.answer.cancel();
+  }
+}

@@ -1,0 +1,105 @@
+import { type Edit, usageEdits } from '../openai/edits.ts';
+import type { Endpoint } from '../openai/endpoints.ts';
+import { scanMultipart } from '../openai/multipart.ts';
+import { requireModel, scanJson } from '../openai/scan.ts';
+import type { HeaderList } from '../wire/headers.ts';
+import type { AttemptBody, AttemptRequest } from './attempt.ts';
+import type { OpaqueBody } from './opaque-body.ts';
+
+export type Body =
+  | { kind: 'kept'; bytes: Uint8Array }
+  | { kind: 'opaque'; opaque: OpaqueBody; length: number | undefined };
+
+/** What had to be known of a body. */
+export interface Known {
+  model: string;
+  streaming: boolean;
+  /** Replacements that make a streaming engine count. */
+  edits: Edit[];
+  /** Strings of the body's `metadata`. */
+  metadata: Readonly<Record<string, string>>;
+  /** The model is what a header says: nobody looked into the body. */
+  unseen: boolean;
+}
+
+/** A request's body and what had to be known of it. */
+export interface Intake extends Known {
+  body: Body;
+  /** Lets go of the body and of its share of the budget: no other attempt needs it any more. Idempotent. */
+  release(): void;
+}
+
+const NO_METADATA: Known['metadata'] = {};
+
+/** @throws ApiError 400 */
+export function lookInto(bytes: Uint8Array, contentType: string, endpoint: Endpoint): Known {
+  const known = { edits: [], metadata: NO_METADATA, unseen: false };
+  if (endpoint.body === 'multipart') {
+    const scan = scanMultipart(bytes, contentType);
+    return { ...known, model: requireModel(scan), streaming: scan.stream && endpoint.streams };
+  }
+  const scan = scanJson(bytes);
+  return {
+    ...known,
+    model: requireModel(scan),
+    streaming: scan.stream && endpoint.streams,
+    edits: usageEdits(scan, endpoint),
+    metadata: scan.metadata ?? NO_METADATA,
+  };
+}
+
+/** Of a body that nobody looks into. */
+export function unseen(model: string, streaming: boolean): Known {
+  return { model, streaming, edits: [], metadata: NO_METADATA, unseen: true };
+}
+
+/** Another attempt can have the whole body. */
+export function isRepeatable({ body }: Pick<Intake, 'body'>): boolean {
+  return body.kind === 'kept' || body.opaque.replayable;
+}
+
+/** The body for one attempt, from its start; null where none can have it any more. */
+export function bodyOf({ body }: Pick<Intake, 'body'>): AttemptBody {
+  if (body.kind === 'kept') return body.bytes;
+  return body.opaque.replayable ? body.opaque.open() : null;
+}
+
+const FIRST_BYTE_MS = 900_000;
+const STALL_MS = 120_000;
+
+/** What every attempt at one request has in common. */
+export interface Errand {
+  /**
+   * Names the request's streams between asker and agents; whoever knows it can claim an answer. So it is ours and random,
+   * never the client's request id: two clients may send the same.
+   */
+  name: string;
+  endpoint: Endpoint;
+  intake: Intake;
+  headers: HeaderList;
+  receipt: string;
+  /** Time-outs of the model, where it has its own. */
+  timeouts?: { first_byte_ms?: number | null; stall_ms?: number | null } | undefined;
+}
+
+export function openingOf(errand: Errand, attempt: number, acceptMs: number): AttemptRequest {
+  const { intake, endpoint, timeouts } = errand;
+  return {
+    requestId: errand.name,
+    attempt,
+    resume: false,
+    answerOffset: 0,
+    endpoint: endpoint.id,
+    headers: errand.headers,
+    edits: intake.edits.map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
+    streaming: intake.streaming,
+    dropUsage: intake.edits.length > 0,
+    firstByteMs: timeouts?.first_byte_ms ?? FIRST_BYTE_MS,
+    stallMs: timeouts?.stall_ms ?? STALL_MS,
+    receipt: errand.receipt,
+    acceptMs,
+    bodyLength: intake.body.kind === 'kept' ? intake.body.bytes.length : intake.body.length,
+  };
+}
+
+const decoder = new TextDecoder();
