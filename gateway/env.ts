@@ -1,6 +1,7 @@
 /** Bindings of the Worker. Everything beyond the tunnel, the registry and D1 is optional: plain workerd has no more. */
 import type { LimitsObject } from './accounts/limits-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
+import type { QueueObject } from './queue/object.ts';
 import type { RegistryObject } from './registry/object.ts';
 import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
@@ -14,6 +15,8 @@ export interface Env extends IssuerEnvironment {
   RELAY?: DurableObjectNamespace<RegistryRelay>;
   /** Counts what limits are about: one object per project, or per key without one. */
   LIMITS: DurableObjectNamespace<LimitsObject>;
+  /** Who waits because no node is free: one object per model. */
+  QUEUE: DurableObjectNamespace<QueueObject>;
   /** Raw usage records: one object per hour. */
   USAGE: DurableObjectNamespace<UsageObject>;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */

@@ -42,6 +42,7 @@ export default {
   },
 };
 export { LimitsObject } from './accounts/limits-object.ts';
+export { QueueObject } from './queue/object.ts';
 export { RegistryObject } from './registry/object.ts';
 export { RegistryRelay } from './registry/relay.ts';
 export { TunnelObject } from './tunnel/object.ts';

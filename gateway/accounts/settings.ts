@@ -5,6 +5,7 @@ import type { Env } from '../env.ts';
 import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
 import { issuersSchema, type OidcIssuer } from './oidc-config.ts';
+import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
 import { auditLog, modelSettings, providers, settings } from './schema.ts';
 
 export interface ModelTimeouts {
@@ -25,6 +26,8 @@ export interface Settings {
   providers: Record<string, ProviderSettings>;
   /** Who is trusted where nobody is named: all that our issuer admitted, or those marked. */
   defaultTrust: 'admitted' | 'marked';
+  /** Who waits where no node is free. */
+  queue: QueueSettings;
   oidc: OidcIssuer[];
   /** Where browsers reach this gateway, if not where its requests seem to come to. */
   publicUrl: string | undefined;
@@ -39,6 +42,7 @@ export const NO_SETTINGS: Settings = {
   models: {},
   providers: {},
   defaultTrust: 'admitted',
+  queue: QUEUE_DEFAULTS,
   oidc: [],
   publicUrl: undefined,
   changed: {},
@@ -86,6 +90,7 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
       known.map((row) => [row.id, { trusted_by_default: row.trustedByDefault, deleted: row.deletedAt !== null }]),
     ),
     defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
+    queue: queueSchema.safeParse(byName.get('queue') ?? {}).data ?? QUEUE_DEFAULTS,
     oidc: issuersSchema.safeParse(byName.get('oidc')).data ?? [],
     publicUrl: z.url().safeParse(byName.get('public_url')).data,
     changed: Object.fromEntries(changed),

@@ -4,6 +4,7 @@ import type { BatchItem } from 'drizzle-orm/batch';
 import * as z from 'zod';
 import { database } from '../accounts/database.ts';
 import { issuersSchema } from '../accounts/oidc-config.ts';
+import { queueSchema } from '../accounts/queue-settings.ts';
 import { settings } from '../accounts/schema.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
@@ -21,12 +22,15 @@ const patchSchema = z.strictObject({
     .optional(),
   /** Identity providers whose people may log in; null or empty: none. */
   oidc: issuersSchema.nullable().optional(),
+  /** Waiting for a node where none is free; what is left out of it is the default. */
+  queue: queueSchema.nullable().optional(),
 });
 const settingsSchema = z.object({
   object: z.literal('settings'),
   default_trust: z.enum(['admitted', 'marked']),
   public_url: z.string().nullable(),
   oidc: issuersSchema,
+  queue: queueSchema,
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -50,8 +54,8 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust, publicUrl, oidc } = await readSettings(env);
-  return { object: 'settings', default_trust: defaultTrust, public_url: publicUrl ?? null, oidc };
+  const { defaultTrust, publicUrl, oidc, queue } = await readSettings(env);
+  return { object: 'settings', default_trust: defaultTrust, public_url: publicUrl ?? null, oidc, queue };
 }
 
 async function patch(call: Call<z.infer<typeof patchSchema>>): Promise<object> {

@@ -26,7 +26,13 @@ export interface StandaloneConfig {
 const UNIQUE_KEY_PREFIX = 'opentela-';
 
 /** Durable Object classes by the binding that the gateway knows them by. */
-const OBJECTS = { TUNNEL: 'TunnelObject', REGISTRY: 'RegistryObject', LIMITS: 'LimitsObject', USAGE: 'UsageObject' };
+const OBJECTS = {
+  TUNNEL: 'TunnelObject',
+  REGISTRY: 'RegistryObject',
+  LIMITS: 'LimitsObject',
+  USAGE: 'UsageObject',
+  QUEUE: 'QueueObject',
+};
 
 /** `internet`: where identity providers are asked. An institution's own stands in its own network, or on this very machine. */
 export function workerdConfig(config: StandaloneConfig): string {

@@ -36,6 +36,11 @@ const BROKEN_MAX = 256;
 /** After a lost object an honest agent sends a few for each of its streams. */
 const UNKNOWN_MAX = 50_000;
 
+/** Who waits for an end asks anew after this: an object that moves takes the question with it. */
+const LISTEN_MS = 10_000;
+/** One for each model's queue that this node is busy for. */
+const LISTENERS_MAX = 64;
+
 /** Failures of this side, which the agent does not know of. */
 const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
 
@@ -51,6 +56,10 @@ export class Attempts implements ExchangeHost {
   readonly #onBusy: () => void;
   readonly #onSilent: () => void;
   #link: Link | undefined;
+  /** Requests that the engine was done with. */
+  #ended = 0;
+  /** Queues that wait for the next of them. */
+  readonly #listeners = new Set<() => void>();
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
   #unknown = 0;
 
@@ -73,6 +82,20 @@ export class Attempts implements ExchangeHost {
 
   now(): number {
     return Date.now();
+  }
+
+  /** How many requests the engine was done with, as soon as they are not `seen`, or after a while. */
+  ended(seen: number): Promise<number> {
+    if (this.#ended !== seen || this.#listeners.size >= LISTENERS_MAX) return Promise.resolve(this.#ended);
+    return new Promise((resolve) => {
+      const tell = () => {
+        clearTimeout(timer);
+        this.#listeners.delete(tell);
+        resolve(this.#ended);
+      };
+      const timer = setTimeout(tell, LISTEN_MS);
+      this.#listeners.add(tell);
+    });
   }
 
   /** A Worker's request over `fetch`: its leaving is seen, its body may stream. */
@@ -177,6 +200,8 @@ export class Attempts implements ExchangeHost {
   }
 
   #report(frame: Extract<Frame, { type: 'report' }>, exchange: Exchange | undefined): void {
+    this.#ended++;
+    for (const tell of this.#listeners) tell();
     if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
     this.#onBusy();

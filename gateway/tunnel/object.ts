@@ -106,6 +106,11 @@ export class TunnelObject extends DurableObject<Env> {
     return this.#attempts.call(open, body);
   }
 
+  /** For queues: how many requests the engine was done with, once they are not `seen`. */
+  ended(seen: number): Promise<number> {
+    return this.#attempts.ended(seen);
+  }
+
   /** The newest usage records of this session. */
   usage(limit: number): UsageRecord[] {
     return readUsage(this.ctx.storage.sql, limit);

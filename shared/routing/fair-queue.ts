@@ -1,0 +1,224 @@
+import { FairTags } from './fair-tags.ts';
+
+/** What a queue must know of who waits in it. */
+export interface Place {
+  name: string;
+  /** Who shares by weight: a project, or a key without one. */
+  project: string;
+  /** Within a project all keys are alike. */
+  key: string;
+  /** Who waits for the same nodes: see `eligible`. */
+  scope: string;
+  priority: Priority;
+  /** Of its project; above 0. */
+  weight: number;
+}
+
+export type Priority = 'interactive' | 'batch';
+
+/** Interactive goes first, but of so many turns in a row one is batch's where somebody waits there: nobody starves. */
+export const BATCH_EVERY = 8;
+
+/** What came of asking for a place. `pushedOut`: the queue was full, and somebody with more than a fair share of it had to go. */
+export type Entered<P extends Place> = { kind: 'in'; pushedOut: P | undefined } | { kind: 'full' };
+
+/**
+ * Who is next among those who wait: interactive before batch, within each by the weight of projects, within a project key by key,
+ * within a key in the order of coming. Bounded: whoever comes to a full queue with less than a fair share of it takes the place
+ * of the newest of the largest share.
+ */
+export class FairQueue<P extends Place> {
+  readonly #max: number;
+  readonly #classes: Record<Priority, PriorityClass<P>> = {
+    interactive: new PriorityClass(),
+    batch: new PriorityClass(),
+  };
+  /** At most `max`, and those whose turns came to nothing. */
+  readonly #places = new Map<string, P>();
+  /** Turns of interactive since batch last had one. */
+  #inRow = 0;
+
+  /** `max`: how many may wait at once. */
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  get size(): number {
+    return this.#places.size;
+  }
+
+  count(priority: Priority): number {
+    return this.#classes[priority].size;
+  }
+
+  get(name: string): P | undefined {
+    return this.#places.get(name);
+  }
+
+  places(): IterableIterator<P> {
+    return this.#places.values();
+  }
+
+  enter(place: P): Entered<P> {
+    let pushedOut: P | undefined;
+    if (this.#places.size >= this.#max) {
+      pushedOut = this.#victimFor(place);
+      if (pushedOut === undefined) return { kind: 'full' };
+      this.leave(pushedOut.name);
+    }
+    this.#classes[place.priority].add(place, false);
+    this.#places.set(place.name, place);
+    return { kind: 'in', pushedOut };
+  }
+
+  /** Its turn came to nothing: it is the first of its key again, also where the queue is full. */
+  back(place: P): void {
+    const own = this.#classes[place.priority];
+    own.add(place, true);
+    own.refund(place);
+    this.#places.set(place.name, place);
+  }
+
+  leave(name: string): P | undefined {
+    const place = this.#places.get(name);
+    if (place === undefined) return undefined;
+    this.#places.delete(name);
+    this.#classes[place.priority].remove(place);
+    return place;
+  }
+
+  /** Takes the next out whose scope is eligible. */
+  next(eligible: (scope: string) => boolean): P | undefined {
+    const { interactive, batch } = this.#classes;
+    const batchFirst = this.#inRow >= BATCH_EVERY - 1;
+    const place = batchFirst
+      ? (batch.next(eligible) ?? interactive.next(eligible))
+      : (interactive.next(eligible) ?? batch.next(eligible));
+    if (place === undefined) return undefined;
+    this.#inRow = place.priority === 'interactive' && batch.size > 0 ? this.#inRow + 1 : 0;
+    this.#places.delete(place.name);
+    return place;
+  }
+
+  #victimFor(place: P): P | undefined {
+    const { interactive, batch } = this.#classes;
+    if (place.priority === 'interactive' && batch.size > 0) return batch.newestOfLargest();
+    return (place.priority === 'interactive' ? interactive : batch).newestOfLargest(place);
+  }
+}
+
+/** One key's requests, by scope; each list in the order of coming. */
+type Lanes<P> = Map<string, P[]>;
+
+interface Project<P> {
+  weight: number;
+  size: number;
+  tags: FairTags;
+  keys: Map<string, { size: number; lanes: Lanes<P> }>;
+}
+
+/** One priority's part of the queue. */
+class PriorityClass<P extends Place> {
+  readonly #tags = new FairTags();
+  /** Those with somebody waiting. */
+  readonly #projects = new Map<string, Project<P>>();
+  size = 0;
+
+  add(place: P, first: boolean): void {
+    const { weight } = place;
+    const project = this.#projects.get(place.project) ?? { weight, size: 0, tags: new FairTags(), keys: new Map() };
+    project.weight = weight; // its newest word
+    this.#projects.set(place.project, project);
+    const key = project.keys.get(place.key) ?? { size: 0, lanes: new Map() };
+    project.keys.set(place.key, key);
+    const lane = key.lanes.get(place.scope) ?? [];
+    key.lanes.set(place.scope, lane);
+    if (first) lane.unshift(place);
+    else lane.push(place);
+    for (const one of [this, project, key]) one.size++;
+  }
+
+  remove(place: P): void {
+    const project = this.#projects.get(place.project);
+    const key = project?.keys.get(place.key);
+    const lane = key?.lanes.get(place.scope);
+    const at = lane?.indexOf(place) ?? -1;
+    if (project === undefined || key === undefined || lane === undefined || at < 0) return;
+    lane.splice(at, 1);
+    for (const one of [this, project, key]) one.size--;
+    if (lane.length === 0) key.lanes.delete(place.scope);
+    if (key.size === 0) project.keys.delete(place.key);
+    if (project.size === 0) this.#projects.delete(place.project);
+  }
+
+  next(eligible: (scope: string) => boolean): P | undefined {
+    let best: { place: P; project: Project<P>; tag: number; keyTag: number } | undefined;
+    for (const [id, project] of this.#projects) {
+      const tag = this.#tags.of(id);
+      if (best !== undefined && tag > best.tag) continue;
+      const head = headOf(project, eligible);
+      // Of equals the one that was there first: maps keep that order.
+      if (head === undefined || (best !== undefined && tag === best.tag)) continue;
+      best = { ...head, project, tag };
+    }
+    if (best === undefined) return undefined;
+    const { place, project } = best;
+    this.#tags.serve(place.project, 1 / project.weight);
+    project.tags.serve(place.key, 1);
+    this.remove(place);
+    return place;
+  }
+
+  refund(place: P): void {
+    this.#tags.refund(place.project, 1 / place.weight);
+    this.#projects.get(place.project)?.tags.refund(place.key, 1);
+  }
+
+  /** The newest of whoever has most of it by weight. `than`: only where that is more than this newcomer would have. */
+  newestOfLargest(than?: P): P | undefined {
+    const project = largest(this.#projects.values(), ({ size, weight }) => size / weight);
+    if (project === undefined) return undefined;
+    const key = largest(project.keys.values(), ({ size }) => size);
+    if (key === undefined) return undefined;
+    if (than !== undefined && !isLarger(project, key, this.#projects.get(than.project), than)) return undefined;
+    const lane = largest(key.lanes.values(), ({ length }) => length);
+    return lane?.at(-1);
+  }
+}
+
+function isLarger<P extends Place>(
+  project: Project<P>,
+  key: { size: number },
+  own: Project<P> | undefined,
+  than: P,
+): boolean {
+  if (own === project) return key.size > (own.keys.get(than.key)?.size ?? 0) + 1;
+  return project.size / project.weight > ((own?.size ?? 0) + 1) / than.weight;
+}
+
+/** Whose turn it is within a project. */
+function headOf<P>(
+  project: Project<P>,
+  eligible: (scope: string) => boolean,
+): { place: P; keyTag: number } | undefined {
+  let best: { place: P; keyTag: number } | undefined;
+  for (const [id, { lanes }] of project.keys) {
+    const keyTag = project.tags.of(id);
+    if (best !== undefined && keyTag >= best.keyTag) continue;
+    for (const [scope, [place]] of lanes) {
+      if (place === undefined || !eligible(scope)) continue;
+      best = { place, keyTag };
+      break;
+    }
+  }
+  return best;
+}
+
+function largest<T>(items: Iterable<T>, size: (item: T) => number): T | undefined {
+  let found: { item: T; size: number } | undefined;
+  for (const item of items) {
+    const one = size(item);
+    if (found === undefined || one > found.size) found = { item, size: one };
+  }
+  return found?.item;
+}

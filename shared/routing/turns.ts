@@ -1,0 +1,179 @@
+import { type Entered, FairQueue, type Place } from './fair-queue.ts';
+
+/**
+ * When those who wait for a node are let try. Nobody here knows whether a node is free: a turn is a try, and what comes of it says
+ * so. Two things bring turns: the end of a request at a node that was busy (one turn for each, with that node's name), and time.
+ * A try that nobody reports back from found a place, so that the next time more are let try at once, as TCP does; one that found
+ * none closes the window again.
+ */
+export interface Turn<P> {
+  place: P;
+  /** The node that has a place; undefined: any. */
+  session: string | undefined;
+}
+
+/** A scope whose tries find nothing has one this often: it finds new nodes, and ends that nobody told of. */
+export const PROBE_MS = 250;
+/** A try that finds nothing reports back sooner: to a node and back, to three of them if need be. */
+export const LEASE_MS = 600;
+const WINDOW_MAX = 32;
+/** Busy nodes that one scope is told the ends of; others are found by trying. */
+const SESSIONS_MAX = 16;
+
+interface Scope {
+  /** In the queue, of this scope. */
+  waiting: number;
+  /** How many may try at once. */
+  window: number;
+  /** No try before it; milliseconds. */
+  probeAt: number;
+  /** Who tries now, until when nothing said means success. `told`: a node had a place, which says nothing of more of them. */
+  trying: Map<string, { until: number; told: boolean }>;
+  /** Nodes that were busy, oldest first. */
+  sessions: Set<string>;
+}
+
+/** Pure: milliseconds are handed in. */
+export class Turns<P extends Place> {
+  readonly #queue: FairQueue<P>;
+  /** Of those who wait or try: no more than they are. */
+  readonly #scopes = new Map<string, Scope>();
+  /** Places that became free and were not given yet, by node. */
+  readonly #free = new Map<string, number>();
+
+  constructor(max: number) {
+    this.#queue = new FairQueue(max);
+  }
+
+  get size(): number {
+    return this.#queue.size;
+  }
+
+  /** Nobody waits, and nobody tries. */
+  get idle(): boolean {
+    return this.#scopes.size === 0;
+  }
+
+  get queue(): Pick<FairQueue<P>, 'count' | 'size'> {
+    return this.#queue;
+  }
+
+  /** `busy`: the nodes that had no place for it. */
+  enter(place: P, busy: readonly string[], now: number): Entered<P> {
+    const entered = this.#queue.enter(place);
+    if (entered.kind === 'full') return entered;
+    if (entered.pushedOut !== undefined) this.#left(entered.pushedOut.scope);
+    this.#arrived(place, busy, now + PROBE_MS);
+    return entered;
+  }
+
+  /** Its turn came to nothing. */
+  back(place: P, busy: readonly string[], now: number): void {
+    this.#queue.back(place);
+    const scope = this.#arrived(place, busy, now + PROBE_MS);
+    scope.trying.delete(place.name);
+    scope.window = 1;
+    scope.probeAt = now + PROBE_MS;
+  }
+
+  #arrived(place: P, busy: readonly string[], probeAt: number): Scope {
+    let scope = this.#scopes.get(place.scope);
+    if (scope === undefined) {
+      scope = { waiting: 0, window: 1, probeAt, trying: new Map(), sessions: new Set() };
+      this.#scopes.set(place.scope, scope);
+    }
+    scope.waiting++;
+    for (const session of busy) {
+      scope.sessions.delete(session);
+      scope.sessions.add(session);
+      const oldest = scope.sessions.values().next().value;
+      if (scope.sessions.size > SESSIONS_MAX && oldest !== undefined) scope.sessions.delete(oldest);
+    }
+    return scope;
+  }
+
+  /** It does not wait any more. False: it did not. */
+  leave(name: string): boolean {
+    const place = this.#queue.leave(name);
+    if (place !== undefined) this.#left(place.scope);
+    return place !== undefined;
+  }
+
+  #left(id: string): void {
+    const scope = this.#scopes.get(id);
+    if (scope !== undefined) scope.waiting--;
+    this.#drop(id);
+  }
+
+  #drop(id: string): void {
+    const scope = this.#scopes.get(id);
+    if (scope?.waiting === 0 && scope.trying.size === 0) this.#scopes.delete(id);
+  }
+
+  /** Whether somebody waits for an end at that node. */
+  wants(session: string): boolean {
+    for (const { waiting, sessions } of this.#scopes.values()) if (waiting > 0 && sessions.has(session)) return true;
+    return false;
+  }
+
+  /** Requests ended at a node. */
+  freed(session: string, count: number): void {
+    if (count > 0 && this.wants(session)) this.#free.set(session, count);
+  }
+
+  /** Whose turn it is now. */
+  due(now: number): Turn<P>[] {
+    this.#expire(now);
+    const turns: Turn<P>[] = [];
+    for (const [session, count] of this.#free) {
+      for (let n = 0; n < count; n++) {
+        const place = this.#queue.next((id) => this.#scopes.get(id)?.sessions.has(session) ?? false);
+        if (place === undefined) break;
+        turns.push(this.#give(place, session, now));
+      }
+    }
+    this.#free.clear();
+    for (;;) {
+      const place = this.#queue.next((id) => this.#isOpen(id, now));
+      if (place === undefined) return turns;
+      turns.push(this.#give(place, undefined, now));
+    }
+  }
+
+  #isOpen(id: string, now: number): boolean {
+    const scope = this.#scopes.get(id);
+    return scope !== undefined && now >= scope.probeAt && scope.trying.size < scope.window;
+  }
+
+  #give(place: P, session: string | undefined, now: number): Turn<P> {
+    const scope = this.#scopes.get(place.scope);
+    scope?.trying.set(place.name, { until: now + LEASE_MS, told: session !== undefined });
+    this.#left(place.scope);
+    return { place, session };
+  }
+
+  #expire(now: number): void {
+    for (const [id, scope] of this.#scopes) {
+      for (const [name, { until, told }] of scope.trying) {
+        if (until > now) break; // in the order of giving
+        scope.trying.delete(name);
+        if (!told) scope.window = Math.min(WINDOW_MAX, scope.window + 1);
+      }
+      this.#drop(id);
+    }
+  }
+
+  /** When to look again; undefined: nothing will be due. */
+  get wakeAt(): number | undefined {
+    let at: number | undefined;
+    const sooner = (time: number) => {
+      if (at === undefined || time < at) at = time;
+    };
+    for (const { waiting, trying, window, probeAt } of this.#scopes.values()) {
+      if (waiting > 0 && trying.size < window) sooner(probeAt);
+      const first = trying.values().next().value;
+      if (first !== undefined) sooner(first.until);
+    }
+    return at;
+  }
+}

@@ -1,0 +1,186 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { BATCH_EVERY, FairQueue, type Place } from '../../../shared/routing/fair-queue.ts';
+
+let made = 0;
+
+function place(more: Partial<Place> = {}): Place {
+  return { name: `r${++made}`, project: 'p', key: 'k', scope: 's', priority: 'interactive', weight: 1, ...more };
+}
+
+const anybody = () => true;
+
+/** Takes `count` turns; each served one comes again, so that everybody always has somebody waiting. */
+function shares(queue: FairQueue<Place>, count: number, by: (place: Place) => string): Record<string, number> {
+  const served: Record<string, number> = {};
+  for (let n = 0; n < count; n++) {
+    const next = queue.next(anybody);
+    if (next === undefined) throw new Error('nobody waits');
+    served[by(next)] = (served[by(next)] ?? 0) + 1;
+    queue.enter({ ...next, name: `r${++made}` });
+  }
+  return served;
+}
+
+describe('a fair queue', () => {
+  it('serves one key in the order of coming', () => {
+    const queue = new FairQueue<Place>(10);
+    const places = [place(), place(), place()];
+    for (const one of places) queue.enter(one);
+    expect([queue.next(anybody), queue.next(anybody), queue.next(anybody)]).toEqual(places);
+    expect(queue.next(anybody)).toBeUndefined();
+    expect(queue.size).toBe(0);
+  });
+
+  it('gives projects turns by their weights, however many requests each has waiting', () => {
+    const queue = new FairQueue<Place>(2_000);
+    for (let n = 0; n < 1_000; n++) queue.enter(place({ project: 'flood' }));
+    for (let n = 0; n < 3; n++) queue.enter(place({ project: 'small' }));
+    for (let n = 0; n < 8; n++) queue.enter(place({ project: 'heavy', weight: 3 }));
+    expect(shares(queue, 500, ({ project }) => project)).toEqual({ flood: 100, small: 100, heavy: 300 });
+  });
+
+  it('gives the keys of one project turns alike', () => {
+    const queue = new FairQueue<Place>(2_000);
+    for (let n = 0; n < 1_000; n++) queue.enter(place({ key: 'flood' }));
+    queue.enter(place({ key: 'small' }));
+    expect(shares(queue, 200, ({ key }) => key)).toEqual({ flood: 100, small: 100 });
+  });
+
+  it('a key gains nothing by spreading its requests over scopes', () => {
+    const queue = new FairQueue<Place>(2_000);
+    for (let n = 0; n < 50; n++) queue.enter(place({ key: 'spread', scope: `s${n}` }));
+    for (let n = 0; n < 50; n++) queue.enter(place({ key: 'plain' }));
+    expect(shares(queue, 200, ({ key }) => key)).toEqual({ spread: 100, plain: 100 });
+  });
+
+  it('who was away saves nothing up', () => {
+    const queue = new FairQueue<Place>(100);
+    for (let n = 0; n < 5; n++) queue.enter(place({ project: 'here' }));
+    shares(queue, 300, ({ project }) => project);
+    for (let n = 0; n < 5; n++) queue.enter(place({ project: 'back' }));
+    const served = shares(queue, 100, ({ project }) => project);
+    expect(Math.abs((served.here ?? 0) - (served.back ?? 0))).toBeLessThanOrEqual(1);
+  });
+
+  it('who comes again at once with one request each time has no more than its share', () => {
+    const queue = new FairQueue<Place>(100);
+    for (let n = 0; n < 50; n++) queue.enter(place({ project: 'backlog' }));
+    queue.enter(place({ project: 'looping' }));
+    const served = shares(queue, 100, ({ project }) => project);
+    expect(served).toEqual({ backlog: 50, looping: 50 });
+  });
+
+  it('interactive goes first, and batch has its turn among so many', () => {
+    const queue = new FairQueue<Place>(1_000);
+    for (let n = 0; n < 100; n++) queue.enter(place({ priority: 'batch' }));
+    for (let n = 0; n < 100; n++) queue.enter(place({ priority: 'interactive' }));
+    expect(queue.next(anybody)?.priority).toBe('interactive');
+    const served = shares(queue, BATCH_EVERY * 10, ({ priority }) => priority);
+    expect(served).toEqual({ interactive: (BATCH_EVERY - 1) * 10, batch: 10 });
+  });
+
+  it('passes over those whose scope is not eligible', () => {
+    const queue = new FairQueue<Place>(10);
+    queue.enter(place({ scope: 'a' }));
+    const other = place({ scope: 'b' });
+    queue.enter(other);
+    expect(queue.next((scope) => scope === 'b')).toBe(other);
+    expect(queue.next((scope) => scope === 'b')).toBeUndefined();
+    expect(queue.size).toBe(1);
+  });
+
+  it('a turn that came to nothing costs nothing, and its place is the first again', () => {
+    const queue = new FairQueue<Place>(10);
+    const first = place({ project: 'a' });
+    queue.enter(first);
+    queue.enter(place({ project: 'a' }));
+    queue.enter(place({ project: 'b' }));
+    expect(queue.next(anybody)).toBe(first);
+    queue.back(first);
+    expect(queue.next(anybody)).toBe(first);
+  });
+});
+
+describe('a full queue', () => {
+  const full = (more: Partial<Place>, max = 10) => {
+    const queue = new FairQueue<Place>(max);
+    for (let n = 0; n < max; n++) queue.enter(place(more));
+    return queue;
+  };
+
+  it('refuses whoever fills it', () => {
+    expect(full({}).enter(place())).toEqual({ kind: 'full' });
+  });
+
+  it('lets another project in, in the place of the newest of the one that fills it', () => {
+    const queue = full({ project: 'flood' });
+    const newest = [...queue.places()].at(-1);
+    expect(queue.enter(place({ project: 'small' }))).toEqual({ kind: 'in', pushedOut: newest });
+    expect(queue.size).toBe(10);
+    // until both have the same
+    for (let n = 0; n < 4; n++) expect(queue.enter(place({ project: 'small' })).kind).toBe('in');
+    expect(queue.enter(place({ project: 'small' }))).toEqual({ kind: 'full' });
+  });
+
+  it('lets another key of the same project in likewise', () => {
+    const queue = full({ key: 'flood' });
+    expect(queue.enter(place({ key: 'small' })).kind).toBe('in');
+  });
+
+  it('lets interactive in for batch, and not the other way round', () => {
+    expect(full({ priority: 'batch' }).enter(place()).kind).toBe('in');
+    expect(full({}).enter(place({ priority: 'batch', project: 'other' }))).toEqual({ kind: 'full' });
+  });
+});
+
+it('whatever happens, everybody is in the queue once, or was handed out, left, or pushed out', () => {
+  const letter = fc.constantFrom('a', 'b', 'c');
+  const step = fc.oneof(
+    fc.record({
+      what: fc.constant('enter' as const),
+      project: letter,
+      key: letter,
+      scope: letter,
+      priority: fc.constantFrom<Place['priority']>('interactive', 'batch'),
+      weight: fc.constantFrom(0.5, 1, 4),
+    }),
+    fc.record({ what: fc.constant('next' as const), scope: letter }),
+    fc.record({ what: fc.constant('leave' as const), nth: fc.nat(20) }),
+    fc.record({ what: fc.constant('back' as const) }),
+  );
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
+      const queue = new FairQueue<Place>(12);
+      const inside = new Map<string, Place>();
+      let last: Place | undefined;
+      for (const one of steps) {
+        if (one.what === 'enter') {
+          const { what: _, ...rest } = one;
+          const given = place(rest);
+          const entered = queue.enter(given);
+          if (entered.kind === 'full') continue;
+          inside.set(given.name, given);
+          if (entered.pushedOut !== undefined) expect(inside.delete(entered.pushedOut.name)).toBe(true);
+        } else if (one.what === 'next') {
+          const waited = [...inside.values()].some(({ scope }) => scope === one.scope);
+          const next = queue.next((scope) => scope === one.scope);
+          expect(next !== undefined).toBe(waited);
+          if (next !== undefined) expect(inside.delete(next.name)).toBe(true);
+          last = next ?? last;
+        } else if (one.what === 'leave') {
+          const name = [...inside.keys()][one.nth];
+          expect(queue.leave(name ?? 'nobody') !== undefined).toBe(name !== undefined);
+          if (name !== undefined) inside.delete(name);
+        } else if (last !== undefined && !inside.has(last.name)) {
+          queue.back(last);
+          inside.set(last.name, last);
+          last = undefined;
+        }
+        expect(queue.size).toBe(inside.size);
+        expect(queue.count('interactive') + queue.count('batch')).toBe(inside.size);
+      }
+    }),
+    { numRuns: 400 },
+  );
+});

@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest';
+import type { Place } from '../../../shared/routing/fair-queue.ts';
+import { LEASE_MS, PROBE_MS, Turns } from '../../../shared/routing/turns.ts';
+
+let made = 0;
+
+function place(more: Partial<Place> = {}): Place {
+  return { name: `t${++made}`, project: 'p', key: 'k', scope: 's', priority: 'interactive', weight: 1, ...more };
+}
+
+/** `count` wait since 0, each refused by node `n1`. */
+function waiting(count: number, more: Partial<Place> = {}): Turns<Place> {
+  const turns = new Turns<Place>(1_000);
+  for (let n = 0; n < count; n++) turns.enter(place(more), ['n1'], 0);
+  return turns;
+}
+
+describe('turns', () => {
+  it('one is let try after a while, and no other before it is known what came of that', () => {
+    const turns = waiting(5);
+    expect(turns.due(0)).toEqual([]);
+    expect(turns.wakeAt).toBe(PROBE_MS);
+    expect(turns.due(PROBE_MS)).toHaveLength(1);
+    expect(turns.due(PROBE_MS + 1)).toEqual([]);
+  });
+
+  it('a try that finds nothing is the first again, and the next try is after a while', () => {
+    const turns = waiting(2);
+    const [first] = turns.due(PROBE_MS);
+    if (first === undefined) throw new Error('nobody');
+    turns.back(first.place, ['n1'], PROBE_MS + 50);
+    expect(turns.due(PROBE_MS + 51)).toEqual([]);
+    expect(turns.due(2 * PROBE_MS + 50)[0]?.place).toBe(first.place);
+  });
+
+  it('more and more are let try while nobody comes back', () => {
+    const turns = waiting(100);
+    let now = PROBE_MS;
+    const counts: number[] = [];
+    for (let n = 0; n < 5; n++) {
+      counts.push(turns.due(now).length);
+      now += LEASE_MS;
+    }
+    expect(counts).toEqual([1, 2, 4, 8, 16]);
+  });
+
+  it('each end at a busy node is a turn for one who waits for it, at once', () => {
+    const turns = waiting(5);
+    turns.freed('n1', 2);
+    expect(turns.due(1)).toMatchObject([{ session: 'n1' }, { session: 'n1' }]);
+    turns.freed('elsewhere', 3);
+    expect(turns.due(2)).toEqual([]);
+    expect(turns.size).toBe(3);
+  });
+
+  it('a place that was told of opens no window', () => {
+    const turns = waiting(50);
+    for (let n = 0; n < 10; n++) {
+      turns.freed('n1', 1);
+      turns.due(n);
+    }
+    turns.due(LEASE_MS + 20);
+    expect(turns.due(LEASE_MS + 21)).toEqual([]);
+  });
+
+  it('who finds no node does not hold up those who wait for others', () => {
+    const turns = new Turns<Place>(10);
+    turns.enter(place({ scope: 'nobody', project: 'a' }), [], 0);
+    turns.enter(place({ scope: 'some', project: 'b' }), ['n2'], 0);
+    turns.freed('n2', 1);
+    expect(turns.due(1).map((turn) => turn.place.scope)).toEqual(['some']);
+  });
+
+  it('an end that nobody waits for is forgotten', () => {
+    const turns = waiting(1);
+    turns.due(PROBE_MS);
+    turns.freed('n1', 1);
+    turns.enter(place(), ['n1'], PROBE_MS);
+    expect(turns.due(PROBE_MS + 1)).toEqual([]);
+  });
+
+  it('nothing is left of those who left', () => {
+    const turns = waiting(1);
+    const one = place({ scope: 'other' });
+    turns.enter(one, ['n9'], 0);
+    expect(turns.wants('n9')).toBe(true);
+    expect(turns.leave(one.name)).toBe(true);
+    expect(turns.leave(one.name)).toBe(false);
+    expect(turns.wants('n9')).toBe(false);
+    turns.due(PROBE_MS);
+    turns.due(PROBE_MS + LEASE_MS);
+    expect(turns.idle).toBe(true);
+    expect(turns.wakeAt).toBeUndefined();
+  });
+});
