@@ -14,6 +14,8 @@ export interface GatewayStatus {
 
 export interface GatewaysOptions {
   urls: readonly URL[];
+  /** The gateway that admitted the session, as a gossip peer: it alone evicts it, so its word is enough. */
+  admittedBy: string;
   openTunnel(options: TunnelOptions): Tunnel;
   /** What every tunnel shares. */
   shared: Omit<
@@ -170,10 +172,11 @@ export class Gateways {
     this.#options.log(`gateway ${url.host}: the session has ended: ${why}`);
     const member = this.#members.find((one) => one.url === url);
     if (member) member.over = why;
-    this.#judge();
+    if (member?.id === this.#options.admittedBy) this.#options.onOver(why);
+    else this.#judge();
   }
 
-  /** One gateway's word does not end a session that another one still serves: it may be another institution's. */
+  /** Another gateway's word does not end a session that somebody still serves: it may be another institution's. */
   #judge(): void {
     const over = this.#members.find((one) => one.over !== undefined)?.over;
     const served = this.#members.some((one) => one.tunnel.connected && one.over === undefined && !one.refusal);

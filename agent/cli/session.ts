@@ -58,6 +58,7 @@ export class Session {
     this.#keeper = new RecordKeeper(first, () => this.#announce(), log);
     this.#gateways = new Gateways({
       urls: gateways,
+      admittedBy: `gw:${ticket.keyName}`,
       openTunnel,
       shared: {
         ticket: ticket.bytes,
