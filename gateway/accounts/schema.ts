@@ -136,6 +136,8 @@ export const modelSettings = sqliteTable('model_settings', {
   model: text('model').primaryKey(),
   firstByteMs: integer('first_byte_ms'),
   stallMs: integer('stall_ms'),
+  /** Its name is nobody's business: the trace has a keyed hash of it. */
+  private: integer('private', { mode: 'boolean' }).notNull().default(false),
   updatedAt: integer('updated_at').notNull(),
 });
 

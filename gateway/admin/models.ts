@@ -13,7 +13,12 @@ import { type AdminRoute, type Call, route } from './route.ts';
 /** A day: longer silence is nobody's prefill. */
 const timeoutSchema = z.number().int().min(1).max(86_400_000).nullable().default(null);
 /** A PUT says everything: what it leaves out goes back to the gateway's default. */
-const putSchema = z.strictObject({ first_byte_ms: timeoutSchema, stall_ms: timeoutSchema });
+const putSchema = z.strictObject({
+  first_byte_ms: timeoutSchema,
+  stall_ms: timeoutSchema,
+  /** Its name is hashed in the trace. */
+  private: z.boolean().default(false),
+});
 const modelSchema = z.string().min(1).max(256);
 
 const settingsSchema = putSchema.extend({
@@ -56,7 +61,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'put',
     path: ONE,
-    summary: 'Time-outs of one model; what is left out goes back to the default.',
+    summary: 'Time-outs of one model, and whether the trace hides its name; what is left out goes back to the default.',
     body: putSchema,
     answer: settingsSchema,
     run: putModel,
@@ -80,7 +85,8 @@ async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> 
     throw new ApiError('invalid_request', message);
   }
   const before = await find(call);
-  const set = { firstByteMs: call.body.first_byte_ms, stallMs: call.body.stall_ms, updatedAt: call.now };
+  const { first_byte_ms: firstByteMs, stall_ms: stallMs, private: hidden } = call.body;
+  const set = { firstByteMs, stallMs, private: hidden, updatedAt: call.now };
   const row = { model, ...set };
   const write = db.insert(modelSettings).values(row).onConflictDoUpdate({ target: modelSettings.model, set });
   const what = { action: 'model.update', object: model, before: before && view(before), after: view(row) };
@@ -118,6 +124,7 @@ function view(row: typeof modelSettings.$inferSelect) {
     id: row.model,
     first_byte_ms: row.firstByteMs,
     stall_ms: row.stallMs,
+    private: row.private,
     updated_at: rfc3339(row.updatedAt),
   };
 }

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { installationSecret } from '../accounts/installation.ts';
-import { usageTotals } from '../accounts/schema.ts';
+import { modelSettings, usageTotals } from '../accounts/schema.ts';
 import { Histogram } from '../usage/histogram.ts';
 import type { ModelWorkload } from '../usage/object.ts';
 import { shardsBetween } from '../usage/row.ts';
@@ -68,6 +68,8 @@ const workloadSchema = z.object({
       model: z.string(),
       requests: z.number(),
       requests_per_second: z.number(),
+      /** Refused because no node served the model: what a placement without it leaves out. */
+      unserved: z.number(),
       input: lengths,
       output: lengths,
     }),
@@ -175,20 +177,22 @@ async function readWorkload({ env, query, now }: Call<unknown, z.infer<typeof wo
 }
 
 function together(parts: readonly (readonly ModelWorkload[])[], windowMs: number): object[] {
-  const models = new Map<string, { requests: number; input: Histogram; output: Histogram }>();
-  for (const { model, requests, input, output } of parts.flat()) {
-    const known = models.get(model) ?? { requests: 0, input: new Histogram(), output: new Histogram() };
+  const models = new Map<string, { requests: number; unserved: number; input: Histogram; output: Histogram }>();
+  for (const { model, requests, unserved, input, output } of parts.flat()) {
+    const known = models.get(model) ?? { requests: 0, unserved: 0, input: new Histogram(), output: new Histogram() };
     models.set(model, known);
     known.requests += requests;
+    known.unserved += unserved;
     known.input.merge(input);
     known.output.merge(output);
   }
   return [...models]
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([model, { requests, input, output }]) => ({
+    .map(([model, { requests, unserved, input, output }]) => ({
       model,
       requests,
       requests_per_second: requests / (windowMs / 1000),
+      unserved,
       input: lengthsOf(input),
       output: lengthsOf(output),
     }));
@@ -204,7 +208,14 @@ async function readTrace({ env, query }: Call<unknown, z.infer<typeof traceQuery
   if (!(from < to) || to - from > TRACE_MAX_MS) {
     throw new ApiError('invalid_request', 'from and to: must be in this order and at most 31 days apart.');
   }
-  const body = traceStream(env, { from, to, format: query.format, secret: await installationSecret(env) });
+  const [secret, hidden] = await Promise.all([
+    installationSecret(env),
+    asked(
+      database(env).select({ model: modelSettings.model }).from(modelSettings).where(eq(modelSettings.private, true)),
+    ),
+  ]);
+  const privateModels = new Set(hidden.map(({ model }) => model));
+  const body = traceStream(env, { from, to, format: query.format, secret, privateModels });
   const type = query.format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson';
   return new Response(body, { headers: { 'content-type': type, 'cache-control': 'no-store' } });
 }

@@ -26,6 +26,8 @@ export interface Errand extends CommonErrand {
   /** Whose nodes may see it, on every attempt. */
   trust: Trust;
   env: Env;
+  /** When the request was complete and let in, in milliseconds since the epoch: what it waits from then on is on its record. */
+  admittedAt: number;
   /** A node did not answer. */
   onSuspect(session: string): void;
   /** Aborted when the client leaves. */
@@ -75,7 +77,8 @@ async function tryNode(errand: Errand, node: Candidate, attempt: loop.Attempt): 
 }
 
 function asker(errand: Errand, node: Candidate, { number, acceptMs }: loop.Attempt): Ask {
-  const open = openingOf(errand, number, acceptMs);
+  const waitedMs = Date.now() - errand.admittedAt;
+  const open = { ...openingOf(errand, number, acceptMs), waitedMs };
   const worker = { env: errand.env, signal: errand.signal };
   return (offset) => {
     const claim = offset !== undefined;

@@ -17,6 +17,7 @@ import {
 import type { Env } from '../env.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { receiptOf } from '../usage/receipt.ts';
+import { recordRefusal, type Sighting } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
 import { discardBody } from './discard.ts';
 import { type Errand, handOver, noCapacity } from './hand-over.ts';
@@ -29,15 +30,18 @@ type Context = Pick<ExecutionContext, 'waitUntil'>;
 /** The one path that every endpoint of the table takes. */
 export async function handleOpenAI(request: Request, path: string, env: Env, ctx: Context): Promise<Response> {
   const requestId = requestIdOf(request);
+  const sighting: Sighting = { requestId, startedAt: Date.now() };
   try {
-    return await forward(request, path, env, ctx, requestId);
+    return await forward(request, path, env, ctx, sighting);
   } catch (error) {
+    recordRefusal(sighting, error, env, ctx, Date.now());
     await discardBody(request);
     return errorResponse(error, requestId);
   }
 }
 
-async function forward(request: Request, path: string, env: Env, ctx: Context, requestId: string): Promise<Response> {
+async function forward(request: Request, path: string, env: Env, ctx: Context, sighting: Sighting): Promise<Response> {
+  const { requestId } = sighting;
   const timing = new Timing(Date.now());
   const given = request.headers.get('x-request-id') === requestId;
   const endpoint = findEndpoint(request.method, path);
@@ -48,15 +52,21 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
   const current = snapshots.get(env, ctx, now, () => true);
   const { settings } = current instanceof Promise ? await current : current;
   const account = await authenticate(env, request, settings, now);
+  sighting.account = account;
+  sighting.endpoint = endpoint.id;
   requireEndpoint(account, endpoint);
   touch(account, env, ctx, now);
   const untracked = optsOut(account, request);
+  sighting.untracked = untracked;
   const name = given ? crypto.randomUUID() : requestId;
   const { limits, keyId } = account;
   const hold = limits && new Hold({ env, ctx }, request, endpoint, { limits, keyId }, name);
   const reading = takeBody(request, endpoint, env);
   const intake = await (hold === undefined ? reading : hold.during(reading));
-  timing.ingressDone(Date.now());
+  const admittedAt = Date.now();
+  timing.ingressDone(admittedAt);
+  sighting.model = intake.model;
+  sighting.streamed = intake.streaming;
   try {
     const limitHeaders = hold && (await hold.granted());
     requireModel(account, intake.model, intake.unseen);
@@ -72,11 +82,12 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
       endpoint,
       intake,
       headers: headersToEngine(request, given ? requestId : undefined),
-      receipt: receiptOf(account.seal, intake.model, untracked),
+      receipt: receiptOf(account.seal, intake.model, untracked, intake.sampling),
       timeouts: view.settings.models[intake.model],
       view,
       trust,
       env,
+      admittedAt,
       onSuspect: (session) => snapshots.suspect(session, Date.now()),
       signal: request.signal,
     };
@@ -84,7 +95,13 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, r
     const delivery = handOver(errand);
     const late = intake.streaming && (await isSlower(delivery, PING_MS, after));
     const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
-    if (late && hold !== undefined) void delivery.catch(() => hold.release(false)); // told in-band: nobody settles it
+    if (late) {
+      // Told in-band: nobody settles it.
+      void delivery.catch((error: unknown) => {
+        hold?.release(false);
+        recordRefusal(sighting, error, env, ctx, Date.now());
+      });
+    }
     return hold === undefined ? response : hold.until(response, limitHeaders);
   } catch (error) {
     intake.release();

@@ -1,7 +1,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Env } from '../env.ts';
 import { Histogram } from './histogram.ts';
-import type { UsageRow } from './row.ts';
+import { NO_SESSION, type UsageRow } from './row.ts';
 import { addToTotals, addTotal, nameOf, type Total, totalOf } from './totals.ts';
 
 /** Totals are added in D1 so long after their first record came. */
@@ -16,10 +16,15 @@ const DAY_MS = 86_400_000;
 /** The environment may say another number meanwhile. */
 const LOOK_AGAIN_MS = 7 * DAY_MS;
 
+/** What nobody served, as the gateway tells its clients. */
+const UNSERVED = 'no_capacity';
+
 /** How one model was used in a window of time; windows of several objects are added up. */
 export interface ModelWorkload {
   model: string;
   requests: number;
+  /** Asked for while no node served it. */
+  unserved: number;
   input: ReturnType<Histogram['state']>;
   output: ReturnType<Histogram['state']>;
 }
@@ -117,25 +122,34 @@ export class UsageObject extends DurableObject<Env> {
 
   workload(from: number, to: number): ModelWorkload[] {
     if (!this.#exists) return [];
-    const models = new Map<string, { requests: number; input: Histogram; output: Histogram }>();
-    const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ?';
+    const models = new Map<string, { requests: number; unserved: number; input: Histogram; output: Histogram }>();
+    const of = (model: string) => {
+      const known = models.get(model) ?? { requests: 0, unserved: 0, input: new Histogram(), output: new Histogram() };
+      models.set(model, known);
+      return known;
+    };
+    // What no engine saw has no lengths.
+    const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ? AND session <> ?';
     type Counts = { model: string; prompt: number; completion: number };
-    for (const { model, prompt, completion } of this.ctx.storage.sql.exec<Counts>(query, from, to)) {
-      let known = models.get(model);
-      if (known === undefined) {
-        known = { requests: 0, input: new Histogram(), output: new Histogram() };
-        models.set(model, known);
-      }
+    for (const { model, prompt, completion } of this.ctx.storage.sql.exec<Counts>(query, from, to, NO_SESSION)) {
+      const known = of(model);
       known.requests++;
       known.input.add(prompt);
       known.output.add(completion);
     }
-    return [...models].map(([model, { requests, input, output }]) => ({
+    for (const { model, times } of this.#unserved(from, to)) of(model).unserved += times;
+    return [...models].map(([model, { input, output, ...counts }]) => ({
       model,
-      requests,
+      ...counts,
       input: input.state(),
       output: output.state(),
     }));
+  }
+
+  #unserved(from: number, to: number) {
+    const query = `SELECT model, sum(coalesce(json_extract(row, '$.times'), 1)) AS times FROM records
+      WHERE session = ? AND at >= ? AND at < ? AND json_extract(row, '$.error') = ? GROUP BY model`;
+    return this.ctx.storage.sql.exec<{ model: string; times: number }>(query, NO_SESSION, from, to, UNSERVED);
   }
 
   override async alarm(): Promise<void> {

@@ -2,7 +2,7 @@ import { installationSecret } from '../accounts/installation.ts';
 import type { Settlement } from '../accounts/limits-object.ts';
 import type { Env } from '../env.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
-import { openReceipt, type Receipt } from './receipt.ts';
+import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from './receipt.ts';
 import { handedOn, type PendingUsage, pendingUsage } from './record.ts';
 import { shardOf, type UsageRow } from './row.ts';
 
@@ -12,8 +12,8 @@ const TOGETHER_MS = 1_000;
 const AGAIN_MS = 5_000;
 /** At a time: about 300 KiB. */
 const BATCH = 500;
-/** Receipts of a key are the same but for the model: most are known. */
-const RECEIPTS_MAX = 1_000;
+/** Keys whose seals were opened: a node serves the same few again and again. */
+const IDENTITIES_MAX = 1_000;
 
 /**
  * Hands one node's records on: to the hour's object, and to the limits that wait for them. They are on disk here until both have
@@ -23,7 +23,7 @@ export class Outbox {
   readonly #ctx: DurableObjectState;
   readonly #env: Env;
   readonly #session: string;
-  readonly #receipts = new Map<string, Receipt>();
+  readonly #identities = new Map<string, Identity>();
   #scheduled = false;
 
   constructor(ctx: DurableObjectState, env: Env, session: string) {
@@ -95,12 +95,14 @@ export class Outbox {
   }
 
   async #receipt(secret: string, text: string): Promise<Receipt> {
-    const known = this.#receipts.get(text);
-    if (known !== undefined) return known;
-    const receipt = await openReceipt(secret, text);
-    if (this.#receipts.size >= RECEIPTS_MAX) this.#receipts.clear();
-    this.#receipts.set(text, receipt);
-    return receipt;
+    const seal = sealOf(text);
+    let identity = this.#identities.get(seal);
+    if (identity === undefined) {
+      identity = await openIdentity(secret, seal);
+      if (this.#identities.size >= IDENTITIES_MAX) this.#identities.clear();
+      this.#identities.set(seal, identity);
+    }
+    return readReceipt(text, identity);
   }
 }
 
@@ -120,6 +122,7 @@ function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): 
   return {
     ...course,
     ...(replaces === undefined ? {} : { replaces }),
+    ...(receipt.sampling === undefined ? {} : { sampling: receipt.sampling }),
     session: record.session,
     stream: record.stream,
     at: record.at,

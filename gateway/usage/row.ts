@@ -1,6 +1,11 @@
-/** What is kept of one attempt that reached an engine. Never a prompt or an answer. */
+import type { Sampling } from '../../shared/openai/sampling.ts';
+
+/** Of requests that no engine saw: they have no node. */
+export const NO_SESSION = '';
+
+/** What is kept of one attempt that reached an engine, or of a request that none did. Never a prompt or an answer. */
 export interface UsageRow {
-  /** The node, and the attempt's stream there: together they name the row. */
+  /** The node, and the attempt's stream there: together they name the row. NO_SESSION and a random number where no engine saw it. */
   session: string;
   stream: number;
   /** The stream of an estimate that this row replaces. */
@@ -17,7 +22,7 @@ export interface UsageRow {
   /** Id in the endpoint table. */
   endpoint: number;
   streamed: boolean;
-  /** The engine's; 0 where none came. */
+  /** The engine's; 0 where none came. Where no engine saw it, the gateway's. */
   status: number;
   prompt: number;
   completion: number;
@@ -30,6 +35,14 @@ export interface UsageRow {
   estimated: boolean;
   complete: boolean;
   bytes: number;
+  /** How the answer was to be drawn; absent where the request says nothing of it, or nobody looked. */
+  sampling?: Sampling;
+  /** From when the request was let in to when this attempt was handed over: queues, and attempts before it. */
+  queueMs?: number;
+  /** Why no engine saw it: the code of our error. */
+  error?: string;
+  /** How many requests alike were refused within a second; absent: one. */
+  times?: number;
   traced: boolean;
 }
 

@@ -23,7 +23,8 @@ const COUNTERS = [
 /** What one row adds; `sign` −1 takes it away again. */
 export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
   const { project, user, key, model, provider } = row;
-  const of = (count: number | boolean) => sign * Number(count);
+  const times = row.times ?? 1;
+  const of = (count: number | boolean) => sign * times * Number(count);
   return {
     day: new Date(row.at).toISOString().slice(0, 10),
     project,

@@ -1,5 +1,6 @@
 /** The trace: one line per request of the projects that have it on, oldest hour first, read at the reader's pace. */
 import { endpointById } from '../../shared/openai/endpoints.ts';
+import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
 import { shardsBetween, type UsageRow } from './row.ts';
@@ -15,9 +16,11 @@ export interface TraceQuestion {
   format: 'ndjson' | 'csv';
   /** The installation's: without it nobody finds out whose a pseudonym is. */
   secret: string;
+  /** Models whose names are not told. */
+  privateModels: ReadonlySet<string>;
 }
 
-interface TraceLine {
+interface TraceLine extends Record<SamplingName, number | null> {
   timestamp: string;
   model: string;
   user: string;
@@ -29,9 +32,15 @@ interface TraceLine {
   output_tokens: number;
   cached_tokens: number;
   reasoning_tokens: number;
+  queue_ms: number;
   first_token_ms: number;
   total_ms: number;
+  /** 0: no engine saw the request. */
   attempt: number;
+  /** Why not. */
+  error: string | null;
+  /** Requests of one second that were refused alike are one line. */
+  requests: number;
   aborted: boolean;
   estimated: boolean;
   provider: string;
@@ -72,10 +81,11 @@ export function traceStream(env: Pick<Env, 'USAGE'>, question: TraceQuestion): R
   );
 }
 
-function lineOf(row: UsageRow, { secret }: TraceQuestion): TraceLine {
+function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceLine {
+  const sampling = SAMPLING_NAMES.map((name) => [name, row.sampling?.[name] ?? null]);
   return {
     timestamp: new Date(row.at - row.totalMs).toISOString(),
-    model: row.model,
+    model: privateModels.has(row.model) ? pseudonym(secret, 'model', row.model) : row.model,
     user: pseudonym(secret, 'user', row.user),
     key: pseudonym(secret, 'key', row.key),
     endpoint: endpointById(row.endpoint)?.path ?? '',
@@ -85,12 +95,16 @@ function lineOf(row: UsageRow, { secret }: TraceQuestion): TraceLine {
     output_tokens: row.completion,
     cached_tokens: row.cached,
     reasoning_tokens: row.reasoning,
+    queue_ms: row.queueMs ?? 0,
     first_token_ms: row.firstMs,
     total_ms: row.totalMs,
     attempt: row.attempt,
+    error: row.error ?? null,
+    requests: row.times ?? 1,
     aborted: row.aborted,
     estimated: row.estimated,
     provider: row.provider,
+    ...(Object.fromEntries(sampling) as Record<SamplingName, number | null>),
   };
 }
 
@@ -136,7 +150,7 @@ function csvHead(question: TraceQuestion): string {
 function csvLine(line: TraceLine): string {
   return Object.values(line)
     .map((value) => {
-      const text = String(value);
+      const text = value === null ? '' : String(value);
       const safe = /^[=+\-@\t\r]/.test(text) && typeof value === 'string' ? `'${text}` : text;
       return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     })

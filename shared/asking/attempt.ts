@@ -20,6 +20,8 @@ export interface AttemptRequest {
   receipt: string;
   /** How long the opening may stay without acknowledgement. */
   acceptMs: number;
+  /** How long the request has waited: in queues, and for attempts before this one. */
+  waitedMs?: number;
   /** Of a body that streams, where the client said so. */
   bodyLength: number | undefined;
 }

@@ -1,6 +1,7 @@
 import { type Edit, usageEdits } from '../openai/edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import { scanMultipart } from '../openai/multipart.ts';
+import type { Sampling } from '../openai/sampling.ts';
 import { requireModel, scanJson } from '../openai/scan.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptBody, AttemptRequest } from './attempt.ts';
@@ -18,6 +19,8 @@ export interface Known {
   edits: Edit[];
   /** Strings of the body's `metadata`. */
   metadata: Readonly<Record<string, string>>;
+  /** How the answer is to be drawn, where the body says so. */
+  sampling?: Sampling;
   /** The model is what a header says: nobody looked into the body. */
   unseen: boolean;
 }
@@ -45,6 +48,7 @@ export function lookInto(bytes: Uint8Array, contentType: string, endpoint: Endpo
     streaming: scan.stream && endpoint.streams,
     edits: usageEdits(scan, endpoint),
     metadata: scan.metadata ?? NO_METADATA,
+    ...(scan.sampling !== undefined && { sampling: scan.sampling }),
   };
 }
 

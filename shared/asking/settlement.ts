@@ -30,6 +30,8 @@ export interface Course {
   /** Since the opening; 0 where no data came. */
   firstMs: number;
   totalMs: number;
+  /** What the request had waited when this attempt was opened; absent where its asker does not say. */
+  queueMs?: number;
 }
 
 /** How long an agent may take to report on an attempt that the gateway has ended. */
@@ -47,6 +49,11 @@ const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'not_accepted',
   'unreachable',
 ]);
+
+/** Whether a failure says that nothing was used, and so leaves no record. */
+export function reachesNoEngine(code: string): boolean {
+  return (NOTHING_USED as ReadonlySet<string>).has(code);
+}
 
 interface Ended {
   exchange: Exchange;
@@ -128,9 +135,16 @@ export class Settlement {
   #record(exchange: Exchange, usage: ReportedUsage, now: number): UsageRecord {
     const { requestId, attempt, receipt } = exchange.request;
     const { stream, answerBytes, repeated } = exchange;
-    const { endpoint, streaming: streamed } = exchange.request;
+    const { endpoint, streaming: streamed, waitedMs: queueMs } = exchange.request;
     const { status, firstMs } = exchange;
-    const course = { endpoint, streamed, status, firstMs, totalMs: now - exchange.openedAt };
+    const course = {
+      endpoint,
+      streamed,
+      status,
+      firstMs,
+      totalMs: now - exchange.openedAt,
+      ...(queueMs !== undefined && { queueMs }),
+    };
     const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };
     return { ...record, at: now, repeated };
   }

@@ -3,6 +3,7 @@ import { utf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import { JsonReader, type StringAt } from './json.ts';
 import { readMetadata } from './metadata.ts';
+import { readSampling, SAMPLING_KEYS, type Sampling, type SamplingKey } from './sampling.ts';
 
 /** Half-open byte range of a value in the body. */
 export interface Span {
@@ -28,6 +29,8 @@ export interface JsonScan {
   /** Absent when longer than 512 characters: it is only an affinity hint here. */
   user?: string;
   promptCacheKey?: string;
+  /** Absent where the body says nothing of it. */
+  sampling?: Sampling;
   /** Offset of the final top-level `}`. */
   topEnd: number;
   /** True for `{}`. */
@@ -43,9 +46,12 @@ const LISTED = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt
 type Listed = (typeof LISTED)[number];
 const MODEL = utf8('model');
 const byText = new Map<string, Listed>(LISTED.map((name) => [name, name]));
-/** Indexed by length, which is different for each: most keys of a body are told apart by it alone. */
-const byLength: { name: Listed; bytes: Uint8Array }[] = [];
-for (const name of LISTED) byLength[name.length] = { name, bytes: utf8(name) };
+const samplingKeys: ReadonlySet<string> = new Set(SAMPLING_KEYS);
+/** Indexed by length: most keys of a body are told apart by it alone. */
+const byLength: { name: Listed | SamplingKey; bytes: Uint8Array }[][] = [];
+for (const name of [...LISTED, ...SAMPLING_KEYS]) {
+  byLength[name.length] = [...(byLength[name.length] ?? []), { name, bytes: utf8(name) }];
+}
 const MAX_KEY_BYTES = 2 + BYTES_PER_CHAR * Math.max(...LISTED.map((name) => name.length));
 
 function keyIs(bytes: Uint8Array, key: StringAt, wanted: Uint8Array, fold: number): boolean {
@@ -56,12 +62,17 @@ function keyIs(bytes: Uint8Array, key: StringAt, wanted: Uint8Array, fold: numbe
 }
 
 /** Which listed key this is, also when it is written with escapes: `"\u006dodel"` is `model` to every engine. */
-function listedKey(reader: JsonReader, key: StringAt): Listed | undefined {
+function listedKey(reader: JsonReader, key: StringAt): Listed | SamplingKey | undefined {
   const length = key.end - key.start - 2;
   if (key.escaped) return key.end - key.start > MAX_KEY_BYTES ? undefined : byText.get(reader.text(key));
-  const listed = byLength[length];
-  if (listed === undefined || !keyIs(reader.bytes, key, listed.bytes, 0)) return undefined;
-  return listed.name;
+  for (const { name, bytes } of byLength[length] ?? NONE) if (keyIs(reader.bytes, key, bytes, 0)) return name;
+  return undefined;
+}
+
+const NONE: (typeof byLength)[number] = [];
+
+function isSampling(name: Listed | SamplingKey): name is SamplingKey {
+  return samplingKeys.has(name);
 }
 
 /** Go's encoding/json matches keys without regard to case, so `Model` after `model` would be another way round an allow-list. */
@@ -107,6 +118,10 @@ class Scanner {
       this.#modelInOtherCase ||= isModelInOtherCase(this.#reader, key);
       this.#reader.value(1);
       return;
+    }
+    if (isSampling(name)) {
+      this.#scan.sampling ??= {};
+      return readSampling(this.#reader, name, this.#scan.sampling);
     }
     const bit = 1 << LISTED.indexOf(name);
     if ((this.#seen & bit) !== 0) throw duplicate(name);

@@ -77,9 +77,12 @@ it('a project, a key in it, its limits, its rotation and its end', async () => {
   const to = new Date(Date.now() + 3_600_000).toISOString();
   const trace = await eventually('the trace', 15_000, async () => {
     const { out } = await otela('trace', 'export', '--from', from, '--to', to);
-    return out.split('\n').length > 3 ? out : undefined;
+    const lines = out.split('\n');
+    return lines.filter((line) => line.includes('"status":200')).length > 2 ? out : undefined;
   });
-  const [first = ''] = trace.split('\n');
+  const first = trace.split('\n').find((line) => line.includes('"status":200')) ?? '';
+  // The model that the key may not use: no engine saw that request, and it is on record.
+  expect(trace).toMatch(/"model":"not\/mine".*"status":403.*"error":"model_not_allowed"/);
   expect(JSON.parse(first)).toMatchObject({
     model: MODEL,
     output_tokens: 2,

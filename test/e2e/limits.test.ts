@@ -157,7 +157,8 @@ it('who may opt out leaves nothing but what limits need; who may not is told', a
   const seen = await ask(tracked.key);
   await seen.text();
   await eventually('the tracked one', 10_000, async () => {
-    return (await usage(`key=${tracked.id}`)).data[0]?.requests === 1 ? true : undefined;
+    // And the one that was refused for its wish.
+    return (await usage(`key=${tracked.id}`)).data[0]?.requests === 2 ? true : undefined;
   });
   expect((await usage(`key=${id}`)).data).toEqual([]);
 });

@@ -1,0 +1,1 @@
+ALTER TABLE `model_settings` ADD `private` integer DEFAULT false NOT NULL;

@@ -1,0 +1,137 @@
+/** What is on record of a request: how its answer was drawn, what it waited, and that it was refused. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { z } from 'zod';
+import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+
+let house: House;
+let project: string;
+const from = new Date(Date.now() - 60_000).toISOString();
+
+beforeAll(async () => {
+  house = await openHouse();
+  project = made.parse(await house.gateway.admin('POST', 'projects', { name: 'p', trace: true })).id;
+});
+afterAll(endAll);
+
+const made = z.looseObject({ id: z.string() });
+const withKey = z.looseObject({ id: z.string(), key: z.string() });
+const makeKey = async (more: object = {}) =>
+  withKey.parse(await house.gateway.admin('POST', 'keys', { name: 'k', project_id: project, ...more }));
+const ask = async (
+  key: string,
+  more: object = {},
+  path = '/v1/chat/completions',
+  headers: Record<string, string> = {},
+) => {
+  const body = chatBody({ tokens: 2 }, more);
+  const response = await house.ask(path, body, { headers: { authorization: `Bearer ${key}`, ...headers } });
+  await response.text();
+  return response.status;
+};
+
+const lineSchema = z.looseObject({
+  model: z.string(),
+  key: z.string(),
+  endpoint: z.string(),
+  status: z.number(),
+  attempt: z.number(),
+  error: z.string().nullable(),
+  requests: z.number(),
+  queue_ms: z.number(),
+  temperature: z.number().nullable(),
+  max_tokens: z.number().nullable(),
+  top_p: z.number().nullable(),
+  n: z.number().nullable(),
+});
+type Line = z.infer<typeof lineSchema>;
+
+async function trace(): Promise<Line[]> {
+  const to = new Date(Date.now() + 60_000).toISOString();
+  const response = await fetch(`${house.gateway.url}/admin/trace?${new URLSearchParams({ from, to })}`, {
+    headers: { authorization: `Bearer ${house.gateway.adminKey}` },
+  });
+  const text = await response.text();
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => lineSchema.parse(JSON.parse(line)));
+}
+
+/** New lines of the trace since `before`, once there are as many requests as `count`. */
+const fresh = (before: readonly Line[], count: number) =>
+  eventually(`${count} more requests on record`, 15_000, async () => {
+    const lines = (await trace()).slice(before.length);
+    return lines.reduce((sum, { requests }) => sum + requests, 0) >= count ? lines : undefined;
+  });
+
+it('sampling parameters are on record, by one name whatever the endpoint calls them, and nothing else of the body', async () => {
+  const { key } = await makeKey();
+  const before = await trace();
+  await ask(key, { temperature: 0.25, top_p: 0.9, max_completion_tokens: 17, n: 1, stop: ['secret-word'] });
+  await ask(key, { temperature: null, top_p: 'high', max_tokens: 2 });
+  const lines = await fresh(before, 2);
+  expect(lines[0]).toMatchObject({ temperature: 0.25, top_p: 0.9, max_tokens: 17, n: 1, attempt: 1, error: null });
+  expect(lines[1]).toMatchObject({ temperature: null, top_p: null, max_tokens: 2, n: null });
+  expect(JSON.stringify(lines)).not.toContain('secret-word');
+  for (const { queue_ms } of lines) expect(queue_ms).toBeLessThan(5_000);
+});
+
+it('a request that no engine saw is on record with the reason; those of a stranger and of who opts out are not', async () => {
+  const { key, id } = await makeKey({
+    models: [MODEL, 'nobody/serves-this'],
+    endpoints: ['chat/completions'],
+    no_track: true,
+  });
+  const before = await trace();
+  expect(await ask(key, { model: 'not/allowed' })).toBe(403);
+  expect(await ask(key, { model: 'nobody/serves-this' })).toBe(404);
+  expect(await ask(key, {}, '/v1/embeddings')).toBe(403);
+  expect(await ask(key, { model: 7 })).toBe(400);
+  expect(await ask(key, { model: 'not/allowed' }, undefined, { 'x-otela-no-track': '1' })).toBe(403);
+  expect(await ask('sk-otela-stranger')).toBe(401);
+  const lines = await fresh(before, 4);
+  expect(lines.map(({ status, error, model, attempt }) => [status, error, model, attempt]).sort()).toEqual([
+    [400, 'invalid_request', '', 0],
+    [403, 'model_not_allowed', 'not/allowed', 0],
+    [403, 'permission_denied', '', 0],
+    [404, 'model_not_found', 'nobody/serves-this', 0],
+  ]);
+  const totals = z.object({ data: z.array(z.object({ requests: z.number(), failed: z.number() })) });
+  await eventually('the totals', 15_000, async () => {
+    const { data } = totals.parse(await house.gateway.admin('GET', `usage?group_by=key&key=${id}`));
+    return data[0]?.requests === 4 && data[0].failed === 4 ? true : undefined;
+  });
+});
+
+it('a flood at a closed door is few rows that say how many', async () => {
+  const { key } = await makeKey({ limits: { requests_per_minute: 1 } });
+  const before = await trace();
+  expect(await ask(key)).toBe(200);
+  const refused = await Promise.all(Array.from({ length: 60 }, () => ask(key)));
+  expect(refused.every((status) => status === 429)).toBe(true);
+  const lines = (await fresh(before, 61)).filter(({ status }) => status === 429);
+  expect(lines.reduce((sum, { requests }) => sum + requests, 0)).toBe(60);
+  expect(lines.length).toBeLessThan(20);
+});
+
+it('what nobody serves is in the workload as unserved, and counts for no length', async () => {
+  await house.gateway.admin('PUT', 'models/wanted%2Fmodel', { private: true });
+  const { key } = await makeKey();
+  await eventually('the model to be known', 10_000, async () =>
+    (await ask(key, { model: 'wanted/model' })) === 503 ? true : undefined,
+  );
+  const rows = z.object({
+    data: z.array(z.looseObject({ model: z.string(), requests: z.number(), unserved: z.number() })),
+  });
+  const wanted = await eventually('the workload', 15_000, async () => {
+    const { data } = rows.parse(await house.gateway.admin('GET', 'workload?window=10m'));
+    return data.find(({ model }) => model === 'wanted/model');
+  });
+  expect(wanted).toMatchObject({ requests: 0, input: { mean: 0, p95: 0 } });
+  expect(wanted.unserved).toBeGreaterThan(0);
+  // Its name is private: the trace has a hash of it.
+  const lines = (await trace()).filter(({ status }) => status === 503);
+  expect(lines.length).toBeGreaterThan(0);
+  for (const { model } of lines) expect(model).toMatch(/^[0-9a-f]{16}$/);
+});
