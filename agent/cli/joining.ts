@@ -1,4 +1,5 @@
 /** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
+import type { LoadMeter } from '../engine/load.ts';
 import { ownRelease } from '../host/release.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
 import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
@@ -30,6 +31,7 @@ export interface Surroundings {
   parts: Parts;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
+  load: LoadMeter;
 }
 
 /** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
@@ -38,7 +40,7 @@ const GATEWAYS_MAX = 16;
 /** Resolves when a gateway lets this agent in; rejects as `admit` does. */
 export async function joining(options: JoiningOptions, around: Surroundings, signal: AbortSignal): Promise<Admitted> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
-  const { network, job, parts, engine } = around;
+  const { network, job, parts, engine, load } = around;
   const { token, cluster, gateways } = config;
   const { proxy, detours } = network;
   const key = createSessionKey();
@@ -61,6 +63,7 @@ export async function joining(options: JoiningOptions, around: Surroundings, sig
         usage: parts.requests?.usage,
         leaveLogTail: (tail) => leaveLogTail({ ...tail, proxy, env, log }),
         engine,
+        load,
         onMesh: (mesh) => {
           // A session that was followed while it still looked for its place speaks for this agent no more.
           if (parts.sessions?.current === session) parts.requests?.join(mesh, ticket);

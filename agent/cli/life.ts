@@ -9,6 +9,7 @@ import type { EngineExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import { commandFacts, withFacts } from '../engine/facts.ts';
 import type { Health } from '../engine/health.ts';
+import { LoadMeter } from '../engine/load.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
@@ -62,6 +63,7 @@ export class AgentLife {
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
   readonly #departure: Departure;
+  readonly #load = new LoadMeter(() => this.#target);
   #state: StateDir | undefined;
   #signalled = false;
   #goneTimer: NodeJS.Timeout | undefined;
@@ -102,8 +104,8 @@ export class AgentLife {
       control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
       if (config.span.role === 'register') {
-        const [network, engine] = [this.#network, () => this.#target];
-        this.#parts.requests = await openRequests({ config, network, state, engine, log });
+        const around = { network: this.#network, engine: () => this.#target, load: this.#load };
+        this.#parts.requests = await openRequests({ config, ...around, state, log });
       }
       log(`state in ${state.path}${this.#job.id ? `, Slurm job ${this.#job.id}` : ''}`);
       this.#startEngine();
@@ -114,6 +116,7 @@ export class AgentLife {
       this.#job.close();
       this.#network.close();
       await this.#parts.requests?.close();
+      await this.#load.close();
       await this.#parts.engine?.stop(0, Promise.resolve());
       control?.close();
       this.#state?.remove();
@@ -186,7 +189,7 @@ export class AgentLife {
   }
 
   get #surroundings(): Surroundings {
-    return { network: this.#network, job: this.#job, parts: this.#parts, engine: () => this.#target };
+    return { network: this.#network, job: this.#job, parts: this.#parts, engine: () => this.#target, load: this.#load };
   }
 
   #nameState(session: string): void {

@@ -1,5 +1,6 @@
 /** Requests that come and go over the mesh, and the local endpoint in front of them. */
 
+import type { LoadMeter } from '../engine/load.ts';
 import type { StateDir } from '../host/state-dir.ts';
 import { RequestService, type UnadmittedFacts, usageDirectoryOf } from '../ingress/service.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
@@ -14,16 +15,25 @@ export interface RequestsOptions {
   state: StateDir;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
+  load: LoadMeter;
   log(line: string): void;
 }
 
 /** The endpoint is there from the first moment: it serves its own node without any gateway. Throws UsageError. */
-export async function openRequests({ config, network, state, engine, log }: RequestsOptions): Promise<RequestService> {
+export async function openRequests({
+  config,
+  network,
+  state,
+  engine,
+  load,
+  log,
+}: RequestsOptions): Promise<RequestService> {
   const service = new RequestService({
     config: config.ingress,
     replica: network.replica,
     issuerName: (issuer) => network.issuerName(issuer),
     engine,
+    load,
     directory: () => state.path,
     usageDirectory: usageDirectoryOf(state.path),
     log,

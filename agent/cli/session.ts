@@ -30,6 +30,7 @@ export interface SessionOptions {
   usage?: TunnelOptions['usage'] | undefined;
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
+  load?: TunnelOptions['load'];
   log(line: string): void;
   /** No gateway will have this agent. */
   onRefused(refusal: Refusal): void;
@@ -51,7 +52,7 @@ export class Session {
   #leaving: Promise<void> | undefined;
 
   constructor(options: SessionOptions) {
-    const { ticket, key, gateways, first, openTunnel, proxy, usage, engine, log, onRefused, onOver } = options;
+    const { ticket, key, gateways, first, openTunnel, proxy, usage, engine, load, log, onRefused, onOver } = options;
     this.#options = options;
     this.ticket = ticket;
     this.key = key;
@@ -65,6 +66,7 @@ export class Session {
         identity: identityOf(ticket, key),
         update: () => encodeUpdate(this.#update()),
         engine,
+        load,
         proxy,
         ...(usage === undefined ? {} : { usage }),
       },

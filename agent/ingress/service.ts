@@ -5,6 +5,7 @@ import type { Replica } from '../../shared/lattice/replica.ts';
 import type { IngressConfig } from '../cli/ingress-config.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
+import type { LoadCounter } from '../tunnel/exchanges.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
 import { Ingress } from './ingress.ts';
 import { ReplicaNodes } from './replica-nodes.ts';
@@ -29,6 +30,7 @@ export interface RequestServiceOptions {
   issuerName(issuer: string): string | undefined;
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
+  load?: LoadCounter | undefined;
   /** The agent's state directory as it is called now. */
   directory(): string;
   /** Where usage waits for the next agent, should this one end first; outlives the state directory. */
@@ -61,7 +63,7 @@ export class RequestService {
   #unwatch: () => void = () => {};
 
   constructor(options: RequestServiceOptions) {
-    const { config, replica, log, engine, directory, usageDirectory } = options;
+    const { config, replica, log, engine, load, directory, usageDirectory } = options;
     this.#options = options;
     this.#queue = new UsageQueue({ directory: config.listen && usageDirectory, log });
     this.usage = new UsageDelivery(this.#queue);
@@ -76,6 +78,8 @@ export class RequestService {
       channels: { channelTo: (session) => this.#channelTo(session) },
       own: () => this.#session,
       engine,
+      load,
+      onLoad: (session, said) => this.#nodes.index.live.heard(session, { ...said, at: Date.now() }),
       serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
       onSilent: (session) => log(`${session} does not answer`),
       onUnreachable: () => {},

@@ -14,6 +14,8 @@ const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
 export interface ExchangeHost {
   now(): number;
+  /** The engine answers: its head goes out next. */
+  onHead(): void;
   /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
   onReport(exchange: Exchange, usage: ReportedUsage): void;
   /** The engine is done with it, well or not. */
@@ -138,6 +140,7 @@ export class Exchange {
     });
     const engineTenths = Math.round((this.#progressAt - this.#startedAt) * 10);
     this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers };
+    this.#host.onHead();
     this.#link?.put(this.#head);
   }
 

@@ -1,3 +1,4 @@
+import type { EngineLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
@@ -14,11 +15,23 @@ const EXCHANGES_MAX = 4096;
 const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
 const FINISHED_MAX = 10_000;
 
+/** LOAD goes out so seldom at most, however many answers begin and end. */
+const LOAD_EVERY_MS = 500;
+
+/** Counts what the engine is given, and tells how busy it is. */
+export interface LoadCounter {
+  begin(): void;
+  end(): void;
+  readonly current: EngineLoad;
+}
+
 /** All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive sockets. */
 export class Exchanges {
   readonly reports: Reports;
   readonly #engine: () => EngineTarget | undefined;
   readonly #log: (line: string) => void;
+  readonly #load: LoadCounter | undefined;
+  #loadSaidAt = Number.NEGATIVE_INFINITY;
   readonly #named = new Map<string, Exchange>();
   readonly #streams = new Map<number, Exchange>();
   /** In the order in which they finished. */
@@ -29,8 +42,9 @@ export class Exchanges {
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
 
-  constructor(engine: () => EngineTarget | undefined, log: (line: string) => void) {
+  constructor(engine: () => EngineTarget | undefined, log: (line: string) => void, load?: LoadCounter) {
     this.#engine = engine;
+    this.#load = load;
     this.#log = log;
     this.reports = new Reports(log);
   }
@@ -97,12 +111,14 @@ export class Exchanges {
   #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof Exchange.endpointOf>>): Exchange {
     const exchange = new Exchange(frame, endpoint, {
       now: () => performance.now(),
+      onHead: () => this.#sayLoad(),
       onReport: (ended, usage) => this.#report(ended, usage),
       onIdle: (ended) => this.#onIdle(ended),
     });
     this.#named.set(exchange.name, exchange);
     this.#streams.set(frame.stream, exchange);
     this.#running++;
+    this.#load?.begin();
     return exchange;
   }
 
@@ -152,8 +168,18 @@ export class Exchanges {
     for (const done of this.#onDrained.splice(0)) done();
   }
 
+  /** Beside an answer's head or end: an idle tunnel carries nothing. */
+  #sayLoad(): void {
+    const now = performance.now();
+    if (this.#load === undefined || this.#link === undefined || now - this.#loadSaidAt < LOAD_EVERY_MS) return;
+    this.#loadSaidAt = now;
+    this.#link.put({ type: 'load', ...this.#load.current });
+  }
+
   #onIdle(exchange: Exchange): void {
     this.#running--;
+    this.#load?.end();
+    this.#sayLoad();
     this.#finished.add(exchange);
   }
 

@@ -69,7 +69,7 @@ class GatewayTunnel implements Tunnel {
 
   constructor(options: TunnelOptions) {
     this.#options = options;
-    this.#exchanges = new Exchanges(options.engine, options.log);
+    this.#exchanges = new Exchanges(options.engine, options.log, options.load);
   }
 
   get connected(): boolean {

@@ -1,5 +1,6 @@
 /** What the tunnel needs from the rest of the agent, and what it gives back. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { LoadCounter } from './exchanges.ts';
 import type { WebSocketOptions } from './websocket.ts';
 
 /** Where requests go on this machine. */
@@ -29,6 +30,8 @@ export interface TunnelOptions {
   proxy?: WebSocketOptions['proxy'];
   /** Undefined while no engine can be reached: openings are then refused, never queued. */
   engine(): EngineTarget | undefined;
+  /** Counts what the engine is given and tells how busy it is; without one gateways know only what they sent themselves. */
+  load?: LoadCounter | undefined;
   log(line: string): void;
   /** This gateway will not have this agent. After a 403 it is asked again seldom, unless the tunnel is closed: its list may change. */
   onRefused(refusal: Refusal): void;

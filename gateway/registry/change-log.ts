@@ -25,6 +25,10 @@ export class ChangeLog {
     return `${this.#epoch}:${this.#version}`;
   }
 
+  get version(): number {
+    return this.#version;
+  }
+
   /** A session changed; without one, something else that snapshots carry. */
   add(session?: string): void {
     this.#version++;

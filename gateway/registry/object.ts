@@ -2,6 +2,7 @@ import { DurableObject } from 'cloudflare:workers';
 import type { GossipMemory } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
+import type { LiveState } from '../../shared/routing/load.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
@@ -208,6 +209,11 @@ export class RegistryObject extends DurableObject<Env> {
     this.#members.roster.suspect(session, 'tunnel', false, this.#members.replica.get(session));
     // The doubt that its silence raised ends with it: what this gateway alone concluded nobody else will take back.
     if (this.#members.roster.isOpen(session)) this.#gossip.handle({ type: 'tunnel', session, open: true });
+  }
+
+  /** What is true of a session for seconds: travels with the snapshot and is stored nowhere. */
+  live(session: string, news: LiveState): void {
+    this.#members.roster.store.setLive(session, news);
   }
 
   /** Whether a session's agent answers its tunnel to this gateway. `unknown`: it has none here. */

@@ -1,7 +1,9 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { LiveState } from '../../shared/routing/load.ts';
 import type { Settings } from '../accounts/settings.ts';
 import { ChangeLog } from './change-log.ts';
 import type { ListedIssuer } from './issuers.ts';
+import { LiveStates } from './live.ts';
 
 /** What the holder of one tag needs to have the state of another. */
 export interface SnapshotDelta {
@@ -12,6 +14,8 @@ export interface SnapshotDelta {
   removed: string[];
   /** Present where something of it changed. */
   carried?: Carried;
+  /** What lasts for seconds only, of sessions of which it changed. */
+  live?: Record<string, LiveState>;
 }
 
 /** What travels with the sessions. */
@@ -35,6 +39,7 @@ export interface SnapshotSource {
 export class SnapshotStore {
   readonly #entries = new Map<string, RegistryEntry>();
   readonly #log: ChangeLog;
+  readonly #live = new LiveStates();
   #carried: Carried = { issuers: [], gateway: '' };
   #carriedAt = 0;
 
@@ -65,7 +70,15 @@ export class SnapshotStore {
   }
 
   delete(session: string): void {
+    this.#live.delete(session);
     if (this.#entries.delete(session)) this.#log.add(session);
+  }
+
+  /** Of a session that nobody knows nothing is kept. */
+  setLive(session: string, news: LiveState): void {
+    if (!this.#entries.has(session)) return;
+    this.#log.add();
+    this.#live.put(session, news, this.#log.version);
   }
 
   set(carried: Carried): void {
@@ -82,6 +95,7 @@ export class SnapshotStore {
     }
     for (const entry of delta.entries) this.put(entry);
     for (const session of delta.removed) this.delete(session);
+    for (const [session, news] of Object.entries(delta.live ?? {})) this.setLive(session, news);
     if (delta.carried !== undefined) this.set(delta.carried);
   }
 
@@ -92,7 +106,7 @@ export class SnapshotStore {
     const carried = this.#carried;
     if (version === undefined) {
       const entries = [...this.#entries.values()];
-      return { tag: this.#log.tag, whole: true, entries, removed: [], carried };
+      return { tag: this.#log.tag, whole: true, entries, removed: [], carried, ...this.#liveSince(0) };
     }
     const entries: RegistryEntry[] = [];
     const removed: string[] = [];
@@ -102,6 +116,11 @@ export class SnapshotStore {
       else entries.push(entry);
     }
     const news = this.#carriedAt > version ? { carried } : {};
-    return { tag: this.#log.tag, whole: false, entries, removed, ...news };
+    return { tag: this.#log.tag, whole: false, entries, removed, ...news, ...this.#liveSince(version) };
+  }
+
+  #liveSince(version: number): Pick<SnapshotDelta, 'live'> {
+    const live = this.#live.since(version);
+    return live === undefined ? {} : { live };
   }
 }

@@ -34,6 +34,9 @@ class IsolateView implements View {
   settings: Settings = NO_SETTINGS;
   issuers: ReadonlyMap<string, ListedIssuer> = new Map();
   gateway = '';
+  /** The registry's tag: what differences are asked for with. */
+  #base = '';
+  /** The last tag that brought something to be shown; loads are not. */
   #tag = '';
   #revision = 0;
   /** The registry's word about sessions that this isolate suspects on its own. */
@@ -45,7 +48,7 @@ class IsolateView implements View {
 
   /** What to ask the registry with. */
   get base(): string | null {
-    return this.#tag || null;
+    return this.#base || null;
   }
 
   model(id: string): ModelNodes | undefined {
@@ -57,6 +60,8 @@ class IsolateView implements View {
     if (delta.whole) {
       this.nodes.clear();
       this.#suspicions.clear();
+      const left = new Set(delta.entries.map(({ session }) => session));
+      this.nodes.live.retain((session) => left.has(session));
     }
     for (const entry of delta.entries) {
       this.#suspicions.delete(entry.session);
@@ -72,6 +77,10 @@ class IsolateView implements View {
       this.gateway = carried.gateway;
     }
     if (carried?.settings !== undefined) this.settings = carried.settings;
+    if (delta.live !== undefined) this.nodes.live.apply(delta.live);
+    this.#base = delta.tag;
+    const shows = delta.whole || delta.entries.length > 0 || delta.removed.length > 0 || carried !== undefined;
+    if (!shows && this.#tag !== '') return;
     this.#tag = delta.tag;
     this.#revision = 0;
   }

@@ -1,5 +1,6 @@
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
+import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
@@ -44,6 +45,15 @@ const LISTENERS_MAX = 64;
 /** Failures of this side, which the agent does not know of. */
 const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
 
+export interface AttemptsEvents {
+  /** There begins to be something to tick for. */
+  busy(): void;
+  /** An opening was not acknowledged. */
+  silent(): void;
+  /** What the agent last said of its engine. */
+  load(): NodeLoad | undefined;
+}
+
 /** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
 export class Attempts implements ExchangeHost {
   readonly #ids: StreamIds;
@@ -53,8 +63,7 @@ export class Attempts implements ExchangeHost {
   readonly #called = new Map<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
   /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
   readonly #broken = new Map<string, { code: AttemptFailure; length: number }>();
-  readonly #onBusy: () => void;
-  readonly #onSilent: () => void;
+  readonly #on: AttemptsEvents;
   #link: Link | undefined;
   /** Requests that the engine was done with. */
   #ended = 0;
@@ -63,11 +72,9 @@ export class Attempts implements ExchangeHost {
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
   #unknown = 0;
 
-  /** `onBusy` is called when there begins to be something to tick for, `onSilent` when an opening was not acknowledged. */
-  constructor(session: string, ids: StreamIds, on: { busy: () => void; silent: () => void }) {
+  constructor(session: string, ids: StreamIds, on: AttemptsEvents) {
     this.#ids = ids;
-    this.#onBusy = on.busy;
-    this.#onSilent = on.silent;
+    this.#on = on;
     this.#settlement = new Settlement(session);
   }
 
@@ -96,6 +103,10 @@ export class Attempts implements ExchangeHost {
       const timer = setTimeout(tell, LISTEN_MS);
       this.#listeners.add(tell);
     });
+  }
+
+  load(): NodeLoad | undefined {
+    return this.#on.load();
   }
 
   /** A Worker's request over `fetch`: its leaving is seen, its body may stream. */
@@ -139,7 +150,7 @@ export class Attempts implements ExchangeHost {
   }
 
   #create(open: AttemptRequest, body: AttemptBody): Exchange {
-    this.#onBusy();
+    this.#on.busy();
     const exchange = new Exchange(this.#ids.next(), open, body, this);
     this.#exchanges.set(exchange.stream, exchange);
     if (this.#link !== undefined) exchange.connect(this.#link);
@@ -151,7 +162,7 @@ export class Attempts implements ExchangeHost {
     this.#called.delete(nameOf(exchange.request));
     this.#settlement.ended(exchange, failure, this.now());
     if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#remember(exchange, failure);
-    if (failure === 'not_accepted') this.#onSilent();
+    if (failure === 'not_accepted') this.#on.silent();
     if (failure !== undefined && TELL_AGENT.has(failure)) {
       this.#link?.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
     }
@@ -204,7 +215,7 @@ export class Attempts implements ExchangeHost {
     for (const tell of this.#listeners) tell();
     if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
-    this.#onBusy();
+    this.#on.busy();
   }
 
   tick(now: number): void {

@@ -14,6 +14,7 @@ import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../us
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { provesSession } from './handshake.ts';
+import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 import { StreamIds } from './stream-ids.ts';
@@ -56,6 +57,7 @@ export class TunnelObject extends DurableObject<Env> {
   /** Words to the registry, one after the other: a "gone" must not overtake the "here" before it. */
   #registryQueue: Promise<void> = Promise.resolve();
   readonly #probes = new Probes();
+  readonly #load = new NodeLoadWatch();
   /** Time up to which records have been told; behind now by the burst at most. */
   #pace = 0;
 
@@ -65,6 +67,7 @@ export class TunnelObject extends DurableObject<Env> {
     this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), {
       busy: () => this.#busy(),
       silent: () => this.#onSilent(),
+      load: () => this.#load.current,
     });
     createUsageTable(ctx.storage.sql);
     createIngressUsageTable(ctx.storage.sql);
@@ -203,6 +206,8 @@ export class TunnelObject extends DurableObject<Env> {
         return this.#probes.answered(frame.nonce, frame.verdict);
       case 'usage':
         return this.#storeUsage(peer, frame.sequence, frame.json);
+      case 'load':
+        return this.#onLoad(frame);
       case 'report':
       case 'accept':
       case 'head':
@@ -213,6 +218,14 @@ export class TunnelObject extends DurableObject<Env> {
       default:
         return; // hello again, or a frame of the gateway's own: nothing to do with it
     }
+  }
+
+  /** Said beside answers: Workers get it with theirs, the others with the next snapshot. What is not told is told a second later. */
+  #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
+    const load = this.#load.heard(frame, Date.now());
+    if (load === undefined) return;
+    const telling = this.env.REGISTRY.getByName(REGISTRY_NAME).live(this.#session, { load });
+    this.ctx.waitUntil(telling.catch(() => {}));
   }
 
   /** What the agent's own ingress used while no gateway saw it. @throws WireError */

@@ -1,4 +1,5 @@
 /** One attempt at a request as its asker sees it: what opens it, what may come of it. */
+import type { NodeLoad } from '../routing/load.ts';
 import type { ResetCode } from '../wire/frames.ts';
 import type { HeaderList } from '../wire/headers.ts';
 
@@ -34,6 +35,8 @@ export interface AttemptHead {
   /** Hand-over to acknowledgement, and the engine's own time to its head. */
   forwardMs: number;
   engineMs: number;
+  /** What the node last said of its engine. */
+  load?: NodeLoad;
 }
 
 /** Why an attempt failed on its way. */

@@ -1,3 +1,4 @@
+import type { NodeLoad } from '../routing/load.ts';
 import { WireError } from '../wire/error.ts';
 import type { Frame, OpenFrame } from '../wire/frames.ts';
 import { Incoming } from '../wire/incoming.ts';
@@ -19,6 +20,8 @@ export interface ExchangeHost {
   now(): number;
   /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void;
+  /** What the node last said of its engine, where somebody hears it. */
+  load?(): NodeLoad | undefined;
   /** A new stream number for it. */
   renumber(exchange: Exchange): number;
 }
@@ -288,7 +291,9 @@ export class Exchange {
     if (head === undefined || this.#told || this.#over) return;
     const forwardMs = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
     const { status, headers, engineTenths } = head;
-    const result = { kind: 'head' as const, status, head: { headers, forwardMs, engineMs: engineTenths / 10 } };
+    const load = this.#host.load?.();
+    const known = { headers, forwardMs, engineMs: engineTenths / 10, ...(load === undefined ? {} : { load }) };
+    const result = { kind: 'head' as const, status, head: known };
     if (this.#tell !== undefined) {
       this.#told = true;
       this.#tell({ ...result, whole: this.answer.takeWhole() });

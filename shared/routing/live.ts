@@ -37,8 +37,8 @@ export class LiveNodes {
   }
 
   /** What the registry's snapshot brought. */
-  apply(states: readonly (readonly [string, LiveState])[]): void {
-    for (const [session, { load, breaker }] of states) {
+  apply(states: Readonly<Record<string, LiveState>>): void {
+    for (const [session, { load, breaker }] of Object.entries(states)) {
       if (load !== undefined) this.heard(session, load);
       this.of(session).breaker = breaker;
     }
@@ -58,8 +58,8 @@ export class LiveNodes {
     this.#loaded.delete(session);
   }
 
-  clear(): void {
-    this.#nodes.clear();
-    this.#loaded.clear();
+  /** Forgets all but these: the index was filled anew. */
+  retain(isKnown: (session: string) => boolean): void {
+    for (const session of this.#nodes.keys()) if (!isKnown(session)) this.forget(session);
   }
 }

@@ -1,13 +1,17 @@
 /** What is known of a node for seconds only: it is in no lattice and in no store. */
 
-/** What a node's engine last said of itself. */
-export interface NodeLoad {
+/** What an engine says of itself. */
+export interface EngineLoad {
   /** Requests in the engine's batch. */
   running: number;
   /** Requests in the engine's own queue. */
   waiting: number;
   /** Share of the KV cache in use, 0..1; absent where the engine does not tell. */
   kvUse?: number;
+}
+
+/** What a node's engine last said. */
+export interface NodeLoad extends EngineLoad {
   /** When it came, by the clock of whoever received it; milliseconds since the epoch. */
   at: number;
 }

@@ -88,7 +88,9 @@ export type Frame =
   /** What this agent's ingress used: see shared/asking/ingress-usage. */
   | { type: 'usage'; sequence: number; json: string }
   /** The records of that frame are stored. */
-  | { type: 'stored'; sequence: number };
+  | { type: 'stored'; sequence: number }
+  /** How busy this node's engine is; `kvUse` 0..1. */
+  | { type: 'load'; running: number; waiting: number; kvUse?: number };
 
 /** What a probe found; `unknown`: it could not be made, which proves nothing. The number is the protocol. */
 export const PROBE_VERDICTS = ['alive', 'silent', 'unknown'] as const;
@@ -122,6 +124,7 @@ const TYPES = [
   'probed',
   'usage',
   'stored',
+  'load',
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */
@@ -137,6 +140,7 @@ const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'probed',
   'usage',
   'stored',
+  'load',
 ]);
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -224,6 +228,10 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       return out.text(frame.json);
     case 'stored':
       return out.varint(frame.sequence);
+    case 'load':
+      out.varint(frame.running);
+      out.varint(frame.waiting);
+      return out.varint(frame.kvUse === undefined ? 0 : 1 + Math.round(frame.kvUse * 1000));
   }
 }
 
@@ -344,6 +352,10 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       return { type, sequence: input.varint(), json: input.text(USAGE_MAX_BYTES) };
     case 'stored':
       return { type, sequence: input.varint() };
+    case 'load': {
+      const [running, waiting, kv] = [input.varint(), input.varint(), input.varint()];
+      return { type, running, waiting, ...(kv === 0 ? {} : { kvUse: Math.min(1, (kv - 1) / 1000) }) };
+    }
   }
 }
 

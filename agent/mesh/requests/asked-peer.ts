@@ -1,6 +1,7 @@
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
 import { Settlement, type UsageRecord } from '../../../shared/asking/settlement.ts';
+import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { Attempt } from './attempt.ts';
@@ -40,6 +41,8 @@ export interface AskedPeerHost {
   onSilent(session: string): void;
   /** No channel could be had. */
   onUnreachable(session: string): void;
+  /** How busy its engine is. */
+  onLoad(session: string, load: EngineLoad): void;
 }
 
 /** All that is asked of one session: attempts, the channel they go over, and the usage that it reports. */
@@ -170,6 +173,7 @@ export class AskedPeer implements ExchangeHost {
 
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'settled') return;
+    if (frame.type === 'load') return this.#host.onLoad(this.session, frame);
     if (channel === this.#active) this.#vigil.heard(this.now());
     const exchange = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
     if (frame.type === 'report') return this.#report(frame, exchange);

@@ -62,7 +62,7 @@ export function memoryPair(
     if (!open) return;
     try {
       channel.link.receive(message, (frame) => {
-        if ('stream' in frame || frame.type === 'settled') events.onFrame(channel, frame);
+        if ('stream' in frame || frame.type === 'settled' || frame.type === 'load') events.onFrame(channel, frame);
       });
       events.onMessageEnd(channel);
     } catch (error) {

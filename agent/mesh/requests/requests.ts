@@ -1,5 +1,6 @@
 import type { AttemptBody, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import type { UsageRecord } from '../../../shared/asking/settlement.ts';
+import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
 import type { Attempt } from './attempt.ts';
@@ -15,6 +16,8 @@ export interface RequestsOptions extends Omit<ServingOptions, 'now'> {
   onSilent(session: string): void;
   /** No channel to a session could be had now. */
   onUnreachable(session: string): void;
+  /** A session that was asked says how busy its engine is. */
+  onLoad?(session: string, load: EngineLoad): void;
   /** What attempts used, to be kept: the nodes that counted it forget it after this returns. */
   onUsage(records: UsageRecord[]): void;
 }
@@ -43,6 +46,8 @@ export class Requests implements ChannelEvents {
       nextStream: (dialled) => 2 * ++this.#streams + (dialled ? 1 : 0),
       onSilent: (session) => options.onSilent(session),
       onUnreachable: (session) => options.onUnreachable(session),
+      onLoad: (session, { running, waiting, kvUse }) =>
+        options.onLoad?.(session, { running, waiting, ...(kvUse === undefined ? {} : { kvUse }) }),
     };
   }
 
@@ -90,7 +95,7 @@ export class Requests implements ChannelEvents {
   }
 
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
-    if (isForServing(channel, frame)) this.serving.onFrame(channel, frame);
+    if (frame.type !== 'load' && isForServing(channel, frame)) this.serving.onFrame(channel, frame);
     else this.#peer(channel.session).onFrame(channel, frame);
   }
 
@@ -137,7 +142,7 @@ export class Requests implements ChannelEvents {
 }
 
 /** Streams of the other end, and what speaks of them. @throws WireError for an opening under a number that is ours to give. */
-function isForServing(channel: RequestChannel, frame: StreamFrame): boolean {
+function isForServing(channel: RequestChannel, frame: Exclude<StreamFrame, { type: 'load' }>): boolean {
   if (frame.type === 'settled') return true;
   if (frame.type === 'report') return false; // by name it may come under a number of a former channel
   const ours = (frame.stream % 2 === 1) === channel.dialled;

@@ -1,7 +1,7 @@
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 import type { Exchange } from '../../tunnel/exchange.ts';
-import { Exchanges } from '../../tunnel/exchanges.ts';
+import { Exchanges, type LoadCounter } from '../../tunnel/exchanges.ts';
 import type { EngineTarget } from '../../tunnel/types.ts';
 import type { RequestChannel, StreamFrame } from './types.ts';
 
@@ -18,6 +18,7 @@ export interface ServingOptions {
   serves(provider: string): boolean;
   /** Our session as it is now: what it asks of itself is always served. */
   own(): string;
+  load?: LoadCounter | undefined;
   now(): number;
   log(line: string): void;
 }
@@ -70,6 +71,7 @@ export class Serving {
 
   /** A frame of a stream that the peer opened. @throws WireError */
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
+    if (frame.type === 'load') return;
     if (frame.type === 'open') {
       const refusal = this.#refusal(channel);
       if (refusal !== undefined) {
@@ -97,9 +99,9 @@ export class Serving {
 
   #servedFor(channel: RequestChannel): Served {
     const known = this.#peers.get(channel.session);
-    const { engine, log } = this.#options;
+    const { engine, log, load } = this.#options;
     const served = known ?? {
-      exchanges: new Exchanges(engine, log),
+      exchanges: new Exchanges(engine, log, load),
       touched: new Set(),
       active: undefined,
       goneAt: 0,

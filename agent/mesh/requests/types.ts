@@ -3,7 +3,7 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 import type { Link } from '../../../shared/wire/link.ts';
 
 /** Frames of the streams that requests use; everything else on a channel is the mesh's own. */
-export type StreamFrame = Extract<Frame, { stream: number }> | Extract<Frame, { type: 'settled' }>;
+export type StreamFrame = Extract<Frame, { stream: number }> | Extract<Frame, { type: 'settled' | 'load' }>;
 
 /** An open, authenticated channel to another agent. */
 export interface RequestChannel {

@@ -84,3 +84,24 @@ test('a tag of a former instance, of nobody, or of long ago gets everything', ()
   for (let n = 0; n < 50_000; n++) store.put(entry('a', { version: n }));
   expect(store.since(old)?.whole).toBe(true);
 });
+
+test('what lasts for seconds travels by itself, once, and goes with its session', () => {
+  const [registry, relay] = [new SnapshotStore('registry'), new SnapshotStore('relay')];
+  registry.put(entry('a'));
+  registry.put(entry('b'));
+  const { tag } = registry.since(null) ?? { tag: '' };
+  const load = (running: number) => ({ load: { running, waiting: 0, at: running } });
+  registry.setLive('a', load(1));
+  registry.setLive('stranger', load(9));
+  registry.setLive('a', { breaker: { state: 'open', since: 1 } });
+  const news = registry.since(tag);
+  expect(news).toMatchObject({ whole: false, entries: [], removed: [] });
+  expect(news?.live).toEqual({ a: { ...load(1), breaker: { state: 'open', since: 1 } } });
+  expect(registry.since(news?.tag ?? '')).toBeNull();
+  const all = registry.since(null);
+  if (all !== null) relay.apply(all);
+  expect(relay.since(null)?.live).toEqual(news?.live);
+  registry.delete('a');
+  registry.setLive('b', load(2));
+  expect(registry.since(null)?.live).toEqual({ b: load(2) });
+});

@@ -78,6 +78,10 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('usage' as const), sequence: short, json: fc.string({ maxLength: 200 }) }),
   fc.record({ type: fc.constant('stored' as const), sequence: short }),
   fc.record({ type: fc.constant('probed' as const), nonce: short, verdict: fc.constantFrom(...PROBE_VERDICTS) }),
+  fc.record({ type: fc.constant('load' as const), running: short, waiting: short }),
+  fc
+    .record({ running: short, waiting: short, permille: fc.integer({ min: 0, max: 1000 }) })
+    .map(({ running, waiting, permille }) => ({ type: 'load' as const, running, waiting, kvUse: permille / 1000 })),
   fc.record({ type: fc.constant('gossip' as const), bytes: bytes(300) }),
 );
 

@@ -1,0 +1,123 @@
+/** How busy the engine is, from its `/metrics` where it has one, and from what this agent itself has given it. */
+import { Agent, request } from 'undici';
+import type { EngineLoad } from '../../shared/routing/load.ts';
+import type { EngineTarget } from '../tunnel/types.ts';
+
+/** Between two looks. Gateways are told twice a second at most. */
+const LOOK_EVERY_MS = 500;
+/** A reading that is older says less than our own count. */
+const READING_MS = 2_000;
+/** An engine without metrics is asked again after this. */
+const ABSENT_MS = 60_000;
+const TIMEOUT_MS = 1_000;
+/** vLLM's histograms are some 200 KiB. */
+const METRICS_MAX_BYTES = 4 * 1024 * 1024;
+
+/** Gauges of vLLM (the older name of its cache's gauge too) and of SGLang. */
+const RUNNING = /^(?:vllm:num_requests_running|sglang:num_running_reqs)(?:\{.*\})?[ \t]+(\S+)/gm;
+const WAITING = /^(?:vllm:num_requests_waiting|sglang:num_queue_reqs)(?:\{.*\})?[ \t]+(\S+)/gm;
+const KV_USE = /^(?:vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|sglang:token_usage)(?:\{.*\})?[ \t]+(\S+)/gm;
+
+/** Reads Prometheus text; of an engine that runs several times behind one port the sum, and the fullest cache. Undefined: not told. */
+export function readLoad(text: string): EngineLoad | undefined {
+  const running = values(text, RUNNING);
+  if (running.length === 0) return undefined;
+  const kv = values(text, KV_USE);
+  return {
+    running: Math.round(sum(running)),
+    waiting: Math.round(sum(values(text, WAITING))),
+    ...(kv.length === 0 ? {} : { kvUse: Math.min(1, Math.max(...kv)) }),
+  };
+}
+
+function values(text: string, pattern: RegExp): number[] {
+  const found = Array.from(text.matchAll(pattern), ([, value]) => Number(value));
+  return found.filter((value) => Number.isFinite(value) && value >= 0 && value < 1e9);
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, one) => total + one, 0);
+}
+
+/** One for all ways to the engine: every gateway's tunnel and the mesh. Looks only while requests begin and end. */
+export class LoadMeter {
+  readonly #engine: () => EngineTarget | undefined;
+  /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
+  readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: TIMEOUT_MS });
+  /** Requests that this agent has given to the engine. */
+  #own = 0;
+  #reading: { load: EngineLoad; own: number; at: number } | undefined;
+  #nextLook = 0;
+  #looking: Promise<void> | undefined;
+
+  /** `engine`: undefined while none answers. */
+  constructor(engine: () => EngineTarget | undefined) {
+    this.#engine = engine;
+  }
+
+  begin(): void {
+    this.#own++;
+    this.#look();
+  }
+
+  end(): void {
+    this.#own--;
+    this.#look();
+  }
+
+  /** As it is now: the last reading, and what has come and gone since. */
+  get current(): EngineLoad {
+    const reading = this.#reading;
+    if (reading === undefined || performance.now() - reading.at > READING_MS) return { running: this.#own, waiting: 0 };
+    const { load, own } = reading;
+    const total = Math.max(this.#own, load.running + load.waiting + this.#own - own);
+    const waiting = Math.min(load.waiting, total);
+    return { ...load, running: total - waiting, waiting };
+  }
+
+  /** The look that is under way is over; for whoever has to know. */
+  async settled(): Promise<void> {
+    await this.#looking;
+  }
+
+  #look(): void {
+    const target = this.#engine();
+    if (target === undefined || this.#looking !== undefined || performance.now() < this.#nextLook) return;
+    this.#nextLook = performance.now() + LOOK_EVERY_MS;
+    this.#looking = this.#read(target).finally(() => {
+      this.#looking = undefined;
+    });
+  }
+
+  async #read({ origin, pathPrefix, key }: EngineTarget): Promise<void> {
+    const own = this.#own;
+    try {
+      const response = await request(`${origin}${pathPrefix}/metrics`, {
+        dispatcher: this.#agent,
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+        headers: key === undefined ? {} : { authorization: `Bearer ${key}` },
+      });
+      const text = await textOf(response.body);
+      const load = response.statusCode === 200 ? readLoad(text) : undefined;
+      if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
+      else this.#reading = { load, own, at: performance.now() };
+    } catch {
+      // an engine in prefill may leave its HTTP server waiting: the own count goes on
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#agent.destroy();
+  }
+}
+
+async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > METRICS_MAX_BYTES) return '';
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

@@ -1,0 +1,83 @@
+import { createServer } from 'node:http';
+import { expect, it, onTestFinished } from 'vitest';
+import { LoadMeter, readLoad } from '../../../agent/engine/load.ts';
+
+/** As vLLM 0.11 and SGLang 0.5 write them, shortened. */
+const VLLM = `# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="meta-llama/Llama-3.1-8B"} 7.0
+vllm:num_requests_running{engine="1",model_name="a {curly} one"} 2.0
+vllm:num_requests_waiting{engine="0",model_name="meta-llama/Llama-3.1-8B"} 3.0
+vllm:num_requests_waiting{engine="1",model_name="a {curly} one"} 0.0
+vllm:kv_cache_usage_perc{engine="0",model_name="meta-llama/Llama-3.1-8B"} 0.25
+vllm:kv_cache_usage_perc{engine="1",model_name="a {curly} one"} 0.75
+vllm:num_requests_running_total 99
+`;
+
+it.each([
+  ['vLLM: all its engines together, the fullest cache', VLLM, { running: 9, waiting: 3, kvUse: 0.75 }],
+  [
+    'an older vLLM',
+    'vllm:num_requests_running 1\nvllm:gpu_cache_usage_perc 0.5\n',
+    { running: 1, waiting: 0, kvUse: 0.5 },
+  ],
+  [
+    'SGLang',
+    'sglang:num_running_reqs{model_name="m"} 4.0\nsglang:num_queue_reqs{model_name="m"} 2.0\nsglang:token_usage{model_name="m"} 1.2\n',
+    { running: 4, waiting: 2, kvUse: 1 },
+  ],
+  ['numbers that are none', 'vllm:num_requests_running NaN\nvllm:num_requests_waiting -3\n', undefined],
+  ['some other program', 'go_goroutines 7\n', undefined],
+  ['no metrics at all', '<html>', undefined],
+])('reads %s', (_, text, load) => {
+  expect(readLoad(text)).toEqual(load);
+});
+
+async function engineWith(metrics: () => string | undefined) {
+  let asked = 0;
+  const server = createServer((_, res) => {
+    asked++;
+    const text = metrics();
+    res.writeHead(text === undefined ? 404 : 200);
+    res.end(text);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const meter = new LoadMeter(() => ({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' }));
+  onTestFinished(async () => {
+    await meter.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  return { meter, asked: () => asked };
+}
+
+it('adds to the engine’s word what came and went since', async () => {
+  const { meter, asked } = await engineWith(() => 'vllm:num_requests_running 5\nvllm:num_requests_waiting 2\n');
+  meter.begin();
+  await meter.settled();
+  expect(meter.current).toEqual({ running: 5, waiting: 2 });
+  meter.begin();
+  meter.begin();
+  expect(meter.current).toEqual({ running: 7, waiting: 2 });
+  for (let n = 0; n < 3; n++) meter.end();
+  expect(meter.current).toEqual({ running: 4, waiting: 2 });
+  expect(asked()).toBe(1); // twice a second at most
+});
+
+it('counts for itself where the engine has no metrics, and does not go on asking', async () => {
+  const { meter, asked } = await engineWith(() => undefined);
+  for (let n = 0; n < 3; n++) meter.begin();
+  await meter.settled();
+  expect(meter.current).toEqual({ running: 3, waiting: 0 });
+  for (let n = 0; n < 3; n++) meter.end();
+  expect(meter.current).toEqual({ running: 0, waiting: 0 });
+  expect(asked()).toBe(1);
+});
+
+it('says what it counted while no engine answers', () => {
+  const meter = new LoadMeter(() => undefined);
+  meter.begin();
+  expect(meter.current).toEqual({ running: 1, waiting: 0 });
+});
