@@ -109,7 +109,7 @@ class StandIn {
     res.once('close', () => {
       const how = res.writableFinished ? 'finished' : 'aborted';
       this.log.end(request, how);
-      if (ENDPOINTS[local] !== tokenize) this.#journal?.tell(how, request);
+      if (ENDPOINTS[local] !== tokenize) this.#journal?.tell(how, request, res.statusCode);
     });
     this.log.changed(request);
     const behaviour = this.#nextBehaviour();

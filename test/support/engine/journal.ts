@@ -16,6 +16,8 @@ export const entrySchema = z.object({
   id: z.number(),
   marker: z.string(),
   tokens: z.number(),
+  /** Of the answer's head, once it has ended. */
+  status: z.number(),
   pid: z.number(),
 });
 
@@ -26,13 +28,13 @@ export class Journal {
 
   constructor(path: string) {
     this.#file = openSync(path, 'a', 0o600);
-    this.#write({ what: 'up', id: 0, marker: '', tokens: 0 });
+    this.#write({ what: 'up', id: 0, marker: '', tokens: 0, status: 0 });
   }
 
   /** Requests without a marker are not kept. */
-  tell(what: 'begun' | 'finished' | 'aborted', request: EngineRequest): void {
+  tell(what: 'begun' | 'finished' | 'aborted', request: EngineRequest, status = 0): void {
     const marker = MARKER.exec(request.bodyStart)?.[1];
-    if (marker !== undefined) this.#write({ what, id: request.id, marker, tokens: request.tokensSent });
+    if (marker !== undefined) this.#write({ what, id: request.id, marker, tokens: request.tokensSent, status });
   }
 
   #write(entry: Omit<JournalEntry, 'at' | 'pid'>): void {

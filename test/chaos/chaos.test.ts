@@ -1,0 +1,58 @@
+/** The short form of `npm run chaos`: sixteen agents on one small machine, a fault every second or so, two dead gateways. About a minute. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { endAll } from '../support/processes.ts';
+import { type Chaos, chaos, shortForm } from './chaos.ts';
+
+/** The long form's is 0.9; here a window is a second, and starting agents takes one. */
+const PEARSON_LEAST = 0.75;
+/** The long form's is 5 s, on a machine that does nothing else. */
+const BACK_MOST_MS = 15_000;
+
+let seen: Chaos;
+
+beforeAll(async () => {
+  seen = await chaos({ ...shortForm(), parts: ['a', 'c', 'b'], seed: 1, log: () => undefined });
+});
+afterAll(endAll);
+
+function part<Part>(part: Part | undefined): Part {
+  if (part === undefined) throw new Error('it did not run');
+  return part;
+}
+
+it('while nodes fall, no client that asked for one answer sees an error, and none gets a wrong answer', () => {
+  const { tallies, problems, strikes } = part(seen.a);
+  expect(new Set(strikes.map(({ fault }) => fault)).size).toBeGreaterThan(4);
+  for (const { kind, verdicts, requests } of tallies) {
+    const unary = kind === 'unary' ? { failed: 0, broken: 0 } : {};
+    expect({ kind, ...verdicts }, problems.join('\n')).toMatchObject({ kind, failed: 0, false: 0, ...unary });
+    expect(requests).toBeGreaterThan(10);
+  }
+});
+
+it('every node that was struck serves again', () => {
+  const { strikes, troubles } = part(seen.a);
+  expect(troubles).toEqual([]);
+  expect(strikes.filter(({ until }) => Number.isNaN(until))).toEqual([]);
+});
+
+it('no engine within reach answers what another one answers too, or works on for a client that has gone', () => {
+  const { doublesWithinReach, leftBehind, generating } = part(seen.a).accounts;
+  expect({ doublesWithinReach, leftBehind, generating }).toEqual({
+    doublesWithinReach: [],
+    leftBehind: [],
+    generating: [],
+  });
+});
+
+it('of a gateway that is killed twice only those see an error who were there, and all agents are back soon', () => {
+  const { kills, unexcused } = part(seen.c);
+  expect(unexcused).toEqual([]);
+  expect(kills).toHaveLength(2);
+  for (const { allBackMs } of kills) expect(allBackMs).toBeLessThan(BACK_MOST_MS);
+});
+
+it('tokens per second follow the number of replicas that serve', () => {
+  const { pearson, windows } = part(seen.b);
+  expect(pearson, JSON.stringify(windows)).toBeGreaterThan(PEARSON_LEAST);
+});

@@ -1,0 +1,122 @@
+/** The three parts on one fleet, and what they must show. */
+import { seeded } from '../../bench/stats.ts';
+import { faults, type Pause } from './faults.ts';
+import { Fleet } from './fleet.ts';
+import { clientErrors, type PartA, partA } from './part-a.ts';
+import { type PartB, partB } from './part-b.ts';
+import { type PartC, partC } from './part-c.ts';
+
+export type PartName = 'a' | 'b' | 'c';
+
+export interface ChaosOptions {
+  parts: readonly PartName[];
+  seed: number;
+  replicas: number;
+  slots: number;
+  tokensPerSecond: number;
+  load: number;
+  a: { calmSeconds: number; seconds: number; every: readonly [number, number]; atOnce: number; pauseMs: Pause };
+  b: { steps: readonly number[]; secondsPerStep: number };
+  c: { pauseSeconds: number };
+  log(line: string): void;
+}
+
+export interface Chaos {
+  options: Omit<ChaosOptions, 'log'>;
+  a?: PartA;
+  b?: PartB;
+  c?: PartC;
+}
+
+const COMMON = { seed: 1, replicas: 16, slots: 4, tokensPerSecond: 20, load: 0.5 };
+
+/** Every part, `minutes` for (A); a step of (B) is long enough that starting its agents is a small part of it. */
+export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
+  return {
+    ...COMMON,
+    a: { calmSeconds: 60, seconds: minutes * 60, every: [2_000, 10_000], atOnce: 6, pauseMs: [1_500, 20_000] },
+    b: { steps: [16, 12, 8, 4, 6, 10, 14, 16, 4, 9, 13, 16], secondsPerStep: 20 },
+    c: { pauseSeconds: 15 },
+  };
+}
+
+/** About a minute in all: does it still hold? */
+export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
+  return {
+    ...COMMON,
+    a: { calmSeconds: 2, seconds: 14, every: [700, 1_500], atOnce: 6, pauseMs: [1_000, 11_500] },
+    b: { steps: [16, 10, 4], secondsPerStep: 4 },
+    c: { pauseSeconds: 2 },
+  };
+}
+
+export async function chaos(options: ChaosOptions): Promise<Chaos> {
+  const { parts, seed, replicas, slots, tokensPerSecond, load, log } = options;
+  const random = seeded(seed);
+  const startedAt = Date.now();
+  const fleet = await Fleet.open({ replicas, slots, tokensPerSecond });
+  log(`${replicas} replicas serve after ${((Date.now() - startedAt) / 1_000).toFixed(1)} s`);
+  const { log: _, ...told } = options;
+  const result: Chaos = { options: told };
+  if (parts.includes('a'))
+    result.a = await partA(fleet, { ...options.a, load, faults: faults(options.a.pauseMs), random });
+  if (parts.includes('c')) result.c = await partC(fleet, { ...options.c, load, kills: 2, random });
+  if (parts.includes('b')) result.b = await partB(fleet, { ...options.b, clientsPerSlot: 1.5, random });
+  return result;
+}
+
+export const PEARSON_LEAST = 0.9;
+export const BACK_MOST_MS = 5_000;
+
+/** One line of the report: what was seen, what is required, whether it holds. */
+export interface Finding {
+  what: string;
+  seen: string;
+  required: string;
+  met: boolean;
+}
+
+export function findings({ a, b, c }: Chaos): Finding[] {
+  const found: Finding[] = [];
+  const add = (what: string, seen: string | number, required: string, met: boolean) =>
+    found.push({ what, seen: String(seen), required, met });
+  if (a !== undefined) {
+    const { doublesWithinReach, generating, leftBehind } = a.accounts;
+    const unexcused = doublesWithinReach.length;
+    const lost = a.strikes.filter(({ until }) => Number.isNaN(until)).length;
+    add(
+      'A: errors seen by clients of unary requests and resumable streams',
+      clientErrors(a),
+      '0',
+      clientErrors(a) === 0,
+    );
+    add('A: answered twice, though no node was paused or cut off', unexcused, '0', unexcused === 0);
+    add(
+      'A: engines that work on for a client that has gone',
+      leftBehind.length + generating.length,
+      '0',
+      leftBehind.length + generating.length === 0,
+    );
+    add('A: nodes that did not serve again', lost, '0', lost === 0);
+  }
+  if (b !== undefined)
+    add(
+      'B: Pearson’s r of tokens/s against replicas that serve',
+      b.pearson.toFixed(3),
+      `≥ ${PEARSON_LEAST}`,
+      b.pearson >= PEARSON_LEAST,
+    );
+  if (c !== undefined) {
+    const slowest = Math.max(
+      ...c.kills.map(({ allBackMs }) => (Number.isNaN(allBackMs) ? Number.POSITIVE_INFINITY : allBackMs)),
+    );
+    add(
+      'C: requests that failed and came after the gateway listened again',
+      c.unexcused.length,
+      '0',
+      c.unexcused.length === 0,
+    );
+    add('C: until all agents were back', `${(slowest / 1_000).toFixed(1)} s`, '≤ 5 s', slowest <= BACK_MOST_MS);
+  }
+  return found;
+}

@@ -1,0 +1,121 @@
+/** What the engines say of the requests: which were answered twice, and which went on for clients that had gone. */
+import type { Result } from './client.ts';
+import type { Replica, Spell } from './replica.ts';
+
+/** One request as one engine saw it, epoch ms. */
+export interface Work {
+  marker: string;
+  replica: string;
+  begun: number;
+  /** Infinite: no end was written. */
+  ended: number;
+  /** `refused`: it ended with another status than 200. */
+  how: 'finished' | 'aborted' | 'refused' | 'unfinished';
+  /** The engine's process ended before the request did. */
+  died: boolean;
+}
+
+export interface Accounts {
+  attempts: number;
+  /** Answered whole by more than one engine. */
+  doubles: number;
+  /** Of those: more than one of the engines was within reach all the time. */
+  doublesWithinReach: string[];
+  /** ms from the moment a client left to the end at its engine, on nodes within reach. */
+  leftMs: number[];
+  /** Requests at engines within reach that went on for more than a second after their client had left. */
+  leftBehind: string[];
+  /** Still generating at the end. */
+  generating: string[];
+  /** ms from the moment a node was within reach again to the end of an attempt there that another node had taken over. */
+  takenOverMs: number[];
+}
+
+/** A spell's end is noticed by a look at the registry; what hangs on a node for this long after it is still its doing. */
+const AFTER_MS = 2_000;
+const LEFT_LIMIT_MS = 1_000;
+
+/** All that the journals of all engines hold. */
+export function works(replicas: readonly Replica[]): Work[] {
+  return replicas.flatMap((replica) =>
+    replica.journals.flatMap((journal, at) => {
+      const open = new Map<number, Work>();
+      const all: Work[] = [];
+      for (const entry of replica.entries([journal])) {
+        if (entry.what === 'up') continue;
+        const known = open.get(entry.id);
+        if (entry.what === 'begun') {
+          const { marker } = entry;
+          const work: Work = {
+            marker,
+            replica: replica.name,
+            begun: entry.at,
+            ended: Number.POSITIVE_INFINITY,
+            how: 'unfinished',
+            died: at < replica.journals.length - 1 || !replica.running,
+          };
+          open.set(entry.id, work);
+          all.push(work);
+        } else if (known !== undefined) {
+          known.ended = entry.at;
+          known.how = entry.what === 'finished' && entry.status !== 200 ? 'refused' : entry.what;
+        }
+      }
+      return all;
+    }),
+  );
+}
+
+/** Whether the node was paused or cut off at some time while it worked on this. */
+function outOfReach(spells: readonly Spell[], from: number, until: number): boolean {
+  return spells.some((spell) => spell.outOfReach && spell.from <= until && spell.until + AFTER_MS >= from);
+}
+
+export function audit(replicas: readonly Replica[], results: readonly Result[]): Accounts {
+  const spells = new Map(replicas.map(({ name, spells }) => [name, spells]));
+  const all = works(replicas);
+  const excused = ({ replica, begun, ended }: Work, until = ended) =>
+    outOfReach(spells.get(replica) ?? [], begun, until);
+  const byMarker = Map.groupBy(all, ({ marker }) => marker);
+  const doubles = [...byMarker.values()]
+    .map((works) => works.filter(({ how }) => how === 'finished'))
+    .filter((finished) => finished.length > 1);
+  const accounts: Accounts = {
+    attempts: all.length,
+    doubles: doubles.length,
+    doublesWithinReach: doubles
+      .filter((works) => works.filter((work) => !excused(work)).length > 1)
+      .map((works) => works.map(tell).join(' and ')),
+    leftMs: [],
+    leftBehind: [],
+    generating: all.filter(({ how, died }) => how === 'unfinished' && !died).map(tell),
+    takenOverMs: [...byMarker.values()].flatMap((works) => takenOver(works, spells)),
+  };
+  for (const { wish, verdict, endedAt } of results) {
+    if (verdict !== 'left') continue;
+    for (const work of byMarker.get(wish.marker) ?? []) {
+      // One that had ended by itself, or whose engine died, cost nobody anything.
+      const died = work.how === 'unfinished' && work.died;
+      if (work.ended < endedAt || died || excused(work, Math.min(work.ended, endedAt + LEFT_LIMIT_MS))) continue;
+      accounts.leftMs.push(work.ended - endedAt);
+      if (work.ended - endedAt > LEFT_LIMIT_MS) accounts.leftBehind.push(tell(work));
+    }
+  }
+  return accounts;
+}
+
+/** Attempts that were cancelled after a pause or a cut in which another node had been asked. */
+function takenOver(works: readonly Work[], spells: ReadonlyMap<string, readonly Spell[]>): number[] {
+  return works.flatMap((work) => {
+    if (work.how !== 'aborted') return [];
+    const spell = spells
+      .get(work.replica)
+      ?.find(({ from, over }) => from < work.ended && over > work.begun && over <= work.ended);
+    const other = works.some((one) => one !== work && one.begun > work.begun && one.begun < (spell?.over ?? 0));
+    return spell?.outOfReach === true && other ? [work.ended - spell.over] : [];
+  });
+}
+
+function tell({ marker, replica, begun, ended, how }: Work): string {
+  return `${marker} at ${replica}, begun ${new Date(begun).toISOString()}, ${how}${Number.isFinite(ended) ? ` after ${ended - begun} ms` : ''}`;
+}

@@ -1,0 +1,91 @@
+/** (B) Closed loop at more than capacity while the number of replicas changes: tokens per second follow the replicas that live. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Fleet } from './fleet.ts';
+import { Traffic } from './traffic.ts';
+
+export interface PartBOptions {
+  /** How many replicas live, one step after the other. */
+  steps: readonly number[];
+  secondsPerStep: number;
+  /** Clients for each answer that all engines together give at once. */
+  clientsPerSlot: number;
+  random: () => number;
+}
+
+export interface Window {
+  /** Seconds since the part began. */
+  at: number;
+  /** Replicas that the gateway listed as serving, on average. */
+  serving: number;
+  tokensPerSecond: number;
+}
+
+export interface PartB {
+  pearson: number;
+  /** Of the least-squares line through the windows; an engine gives slots × rate. */
+  tokensPerReplica: number;
+  engineTokensPerSecond: number;
+  clients: number;
+  windows: Window[];
+  requests: number;
+  errors: number;
+}
+
+/** One step has this many windows at least; a window is never shorter than a second. */
+const WINDOWS_PER_STEP = 3;
+
+export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB> {
+  const { steps, secondsPerStep, clientsPerSlot, random } = options;
+  const clients = Math.ceil(fleet.replicas.length * fleet.options.slots * clientsPerSlot);
+  const traffic = new Traffic('b', { port: fleet.gateway.port, key: fleet.key }, random);
+  const servings = new Map<number, number[]>();
+  const begin = Math.ceil(Date.now() / 1_000);
+  const watch = setInterval(() => {
+    const second = Math.floor(Date.now() / 1_000);
+    servings.set(second, [...(servings.get(second) ?? []), fleet.serving]);
+  }, 100);
+  const going = traffic.closedLoop(clients);
+  for (const step of steps) {
+    const until = Date.now() + secondsPerStep * 1_000;
+    await fleet.atMost(step);
+    await fleet.atLeast(step);
+    await sleep(Math.max(0, until - Date.now()));
+  }
+  const end = Math.floor(Date.now() / 1_000);
+  clearInterval(watch);
+  await traffic.end();
+  await going;
+  const size = Math.max(1, Math.floor(secondsPerStep / WINDOWS_PER_STEP));
+  const windows: Window[] = [];
+  for (let at = begin; at + size <= end; at += size) {
+    const seconds = Array.from({ length: size }, (_, n) => at + n);
+    const seen = seconds.flatMap((second) => servings.get(second) ?? []);
+    const tokens = seconds.reduce((sum, second) => sum + (traffic.tokensBySecond.get(second) ?? 0), 0);
+    windows.push({ at: at - begin, serving: mean(seen), tokensPerSecond: tokens / size });
+  }
+  return {
+    ...line(windows),
+    engineTokensPerSecond: fleet.options.slots * fleet.options.tokensPerSecond,
+    clients,
+    windows,
+    requests: traffic.results.length,
+    errors: traffic.results.filter(({ verdict }) => verdict !== 'ok').length,
+  };
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** Pearson's r of tokens per second against replicas, and the slope of the line. */
+function line(windows: readonly Window[]): { pearson: number; tokensPerReplica: number } {
+  const x = mean(windows.map(({ serving }) => serving));
+  const y = mean(windows.map(({ tokensPerSecond }) => tokensPerSecond));
+  let [xx, xy, yy] = [0, 0, 0];
+  for (const { serving, tokensPerSecond } of windows) {
+    xx += (serving - x) ** 2;
+    xy += (serving - x) * (tokensPerSecond - y);
+    yy += (tokensPerSecond - y) ** 2;
+  }
+  return { pearson: xy / Math.sqrt(xx * yy), tokensPerReplica: xy / xx };
+}

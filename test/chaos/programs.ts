@@ -1,0 +1,30 @@
+/** Agent and stand-in engine as single files: on a small machine sixteen of each must start quickly, again and again. */
+import { join } from 'node:path';
+import { build } from 'esbuild';
+import { temporaryDirectory } from '../support/processes.ts';
+import { ROOT } from '../support/where.ts';
+
+export interface Programs {
+  agent: string;
+  engine: string;
+}
+
+export async function buildPrograms(): Promise<Programs> {
+  const directory = await temporaryDirectory('otela-chaos-bin');
+  const programs = { agent: join(directory, 'agent.mjs'), engine: join(directory, 'engine.mjs') };
+  const js = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
+  const bundle = (entry: string, outfile: string) =>
+    build({
+      absWorkingDir: ROOT,
+      entryPoints: [entry],
+      outfile,
+      bundle: true,
+      platform: 'node',
+      format: 'esm',
+      target: 'node24',
+      banner: { js },
+      logLevel: 'error',
+    });
+  await Promise.all([bundle('agent/cli/main.ts', programs.agent), bundle('test/support/engine.ts', programs.engine)]);
+  return programs;
+}

@@ -1,0 +1,111 @@
+/** Strikes one node after the other, some seconds apart, and remembers what it did. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Fault } from './faults.ts';
+import type { Fleet } from './fleet.ts';
+import type { Replica } from './replica.ts';
+
+export interface Strike {
+  /** Epoch ms. */
+  at: number;
+  /** When it served again; NaN where it never did. */
+  until: number;
+  replica: string;
+  fault: string;
+}
+
+export interface VictimsOptions {
+  fleet: Fleet;
+  faults: readonly Fault[];
+  random: () => number;
+  /** ms between two strikes. */
+  every: readonly [least: number, most: number];
+  /** Nodes that suffer at once, at most. */
+  atOnce: number;
+}
+
+/** A node that does not serve so long after its fault is over has been lost by us, not by the fault. */
+const BACK_MS = 90_000;
+
+export class Victims {
+  readonly strikes: Strike[] = [];
+  /** Faults that did not go as they should, in words. */
+  readonly troubles: string[] = [];
+  readonly #options: VictimsOptions;
+  readonly #suffering = new Map<Replica, Promise<void>>();
+  readonly #stopped = new AbortController();
+  #deck: Fault[] = [];
+  #running: Promise<void> | undefined;
+
+  constructor(options: VictimsOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  /** Strikes no more; resolves when all nodes serve again. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#running;
+    await Promise.all(this.#suffering.values());
+  }
+
+  async #run(): Promise<void> {
+    const { every, random } = this.#options;
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      await sleep(every[0] + random() * (every[1] - every[0]), undefined, { signal }).catch(() => undefined);
+      if (!signal.aborted) this.#strike();
+    }
+  }
+
+  #strike(): void {
+    const { fleet, random, atOnce } = this.#options;
+    const well = fleet.replicas.filter((replica) => !this.#suffering.has(replica) && fleet.serves(replica));
+    const replica = well[Math.floor(random() * well.length)];
+    const fault = this.#draw();
+    if (replica === undefined || fault === undefined || this.#suffering.size >= atOnce) return;
+    const done = this.#suffer(replica, fault).finally(() => this.#suffering.delete(replica));
+    this.#suffering.set(replica, done);
+  }
+
+  async #suffer(replica: Replica, fault: Fault): Promise<void> {
+    const { fleet, random } = this.#options;
+    const strike: Strike = { at: Date.now(), until: Number.NaN, replica: replica.name, fault: fault.name };
+    this.strikes.push(strike);
+    const { name, outOfReach } = fault;
+    const spell = {
+      fault: name,
+      outOfReach,
+      from: strike.at,
+      over: Number.POSITIVE_INFINITY,
+      until: Number.POSITIVE_INFINITY,
+    };
+    replica.spells.push(spell);
+    const over = await fault.strike(replica, random).then(
+      () => true,
+      (error: unknown) => {
+        this.troubles.push(`${replica.name}, ${fault.name}: ${error instanceof Error ? error.message : String(error)}`);
+        return false;
+      },
+    );
+    spell.over = Date.now();
+    const served = over && (await fleet.untilServes(replica, BACK_MS));
+    spell.until = Date.now();
+    if (served) strike.until = spell.until;
+  }
+
+  /** From a shuffled deck, so that a short run meets every kind too. */
+  #draw(): Fault | undefined {
+    const { faults, random } = this.#options;
+    if (this.#deck.length === 0) {
+      const all = faults.flatMap((fault) => Array.from({ length: fault.weight }, () => fault));
+      this.#deck = all
+        .map((fault) => ({ fault, at: random() }))
+        .sort((a, b) => a.at - b.at)
+        .map(({ fault }) => fault);
+    }
+    return this.#deck.pop();
+  }
+}
