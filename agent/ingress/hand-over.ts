@@ -4,6 +4,7 @@ import * as loop from '../../shared/asking/hand-over.ts';
 import { bodyOf, type Errand as CommonErrand, isRepeatable, openingOf } from '../../shared/asking/intake.ts';
 import { errorFor, type PathError } from '../../shared/asking/path-error.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import type { Attempt } from '../mesh/requests/attempt.ts';
 
@@ -16,6 +17,8 @@ export interface Errand extends CommonErrand {
   /** The client left: nothing is asked for it any more. */
   left(): boolean;
   whenLeft(call: () => void): void;
+  /** Takes one more attempt from what all requests together may repeat. */
+  mayRetry(): boolean;
   onFailure(node: Candidate, code: AttemptFailure): void;
 }
 
@@ -38,6 +41,8 @@ export function handOver(errand: Errand): Promise<Delivery> {
     },
     onFailure: ({ node }, code) => errand.onFailure(node, code),
     onEnd: () => {},
+    retriesMax: RETRIES_MAX,
+    mayRetry: errand.mayRetry,
     repeatable: () => isRepeatable(errand.intake),
     left: errand.left,
     whenLeft: errand.whenLeft,

@@ -9,6 +9,7 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
+import type { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { isTrusted, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
@@ -31,6 +32,7 @@ export interface Desk {
   strangers: Strangers;
   budget: Budget;
   avoided: Avoided;
+  retries: RetryBudget;
   running: Running;
   watchers: Watchers;
   pingMs: number;
@@ -126,10 +128,12 @@ async function forward(one: Case): Promise<void> {
     ask: desk.ask,
     left: () => response.destroyed,
     whenLeft: (call) => response.once('close', call),
+    mayRetry: () => desk.retries.take(Date.now()),
     onFailure: ({ session }, code) => remember(desk.avoided, session, code),
   };
   const { pingMs } = desk;
   const context = { response, requestId, endpoint, model: intake.model, timing, pingMs, now: () => Date.now() };
+  desk.retries.asked(Date.now());
   const pending = handOver(errand);
   pending.then(intake.release, intake.release);
   if (intake.streaming && (await isSlower(pending, pingMs, after))) return deliverLate(pending, context);

@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
@@ -77,6 +78,7 @@ export class Ingress {
       strangers: this.#strangers,
       budget: new Budget(),
       avoided: new Avoided(),
+      retries: new RetryBudget(),
       running: this.#running,
       watchers: new Watchers(),
       pingMs: this.#options.pingMs ?? PING_MS,

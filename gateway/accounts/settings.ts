@@ -6,6 +6,7 @@ import { CACHED_MS } from './account.ts';
 import { asked, database } from './database.ts';
 import { issuersSchema, type OidcIssuer } from './oidc-config.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
+import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from './retry-settings.ts';
 import { auditLog, modelSettings, providers, settings } from './schema.ts';
 
 export interface ModelTimeouts {
@@ -28,6 +29,8 @@ export interface Settings {
   defaultTrust: 'admitted' | 'marked';
   /** Who waits where no node is free. */
   queue: QueueSettings;
+  /** How often another node is tried; a model may have its own number. */
+  retries: RetrySettings;
   oidc: OidcIssuer[];
   /** Where browsers reach this gateway, if not where its requests seem to come to. */
   publicUrl: string | undefined;
@@ -43,6 +46,7 @@ export const NO_SETTINGS: Settings = {
   providers: {},
   defaultTrust: 'admitted',
   queue: QUEUE_DEFAULTS,
+  retries: RETRY_DEFAULTS,
   oidc: [],
   publicUrl: undefined,
   changed: {},
@@ -91,6 +95,7 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
     ),
     defaultTrust: defaultTrust(byName.get('default_trust') ?? env.DEFAULT_TRUST),
     queue: queueSchema.safeParse(byName.get('queue') ?? {}).data ?? QUEUE_DEFAULTS,
+    retries: retrySettings(byName),
     oidc: issuersSchema.safeParse(byName.get('oidc')).data ?? [],
     publicUrl: z.url().safeParse(byName.get('public_url')).data,
     changed: Object.fromEntries(changed),

@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { database } from '../accounts/database.ts';
 import { issuersSchema } from '../accounts/oidc-config.ts';
 import { queueSchema } from '../accounts/queue-settings.ts';
+import { maxRetriesSchema, retryShareSchema } from '../accounts/retry-settings.ts';
 import { settings } from '../accounts/schema.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
@@ -24,6 +25,10 @@ const patchSchema = z.strictObject({
   oidc: issuersSchema.nullable().optional(),
   /** Waiting for a node where none is free; what is left out of it is the default. */
   queue: queueSchema.nullable().optional(),
+  /** Attempts after the first, where a model has no number of its own. */
+  max_retries: maxRetriesSchema.nullable().optional(),
+  /** Retries as a share of all requests; beyond it a failure is told at once. */
+  retry_share: retryShareSchema.nullable().optional(),
 });
 const settingsSchema = z.object({
   object: z.literal('settings'),
@@ -31,6 +36,8 @@ const settingsSchema = z.object({
   public_url: z.string().nullable(),
   oidc: issuersSchema,
   queue: queueSchema,
+  max_retries: z.number(),
+  retry_share: z.number(),
 });
 
 export const settingsRoutes: readonly AdminRoute[] = [
@@ -54,8 +61,10 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust, publicUrl, oidc, queue } = await readSettings(env);
-  return { object: 'settings', default_trust: defaultTrust, public_url: publicUrl ?? null, oidc, queue };
+  const { defaultTrust, publicUrl, oidc, queue, retries } = await readSettings(env);
+  const { maxRetries: max_retries, retryShare: retry_share } = retries;
+  const read = { default_trust: defaultTrust, public_url: publicUrl ?? null, oidc, queue, max_retries, retry_share };
+  return { object: 'settings', ...read };
 }
 
 async function patch(call: Call<z.infer<typeof patchSchema>>): Promise<object> {

@@ -12,6 +12,7 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
 import { type Candidate, candidateOf, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
+import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
@@ -34,6 +35,9 @@ export interface Errand extends CommonErrand {
   signal: AbortSignal;
 }
 
+/** Of this isolate. */
+const retryBudget = new RetryBudget();
+
 type Choice = loop.Choice<Candidate>;
 
 export type Delivery = loop.Delivery<Choice, Answer>;
@@ -41,6 +45,8 @@ export type Delivery = loop.Delivery<Choice, Answer>;
 /** Tries nodes until one answers. @throws ApiError when none did */
 export function handOver(errand: Errand): Promise<Delivery> {
   const { intake, signal } = errand;
+  const { settings } = errand.view;
+  retryBudget.asked(Date.now());
   return loop.handOver<Choice, Answer>({
     choose: (tried) => choose(errand, tried),
     attempt: ({ node }, attempt) => tryNode(errand, node, attempt),
@@ -48,6 +54,8 @@ export function handOver(errand: Errand): Promise<Delivery> {
       if (castsSuspicion(code)) errand.onSuspect(node.session);
     },
     onEnd: () => {},
+    retriesMax: settings.retries.maxRetries,
+    mayRetry: () => retryBudget.take(Date.now(), settings.retries.retryShare),
     repeatable: () => isRepeatable(intake),
     left: () => signal.aborted,
     whenLeft: (call) => signal.addEventListener('abort', call),

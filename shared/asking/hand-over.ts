@@ -1,14 +1,6 @@
 /** How a request finds the node that answers it (design: "life of a request", 5 to 7). No I/O, clock or randomness of its own. */
 import type { ApiError } from '../openai/errors.ts';
-import {
-  ATTEMPTS_MAX,
-  type Ending,
-  endingOf,
-  isBusyStatus,
-  mayTryAnother,
-  PASSED_MAX,
-  passesOver,
-} from '../routing/attempts.ts';
+import { type Ending, endingOf, isBusyStatus, mayTryAnother, PASSED_MAX, passesOver } from '../routing/attempts.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
 import type { Answer, Begun } from './answer.ts';
 import type { AttemptFailure } from './attempt.ts';
@@ -46,6 +38,12 @@ export interface Asking<C extends Choice, A extends Answer> {
   onFailure(choice: C, code: AttemptFailure): void;
   /** The node has nothing to do for this request any more: once for each attempt, at the end of the answer that went out. */
   onEnd(choice: C, ending: Ending): void;
+  /** Number of the first attempt, where others were made before; 1 if absent. */
+  readonly first?: number;
+  /** Attempts after the first; those that a node refused do not count. */
+  readonly retriesMax: number;
+  /** Takes one more attempt from what all requests together may repeat; false where that is used up. */
+  mayRetry(): boolean;
   /** Another attempt can have the whole body. */
   repeatable(): boolean;
   /** The client left: nothing is asked for it any more. */
@@ -61,24 +59,28 @@ export interface Asking<C extends Choice, A extends Answer> {
  * @throws ApiError when none did, PathError `cancelled` when the client left
  */
 export async function handOver<C extends Choice, A extends Answer>(asking: Asking<C, A>): Promise<Delivery<C, A>> {
+  const { retriesMax, first = 1 } = asking;
   const tried = new Set<string>();
   let turn: Turn<C, A> | undefined;
   let failure: PathError | undefined;
+  let again = false;
   asking.whenLeft(() => turn?.end('left'));
-  for (let reached = 1, passed = 0; reached <= ATTEMPTS_MAX && passed <= PASSED_MAX; ) {
+  for (let retries = 0, passed = 0; retries <= retriesMax && passed <= PASSED_MAX; ) {
     const chosen = asking.choose(tried);
     const choice = chosen instanceof Promise ? await chosen : chosen;
-    if (choice === undefined || asking.left()) break;
+    if (choice === undefined || asking.left() || (again && !asking.mayRetry())) break;
     tried.add(choice.node.session);
-    const more = choice.others && reached < ATTEMPTS_MAX;
+    const number = first + tried.size - 1;
+    const more = choice.others && retries < retriesMax;
     turn = new Turn(asking, choice);
     try {
-      const acceptMs = more ? ACCEPT_MS : RESUME_WINDOW_MS;
-      const begun = await asking.attempt(choice, { number: tried.size, acceptMs });
-      if (!more || !isBusyStatus(begun.answer.status)) return new Delivery(begun, turn, tried.size);
+      const begun = await asking.attempt(choice, { number, acceptMs: more ? ACCEPT_MS : RESUME_WINDOW_MS });
+      const busy = isBusyStatus(begun.answer.status);
+      if (!busy || !more || !asking.repeatable() || !asking.mayRetry()) return new Delivery(begun, turn, number);
       turn.end(endingOf(begun.answer.status));
       await begun.answer.cancel();
-      reached++;
+      again = false; // paid for already
+      retries++;
     } catch (error) {
       if (!(error instanceof PathError)) {
         turn.end('failed');
@@ -88,8 +90,9 @@ export async function handOver<C extends Choice, A extends Answer>(asking: Askin
       turn.end(endingOf(error.code));
       asking.onFailure(choice, error.code);
       if (!mayTryAnother(error.code) || !asking.repeatable()) break;
-      if (passesOver(error.code)) passed++;
-      else reached++;
+      again = !passesOver(error.code);
+      if (again) retries++;
+      else passed++;
     }
   }
   if (asking.left()) throw new PathError('cancelled', 'the client left');

@@ -1,7 +1,7 @@
 /** When an attempt that failed is tried on another node (design: "life of a request", 7). */
 
-/** First attempt and retries together. */
-export const ATTEMPTS_MAX = 4;
+/** Attempts after the first, where nobody set another number. */
+export const RETRIES_MAX = 3;
 
 /**
  * Failures after which another node may do better. Data, not branches: a time-out is not in it (a slow engine would only make a
@@ -25,9 +25,9 @@ const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost']);
 /** Statuses of an engine that cannot serve now; another replica may. */
 const BUSY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
 
-/** A node that says no, or that no channel can be had to, costs little and counts as no attempt; so many are passed over. */
+/** A node that says no before its engine hears of it, or that no channel can be had to, is no attempt; so many are passed over. */
 export const PASSED_MAX = 12;
-const CHEAP: ReadonlySet<string> = new Set(['refused', 'unreachable']);
+const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable']);
 
 /**
  * What came of a request at one node, for those who choose: `busy` and `slow` say that it has much to do, `failed` that it may be

@@ -1,0 +1,25 @@
+/** How often an attempt that failed is tried on another node. */
+import * as z from 'zod';
+import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
+import { RETRY_SHARE } from '../../shared/routing/retry-budget.ts';
+
+/** Attempts after the first; 0: none. */
+export const maxRetriesSchema = z.int().min(0).max(10);
+
+/** Retries of one isolate, as a share of its requests. */
+export const retryShareSchema = z.number().min(0).max(1);
+
+export interface RetrySettings {
+  maxRetries: number;
+  retryShare: number;
+}
+
+export const RETRY_DEFAULTS: RetrySettings = { maxRetries: RETRIES_MAX, retryShare: RETRY_SHARE };
+
+/** Of the stored settings, by name. */
+export function retrySettings(byName: ReadonlyMap<string, unknown>): RetrySettings {
+  return {
+    maxRetries: maxRetriesSchema.safeParse(byName.get('max_retries')).data ?? RETRIES_MAX,
+    retryShare: retryShareSchema.safeParse(byName.get('retry_share')).data ?? RETRY_SHARE,
+  };
+}
