@@ -1,5 +1,6 @@
 /** How an agent goes: what is published, what is waited for, and for how long. */
 import type { Writable } from 'node:stream';
+import type { Deployments } from '../deploy/deployments.ts';
 import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { RequestService } from '../ingress/service.ts';
@@ -12,6 +13,8 @@ import { Once, within } from './wait.ts';
 export interface Parts {
   engine?: Engine;
   sessions?: Sessions;
+  /** Orders of the network, where this agent takes some. */
+  deployments?: Deployments;
   /** What other agents ask of this one, and its own ingress. */
   requests?: RequestService;
 }

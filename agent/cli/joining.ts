@@ -1,4 +1,7 @@
 /** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
+
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import type { Reply } from '../deploy/deployments.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import { ownRelease } from '../host/release.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
@@ -61,6 +64,7 @@ export async function joining(options: JoiningOptions, around: Surroundings, sig
         join: joinMesh ? (member) => network.join(member) : undefined,
         proxy,
         usage: parts.requests?.usage,
+        deploy: parts.deployments && ((order) => answerOrder(parts, ticket, order)),
         leaveLogTail: (tail) => leaveLogTail({ ...tail, proxy, env, log }),
         engine,
         load,
@@ -75,6 +79,13 @@ export async function joining(options: JoiningOptions, around: Surroundings, sig
       return session;
     },
   };
+}
+
+/** A session that was followed by another speaks for this agent no more, and takes no orders. */
+async function answerOrder({ deployments, sessions }: Parts, ticket: Ticket, order: Uint8Array): Promise<Reply> {
+  if (deployments !== undefined && sessions?.current?.id === ticket.session) return deployments.answer(ticket, order);
+  const message = `session ${ticket.session} ends; ask the one that followed it`;
+  return { answer: { kind: 'refused', code: 'wrong_session', message } };
 }
 
 /** Those of the configuration, then others of the same institution that the admission named. */

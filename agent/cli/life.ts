@@ -5,6 +5,7 @@
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { ServedModel } from '../../shared/lattice/node.ts';
+import type { Templates } from '../deploy/templates.ts';
 import type { EngineExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import { commandFacts, withFacts } from '../engine/facts.ts';
@@ -18,6 +19,7 @@ import { removeStale, StateDir } from '../host/state-dir.ts';
 import { OWN_ISSUER } from '../ingress/service.ts';
 import type { EngineTarget, Refusal } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
+import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import type { DrainCause } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
@@ -64,6 +66,7 @@ export class AgentLife {
   readonly #parts: Parts = {};
   readonly #departure: Departure;
   readonly #load = new LoadMeter(() => this.#target);
+  #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
   #signalled = false;
   #goneTimer: NodeJS.Timeout | undefined;
@@ -108,7 +111,8 @@ export class AgentLife {
         this.#parts.requests = await openRequests({ config, ...around, state, log });
       }
       log(`state in ${state.path}${this.#job.id ? `, Slurm job ${this.#job.id}` : ''}`);
-      this.#startEngine();
+      if (config.templates === undefined) this.#startEngine();
+      else this.#awaitDeployments(config.templates);
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       return await this.#end(ending);
     } finally {
@@ -151,6 +155,19 @@ export class AgentLife {
     void engine.exited.then((exit) => this.#ending.settle({ kind: 'engine', exit }));
   }
 
+  /** No engine yet: the network chooses one of the operator's. */
+  #awaitDeployments(templates: Templates): void {
+    this.#deployed = acceptDeployments({
+      ...this.#options,
+      templates,
+      parts: this.#parts,
+      network: this.#network,
+      onHealth: (health) => this.#onHealth(health),
+      ending: this.#ending,
+      graceMs: () => this.#job.plan('signal').graceMs,
+    });
+  }
+
   /** Reads the host and joins; stops half-way when the end comes first. */
   async #join(): Promise<void> {
     const { config, env, log } = this.#options;
@@ -166,7 +183,7 @@ export class AgentLife {
     this.#parts.sessions = new Sessions({
       facts: {
         tier: config.tier,
-        labels: config.labels,
+        labels: { ...config.labels, ...this.#parts.deployments?.labels },
         models: [],
         hardware: hardwareOf(await reading, config.span.nodes),
         agent_version: AGENT_VERSION,
@@ -217,20 +234,20 @@ export class AgentLife {
   #watchForGone({ everReady, answering }: Health): void {
     const { config, engineGoneMs = ENGINE_GONE_MS } = this.#options;
     clearTimeout(this.#goneTimer);
-    if (!everReady || answering || config.command) return;
+    if (!everReady || answering || config.command || this.#deployed) return;
     this.#goneTimer = setTimeout(() => {
       const { engine, sessions } = this.#parts;
       if (this.#ending.settled || !engine || engine.health.answering) return;
       // Unknown is not gone: a look that found something else than a closed port starts the wait again.
       if (engine.health.refusals === 0) return this.#watchForGone(engine.health);
       engine.forget();
-      sessions?.becomeIdle('its engine was stopped');
+      void sessions?.becomeIdle('its engine was stopped');
     }, engineGoneMs);
   }
 
   #described(models: readonly ServedModel[]): ServedModel[] {
     const { command, facts } = this.#options.config;
-    return withFacts(models, commandFacts(command), facts);
+    return withFacts(models, commandFacts(this.#deployed?.command ?? command), facts);
   }
 
   #onSignal(signal: EndSignal, reader: SignalReader): void {

@@ -125,23 +125,28 @@ export class Sessions {
     this.#current?.change({ ...facts, ...(state === undefined ? {} : { state }) });
   }
 
-  /** What this session served is gone: DOWN, LEFT, and a new session that waits for something to serve. */
-  becomeIdle(why: string): void {
+  /**
+   * What this session served is gone: DOWN, LEFT, and a new session that waits for something to serve. What runs may go on for
+   * `drainMs`; resolves when the old session has left.
+   */
+  async becomeIdle(why: string, change: Pick<RecordChange, 'labels'> = {}, drainMs = IDLE_DRAIN_MS): Promise<void> {
     this.#state = 'JOIN';
-    this.#facts = { ...this.#facts, models: [] };
-    this.#end('idle', why);
+    this.#facts = { ...this.#facts, ...change, models: [] };
+    await this.#end('idle', why, drainMs);
   }
 
-  #end(how: Follow, why: string): void {
+  #end(how: Follow, why: string, drainMs = IDLE_DRAIN_MS): Promise<void> {
     const ending = this.#current;
-    if (this.#stop.signal.aborted || ending === undefined) return;
+    if (this.#stop.signal.aborted || ending === undefined) return Promise.resolve();
     this.#options.log(`session ${ending.id} ends: ${why}; a new one follows`);
     this.#over ||= how === 'over';
+    let left = Promise.resolve();
     if (how === 'idle') {
       this.#current = undefined;
-      void this.#retire(ending, IDLE_DRAIN_MS);
+      left = this.#retire(ending, drainMs);
     }
     void this.#follow(how);
+    return left;
   }
 
   /** One at a time: what the new session shall say is read when it is there. */
@@ -183,7 +188,7 @@ export class Sessions {
           if (session === this.#current) this.#options.onRefused(refusal);
         },
         onOver: (why) => {
-          if (session === this.#current) this.#end('over', why);
+          if (session === this.#current) void this.#end('over', why);
         },
       },
     );
@@ -225,7 +230,7 @@ export class Sessions {
     const due = (): void => {
       if (ms > TIMER_MAX_MS) this.#rollTimer = this.#timer(session, ms - TIMER_MAX_MS);
       else if (session === this.#current)
-        this.#end('roll', `its ticket of ${formatDuration(this.#lifetimeMs)} runs out`);
+        void this.#end('roll', `its ticket of ${formatDuration(this.#lifetimeMs)} runs out`);
     };
     return setTimeout(due, Math.min(ms, TIMER_MAX_MS)).unref();
   }

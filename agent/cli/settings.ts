@@ -93,6 +93,13 @@ export const SETTINGS = [
   },
   { flag: '', env: 'OTELA_ENGINE_KEY', kind: 'value', value: 'KEY', help: "the engine's own API key", secret: true },
   {
+    flag: 'accept-deployments',
+    env: 'OTELA_ACCEPT_DEPLOYMENTS',
+    kind: 'value',
+    value: 'DIR',
+    help: 'start without an engine and run what the gateway orders, of the commands in DIR/NAME.json and no other',
+  },
+  {
     flag: 'span-nodes',
     env: 'OTELA_SPAN_NODES',
     kind: 'switch',

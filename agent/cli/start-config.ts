@@ -1,5 +1,8 @@
 /** The settings of `otela-agent start`, checked: from here on they are typed. */
+
+import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/labels.ts';
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
+import { readTemplates, type Templates } from '../deploy/templates.ts';
 import { engineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
 import { type Fact, parseFact } from '../engine/facts.ts';
@@ -26,6 +29,8 @@ export interface StartConfig {
   command: string[] | undefined;
   /** Undefined: joins idle. */
   engine: EngineTarget | undefined;
+  /** What the network may have this agent run; undefined: nothing. */
+  templates: Templates | undefined;
   span: Span;
   /** Lines of the engine's output that end this node. */
   fatal: FatalPatterns;
@@ -62,9 +67,10 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     region: id('region', one('region')),
     tier: tier(one('tier'), env),
     facts: many('fact').map((text) => asUsage(() => parseFact(text))),
-    labels: labels(many('label')),
+    labels: labels(many('label'), one('accept-deployments') === undefined ? LABELS_MAX : LABELS_MAX - OWN_LABELS_MAX),
     command: command && command.length > 0 ? shellWrapped(command) : undefined,
     engine: registers ? engine(settings, command, env, warnings) : undefined,
+    templates: templates(one('accept-deployments'), { command, span, settings }),
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     mesh: meshConfig(one('mesh'), many('peer'), one('relay'), isOn('offer-relay', one('offer-relay') ?? 'false')),
@@ -85,6 +91,29 @@ function asUsage<T>(read: () => T): T {
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
+}
+
+function templates(
+  directory: string | undefined,
+  { command, span, settings }: { command: string[] | undefined; span: Span; settings: Settings },
+): Templates | undefined {
+  if (directory === undefined) return undefined;
+  const other = command
+    ? 'a command'
+    : (['engine-url', 'engine-port'] as const).find((name) => settings.values.has(name));
+  if (other !== undefined)
+    throw new UsageError(
+      `--accept-deployments and ${other.startsWith('a') ? other : `--${other}`} both say what runs here: give one`,
+    );
+  if (span.role !== 'register' || span.nodes > 1)
+    throw new UsageError('--accept-deployments is for engines on one node');
+  return asUsage(() => {
+    try {
+      return readTemplates(directory);
+    } catch (error) {
+      throw new Error(`--accept-deployments: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  });
 }
 
 function isOn(name: string, text: string): boolean {
@@ -204,18 +233,20 @@ function tier(value: string | undefined, env: Env): 'stable' | 'volatile' {
   throw new UsageError(`tier: "${value}" is neither stable nor volatile`);
 }
 
-function labels(texts: readonly string[]): Record<string, string> {
+function labels(texts: readonly string[], max: number): Record<string, string> {
   const read: Record<string, string> = Object.create(null);
   for (const text of texts) {
     const at = text.indexOf('=');
     const [key, value] = [text.slice(0, at), text.slice(at + 1)];
+    if (key.startsWith(RESERVED_PREFIX))
+      throw new UsageError(`--label: labels that begin with ${RESERVED_PREFIX} are the agent's own`);
     if (at < 1 || !/^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/.test(key)) {
       throw new UsageError(`--label: "${text}" is not KEY=VALUE (letters, digits, . _ / - in the key, at most 63)`);
     }
     if (value.length > 255) throw new UsageError(`--label ${key}: longer than 255 characters`);
     read[key] = value;
   }
-  if (Object.keys(read).length > LABELS_MAX) throw new UsageError(`at most ${LABELS_MAX} labels`);
+  if (Object.keys(read).length > max) throw new UsageError(`at most ${max} labels`);
   if (Buffer.byteLength(JSON.stringify(read)) > LABELS_MAX_BYTES)
     throw new UsageError('the labels are longer than 1 KiB together');
   return { ...read };

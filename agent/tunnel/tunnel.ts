@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
+import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Connection } from './connection.ts';
@@ -41,6 +42,12 @@ const OVER = 4006;
 
 /** RFC 9110 §15.5.11: the session was, and is no more. */
 const GONE = 410;
+
+const NO_DEPLOYMENTS = {
+  kind: 'refused',
+  code: 'cannot_start',
+  message: 'this agent was not started with --accept-deployments',
+} as const satisfies DeploymentAnswer;
 
 export function openTunnel(options: TunnelOptions): Tunnel {
   const tunnel = new GatewayTunnel(options);
@@ -152,8 +159,16 @@ class GatewayTunnel implements Tunnel {
     if (frame.type === 'probe')
       return link.put({ type: 'probed', nonce: frame.nonce, verdict: this.#alive(frame.session) });
     if (frame.type === 'stored') return this.#stored(frame.sequence);
+    if (frame.type === 'deploy') return void this.#deploy(link, frame.sequence, frame.order);
     if (frame.type === 'probed') return this.#probes.settle(frame.nonce, frame.verdict);
     this.#exchanges.onFrame(link, frame, this.#touched);
+  }
+
+  /** The answer goes before what is done: that may end this session. */
+  async #deploy(link: Link, sequence: number, order: Uint8Array): Promise<void> {
+    const { answer, act } = (await this.#options.deploy?.(order)) ?? { answer: NO_DEPLOYMENTS };
+    link.put({ type: 'deployed', sequence, json: JSON.stringify(answer) });
+    act?.();
   }
 
   #stored(sequence: number): void {

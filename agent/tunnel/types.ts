@@ -1,5 +1,6 @@
 /** What the tunnel needs from the rest of the agent, and what it gives back. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { Reply } from '../deploy/deployments.ts';
 import type { LoadCounter } from './exchanges.ts';
 import type { WebSocketOptions } from './websocket.ts';
 
@@ -42,6 +43,8 @@ export interface TunnelOptions {
   /** `gateway`: its name as a gossip peer. */
   onConnected?(gateway: string): void;
   onDisconnected?(): void;
+  /** Answers an order to deploy, and then does it; absent: this agent takes none. */
+  deploy?: (order: Uint8Array) => Promise<Reply>;
   /** Brings what our ingress used to a gateway: this tunnel is one way. */
   usage?: UsageDelivery;
 }

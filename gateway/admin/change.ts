@@ -32,6 +32,11 @@ export async function tell(env: Env): Promise<void> {
   await tellRegistry(env, (registry) => registry.reloadSettings());
 }
 
+/** What is done elsewhere than in D1: written down before it is done, so that nothing is done that nobody can look up. */
+export async function writeDown(call: AnyCall, what: Change): Promise<void> {
+  await asked(auditLine(call, what));
+}
+
 function auditLine(call: AnyCall, { action, object, before = null, after = null }: Change) {
   const row = { at: call.now, actor: call.actor, action, object, before, after };
   return database(call.env).insert(auditLog).values(row);

@@ -49,7 +49,7 @@ async function endSession(call: Call): Promise<object> {
   return { object: 'node', session, deleted: true };
 }
 
-function sessionOf(call: Call): string {
+export function sessionOf(call: Pick<Call, 'param'>): string {
   const session = call.param('session');
   if (SESSION_PATTERN.test(session)) return session;
   throw new ApiError('invalid_request', 'This is no session id.', { param: 'session' });
@@ -57,7 +57,7 @@ function sessionOf(call: Call): string {
 
 type Registry = ReturnType<Env['REGISTRY']['getByName']>;
 
-async function asking<T>(env: Env, ask: (registry: Registry) => Promise<T>): Promise<T> {
+export async function asking<T>(env: Env, ask: (registry: Registry) => Promise<T>): Promise<T> {
   try {
     return await ask(env.REGISTRY.getByName(REGISTRY_NAME));
   } catch (cause) {

@@ -4,6 +4,7 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';
 import { callerOf } from './caller.ts';
+import { deploymentRoutes } from './deployments.ts';
 import { joinTokenRoutes } from './join-tokens.ts';
 import { keyRoutes } from './keys.ts';
 import { meRoutes } from './me.ts';
@@ -27,6 +28,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...joinTokenRoutes,
   ...modelRoutes,
   ...nodeRoutes,
+  ...deploymentRoutes,
   ...peerRoutes,
   ...settingsRoutes,
   ...auditRoutes,

@@ -1,6 +1,7 @@
 /**
  * The gateway's own issuer: what it signs. Its root key is not here, except in an issuer that the gateway had to make for itself.
  */
+import { NONCE_BYTES, ORDER_LIFE_S, signOrder, type Wish } from '../../shared/deployment/order.ts';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import {
   CERTIFICATE_BYTES,
@@ -102,6 +103,14 @@ export class GatewayIssuer {
     const own = this.#keys.find(({ certificate }) => certificate.keyName === ticket.certificate.keyName);
     if (own === undefined) return undefined;
     return { kind: 'entry', eviction: signEviction({ session: ticket.session, reason }, own.signer, workerdCrypto) };
+  }
+
+  /** An order to one of the institution's sessions, good for two minutes. @throws IssuerError where our key or root was taken back */
+  order(session: string, wish: Wish, nowS: number): Uint8Array {
+    if (this.#revoked) throw new IssuerError('This issuer has been taken back by its root: its orders count nowhere.');
+    const nonce = newSeed().subarray(0, NONCE_BYTES);
+    const fields = { certificate: this.certificate.bytes, session, nonce, notAfter: nowS + ORDER_LIFE_S, wish };
+    return signOrder(fields, this.signer);
   }
 
   /** To be signed every hour: collects what ended a partition's window ago. */

@@ -1,4 +1,5 @@
 import { DurableObject } from 'cloudflare:workers';
+import type { Wish } from '../../shared/deployment/order.ts';
 import type { GossipMemory } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
@@ -15,6 +16,7 @@ import { GossipSockets } from './gossip-sockets.ts';
 import { type LogTail, LogTails } from './log-tails.ts';
 import { type AdmittedNode, Membership, type NewNode, type Published } from './membership.ts';
 import { Meta } from './meta.ts';
+import { type OrderReply, orderFor } from './orders.ts';
 import { readPeers } from './peers.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { TICKET_HEADER } from './tickets.ts';
@@ -179,6 +181,11 @@ export class RegistryObject extends DurableObject<Env> {
   /** Ends a session by the operator's word. False: it is not one that we admitted, or not known. */
   evict(session: string): boolean {
     return this.#members.evict(session);
+  }
+
+  /** A signed order to one session, to be sent down its tunnel, or why there is none; without a wish the empty one, which asks. */
+  order(session: string, wish?: Wish): OrderReply {
+    return orderFor(session, wish, { authority: this.#authority, members: this.#members, nowS: nowS() });
   }
 
   /** A session's own word, up its tunnel, which is therefore open. */

@@ -13,6 +13,7 @@ import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
+import { Deploys } from './deploys.ts';
 import { provesSession } from './handshake.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
@@ -58,6 +59,7 @@ export class TunnelObject extends DurableObject<Env> {
   #registryQueue: Promise<void> = Promise.resolve();
   readonly #probes = new Probes();
   readonly #load = new NodeLoadWatch();
+  readonly #deploys = new Deploys();
   /** Time up to which records have been told; behind now by the burst at most. */
   #pace = 0;
 
@@ -204,6 +206,8 @@ export class TunnelObject extends DurableObject<Env> {
         return this.#ask(peer, frame.nonce, frame.session);
       case 'probed':
         return this.#probes.answered(frame.nonce, frame.verdict);
+      case 'deployed':
+        return this.#deploys.answered(frame.sequence, frame.json);
       case 'usage':
         return this.#storeUsage(peer, frame.sequence, frame.json);
       case 'load':
@@ -287,6 +291,13 @@ export class TunnelObject extends DurableObject<Env> {
     return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session: this.#session }));
   }
 
+  /** Sends an order, or an empty one, which asks; gives what the agent answers, JSON. Null: it did not, or there is no tunnel. */
+  deploy(order: Uint8Array): Promise<string | null> {
+    const link = this.#active?.link;
+    if (link === undefined) return Promise.resolve(null);
+    return this.#deploys.send((sequence) => link.put({ type: 'deploy', sequence, order }));
+  }
+
   override webSocketClose(socket: WebSocket): void {
     const peer = this.#sockets.get(socket);
     if (peer !== undefined) this.#gone(peer);
@@ -315,6 +326,7 @@ export class TunnelObject extends DurableObject<Env> {
     peer.close(CLOSE.resync, 'closed');
     if (peer !== this.#active) return;
     this.#active = undefined;
+    this.#deploys.abandon();
     this.#attempts.disconnect();
     this.#waiting = undefined; // what comes after this is said after it
     this.#toRegistry((registry) => registry.closed(this.#session));

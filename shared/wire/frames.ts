@@ -4,7 +4,15 @@
  */
 import { WireError } from './error.ts';
 import { type HeaderList, readHeaders, writeHeaders } from './headers.ts';
-import { DATA_MAX_BYTES, EDITS_MAX, RECORD_MAX_BYTES, TEXT_MAX_BYTES, USAGE_MAX_BYTES } from './limits.ts';
+import {
+  DATA_MAX_BYTES,
+  DEPLOY_MAX_BYTES,
+  DEPLOYED_MAX_BYTES,
+  EDITS_MAX,
+  RECORD_MAX_BYTES,
+  TEXT_MAX_BYTES,
+  USAGE_MAX_BYTES,
+} from './limits.ts';
 import { FrameReader } from './reader.ts';
 import { type ReportedUsage, readUsage, writeUsage } from './usage.ts';
 import type { FrameWriter } from './writer.ts';
@@ -90,7 +98,11 @@ export type Frame =
   /** The records of that frame are stored. */
   | { type: 'stored'; sequence: number }
   /** How busy this node's engine is; `kvUse` 0..1. */
-  | { type: 'load'; running: number; waiting: number; kvUse?: number };
+  | { type: 'load'; running: number; waiting: number; kvUse?: number }
+  /** An order of shared/deployment; empty: what is there, and what would be taken? */
+  | { type: 'deploy'; sequence: number; order: Uint8Array }
+  /** The answer, JSON: see shared/deployment/answer. */
+  | { type: 'deployed'; sequence: number; json: string };
 
 /** What a probe found; `unknown`: it could not be made, which proves nothing. The number is the protocol. */
 export const PROBE_VERDICTS = ['alive', 'silent', 'unknown'] as const;
@@ -125,6 +137,8 @@ const TYPES = [
   'usage',
   'stored',
   'load',
+  'deploy',
+  'deployed',
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */
@@ -141,6 +155,8 @@ const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'usage',
   'stored',
   'load',
+  'deploy',
+  'deployed',
 ]);
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -232,6 +248,12 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       out.varint(frame.running);
       out.varint(frame.waiting);
       return out.varint(frame.kvUse === undefined ? 0 : 1 + Math.round(frame.kvUse * 1000));
+    case 'deploy':
+      out.varint(frame.sequence);
+      return out.blob(frame.order);
+    case 'deployed':
+      out.varint(frame.sequence);
+      return out.text(frame.json);
   }
 }
 
@@ -356,6 +378,10 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       const [running, waiting, kv] = [input.varint(), input.varint(), input.varint()];
       return { type, running, waiting, ...(kv === 0 ? {} : { kvUse: Math.min(1, (kv - 1) / 1000) }) };
     }
+    case 'deploy':
+      return { type, sequence: input.varint(), order: copied(input.blob(DEPLOY_MAX_BYTES)) };
+    case 'deployed':
+      return { type, sequence: input.varint(), json: input.text(DEPLOYED_MAX_BYTES) };
   }
 }
 

@@ -45,3 +45,9 @@ export const EDITS_MAX = 8;
 
 /** One USAGE frame: 16 records, of which one with a model's name of 1,024 escapes has 7 KiB. */
 export const USAGE_MAX_BYTES = 128 * 1024;
+
+/** One DEPLOY frame: an order with its parameters. */
+export const DEPLOY_MAX_BYTES = 16 * 1024;
+
+/** One DEPLOYED frame: what 64 templates allow. */
+export const DEPLOYED_MAX_BYTES = 128 * 1024;

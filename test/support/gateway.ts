@@ -34,6 +34,7 @@ const nodeSchema = z.object({
   provider: z.string(),
   cluster: z.string(),
   tier: z.string(),
+  labels: z.record(z.string(), z.string()).optional(),
   models: z.array(z.object({ id: z.string(), state: z.string() })),
   hardware: z.object({ gpus: z.array(gpuSchema), cpus: z.number(), memory_mib: z.number() }),
   job: z.object({ id: z.string(), partition: z.string().optional(), ends_at: z.string().optional() }).optional(),

@@ -185,6 +185,8 @@ export class Channel {
       case 'stored':
       case 'probe':
       case 'probed':
+      case 'deploy':
+      case 'deployed':
         throw new WireError('bad_state', `${frame.type} between agents`);
       default:
         return this.#events.onFrame(this, frame);

@@ -77,6 +77,8 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('probe' as const), nonce: short, session: fc.stringMatching(/^[a-z2-7]{26}$/) }),
   fc.record({ type: fc.constant('usage' as const), sequence: short, json: fc.string({ maxLength: 200 }) }),
   fc.record({ type: fc.constant('stored' as const), sequence: short }),
+  fc.record({ type: fc.constant('deploy' as const), sequence: short, order: bytes(300) }),
+  fc.record({ type: fc.constant('deployed' as const), sequence: short, json: fc.string({ maxLength: 200 }) }),
   fc.record({ type: fc.constant('probed' as const), nonce: short, verdict: fc.constantFrom(...PROBE_VERDICTS) }),
   fc.record({ type: fc.constant('load' as const), running: short, waiting: short }),
   fc

@@ -1,0 +1,198 @@
+/** The engine of a deployment: it begins with a new session and ends with it; the agent lives on, idle. */
+import { createServer } from 'node:net';
+import type { Writable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Deployment } from '../../shared/deployment/answer.ts';
+import { DeploymentError } from '../../shared/deployment/error.ts';
+import { Deployments, type EngineKeeper } from '../deploy/deployments.ts';
+import type { Launch, Templates } from '../deploy/templates.ts';
+import { engineTarget } from '../engine/address.ts';
+import { describeExit } from '../engine/child.ts';
+import { Engine, isOccupied } from '../engine/engine.ts';
+import type { Health } from '../engine/health.ts';
+import { nodeCrypto } from '../host/crypto.ts';
+import type { Parts } from './departure.ts';
+import { formatDuration } from './duration.ts';
+import type { Network } from './network.ts';
+import type { Env } from './sources.ts';
+import type { StartConfig } from './start-config.ts';
+import { type Once, within } from './wait.ts';
+
+export interface DeployedEngineOptions {
+  parts: Parts;
+  /** The operator's labels; lines of the engine's output that end it. */
+  config: Pick<StartConfig, 'labels' | 'fatal'>;
+  env: Env;
+  stdout: Writable;
+  stderr: Writable;
+  log(line: string): void;
+  onHealth(health: Health): void;
+  /** Settled when the agent begins to leave: from then on its departure ends the engine. */
+  ending: Pick<Once<unknown>, 'promise' | 'settled'>;
+  /** From SIGTERM to SIGKILL. */
+  graceMs(): number;
+}
+
+/** Answers already on their way when the engine ended. */
+const LAST_ANSWERS_MS = 2000;
+/** A tail is one small upload. */
+const WORDS_WAIT_MS = 2000;
+/** How often it is looked whether other agents' requests are done. */
+const LOOK_MS = 100;
+
+export class DeployedEngine implements EngineKeeper {
+  readonly #options: DeployedEngineOptions;
+  /** Undefined: nothing is deployed, or it ends. */
+  #engine: Engine | undefined;
+  #launch: Launch | undefined;
+  #readyTimer: NodeJS.Timeout | undefined;
+
+  constructor(options: DeployedEngineOptions) {
+    this.#options = options;
+  }
+
+  get #isLeaving(): boolean {
+    return this.#options.ending.settled;
+  }
+
+  /** What runs. */
+  get command(): readonly string[] | undefined {
+    return this.#launch?.argv;
+  }
+
+  async port(wanted: number | undefined): Promise<number> {
+    const port = wanted ?? (await freePort());
+    if (wanted === undefined || !(await isOccupied({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' })))
+      return port;
+    throw new DeploymentError('cannot_start', `something answers on port ${port} of this machine already`);
+  }
+
+  begin({ id }: Deployment, launch: Launch): void {
+    const { parts, log } = this.#options;
+    if (this.#isLeaving) return;
+    void parts.sessions?.becomeIdle(`deployment ${id} begins`, this.#labels());
+    this.#launch = launch;
+    this.#start(launch);
+    this.#readyTimer = setTimeout(
+      () => this.#failed(`it served nothing within ${formatDuration(launch.readyWithinMs)}`),
+      launch.readyWithinMs,
+    ).unref();
+    log(`deployment ${id} begins on port ${launch.port}`);
+  }
+
+  #start({ argv, port }: Launch): void {
+    const { parts, config, env, stdout, stderr, log } = this.#options;
+    const engine: Engine = new Engine({
+      command: argv,
+      target: engineTarget({ command: argv, port }),
+      env,
+      stdout,
+      stderr,
+      log,
+      onLine: (line) => {
+        if (this.#engine !== engine) return;
+        const sign = config.fatal.find(line);
+        if (sign === undefined) return;
+        parts.sessions?.current?.giveUp(); // what runs will never be answered here: other nodes may
+        this.#failed(`it is broken: ${sign}`);
+      },
+      onHealth: (health) => this.#onHealth(engine, health),
+      now: () => performance.now(),
+    });
+    this.#engine = engine;
+    parts.engine = engine;
+    void engine.exited.then((exit) => {
+      if (this.#engine === engine) this.#failed(describeExit(exit));
+    });
+  }
+
+  #onHealth(engine: Engine, health: Health): void {
+    if (this.#engine !== engine) return;
+    if (health.everReady) {
+      clearTimeout(this.#readyTimer);
+      this.#options.parts.deployments?.running();
+    }
+    this.#options.onHealth(health);
+  }
+
+  #failed(why: string): void {
+    if (this.#isLeaving) return;
+    void this.#options.parts.deployments?.failed(why, LAST_ANSWERS_MS);
+  }
+
+  async end(why: string, drainMs: number): Promise<void> {
+    const { parts, ending, graceMs } = this.#options;
+    const engine = this.#engine;
+    this.#engine = undefined;
+    clearTimeout(this.#readyTimer);
+    parts.sessions?.current?.change({ state: 'DOWN' });
+    if (parts.deployments?.current?.reason !== undefined) await this.#leaveWords();
+    await Promise.all([parts.sessions?.becomeIdle(why, this.#labels(), drainMs), this.#othersDone(drainMs)]);
+    if (this.#isLeaving) return;
+    await engine?.stop(graceMs(), ending.promise);
+    if (parts.engine === engine) delete parts.engine;
+    this.#launch = undefined;
+  }
+
+  /** Before LEFT: from a session that has left nobody takes anything. */
+  async #leaveWords(): Promise<void> {
+    const { parts, ending } = this.#options;
+    const tail = parts.engine?.tail();
+    if (parts.sessions === undefined || tail === undefined || tail.length === 0) return;
+    const given = new AbortController();
+    await within(WORDS_WAIT_MS, Promise.race([parts.sessions.leaveLogTail(tail, given.signal), ending.promise]));
+    given.abort();
+  }
+
+  /** Requests that came over the mesh are not the session's to wait for. */
+  async #othersDone(drainMs: number): Promise<void> {
+    const { parts } = this.#options;
+    const until = performance.now() + drainMs;
+    while (!this.#isLeaving && (parts.requests?.requests.serving.inFlight ?? 0) > 0 && performance.now() < until)
+      await delay(LOOK_MS);
+  }
+
+  tell(): void {
+    this.#options.parts.sessions?.change(this.#labels());
+  }
+
+  #labels(): { labels: Record<string, string> } {
+    const { config, parts } = this.#options;
+    return { labels: { ...config.labels, ...parts.deployments?.labels } };
+  }
+}
+
+export interface AcceptingOptions extends DeployedEngineOptions {
+  templates: Templates;
+  network: Network;
+}
+
+/** From now on this agent takes orders: `parts.deployments` reads them. */
+export function acceptDeployments({ templates, network, ...options }: AcceptingOptions): DeployedEngine {
+  const keeper = new DeployedEngine(options);
+  options.parts.deployments = new Deployments({
+    templates,
+    keeper,
+    crypto: nodeCrypto,
+    now: () => Date.now(),
+    revoked: (issuer, key) => network.replica.revocations(issuer).some(({ keyName }) => keyName === key),
+    log: options.log,
+  });
+  return keeper;
+}
+
+/** Free now; an engine that finds it taken by then says so and ends, which is reported. */
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', (cause) => reject(new DeploymentError('cannot_start', 'no port is free', { cause })));
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() =>
+        typeof address === 'object' && address !== null
+          ? resolve(address.port)
+          : reject(new DeploymentError('cannot_start', 'no port is free')),
+      );
+    });
+  });
+}

@@ -1,0 +1,183 @@
+/**
+ * Decides about orders: who may give them, which template, which parameters, and whether now. What it accepts it hands to the engine's
+ * keeper when the answer is on its way, because a deployment begins with the end of the session that was ordered to begin it.
+ */
+import type { Deployment, DeploymentAnswer } from '../../shared/deployment/answer.ts';
+import { DeploymentError } from '../../shared/deployment/error.ts';
+import { type DeploymentNews, deploymentLabels } from '../../shared/deployment/labels.ts';
+import { openOrder, type StartWish, type StopWish, type Wish } from '../../shared/deployment/order.ts';
+import type { Crypto } from '../../shared/lattice/crypto.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { type Launch, launchOf, type Templates } from './templates.ts';
+
+/** Runs what was decided. */
+export interface EngineKeeper {
+  /** A port where this engine may listen. @throws DeploymentError cannot_start where there is none */
+  port(wanted: number | undefined): Promise<number>;
+  /** Ends the idle session and begins one that is this deployment. */
+  begin(deployment: Deployment, launch: Launch): void;
+  /** Ends the deployment and its session; resolves when nothing of it runs any more. */
+  end(why: string, drainMs: number): Promise<void>;
+  /** The session says what deployments it has, and would take, from now on. */
+  tell(): void;
+}
+
+export interface DeploymentsOptions {
+  templates: Templates;
+  keeper: EngineKeeper;
+  crypto: Crypto;
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** Whether the institution took that key back. */
+  revoked(issuer: string, keyName: string): boolean;
+  log(line: string): void;
+}
+
+/** What is said, and what is then done. */
+export interface Reply {
+  answer: DeploymentAnswer;
+  act?: () => void;
+}
+
+/** Orders that are remembered until they have run out; none lives for more than ten minutes. */
+const NONCES_MAX = 1024;
+const REASON_MAX = 512;
+
+export class Deployments {
+  readonly #options: DeploymentsOptions;
+  /** By nonce: until when, seconds since 1970. */
+  readonly #seen = new Map<string, number>();
+  #deployment: Deployment | undefined;
+  /** An order is being looked into that needs a moment. */
+  #deciding = false;
+
+  constructor(options: DeploymentsOptions) {
+    this.#options = options;
+  }
+
+  get current(): Deployment | undefined {
+    return this.#deployment;
+  }
+
+  /** Of the session as it is now. */
+  get labels(): Record<string, string> {
+    return deploymentLabels(this.#news);
+  }
+
+  get #news(): DeploymentNews {
+    const one = this.#deployment;
+    const failed = one?.reason === undefined ? undefined : { id: one.id, reason: one.reason };
+    switch (one?.state) {
+      case 'starting':
+      case 'running':
+        return { kind: 'deployed', id: one.id };
+      case 'stopping':
+        return { kind: 'ending', failed };
+      default:
+        return { kind: 'idle', templates: this.#options.templates.names, failed };
+    }
+  }
+
+  /** An empty order asks what there is. Never rejects. */
+  async answer(ticket: Ticket, order: Uint8Array): Promise<Reply> {
+    if (order.length === 0) return { answer: this.#described() };
+    try {
+      return await this.#decide(this.#open(ticket, order));
+    } catch (error) {
+      const { code, message } =
+        error instanceof DeploymentError ? error : new DeploymentError('cannot_start', String(error));
+      this.#options.log(`an order to deploy was refused: ${code}: ${message}`);
+      return { answer: { kind: 'refused', code, message: message.slice(0, REASON_MAX) } };
+    }
+  }
+
+  #described(): DeploymentAnswer {
+    const offers = this.#news.kind === 'idle' ? this.#options.templates.offers : [];
+    return { kind: 'described', offers, ...(this.#deployment === undefined ? {} : { deployment: this.#deployment }) };
+  }
+
+  /** @throws DeploymentError */
+  #open(ticket: Ticket, bytes: Uint8Array): Wish {
+    const { crypto, now, revoked } = this.#options;
+    const nowS = Math.floor(now() / 1000);
+    const { session, issuer } = ticket;
+    const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
+    const { nonce, notAfter, wish } = openOrder(bytes, context);
+    for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
+    if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
+    // Only whoever holds the institution's key gets here: so many in ten minutes are a fault of theirs.
+    if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
+    this.#seen.set(nonce, notAfter);
+    return wish;
+  }
+
+  #decide(wish: Wish): Promise<Reply> | Reply {
+    return wish.action === 'start' ? this.#start(wish) : this.#stop(wish);
+  }
+
+  async #start(wish: StartWish): Promise<Reply> {
+    const { templates, keeper } = this.#options;
+    const before = this.#deployment;
+    if (this.#deciding) throw new DeploymentError('busy', 'another deployment begins at this moment');
+    if (before?.state === 'stopping') throw new DeploymentError('busy', `deployment ${before.id} still ends here`);
+    if (before !== undefined && before.state !== 'failed')
+      throw new DeploymentError('busy', `deployment ${before.id} runs here: end it first`);
+    const template = templates.find(wish.template);
+    launchOf(template, wish.parameters, 1); // what is wrong with the parameters is told before a port is looked for
+    this.#deciding = true;
+    try {
+      const launch = launchOf(template, wish.parameters, await keeper.port(template.port));
+      const { id, parameters } = wish;
+      const deployment = this.#set({ id, template: template.name, parameters, state: 'starting' });
+      return {
+        answer: { kind: 'accepted', deployment },
+        act: () => {
+          this.#options.log(`deployment ${id}: ${launch.argv.join(' ')}`);
+          keeper.begin(deployment, launch);
+        },
+      };
+    } finally {
+      this.#deciding = false;
+    }
+  }
+
+  #stop({ id, drain_ms }: StopWish): Reply {
+    const one = this.#deployment;
+    if (one === undefined || one.state === 'failed')
+      throw new DeploymentError('nothing_deployed', 'nothing was deployed here');
+    if (one.id !== id) throw new DeploymentError('nothing_deployed', `deployment ${id} is not here: ${one.id} is`);
+    if (one.state === 'stopping') return { answer: { kind: 'accepted', deployment: one } };
+    const deployment = this.#set({ ...one, state: 'stopping' });
+    const act = () => void this.#end('it was ended by an order', drain_ms, undefined);
+    return { answer: { kind: 'accepted', deployment }, act };
+  }
+
+  /** The engine answers. */
+  running(): void {
+    if (this.#deployment?.state === 'starting') this.#set({ ...this.#deployment, state: 'running' });
+  }
+
+  /** The engine ended, or is broken, or was never ready. */
+  async failed(why: string, drainMs: number): Promise<void> {
+    const one = this.#deployment;
+    if (one === undefined || one.state === 'failed' || one.state === 'stopping') return;
+    const reason = why.slice(0, REASON_MAX);
+    this.#set({ ...one, state: 'stopping', reason });
+    await this.#end(`its engine failed: ${reason}`, drainMs, reason);
+  }
+
+  async #end(why: string, drainMs: number, failure: string | undefined): Promise<void> {
+    const { keeper, log } = this.#options;
+    const one = this.#deployment;
+    log(`deployment ${one?.id} ends: ${why}`);
+    await keeper.end(why, drainMs);
+    this.#deployment = undefined;
+    if (failure !== undefined && one !== undefined) this.#set({ ...one, state: 'failed', reason: failure });
+    keeper.tell();
+  }
+
+  #set(next: Omit<Deployment, 'since'>): Deployment {
+    this.#deployment = { ...next, since: new Date(this.#options.now()).toISOString() };
+    return this.#deployment;
+  }
+}

@@ -1,0 +1,37 @@
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL } from '../../shared/deployment/labels.ts';
+import type { Wish } from '../../shared/deployment/order.ts';
+import { IssuerError } from '../issuer/issuer.ts';
+import type { Authority } from './authority.ts';
+import type { Membership } from './membership.ts';
+
+/** `unreachable`: its tunnel is not open here. `deaf`: its agent takes no orders, and one of an older version would break off at the frame. */
+export type OrderReply =
+  | { kind: 'signed'; order: Uint8Array; provider: string }
+  | { kind: 'unknown' | 'over' | 'foreign' | 'unreachable' | 'deaf'; provider?: string }
+  | { kind: 'powerless'; reason: string };
+
+/** Only our own institution's sessions obey us; to others nothing is sent at all. */
+export function orderFor(
+  session: string,
+  wish: Wish | undefined,
+  { authority, members, nowS }: { authority: Authority; members: Membership; nowS: number },
+): OrderReply {
+  const entry = members.replica.get(session);
+  const shown = members.roster.get(session);
+  if (entry === undefined || shown === undefined) return { kind: 'unknown' };
+  const { provider, labels } = shown;
+  if (entry.state === 'LEFT') return { kind: 'over', provider };
+  if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
+  if (!members.roster.isOpen(session)) return { kind: 'unreachable', provider };
+  if (labels[ACCEPTS_LABEL] === undefined && labels[DEPLOYMENT_LABEL] === undefined) return { kind: 'deaf', provider };
+  if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
+  const { notBefore, notAfter } = authority.issuer.certificate;
+  if (nowS < notBefore || nowS >= notAfter)
+    return { kind: 'powerless', reason: "This gateway's certificate is not valid now: no agent would obey it." };
+  try {
+    return { kind: 'signed', order: authority.issuer.order(session, wish, nowS), provider };
+  } catch (error) {
+    if (error instanceof IssuerError) return { kind: 'powerless', reason: error.message };
+    throw error;
+  }
+}

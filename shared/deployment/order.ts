@@ -1,0 +1,165 @@
+/**
+ * An order to one session, signed by a gateway of the institution that admitted it: begin this deployment, or end the one that runs.
+ * Whoever carries it (a tunnel, a relay, a foreign gateway) can neither make one nor use one twice.
+ */
+import * as z from 'zod';
+import { ByteReader, ByteWriter, ownBytes } from '../lattice/bytes.ts';
+import { CERTIFICATE_BYTES, decodeCertificate, issuerId, keyName, openCertificate } from '../lattice/certificate.ts';
+import { type Crypto, SIGNATURE_BYTES, type Signer } from '../lattice/crypto.ts';
+import { LatticeError } from '../lattice/error.ts';
+import { packSession, readSession, SESSION_BYTES } from '../lattice/session.ts';
+import { DeploymentError } from './error.ts';
+import { parametersSchema, templateNameSchema } from './parameters.ts';
+
+/** Ids of deployments, chosen by whoever orders them: the session that follows says which one it is. */
+export const DEPLOYMENT_ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
+export const deploymentIdSchema = z.string().regex(DEPLOYMENT_ID_PATTERN);
+
+const startSchema = z.strictObject({
+  action: z.literal('start'),
+  id: deploymentIdSchema,
+  template: templateNameSchema,
+  parameters: parametersSchema,
+});
+const stopSchema = z.strictObject({
+  action: z.literal('stop'),
+  id: deploymentIdSchema,
+  /** Longest wait for running requests. */
+  drain_ms: z.number().int().nonnegative().max(86_400_000),
+});
+const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema]);
+
+export type StartWish = z.infer<typeof startSchema>;
+export type StopWish = z.infer<typeof stopSchema>;
+/** What is to be done. */
+export type Wish = z.infer<typeof wishSchema>;
+
+export const NONCE_BYTES = 16;
+const WISH_MAX_BYTES = 8 * 1024;
+export const ORDER_MAX_BYTES =
+  CERTIFICATE_BYTES + SESSION_BYTES + NONCE_BYTES + 4 + 2 + WISH_MAX_BYTES + SIGNATURE_BYTES;
+
+/** An order is on its way for a second; clocks of clusters are not always right. */
+export const ORDER_LIFE_S = 120;
+/** What an agent remembers of nonces ends with their orders, so none may live for long. */
+export const ORDER_LIFE_MAX_S = 600;
+
+export interface OrderFields {
+  /** Of the gateway that signs. */
+  certificate: Uint8Array;
+  session: string;
+  nonce: Uint8Array;
+  /** Seconds since 1970: the first one in which it counts no more. */
+  notAfter: number;
+  wish: Wish;
+}
+
+export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
+  const { certificate, session, nonce, notAfter, wish } = fields;
+  const own = new ByteWriter()
+    .bytes(packSession(session))
+    .bytes(nonce)
+    .u32(notAfter)
+    .text(JSON.stringify(wishSchema.parse(wish)))
+    .done();
+  const body = new ByteWriter().bytes(certificate).bytes(own).done();
+  return new ByteWriter()
+    .bytes(body)
+    .bytes(gateway.sign(message(body)))
+    .done();
+}
+
+/** What whoever receives an order knows. */
+export interface OrderContext {
+  /** The receiver's. */
+  session: string;
+  /** Of the receiver's ticket: nobody else's word counts. */
+  issuer: string;
+  nowS: number;
+  /** Whether the institution has taken that key (or root) back. */
+  revoked(keyName: string): boolean;
+  crypto: Crypto;
+}
+
+export interface Order {
+  nonce: string;
+  notAfter: number;
+  wish: Wish;
+}
+
+/**
+ * Reads an order and checks everything but whether it came before. The cheap and telling things come first: an order of another
+ * institution is called that, whatever else is wrong with it.
+ * @throws DeploymentError
+ */
+export function openOrder(bytes: Uint8Array, context: OrderContext): Order {
+  const read = decodeOrder(bytes);
+  const { certificate, session, notAfter } = read;
+  const { issuer, crypto, nowS } = context;
+  if (issuerId(certificate.root, crypto) !== issuer)
+    throw new DeploymentError(
+      'foreign_issuer',
+      'the order is signed by another institution than the one that admitted this session',
+    );
+  if (nowS < certificate.notBefore || nowS >= certificate.notAfter)
+    throw new DeploymentError('expired', "the certificate of the order's gateway is not valid now");
+  if (context.revoked(certificate.keyName) || context.revoked(keyName(certificate.root)))
+    throw new DeploymentError('revoked_key', 'the key that signed the order was taken back by its institution');
+  const body = bytes.subarray(0, bytes.length - SIGNATURE_BYTES);
+  if (!isCertified(certificate.bytes, crypto) || !crypto.verify(certificate.key, message(body), read.signature))
+    throw new DeploymentError('bad_signature', 'the order is not signed by a gateway of this institution');
+  if (session !== context.session)
+    throw new DeploymentError('wrong_session', `the order is for session ${session}, this is ${context.session}`);
+  if (notAfter <= nowS)
+    throw new DeploymentError('expired', `the order ran out ${nowS - notAfter} s ago by this machine's clock`);
+  if (notAfter > nowS + ORDER_LIFE_MAX_S)
+    throw new DeploymentError(
+      'expired',
+      `the order is good for ${notAfter - nowS} s by this machine's clock, more than the ${ORDER_LIFE_MAX_S} s allowed: is the clock right?`,
+    );
+  return { nonce: read.nonce, notAfter, wish: readWish(read.text) };
+}
+
+function decodeOrder(bytes: Uint8Array) {
+  try {
+    if (bytes.length > ORDER_MAX_BYTES) throw new LatticeError('too_large', `order of ${bytes.length} bytes`);
+    const input = new ByteReader(ownBytes(bytes));
+    const certificate = decodeCertificate(input.bytes(CERTIFICATE_BYTES));
+    const session = readSession(input);
+    const nonce = Array.from(input.bytes(NONCE_BYTES), (byte) => byte.toString(16).padStart(2, '0')).join('');
+    const notAfter = input.u32();
+    const text = input.text(WISH_MAX_BYTES);
+    const signature = input.bytes(SIGNATURE_BYTES);
+    input.end();
+    return { certificate, session, nonce, notAfter, text, signature };
+  } catch (cause) {
+    if (!(cause instanceof LatticeError)) throw cause;
+    throw new DeploymentError('malformed', `no order: ${cause.message}`, { cause });
+  }
+}
+
+function isCertified(certificate: Uint8Array, crypto: Crypto): boolean {
+  try {
+    openCertificate(certificate, crypto);
+    return true;
+  } catch (error) {
+    if (error instanceof LatticeError) return false;
+    throw error;
+  }
+}
+
+function readWish(text: string): Wish {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new DeploymentError('malformed', 'the order is not JSON', { cause });
+  }
+  const read = wishSchema.safeParse(value);
+  if (read.success) return read.data;
+  throw new DeploymentError('malformed', `the order is for a newer agent, or no order: ${z.prettifyError(read.error)}`);
+}
+
+function message(body: Uint8Array): Uint8Array {
+  return new ByteWriter().label('deployment').bytes(body).done();
+}

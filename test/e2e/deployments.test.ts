@@ -1,0 +1,199 @@
+/** Deployments over the network: a gateway orders, an idle agent obeys what its operator allows, and nothing else. */
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import { ENGINE_MAIN, startAgent } from '../support/agent.ts';
+import { Gateway, type RegisteredNode } from '../support/gateway.ts';
+import { chatBody, envelopeOf } from '../support/house.ts';
+import { endAll, eventually, type Managed, temporaryDirectory } from '../support/processes.ts';
+import { NODE } from '../support/where.ts';
+
+afterEach(endAll);
+
+const answerSchema = z.object({
+  session: z.string(),
+  deployment: z
+    .object({ id: z.string(), template: z.string(), state: z.string(), reason: z.string().optional() })
+    .nullable(),
+  offers: z.array(z.object({ template: z.string(), parameters: z.record(z.string(), z.unknown()) })).optional(),
+});
+
+const STAND_IN = {
+  about: 'The stand-in engine.',
+  argv: [NODE, ENGINE_MAIN, '--port', '{{port}}', '--model', '{{model}}', '--rate', '{{rate}}'],
+  parameters: {
+    model: { type: 'string', allow: ['stand-in/*', 'meta-llama/Llama-3.1-8B-Instruct'] },
+    rate: { type: 'integer', min: 1, max: 1000, default: 1000 },
+  },
+};
+const BROKEN = { argv: [NODE, '-e', 'console.error("no weights on this disk"); process.exit(3)', '{{port}}'] };
+
+async function templates(files: Record<string, unknown>): Promise<string> {
+  const directory = join(await temporaryDirectory('otela-templates'), 'templates');
+  await mkdir(directory, { mode: 0o755 });
+  for (const [name, content] of Object.entries(files))
+    await writeFile(join(directory, `${name}.json`), JSON.stringify(content), { mode: 0o644 });
+  return directory;
+}
+
+describe('a deployment', () => {
+  let gateway: Gateway;
+  let agent: Managed;
+  let token = '';
+
+  beforeEach(async () => {
+    gateway = await Gateway.start();
+    token = await gateway.createJoinToken();
+    const directory = await templates({ 'stand-in': STAND_IN, broken: BROKEN });
+    agent = await startAgent({ gateways: [gateway.url], token, args: ['--accept-deployments', directory] });
+  });
+
+  const path = (session: string) => `nodes/${session}/deployment`;
+  const request = (method: string, session: string, body?: unknown) =>
+    fetch(`${gateway.url}/admin/${path(session)}`, {
+      method,
+      headers: { authorization: `Bearer ${gateway.adminKey}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  const put = async (session: string, body: unknown) => {
+    const response = await request('PUT', session, body);
+    if (response.status !== 202) throw new Error(`${response.status} ${await response.text()}`);
+    return answerSchema.parse(await response.json());
+  };
+  const live = async () => (await gateway.nodes()).filter(({ state }) => state !== 'LEFT' && state !== 'DOWN');
+  const labelsOf = (node: RegisteredNode | undefined) => node?.labels ?? {};
+  /** The one node that is there, idle and willing. */
+  const idle = (not = '') =>
+    eventually('an idle node that accepts', 20_000, async () =>
+      (await live()).find((node) => node.session !== not && labelsOf(node)['otela.accepts'] !== undefined),
+    );
+
+  it('begins as a new session, serves, and ends with it: the agent is idle again', async () => {
+    const before = await idle();
+    expect(labelsOf(before)['otela.accepts']).toBe('broken,stand-in');
+    const offered = answerSchema.parse(await gateway.admin('GET', path(before.session)));
+    expect(offered.deployment).toBeNull();
+    expect(offered.offers?.map(({ template }) => template)).toEqual(['broken', 'stand-in']);
+    expect(JSON.stringify(offered)).not.toContain(ENGINE_MAIN); // the command is the operator's own business
+
+    const { deployment } = await put(before.session, {
+      id: 'dep-1',
+      template: 'stand-in',
+      parameters: { model: 'stand-in/model-7' },
+    });
+    expect(deployment).toMatchObject({ id: 'dep-1', template: 'stand-in', state: 'starting' });
+    const [serving] = await gateway.serving(1, 20_000, 'stand-in/model-7');
+    expect(serving?.session).not.toBe(before.session);
+    expect(labelsOf(serving)).toEqual({ 'otela.deployment': 'dep-1' });
+    const key = await gateway.createKey();
+    const answer = await fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(chatBody({}, { model: 'stand-in/model-7' })),
+    });
+    expect(answer.status).toBe(200);
+    await answer.body?.cancel();
+    const now = answerSchema.parse(await gateway.admin('GET', path(serving?.session ?? '')));
+    expect(now.deployment).toMatchObject({ id: 'dep-1', state: 'running' });
+    expect(now.offers).toEqual([]);
+
+    const second = await request('PUT', serving?.session ?? '', {
+      template: 'stand-in',
+      parameters: { model: 'stand-in/b' },
+    });
+    expect(second.status).toBe(409);
+    expect((await envelopeOf(second)).message).toMatch(/busy.*dep-1/);
+
+    expect((await request('DELETE', serving?.session ?? '')).status).toBe(202);
+    const after = await idle();
+    expect(after.session).not.toBe(serving?.session);
+    expect(labelsOf(after)).toEqual({ 'otela.accepts': 'broken,stand-in' });
+    expect((await gateway.nodes()).find(({ session }) => session === serving?.session)?.state).toBe('LEFT');
+    expect((await request('DELETE', after.session)).status).toBe(404);
+    const again = await request('PUT', before.session, { template: 'stand-in', parameters: { model: 'stand-in/b' } });
+    expect(again.status).toBe(410);
+    expect(agent.running).toBe(true);
+    const audit = JSON.stringify(await gateway.admin('GET', 'audit'));
+    expect(audit).toMatch(/deployment\.start/);
+    expect(audit).toMatch(/deployment\.stop/);
+  }, 60_000);
+
+  it('whose engine fails ends its session, with its last words, and the agent is idle again and says why', async () => {
+    const before = await idle();
+    await put(before.session, { id: 'dep-bad', template: 'broken' });
+    const after = await eventually('the failure is told', 20_000, async () =>
+      (await live()).find(
+        (node) =>
+          labelsOf(node)['otela.deployment-failed'] !== undefined && labelsOf(node)['otela.accepts'] !== undefined,
+      ),
+    );
+    expect(labelsOf(after)['otela.deployment-failed']).toBe('dep-bad the engine ended with code 3');
+    const { deployment } = answerSchema.parse(await gateway.admin('GET', path(after.session)));
+    expect(deployment).toMatchObject({ id: 'dep-bad', state: 'failed', reason: 'the engine ended with code 3' });
+    expect(agent.running).toBe(true);
+    // What failed stands in nobody's way.
+    await put(after.session, { template: 'stand-in', parameters: { model: 'stand-in/model-1' } });
+    const [serving] = await gateway.serving(1, 20_000, 'stand-in/model-1');
+    expect(labelsOf(serving)['otela.deployment-failed']).toBeUndefined();
+  }, 60_000);
+
+  it('is refused with a reason where the operator does not allow it, and the session stays', async () => {
+    const { session } = await idle();
+    const refusals: [unknown, number, RegExp][] = [
+      [{ template: 'rm' }, 400, /unknown_template.*broken, stand-in/],
+      [{ template: 'stand-in' }, 400, /bad_parameters.*model is missing/],
+      [{ template: 'stand-in', parameters: { model: 'evil/model' } }, 400, /not allowed here.*stand-in\/\*/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/$(reboot)' } }, 400, /characters/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/../../etc' } }, 400, /dots/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: 0 } }, 400, /rate 0 is below 1/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: '5' } }, 400, /whole number/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', argv: 'sh' } }, 400, /there is no argv/],
+      [{ template: 'stand-in', argv: ['sh'] }, 400, /argv/],
+      [{ template: '../stand-in', parameters: { model: 'stand-in/a' } }, 400, /template/],
+    ];
+    for (const [body, status, message] of refusals) {
+      const response = await request('PUT', session, body);
+      expect([response.status, (await envelopeOf(response)).message]).toEqual([status, expect.stringMatching(message)]);
+    }
+    expect((await live()).map((node) => node.session)).toEqual([session]);
+    // An agent that was not started for it is not even asked.
+    await startAgent({ gateways: [gateway.url], token });
+    const deaf = await eventually('another idle node', 15_000, async () =>
+      (await live()).find((node) => node.session !== session),
+    );
+    const response = await request('PUT', deaf.session, { template: 'stand-in' });
+    expect([response.status, (await envelopeOf(response)).message]).toEqual([
+      409,
+      expect.stringMatching(/takes no deployments/),
+    ]);
+    // Nobody but operators orders.
+    const key = await gateway.createKey();
+    const stranger = await fetch(`${gateway.url}/admin/${path(session)}`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${key}` },
+      body: '{}',
+    });
+    expect(stranger.status).toBe(403);
+  }, 60_000);
+});
+
+it('an agent is not started with templates that others could have written, or that make no sense', async () => {
+  const start = async (directory: string, ...more: string[]) => {
+    const agent = await startAgent({
+      gateways: ['http://127.0.0.1:9'],
+      token: 't',
+      args: ['--accept-deployments', directory, ...more],
+    });
+    const { code } = await agent.end(15_000);
+    return `${code} ${agent.output}`;
+  };
+  const open = await templates({ a: STAND_IN });
+  await chmod(join(open, 'a.json'), 0o666);
+  expect(await start(open)).toMatch(/^2 .*others may write.*chmod go-w/s);
+  expect(await start(await templates({ a: { ...STAND_IN, argv: ['vllm', '{{modle}}', '{{port}}'] } }))).toMatch(
+    /^2 .*\{\{modle\}\}/s,
+  );
+  expect(await start(await templates({ a: STAND_IN }), '--engine-port', '8000')).toMatch(/^2 .*--engine-port/s);
+  expect(await start(await templates({}))).toMatch(/^2 .*no template/s);
+}, 60_000);
