@@ -16,6 +16,7 @@ import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
+import type { Waiter } from '../queue/waiter.ts';
 import type { View } from '../registry/snapshot.ts';
 import { askTunnel } from '../tunnel/ask.ts';
 import type { AttemptBody } from '../tunnel/attempt.ts';
@@ -31,6 +32,8 @@ export interface Errand extends CommonErrand {
   admittedAt: number;
   /** A node did not answer. */
   onSuspect(session: string): void;
+  /** What it tried, and whose turn it is. */
+  waiter: Waiter;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }
@@ -44,17 +47,22 @@ export type Delivery = loop.Delivery<Choice, Answer>;
 
 /** Tries nodes until one answers. @throws ApiError when none did */
 export function handOver(errand: Errand): Promise<Delivery> {
-  const { intake, signal } = errand;
+  const { intake, signal, waiter } = errand;
   const { settings } = errand.view;
   retryBudget.asked(Date.now());
   return loop.handOver<Choice, Answer>({
     choose: (tried) => choose(errand, tried),
-    attempt: ({ node }, attempt) => tryNode(errand, node, attempt),
+    attempt: ({ node }, attempt) => {
+      waiter.attempts = attempt.number;
+      return tryNode(errand, node, attempt);
+    },
     onFailure: ({ node }, code) => {
+      waiter.onFailure(node.session, code, Date.now());
       if (castsSuspicion(code)) errand.onSuspect(node.session);
     },
     onEnd: () => {},
-    retriesMax: settings.retries.maxRetries,
+    first: waiter.attempts + 1,
+    retriesMax: waiter.retriesLeft,
     mayRetry: () => retryBudget.take(Date.now(), settings.retries.retryShare),
     repeatable: () => isRepeatable(intake),
     left: () => signal.aborted,
@@ -68,7 +76,8 @@ function choose(errand: Errand, tried: ReadonlySet<string>): Choice | undefined 
   const nodes = errand.view.model(model);
   const ready = candidatesFor(nodes, tried, errand.trust);
   // A lost path often comes back within seconds (a deploy, a short cut): worth a wait when nobody else is there.
-  const candidates = ready.length > 0 ? ready : suspectedFor(nodes, tried, errand.trust).filter(recent);
+  const known = ready.length > 0 ? ready : suspectedFor(nodes, tried, errand.trust).filter(recent);
+  const candidates = errand.waiter.among(known, tried.size, Date.now());
   const entry = candidates[Math.floor(Math.random() * candidates.length)];
   return entry && { node: candidateOf(entry, errand.view.nodes.live), others: candidates.length > 1 };
 }

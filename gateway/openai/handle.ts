@@ -2,6 +2,7 @@ import { isSlower } from '../../shared/asking/is-slower.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { Timing } from '../../shared/openai/timing.ts';
+import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import { optsOut, requireEndpoint, requireModel } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { Hold } from '../accounts/hold.ts';
@@ -15,12 +16,15 @@ import {
   trustOf,
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
+import { inTurn, longestWait, scopeOf } from '../queue/in-turn.ts';
+import { priorityOf } from '../queue/priority.ts';
+import { Waiter } from '../queue/waiter.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { receiptOf } from '../usage/receipt.ts';
 import { recordRefusal, type Sighting } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
 import { discardBody } from './discard.ts';
-import { type Errand, handOver, noCapacity } from './hand-over.ts';
+import { type Delivery, type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
 import { requestIdOf } from './request-id.ts';
 import { after, deliver, deliverLate, errorResponse, PING_MS, type ResponseContext } from './respond.ts';
@@ -58,6 +62,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, s
   touch(account, env, ctx, now);
   const untracked = optsOut(account, request);
   sighting.untracked = untracked;
+  const priority = priorityOf(request);
   const name = given ? crypto.randomUUID() : requestId;
   const { limits, keyId } = account;
   const hold = limits && new Hold({ env, ctx }, request, endpoint, { limits, keyId }, name);
@@ -75,8 +80,11 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, s
     const view = found instanceof Promise ? await found : found;
     const trust = trustOf(account, requested, view.settings);
     requireTrust(view, requested, trust);
-    requireServed(view, intake.model);
+    const waitMs = longestWait(view.settings.queue, intake.streaming);
+    const hopes = () => hopesFor(view, intake.model, trust);
+    requireKnown(view, intake.model, waitMs > 0 ? hopes : () => false);
     timing.lookupDone(Date.now());
+    const waiter = new Waiter({ queues: waitMs > 0, hopes, retriesMax: view.settings.retries.maxRetries });
     const errand: Errand = {
       name,
       endpoint,
@@ -88,11 +96,25 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, s
       trust,
       env,
       admittedAt,
+      waiter,
       onSuspect: (session) => snapshots.suspect(session, Date.now()),
       signal: request.signal,
     };
     const context: ResponseContext = { requestId, endpoint, model: intake.model, timing, release: intake.release };
-    const delivery = handOver(errand);
+    const delivery = inTurn({
+      env,
+      name,
+      model: intake.model,
+      account,
+      priority,
+      settings: view.settings.queue,
+      streaming: intake.streaming,
+      scope: () => scopeOf(trust),
+      bytes: () => (intake.body.kind === 'kept' ? intake.body.bytes.length : 0),
+      waiter,
+      tryNodes: () => tryNodes(errand, ctx),
+      signal: request.signal,
+    });
     const late = intake.streaming && (await isSlower(delivery, PING_MS, after));
     const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
     if (late) {
@@ -115,11 +137,25 @@ function viewFor(model: string, requested: RequestedTrust, env: Env, ctx: Contex
   return snapshots.get(env, ctx, Date.now(), (view) => serves(view, model) && knowsAll(view, requested));
 }
 
-/** @throws ApiError 404 for models that nobody served lately, 503 for those that nobody serves now */
-function requireServed(view: View, model: string): void {
+/** Asks the nodes that are known now: who waited looks again first. */
+async function tryNodes(errand: Errand, ctx: Context): Promise<Delivery> {
+  if (errand.waiter.queuedMs > 0) await viewFor(errand.intake.model, [], errand.env, ctx);
+  return handOver(errand);
+}
+
+/** @throws ApiError 404 for models that nobody served lately; 503 for those that nobody serves now, unless they are waited for */
+function requireKnown(view: View, model: string, hopes: () => boolean): void {
   if (serves(view, model)) return;
-  if (view.model(model) !== undefined || view.settings.models[model] !== undefined) throw noCapacity(model);
+  const known = view.model(model) !== undefined || view.settings.models[model] !== undefined;
+  if (known && hopes()) return;
+  if (known) throw noCapacity(model);
   throw new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
+}
+
+/** Whether a node may come back that such a request may go to: one of those was there, or the operator expects some. */
+function hopesFor(view: View, model: string, trust: Trust): boolean {
+  if (view.settings.models[model] !== undefined) return true;
+  return view.model(model)?.all.some((entry) => isTrusted(trust, entry)) ?? false;
 }
 
 function serves(view: View, model: string): boolean {

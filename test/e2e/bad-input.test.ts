@@ -230,8 +230,8 @@ it('the tunnel’s door refuses plain requests and upgrades without a token', as
   expect(first).toMatch(/^HTTP\/1\.1 4\d\d /);
 });
 
-it('a known model with nothing serving is 503 no_capacity with a retry-after of at most 60', async () => {
-  const other = await openHouse({ engine: { models: ['gone/soon'] } });
+it('a known model with nothing serving and nothing to wait for is 503 no_capacity with a retry-after of at most 60', async () => {
+  const other = await openHouse({ engine: { models: ['gone/soon'] }, gateway: { queue: false } });
   await other.agents[0]?.stop();
   const response = await eventually('no capacity', 10_000, async () => {
     const answer = await other.ask('/v1/chat/completions', { model: 'gone/soon', messages: [] });

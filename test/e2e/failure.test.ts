@@ -20,7 +20,7 @@ function engineOf(agent: Managed): number {
 async function withChild(
   more: string[] = [],
 ): Promise<{ gateway: Gateway; agent: Managed; ask: () => Promise<Response> }> {
-  const gateway = await Gateway.start();
+  const gateway = await Gateway.start({ queue: false });
   const [key, token, port] = await Promise.all([gateway.createKey(), gateway.createJoinToken(), freePort()]);
   const agent = await startAgent({
     gateways: [gateway.url],

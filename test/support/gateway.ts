@@ -18,6 +18,8 @@ export interface GatewayOptions {
   env?: Record<string, string>;
   /** Default: the program in this clone. */
   main?: string;
+  /** How long requests wait for a node, as its settings have it; `false`: not at all. Default: as shipped. */
+  queue?: false | Record<string, unknown>;
   /** Before the command, e.g. `ip netns exec gateway`. */
   prefix?: string[];
   /** Where clients reach it, when that is not what it prints. */
@@ -63,6 +65,9 @@ export class Gateway {
     const port = options.port || (await freePort(options.prefix === undefined ? options.host : '127.0.0.1'));
     const gateway = new Gateway(options, data, port);
     await gateway.#ready();
+    const { queue } = options;
+    if (queue !== undefined)
+      await gateway.admin('PATCH', 'settings', { queue: queue || { unary_ms: 0, stream_ms: 0 } });
     return gateway;
   }
 

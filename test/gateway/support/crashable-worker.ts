@@ -3,6 +3,7 @@
 import type { Env } from '../../../gateway/env.ts';
 import gateway, {
   LimitsObject,
+  QueueObject,
   RegistryObject,
   RegistryRelay,
   TunnelObject,
@@ -15,7 +16,7 @@ class CrashableTunnel extends TunnelObject {
   }
 }
 
-export { CrashableTunnel as TunnelObject, LimitsObject, RegistryObject, RegistryRelay, UsageObject };
+export { CrashableTunnel as TunnelObject, LimitsObject, QueueObject, RegistryObject, RegistryRelay, UsageObject };
 
 export default {
   async fetch(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
