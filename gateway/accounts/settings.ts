@@ -103,8 +103,10 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
   };
 }
 
+/** A word that nobody knows is no leave to trust everybody. */
 function defaultTrust(value: unknown): Settings['defaultTrust'] {
-  return value === 'marked' ? 'marked' : 'admitted';
+  const word = typeof value === 'string' ? value.trim().toLowerCase() : value;
+  return word === undefined || word === '' || word === 'admitted' ? 'admitted' : 'marked';
 }
 
 /** Only what is set: an absent member is the gateway's default. */

@@ -2,6 +2,7 @@
 import { and, eq, gte, lte, type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { installationSecret } from '../accounts/installation.ts';
@@ -30,6 +31,9 @@ const usageQuery = z.strictObject({
     .default('day')
     .transform((text) => [...new Set(text.split(',').map((one) => one.trim()))])
     .pipe(z.array(z.enum(GROUPS)).min(1)),
+  limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(ROWS_MAX),
+  /** `next` of the page before. */
+  after: z.string().max(4_096).optional(),
   project: filterText,
   user: filterText,
   key: filterText,
@@ -92,7 +96,12 @@ export const usageRoutes: readonly AdminRoute[] = [
     path: '/usage',
     summary: 'Totals. Operators see all, providers what their nodes served, the others what they used.',
     query: usageQuery,
-    answer: z.object({ object: z.literal('list'), data: z.array(totalSchema), has_more: z.boolean() }),
+    answer: z.object({
+      object: z.literal('list'),
+      data: z.array(totalSchema),
+      has_more: z.boolean(),
+      next: z.string().nullable(),
+    }),
     run: readTotals,
   }),
   route({
@@ -127,6 +136,7 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
   const mean = (column: SQLiteColumn) =>
     sql<number>`round(1.0 * sum(${column}) / max(1, sum(${usageTotals.requests})))`;
   const groups = query.group_by.map((name) => usageTotals[name]);
+  const beyond = query.after === undefined ? undefined : after(query.after, groups);
   const rows = await asked(
     database(env)
       .select({
@@ -143,12 +153,42 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
         mean_total_ms: mean(usageTotals.totalMs),
       })
       .from(usageTotals)
-      .where(and(gte(usageTotals.day, from), lte(usageTotals.day, to), mine, ...filters))
+      .where(and(gte(usageTotals.day, from), lte(usageTotals.day, to), mine, beyond, ...filters))
       .groupBy(...groups)
       .orderBy(...groups)
-      .limit(ROWS_MAX + 1),
+      .limit(query.limit + 1),
   );
-  return { object: 'list', data: rows.slice(0, ROWS_MAX), has_more: rows.length > ROWS_MAX };
+  const data: Record<string, unknown>[] = rows.slice(0, query.limit);
+  const last = rows.length > query.limit ? data.at(-1) : undefined;
+  const next = last && cursorOf(query.group_by.map((name) => String(last[name])));
+  return { object: 'list', data, has_more: last !== undefined, next: next ?? null };
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const cursorSchema = z.array(z.string());
+
+/** Where a page ended: the values of its last group. */
+function cursorOf(values: readonly string[]): string {
+  return toBase64url(encoder.encode(JSON.stringify(values)));
+}
+
+/** What comes behind a page. @throws ApiError 400 for a cursor of another question */
+function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
+  const values = readCursor(cursor);
+  if (values?.length !== groups.length) {
+    throw new ApiError('invalid_request', 'after: is no `next` of this question.', { param: 'after' });
+  }
+  const bound = values.map((value) => sql`${value}`);
+  return sql`(${sql.join([...groups], sql`, `)}) > (${sql.join(bound, sql`, `)})`;
+}
+
+function readCursor(cursor: string): string[] | undefined {
+  try {
+    return cursorSchema.safeParse(JSON.parse(decoder.decode(fromBase64url(cursor, 4_096)))).data;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The rows that the caller may see. @throws ApiError 403 where the question would tell a provider's consumers apart */

@@ -20,8 +20,7 @@ export async function usageCommand(args: string[]): Promise<number> {
   const query = new URLSearchParams(
     given.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as [string, string]])),
   );
-  const answer = await ask(doorTo('/admin/usage', values), 'GET', `?${query}`);
-  const { data } = z.object({ data: z.array(z.record(z.string(), z.unknown())) }).parse(answer);
+  const data = await allPages(doorTo('/admin/usage', values), query);
   if (values.json) {
     for (const one of data) console.log(JSON.stringify(one));
     return 0;
@@ -31,6 +30,19 @@ export async function usageCommand(args: string[]): Promise<number> {
     console.log(line);
   }
   return 0;
+}
+
+const pageSchema = z.object({ data: z.array(z.record(z.string(), z.unknown())), next: z.string().nullable() });
+
+async function allPages(door: ReturnType<typeof doorTo>, query: URLSearchParams): Promise<Record<string, unknown>[]> {
+  const all: Record<string, unknown>[] = [];
+  for (let next: string | null = ''; next !== null; ) {
+    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
+    all.push(...page.data);
+    next = page.next;
+    query.set('after', next ?? '');
+  }
+  return all;
 }
 
 export async function traceCommand(args: string[]): Promise<number> {

@@ -1,0 +1,75 @@
+import { env } from 'cloudflare:workers';
+import { beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
+import { usageTotals } from '../../../gateway/accounts/schema.ts';
+import { readSettings } from '../../../gateway/accounts/settings.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock, refusal } from './support.ts';
+
+let operator = '';
+const COUNTS = { failed: 0, aborted: 0, estimated: 0, prompt: 10, completion: 5, cached: 0, reasoning: 0 };
+
+beforeAll(async () => {
+  operator = (await seedKey('operator')).key;
+  const rows = Array.from({ length: 12 }, (_, n) => ({
+    day: `2026-11-0${1 + (n % 3)}`,
+    project: '',
+    user: `user_${n % 4}`,
+    key: 'k',
+    model: 'm',
+    provider: 'p',
+    requests: n,
+    ...COUNTS,
+    firstTokenMs: 0,
+    totalMs: 0,
+  }));
+  for (const row of rows) await database(env).insert(usageTotals).values(row);
+});
+
+const page = z.object({
+  data: z.array(z.looseObject({ requests: z.number() })),
+  has_more: z.boolean(),
+  next: z.string().nullable(),
+});
+const usage = (more: string, key = operator) =>
+  knock('GET', `/admin/usage?from=2026-11-01&to=2026-11-30&${more}`, { key });
+
+test.each(['day,user', 'user', 'user,day', 'model'])('totals by %s page by page are the totals at once', async (by) => {
+  const whole = await good(usage(`group_by=${by}`), page);
+  expect(whole.next).toBeNull();
+  const found: unknown[] = [];
+  let after = '';
+  for (let more = true; more; ) {
+    const part = await good(usage(`group_by=${by}&limit=5${after}`), page);
+    expect(part.data.length).toBeLessThanOrEqual(5);
+    found.push(...part.data);
+    more = part.has_more;
+    expect(part.next !== null).toBe(more);
+    after = `&after=${part.next}`;
+  }
+  expect(found).toEqual(whole.data);
+  expect(whole.data.reduce((sum, { requests }) => sum + requests, 0)).toBe(66);
+});
+
+test('a cursor of another question, or of nobody, is refused', async () => {
+  const { next } = await good(usage('group_by=day,user&limit=1'), page);
+  await refusal(usage(`group_by=user&after=${next}`), 400, 'invalid_request');
+  for (const wrong of ['x', '!', 'W10', 'bnVsbA'])
+    await refusal(usage(`group_by=user&after=${wrong}`), 400, 'invalid_request');
+});
+
+test('rows of totals lie in the order of their key, and a span of days is read by it', async () => {
+  const plan = await env.DB.prepare(
+    "EXPLAIN QUERY PLAN SELECT sum(requests) FROM usage_totals WHERE day >= '2026-01-01'",
+  ).all();
+  expect(JSON.stringify(plan.results)).toContain('USING PRIMARY KEY');
+});
+
+test('a word for the default trust that nobody knows trusts those that are marked, not everybody', async () => {
+  const of = async (DEFAULT_TRUST: string) => (await readSettings({ DB: env.DB, DEFAULT_TRUST })).defaultTrust;
+  for (const word of ['marked', 'Marked ', 'none', 'market', 'false'])
+    expect([word, await of(word)]).toEqual([word, 'marked']);
+  for (const word of ['admitted', '']) expect([word, await of(word)]).toEqual([word, 'admitted']);
+  expect((await readSettings({ DB: env.DB })).defaultTrust).toBe('admitted');
+});
