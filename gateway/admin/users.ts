@@ -5,6 +5,7 @@ import { asked, database } from '../accounts/database.ts';
 import { ROLES, sessions, users } from '../accounts/schema.ts';
 import { newId } from '../accounts/secrets.ts';
 import { change, createOnce } from './change.ts';
+import { eraseUser } from './erase.ts';
 import { idSchema, listOf, pageOf, time } from './fields.ts';
 import { nameSchema, pageSchema, rfc3339 } from './list.ts';
 import { requireProject, requireProvider } from './references.ts';
@@ -84,6 +85,18 @@ export const userRoutes: readonly AdminRoute[] = [
     body: patchSchema,
     answer: userSchema,
     run: patchUser,
+  }),
+  route({
+    ...OPERATOR,
+    method: 'delete',
+    path: '/users/:id',
+    summary:
+      'Delete a person: name, login, keys and records of use; sums stay without them. A step at a time: again until days_left is 0.',
+    answer: z.object({ object: z.literal('user'), id: z.string(), deleted: z.boolean(), days_left: z.number() }),
+    run: async (call) => {
+      const user = await found(call);
+      return { object: 'user', id: user.id, deleted: true, days_left: await eraseUser(call, user) };
+    },
   }),
 ];
 

@@ -40,6 +40,7 @@ export class UsageObject extends DurableObject<Env> {
   #exists: boolean;
   /** When the alarm rings. */
   #alarmAt = Number.POSITIVE_INFINITY;
+  #sent: Promise<void> = Promise.resolve();
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -104,6 +105,13 @@ export class UsageObject extends DurableObject<Env> {
       JSON.stringify(row),
     );
     return [...before.map((one) => totalOf(one, -1)), totalOf(row)];
+  }
+
+  /** Deletes what is on record of a user. Sums that still waited for D1 are there when this returns, for whoever asks next. */
+  async forget(user: string): Promise<void> {
+    if (!this.#exists) return;
+    while (this.#waits()) await this.#send();
+    this.ctx.storage.sql.exec("DELETE FROM records WHERE json_extract(row, '$.user') = ?", user);
   }
 
   /** Rows in the order of coming, after `n`; `traced`: of the trace export alone. */
@@ -178,8 +186,14 @@ export class UsageObject extends DurableObject<Env> {
     return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : KEPT_DAYS) * DAY_MS;
   }
 
+  /** One after the other: whoever ends a batch must not end the next one's. */
+  #send(): Promise<void> {
+    this.#sent = this.#sent.catch(() => {}).then(() => this.#sendNext());
+    return this.#sent;
+  }
+
   /** A batch that was begun is ended first, under its own number: whether D1 has it is D1's to say. */
-  async #send(): Promise<void> {
+  async #sendNext(): Promise<void> {
     const { sql, kv } = this.ctx.storage;
     let sending = sql.exec<{ total: string }>('SELECT total FROM sending').toArray();
     if (sending.length === 0) {

@@ -53,6 +53,14 @@ export function shardOf(at: number): string {
   return new Date(Math.floor(at / HOUR_MS) * HOUR_MS).toISOString().slice(0, 13);
 }
 
+export const HOURS_PER_DAY = 24;
+
+/** Of a day, `2026-11-20`, UTC. */
+export function shardsOf(day: string): string[] {
+  const from = Date.parse(`${day}T00:00:00Z`);
+  return shardsBetween(from, from + HOURS_PER_DAY * HOUR_MS - 1);
+}
+
 /** Shards from one time to another, oldest first. */
 export function shardsBetween(from: number, to: number): string[] {
   const shards: string[] = [];

@@ -10,7 +10,7 @@ interface Thing {
   path: string;
   /** Flags by the member they set; `limits.` puts it inside. */
   flags: Readonly<Record<string, { member: string; kind: Kind }>>;
-  verbs: readonly ('create' | 'list' | 'show' | 'set' | 'revoke' | 'rotate')[];
+  verbs: readonly ('create' | 'list' | 'show' | 'set' | 'revoke' | 'rotate' | 'delete')[];
   /** The member that is shown only once. */
   secret?: 'key' | 'token';
   /** Of `create`, without a flag. */
@@ -80,7 +80,7 @@ export const THINGS: Readonly<Record<string, Thing>> = {
   },
   users: {
     path: '/admin/users',
-    verbs: CHANGED,
+    verbs: [...CHANGED, 'delete'],
     flags: {
       name: text('name'),
       email: text('email'),
@@ -131,7 +131,7 @@ otela-gateway keys list | show ID | set ID … | rotate ID [--overlap 24h] | rev
 otela-gateway projects create --name NAME [--trace yes] [WHAT ITS KEYS MAY] | list | show ID | set ID … [--disabled yes]
     WHAT: --models M,… --endpoints E,… --trusted-providers P,… --regions R,… --tiers T,… ("any": no list)
           --rpm N --tpm N --concurrent N --monthly-tokens N ("none": no limit) --no-track yes|no
-otela-gateway users create --name NAME [--role R] [--provider P] [--project ID] | list | show ID | set ID … [--disabled yes]
+otela-gateway users create --name NAME [--role R] [--provider P] [--project ID] | list | show ID | set ID … [--disabled yes] | delete ID
 otela-gateway providers create ID [--name NAME] [--default yes|no] | list | show ID | set ID … | revoke ID
 otela-gateway tokens create --provider P [--cluster C] [--name NAME] [--max-nodes N] [--expires 30d] | list | show ID | revoke ID`;
 
@@ -149,6 +149,7 @@ export async function thingCommand(name: string, thing: Thing, args: string[]): 
   const one = `/${encodeURIComponent(id ?? '')}`;
   if (verb === 'list' && id === undefined) return list(door, { row });
   if (verb === 'show' && named) return print({ ...door, json: true }, row, await ask(door, 'GET', one));
+  if (verb === 'delete' && named) return erase(door, one);
   if (verb === 'revoke' && named) return print(door, row, await ask(door, 'DELETE', one));
   if (verb === 'create' && (first === undefined ? id === undefined : named)) {
     const made = await ask(door, 'POST', '', {
@@ -167,6 +168,16 @@ export async function thingCommand(name: string, thing: Thing, args: string[]): 
     return shownOnce(door.json, await ask(door, 'POST', `${one}/rotate`, overlap), row, 'key');
   }
   throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …; see otela-gateway help`);
+}
+
+/** Day by day, until nothing is left. */
+async function erase(door: ReturnType<typeof doorTo>, one: string): Promise<number> {
+  const step = z.object({ id: z.string(), days_left: z.number() });
+  for (;;) {
+    const { id, days_left } = step.parse(await ask(door, 'DELETE', one));
+    console.log(days_left === 0 ? `${id}  deleted` : `${id}  ${days_left} days of records left`);
+    if (days_left === 0) return 0;
+  }
 }
 
 /** The secret alone goes to stdout, so that `> token` makes a token file. */

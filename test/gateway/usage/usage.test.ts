@@ -5,39 +5,8 @@ import { database } from '../../../gateway/accounts/database.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
 import { openReceipt, receiptOf, sealIdentity } from '../../../gateway/usage/receipt.ts';
-import { shardOf, shardsBetween, type UsageRow } from '../../../gateway/usage/row.ts';
-
-const AT = Date.parse('2026-11-20T16:20:00Z');
-
-function row(stream: number, more: Partial<UsageRow> = {}): UsageRow {
-  return {
-    session: 'a'.repeat(26),
-    stream,
-    at: AT,
-    request: `r${stream}`,
-    attempt: 1,
-    provider: 'eth',
-    key: 'key_1',
-    user: '',
-    project: '',
-    model: 'm',
-    endpoint: 1,
-    streamed: true,
-    status: 200,
-    prompt: 10,
-    completion: 5,
-    cached: 1,
-    reasoning: 2,
-    firstMs: 100,
-    totalMs: 1_000,
-    aborted: false,
-    estimated: false,
-    complete: true,
-    bytes: 50,
-    traced: false,
-    ...more,
-  };
-}
+import { shardOf, shardsBetween } from '../../../gateway/usage/row.ts';
+import { AT, usageRow as row } from '../support/usage-row.ts';
 
 async function totals() {
   return database(env).select().from(usageTotals);

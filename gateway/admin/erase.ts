@@ -1,0 +1,78 @@
+/** Deletion of a person: who they are goes at once, what is on record of them day by day, and sums stay without them. */
+import { and, countDistinct, eq, inArray, isNull, or, sql } from 'drizzle-orm';
+import { asked, database } from '../accounts/database.ts';
+import { apiKeys, auditLog, sessions, usageTotals, users } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import { HOURS_PER_DAY, shardOf, shardsOf } from '../usage/row.ts';
+import { foldUser } from '../usage/totals.ts';
+import { change } from './change.ts';
+import type { Call } from './route.ts';
+
+/** Of a day each hour's object is asked: within one call as many as a Worker may ask. */
+const DAYS_PER_CALL = 4;
+const HOUR_MS = 60 * 60_000;
+const GONE = 'deleted';
+
+/** One step; again until nothing is left. Whatever breaks off is done again from where it was. @returns days that are left */
+export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
+  const { id: user } = row;
+  const { env, now } = call;
+  if (row.name !== GONE || row.disabledAt === null) await forgetWho(call, user);
+  // Of the last minutes totals may not have arrived in D1: these hours are asked whatever it says.
+  await forgetHours(env, user, [shardOf(now - HOUR_MS), shardOf(now)]);
+  const days = usageTotals.day;
+  const mine = eq(usageTotals.user, user);
+  const db = database(env);
+  const found = await asked(
+    db.selectDistinct({ day: days }).from(usageTotals).where(mine).orderBy(days).limit(DAYS_PER_CALL),
+  );
+  for (const { day } of found) {
+    await forgetHours(env, user, shardsOf(day));
+    await asked(foldUser(env, user, day));
+  }
+  const [left] = await asked(
+    db
+      .select({ n: countDistinct(days) })
+      .from(usageTotals)
+      .where(mine),
+  );
+  return left?.n ?? 0;
+}
+
+/** Name, address and login; the names of their keys, and what the audit log says of both. The ids stay: they name nobody now. */
+async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<void> {
+  const db = database(call.env);
+  const { now } = call;
+  const nobody = {
+    name: GONE,
+    email: null,
+    issuer: null,
+    subject: null,
+    provider: null,
+    projectId: null,
+    lastLoginAt: null,
+  };
+  const keys = db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.userId, user));
+  const statements = [
+    db
+      .update(apiKeys)
+      .set({ revokedAt: now })
+      .where(and(eq(apiKeys.userId, user), isNull(apiKeys.revokedAt))),
+    db.update(apiKeys).set({ name: GONE, prefix: '' }).where(eq(apiKeys.userId, user)),
+    db
+      .update(users)
+      .set({ ...nobody, role: 'consumer', disabledAt: sql`coalesce(${users.disabledAt}, ${now})` })
+      .where(eq(users.id, user)),
+    db.delete(sessions).where(eq(sessions.userId, user)),
+    db
+      .update(auditLog)
+      .set({ before: null, after: null })
+      .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys))),
+  ];
+  await change(call, statements, { action: 'user.erase', object: user });
+}
+
+async function forgetHours(env: Env, user: string, hours: readonly string[]): Promise<void> {
+  if (hours.length > HOURS_PER_DAY) throw new RangeError('more than a day');
+  await asked(Promise.all(hours.map((shard) => env.USAGE.getByName(shard).forget(user))));
+}

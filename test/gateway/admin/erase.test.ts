@@ -1,0 +1,102 @@
+import { env } from 'cloudflare:workers';
+import { beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { shardOf } from '../../../gateway/usage/row.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { usageRow } from '../support/usage-row.ts';
+import { good, knock, refusal } from './support.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const NOW = Date.now();
+/** Longer ago than one call reaches, and a moment ago. */
+const TIMES = [0, 1, 2, 3, 5, 8, 13].map((days) => NOW - days * DAY_MS);
+const WORDS = ['Ada Lovelace', 'ada@example.org', 'subject-of-ada', "ada's laptop"];
+
+let operator = '';
+const made = z.looseObject({ id: z.string() });
+const withKey = z.looseObject({ id: z.string(), key: z.string() });
+const step = z.object({ deleted: z.literal(true), days_left: z.number() });
+let ada: { id: string; keyId: string; key: string };
+let bob: string;
+
+const ask = (method: string, path: string, body?: unknown) => knock(method, `/admin${path}`, { key: operator, body });
+
+beforeAll(async () => {
+  operator = (await seedKey('operator')).key;
+  const person = { name: WORDS[0], email: WORDS[1], issuer: 'https://login.example.org', subject: WORDS[2] };
+  const user = await good(ask('POST', '/users', person), made);
+  const key = await good(ask('POST', '/keys', { name: WORDS[3], user_id: user.id }), withKey);
+  ada = { id: user.id, keyId: key.id, key: key.key };
+  bob = (await good(ask('POST', '/users', { name: 'Bob' }), made)).id;
+  for (const [n, time] of TIMES.entries()) {
+    const rows = [ada.id, bob].map((who, m) =>
+      usageRow(10 * n + m, {
+        at: time,
+        user: who,
+        key: who === bob ? 'key_bob' : ada.keyId,
+        project: 'proj_1',
+        traced: true,
+      }),
+    );
+    await env.USAGE.getByName(shardOf(time)).add(rows);
+  }
+});
+
+const totals = z.object({ data: z.array(z.looseObject({ requests: z.number(), prompt_tokens: z.number() })) });
+const from = new Date(NOW - 20 * DAY_MS).toISOString().slice(0, 10);
+const usage = async (more: string) => (await good(ask('GET', `/usage?from=${from}&${more}`), totals)).data;
+const records = async (user: string) => {
+  const pages = await Promise.all(TIMES.map((time) => env.USAGE.getByName(shardOf(time)).page(0, 100, false)));
+  return pages.flat().filter(({ row }) => row.user === user).length;
+};
+
+test('a person is gone from accounts, audit and records, sums stay, and others keep theirs', async () => {
+  expect(await records(ada.id)).toBe(TIMES.length);
+  const days: number[] = [];
+  for (let left = 1; left > 0; ) {
+    left = (await good(ask('DELETE', `/users/${ada.id}`), step)).days_left;
+    days.push(left);
+    expect(days.length).toBeLessThan(10);
+  }
+  // Hours of which D1 had not heard yet are asked too; the rest follows as their sums arrive.
+  for (const time of TIMES) await env.USAGE.getByName(shardOf(time)).forget('nobody');
+  for (let left = 1; left > 0; ) left = (await good(ask('DELETE', `/users/${ada.id}`), step)).days_left;
+
+  expect(await records(ada.id)).toBe(0);
+  expect(await records(bob)).toBe(TIMES.length);
+  expect(await usage(`group_by=user&user=${ada.id}`)).toEqual([]);
+  expect(await usage(`group_by=key&key=${ada.keyId}`)).toEqual([]);
+  expect(await usage(`group_by=user&user=${bob}`)).toMatchObject([{ requests: TIMES.length }]);
+  const sum = { requests: 2 * TIMES.length, prompt_tokens: 20 * TIMES.length };
+  expect(await usage('group_by=project&project=proj_1')).toMatchObject([sum]);
+
+  await refusal(knock('GET', '/admin/me', { key: ada.key }), 401, 'invalid_api_key');
+  const shown = await good(
+    ask('GET', `/users/${ada.id}`),
+    z.looseObject({ name: z.string(), disabled_at: z.string() }),
+  );
+  expect(shown).toMatchObject({ name: 'deleted', email: null, issuer: null, subject: null });
+});
+
+test('no table of the account store holds a word of who they were', async () => {
+  const tables = await env.DB.prepare(
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_%' ESCAPE '\\'",
+  ).all<{ name: string }>();
+  expect(tables.results.length).toBeGreaterThan(8);
+  for (const { name } of tables.results) {
+    const { results } = await env.DB.prepare(`SELECT * FROM "${name}"`).all();
+    for (const word of [...WORDS, ada.key.slice(0, 14)])
+      expect(`${name}: ${JSON.stringify(results)}`).not.toContain(word);
+  }
+  const { data } = await good(
+    ask('GET', '/audit'),
+    z.object({ data: z.array(z.looseObject({ action: z.string(), target: z.string() })) }),
+  );
+  expect(data).toContainEqual(expect.objectContaining({ action: 'user.erase', target: ada.id }));
+});
+
+test('repeating it is safe, and only a user who is there is deleted', async () => {
+  expect(await good(ask('DELETE', `/users/${ada.id}`), step)).toMatchObject({ days_left: 0 });
+  await refusal(ask('DELETE', '/users/user_nobody'), 404, 'not_found');
+});
