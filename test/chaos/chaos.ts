@@ -5,6 +5,7 @@ import { Fleet } from './fleet.ts';
 import { clientErrors, type PartA, partA } from './part-a.ts';
 import { type PartB, partB } from './part-b.ts';
 import { type PartC, partC } from './part-c.ts';
+import { PREEMPTION, whyNoSlurm } from './slurm-replica.ts';
 
 export type PartName = 'a' | 'b' | 'c';
 
@@ -15,6 +16,8 @@ export interface ChaosOptions {
   slots: number;
   tokensPerSecond: number;
   load: number;
+  /** Two replicas in jobs of a real Slurm, which preempts them. */
+  slurm: boolean;
   a: { calmSeconds: number; seconds: number; every: readonly [number, number]; atOnce: number; pauseMs: Pause };
   b: { steps: readonly number[]; secondsPerStep: number };
   c: { pauseSeconds: number };
@@ -34,7 +37,8 @@ const COMMON = { seed: 1, replicas: 16, slots: 4, tokensPerSecond: 20, load: 0.5
 export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,
-    a: { calmSeconds: 60, seconds: minutes * 60, every: [2_000, 10_000], atOnce: 6, pauseMs: [1_500, 20_000] },
+    slurm: whyNoSlurm() === undefined,
+    a: { calmSeconds: minutes * 6, seconds: minutes * 60, every: [2_000, 10_000], atOnce: 6, pauseMs: [1_500, 20_000] },
     b: { steps: [16, 12, 8, 4, 6, 10, 14, 16, 4, 9, 13, 16], secondsPerStep: 20 },
     c: { pauseSeconds: 15 },
   };
@@ -44,6 +48,8 @@ export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
 export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,
+    // Slurm's own grace and its wait before it starts a job again take longer than this.
+    slurm: false,
     a: { calmSeconds: 2, seconds: 14, every: [700, 1_500], atOnce: 6, pauseMs: [1_000, 11_500] },
     b: { steps: [16, 10, 4], secondsPerStep: 4 },
     c: { pauseSeconds: 2 },
@@ -51,15 +57,15 @@ export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
 }
 
 export async function chaos(options: ChaosOptions): Promise<Chaos> {
-  const { parts, seed, replicas, slots, tokensPerSecond, load, log } = options;
+  const { parts, seed, replicas, slots, tokensPerSecond, load, slurm, log } = options;
   const random = seeded(seed);
   const startedAt = Date.now();
-  const fleet = await Fleet.open({ replicas, slots, tokensPerSecond });
+  const fleet = await Fleet.open({ replicas, slots, tokensPerSecond, slurm });
   log(`${replicas} replicas serve after ${((Date.now() - startedAt) / 1_000).toFixed(1)} s`);
   const { log: _, ...told } = options;
   const result: Chaos = { options: told };
-  if (parts.includes('a'))
-    result.a = await partA(fleet, { ...options.a, load, faults: faults(options.a.pauseMs), random });
+  const drawn = [...faults(options.a.pauseMs), ...(slurm ? [PREEMPTION] : [])];
+  if (parts.includes('a')) result.a = await partA(fleet, { ...options.a, load, faults: drawn, random });
   if (parts.includes('c')) result.c = await partC(fleet, { ...options.c, load, kills: 2, random });
   if (parts.includes('b')) result.b = await partB(fleet, { ...options.b, clientsPerSlot: 1.5, random });
   return result;

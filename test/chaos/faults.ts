@@ -8,8 +8,14 @@ export interface Fault {
   weight: number;
   /** It leaves the node paused or cut off: what its engine does then cannot be cancelled until it is over. */
   outOfReach: boolean;
+  /** Whether it can befall this one. */
+  suits(replica: Replica): boolean;
   strike(replica: Replica, random: () => number): Promise<void>;
 }
+
+/** Its agent is a child of ours. */
+const ours = (replica: Replica) => replica.agent !== undefined;
+const any = () => true;
 
 const between = (random: () => number, least: number, most: number) => least + random() * (most - least);
 
@@ -39,6 +45,7 @@ export const faults = (pauseMs: Pause): readonly Fault[] => [
     name: 'agent killed',
     weight: 2,
     outOfReach: true,
+    suits: ours,
     strike: (replica, random) => {
       replica.agent?.signal('SIGKILL');
       return restart(replica, random);
@@ -48,6 +55,7 @@ export const faults = (pauseMs: Pause): readonly Fault[] => [
     name: 'engine killed',
     weight: 2,
     outOfReach: false,
+    suits: ours,
     strike: (replica, random) => {
       signal(replica.enginePid, 'SIGKILL');
       return restart(replica, random);
@@ -57,24 +65,28 @@ export const faults = (pauseMs: Pause): readonly Fault[] => [
     name: 'agent stopped',
     weight: 2,
     outOfReach: true,
+    suits: ours,
     strike: (replica, random) => paused(replica.agent?.pid, between(random, ...pauseMs)),
   },
   {
     name: 'engine stalled',
     weight: 2,
     outOfReach: true,
+    suits: ours,
     strike: (replica, random) => paused(replica.enginePid, between(random, ...pauseMs)),
   },
   {
     name: 'tunnel reset',
     weight: 2,
     outOfReach: true,
+    suits: any,
     strike: async (replica) => replica.options.door.reset(),
   },
   {
     name: 'tunnel cut',
     weight: 1,
     outOfReach: true,
+    suits: any,
     strike: async (replica, random) => {
       replica.options.door.cut();
       await sleep(between(random, ...pauseMs));
@@ -85,6 +97,7 @@ export const faults = (pauseMs: Pause): readonly Fault[] => [
     name: 'engine answers 503',
     weight: 2,
     outOfReach: false,
+    suits: ours,
     strike: async (replica, random) => {
       await replica.control({ status: 503 });
       await sleep(between(random, 1_000, 8_000));
@@ -95,6 +108,7 @@ export const faults = (pauseMs: Pause): readonly Fault[] => [
     name: 'engine breaks off',
     weight: 1,
     outOfReach: false,
+    suits: ours,
     strike: async (replica, random) => {
       await replica.control({ fault: 'close', afterTokens: Math.floor(between(random, 0, 20)) });
       await sleep(between(random, 1_000, 5_000));

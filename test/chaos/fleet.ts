@@ -1,11 +1,13 @@
 /** A gateway and its replicas, and which of them the gateway would route to. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { Cluster } from '../slurm/cluster.ts';
 import { Gateway } from '../support/gateway.ts';
 import { atEnd, eventually, temporaryDirectory } from '../support/processes.ts';
 import { Door } from './door.ts';
 import { buildPrograms } from './programs.ts';
-import { Replica } from './replica.ts';
+import { Replica, type ReplicaOptions } from './replica.ts';
+import { SLURM_REPLICAS, SlurmReplica } from './slurm-replica.ts';
 
 const nodesSchema = z.object({
   data: z.array(
@@ -23,6 +25,8 @@ export interface FleetOptions {
   replicas: number;
   slots: number;
   tokensPerSecond: number;
+  /** Some of them in jobs of a real Slurm. */
+  slurm: boolean;
 }
 
 const WATCH_MS = 250;
@@ -55,12 +59,16 @@ export class Fleet {
     const key = await gateway.createKey('chaos');
     const token = await gateway.createJoinToken('scavenger', 'chaos');
     const directory = await temporaryDirectory('otela-chaos-journals');
+    const cluster = options.slurm ? await Cluster.up() : undefined;
+    const tokenFile = await cluster?.secret('token', token);
     const replicas: Replica[] = [];
     for (let index = 0; index < options.replicas; index++) {
       const door = await new Door(gateway.port).open();
       atEnd(() => door.close());
       const { slots, tokensPerSecond } = options;
-      replicas.push(new Replica({ index, door, token, programs, directory, slots, tokensPerSecond }));
+      const own: ReplicaOptions = { index, door, token, programs, directory, slots, tokensPerSecond };
+      const inJob = cluster !== undefined && tokenFile !== undefined && index < SLURM_REPLICAS;
+      replicas.push(inJob ? new SlurmReplica(cluster, tokenFile, own) : new Replica(own));
     }
     const fleet = new Fleet(gateway, key, replicas, options);
     void fleet.#watch();

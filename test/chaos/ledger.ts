@@ -1,4 +1,5 @@
 /** What the engines say of the requests: which were answered twice, and which went on for clients that had gone. */
+import type { JournalEntry } from '../support/engine/journal.ts';
 import type { Result } from './client.ts';
 import type { Replica, Spell } from './replica.ts';
 
@@ -39,31 +40,34 @@ const LEFT_LIMIT_MS = 1_000;
 export function works(replicas: readonly Replica[]): Work[] {
   return replicas.flatMap((replica) =>
     replica.journals.flatMap((journal, at) => {
-      const open = new Map<number, Work>();
-      const all: Work[] = [];
-      for (const entry of replica.entries([journal])) {
-        if (entry.what === 'up') continue;
-        const known = open.get(entry.id);
-        if (entry.what === 'begun') {
-          const { marker } = entry;
-          const work: Work = {
-            marker,
-            replica: replica.name,
-            begun: entry.at,
-            ended: Number.POSITIVE_INFINITY,
-            how: 'unfinished',
-            died: at < replica.journals.length - 1 || !replica.running,
-          };
-          open.set(entry.id, work);
-          all.push(work);
-        } else if (known !== undefined) {
-          known.ended = entry.at;
-          known.how = entry.what === 'finished' && entry.status !== 200 ? 'refused' : entry.what;
-        }
-      }
-      return all;
+      const processes = worksOf(replica.name, replica.entries([journal]));
+      const alive = at === replica.journals.length - 1 && replica.running ? processes.at(-1) : undefined;
+      for (const work of processes.flat()) work.died = work.how === 'unfinished' && !alive?.includes(work);
+      return processes.flat();
     }),
   );
+}
+
+/** One list for each process that wrote into the journal: its requests are numbered anew. */
+function worksOf(replica: string, entries: readonly JournalEntry[]): Work[][] {
+  const processes: Work[][] = [];
+  const open = new Map<number, Work>();
+  for (const { what, id, marker, at, status } of entries) {
+    const known = open.get(id);
+    if (what === 'up') {
+      processes.push([]);
+      open.clear();
+    } else if (what === 'begun') {
+      const ended = Number.POSITIVE_INFINITY;
+      const work: Work = { marker, replica, begun: at, ended, how: 'unfinished', died: false };
+      open.set(id, work);
+      processes.at(-1)?.push(work);
+    } else if (known !== undefined) {
+      known.ended = at;
+      known.how = what === 'finished' && status !== 200 ? 'refused' : what;
+    }
+  }
+  return processes;
 }
 
 /** Whether the node was paused or cut off at some time while it worked on this. */
@@ -95,8 +99,7 @@ export function audit(replicas: readonly Replica[], results: readonly Result[]):
     if (verdict !== 'left') continue;
     for (const work of byMarker.get(wish.marker) ?? []) {
       // One that had ended by itself, or whose engine died, cost nobody anything.
-      const died = work.how === 'unfinished' && work.died;
-      if (work.ended < endedAt || died || excused(work, Math.min(work.ended, endedAt + LEFT_LIMIT_MS))) continue;
+      if (work.ended < endedAt || work.died || excused(work, Math.min(work.ended, endedAt + LEFT_LIMIT_MS))) continue;
       accounts.leftMs.push(work.ended - endedAt);
       if (work.ended - endedAt > LEFT_LIMIT_MS) accounts.leftBehind.push(tell(work));
     }

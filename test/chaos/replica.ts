@@ -10,7 +10,7 @@ import type { Programs } from './programs.ts';
 
 export const MODEL = 'stand-in/chaos';
 /** So that `max_tokens` of a request decides alone. */
-const TOKENS_MAX = 1_000_000;
+export const TOKENS_MAX = 1_000_000;
 /** An agent whose engine was killed ends well within this. */
 const END_MS = 30_000;
 

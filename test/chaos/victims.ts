@@ -23,8 +23,8 @@ export interface VictimsOptions {
   atOnce: number;
 }
 
-/** A node that does not serve so long after its fault is over has been lost by us, not by the fault. */
-const BACK_MS = 90_000;
+/** A node that does not serve so long after its fault is over has been lost by us, not by the fault. Slurm lets a requeued job wait. */
+const BACK_MS = 150_000;
 
 export class Victims {
   readonly strikes: Strike[] = [];
@@ -62,10 +62,13 @@ export class Victims {
 
   #strike(): void {
     const { fleet, random, atOnce } = this.#options;
-    const well = fleet.replicas.filter((replica) => !this.#suffering.has(replica) && fleet.serves(replica));
-    const replica = well[Math.floor(random() * well.length)];
+    if (this.#suffering.size >= atOnce) return;
     const fault = this.#draw();
-    if (replica === undefined || fault === undefined || this.#suffering.size >= atOnce) return;
+    const well = fleet.replicas.filter(
+      (replica) => !this.#suffering.has(replica) && fleet.serves(replica) && fault?.suits(replica),
+    );
+    const replica = well[Math.floor(random() * well.length)];
+    if (replica === undefined || fault === undefined) return;
     const done = this.#suffer(replica, fault).finally(() => this.#suffering.delete(replica));
     this.#suffering.set(replica, done);
   }

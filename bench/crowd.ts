@@ -1,0 +1,167 @@
+/**
+ * `npm run bench:crowd`: a thousand streams at once through one self-hosted gateway: its memory, and what the way adds to the time between
+ * two tokens. Direct and through it in turns, the same client and engine. `--streams N --rates 2,5,10 --seconds N --repeats N`.
+ * Prints a table and writes bench/results/crowd.json; exit code 1 if the requirement is missed at the first rate.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { endAll } from '../test/support/processes.ts';
+import { ROOT } from '../test/support/where.ts';
+import { Client, type Target } from './client.ts';
+import { openHouse, peak, request, resident, warm } from './house.ts';
+import { machine } from './machine.ts';
+import { judged, type Row, table } from './report.ts';
+import { quantile, repeated, seeded } from './stats.ts';
+
+const ADDED_P99_MS = 20;
+/** Streams begin within this, as those of independent people do; what is measured begins when all flow. */
+const RAMP_MS = 4_000;
+const TAIL_BYTES = 64;
+/** Clients in a process that measures itself: above this its event loop is late, and with it every time it takes. */
+const LATE_MS = 20;
+
+const { values } = parseArgs({
+  options: {
+    streams: { type: 'string', default: '1000' },
+    rates: { type: 'string', default: '2,5,10' },
+    seconds: { type: 'string', default: '10' },
+    repeats: { type: 'string', default: '1' },
+    out: { type: 'string', default: join(ROOT, 'bench/results/crowd.json') },
+  },
+});
+const streams = Number(values.streams);
+const seconds = Number(values.seconds);
+
+/** CLOCK_MONOTONIC in µs, as the engine stamps its tokens. */
+function now(): number {
+  const [whole, nanos] = process.hrtime();
+  return whole * 1e6 + nanos / 1e3;
+}
+
+interface Seen {
+  /** ms that the time between two tokens grew on its way, each pair of neighbours; late tokens that are followed by punctual ones count below 0. */
+  added: number[];
+  /** ms from the engine's write to the client's read. */
+  way: number[];
+  /** ms that this process' own event loop was late, at most. */
+  late: number;
+}
+
+/** One stream; only tokens written after `from` (µs) count. */
+async function watch(client: Client, bytes: Buffer, from: number, seen: Seen): Promise<boolean> {
+  let rest = '';
+  let last: { sent: number; got: number } | undefined;
+  const timing = await client.ask(bytes, (piece) => {
+    const got = now();
+    const text = rest + piece.toString('latin1');
+    let end = 0;
+    for (const match of text.matchAll(/"content":"(\d{16})"/g)) {
+      end = match.index + match[0].length;
+      const sent = Number(match[1]);
+      if (sent >= from && last !== undefined) {
+        seen.way.push((got - sent) / 1_000);
+        seen.added.push((got - last.got - (sent - last.sent)) / 1_000);
+      }
+      last = { sent, got };
+    }
+    rest = text.slice(Math.max(end, text.length - TAIL_BYTES));
+  });
+  return timing.complete && timing.status === 200;
+}
+
+async function crowd(target: Target, rate: number, seed: number): Promise<Seen> {
+  const random = seeded(seed);
+  const seen: Seen = { added: [], way: [], late: 0 };
+  const bytes = request(target, `stream ${Math.ceil((RAMP_MS / 1_000 + seconds) * rate)} ${rate}`, { stream: true });
+  const from = now() + RAMP_MS * 1_000;
+  let due = performance.now() + 10;
+  const pulse = setInterval(() => {
+    seen.late = Math.max(seen.late, performance.now() - due);
+    due = performance.now() + 10;
+  }, 10);
+  const whole = await Promise.all(
+    Array.from({ length: streams }, async () => {
+      const client = new Client(target);
+      await new Promise((resolve) => setTimeout(resolve, random() * RAMP_MS));
+      const good = await watch(client, bytes, from, seen);
+      client.close();
+      return good;
+    }),
+  );
+  clearInterval(pulse);
+  const broken = whole.filter((good) => !good).length;
+  if (broken > 0) throw new Error(`${broken} of ${streams} streams broke at ${rate} tokens/s`);
+  return seen;
+}
+
+async function main(): Promise<number> {
+  const facts = machine();
+  const house = await openHouse();
+  await warm(house.through, 2_000);
+  const before = resident(house);
+  const rows: Row[] = [];
+  const add = (row: Row) => void rows.push(row);
+  for (const rate of values.rates.split(',').map(Number)) {
+    const sides = { direct: [] as Seen[], through: [] as Seen[] };
+    const memory = await peak(house, async () => {
+      for (let n = 0; n < Number(values.repeats); n++) {
+        sides.direct.push(await crowd(house.direct, rate, n));
+        sides.through.push(await crowd(house.through, rate, n));
+      }
+    });
+    const at = `${streams} streams at ${rate} tokens/s`;
+    const p = (side: Seen[], pick: (one: Seen) => number[], q: number) =>
+      repeated(side.map((one) => quantile(pick(one), q)));
+    const row = (what: string, pick: (one: Seen) => number[], q: number): Row => {
+      const through = p(sides.through, pick, q);
+      const direct = p(sides.direct, pick, q).median;
+      return {
+        what,
+        at,
+        direct,
+        gateway: through.median,
+        value: through.median,
+        unit: 'ms',
+        spread: [through.least, through.most],
+      };
+    };
+    add(
+      judged(
+        row('p99 of what is added to the time between two tokens', ({ added }) => added, 0.99),
+        { most: ADDED_P99_MS },
+      ),
+    );
+    add(row('median of a token’s way from the engine to the client', ({ way }) => way, 0.5));
+    add(row('p99 of a token’s way', ({ way }) => way, 0.99));
+    add({
+      what: `the client’s own event loop was late at most (above ${LATE_MS} ms it is part of what was measured)`,
+      at,
+      value: Math.max(...sides.through.map(({ late }) => late)),
+      unit: 'ms',
+    });
+    for (const name of ['workerd', 'agent', 'socket'] as const)
+      add({
+        what: `resident memory, ${name === 'socket' ? 'owner of the public socket' : name}, peak`,
+        at,
+        direct: before[name],
+        gateway: memory[name],
+        value: (1024 * (memory[name] - before[name])) / streams,
+        unit: 'KiB per stream',
+        note: 'direct: before',
+      });
+  }
+  console.log(table(rows));
+  mkdirSync(join(values.out, '..'), { recursive: true });
+  writeFileSync(values.out, `${JSON.stringify({ machine: facts, rows }, undefined, 1)}\n`);
+  return rows.some(({ met }) => met === false) ? 1 : 0;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await endAll();
+}
