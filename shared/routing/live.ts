@@ -16,6 +16,8 @@ export class LiveNodes {
   readonly #nodes = new Map<string, LiveNode>();
   /** Sessions with a load that is still believed, the longest known first. */
   readonly #loaded = new Map<string, LiveNode>();
+  /** Sessions whose breaker is not closed. */
+  readonly tripped = new Map<string, BreakerState>();
 
   of(session: string): LiveNode {
     let node = this.#nodes.get(session);
@@ -40,8 +42,17 @@ export class LiveNodes {
   apply(states: Readonly<Record<string, LiveState>>): void {
     for (const [session, { load, breaker }] of Object.entries(states)) {
       if (load !== undefined) this.heard(session, load);
-      this.of(session).breaker = breaker;
+      if (breaker !== undefined) this.setBreaker(session, breaker);
     }
+  }
+
+  /** The newest word counts: a snapshot may be older than what this isolate found out itself. */
+  setBreaker(session: string, breaker: BreakerState): void {
+    const node = this.of(session);
+    if (node.breaker !== undefined && node.breaker.since >= breaker.since) return;
+    node.breaker = breaker;
+    if (breaker.state === 'open') this.tripped.set(session, breaker);
+    else this.tripped.delete(session);
   }
 
   /** Loads that are too old are forgotten. Costs what is forgotten. */
@@ -56,6 +67,7 @@ export class LiveNodes {
   forget(session: string): void {
     this.#nodes.delete(session);
     this.#loaded.delete(session);
+    this.tripped.delete(session);
   }
 
   /** Forgets all but these: the index was filled anew. */

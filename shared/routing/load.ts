@@ -19,11 +19,18 @@ export interface NodeLoad extends EngineLoad {
 /** Older than this a load says nothing any more. */
 export const LOAD_KNOWN_MS = 5_000;
 
-/** How a node's circuit breaker stands. */
+/** What became of a node's circuit breaker last; times in milliseconds since the epoch. */
 export interface BreakerState {
-  state: 'closed' | 'open' | 'half-open';
-  /** Since when; milliseconds since the epoch. */
+  state: 'closed' | 'open';
   since: number;
+  /** From then on single requests try whether it is well again (half-open); once closed it says nothing. */
+  until: number;
+}
+
+/** How it stands now. */
+export function breakerAt(breaker: BreakerState | undefined, now: number): 'closed' | 'open' | 'half-open' {
+  if (breaker === undefined || breaker.state === 'closed') return 'closed';
+  return now < breaker.until ? 'open' : 'half-open';
 }
 
 /** What travels beside the registry's snapshot, by session. */

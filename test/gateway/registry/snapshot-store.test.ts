@@ -93,10 +93,10 @@ test('what lasts for seconds travels by itself, once, and goes with its session'
   const load = (running: number) => ({ load: { running, waiting: 0, at: running } });
   registry.setLive('a', load(1));
   registry.setLive('stranger', load(9));
-  registry.setLive('a', { breaker: { state: 'open', since: 1 } });
+  registry.setLive('a', { breaker: { state: 'open', since: 1, until: 2 } });
   const news = registry.since(tag);
   expect(news).toMatchObject({ whole: false, entries: [], removed: [] });
-  expect(news?.live).toEqual({ a: { ...load(1), breaker: { state: 'open', since: 1 } } });
+  expect(news?.live).toEqual({ a: { ...load(1), breaker: { state: 'open', since: 1, until: 2 } } });
   expect(registry.since(news?.tag ?? '')).toBeNull();
   const all = registry.since(null);
   if (all !== null) relay.apply(all);

@@ -15,18 +15,25 @@ test('a load is believed for five seconds, and an older word changes nothing', (
   expect(live.of('b').load?.running).toBe(1);
 });
 
-test('a snapshot brings loads and breakers of many, and takes a breaker back', () => {
+test('a snapshot brings loads and breakers of many; an older word on a breaker changes nothing', () => {
   const live = new LiveNodes();
-  live.apply({ a: { load: { running: 1, waiting: 0, at: 1 }, breaker: { state: 'open', since: 1 } } });
+  live.apply({ a: { load: { running: 1, waiting: 0, at: 1 }, breaker: { state: 'open', since: 2, until: 9 } } });
   expect(live.of('a').breaker?.state).toBe('open');
+  expect([...live.tripped.keys()]).toEqual(['a']);
   live.apply({ a: { load: { running: 2, waiting: 0, at: 2 } } });
-  expect(live.of('a')).toMatchObject({ breaker: undefined, load: { running: 2 } });
+  live.apply({ a: { breaker: { state: 'closed', since: 1, until: 1 } } });
+  expect(live.of('a')).toMatchObject({ breaker: { state: 'open' }, load: { running: 2 } });
+  live.apply({ a: { breaker: { state: 'closed', since: 3, until: 3 } } });
+  expect(live.of('a').breaker?.state).toBe('closed');
+  expect(live.tripped.size).toBe(0);
 });
 
 test('what left the index is forgotten with it', () => {
   const index = new NodeIndex();
   index.put(entry('a'));
   const before = index.live.of('a');
+  index.live.setBreaker('a', { state: 'open', since: 1, until: 2 });
   index.delete('a');
   expect(index.live.of('a')).not.toBe(before);
+  expect(index.live.tripped.size).toBe(0);
 });
