@@ -12,12 +12,12 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
 import { type Candidate, candidateOf, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
-import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import type { Waiter } from '../queue/waiter.ts';
 import type { View } from '../registry/snapshot.ts';
+import { breakers, ended, retryBudget } from '../routing/health.ts';
 import { askTunnel } from '../tunnel/ask.ts';
 import type { AttemptBody } from '../tunnel/attempt.ts';
 import { Answer, type Ask } from './answer.ts';
@@ -28,6 +28,7 @@ export interface Errand extends CommonErrand {
   /** Whose nodes may see it, on every attempt. */
   trust: Trust;
   env: Env;
+  ctx: { waitUntil(work: Promise<unknown>): void };
   /** When the request was complete and let in, in milliseconds since the epoch: what it waits from then on is on its record. */
   admittedAt: number;
   /** A node did not answer. */
@@ -38,9 +39,6 @@ export interface Errand extends CommonErrand {
   signal: AbortSignal;
 }
 
-/** Of this isolate. */
-const retryBudget = new RetryBudget();
-
 type Choice = loop.Choice<Candidate>;
 
 export type Delivery = loop.Delivery<Choice, Answer>;
@@ -49,18 +47,20 @@ export type Delivery = loop.Delivery<Choice, Answer>;
 export function handOver(errand: Errand): Promise<Delivery> {
   const { intake, signal, waiter } = errand;
   const { settings } = errand.view;
-  retryBudget.asked(Date.now());
+  let isProbe = false;
+  if (waiter.attempts === 0) retryBudget.asked(Date.now());
   return loop.handOver<Choice, Answer>({
     choose: (tried) => choose(errand, tried),
     attempt: ({ node }, attempt) => {
       waiter.attempts = attempt.number;
+      isProbe = breakers.started(node.session, Date.now());
       return tryNode(errand, node, attempt);
     },
     onFailure: ({ node }, code) => {
       waiter.onFailure(node.session, code, Date.now());
       if (castsSuspicion(code)) errand.onSuspect(node.session);
     },
-    onEnd: () => {},
+    onEnd: ({ node }, ending) => ended(errand, node.session, ending, isProbe),
     first: waiter.attempts + 1,
     retriesMax: waiter.retriesLeft,
     mayRetry: () => retryBudget.take(Date.now(), settings.retries.retryShare),
@@ -75,11 +75,16 @@ function choose(errand: Errand, tried: ReadonlySet<string>): Choice | undefined 
   const { model } = errand.intake;
   const nodes = errand.view.model(model);
   const ready = candidatesFor(nodes, tried, errand.trust);
+  const isAvoided = breakers.avoided(Date.now(), isRepeatable(errand.intake));
+  const well = isAvoided === undefined ? ready : ready.filter((entry) => !isAvoided(entry));
   // A lost path often comes back within seconds (a deploy, a short cut): worth a wait when nobody else is there.
-  const known = ready.length > 0 ? ready : suspectedFor(nodes, tried, errand.trust).filter(recent);
+  const lost = () => suspectedFor(nodes, tried, errand.trust).filter(recent);
+  const known = well.length > 0 ? well : ready.length > 0 ? ready : lost();
   const candidates = errand.waiter.among(known, tried.size, Date.now());
   const entry = candidates[Math.floor(Math.random() * candidates.length)];
-  return entry && { node: candidateOf(entry, errand.view.nodes.live), others: candidates.length > 1 };
+  return (
+    entry && { node: candidateOf(entry, errand.view.nodes.live), others: Math.max(ready.length, candidates.length) > 1 }
+  );
 }
 
 /** Suspected a moment ago: its agent may be reconnecting. */
@@ -96,7 +101,8 @@ async function tryNode(errand: Errand, node: Candidate, attempt: loop.Attempt): 
 function asker(errand: Errand, node: Candidate, { number, acceptMs }: loop.Attempt): Ask {
   const waitedMs = Date.now() - errand.admittedAt;
   const open = { ...openingOf(errand, number, acceptMs), waitedMs };
-  const worker = { env: errand.env, signal: errand.signal };
+  const { env, ctx, signal } = errand;
+  const worker = { env, ctx, signal };
   return (offset) => {
     const claim = offset !== undefined;
     const asked = claim ? { ...open, resume: true, answerOffset: offset, acceptMs: RESUME_WINDOW_MS } : open;

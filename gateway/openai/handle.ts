@@ -95,6 +95,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, s
       view,
       trust,
       env,
+      ctx,
       admittedAt,
       waiter,
       onSuspect: (session) => snapshots.suspect(session, Date.now()),

@@ -142,6 +142,10 @@ export class Attempts implements ExchangeHost {
     });
   }
 
+  leave(name: Pick<AttemptRequest, 'requestId' | 'attempt'>): void {
+    this.#called.get(nameOf(name))?.exchange.cancel();
+  }
+
   #takeCalled(open: AttemptRequest): Exchange | undefined {
     const name = nameOf(open);
     const known = this.#called.get(name);
@@ -239,7 +243,7 @@ export class Attempts implements ExchangeHost {
   }
 }
 
-function nameOf(open: AttemptRequest): string {
+function nameOf(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
   return `${open.requestId}/${open.attempt}`;
 }
 

@@ -116,6 +116,11 @@ export class TunnelObject extends DurableObject<Env> {
     return this.#attempts.ended(seen);
   }
 
+  /** The client of an attempt that came as a call has left. */
+  leave(requestId: string, attempt: number): void {
+    this.#attempts.leave({ requestId, attempt });
+  }
+
   /** The newest usage records of this session. */
   usage(limit: number): UsageRecord[] {
     return readUsage(this.ctx.storage.sql, limit);
