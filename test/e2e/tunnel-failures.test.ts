@@ -180,6 +180,25 @@ describe('another node is asked', () => {
     );
   });
 
+  it('when an engine keeps saying 503: it is left alone after a few, and asked again once it is well', async () => {
+    const [bad, good] = [await addNode(), await addNode()];
+    bad.engine.control({ status: 503 });
+    for (let n = 0; n < 40; n++) {
+      const response = await chat(unary({ tokens: 3 }));
+      expect(response.status, await response.text()).toBe(200);
+    }
+    const asked = bad.engine.requests.length;
+    expect(asked).toBeGreaterThanOrEqual(5);
+    expect(asked).toBeLessThanOrEqual(7); // on a slow machine a probe or two
+    expect(good.engine.requests).toHaveLength(40);
+    bad.engine.control({});
+    await eventually('it is asked again', 10_000, async () => {
+      const response = await chat(unary({ tokens: 3 }));
+      expect(response.status, await response.text()).toBe(200);
+      return bad.engine.requests.length > asked + 1 ? true : undefined;
+    });
+  });
+
   it('never after an engine’s 4xx', async () => {
     await addNode();
     await addNode();
