@@ -1,13 +1,18 @@
-/** `node bench/usage.ts [SECONDS]`: 64 connections ask as fast as they are answered; then every answer must be in the totals, once. */
+/**
+ * `node bench/usage.ts [SECONDS] [RATE]`: 64 connections ask as fast as they are answered, or RATE times a second in all; then every
+ * answer must be in the totals, once. `node bench/usage.ts 600 500` is ten minutes of 500 records a second.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import { z } from 'zod';
 import { endAll } from '../test/support/processes.ts';
 import { Client } from './client.ts';
-import { openHouse, request, warm } from './house.ts';
+import { openHouse, request, resident, warm } from './house.ts';
+import { quantile } from './stats.ts';
 
 const CONNECTIONS = 64;
 const SETTLE_MS = 60_000;
 const seconds = Number(process.argv[2] ?? 20);
+const rate = process.argv[3] === undefined ? Number.POSITIVE_INFINITY : Number(process.argv[3]);
 
 const house = await openHouse();
 await warm(house.through, 200);
@@ -15,21 +20,33 @@ const made = z
   .object({ id: z.string(), key: z.string() })
   .parse(await house.gateway.admin('POST', 'keys', { name: 'b' }));
 const bytes = request({ url: house.gateway.url, key: made.key }, 'unary');
-const until = performance.now() + seconds * 1000;
+const begunAt = performance.now();
+const until = begunAt + seconds * 1000;
+let begun = 0;
 let answered = 0;
+const times: number[] = [];
 await Promise.all(
   Array.from({ length: CONNECTIONS }, async () => {
     const client = new Client(house.through);
     await client.open();
-    while (performance.now() < until) {
-      const { status } = await client.ask(bytes);
+    for (;;) {
+      // Whoever is free takes the next turn: an answer that is late delays no other one's beginning.
+      const turn = begunAt + (begun++ / rate) * 1000;
+      if (Math.max(turn, performance.now()) >= until) break;
+      const wait = turn - performance.now();
+      if (wait > 1) await delay(wait);
+      const { status, endMs } = await client.ask(bytes);
       if (status !== 200) throw new Error(`status ${status}`);
       answered++;
+      times.push(endMs);
     }
     client.close();
   }),
 );
 console.log(`${answered} answers in ${seconds} s: ${Math.round(answered / seconds)} /s`);
+console.log(`p50 ${quantile(times, 0.5).toFixed(2)} ms, p99 ${quantile(times, 0.99).toFixed(2)} ms`);
+const memory = resident(house);
+console.log(`workerd ${Math.round(memory.workerd)} MiB, agent ${Math.round(memory.agent)} MiB`);
 const totals = z.object({ data: z.array(z.object({ requests: z.number(), estimated: z.number() })) });
 const startedAt = performance.now();
 for (let counted = 0; counted !== answered; ) {
