@@ -65,7 +65,7 @@ export class AgentLife {
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
   readonly #departure: Departure;
-  readonly #load = new LoadMeter(() => this.#target);
+  readonly #load: LoadMeter;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
   #signalled = false;
@@ -75,6 +75,7 @@ export class AgentLife {
     this.#options = options;
     const { config, env, log } = options;
     this.#run = toolRunner(env);
+    this.#load = new LoadMeter(() => this.#target, config.limits);
     this.#job = new Job({
       config,
       env,

@@ -100,6 +100,22 @@ export const SETTINGS = [
     help: 'start without an engine and run what the gateway orders, of the commands in DIR/NAME.json and no other',
   },
   {
+    flag: 'max-running',
+    env: 'OTELA_MAX_RUNNING',
+    kind: 'value',
+    value: 'N',
+    help: 'requests at the engine at once; more are sent elsewhere, or wait at the gateway',
+    otherwise: 'no limit',
+  },
+  {
+    flag: 'max-waiting',
+    env: 'OTELA_MAX_WAITING',
+    kind: 'value',
+    value: 'N',
+    help: 'requests that may wait inside the engine, by its own /metrics; none: no limit',
+    otherwise: '32',
+  },
+  {
     flag: 'span-nodes',
     env: 'OTELA_SPAN_NODES',
     kind: 'switch',

@@ -7,6 +7,7 @@ import { engineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
 import { type Fact, parseFact } from '../engine/facts.ts';
 import { type FatalPatterns, fatalPatterns } from '../engine/fatal.ts';
+import { type EngineLimits, MAX_WAITING } from '../engine/saturation.ts';
 import { engineSpan, type Span } from '../engine/span.ts';
 import { proxyFor } from '../host/proxy.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
@@ -31,6 +32,8 @@ export interface StartConfig {
   engine: EngineTarget | undefined;
   /** What the network may have this agent run; undefined: nothing. */
   templates: Templates | undefined;
+  /** What it is given at once. */
+  limits: EngineLimits;
   span: Span;
   /** Lines of the engine's output that end this node. */
   fatal: FatalPatterns;
@@ -71,6 +74,11 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     command: command && command.length > 0 ? shellWrapped(command) : undefined,
     engine: registers ? engine(settings, command, env, warnings) : undefined,
     templates: templates(one('accept-deployments'), { command, span, settings }),
+    limits: {
+      maxRunning: count('max-running', one('max-running'), 1),
+      maxWaiting:
+        one('max-waiting') === 'none' ? undefined : (count('max-waiting', one('max-waiting'), 0) ?? MAX_WAITING),
+    },
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     mesh: meshConfig(one('mesh'), many('peer'), one('relay'), isOn('offer-relay', one('offer-relay') ?? 'false')),
@@ -120,6 +128,13 @@ function isOn(name: string, text: string): boolean {
   if (/^(1|true|yes|on)$/i.test(text)) return true;
   if (/^(0|false|no|off)$/i.test(text)) return false;
   throw new UsageError(`${name}: "${text}" is neither true nor false`);
+}
+
+function count(name: string, text: string | undefined, least: number): number | undefined {
+  if (text === undefined) return undefined;
+  const value = /^\d{1,6}$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= least) return value;
+  throw new UsageError(`${name}: "${text}" is not a number of at least ${least}`);
 }
 
 function checkCommand(command: string[] | undefined): void {

@@ -2,6 +2,7 @@
 import { Agent, request } from 'undici';
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
+import { type EngineLimits, Saturation } from './saturation.ts';
 
 /** Between two looks. Gateways are told twice a second at most. */
 const LOOK_EVERY_MS = 500;
@@ -39,20 +40,30 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, one) => total + one, 0);
 }
 
+interface Reading {
+  load: EngineLoad;
+  /** Requests of this agent then. */
+  own: number;
+  at: number;
+}
+
 /** One for all ways to the engine: every gateway's tunnel and the mesh. Looks only while requests begin and end. */
 export class LoadMeter {
   readonly #engine: () => EngineTarget | undefined;
+  readonly #limits: EngineLimits;
+  readonly #saturation = new Saturation();
   /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: TIMEOUT_MS });
   /** Requests that this agent has given to the engine. */
   #own = 0;
-  #reading: { load: EngineLoad; own: number; at: number } | undefined;
+  #reading: Reading | undefined;
   #nextLook = 0;
   #looking: Promise<void> | undefined;
 
   /** `engine`: undefined while none answers. */
-  constructor(engine: () => EngineTarget | undefined) {
+  constructor(engine: () => EngineTarget | undefined, limits: EngineLimits = {}) {
     this.#engine = engine;
+    this.#limits = limits;
   }
 
   begin(): void {
@@ -67,12 +78,28 @@ export class LoadMeter {
 
   /** As it is now: the last reading, and what has come and gone since. */
   get current(): EngineLoad {
+    const reading = this.#known;
+    const total = this.#total(reading);
+    return { ...reading?.load, ...this.#saturation.split(total) };
+  }
+
+  /** Why the engine should get no more at this moment; undefined where it should. */
+  get full(): string | undefined {
+    const why = this.#saturation.full(this.#total(this.#known), this.#limits);
+    if (why !== undefined) this.#look();
+    return why;
+  }
+
+  get #known(): Reading | undefined {
     const reading = this.#reading;
-    if (reading === undefined || performance.now() - reading.at > READING_MS) return { running: this.#own, waiting: 0 };
+    return reading === undefined || performance.now() - reading.at > READING_MS ? undefined : reading;
+  }
+
+  /** Others may ask the engine too, past this agent. */
+  #total(reading: Reading | undefined): number {
+    if (reading === undefined) return this.#own;
     const { load, own } = reading;
-    const total = Math.max(this.#own, load.running + load.waiting + this.#own - own);
-    const waiting = Math.min(load.waiting, total);
-    return { ...load, running: total - waiting, waiting };
+    return Math.max(this.#own, load.running + load.waiting + this.#own - own);
   }
 
   /** The look that is under way is over; for whoever has to know. */
@@ -100,7 +127,10 @@ export class LoadMeter {
       const text = await textOf(response.body);
       const load = response.statusCode === 200 ? readLoad(text) : undefined;
       if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
-      else this.#reading = { load, own, at: performance.now() };
+      else {
+        this.#reading = { load, own, at: performance.now() };
+        this.#saturation.observe(load);
+      }
     } catch {
       // an engine in prefill may leave its HTTP server waiting: the own count goes on
     }

@@ -23,6 +23,8 @@ export interface LoadCounter {
   begin(): void;
   end(): void;
   readonly current: EngineLoad;
+  /** Why it should get no more at this moment; undefined where it should. */
+  readonly full: string | undefined;
 }
 
 /** All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive sockets. */
@@ -103,6 +105,9 @@ export class Exchanges {
     if (endpoint === undefined) return this.#refuse(link, frame.stream, 'refused', 'unknown endpoint');
     if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
     if (this.#running >= EXCHANGES_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
+    // Before the body is taken: another node, or the gateway's queue, can still have it.
+    const full = endpoint.batched ? this.#load?.full : undefined;
+    if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
     const exchange = this.#create(frame, endpoint);
     exchange.bind(link);
     touched.add(exchange);

@@ -25,6 +25,8 @@ export interface Endpoint {
   readonly streams: boolean;
   /** A unary answer that is not JSON has no closing brace to wait for. */
   readonly answer: 'json' | 'binary';
+  /** Takes a place in the engine's batch. */
+  readonly batched: boolean;
   /** Written while a client waits for the first data of an SSE answer. */
   readonly ping: Uint8Array;
   /** The form of an error after the head has gone out. */
@@ -48,6 +50,7 @@ const JSON_UNARY = {
   body: 'json',
   streams: false,
   answer: 'json',
+  batched: true,
   /** A comment: every SSE parser skips it, every proxy on the way counts it as traffic. */
   ping: utf8(': ping\n\n'),
   inBandError: 'openai',
@@ -68,8 +71,8 @@ export const ENDPOINTS: readonly Endpoint[] = [
   root(6, 'rerank'),
   root(7, 'score'),
   root(8, 'classify'),
-  { ...root(9, 'tokenize'), usage: 'none' },
-  { ...root(10, 'detokenize'), usage: 'none' },
+  { ...root(9, 'tokenize'), usage: 'none', batched: false },
+  { ...root(10, 'detokenize'), usage: 'none', batched: false },
   { ...v1(11, 'audio/speech'), answer: 'binary', usage: 'none' },
   { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },

@@ -39,6 +39,11 @@ function ask(model: string, standIn: object = {}, init: RequestInit & { as?: str
   });
 }
 
+/** A stream that goes on until its client leaves. */
+function streamBody(model: string): string {
+  return JSON.stringify(chatBody({ tokens: 100_000, tokensPerSecond: 5 }, { model, stream: true }));
+}
+
 /** The model's node was there and has gone. */
 async function gone(model: string): Promise<void> {
   const { agent } = await addNode(model);
@@ -65,4 +70,49 @@ it('who leaves while it waits is never asked for', async () => {
   const { engine } = await addNode('left/alone');
   expect((await ask('left/alone')).status).toBe(200);
   expect(engine.requests).toHaveLength(1);
+});
+
+it('a node that has enough to do says so before it takes a body, and the others are asked', async () => {
+  const busy = await addNode('shifts', { args: ['--max-running', '1'] });
+  await gateway.serving(1, 15_000, 'shifts');
+  const long = ask('shifts', { delayMs: 60_000 }, { signal: AbortSignal.timeout(50_000) }).catch(() => 'over');
+  await busy.engine.when(({ bodyBytes }) => bodyBytes > 0, 10_000);
+  const free = await addNode('shifts');
+  await gateway.serving(2, 15_000, 'shifts');
+  for (let n = 0; n < 12; n++) expect((await ask('shifts')).status).toBe(200);
+  expect(busy.engine.requests).toHaveLength(1);
+  expect(free.engine.requests).toHaveLength(12);
+  expect((await gateway.nodes()).filter(({ suspected }) => suspected)).toEqual([]);
+  void long;
+});
+
+it('where all nodes are busy the places that become free go to projects by weight, and interactive goes first', async () => {
+  const model = 'fair/one';
+  const [one, two] = await Promise.all(['one', 'two'].map((name) => gateway.createProject(name)));
+  await gateway.admin('PATCH', 'settings', { queue: { weights: { [two ?? '']: 3 } } });
+  const { engine } = await addNode(model, { args: ['--max-running', '1'] });
+  await gateway.serving(1, 15_000, model);
+  const [small, large] = await Promise.all([
+    gateway.createKey('small', { project_id: one }),
+    gateway.createKey('large', { project_id: two }),
+  ]);
+  const hold = await ask(model, {}, { body: streamBody(model) });
+  const send = (as: string, marker: string, headers: Record<string, string> = {}) =>
+    ask(model, {}, { as, headers: { ...headers, 'x-request-id': marker } }).then(async (response) => {
+      expect(response.status, await response.text()).toBe(200);
+    });
+  const waiting = [
+    ...Array.from({ length: 4 }, (_, n) => send(small, `batch-${n}`, { 'x-otela-priority': 'batch' })),
+    ...Array.from({ length: 8 }, (_, n) => send(small, `small-${n}`)),
+    ...Array.from({ length: 8 }, (_, n) => send(large, `large-${n}`)),
+  ];
+  await new Promise((resolve) => setTimeout(resolve, 1_500)); // all of them are in the queue, on a slow machine too
+  await hold.body?.cancel();
+  await Promise.all(waiting);
+  const order = engine.requests.slice(1).map(({ headers }) => String(headers['x-request-id']).split('-')[0]);
+  expect(order).toHaveLength(20);
+  const first = order.slice(0, 8);
+  expect(first.filter((who) => who === 'large').length).toBeGreaterThanOrEqual(5);
+  expect(first.filter((who) => who === 'batch').length).toBeLessThanOrEqual(1);
+  expect(order.slice(-2)).toEqual(['batch', 'batch']);
 });

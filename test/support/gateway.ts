@@ -129,6 +129,10 @@ export class Gateway {
     return keySchema.parse(await this.admin('POST', 'keys', { name, ...more })).key;
   }
 
+  async createProject(name: string): Promise<string> {
+    return z.object({ id: z.string() }).parse(await this.admin('POST', 'projects', { name })).id;
+  }
+
   async createJoinToken(provider = 'lab', cluster = 'testbed'): Promise<string> {
     return tokenSchema.parse(await this.admin('POST', 'join-tokens', { provider, cluster })).token;
   }
