@@ -1,13 +1,7 @@
+import { traceIdOf } from './traceparent.ts';
+
 /** What of a client's headers reaches an engine. Credentials, cookies and addresses are not on the list and never will be. */
-const TO_ENGINE = [
-  'content-type',
-  'accept',
-  'anthropic-version',
-  'anthropic-beta',
-  'openai-beta',
-  'traceparent',
-  'tracestate',
-] as const;
+const TO_ENGINE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta', 'openai-beta'] as const;
 
 /** What of an engine's headers reaches a client. Lengths and encodings are this connection's own business. */
 const TO_CLIENT: ReadonlySet<string> = new Set([
@@ -36,9 +30,19 @@ export function headersToEngine(
   const headers: [string, string][] = requestId === undefined ? [] : [['x-request-id', requestId]];
   for (const name of TO_ENGINE) {
     const given = value(name) ?? undefined;
-    if (given !== undefined && given.length <= VALUE_MAX && PLAIN.test(given)) headers.push([name, given]);
+    if (given !== undefined && isPlain(given)) headers.push([name, given]);
   }
+  const traceparent = value('traceparent') ?? undefined;
+  // The standard wants both dropped where the first cannot be read: an engine would start a trace out of nonsense.
+  if (traceparent === undefined || traceIdOf(traceparent) === undefined || !isPlain(traceparent)) return headers;
+  headers.push(['traceparent', traceparent]);
+  const tracestate = value('tracestate') ?? undefined;
+  if (tracestate !== undefined && isPlain(tracestate)) headers.push(['tracestate', tracestate]);
   return headers;
+}
+
+function isPlain(value: string): boolean {
+  return value.length <= VALUE_MAX && PLAIN.test(value);
 }
 
 /** RFC 9110 §5.5; what an engine (or a hostile agent) sends beyond it is not passed on. */

@@ -30,12 +30,12 @@ it("the client's key and cookies stay here; the engine's key is added where the 
     cookie: 'a=b',
     'x-api-key': 'sk-mine',
     'x-forwarded-for': '10.1.2.3',
-    traceparent: '00-abc-def-01',
+    traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
   };
   expect((await here.ask('/chat/completions', chatBody(), { headers })).status).toBe(200);
   const [seen] = there.engine?.requests ?? [];
   expect(seen?.headers.authorization).toBe('Bearer engine-secret');
-  expect(seen?.headers.traceparent).toBe('00-abc-def-01');
+  expect(seen?.headers.traceparent).toBe('00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01');
   expect(JSON.stringify(seen?.headers)).not.toMatch(/sk-mine|sk-otela|a=b|10\.1\.2\.3/);
 });
 
