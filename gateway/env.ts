@@ -1,6 +1,7 @@
 /** Bindings of the Worker. Everything beyond the tunnel, the registry and D1 is optional: plain workerd has no more. */
 import type { LimitsObject } from './accounts/limits-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
+import type { ObserveObject } from './observe/object.ts';
 import type { QueueObject } from './queue/object.ts';
 import type { RegistryObject } from './registry/object.ts';
 import type { RegistryRelay } from './registry/relay.ts';
@@ -19,6 +20,8 @@ export interface Env extends IssuerEnvironment {
   QUEUE: DurableObjectNamespace<QueueObject>;
   /** Raw usage records: one object per hour. */
   USAGE: DurableObjectNamespace<UsageObject>;
+  /** Adds up what isolates and other objects count, for /metrics. */
+  OBSERVE: DurableObjectNamespace<ObserveObject>;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */
@@ -37,4 +40,8 @@ export interface Env extends IssuerEnvironment {
   OIDC_CLIENT_SECRETS?: string;
   /** `open`: anybody may read the registry; else any valid key. */
   REGISTRY_ACCESS?: string;
+  /** Bearer of whoever may read /metrics and nothing else. Without it operators' keys may, and nobody else. */
+  OTELA_METRICS_TOKEN?: string;
+  /** Which requests are logged: `all` (default), `error` or `off`. */
+  REQUEST_LOG?: string;
 }

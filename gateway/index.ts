@@ -6,6 +6,7 @@ import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
 import type { Env } from './env.ts';
 import { healthRoutes } from './health.ts';
+import { metricsRoutes } from './observe/routes.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { requestIdOf } from './openai/request-id.ts';
@@ -17,6 +18,7 @@ import { connectAgent, connectGossip } from './tunnel/connect.ts';
 const app = new Hono<{ Bindings: Env }>();
 
 app.route('/', healthRoutes);
+app.route('/', metricsRoutes);
 app.route('/admin', adminRoutes);
 app.route('/', loginRoutes);
 app.route('/', openApiRoutes);
@@ -42,6 +44,7 @@ export default {
   },
 };
 export { LimitsObject } from './accounts/limits-object.ts';
+export { ObserveObject } from './observe/object.ts';
 export { QueueObject } from './queue/object.ts';
 export { RegistryObject } from './registry/object.ts';
 export { RegistryRelay } from './registry/relay.ts';

@@ -135,10 +135,22 @@ function modelOperations(): Operation[] {
   ];
 }
 
+const METRICS: Operation = {
+  method: 'get',
+  path: '/metrics',
+  tag: 'observe',
+  summary: 'Counters and gauges as Prometheus reads them.',
+  needs: 'the metrics token; or role operator, scope admin or admin:read',
+  operation: {
+    parameters: [],
+    responses: { '200': { description: "Prometheus' text format.", content: { 'text/plain': {} } }, default: ERROR },
+  },
+};
+
 let operations: Operation[] | undefined;
 
 function allOperations(): Operation[] {
-  operations ??= [...modelOperations(), ...ADMIN_ROUTES.map(adminOperation)];
+  operations ??= [...modelOperations(), ...ADMIN_ROUTES.map(adminOperation), METRICS];
   return operations;
 }
 

@@ -15,6 +15,7 @@ import { type Candidate, candidateOf, candidatesFor, suspectedFor } from '../../
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
+import type { Note } from '../observe/note.ts';
 import type { Waiter } from '../queue/waiter.ts';
 import type { View } from '../registry/snapshot.ts';
 import { breakers, ended, retryBudget } from '../routing/health.ts';
@@ -31,6 +32,7 @@ export interface Errand extends CommonErrand {
   ctx: { waitUntil(work: Promise<unknown>): void };
   /** When the request was complete and let in, in milliseconds since the epoch: what it waits from then on is on its record. */
   admittedAt: number;
+  note: Pick<Note, 'attempt'>;
   /** A node did not answer. */
   onSuspect(session: string): void;
   /** What it tried, and whose turn it is. */
@@ -58,6 +60,7 @@ export function handOver(errand: Errand): Promise<Delivery> {
     },
     onFailure: ({ node }, code) => {
       waiter.onFailure(node.session, code, Date.now());
+      errand.note.attempt(code);
       if (castsSuspicion(code)) errand.onSuspect(node.session);
     },
     onEnd: ({ node }, ending) => ended(errand, node.session, ending, isProbe),
@@ -94,8 +97,10 @@ function recent({ updated_at }: RegistryEntry): boolean {
 
 async function tryNode(errand: Errand, node: Candidate, attempt: loop.Attempt): Promise<Begun<Answer>> {
   const answer = await Answer.open(asker(errand, node, attempt), errand.signal);
-  if (answer.whole !== undefined && !isEventStream(answer.head)) return { answer, chunks: [], complete: true };
-  return begin(answer);
+  const whole = answer.whole !== undefined && !isEventStream(answer.head);
+  const begun = whole ? { answer, chunks: [], complete: true } : await begin(answer);
+  errand.note.attempt(answer.status);
+  return begun;
 }
 
 function asker(errand: Errand, node: Candidate, { number, acceptMs }: loop.Attempt): Ask {

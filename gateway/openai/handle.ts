@@ -16,6 +16,7 @@ import {
   trustOf,
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
+import { Note } from '../observe/note.ts';
 import { inTurn, longestWait, scopeOf } from '../queue/in-turn.ts';
 import { priorityOf } from '../queue/priority.ts';
 import { Waiter } from '../queue/waiter.ts';
@@ -35,35 +36,45 @@ type Context = Pick<ExecutionContext, 'waitUntil'>;
 export async function handleOpenAI(request: Request, path: string, env: Env, ctx: Context): Promise<Response> {
   const requestId = requestIdOf(request);
   const sighting: Sighting = { requestId, startedAt: Date.now() };
+  const note = new Note(sighting, request, { env, ctx });
   try {
-    return await forward(request, path, env, ctx, sighting);
+    return await forward(request, path, env, ctx, sighting, note);
   } catch (error) {
+    note.refused(error);
     recordRefusal(sighting, error, env, ctx, Date.now());
     await discardBody(request);
     return errorResponse(error, requestId);
   }
 }
 
-async function forward(request: Request, path: string, env: Env, ctx: Context, sighting: Sighting): Promise<Response> {
+async function forward(
+  request: Request,
+  path: string,
+  env: Env,
+  ctx: Context,
+  sighting: Sighting,
+  note: Note,
+): Promise<Response> {
   const { requestId } = sighting;
   const timing = new Timing(Date.now());
   const given = request.headers.get('x-request-id') === requestId;
   const endpoint = findEndpoint(request.method, path);
   if (endpoint === undefined) throw new ApiError('not_found', `There is no ${path} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(request.method, path, endpoint.methodNotAllowed);
+  sighting.endpoint = endpoint.id;
   const now = Date.now();
   snapshots.locate(request);
   const current = snapshots.get(env, ctx, now, () => true);
   const { settings } = current instanceof Promise ? await current : current;
   const account = await authenticate(env, request, settings, now);
   sighting.account = account;
-  sighting.endpoint = endpoint.id;
   requireEndpoint(account, endpoint);
   touch(account, env, ctx, now);
   const untracked = optsOut(account, request);
   sighting.untracked = untracked;
   const priority = priorityOf(request);
   const name = given ? crypto.randomUUID() : requestId;
+  note.name = name;
   const { limits, keyId } = account;
   const hold = limits && new Hold({ env, ctx }, request, endpoint, { limits, keyId }, name);
   const reading = takeBody(request, endpoint, env);
@@ -82,6 +93,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, s
     requireTrust(view, requested, trust);
     const waitMs = longestWait(view.settings.queue, intake.streaming);
     const hopes = () => hopesFor(view, intake.model, trust);
+    note.known = isKnown(view, intake.model);
     requireKnown(view, intake.model, waitMs > 0 ? hopes : () => false);
     timing.lookupDone(Date.now());
     const waiter = new Waiter({ queues: waitMs > 0, hopes, retriesMax: view.settings.retries.maxRetries });
@@ -99,9 +111,17 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, s
       admittedAt,
       waiter,
       onSuspect: (session) => snapshots.suspect(session, Date.now()),
+      note,
       signal: request.signal,
     };
-    const context: ResponseContext = { requestId, endpoint, model: intake.model, timing, release: intake.release };
+    const context: ResponseContext = {
+      requestId,
+      endpoint,
+      model: intake.model,
+      timing,
+      note,
+      release: intake.release,
+    };
     const delivery = inTurn({
       env,
       name,
@@ -113,6 +133,7 @@ async function forward(request: Request, path: string, env: Env, ctx: Context, s
       scope: () => scopeOf(trust),
       bytes: () => (intake.body.kind === 'kept' ? intake.body.bytes.length : 0),
       waiter,
+      note,
       tryNodes: () => tryNodes(errand, ctx),
       signal: request.signal,
     });
@@ -147,7 +168,7 @@ async function tryNodes(errand: Errand, ctx: Context): Promise<Delivery> {
 /** @throws ApiError 404 for models that nobody served lately; 503 for those that nobody serves now, unless they are waited for */
 function requireKnown(view: View, model: string, hopes: () => boolean): void {
   if (serves(view, model)) return;
-  const known = view.model(model) !== undefined || view.settings.models[model] !== undefined;
+  const known = isKnown(view, model);
   if (known && hopes()) return;
   if (known) throw noCapacity(model);
   throw new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
@@ -157,6 +178,10 @@ function requireKnown(view: View, model: string, hopes: () => boolean): void {
 function hopesFor(view: View, model: string, trust: Trust): boolean {
   if (view.settings.models[model] !== undefined) return true;
   return view.model(model)?.all.some((entry) => isTrusted(trust, entry)) ?? false;
+}
+
+function isKnown(view: View, model: string): boolean {
+  return view.model(model) !== undefined || Object.hasOwn(view.settings.models, model);
 }
 
 function serves(view: View, model: string): boolean {

@@ -5,6 +5,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
+import type { Note } from '../observe/note.ts';
 import { NO_BODY } from '../tunnel/attempt.ts';
 import type { Delivery } from './hand-over.ts';
 import { headersToClient } from './headers.ts';
@@ -23,6 +24,7 @@ export interface ResponseContext {
   endpoint: Endpoint;
   model: string;
   timing: Timing;
+  note: Note;
   /** The body is not needed for another attempt any more. */
   release(): void;
 }
@@ -46,24 +48,33 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   headers['server-timing'] = context.timing.header(answer.head, Date.now());
   if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
   const { status, whole } = answer;
-  if (whole !== undefined) return new Response(whole, { status, headers });
+  context.note.answered(status, delivery.choice.node);
+  if (whole !== undefined) return over(context, new Response(whole, { status, headers }));
   const only = delivery.chunks[0];
-  if (NO_BODY.has(status)) return new Response(null, { status, headers });
-  if (delivery.complete && delivery.chunks.length < 2) return new Response(only ?? '', { status, headers });
-  return new Response(bodyOf(delivery, context.endpoint), { status, headers });
+  if (NO_BODY.has(status)) return over(context, new Response(null, { status, headers }));
+  if (delivery.complete && delivery.chunks.length < 2) {
+    return over(context, new Response(only ?? '', { status, headers }));
+  }
+  return new Response(bodyOf(delivery, context), { status, headers });
+}
+
+/** Nothing of it is read here any more. */
+function over({ note }: ResponseContext, response: Response): Response {
+  note.over();
+  return response;
 }
 
 /** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
-function bodyOf(delivery: Delivery, endpoint: Endpoint): ReadableStream<Uint8Array> {
+function bodyOf(delivery: Delivery, context: ResponseContext): ReadableStream<Uint8Array> {
   const { readable, writable } = new IdentityTransformStream();
-  void pump(delivery, endpoint, writable.getWriter());
+  void pump(delivery, context, writable.getWriter());
   return readable;
 }
 
 /** A write is done when the client's side took the bytes: nothing is read ahead of it. */
 async function pump(
   delivery: Delivery,
-  endpoint: Endpoint,
+  { endpoint, note }: ResponseContext,
   writer: WritableStreamDefaultWriter<Uint8Array>,
 ): Promise<void> {
   try {
@@ -71,12 +82,16 @@ async function pump(
       await writer.write(held);
     for (;;) {
       const chunk = await delivery.read();
-      if (chunk === undefined) return await writer.close();
+      if (chunk === undefined) {
+        note.over();
+        return await writer.close();
+      }
       await writer.write(chunk);
     }
   } catch (error) {
     await delivery.cancel();
-    if (!(error instanceof PathError)) return; // the client left
+    if (!(error instanceof PathError)) return note.left();
+    note.broke(error.code, errorFor(error).code);
     if (!isEventStream(delivery.answer.head)) return await writer.abort(error); // never a clean end of half a body
     await writer.write(inBandError(endpoint, errorFor(error))).catch(() => {});
     await writer.close().catch(() => {});
@@ -91,20 +106,23 @@ function inBand(error: unknown): ApiError {
  * A stream whose engine takes its time: 200 now, a comment every 15 s, then the answer. From here on every error is in-band.
  */
 export function deliverLate(pending: Promise<Delivery>, context: ResponseContext): Response {
-  const { endpoint } = context;
+  const { endpoint, note } = context;
   let rest: ReadableStreamDefaultReader<Uint8Array> | undefined;
   let started = false;
   let left = false;
   const begin = pending.then(
     async (delivery) => {
       context.release();
+      note.answered(200, delivery.choice.node); // that is what went out, whatever the engine says
       if (left) await delivery.cancel();
       const comment = `: otela node=${delivery.choice.node.session} attempts=${delivery.attempts}\n\n`;
-      rest = (await lateBody(delivery, endpoint, comment)).getReader();
+      rest = (await lateBody(delivery, context, comment)).getReader();
     },
     (error: unknown) => {
       context.release();
-      rest = oneChunk(inBandError(endpoint, inBand(error))).getReader();
+      const told = inBand(error);
+      note.refusedLate(told);
+      rest = oneChunk(inBandError(endpoint, told)).getReader();
     },
   );
   const stream = new ReadableStream<Uint8Array>(
@@ -121,6 +139,7 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
       },
       cancel: async () => {
         left = true;
+        if (rest === undefined) note.left();
         await rest?.cancel();
       },
     },
@@ -136,14 +155,20 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
 }
 
 /** An engine's own error can no longer be a status: it is told in-band, in its words. */
-async function lateBody(delivery: Delivery, endpoint: Endpoint, comment: string): Promise<ReadableStream<Uint8Array>> {
+async function lateBody(
+  delivery: Delivery,
+  context: ResponseContext,
+  comment: string,
+): Promise<ReadableStream<Uint8Array>> {
+  const { endpoint, note } = context;
   if (isEventStream(delivery.answer.head) && delivery.answer.status < 400) {
     delivery.chunks.unshift(encoder.encode(comment));
-    return bodyOf(delivery, endpoint);
+    return bodyOf(delivery, context);
   }
   const quoted = decoder.decode((await startOf(delivery)).subarray(0, QUOTED_ERROR_MAX));
   await delivery.cancel();
   const error = new ApiError('upstream_error', `The engine answered ${delivery.answer.status}: ${quoted}`);
+  note.broke('engine_status', error.code);
   return oneChunk(inBandError(endpoint, error));
 }
 

@@ -6,6 +6,7 @@ import type { Trust } from '../../shared/routing/trust.ts';
 import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
+import type { Note } from '../observe/note.ts';
 import { waitingHere } from './here.ts';
 import type { PlaceAnswer, PlaceRequest } from './place.ts';
 import type { Waiter } from './waiter.ts';
@@ -28,6 +29,7 @@ export interface Turnwise<D> {
   /** Of its body in memory. */
   bytes(): number;
   waiter: Waiter;
+  note: Pick<Note, 'queues'>;
   /** Asks nodes, those of now. Rejects with what the client is told where none answers. */
   tryNodes(): Promise<D>;
   /** Aborted when the client leaves. */
@@ -50,7 +52,9 @@ export async function inTurn<D>(request: Turnwise<D>): Promise<D> {
     }
     const now = Date.now();
     until ??= now + waitMs;
+    const waited = request.note.queues();
     const answer = await queued(request, { until, back: back && first });
+    waited(answer.kind);
     waiter.queuedMs += Date.now() - now;
     first = true;
     switch (answer.kind) {

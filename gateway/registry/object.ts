@@ -8,6 +8,7 @@ import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import { type Census, takeCensus } from '../observe/census.ts';
 import { AUDIENCE_HEADER, PING_TEXT, PONG_TEXT } from '../tunnel/words.ts';
 import { Admissions } from './admissions.ts';
 import { Authority } from './authority.ts';
@@ -299,6 +300,11 @@ export class RegistryObject extends DurableObject<Env> {
       certificateEnds: this.#authority.issuer.certificate.notAfter,
       frozen: this.#gossip.memory.frozen.map(([cluster]) => cluster),
     };
+  }
+
+  /** The registry in numbers, for whoever watches it. */
+  census(): Census {
+    return { ...takeCensus(this.#members.roster.entries()), counters: this.ready() };
   }
 
   // --- time -----------------------------------------------------------------------------------------------------------

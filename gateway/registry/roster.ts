@@ -58,6 +58,10 @@ export class Roster {
     for (const [session, tunnel] of this.#tunnels) if (tunnel === 'open') yield session;
   }
 
+  entries(): IterableIterator<RegistryEntry> {
+    return this.#index.entries();
+  }
+
   get(session: string): RegistryEntry | undefined {
     return this.#index.get(session);
   }

@@ -32,6 +32,7 @@ const OBJECTS = {
   LIMITS: 'LimitsObject',
   USAGE: 'UsageObject',
   QUEUE: 'QueueObject',
+  OBSERVE: 'ObserveObject',
 };
 
 /** `internet`: where identity providers are asked. An institution's own stands in its own network, or on this very machine. */

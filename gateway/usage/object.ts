@@ -1,5 +1,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Env } from '../env.ts';
+import { Reporter } from '../observe/report.ts';
+import { countRow } from '../observe/rows.ts';
 import { Histogram } from './histogram.ts';
 import { NO_SESSION, type UsageRow } from './row.ts';
 import { addToTotals, addTotal, nameOf, type Total, totalOf } from './totals.ts';
@@ -37,6 +39,7 @@ type Stored = { row: string };
  */
 export class UsageObject extends DurableObject<Env> {
   readonly #shard: string;
+  readonly #reporter = new Reporter();
   #exists: boolean;
   /** When the alarm rings. */
   #alarmAt = Number.POSITIVE_INFINITY;
@@ -79,7 +82,9 @@ export class UsageObject extends DurableObject<Env> {
       if (known !== undefined) addTotal(total, JSON.parse(known.total));
       sql.exec('INSERT OR REPLACE INTO totals (name, total) VALUES (?, ?)', name, JSON.stringify(total));
     }
-    if (totals.size > 0) this.#schedule(TOTALS_MS);
+    if (totals.size === 0) return;
+    this.#schedule(TOTALS_MS);
+    this.#reporter.touch(this.env, this.ctx, Date.now());
   }
 
   /** What the row changes of the totals. */
@@ -104,6 +109,7 @@ export class UsageObject extends DurableObject<Env> {
       completion,
       JSON.stringify(row),
     );
+    if (before.length === 0) countRow(this.#reporter.counts, row, Date.now());
     return [...before.map((one) => totalOf(one, -1)), totalOf(row)];
   }
 

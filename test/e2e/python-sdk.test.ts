@@ -1,12 +1,12 @@
 /** The Python openai SDK, which sends `model` last and breaks off in its own way. */
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { pythonWithOpenai } from '../support/abilities.ts';
+import { pythonWith } from '../support/abilities.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, Managed } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
 
-const python = pythonWithOpenai(ROOT);
+const python = pythonWith(ROOT, 'openai');
 let house: House | undefined;
 
 beforeAll(async () => {

@@ -50,10 +50,10 @@ export function cannotRun(project: string): string | undefined {
   }
 }
 
-/** A Python that has the `openai` package: the one in `.ci/venv`, that of OTELA_TEST_PYTHON, or the machine's. */
-export function pythonWithOpenai(root: string): string | undefined {
+/** A Python that has this package: the one in `.ci/venv`, that of OTELA_TEST_PYTHON, or the machine's. */
+export function pythonWith(root: string, name: 'openai' | 'prometheus_client'): string | undefined {
   const candidates = [process.env.OTELA_TEST_PYTHON, join(root, '.ci/venv/bin/python'), which('python3')];
   return candidates.find(
-    (python) => python !== undefined && existsSync(python) && spawnSync(python, ['-c', 'import openai']).status === 0,
+    (python) => python !== undefined && existsSync(python) && spawnSync(python, ['-c', `import ${name}`]).status === 0,
   );
 }

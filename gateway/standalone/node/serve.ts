@@ -38,6 +38,8 @@ const WORKER_SETTINGS = [
   'USAGE_KEPT_DAYS',
   'REQUIRE_SIGNED_AGENT',
   'RELEASE_KEYS',
+  'OTELA_METRICS_TOKEN',
+  'REQUEST_LOG',
 ];
 /** `sun_path` has 108 bytes, one of them for the end. */
 const SOCKET_PATH_MAX_BYTES = 107;

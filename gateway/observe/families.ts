@@ -1,0 +1,181 @@
+/**
+ * Every metric of a gateway. `gen_ai_*` are OpenTelemetry's (https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-metrics/) as
+ * its Prometheus exporter would name them; their provider is the one whose node answered. `otela_*` are ours.
+ *
+ * Label values come from small sets: the endpoint table, error codes, providers, and models that somebody serves. What a stranger
+ * may choose freely (a model that nobody knows, a path) is never one.
+ */
+import type { Family, HistogramFamily } from '../../shared/metrics/family.ts';
+
+/** The bounds that OpenTelemetry advises for each. */
+const DURATION_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
+const PER_TOKEN_S = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5];
+const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864];
+/** Ours: reasoning and queues take longer than OpenTelemetry's buckets reach. */
+const LONG_S = [0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600];
+
+const counter = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'counter', name, help, labels });
+const gauge = (name: string, help: string, ...labels: string[]): Family => ({ kind: 'gauge', name, help, labels });
+const histogram = (name: string, help: string, bounds: readonly number[], ...labels: string[]): HistogramFamily => ({
+  kind: 'histogram',
+  name,
+  help,
+  labels,
+  bounds,
+});
+
+const GEN_AI = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'];
+
+// --- counted by isolates, as requests end ---------------------------------------------------------------------------------
+
+export const SERVER_DURATION = histogram(
+  'gen_ai_server_request_duration_seconds',
+  "A client's request to its last byte, engine's errors and ours included.",
+  DURATION_S,
+  ...GEN_AI,
+  'error_type',
+);
+export const REQUESTS = counter(
+  'otela_requests_total',
+  'Requests to /v1 that are over, by the status they were answered with and our error code, if it was ours.',
+  'endpoint',
+  'status',
+  'error',
+);
+export const ATTEMPTS = counter(
+  'otela_attempts_total',
+  "Attempts at nodes: by the class of the engine's status, or why none came.",
+  'gen_ai_request_model',
+  'outcome',
+);
+export const RETRIES = counter(
+  'otela_retries_total',
+  'Attempts after the first, by why the one before failed.',
+  'reason',
+);
+export const BROKEN = counter(
+  'otela_streams_broken_total',
+  'Answers that broke off after their head, by why.',
+  'reason',
+);
+export const LEFT = counter('otela_clients_left_total', 'Clients that left before their answer was complete.');
+export const SUSPICIONS = counter('otela_suspicions_total', 'Nodes that isolates found silent, by how.', 'reason');
+export const RATE_LIMITED = counter(
+  'otela_rate_limited_total',
+  'Requests refused with 429 by us, by error code.',
+  'error',
+);
+export const QUEUE_WAIT = histogram(
+  'otela_queue_wait_seconds',
+  'Waits for a free node, by how they ended.',
+  LONG_S,
+  'gen_ai_request_model',
+  'outcome',
+);
+export const REPORTS = counter('otela_reports_total', 'Reports of isolates and usage objects to this page.');
+
+/** As they are now, in all isolates together. */
+export const IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose answer is not over.');
+export const QUEUED = gauge('otela_queue_waiting', 'Requests that wait for a free node.', 'gen_ai_request_model');
+
+// --- counted where records of use arrive ----------------------------------------------------------------------------------
+
+export const CLIENT_DURATION = histogram(
+  'gen_ai_client_operation_duration_seconds',
+  'One attempt at an engine, from its opening to its end.',
+  DURATION_S,
+  ...GEN_AI,
+  'error_type',
+);
+export const TOKEN_USAGE = histogram(
+  'gen_ai_client_token_usage',
+  'Tokens of one attempt, by kind.',
+  TOKENS,
+  ...GEN_AI,
+  'gen_ai_token_type',
+);
+export const FIRST_TOKEN = histogram(
+  'gen_ai_server_time_to_first_token_seconds',
+  'From opening an attempt to the first data of its stream.',
+  FIRST_TOKEN_S,
+  ...GEN_AI,
+);
+export const PER_TOKEN = histogram(
+  'gen_ai_server_time_per_output_token_seconds',
+  'Of streams that came to their end: time after the first token, per token after it.',
+  PER_TOKEN_S,
+  ...GEN_AI,
+);
+export const TOKENS_BY_KIND = counter(
+  'otela_tokens_total',
+  'Tokens, also those that engines took from a cache or spent on reasoning.',
+  'gen_ai_request_model',
+  'kind',
+);
+export const RECORDS = counter(
+  'otela_usage_records_total',
+  'Records of use: exact, estimated, or of requests that no engine saw.',
+  'certainty',
+);
+export const RECORD_DELAY = histogram(
+  'otela_usage_delay_seconds',
+  "From a record's making to its arrival in the books.",
+  LONG_S,
+);
+export const OUTBOX = gauge('otela_usage_outbox_waiting', 'Records that nodes could not hand on when they last tried.');
+
+// --- read from the registry's object when somebody asks -------------------------------------------------------------------
+
+export const NODES = gauge('otela_registry_nodes', 'Sessions in the registry, by state.', 'state');
+export const SUSPECTED = gauge(
+  'otela_registry_suspected_nodes',
+  'Sessions that are not LEFT and not routed to for now.',
+);
+export const MODEL_NODES = gauge(
+  'otela_model_nodes',
+  'Sessions by model: ready to be routed to, suspected, or loading.',
+  'gen_ai_request_model',
+  'state',
+);
+export const TUNNELS = gauge('otela_tunnels_open', 'Agents whose tunnel to this gateway is open.');
+export const DELEGATES = gauge('otela_gossip_delegates', 'Agents that gossip with this gateway.');
+export const FROZEN = gauge('otela_frozen_clusters', 'Clusters of which nobody is evicted for now.');
+export const CERTIFICATE_END = gauge('otela_certificate_end_timestamp_seconds', "When the gateway's certificate ends.");
+export const REGISTRY_EVENTS = counter(
+  'otela_registry_events_total',
+  'What the registry object was asked or told since it woke, by kind.',
+  'kind',
+);
+
+/** In the order of the page. */
+export const FAMILIES: readonly Family[] = [
+  SERVER_DURATION,
+  CLIENT_DURATION,
+  FIRST_TOKEN,
+  PER_TOKEN,
+  TOKEN_USAGE,
+  REQUESTS,
+  IN_FLIGHT,
+  ATTEMPTS,
+  RETRIES,
+  BROKEN,
+  LEFT,
+  SUSPICIONS,
+  RATE_LIMITED,
+  QUEUED,
+  QUEUE_WAIT,
+  TOKENS_BY_KIND,
+  RECORDS,
+  RECORD_DELAY,
+  OUTBOX,
+  NODES,
+  SUSPECTED,
+  MODEL_NODES,
+  TUNNELS,
+  DELEGATES,
+  FROZEN,
+  CERTIFICATE_END,
+  REGISTRY_EVENTS,
+  REPORTS,
+];

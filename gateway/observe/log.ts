@@ -1,0 +1,40 @@
+import { endpointById } from '../../shared/openai/endpoints.ts';
+import type { Env } from '../env.ts';
+import { endpointName } from './names.ts';
+import type { Note } from './note.ts';
+
+/** A client chooses the model's name: longer ones are cut. */
+const MODEL_MAX = 128;
+
+/** Which requests get a line: `all`, those that ended with an `error` of ours or a 5xx, or none (`off`). */
+export type RequestLog = 'all' | 'error' | 'off';
+
+const DEFAULT: RequestLog = 'all';
+
+/** One line of JSON per request: who, what, where, how long, how it ended. Never a prompt, a key, an address or an answer. */
+export function logLine(env: Pick<Env, 'REQUEST_LOG'>, note: Note, totalMs: number, firstMs: number | undefined): void {
+  const wanted = env.REQUEST_LOG ?? DEFAULT;
+  if (wanted === 'off' || (wanted === 'error' && note.error === '' && note.status < 500)) return;
+  const { requestId, startedAt, account, endpoint = 0, model = '', streamed = false } = note.seen;
+  console.log(
+    JSON.stringify({
+      event: 'request',
+      at: new Date(startedAt).toISOString(),
+      request_id: requestId,
+      usage_id: note.name === '' || note.name === requestId ? undefined : note.name,
+      trace_id: note.traceId,
+      endpoint: endpointName(endpointById(endpoint)) || undefined,
+      model: model.slice(0, MODEL_MAX) || undefined,
+      stream: streamed,
+      key: account?.keyId,
+      node: note.node || undefined,
+      provider: note.provider || undefined,
+      attempts: note.attempts,
+      queued_ms: note.queuedMs || undefined,
+      status: note.status,
+      error: note.error || undefined,
+      first_ms: firstMs,
+      total_ms: totalMs,
+    }),
+  );
+}

@@ -1,0 +1,165 @@
+/** What is noted of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
+
+import { endpointById } from '../../shared/openai/endpoints.ts';
+import { toApiError } from '../../shared/openai/errors.ts';
+import { traceIdOf } from '../../shared/openai/traceparent.ts';
+import type { Env } from '../env.ts';
+import type { Sighting } from '../usage/refused.ts';
+import {
+  ATTEMPTS,
+  BROKEN,
+  IN_FLIGHT,
+  LEFT,
+  QUEUE_WAIT,
+  QUEUED,
+  RATE_LIMITED,
+  REQUESTS,
+  RETRIES,
+  SERVER_DURATION,
+  SUSPICIONS,
+} from './families.ts';
+import { logLine } from './log.ts';
+import { endpointName, operationName } from './names.ts';
+import { Reporter } from './report.ts';
+
+interface Context {
+  waitUntil(work: Promise<unknown>): void;
+}
+
+/** Nobody is there to see it; logs elsewhere call it so. */
+const LEFT_STATUS = 499;
+const LEFT_ERROR = 'client_left';
+
+/** One per isolate. */
+export const reporter = new Reporter();
+let inFlight = 0;
+const queued = new Map<string, number>();
+
+export class Note {
+  readonly seen: Readonly<Sighting>;
+  readonly traceId: string | undefined;
+  readonly #env: Env;
+  readonly #ctx: Context;
+  readonly #signal: AbortSignal;
+  /** Of the streams and records of use, where it is not the request's own. */
+  name = '';
+  /** Somebody serves its model, or did lately: only then is that a label. */
+  known = false;
+  node = '';
+  provider = '';
+  attempts = 0;
+  status = 0;
+  /** Code of our error, in-band or not. */
+  error = '';
+  queuedMs = 0;
+  /** How the last attempt went. */
+  #failed = '';
+  #firstAt = 0;
+  #endWait: ((outcome: 'turn' | 'full' | 'late' | 'left') => void) | undefined;
+  #over = false;
+
+  constructor(seen: Readonly<Sighting>, request: Request, { env, ctx }: { env: Env; ctx: Context }) {
+    this.seen = seen;
+    this.#env = env;
+    this.#ctx = ctx;
+    this.#signal = request.signal;
+    // The runtime may end all that a request was doing then, wherever it stands.
+    this.#signal.addEventListener('abort', () => this.left());
+    const traceparent = request.headers.get('traceparent');
+    this.traceId = traceparent === null ? undefined : traceIdOf(traceparent);
+    reporter.gauges.set(IN_FLIGHT, [], ++inFlight);
+  }
+
+  /** One attempt came to an engine's head with this status, or failed on its way with this code. */
+  attempt(outcome: number | string): void {
+    if (this.attempts++ > 0) reporter.counts.count(RETRIES, [this.#failed]);
+    this.#failed = typeof outcome === 'number' ? `${Math.floor(outcome / 100)}xx` : outcome;
+    reporter.counts.count(ATTEMPTS, [this.#model, this.#failed]);
+  }
+
+  suspect(reason: string): void {
+    reporter.counts.count(SUSPICIONS, [reason]);
+  }
+
+  /** It waits for a free node. Returns what is to be called when the wait has ended, and how; a client that leaves ends it too. */
+  queues(): (outcome: 'turn' | 'full' | 'late' | 'left') => void {
+    const from = Date.now();
+    this.#queued(1);
+    this.#endWait = (outcome) => {
+      this.#endWait = undefined;
+      this.#queued(-1);
+      this.queuedMs += Date.now() - from;
+      reporter.counts.observe(QUEUE_WAIT, [this.#model, outcome], (Date.now() - from) / 1000);
+    };
+    return this.#endWait;
+  }
+
+  #queued(change: 1 | -1): void {
+    const waiting = (queued.get(this.#model) ?? 0) + change;
+    if (waiting > 0) queued.set(this.#model, waiting);
+    else queued.delete(this.#model);
+    reporter.gauges.set(QUEUED, [this.#model], waiting);
+  }
+
+  /** The engine's answer goes out from now on. */
+  answered(status: number, { session, provider }: { session: string; provider: string }): void {
+    this.#firstAt = Date.now();
+    this.status = status;
+    this.node = session;
+    this.provider = provider;
+  }
+
+  /** Refused or failed, before anything went out. */
+  refused(error: unknown): void {
+    if (this.#signal.aborted) return this.left(); // and that is why it failed
+    const { code, status } = toApiError(error);
+    this.status = status;
+    this.error = code;
+    if (status === 429) reporter.counts.count(RATE_LIMITED, [code]);
+    this.over();
+  }
+
+  /** A stream that was opened before an engine answered, and then none did: 200 has gone out. */
+  refusedLate({ code }: { code: string }): void {
+    this.status = 200;
+    this.broke('no_engine', code);
+  }
+
+  /** The answer broke off after its head; `code` is what the client is told, in-band. */
+  broke(reason: string, code: string): void {
+    this.error = code;
+    reporter.counts.count(BROKEN, [reason]);
+    this.over();
+  }
+
+  left(): void {
+    if (this.#over) return;
+    this.error = LEFT_ERROR;
+    if (this.status === 0) this.status = LEFT_STATUS;
+    reporter.counts.count(LEFT, []);
+    this.over();
+  }
+
+  /** The last byte went out, or none will any more. Idempotent. */
+  over(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#endWait?.('left');
+    const now = Date.now();
+    const { status, error, seen } = this;
+    const endpoint = endpointById(seen.endpoint ?? 0);
+    reporter.gauges.set(IN_FLIGHT, [], --inFlight);
+    reporter.counts.count(REQUESTS, [endpointName(endpoint), String(status), error]);
+    if (this.known) {
+      const type = error === '' && status >= 400 ? String(status) : error;
+      const labels = [operationName(endpoint), this.provider, this.#model, type];
+      reporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
+    }
+    if (error !== LEFT_ERROR) reporter.touch(this.#env, this.#ctx, now);
+    logLine(this.#env, this, now - seen.startedAt, this.#firstAt === 0 ? undefined : this.#firstAt - seen.startedAt);
+  }
+
+  get #model(): string {
+    return this.known ? (this.seen.model ?? '') : '';
+  }
+}

@@ -1,0 +1,77 @@
+import { Book, type BookState } from '../../shared/metrics/book.ts';
+import type { Env } from '../env.ts';
+
+/** There is one object that counts per gateway. */
+export const OBSERVE_NAME = 'observe';
+
+/** Counts wait so long to travel together. */
+const TOGETHER_MS = 1_000;
+/** A request that was cancelled may take its timer along: another one reports then. */
+const STUCK_MS = 3_000;
+
+/** What one place counted since its last report. */
+export interface Report {
+  /** Names the place while it lives; its reports are numbered. */
+  source: string;
+  sequence: number;
+  counts: BookState;
+  /** As they stand there now: they replace those of the source's report before. */
+  gauges: BookState;
+}
+
+interface Context {
+  waitUntil(work: Promise<unknown>): void;
+}
+
+/**
+ * Counts in memory and tells the object that adds up, once a second while there is something to tell. Nothing on the way of a
+ * request waits for it. A place that dies takes the counts of its last second along.
+ */
+export class Reporter {
+  readonly counts = new Book();
+  readonly gauges = new Book();
+  /** Not at start: a Worker has no randomness before its first request. */
+  #source = '';
+  #sequence = 0;
+  #reportingSince = Number.NEGATIVE_INFINITY;
+  /** Not known to have arrived: sent again as it was, so that it counts once. */
+  #unsure: Report | undefined;
+
+  /**
+   * Something was counted. Not to be called for a client that left: its runtime would wait for the report before it ends what the
+   * request was doing, and an engine would work on for a second. Whoever counts next tells of it.
+   */
+  touch(env: Env, ctx: Context, now: number): void {
+    if (now - this.#reportingSince < STUCK_MS) return;
+    this.#reportingSince = now;
+    ctx.waitUntil(this.#report(env));
+  }
+
+  async #report(env: Env): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
+    this.#reportingSince = Number.NEGATIVE_INFINITY;
+    await this.#send(env, this.#unsure ?? this.#next());
+  }
+
+  /** Tells all that was counted until now. */
+  async flush(env: Env): Promise<void> {
+    if (this.#unsure !== undefined) await this.#send(env, this.#unsure);
+    if (this.#unsure === undefined) await this.#send(env, this.#next());
+  }
+
+  #next(): Report {
+    if (this.#source === '') this.#source = crypto.randomUUID();
+    const [counts, gauges] = [this.counts.take(), this.gauges.state()];
+    return { source: this.#source, sequence: ++this.#sequence, counts, gauges };
+  }
+
+  async #send(env: Env, report: Report): Promise<void> {
+    this.#unsure = report;
+    try {
+      await env.OBSERVE.getByName(OBSERVE_NAME).add(report);
+      if (this.#unsure === report) this.#unsure = undefined;
+    } catch {
+      // The object is moving: whoever counts next tells it again.
+    }
+  }
+}

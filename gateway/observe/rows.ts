@@ -1,0 +1,58 @@
+import type { Book } from '../../shared/metrics/book.ts';
+import { endpointById } from '../../shared/openai/endpoints.ts';
+import { NO_SESSION, type UsageRow } from '../usage/row.ts';
+import {
+  CLIENT_DURATION,
+  FIRST_TOKEN,
+  PER_TOKEN,
+  RECORD_DELAY,
+  RECORDS,
+  TOKEN_USAGE,
+  TOKENS_BY_KIND,
+} from './families.ts';
+import { operationName } from './names.ts';
+
+type Counted = Pick<
+  UsageRow,
+  | 'session'
+  | 'times'
+  | 'key'
+  | 'at'
+  | 'provider'
+  | 'model'
+  | 'endpoint'
+  | 'streamed'
+  | 'status'
+  | 'prompt'
+  | 'completion'
+  | 'cached'
+  | 'reasoning'
+> &
+  Pick<UsageRow, 'firstMs' | 'totalMs' | 'aborted' | 'estimated' | 'complete'>;
+
+/** What one attempt at an engine adds. Called for each row that is new: an exact one that replaces an estimate is not. */
+export function countRow(book: Book, row: Counted, now: number): void {
+  if (row.session === NO_SESSION) return book.count(RECORDS, ['refused'], row.times ?? 1);
+  const { provider, firstMs, totalMs, completion } = row;
+  // What an agent's own ingress says it served is its word: a name of its making is no label.
+  const model = row.key.startsWith('ingress:') ? '' : row.model;
+  const labels = [operationName(endpointById(row.endpoint)), provider, model];
+  book.count(RECORDS, [row.estimated ? 'estimated' : 'exact']);
+  book.observe(RECORD_DELAY, [], Math.max(0, now - row.at) / 1000);
+  for (const kind of ['prompt', 'completion', 'cached', 'reasoning'] as const)
+    book.count(TOKENS_BY_KIND, [model, kind], row[kind]);
+  if (row.prompt > 0) book.observe(TOKEN_USAGE, [...labels, 'input'], row.prompt);
+  if (completion > 0) book.observe(TOKEN_USAGE, [...labels, 'output'], completion);
+  if (totalMs <= 0) return; // its object died, and with it the knowledge of what came when
+  book.observe(CLIENT_DURATION, [...labels, errorOf(row)], totalMs / 1000);
+  if (!row.streamed || firstMs <= 0 || row.status >= 400) return;
+  book.observe(FIRST_TOKEN, labels, firstMs / 1000);
+  if (row.complete && completion > 1) book.observe(PER_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
+}
+
+/** `error.type` of OpenTelemetry: the engine's status, or how the attempt ended; empty where nothing went wrong. */
+function errorOf({ status, aborted, complete }: Counted): string {
+  if (status >= 400) return String(status);
+  if (aborted) return 'client_left';
+  return status === 0 || !complete ? 'incomplete' : '';
+}

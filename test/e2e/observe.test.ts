@@ -1,0 +1,162 @@
+/** What an operator sees: /metrics, read by Prometheus's own parser, and one line in the log for each request. */
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { z } from 'zod';
+import { FAMILIES } from '../../gateway/observe/families.ts';
+import { pythonWith } from '../support/abilities.ts';
+import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { ROOT } from '../support/where.ts';
+
+const TOKEN = 'only-for-prometheus';
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const PARENT = `00-${TRACE}-00f067aa0ba902b7-01`;
+const PROMPT = 'nobody-but-the-engine-reads-this';
+const PARSE = `import json, sys
+from prometheus_client.parser import text_string_to_metric_families as parse
+print(json.dumps([[f.name, f.type, [[s.name, s.labels, s.value] for s in f.samples]] for f in parse(sys.stdin.read())]))`;
+
+const python = pythonWith(ROOT, 'prometheus_client');
+const parsed = z.array(
+  z.tuple([z.string(), z.string(), z.array(z.tuple([z.string(), z.record(z.string(), z.string()), z.number()]))]),
+);
+const line = z.looseObject({
+  event: z.literal('request'),
+  at: z.iso.datetime(),
+  request_id: z.string(),
+  status: z.number(),
+  attempts: z.number(),
+  total_ms: z.number(),
+  error: z.string().optional(),
+});
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse({ gateway: { env: { OTELA_METRICS_TOKEN: TOKEN } } });
+});
+afterAll(endAll);
+
+async function page(): Promise<string> {
+  const response = await fetch(`${house.gateway.url}/metrics`, { headers: { authorization: `Bearer ${TOKEN}` } });
+  expect(response.status).toBe(200);
+  return response.text();
+}
+
+/** The page's samples under names with their labels in order, once `enough` of them are there: counts arrive a second late. */
+function samples(what: string, enough: (of: (name: string, labels?: object) => number) => boolean) {
+  return eventually(what, 10_000, async () => {
+    const lines = (await page()).split('\n').filter((one) => one !== '' && !one.startsWith('#'));
+    const of = (name: string, labels: object = {}) =>
+      lines
+        .filter((one) => one.startsWith(`${name}{`) || one.startsWith(`${name} `))
+        .filter((one) => Object.entries(labels).every(([key, value]) => one.includes(`${key}="${value}"`)))
+        .reduce((sum, one) => sum + Number(one.slice(one.lastIndexOf(' '))), 0);
+    return enough(of) ? of : undefined;
+  });
+}
+
+function logged(requestId: string) {
+  return eventually(`the line of ${requestId}`, 5_000, async () => {
+    const lines = house.gateway.process.output.split('\n').filter((one) => one.includes(`"${requestId}"`));
+    expect(lines.length).toBeLessThan(2);
+    return lines.map((one) => line.parse(JSON.parse(one)))[0];
+  });
+}
+
+it('requests of every kind are counted and logged, each once, and the trace reaches the engine', async () => {
+  const ask = async (id: string, standIn: object, more: object = {}) => {
+    const body = { ...chatBody({ ...standIn }, more), messages: [{ role: 'user', content: PROMPT }] };
+    const response = await house.ask('/v1/chat/completions', body, {
+      headers: { 'x-request-id': id, traceparent: PARENT },
+    });
+    await response.text().catch(() => {});
+    return response.status;
+  };
+  expect(await ask('whole', { tokens: 5 })).toBe(200);
+  expect(await ask('streamed', { tokens: 20 }, { stream: true })).toBe(200);
+  expect(await ask('engine-says-no', { status: 400 })).toBe(400);
+  expect(
+    await ask('broken', { fault: 'reset', afterTokens: 5, tokens: 50, tokensPerSecond: 25 }, { stream: true }),
+  ).toBe(200);
+  expect(await ask('unknown', {}, { model: 'made-up' })).toBe(404);
+  expect(house.engine.requests.at(-1)?.headers.traceparent).toBe(PARENT);
+
+  const whole = await logged('whole');
+  expect(whole).toMatchObject({
+    ...{ trace_id: TRACE, endpoint: 'chat/completions', model: MODEL, stream: false, attempts: 1, status: 200 },
+    ...{ provider: 'lab', node: expect.stringMatching(/^[a-z2-7]{26}$/), key: expect.stringMatching(/^key_/) },
+  });
+  expect(whole.error).toBeUndefined();
+  expect(await logged('streamed')).toMatchObject({ stream: true, status: 200, first_ms: expect.any(Number) });
+  expect(await logged('engine-says-no')).toMatchObject({ status: 400, attempts: 1 });
+  expect(await logged('broken')).toMatchObject({ status: 200, error: 'upstream_error' });
+  expect(await logged('unknown')).toMatchObject({ status: 404, error: 'model_not_found', attempts: 0 });
+  for (const secret of [PROMPT, house.key, house.gateway.adminKey, house.token, TOKEN])
+    expect(house.gateway.process.output).not.toContain(secret);
+
+  const of = await samples(
+    'all of them',
+    (all) => all('otela_requests_total') >= 5 && all('otela_usage_records_total') >= 4,
+  );
+  expect(of('otela_requests_total')).toBe(5);
+  expect(of('otela_requests_total', { status: '404', error: 'model_not_found' })).toBe(1);
+  expect(of('otela_attempts_total', { outcome: '2xx', gen_ai_request_model: MODEL })).toBe(3);
+  expect(of('otela_attempts_total', { outcome: '4xx' })).toBe(1);
+  expect(of('otela_streams_broken_total')).toBe(1);
+  expect(of('otela_requests_in_flight')).toBe(0);
+  expect(of('gen_ai_server_request_duration_seconds_count', { gen_ai_provider_name: 'lab' })).toBe(4);
+  expect(of('gen_ai_client_token_usage_count', { gen_ai_token_type: 'output' })).toBeGreaterThanOrEqual(2);
+  expect(of('gen_ai_server_time_per_output_token_seconds_count')).toBe(1);
+  expect(of('otela_registry_nodes', { state: 'SERVING' })).toBe(1);
+  expect(of('otela_tunnels_open')).toBe(1);
+});
+
+it('a client that leaves is counted as such, wherever its request stands', async () => {
+  const before = (await samples('the page', () => true))('otela_clients_left_total');
+  const leave = async (id: string, standIn: object) => {
+    const left = new AbortController();
+    const asking = house.ask('/v1/chat/completions', chatBody({ id, ...standIn }, { stream: true }), {
+      signal: left.signal,
+      headers: { 'x-request-id': id },
+    });
+    await house.engine.when((request) => request.bodyStart.includes(id) && request.bodyBytes > 0, 5_000, id);
+    left.abort();
+    await asking.then((response) => response.text()).catch(() => {});
+  };
+  await leave('left-before-the-head', { delayMs: 30_000 });
+  await leave('left-in-the-middle', { tokens: 10_000, tokensPerSecond: 20 });
+  await samples(
+    'two who left',
+    (of) => of('otela_clients_left_total') === before + 2 && of('otela_requests_in_flight') === 0,
+  );
+  expect(await logged('left-before-the-head')).toMatchObject({ error: 'client_left', status: 499 });
+});
+
+it("Prometheus's own parser reads the page, with the types that are declared", async ({ skip }) => {
+  if (python === undefined)
+    return skip('no Python with prometheus_client: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
+  await house.ask('/v1/chat/completions', chatBody());
+  const read = spawnSync(python, ['-c', PARSE], { input: await page(), encoding: 'utf8' });
+  expect(read.stderr).toBe('');
+  const families = parsed.parse(JSON.parse(read.stdout));
+  // Its parser drops `_total` from a counter's name, as OpenMetrics does.
+  const declared = new Map(
+    FAMILIES.map(({ name, kind }) => [kind === 'counter' ? name.replace(/_total$/, '') : name, kind]),
+  );
+  expect(families.length).toBeGreaterThan(12);
+  for (const [name, type, of] of families) {
+    expect(type, name).toBe(declared.get(name));
+    expect(of.length, name).toBeGreaterThan(0);
+  }
+});
+
+it('the documentation names every metric', () => {
+  const text = readFileSync(join(ROOT, 'docs/observability.md'), 'utf8');
+  for (const { name, labels } of FAMILIES) {
+    const row = text.split('\n').find((one) => one.startsWith(`| \`${name}\``));
+    expect(row, name).toBeDefined();
+    for (const label of labels) if (!label.startsWith('gen_ai_')) expect(row, name).toContain(`\`${label}\``);
+  }
+});
