@@ -1,14 +1,16 @@
 /**
  * `npm run chaos`: sixteen agents, victims, clients. `-- --minutes 10` is how long (A) lasts; `--short` the form of `npm test`; `--only a,c`
- * some parts. Prints the findings and writes everything to bench/results/chaos.json; exit code 1 if one is missed.
+ * some parts. Prints the findings and writes everything to bench/results/chaos.json, with `--report` into docs/resilience.md too; exit code 1 if
+ * one is missed.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { parseArgs } from 'node:util';
 import { machine } from '../../bench/machine.ts';
 import { endAll } from '../support/processes.ts';
-import { ROOT } from '../support/where.ts';
 import { chaos, findings, longForm, type PartName, shortForm } from './chaos.ts';
+import { publish, RESULT } from './report.ts';
+import { resultSchema } from './result.ts';
 
 const PARTS: readonly PartName[] = ['a', 'b', 'c'];
 
@@ -18,8 +20,9 @@ async function main(): Promise<number> {
       minutes: { type: 'string', default: '10' },
       short: { type: 'boolean', default: false },
       only: { type: 'string', default: PARTS.join(',') },
+      report: { type: 'boolean', default: false },
       seed: { type: 'string', default: '1' },
-      out: { type: 'string', default: join(ROOT, 'bench/results/chaos.json') },
+      out: { type: 'string', default: RESULT },
     },
   });
   const parts = PARTS.filter((part) => values.only.split(',').includes(part));
@@ -40,7 +43,9 @@ async function main(): Promise<number> {
   ];
   for (const line of told) console.log(`       ${line}`);
   mkdirSync(dirname(values.out), { recursive: true });
-  writeFileSync(values.out, `${JSON.stringify({ machine: facts, ...result, findings: found }, undefined, 1)}\n`);
+  const text = JSON.stringify({ machine: facts, ...result, findings: found }, undefined, 1);
+  writeFileSync(values.out, `${text}\n`);
+  if (values.report) publish(resultSchema.parse(JSON.parse(text)));
   return found.every(({ met }) => met) ? 0 : 1;
 }
 

@@ -49,6 +49,8 @@ export interface PartA {
   /** ms; calm: without victims. */
   latency: { what: string; calm: { p50: number; p99: number }; chaos: { p50: number; p99: number } }[];
   accounts: Accounts;
+  /** Epoch ms. */
+  beginAt: number;
   samples: Sample[];
   problems: string[];
 }
@@ -96,6 +98,7 @@ export async function partA(fleet: Fleet, options: PartAOptions): Promise<PartA>
     troubles: victims.troubles,
     latency: latencies(results, chaosAt),
     accounts: audit(fleet.replicas, results),
+    beginAt,
     samples: servings.map((serving, at) => sample(at, serving, beginAt, traffic)),
     problems: results
       .filter(({ problem, verdict }) => problem !== '' && verdict !== 'left')
