@@ -10,11 +10,12 @@ import { type Behaviour, behaviourSchema, controlSchema } from './engine/behavio
 import { readBody } from './engine/body.ts';
 import { chat, completions } from './engine/chat.ts';
 import { Journal } from './engine/journal.ts';
-import { classify, detokenize, embeddings, rerank, score, speech, tokenize, transcription } from './engine/pooling.ts';
+import { classify, embeddings, rerank, score, speech, transcription } from './engine/pooling.ts';
 import { type EngineRequest, RequestLog } from './engine/record.ts';
 import { messages, responses } from './engine/responses.ts';
 import { send } from './engine/sender.ts';
 import { Slots } from './engine/slots.ts';
+import { detokenize, tokenize, tokensAlready } from './engine/tokens.ts';
 
 export type { Behaviour } from './engine/behaviour.ts';
 export type { EngineRequest } from './engine/record.ts';
@@ -194,13 +195,16 @@ class StandIn {
 }
 
 function askOf(body: Record<string, unknown>, model: string, request: EngineRequest, behaviour: Behaviour): Ask {
-  const wanted = behaviour.tokens ?? DEFAULT_TOKENS;
+  const already = tokensAlready(body);
+  const wanted = Math.max(0, (behaviour.tokens ?? DEFAULT_TOKENS) - already);
   const limit = [body.max_completion_tokens, body.max_tokens, body.max_output_tokens].find(
     (value) => typeof value === 'number',
   );
   return {
     body,
-    model,
+    model: behaviour.claims ?? model,
+    behaviour,
+    already,
     tokens: Math.min(wanted, limit ?? wanted),
     finish: limit !== undefined && limit < wanted ? 'length' : 'stop',
     id: behaviour.id ?? `standin-${request.id}`,

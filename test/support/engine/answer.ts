@@ -1,4 +1,6 @@
 /** What an endpoint of the stand-in answers, before pace and faults are applied to it. */
+import type { Behaviour } from './behaviour.ts';
+
 export interface SseEvent {
   event?: string;
   /** Sent as it is; objects are serialised by the endpoint, so that the bytes are its own. */
@@ -18,9 +20,12 @@ export interface Ask {
   model: string;
   tokens: number;
   finish: 'stop' | 'length';
+  /** Tokens that stand in the prompt already: the answer goes on behind them. */
+  already: number;
   id: string;
   /** Seconds. */
   created: number;
+  behaviour?: Behaviour;
 }
 
 export const FINGERPRINT = 'otela-stand-in';

@@ -24,6 +24,12 @@ export const behaviourSchema = z.object({
    */
   fault: z.enum(['reset-before-head', 'never', 'reset', 'close', 'stall', 'garbage', 'garbage-events']).optional(),
   afterTokens: z.number().int().min(0).optional(),
+  /** What `/tokenize` answers instead of tokens. */
+  tokenizer: z.enum(['none', 'garbage', 'empty', 'text']).optional(),
+  /** How a partial answer is rendered behind its prompt: trims: without its white space · thinks: behind an empty thought. */
+  template: z.enum(['plain', 'trims', 'thinks']).optional(),
+  /** The model that the answer says it is from. */
+  claims: z.string().max(64).optional(),
   /** Line ends of the event stream: both are legal (WHATWG HTML §9.2.5). */
   eol: z.enum(['lf', 'crlf']).optional(),
   /** Answers with a body of this many bytes of `patternBytes`. */

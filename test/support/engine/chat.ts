@@ -76,7 +76,7 @@ export function chat(ask: Ask): Answer {
   const call = toolCall(ask.body);
   const message =
     call === undefined
-      ? { role: 'assistant', content: text(ask.tokens), refusal: null, tool_calls: [] }
+      ? { role: 'assistant', content: text(ask.tokens, ask.already), refusal: null, tool_calls: [] }
       : {
           role: 'assistant',
           content: null,
@@ -126,7 +126,8 @@ function* chatEvents(ask: Ask): Iterable<SseEvent> {
       yield { data: chunk({ tool_calls: [piece] }, null, ++sent), token: true };
     }
   } else {
-    for (; sent < ask.tokens; sent++) yield { data: chunk({ content: token(sent) }, null, sent + 1), token: true };
+    for (; sent < ask.tokens; sent++)
+      yield { data: chunk({ content: token(ask.already + sent) }, null, sent + 1), token: true };
   }
   yield { data: chunk({}, call ? 'tool_calls' : ask.finish, sent) };
   if (wish.final) yield { data: JSON.stringify({ ...head, choices: [], usage: usageOf(ask.body.messages, sent) }) };
@@ -137,7 +138,7 @@ export function completions(ask: Ask): Answer {
   if (ask.body.prompt === undefined) return refuse(400, 'BadRequestError', 'prompt: field required', 'prompt');
   const head = { id: ask.id, object: 'text_completion', created: ask.created, model: ask.model };
   if (ask.body.stream !== true) {
-    const choice = { index: 0, text: text(ask.tokens), logprobs: null, finish_reason: ask.finish };
+    const choice = { index: 0, text: text(ask.tokens, ask.already), logprobs: null, finish_reason: ask.finish };
     return json(
       { ...head, choices: [choice], usage: usageOf(ask.body.prompt, ask.tokens), system_fingerprint: FINGERPRINT },
       ask.tokens,
@@ -154,7 +155,7 @@ function* completionEvents(ask: Ask, head: object): Iterable<SseEvent> {
     yield {
       data: JSON.stringify({
         ...head,
-        choices: [{ index: 0, text: token(n), logprobs: null, finish_reason }],
+        choices: [{ index: 0, text: token(ask.already + n), logprobs: null, finish_reason }],
         ...usage,
       }),
       token: true,

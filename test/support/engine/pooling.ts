@@ -84,18 +84,6 @@ export function classify(ask: Ask): Answer {
   });
 }
 
-/** One token per UTF-16 unit, so that detokenize can undo it. */
-export function tokenize(ask: Ask): Answer {
-  const prompt = typeof ask.body.prompt === 'string' ? ask.body.prompt : JSON.stringify(ask.body.messages ?? '');
-  const tokens = Array.from({ length: prompt.length }, (_, i) => prompt.charCodeAt(i));
-  return json({ count: tokens.length, max_model_len: 32_768, tokens, token_strs: null });
-}
-
-export function detokenize(ask: Ask): Answer {
-  const tokens = list(ask.body.tokens).map(Number);
-  return json({ prompt: tokens.map((unit) => String.fromCharCode(unit)).join('') });
-}
-
 const SPEECH_BYTES = 48_000;
 
 export function speech(): Answer {

@@ -10,9 +10,10 @@ export function token(n: number): string {
   return n === 0 ? word : ` ${word}`;
 }
 
-export function text(tokens: number): string {
+/** `tokens` of them, behind so many. */
+export function text(tokens: number, already = 0): string {
   let out = '';
-  for (let n = 0; n < tokens; n++) out += token(n);
+  for (let n = 0; n < tokens; n++) out += token(already + n);
   return out;
 }
 
