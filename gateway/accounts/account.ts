@@ -38,6 +38,8 @@ export interface Account {
   limits: AccountLimits | undefined;
   /** Whether `x-otela-no-track` is obeyed. */
   mayOptOut: boolean;
+  /** Streams that break go on at another node, where they can, unless a request says otherwise. */
+  resumes: boolean;
   /** Its project's requests are in the trace export. */
   traced: boolean;
   /** Who pays, sealed: see usage/receipt.ts. */
@@ -125,6 +127,7 @@ export const BOOTSTRAP: Account = {
   restrictions: [],
   limits: undefined,
   mayOptOut: true,
+  resumes: false,
   traced: false,
   seal: '',
   expiresAt: undefined,

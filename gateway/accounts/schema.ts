@@ -23,6 +23,8 @@ const restrictions = () => ({
   limits: text('limits', { mode: 'json' }).$type<Limits>(),
   /** Whether `x-otela-no-track` is obeyed. */
   noTrack: integer('no_track', { mode: 'boolean' }).notNull().default(false),
+  /** Whether a stream that breaks goes on at another node where the request does not say. */
+  resume: integer('resume', { mode: 'boolean' }).notNull().default(false),
 });
 
 export const apiKeys = sqliteTable(

@@ -38,12 +38,18 @@ export const restrictionsSchema = z.strictObject({
     .nullable(),
 });
 
+/** What changes how a request is served, and nobody's rights. */
+export const habitsSchema = z.strictObject({
+  /** A stream that breaks goes on at another node, as with `x-otela-resume: 1`. */
+  resume: z.boolean(),
+});
+
 /** What only operators give: who has it could lift what others set. */
 export const grantsSchema = z.strictObject({ limits: limitsSchema.nullable(), no_track: z.boolean() });
 
 export { idSchema };
 
-type Narrowed = z.infer<typeof restrictionsSchema> & z.infer<typeof grantsSchema>;
+type Narrowed = z.infer<typeof restrictionsSchema> & z.infer<typeof grantsSchema> & z.infer<typeof habitsSchema>;
 type Columns = { [Name in keyof Narrowed]?: Narrowed[Name] | undefined };
 
 /** As columns; members that are absent stay out, so that a PATCH changes nothing else. */
@@ -56,6 +62,7 @@ export function restrictionColumns(body: Columns) {
     ...(body.tiers !== undefined && { tiers: body.tiers }),
     ...(body.limits !== undefined && { limits: body.limits }),
     ...(body.no_track !== undefined && { noTrack: body.no_track }),
+    ...(body.resume !== undefined && { resume: body.resume }),
   };
 }
 
@@ -67,6 +74,7 @@ export const NO_RESTRICTIONS = {
   tiers: null,
   limits: null,
   noTrack: false,
+  resume: false,
 };
 
 interface RestrictionRow {
@@ -77,6 +85,7 @@ interface RestrictionRow {
   tiers: string[] | null;
   limits: Limits | null;
   noTrack: boolean;
+  resume: boolean;
 }
 
 export function restrictionView(row: RestrictionRow) {
@@ -88,10 +97,11 @@ export function restrictionView(row: RestrictionRow) {
     tiers: row.tiers,
     limits: row.limits,
     no_track: row.noTrack,
+    resume: row.resume,
   };
 }
 
-export const shownRestrictions = restrictionsSchema.extend(grantsSchema.shape);
+export const shownRestrictions = restrictionsSchema.extend(grantsSchema.shape).extend(habitsSchema.shape);
 
 export function time(ms: number | null): string | null {
   return ms === null ? null : rfc3339(ms);

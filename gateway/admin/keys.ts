@@ -12,6 +12,7 @@ import {
   expiryMs,
   expirySchema,
   grantsSchema,
+  habitsSchema,
   idSchema,
   listOf,
   NO_RESTRICTIONS,
@@ -32,11 +33,14 @@ type Key = typeof apiKeys.$inferSelect;
 const OWN_KEYS_MAX = 50;
 
 const idText = z.string().max(64);
-const changeable = restrictionsSchema.extend(grantsSchema.shape).extend({
-  name: nameSchema,
-  scopes: z.array(z.enum(SCOPES)).max(SCOPES.length).nullable(),
-  expires_at: expirySchema,
-});
+const changeable = restrictionsSchema
+  .extend(grantsSchema.shape)
+  .extend(habitsSchema.shape)
+  .extend({
+    name: nameSchema,
+    scopes: z.array(z.enum(SCOPES)).max(SCOPES.length).nullable(),
+    expires_at: expirySchema,
+  });
 const patchSchema = changeable.partial().strict();
 const createSchema = changeable
   .partial()

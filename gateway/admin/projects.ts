@@ -7,6 +7,7 @@ import { newId } from '../accounts/secrets.ts';
 import { change, createOnce } from './change.ts';
 import {
   grantsSchema,
+  habitsSchema,
   listOf,
   NO_RESTRICTIONS,
   pageOf,
@@ -21,7 +22,10 @@ import { type AdminRoute, type Call, route } from './route.ts';
 
 type Project = typeof projects.$inferSelect;
 
-const fields = restrictionsSchema.extend(grantsSchema.shape).extend({ name: nameSchema, trace: z.boolean() });
+const fields = restrictionsSchema
+  .extend(grantsSchema.shape)
+  .extend(habitsSchema.shape)
+  .extend({ name: nameSchema, trace: z.boolean() });
 const createSchema = fields.partial().extend({ name: nameSchema }).strict();
 const patchSchema = fields.partial().extend({ disabled: z.boolean().optional() }).strict();
 

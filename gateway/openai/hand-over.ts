@@ -41,17 +41,21 @@ export interface Errand extends CommonErrand {
   signal: AbortSignal;
 }
 
-type Choice = loop.Choice<Candidate>;
+export type Choice = loop.Choice<Candidate>;
 
 export type Delivery = loop.Delivery<Choice, Answer>;
 
 /** Tries nodes until one answers. @throws ApiError when none did */
 export function handOver(errand: Errand): Promise<Delivery> {
+  if (errand.waiter.attempts === 0) retryBudget.asked(Date.now());
+  return loop.handOver(asking(errand));
+}
+
+export function asking(errand: Errand): loop.Asking<Choice, Answer> {
   const { intake, signal, waiter } = errand;
   const { settings } = errand.view;
   let isProbe = false;
-  if (waiter.attempts === 0) retryBudget.asked(Date.now());
-  return loop.handOver<Choice, Answer>({
+  return {
     choose: (tried) => choose(errand, tried),
     attempt: ({ node }, attempt) => {
       waiter.attempts = attempt.number;
@@ -71,7 +75,7 @@ export function handOver(errand: Errand): Promise<Delivery> {
     left: () => signal.aborted,
     whenLeft: (call) => signal.addEventListener('abort', call),
     refusal: (failure) => (failure === undefined ? noCapacity(intake.model) : errorFor(failure)),
-  });
+  };
 }
 
 function choose(errand: Errand, tried: ReadonlySet<string>): Choice | undefined {

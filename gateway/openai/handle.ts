@@ -24,6 +24,7 @@ import { snapshots, type View } from '../registry/snapshot.ts';
 import { receiptOf } from '../usage/receipt.ts';
 import { recordRefusal, type Sighting } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
+import { allowsContinuing, continuing } from './continue.ts';
 import { discardBody } from './discard.ts';
 import { type Delivery, type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
@@ -122,7 +123,7 @@ async function forward(
       note,
       release: intake.release,
     };
-    const delivery = inTurn({
+    const handed = inTurn({
       env,
       name,
       model: intake.model,
@@ -137,6 +138,8 @@ async function forward(
       tryNodes: () => tryNodes(errand, ctx),
       signal: request.signal,
     });
+    const goesOn = intake.streaming && allowsContinuing(request, account);
+    const delivery = goesOn ? continuing(handed, errand, ctx) : handed;
     const late = intake.streaming && (await isSlower(delivery, PING_MS, after));
     const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
     if (late) {

@@ -1,4 +1,5 @@
 import { isEventStream } from '../../shared/asking/answer.ts';
+import type { Outgoing } from '../../shared/asking/continued.ts';
 import { type After, isSlower } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
@@ -7,7 +8,8 @@ import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
 import type { Note } from '../observe/note.ts';
 import { NO_BODY } from '../tunnel/attempt.ts';
-import type { Delivery } from './hand-over.ts';
+import type { Answer } from './answer.ts';
+import type { Choice } from './hand-over.ts';
 import { headersToClient } from './headers.ts';
 
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
@@ -18,6 +20,8 @@ const QUOTED_ERROR_MAX = 4096;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
+
+export type Delivery = Outgoing<Choice, Answer>;
 
 export interface ResponseContext {
   requestId: string;

@@ -5,14 +5,24 @@ import type { AttemptFailure } from './attempt.ts';
 export class PathError extends Error {
   override readonly name = 'PathError';
   readonly code: AttemptFailure;
-  constructor(code: AttemptFailure, message: string) {
+  /** A sentence for the client, beside the one that its code gets. */
+  readonly told: string | undefined;
+  constructor(code: AttemptFailure, message: string, told?: string) {
     super(message);
     this.code = code;
+    this.told = told;
   }
 }
 
 /** What a client is told when the last attempt failed on its way. */
 export function errorFor(failure: PathError): ApiError {
+  const error = errorOf(failure);
+  return failure.told === undefined
+    ? error
+    : new ApiError(error.code, `${error.message} ${failure.told}`, { cause: failure });
+}
+
+function errorOf(failure: PathError): ApiError {
   const options = { cause: failure };
   switch (failure.code) {
     case 'first_byte_timeout':

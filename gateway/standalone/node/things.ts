@@ -28,6 +28,7 @@ const RESTRICTIONS: Thing['flags'] = {
   regions: { member: 'regions', kind: 'list' },
   tiers: { member: 'tiers', kind: 'list' },
   'no-track': { member: 'no_track', kind: 'switch' },
+  resume: { member: 'resume', kind: 'switch' },
   rpm: { member: 'limits.requests_per_minute', kind: 'count' },
   tpm: { member: 'limits.tokens_per_minute', kind: 'count' },
   concurrent: { member: 'limits.concurrent_requests', kind: 'count' },
