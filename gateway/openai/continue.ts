@@ -46,7 +46,9 @@ function meansOf(
   return {
     asking: (changed) => {
       const waiter = new Waiter({ queues: false, hopes: () => false, retriesMax });
-      return asking({ ...errand, ...changed, waiter, admittedAt: Date.now() });
+      // How an engine reads a text is asked on the way, and counts as no attempt.
+      const note = changed.endpoint === errand.endpoint ? errand.note : UNNOTED;
+      return asking({ ...errand, ...changed, waiter, note, admittedAt: Date.now() });
     },
     unlike: () => unlike(view.model(model), model, first),
     unpaid: () => ({ name: crypto.randomUUID(), receipt: receiptOf('', model, true) }),
@@ -58,6 +60,8 @@ function meansOf(
     },
   };
 }
+
+const UNNOTED: Errand['note'] = { attempt: () => {} };
 
 /** Bytes that this isolate keeps now. */
 let kept = 0;

@@ -11,7 +11,7 @@ import {
 } from '../openai/continuation/bodies.ts';
 import type { Plan } from '../openai/continuation/plan.ts';
 import { type Endpoint, endpointById } from '../openai/endpoints.ts';
-import { mayTryAnother } from '../routing/attempts.ts';
+import { type Ending, endingOf, mayTryAnother } from '../routing/attempts.ts';
 import { type Answer, type Begun, isEventStream } from './answer.ts';
 import { type Asking, type Attempt, type Choice, type Delivery, handOver } from './hand-over.ts';
 import { type Errand, lookInto } from './intake.ts';
@@ -90,9 +90,12 @@ export async function findSuccessor<C extends Choice, A extends Answer>(
 class Search<C extends Choice, A extends Answer> {
   readonly #broken: Broken;
   readonly #means: Means<C, A>;
+  /** Who made the attempt that runs, and is told of its end. */
+  #asked: Asking<C, A> | undefined;
   produced = 0;
   chosen = 0;
   unfit: string | undefined;
+  rejected = false;
   failure: PathError | undefined;
 
   constructor(broken: Broken, means: Means<C, A>) {
@@ -109,6 +112,10 @@ class Search<C extends Choice, A extends Answer> {
       attempt: (choice, attempt) => this.#attempt(choice, attempt),
       onFailure: (choice, code) => {
         if (code !== 'cancelled') usual.onFailure(choice, code);
+      },
+      onEnd: (choice, ending) => {
+        this.#asked?.onEnd(choice, ending);
+        this.#asked = undefined;
       },
       repeatable: () => true,
       refusal: (failure) => {
@@ -127,7 +134,8 @@ class Search<C extends Choice, A extends Answer> {
         this.chosen++;
         return choice;
       }
-      if (usual.left() || !(await this.#means.pause(pauses))) return undefined;
+      // Who was found unfit would be so again.
+      if (this.rejected || usual.left() || !(await this.#means.pause(pauses))) return undefined;
     }
   }
 
@@ -139,13 +147,17 @@ class Search<C extends Choice, A extends Answer> {
       this.produced = Math.max(this.#broken.textEvents, await this.#countTokens(choice, acceptMs));
       return await this.#begin(withBody(errand, continuingBody(plan, text, this.produced)), choice, attempt);
     } catch (error) {
-      if (error instanceof Unfit) this.unfit = error.message;
+      if (error instanceof Unfit) {
+        this.unfit = error.message;
+        this.rejected = true;
+      }
       throw error;
     }
   }
 
   async #begin(errand: Errand, choice: C, attempt: Attempt): Promise<Begun<A>> {
-    const begun = await this.#means.asking(errand).attempt(choice, attempt);
+    this.#asked = this.#means.asking(errand);
+    const begun = await this.#asked.attempt(choice, attempt);
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;
     await begun.answer.cancel();
@@ -187,15 +199,18 @@ class Search<C extends Choice, A extends Answer> {
     const endpoint = endpointById(id);
     if (endpoint === undefined) return undefined;
     const asking = this.#means.asking(this.#question(endpoint, body));
+    let ending: Ending = 'failed';
     try {
       const begun = await asking.attempt(choice, { number: 1, acceptMs });
+      ending = endingOf(begun.answer.status);
       if (begun.answer.status === 200) return await allOf(begun);
       await begun.answer.cancel();
     } catch (error) {
+      if (error instanceof PathError) ending = endingOf(error.code);
       // A slow tokenizer says nothing about the node's path.
       if (!(error instanceof PathError) || mayTryAnother(error.code)) throw error;
     } finally {
-      asking.onEnd(choice, 'complete');
+      asking.onEnd(choice, ending);
     }
     return undefined;
   }

@@ -50,6 +50,8 @@ export interface Engine {
   /** For the next `requests` requests (all when absent), beneath what a request asks for itself. */
   control(behaviour: Behaviour, requests?: number): void;
   setModels(models: string[]): void;
+  /** Cuts every connection in the middle of what it carries, and listens on. */
+  hangUp(): void;
   /** Ends open connections too. */
   close(): Promise<void>;
 }
@@ -254,6 +256,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
     setModels: (models) => {
       engine.models = models;
     },
+    hangUp: () => server.closeAllConnections(),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

@@ -5,7 +5,7 @@ import { createTestHarness, unstable_readConfig } from 'wrangler';
 import { z } from 'zod';
 import { openTunnel } from '../../../agent/tunnel/tunnel.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
-import type { NodeRecord } from '../../../shared/lattice/node.ts';
+import type { NodeRecord, ServedModel } from '../../../shared/lattice/node.ts';
 import type { Ticket } from '../../../shared/lattice/ticket.ts';
 import { type Engine, type EngineOptions, startEngine } from '../engine.ts';
 import { MODEL } from '../house.ts';
@@ -52,7 +52,8 @@ export interface Workshop {
   issuer: TestIssuer;
   admin(method: string, path: string, body?: unknown): Promise<unknown>;
   ask(path: string, body: unknown, init?: RequestInit): Promise<Response>;
-  addNode(options?: EngineOptions, tunnel?: Partial<TunnelOptions>): Promise<Bench>;
+  /** `facts`: what the node says of its models. */
+  addNode(options?: EngineOptions, tunnel?: Partial<TunnelOptions>, facts?: Partial<ServedModel>): Promise<Bench>;
   /** Takes the object out of memory; waits until it is idle. */
   evict(bench: Bench, webSockets: 'hibernate' | 'close'): Promise<void>;
   /** Ends the object at once, whatever it is doing. */
@@ -73,13 +74,13 @@ export interface Workshop {
   logs(): string[];
 }
 
-export function nodeRecord(models: string[] = [MODEL]): NodeRecord {
+export function nodeRecord(models: string[] = [MODEL], facts: Partial<ServedModel> = {}): NodeRecord {
   return {
     state: 'SERVING',
     version: 1,
     tier: 'stable',
     labels: {},
-    models: models.map((id) => ({ id, state: 'ready' })),
+    models: models.map((id) => ({ state: 'ready', ...facts, id })),
     hardware: { gpus: [], cpus: 2, memory_mib: 1024 },
     agent_version: 'test',
   };
@@ -158,7 +159,7 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
     issuer,
     admin,
     ask,
-    addNode: (options, tunnel) => addNode(url, issuer, key, options, tunnel),
+    addNode: (options, tunnel, facts) => addNode(url, issuer, key, options, tunnel, facts),
     rows,
     evict: (bench, webSockets) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets }),
     crash: async (bench) => {
@@ -194,13 +195,14 @@ async function addNode(
   key: string,
   options: EngineOptions = {},
   more: Partial<TunnelOptions> = {},
+  facts: Partial<ServedModel> = {},
 ): Promise<Bench> {
   const engine = await startEngine({ models: [MODEL], ...options });
   const path = await Path.open(url);
   const identity = issuer.identity({ cluster: 'testbed' });
   const log: string[] = [];
   const refusals: Refusal[] = [];
-  const record = nodeRecord(options.models);
+  const record = nodeRecord(options.models, facts);
   const tunnel = openTunnel({
     gateway: path.url,
     ticket: identity.ticket.bytes,

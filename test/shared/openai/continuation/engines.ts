@@ -1,4 +1,4 @@
-/** Streams as engines write them, and a reader of them that has nothing in common with the code that is tested. */
+/** Streams as engines write them. */
 import { bytes } from '../support.ts';
 
 export type Kind = 'chat' | 'completions';
@@ -43,59 +43,4 @@ export function stream(told: Told): Uint8Array {
       .map((data) => `${ping}data: ${data}${eol}${eol}`)
       .join(''),
   );
-}
-
-export interface Heard {
-  text: string;
-  ids: Set<unknown>;
-  roles: number;
-  dones: number;
-  finishes: unknown[];
-  usages: Record<string, unknown>[];
-  errors: unknown[];
-  chunks: number;
-  /** The last event lacks its blank line. */
-  cut: boolean;
-}
-
-/** What a client hears: events end with a blank line, the rest is dropped, as the specification wants it. */
-export function hear(answer: string): Heard {
-  const heard: Heard = {
-    text: '',
-    ids: new Set(),
-    roles: 0,
-    dones: 0,
-    finishes: [],
-    usages: [],
-    errors: [],
-    chunks: 0,
-    cut: false,
-  };
-  const lines = answer.split(/\r\n|\n|\r/);
-  let data: string[] = [];
-  for (const line of lines.slice(0, -1)) {
-    if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''));
-    if (line !== '' || data.length === 0) continue;
-    take(heard, data.join('\n'));
-    data = [];
-  }
-  heard.cut = data.length > 0 || lines.at(-1) !== '';
-  return heard;
-}
-
-function take(heard: Heard, data: string): void {
-  if (data === '[DONE]') {
-    heard.dones++;
-    return;
-  }
-  const chunk = JSON.parse(data);
-  if (chunk.error) return void heard.errors.push(chunk.error);
-  heard.chunks++;
-  heard.ids.add(chunk.id);
-  if (chunk.usage) heard.usages.push(chunk.usage);
-  const [choice] = chunk.choices;
-  if (choice === undefined) return;
-  if (choice.delta?.role) heard.roles++;
-  heard.text += choice.delta?.content ?? choice.text ?? '';
-  if (choice.finish_reason) heard.finishes.push(choice.finish_reason);
 }

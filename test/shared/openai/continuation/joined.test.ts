@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { JoinedStream, TEXT_MAX_CHARS } from '../../../../shared/openai/continuation/joined.ts';
+import { hear } from '../../../support/streams.ts';
 import { bytes, cut, cuts, text } from '../support.ts';
-import { hear, type Kind, stream, type Told } from './engines.ts';
+import { type Kind, stream, type Told } from './engines.ts';
 
 const TOKENS = ['Grüezi', ' 🦊', '', ' "quoted"\n\n', ' data: [DONE]', ' 統一', ' end', '\r\n', ' .'];
 

@@ -1,0 +1,90 @@
+/** The same with processes that are killed: gateway, agents and engines as they are run. */
+import { afterAll, expect, it } from 'vitest';
+import { engineCommand, startAgent } from '../support/agent.ts';
+import { text as wordsOf } from '../support/engine/words.ts';
+import { Gateway } from '../support/gateway.ts';
+import { MODEL } from '../support/house.ts';
+import { commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
+import { hear } from '../support/streams.ts';
+
+afterAll(endAll);
+
+const TOKENS = 200;
+const CHAT = { model: MODEL, stream: true, messages: [{ role: 'user', content: 'Say something.' }] };
+const COMPLETION = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: TOKENS };
+const USAGE = { stream_options: { include_usage: true } };
+
+it('an engine and then an agent are killed with kill -9: each client hears one unbroken stream', async () => {
+  const gateway = await Gateway.start();
+  const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
+  const agents: Managed[] = [];
+  const addNode = async () => {
+    const command = engineCommand(await freePort(), '--model', MODEL, '--tokens', String(TOKENS), '--rate', '20');
+    agents.push(await startAgent({ gateways: [gateway.url], token, command }));
+  };
+  await addNode();
+  await gateway.serving(1);
+  const headers = {
+    authorization: `Bearer ${key}`,
+    'content-type': 'application/json',
+    'x-otela-resume': '1',
+  };
+  const ask = async (path: string, body: object) => {
+    const init = { method: 'POST', headers, body: JSON.stringify({ ...body, ...USAGE }) };
+    const response = await fetch(`${gateway.url}/v1/${path}`, init);
+    expect(response.status).toBe(200);
+    return collect(response);
+  };
+  const streams = await Promise.all([ask('chat/completions', CHAT), ask('completions', COMPLETION)]);
+  await addNode();
+  await gateway.serving(2);
+  kill9(engineOf(agents[0]));
+  const goneOn = (times: number) =>
+    eventually(`both go on, ${times} times`, 30_000, () =>
+      streams.every(({ said }) => continuations(said()).length === times) ? true : undefined,
+    );
+  await goneOn(1);
+  await addNode();
+  await eventually('the third serves', 20_000, async () => (await gateway.serving(2)).length === 2);
+  const beforeKill = streams.map(({ said }) => hear(said()).textChunks);
+  agents[1]?.signal('SIGKILL');
+  await goneOn(2);
+  for (const [n, { over, said }] of streams.entries()) {
+    await over;
+    const heard = hear(said());
+    expect(heard).toMatchObject({ text: wordsOf(TOKENS), dones: 1, errors: [], cut: false });
+    expect(heard.ids.size).toBe(1);
+    expect(heard.finishes).toHaveLength(1);
+    expect(heard.roles).toBe(n === 0 ? 1 : 0);
+    expect(heard.usages).toEqual([expect.objectContaining({ completion_tokens: TOKENS, otela_estimated: true })]);
+    expect(new Set(continuations(said())).size).toBe(2);
+    expect(heard.textChunks).toBeGreaterThan(beforeKill[n] ?? 0);
+  }
+});
+
+const continuations = (said: string) => hear(said).comments.filter((comment) => comment.startsWith('otela continued'));
+
+/** The child that the agent runs. */
+function engineOf(agent: Managed | undefined): number {
+  const found = descendants(agent?.pid ?? -1).find((pid) => commandOf(pid).includes('support/engine.ts'));
+  if (found === undefined) throw new Error('the agent runs no engine');
+  return found;
+}
+
+function kill9(pid: number): void {
+  process.kill(pid, 'SIGKILL');
+}
+
+interface Collected {
+  said(): string;
+  over: Promise<void>;
+}
+
+function collect(response: Response): Collected {
+  let all = '';
+  const decoder = new TextDecoder();
+  const over = (async () => {
+    for await (const piece of response.body ?? []) all += decoder.decode(piece, { stream: true });
+  })();
+  return { said: () => all, over };
+}

@@ -1,0 +1,250 @@
+/** Streams whose engine dies in mid-sentence and that another engine takes over; and those where nobody may. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { text as wordsOf } from '../support/engine/words.ts';
+import type { Behaviour } from '../support/engine.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { hear } from '../support/streams.ts';
+import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+const MODEL = 'stand-in/goes-on';
+const TOKENS = 40;
+const PACE: Behaviour = { tokens: TOKENS, tokensPerSecond: 120 };
+
+let shop: Workshop;
+const benches: Bench[] = [];
+beforeAll(async () => {
+  shop = await openWorkshop();
+  for (const id of ['a', 'b', 'c']) benches.push(await shop.addNode({ models: [MODEL], behaviour: { ...PACE, id } }));
+  await shop.refreshed();
+});
+afterAll(endAll);
+beforeEach(() => {
+  for (const { engine } of benches) engine.control({});
+});
+
+const CHAT = { model: MODEL, stream: true, messages: [{ role: 'user', content: 'Say something.' }] };
+const COMPLETION = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 1000 };
+const KINDS = { 'chat/completions': CHAT, completions: COMPLETION } as const;
+type Kind = keyof typeof KINDS;
+
+const carrier = () => benches.find(({ engine }) => engine.running() > 0);
+const others = (bench: Bench | undefined) => benches.filter((one) => one !== bench);
+
+/** Asks for a stream and calls each of `breaks`, with who carries it, when so many more tokens have come. */
+async function told(
+  kind: Kind,
+  more: object,
+  breaks: ((carrier: Bench | undefined) => unknown)[],
+  headers: Record<string, string> = { 'x-otela-resume': '1' },
+): Promise<string> {
+  const response = await shop.ask(`/v1/${kind}`, { ...KINDS[kind], ...more }, { headers });
+  expect(response.status, await (response.ok ? '' : response.clone().text())).toBe(200);
+  let all = '';
+  let next = 5;
+  const decoder = new TextDecoder();
+  for await (const piece of response.body ?? []) {
+    all += decoder.decode(piece, { stream: true });
+    if (breaks.length === 0 || hear(all).textChunks < next) continue;
+    await breaks.shift()?.(carrier());
+    next = hear(all).textChunks + 5;
+  }
+  expect(breaks).toEqual([]);
+  return all;
+}
+
+const stored = async () => (await Promise.all(benches.map((bench) => shop.usage(bench)))).flat();
+
+const hangUp = (bench: Bench | undefined) => bench?.engine.hangUp();
+
+const kinds = Object.keys(KINDS).filter((kind): kind is Kind => kind in KINDS);
+
+describe.each(kinds)('%s: when the engine dies in mid-stream', (kind) => {
+  it('another one goes on: one text, one id, one end, and a comment that tells', async () => {
+    let first: Bench | undefined;
+    const options = { stream_options: { include_usage: true } };
+    const all = await told(kind, options, [
+      (bench) => {
+        first = bench;
+        hangUp(bench);
+      },
+    ]);
+    const heard = hear(all);
+    expect(heard).toMatchObject({ text: wordsOf(TOKENS), dones: 1, finishes: ['stop'], errors: [], cut: false });
+    expect(heard.ids.size).toBe(1);
+    expect(heard.roles).toBe(kind === 'completions' ? 0 : 1);
+    expect(heard.usages).toHaveLength(1);
+    const [usage] = heard.usages;
+    expect(usage).toMatchObject({ completion_tokens: TOKENS, otela_estimated: true });
+    expect(usage?.total_tokens).toBe(TOKENS + Number(usage?.prompt_tokens));
+    const comments = heard.comments.filter((comment) => comment.startsWith('otela'));
+    expect(comments).toEqual([expect.stringMatching(/^otela continued node=[a-z2-7]{26} attempts=2$/)]);
+    const second = benches.find(({ session }) => comments[0]?.includes(session));
+    expect(second?.session).not.toBe(first?.session);
+  });
+
+  it('what both engines gave is counted once each', async () => {
+    const known = new Set((await stored()).map(({ requestId }) => requestId));
+    const heard = hear(await told(kind, {}, [hangUp]));
+    expect(heard.dones).toBe(1);
+    const [one, two, ...more] = await eventually('both records', 10_000, async () => {
+      const fresh = (await stored()).filter(({ requestId }) => !known.has(requestId));
+      const second = fresh.find(({ attempt }) => attempt === 2);
+      const both = fresh.filter(({ requestId }) => requestId === second?.requestId);
+      return both.length > 1 ? both.sort((a, b) => a.attempt - b.attempt) : undefined;
+    });
+    expect(one).toMatchObject({ attempt: 1, complete: false, estimated: true });
+    expect(two).toMatchObject({ attempt: 2, complete: true, estimated: false });
+    expect(more).toEqual([]);
+    const given = Number(one?.completion) + Number(two?.completion);
+    expect(given).toBeGreaterThanOrEqual(TOKENS);
+    expect(given).toBeLessThan(TOKENS + 10); // what was lost on the way was generated too
+  });
+
+  it('a client that did not ask for usage gets none', async () => {
+    expect(hear(await told(kind, {}, [hangUp]))).toMatchObject({ text: wordsOf(TOKENS), usages: [], dones: 1 });
+  });
+
+  it('there are never more tokens than were asked for', async () => {
+    const heard = hear(await told(kind, { max_tokens: 23 }, [hangUp]));
+    expect(heard).toMatchObject({ text: wordsOf(23), finishes: ['length'], dones: 1 });
+  });
+
+  it('and the next one too: the third goes on', async () => {
+    const all = await told(kind, {}, [hangUp, hangUp]);
+    const heard = hear(all);
+    expect(heard).toMatchObject({ text: wordsOf(TOKENS), dones: 1, errors: [] });
+    expect(heard.ids.size).toBe(1);
+    expect(heard.comments.filter((comment) => comment.startsWith('otela continued'))).toHaveLength(2);
+  });
+});
+
+describe('nobody is left', () => {
+  it.concurrent('when the third engine dies too: the client is told, and gets no [DONE]', async () => {
+    const heard = hear(await told('completions', {}, [hangUp, hangUp, hangUp]));
+    expect(wordsOf(TOKENS).startsWith(heard.text)).toBe(true);
+    expect(heard).toMatchObject({ dones: 0, finishes: [] });
+    expect(heard.errors).toEqual([expect.objectContaining({ code: 'upstream_error' })]);
+    expect(JSON.stringify(heard.errors)).toContain('no other node');
+  });
+
+  it.concurrent('but nodes of another revision or quantisation', async () => {
+    const model = 'stand-in/two-revisions';
+    const slow = { models: [model], behaviour: { tokens: 60, tokensPerSecond: 20 } };
+    const pair = [await shop.addNode(slow)];
+    const asking = shop.ask('/v1/completions', { ...COMPLETION, model }, { headers: { 'x-otela-resume': '1' } });
+    const response = await asking;
+    pair.push(await shop.addNode(slow, {}, { quantization: 'fp8' }));
+    await shop.refreshed();
+    pair[0]?.engine.hangUp();
+    const heard = hear(await response.text());
+    expect(heard).toMatchObject({ dones: 0, errors: [{ code: 'upstream_error' }] });
+    expect(pair[1]?.engine.requests).toHaveLength(0);
+    await Promise.all(pair.map((bench) => bench.close()));
+  });
+});
+
+describe('who wants it', () => {
+  it('nobody goes on where nobody asked for it', async () => {
+    const heard = hear(await told('completions', {}, [hangUp], {}));
+    expect(heard).toMatchObject({ dones: 0, errors: [{ code: 'upstream_error' }] });
+    expect(JSON.stringify(heard.errors)).not.toContain('continued');
+  });
+
+  it('a key may want it for all its streams, and a request not', async () => {
+    const { key } = Object(await shop.admin('POST', 'keys', { name: 'goes on', resume: true }));
+    const authorization = `Bearer ${key}`;
+    expect(hear(await told('completions', {}, [hangUp], { authorization }))).toMatchObject({
+      text: wordsOf(TOKENS),
+      dones: 1,
+    });
+    const refusing = { authorization, 'x-otela-resume': '0' };
+    expect(hear(await told('completions', {}, [hangUp], refusing))).toMatchObject({ dones: 0, errors: [{}] });
+  });
+});
+
+describe('it is never tried', () => {
+  it.each<[string, Kind, object]>([
+    ['tools', 'chat/completions', { tools: [{ type: 'function', function: { name: 'f' } }], tool_choice: 'none' }],
+    ['logprobs', 'completions', { logprobs: 1 }],
+    ['n', 'chat/completions', { n: 2 }],
+    ['response_format', 'chat/completions', { response_format: { type: 'json_object' } }],
+    ['reasoning_effort', 'chat/completions', { reasoning_effort: 'low' }],
+    ['stop', 'completions', { stop: ['END'] }],
+    ['seed', 'completions', { seed: 7 }],
+    ['presence_penalty', 'completions', { presence_penalty: 1 }],
+    ['echo', 'completions', { echo: true }],
+  ])('with %s: the client is told, and gets no [DONE]', async (why, kind, more) => {
+    const asked = benches.map(({ engine }) => engine.requests.length);
+    const heard = hear(await told(kind, more, [hangUp]));
+    expect(heard).toMatchObject({ dones: 0, finishes: [], errors: [{ code: 'upstream_error' }] });
+    expect(JSON.stringify(heard.errors)).toContain(`'${why}'`);
+    const now = benches.reduce((sum, { engine }, n) => sum + engine.requests.length - (asked[n] ?? 0), 0);
+    expect(now).toBe(1);
+  });
+
+  it.each([
+    ['responses', { model: MODEL, stream: true, input: 'Say something.' }, 'error'],
+    ['messages', { model: MODEL, stream: true, max_tokens: 100, messages: CHAT.messages }, 'event: error'],
+  ])('of /v1/%s', async (path, body, error) => {
+    const headers = { 'x-otela-resume': '1' };
+    const response = await shop.ask(`/v1/${path}`, body, { headers });
+    let all = '';
+    let broken = false;
+    const decoder = new TextDecoder();
+    for await (const piece of response.body ?? []) {
+      all += decoder.decode(piece, { stream: true });
+      if (!broken && all.includes(' stand-in')) {
+        hangUp(carrier());
+        broken = true;
+      }
+    }
+    expect(all).toContain(error);
+    expect(all).toContain(`/v1/${path} cannot be`);
+    expect(all).not.toContain('continued node');
+  });
+});
+
+describe('engines that cannot be trusted with the rest', () => {
+  const making = (behaviour: Behaviour, count: number) => (bench: Bench | undefined) => {
+    for (const other of others(bench).slice(0, count)) other.engine.control({ ...behaviour, id: 'odd' });
+    hangUp(bench);
+  };
+
+  it.each<[string, Behaviour, string]>([
+    ['have no tokenizer', { tokenizer: 'none' }, 'how it reads'],
+    ['say garbage instead of tokens', { tokenizer: 'garbage' }, 'how it reads'],
+    ['say no object at all', { tokenizer: 'text' }, 'how it reads'],
+    ['find no tokens', { tokenizer: 'empty' }, 'template'],
+    ['render the partial answer behind an empty thought', { template: 'thinks' }, 'template'],
+    ['refuse', { status: 400 }, 'how it reads'],
+  ])('all the others %s: the client is told why', async (_what, behaviour, why) => {
+    const heard = hear(await told('chat/completions', {}, [making(behaviour, 2)]));
+    expect(heard).toMatchObject({ dones: 0, finishes: [], errors: [{ code: 'upstream_error' }] });
+    expect(JSON.stringify(heard.errors)).toContain(why);
+    expect(heard.comments.join()).not.toContain('continued');
+  });
+
+  it.each<[string, Kind, Behaviour]>([
+    ['says garbage instead of tokens', 'chat/completions', { tokenizer: 'garbage' }],
+    ['renders in its own way', 'chat/completions', { template: 'thinks' }],
+    ['has another model', 'chat/completions', { claims: 'stand-in/other' }],
+    ['streams garbage', 'completions', { fault: 'garbage-events' }],
+    ['speaks no HTTP', 'completions', { fault: 'garbage' }],
+    ['refuses', 'completions', { status: 400 }],
+    ['is out of order', 'chat/completions', { status: 503 }],
+    ['breaks off at once', 'completions', { fault: 'close', afterTokens: 1 }],
+  ])('one of the others %s: the third goes on', async (_what, kind, behaviour) => {
+    const heard = hear(await told(kind, {}, [making(behaviour, 1)]));
+    expect(heard).toMatchObject({ text: wordsOf(TOKENS), dones: 1, errors: [], finishes: ['stop'], cut: false });
+    expect(heard.ids.size).toBe(1);
+  });
+
+  it('completions go on without a tokenizer: tokens are counted by events', async () => {
+    const heard = hear(await told('completions', { max_tokens: 23 }, [making({ tokenizer: 'garbage' }, 2)]));
+    expect(heard).toMatchObject({ text: wordsOf(23), dones: 1 });
+  });
+});
+
+it('none of it was an error inside the gateway', () => {
+  expect(shop.logs()).toEqual([]);
+});
