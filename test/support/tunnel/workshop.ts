@@ -14,6 +14,9 @@ import { ROOT } from '../where.ts';
 import { TestIssuer, wordsOf } from './identities.ts';
 import { Path } from './path.ts';
 
+/** How the log of requests begins, inside a message that is a string of JSON. */
+const REQUEST_LINE = '{\\"event\\":\\"request\\"';
+
 const usageSchema = z.object({
   requestId: z.string(),
   attempt: z.number(),
@@ -71,6 +74,7 @@ export interface Workshop {
   suspected(): Promise<string[]>;
   /** Waits until the Worker has a younger view of the registry than now. */
   refreshed(): Promise<void>;
+  /** But for the line that each request leaves. */
   logs(): string[];
 }
 
@@ -185,7 +189,11 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     },
-    logs: () => server.getLogs().map((log) => JSON.stringify(log)),
+    logs: () =>
+      server
+        .getLogs()
+        .map((log) => JSON.stringify(log))
+        .filter((line) => !line.includes(REQUEST_LINE)),
   };
 }
 
