@@ -15,7 +15,8 @@ const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 let budgetUsed = 0;
 
 /**
- * Reads and looks into a body, once. With `x-otela-model` it is not looked into and, above 1 MiB, not read here at all.
+ * Reads and looks into a body, once. With `x-otela-model` it is not looked into and not read before a node is found; above 1 MiB
+ * it streams.
  * @throws ApiError 400, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
  */
 export async function takeBody(request: Request, endpoint: Endpoint, env: Env): Promise<Intake> {
@@ -37,7 +38,7 @@ export async function takeBody(request: Request, endpoint: Endpoint, env: Env): 
   }
 }
 
-async function takeOpaque(request: Request, model: string, declared: number): Promise<Intake> {
+function takeOpaque(request: Request, model: string, declared: number): Intake {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
@@ -46,7 +47,16 @@ async function takeOpaque(request: Request, model: string, declared: number): Pr
     const length = Number.isNaN(declared) ? undefined : declared;
     return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body), length } };
   }
-  return { ...known, body: { kind: 'kept', bytes: new Uint8Array(await request.arrayBuffer()) } };
+  const intake: Intake = { ...known, body: { kind: 'kept', bytes: new Uint8Array(0) } };
+  let reading: Promise<void> | undefined;
+  const read = async () => {
+    intake.body = { kind: 'kept', bytes: new Uint8Array(await request.arrayBuffer()) };
+  };
+  intake.fill = () => {
+    reading ??= read();
+    return reading;
+  };
+  return intake;
 }
 
 function checkType(request: Request, endpoint: Endpoint): void {

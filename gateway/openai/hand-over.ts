@@ -100,6 +100,7 @@ function recent({ updated_at }: RegistryEntry): boolean {
 }
 
 async function tryNode(errand: Errand, node: Candidate, attempt: loop.Attempt): Promise<Begun<Answer>> {
+  if (errand.intake.fill !== undefined) await errand.intake.fill();
   const answer = await Answer.open(asker(errand, node, attempt), errand.signal);
   const whole = answer.whole !== undefined && !isEventStream(answer.head);
   const begun = whole ? { answer, chunks: [], complete: true } : await begin(answer);

@@ -28,6 +28,8 @@ export interface Known {
 /** A request's body and what had to be known of it. */
 export interface Intake extends Known {
   body: Body;
+  /** Reads the body, where nothing of it had to be known before a node was found. Idempotent. */
+  fill?: () => Promise<void>;
   /** Lets go of the body and of its share of the budget: no other attempt needs it any more. Idempotent. */
   release(): void;
 }

@@ -1,18 +1,29 @@
 /** Requests that find no free node: who waits, who goes first, and what becomes of them. */
+import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { type Engine, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
-import { chatBody } from '../support/house.ts';
+import { chatBody, envelopeOf } from '../support/house.ts';
 import { atEnd, endAll, type Managed } from '../support/processes.ts';
 
 let gateway: Gateway;
 let key: string;
 let token: string;
 
+/** Waits longer than a stream stays silent; nobody ever serves the model. */
+const LATE_MS = 16_500;
+let late: { stream: Promise<string>; unary: Promise<Response> };
+
 beforeAll(async () => {
-  gateway = await Gateway.start();
+  gateway = await Gateway.start({ queue: { unary_ms: LATE_MS, stream_ms: LATE_MS } });
   [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
+  await expected('never/there');
+  late = {
+    stream: ask('never/there', {}, { body: streamBody('never/there') }).then((response) => response.text()),
+    unary: ask('never/there'),
+  };
+  for (const one of Object.values(late)) one.catch(() => undefined); // looked at in the last test
 });
 afterAll(endAll);
 
@@ -42,6 +53,11 @@ function ask(model: string, standIn: object = {}, init: RequestInit & { as?: str
 /** A stream that goes on until its client leaves. */
 function streamBody(model: string): string {
   return JSON.stringify(chatBody({ tokens: 100_000, tokensPerSecond: 5 }, { model, stream: true }));
+}
+
+/** The operator has said something of the model, so it may come. */
+async function expected(model: string): Promise<void> {
+  await gateway.admin('PUT', `models/${model}`, {});
 }
 
 /** The model's node was there and has gone. */
@@ -115,4 +131,67 @@ it('where all nodes are busy the places that become free go to projects by weigh
   expect(first.filter((who) => who === 'large').length).toBeGreaterThanOrEqual(5);
   expect(first.filter((who) => who === 'batch').length).toBeLessThanOrEqual(1);
   expect(order.slice(-2)).toEqual(['batch', 'batch']);
+});
+
+it('a body that is not looked into is not read before a node is there', async () => {
+  const model = 'unread/one';
+  const bytes = 48 * 1024 * 1024;
+  await expected(model);
+  const headers = {
+    authorization: `Bearer ${key}`,
+    'content-type': 'application/octet-stream',
+    'content-length': bytes,
+    'x-otela-model': model,
+  };
+  const upload = httpRequest(`${gateway.url}/v1/audio/transcriptions`, { method: 'POST', headers, agent: false });
+  const status = new Promise<number | undefined>((resolve, reject) => {
+    upload.once('response', (response) => resolve(response.resume().statusCode));
+    upload.once('error', reject);
+  });
+  let written = 0;
+  let drained = true;
+  const block = Buffer.alloc(256 * 1024, 'x');
+  const drain = () => new Promise<true>((resolve) => upload.once('drain', () => resolve(true)));
+  const silence = () => new Promise<false>((resolve) => setTimeout(resolve, 700, false));
+  while (drained && written < bytes) {
+    written += block.length;
+    if (!upload.write(block)) drained = await Promise.race([drain(), silence()]);
+  }
+  expect(written).toBeLessThan(bytes / 2);
+  const { engine } = await addNode(model);
+  for (await drain(); written < bytes; written += block.length) if (!upload.write(block)) await drain();
+  upload.end();
+  expect(await status).toBe(200);
+  expect(engine.requests.map(({ bodyBytes }) => bodyBytes)).toEqual([bytes]);
+});
+
+it('a queue that is full says so at once, and when to come again', async () => {
+  await expected('full/one');
+  await gateway.admin('PATCH', 'settings', { queue: { places: 1 } });
+  const leaving = new AbortController();
+  const asked = [1, 2].map(() => ask('full/one', {}, { signal: leaving.signal }));
+  const refused = await Promise.race(asked);
+  expect(refused.status).toBe(429);
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  expect((await envelopeOf(refused)).code).toBe('queue_full');
+  leaving.abort();
+  await Promise.allSettled(asked);
+});
+
+it('a priority that is none is 400', async () => {
+  const response = await ask('full/one', {}, { headers: { 'x-otela-priority': 'urgent' } });
+  expect(response.status).toBe(400);
+});
+
+it('who waits too long is told so: 503, and in a stream that was opened in-band, without an end', async () => {
+  const unary = await late.unary;
+  expect(unary.status).toBe(503);
+  expect(await envelopeOf(unary)).toMatchObject({
+    code: 'no_capacity',
+    message: expect.stringContaining('within 17 s'),
+  });
+  const text = await late.stream;
+  expect(text).toMatch(/^: ping\n\n/);
+  expect(text).toMatch(/data: \{"error":.*"no_capacity"/);
+  expect(text).not.toContain('[DONE]');
 });

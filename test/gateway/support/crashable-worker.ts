@@ -9,7 +9,7 @@ class CrashableTunnel extends TunnelObject {
   }
 }
 
-// Whatever objects the app has: a name that is exported here stands above the same one there.
+/** All other objects as they are: a name that is exported here stands before the same one of a star. */
 export * from '../../../gateway/index.ts';
 export { CrashableTunnel as TunnelObject };
 
