@@ -92,7 +92,7 @@ export class Deployments {
   }
 
   #described(): DeploymentAnswer {
-    const offers = this.#news.kind === 'idle' ? this.#options.templates.offers : [];
+    const { offers } = this.#options.templates;
     return { kind: 'described', offers, ...(this.#deployment === undefined ? {} : { deployment: this.#deployment }) };
   }
 

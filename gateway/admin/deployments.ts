@@ -42,7 +42,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     role: 'provider',
     method: 'get',
     path: PATH,
-    summary: 'What is deployed on a node, and which of its operator’s templates it would start now.',
+    summary: 'What is deployed on a node, and which of its operator’s templates it starts while nothing is.',
     answer: answered.extend({ offers: z.array(offerSchema) }),
     run: readDeployment,
   }),

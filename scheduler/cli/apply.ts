@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { type Differences, differences } from '../controller/actions.ts';
+import { Agents } from '../controller/agents.ts';
 import { type Launcher, slurmLauncher } from '../controller/launcher.ts';
 import {
   act,
@@ -9,6 +10,7 @@ import {
   type Observation,
   observe,
   replan,
+  type SlurmSide,
   sessionWeights,
 } from '../controller/round.ts';
 import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
@@ -16,11 +18,12 @@ import { render } from '../controller/template.ts';
 import { SchedulerError } from '../errors.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import { liveWorkload } from '../live/observed.ts';
+import { AGENT_POOL } from '../live/offers.ts';
 import { readInventory, readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
-import { EXIT_DONE, EXIT_FAILED } from './exit.ts';
+import { EXIT_DONE, EXIT_FAILED, EXIT_INFEASIBLE } from './exit.ts';
 import {
   CATALOGUE_FLAGS,
   catalogueFrom,
@@ -45,6 +48,7 @@ export const APPLY_FLAGS = {
   gateway: { type: 'string' },
   'key-file': { type: 'string' },
   slurm: { type: 'string' },
+  agents: { type: 'boolean' },
   state: { type: 'string' },
   weights: { type: 'boolean' },
   window: { type: 'string' },
@@ -55,6 +59,8 @@ export const APPLY_FLAGS = {
 /** Replaced in tests. */
 export interface Outside {
   launcher?: Launcher;
+  /** Until a node that was told to end its deployment is looked for again. */
+  pause?: (ms: number) => Promise<unknown>;
   now?: () => number;
   fetch?: typeof fetch;
 }
@@ -73,26 +79,22 @@ export interface Session {
 export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promise<Session> {
   const catalogue = catalogueFrom(flags);
   const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
-  const inventory = readInventory(required(flags, 'inventory'), catalogue);
-  if (inventory.running.length > 0)
-    throw new SchedulerError(
-      'bad_input',
-      '`running` has no place in the inventory of apply: what runs is asked of the network',
-    );
-  const template = readTemplate(required(flags, 'slurm'));
-  // Before anything is started: every pool's values must fill the template.
-  for (const pool of inventory.pools)
-    render(template, { ...pool.values, model: 'a/b', tp: '1', pool: pool.id, gpu: pool.gpu.id, gateway: gateway.url });
+  const now = outside.now ?? Date.now;
+  const { pause } = outside;
+  const slurm = slurmFrom(flags, catalogue, gateway.url, outside);
+  const agents =
+    flags.agents === true
+      ? new Agents({ gateway, catalogue, now, log: io.log, ...(pause === undefined ? {} : { wait: pause }) })
+      : undefined;
   const workloadFile = text(flags, 'workload');
   const controller: Controller = {
     gateway,
     catalogue,
     planner: await loadPlanner(text(flags, 'planner')),
     options: planOptionsFrom(flags, catalogue, io.log),
-    launcher: outside.launcher ?? slurmLauncher(),
-    inventory,
-    template,
-    now: outside.now ?? Date.now,
+    slurm,
+    agents,
+    now,
     log: io.log,
   };
   return {
@@ -106,6 +108,25 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
         ? liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log)
         : Promise.resolve(readWorkload(workloadFile, catalogue)),
   };
+}
+
+/** Undefined: only agents are used. */
+function slurmFrom(flags: Flags, catalogue: Catalogue, url: string, outside: Outside): SlurmSide | undefined {
+  if (flags.agents === true && text(flags, 'slurm') === undefined && text(flags, 'inventory') === undefined)
+    return undefined;
+  const inventory = readInventory(required(flags, 'inventory'), catalogue);
+  if (inventory.running.length > 0)
+    throw new SchedulerError(
+      'bad_input',
+      '`running` has no place in the inventory of apply: what runs is asked of the network',
+    );
+  const foreign = inventory.pools.find(({ id }) => id.startsWith(AGENT_POOL) || id.startsWith('network: '));
+  if (foreign !== undefined) throw new SchedulerError('bad_input', `a pool of Slurm cannot be called ${foreign.id}`);
+  const template = readTemplate(required(flags, 'slurm'));
+  // Before anything is started: every pool's values must fill the template.
+  for (const pool of inventory.pools)
+    render(template, { ...pool.values, model: 'a/b', tp: '1', pool: pool.id, gpu: pool.gpu.id, gateway: url });
+  return { launcher: outside.launcher ?? slurmLauncher(), inventory, template };
 }
 
 function readTemplate(path: string): string {
@@ -160,11 +181,12 @@ export async function planAndApply(
   io: Io,
 ): Promise<{ code: number; state: ControllerState }> {
   const { controller } = session;
-  const { plan, wanted } = await replan(controller, observation, workload);
+  const { plan, wanted, impossible } = await replan(controller, observation, workload);
   io.out(`${planText(plan, undefined)}\n\nwhy\n${whyText(plan)}\n`);
-  for (const node of observation.idle) {
+  for (const line of impossible) io.out(`NOT PLACED: ${line}`);
+  for (const node of observation.idle.filter(({ accepts }) => !accepts || controller.agents === undefined)) {
     io.out(
-      `idle: node ${node.session.slice(0, 8)} (${node.gpus} × ${node.gpu.id}, ${node.provider}) was not started by this controller; it gets no model by a Slurm job`,
+      `idle: node ${node.session.slice(0, 8)} (${node.gpus} × ${node.gpu.id}, ${node.provider}) gets no model: ${node.accepts ? 'it waits for deployments, which --agents gives' : 'its agent takes no deployments'}`,
     );
   }
   const found = differences(wanted, observation.state, controller.options.reclaim);
@@ -178,7 +200,8 @@ export async function planAndApply(
   };
   const code = await carryOut(session, observation, found, state, io);
   if (session.weights) await sendWeights(session, observation, plan, io);
-  return { code: code === EXIT_DONE ? planExit(plan) : code, state };
+  const planned = impossible.length > 0 ? EXIT_INFEASIBLE : planExit(plan);
+  return { code: code === EXIT_DONE ? planned : code, state };
 }
 
 async function carryOut(

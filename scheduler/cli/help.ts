@@ -29,7 +29,8 @@ const HELP: Record<string, string> = {
   validate:
     'otela-plan validate [--json] [--strict] [--fit]   the simulator against everything measured\n            --strict: exit 1 if a figure is missed; --fit: only the share kept under load, fitted anew',
   apply: `otela-plan apply                 one round of the controller: plans from the network, then starts what is missing (dry run without --yes)
-            --gateway URL --key-file FILE  --inventory FILE (what Slurm offers)  --slurm TEMPLATE  --workload FILE (else what the gateway saw in --window 10m)
+            --gateway URL --key-file FILE  --workload FILE (else what the gateway saw in --window 10m)
+            --agents (deploy to agents that wait)  --inventory FILE --slurm TEMPLATE (start jobs on what Slurm offers); one of the two, or both
             --state otela-plan.state.json  --weights  --retry  --rollback  --stop  --yes${PLANNING}${SHARED}`,
   watch:
     'otela-plan watch                 apply, again whenever a node is idle, a model has no replica or the load is 20 % off for 10 minutes\n            --every 30 (seconds) and all of apply',

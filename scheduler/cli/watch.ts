@@ -5,7 +5,7 @@ import { Triggers } from '../controller/triggers.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Demand } from '../solver/problem.ts';
 import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessionFrom } from './apply.ts';
-import { EXIT_DONE } from './exit.ts';
+import { EXIT_DONE, EXIT_FAILED } from './exit.ts';
 import { number, readFlags } from './flags.ts';
 import type { Io } from './io.ts';
 
@@ -28,7 +28,7 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
   else for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
   const triggers = new Triggers();
   // A dry run writes nothing, but must not say the same again each round.
-  const dry: { state?: ControllerState } = {};
+  const dry: Memory = {};
   const wait = outside.wait ?? ((ms, signal) => sleep(ms, undefined, { signal }));
   try {
     let retry = flags.retry === true;
@@ -45,14 +45,16 @@ export async function watchCommand(argv: readonly string[], io: Io, outside: Wat
   }
 }
 
+/** What one look tells the next. */
+interface Memory {
+  /** Of a dry run. */
+  state?: ControllerState;
+  /** Something could not be done last time. */
+  unfinished?: boolean;
+}
+
 /** One look. What goes wrong outside (gateway, Slurm) is said and tried again next time; only a wrong set-up ends the watch. */
-async function look(
-  session: Session,
-  triggers: Triggers,
-  dry: { state?: ControllerState },
-  retry: boolean,
-  io: Io,
-): Promise<void> {
+async function look(session: Session, triggers: Triggers, dry: Memory, retry: boolean, io: Io): Promise<void> {
   const { controller } = session;
   const at = new Date(controller.now()).toISOString().slice(0, 19);
   try {
@@ -70,13 +72,20 @@ async function look(
       rates: Object.fromEntries(workload.map(({ model, rate }) => [model.id, rate])),
     };
     // A job that ended leaves room that the plan had filled.
-    const reasons = [...observation.events, ...triggers.look(seen, observation.state.planned_for, controller.now())];
+    const unfinished = dry.unfinished ? ['the last round could not do everything'] : [];
+    const reasons = [
+      ...unfinished,
+      ...observation.events,
+      ...triggers.look(seen, observation.state.planned_for, controller.now()),
+    ];
     if (session.yes) writeState(session.statePath, observation.state);
     else dry.state = observation.state;
     if (reasons.length === 0) return;
     io.out(`${at}Z plans again: ${reasons.join('; ')}`);
     if (workload.length === 0) return io.out('nobody asks for anything: what runs is left as it is');
-    const { state } = await planAndApply(session, observation, workload, io);
+    dry.unfinished = false;
+    const { state, code } = await planAndApply(session, observation, workload, io);
+    dry.unfinished = code === EXIT_FAILED;
     if (!session.yes) dry.state = state;
   } catch (error) {
     if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;

@@ -1,13 +1,25 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
+import { SchedulerError } from '../errors.ts';
 import type { Gateway } from '../live/gateway.ts';
-import { inventoryOf, type LiveNode, liveNodes } from '../live/observed.ts';
+import { inventoryOf, type LiveDeployments, type LiveNode, liveNetwork } from '../live/observed.ts';
+import { AGENT_POOL } from '../live/offers.ts';
 import type { Inventory } from '../planner/input.ts';
 import type { Plan, Planner } from '../planner/types.ts';
-import type { Demand, Placement, PlanOptions } from '../solver/problem.ts';
+import { OptionTable } from '../solver/options.ts';
+import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
 import { type Action, type Differences, differences, same } from './actions.ts';
-import type { Launcher } from './launcher.ts';
+import { Agents, isDeployment } from './agents.ts';
+import type { JobState, Launcher } from './launcher.ts';
 import type { ControllerState } from './state.ts';
 import { render } from './template.ts';
+
+/** Replicas as Slurm jobs. */
+export interface SlurmSide {
+  launcher: Launcher;
+  /** Pools that the launcher may use. */
+  inventory: Inventory;
+  template: string;
+}
 
 /** Everything a round acts with. */
 export interface Controller {
@@ -15,10 +27,10 @@ export interface Controller {
   catalogue: Catalogue;
   planner: Planner;
   options: PlanOptions;
-  launcher: Launcher;
-  /** Pools that the launcher may use. */
-  inventory: Inventory;
-  template: string;
+  /** Starts replicas as jobs of a batch system. */
+  slurm: SlurmSide | undefined;
+  /** Starts replicas on agents that wait for deployments. */
+  agents: Agents | undefined;
   /** Wall clock, ms. */
   now: () => number;
   log: (line: string) => void;
@@ -31,14 +43,17 @@ export interface Observation {
   /** Serving nodes that this controller did not start. */
   others: LiveNode[];
   idle: LiveNode[];
+  /** Where this controller may start replicas. */
+  pools: Pool[];
   /** What happened since the last look. */
   events: string[];
 }
 
 /** Jobs that ended unasked are counted as failures of their placement; a node that serves clears its placement's. */
 export async function observe(controller: Controller, state: ControllerState): Promise<Observation> {
-  const nodes = await liveNodes(controller.gateway, controller.catalogue, controller.log);
-  const states = await controller.launcher.states(state.jobs.map(({ id }) => id));
+  const { gateway, catalogue, log, agents, slurm } = controller;
+  const { nodes, deployments } = await liveNetwork(gateway, catalogue, log);
+  const states = await statesOf(controller, state, deployments);
   const events: string[] = [];
   let failures = state.failures;
   const jobs = state.jobs.flatMap((job) => {
@@ -46,22 +61,42 @@ export async function observe(controller: Controller, state: ControllerState): P
     if (states.get(job.id) === 'gone') {
       const count = (failures.find((one) => same(one, job))?.count ?? 0) + 1;
       failures = [...failures.filter((one) => !same(one, job)), { model, pool, tp, count }];
-      events.push(`job ${job.id} of ${model} on ${pool} ended unasked (${count} in a row)`);
+      const why = deployments.failed.get(job.id);
+      const ended = why === undefined ? 'ended unasked' : `failed: ${why}`;
+      events.push(`${what(job)} of ${model} on ${pool} ${ended} (${count} in a row)`);
       return [];
     }
-    const serving = nodes.some((node) => node.job === job.id && node.models.length > 0);
+    const serving = nodes.some((node) => isOf(node, job) && node.models.length > 0);
     if (serving) failures = failures.filter((one) => !same(one, job));
     return [{ ...job, seen: job.seen || serving }];
   });
-  const ours = new Set(state.jobs.map(({ id }) => id));
-  const foreign = nodes.filter((node) => node.job === undefined || !ours.has(node.job));
+  const foreign = nodes.filter((node) => !state.jobs.some((job) => isOf(node, job)));
+  const now = { ...state, jobs, failures };
   return {
-    state: { ...state, jobs, failures },
+    state: now,
     nodes,
     others: foreign.filter(({ models }) => models.length > 0),
-    idle: foreign.filter(({ models }) => models.length === 0),
+    idle: foreign.filter(({ models, deployment }) => models.length === 0 && deployment === undefined),
+    pools: [...(slurm?.inventory.pools ?? []), ...((await agents?.pools(nodes, now)) ?? [])],
     events,
   };
+}
+
+type Job = ControllerState['jobs'][number];
+
+const isOf = (node: LiveNode, { id }: Job) => node.job === id || node.deployment === id;
+const what = (job: Pick<Job, 'id'>) => `${isDeployment(job) ? 'deployment' : 'job'} ${job.id}`;
+
+/** A side that is not asked this time says nothing about its jobs: unknown is not gone. */
+async function statesOf(
+  { slurm, agents }: Controller,
+  { jobs }: ControllerState,
+  deployments: LiveDeployments,
+): Promise<Map<string, JobState>> {
+  const ids = jobs.filter((job) => !isDeployment(job)).map(({ id }) => id);
+  const bySlurm = (await slurm?.launcher.states(ids)) ?? new Map<string, JobState>();
+  const byAgents = agents?.states(jobs.filter(isDeployment), deployments) ?? new Map<string, JobState>();
+  return new Map([...bySlurm, ...byAgents]);
 }
 
 /** What the launcher's pools and others' serving nodes are to serve. Others' nodes are counted on, and never changed. */
@@ -69,27 +104,60 @@ export async function replan(
   controller: Controller,
   observation: Observation,
   workload: readonly Demand[],
-): Promise<{ plan: Plan; wanted: Placement[] }> {
+): Promise<{ plan: Plan; wanted: Placement[]; impossible: string[] }> {
   const asked = observation.others.filter(({ models }) =>
     workload.some(({ model }) => models.some((name) => sameModel(name, model.id))),
   );
   const network = inventoryOf(asked, controller.catalogue, controller.log);
   const rename = (pool: string) => `network: ${pool}`;
-  const pools = [...controller.inventory.pools, ...network.pools.map((pool) => ({ ...pool, id: rename(pool.id) }))];
+  const pools = [...observation.pools, ...network.pools.map((pool) => ({ ...pool, id: rename(pool.id) }))];
+  const own = new Set(observation.pools.map(({ id }) => id));
+  const runs = grouped(observation.state);
+  const { placeable, impossible } = placeableOf(workload, pools, controller.options);
   const current: Placement[] = [
-    ...grouped(observation.state),
+    ...runs.filter(({ pool }) => own.has(pool)),
     ...network.running.map((one) => ({ ...one, pool: rename(one.pool), pinned: true })),
-  ].filter((one) => workload.some(({ model }) => model.id === one.model));
-  const plan = await controller.planner(pools, workload, current, {
+  ].filter((one) => placeable.some(({ model }) => model.id === one.model));
+  if (placeable.length === 0) throw new SchedulerError('infeasible', impossible.join('\n'));
+  const plan = await controller.planner(pools, placeable, current, {
     catalogue: controller.catalogue,
     options: controller.options,
   });
-  const own = new Set(controller.inventory.pools.map(({ id }) => id));
   const wanted = plan.placements
     .filter(({ pool }) => own.has(pool))
     .map(({ model, pool, tp, replicas }) => ({ model, pool, tp, replicas }));
-  return { plan, wanted };
+  // Of a pool that nobody shows at this moment nothing is known, so what runs there is wanted as it is.
+  return { plan, wanted: [...wanted, ...runs.filter(({ pool }) => !own.has(pool))], impossible };
 }
+
+/** One model that fits nowhere, or that no node's operator allows, must not keep the others from being placed. */
+function placeableOf(
+  workload: readonly Demand[],
+  pools: readonly Pool[],
+  options: PlanOptions,
+): { placeable: Demand[]; impossible: string[] } {
+  const impossible: string[] = [];
+  const placeable = workload.filter((demand) => {
+    const allowed = pools.filter((pool) => ALL_TP.some((tp) => pool.allows?.(demand.model.id, tp) ?? true));
+    if (allowed.length === 0) {
+      impossible.push(
+        `${demand.model.id}: ${pools.length === 0 ? 'there is no node' : 'no template of any node allows it'}`,
+      );
+      return false;
+    }
+    try {
+      new OptionTable([demand], allowed, options);
+      return true;
+    } catch (error) {
+      if (!(error instanceof SchedulerError) || error.code !== 'infeasible') throw error;
+      impossible.push(error.message);
+      return false;
+    }
+  });
+  return { placeable, impossible };
+}
+
+const ALL_TP = Array.from({ length: 72 }, (_, i) => i + 1);
 
 const sameModel = (name: string, id: string) => name === id || id.endsWith(`/${name}`);
 
@@ -129,9 +197,19 @@ export async function act(
       done.push(describe(action));
     } catch (error) {
       failed.push(`${describe(action)}: ${error instanceof Error ? error.message : String(error)}`);
+      if (action.kind === 'stop' || !action.pool.startsWith(AGENT_POOL)) continue;
+      now = withFailure(now, action);
+      save(now);
     }
   }
   return { state: now, done, failed };
+}
+
+/** Nodes that refuse are asked three times, as jobs that end are started: then a person has to look. */
+function withFailure(state: ControllerState, { model, pool, tp }: Extract<Action, { kind: 'start' }>): ControllerState {
+  const known = state.failures.find((one) => same(one, { model, pool, tp }));
+  const others = state.failures.filter((one) => one !== known);
+  return { ...state, failures: [...others, { model, pool, tp, count: (known?.count ?? 0) + 1 }] };
 }
 
 async function start(
@@ -139,21 +217,34 @@ async function start(
   state: ControllerState,
   action: Extract<Action, { kind: 'start' }>,
 ): Promise<ControllerState> {
-  const pool = controller.inventory.pools.find(({ id }) => id === action.pool);
+  const { model, pool, tp } = action;
+  const id = await started(controller, action);
+  const job = { id, model, pool, tp, started_at: new Date(controller.now()).toISOString(), seen: false };
+  return { ...state, jobs: [...state.jobs, job] };
+}
+
+async function started(controller: Controller, action: Extract<Action, { kind: 'start' }>): Promise<string> {
+  const { slurm, agents, gateway } = controller;
   const { model, tp } = action;
+  const pool = slurm?.inventory.pools.find(({ id }) => id === action.pool);
+  if (slurm === undefined || pool === undefined) {
+    if (agents !== undefined) return agents.start(action.pool, model, tp);
+    throw new SchedulerError(
+      'launcher',
+      `nothing here starts replicas on ${action.pool}: is --agents or --slurm missing?`,
+    );
+  }
   const values = {
-    ...pool?.values,
+    ...pool.values,
     model,
     tp: String(tp),
     pool: action.pool,
-    gpu: pool?.gpu.id ?? '',
-    gateway: controller.gateway.url,
+    gpu: pool.gpu.id,
+    gateway: gateway.url,
   };
-  const script = render(controller.template, values);
+  const script = render(slurm.template, values);
   const name = `otela-${model.split('/').at(-1)}`.replace(/[^A-Za-z0-9._-]/g, '-').slice(0, 64);
-  const id = await controller.launcher.start(script, name);
-  const job = { id, model, pool: action.pool, tp, started_at: new Date(controller.now()).toISOString(), seen: false };
-  return { ...state, jobs: [...state.jobs, job] };
+  return slurm.launcher.start(script, name);
 }
 
 async function stop(
@@ -161,13 +252,23 @@ async function stop(
   state: ControllerState,
   action: Extract<Action, { kind: 'stop' }>,
 ): Promise<ControllerState> {
-  await controller.launcher.stop([action.job]);
+  const { slurm, agents } = controller;
+  const side = isDeployment({ id: action.job }) ? agents : slurm;
+  if (side === undefined)
+    throw new SchedulerError(
+      'launcher',
+      `nothing here ends ${what({ id: action.job })}: is --agents or --slurm missing?`,
+    );
+  if (side instanceof Agents) await side.stop(action.job, action.pool);
+  else await side.launcher.stop([action.job]);
   return { ...state, jobs: state.jobs.filter(({ id }) => id !== action.job) };
 }
 
 export function describe(action: Action): string {
   const place = `${action.model} TP ${action.tp} on ${action.pool}`;
-  return action.kind === 'start' ? `start ${place}: ${action.why}` : `stop job ${action.job}, ${place}: ${action.why}`;
+  return action.kind === 'start'
+    ? `start ${place}: ${action.why}`
+    : `stop ${what({ id: action.job })}, ${place}: ${action.why}`;
 }
 
 /** The plan's weights of a model's serving sessions: the share of its pool, split evenly over the pool's nodes. */
@@ -179,7 +280,7 @@ export function sessionWeights(
   const jobs = new Map(observation.state.jobs.map((job) => [job.id, job]));
   const serving = observation.nodes.filter((node) => node.models.some((name) => sameModel(name, model)));
   const placed = serving.map((node) => {
-    const job = node.job === undefined ? undefined : jobs.get(node.job);
+    const job = jobs.get(node.deployment ?? '') ?? jobs.get(node.job ?? '');
     const [pool, tp] = job === undefined ? [`network: ${node.pool}`, node.gpus] : [job.pool, job.tp];
     return { node, placement: plan.placements.find((one) => same(one, { model, pool, tp })) };
   });

@@ -16,7 +16,8 @@ const stateSchema = z.object({
   jobs: z
     .array(
       z.object({
-        id: z.string().regex(/^\d{1,20}$/),
+        /** Of Slurm's job, digits; or of the deployment. */
+        id: z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/),
         model: z.string(),
         pool: z.string(),
         tp: z.number().int().positive(),

@@ -1,11 +1,13 @@
 import { readFileSync, statSync } from 'node:fs';
+import * as z from 'zod';
 import { SchedulerError } from '../errors.ts';
 
-/** A gateway's JSON, by GET and PUT. */
+/** A gateway's JSON. */
 export interface Gateway {
   url: string;
   get(path: string): Promise<unknown>;
   put(path: string, body: unknown): Promise<void>;
+  delete(path: string): Promise<void>;
 }
 
 /** A gateway that has not answered by then does not count as asked. */
@@ -31,11 +33,10 @@ export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: t
       throw new SchedulerError('gateway', `${base.origin} does not answer ${path}: ${reason(cause)}`, { cause });
     }
     if (!response.ok) {
-      await response.body?.cancel();
-      throw new SchedulerError(
-        'gateway',
-        `${base.origin}${path} answers ${response.status}${response.status === 401 || response.status === 403 ? ' (give an operator’s key with --key-file)' : ''}`,
-      );
+      const refused = response.status === 401 || response.status === 403;
+      const hint = refused ? ' (give an operator’s key with --key-file)' : '';
+      const why = await messageIn(response, path);
+      throw new SchedulerError('gateway', `${base.origin}${path} answers ${response.status}${hint}${why}`);
     }
     return response;
   };
@@ -55,6 +56,10 @@ export function gatewayFrom(url: string, keyFile: string | undefined, fetcher: t
         body: JSON.stringify(body),
         headers: { 'content-type': 'application/json' },
       });
+      await response.body?.cancel();
+    },
+    async delete(path) {
+      const response = await ask(path, { method: 'DELETE' });
       await response.body?.cancel();
     },
   };
@@ -82,6 +87,18 @@ function readKey(file: string): string {
     return key;
   } catch (cause) {
     throw new SchedulerError('usage', `--key-file ${file}: ${reason(cause)}`, { cause });
+  }
+}
+
+const envelopeSchema = z.object({ error: z.object({ message: z.string().max(2048) }) });
+
+/** What the gateway says is wrong, where it says so in its own form: an operator must read it, so plain characters only. */
+async function messageIn(response: Response, path: string): Promise<string> {
+  try {
+    const { error } = envelopeSchema.parse(JSON.parse(await bounded(response, path)));
+    return `: ${error.message.replace(/[^\x20-\x7e]+/g, ' ')}`;
+  } catch {
+    return '';
   }
 }
 

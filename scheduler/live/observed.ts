@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/deployment/labels.ts';
 import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
@@ -41,11 +42,14 @@ const nodesSchema = z.object({
 /** What of `/admin/workload?window=…` placement needs. Numbers only; a model without answers has means of 0. */
 const spread = z.object({ mean: z.number().nonnegative(), deviation: z.number().nonnegative() });
 const workloadSchema = z.object({
+  window_ms: z.number().positive().optional(),
   data: z
     .array(
       z.object({
         model: z.string().min(1).max(256),
         requests_per_second: z.number().nonnegative(),
+        /** Refused because nobody served the model; older gateways do not tell. */
+        unserved: z.number().nonnegative().default(0),
         input: spread,
         output: spread,
       }),
@@ -59,6 +63,10 @@ export interface LiveNode {
   provider: string;
   cluster: string;
   labels: Record<string, string>;
+  /** It waits for a deployment. */
+  accepts: boolean;
+  /** The deployment that it is. */
+  deployment: string | undefined;
   /** Of the batch system it runs in. */
   job: string | undefined;
   /** Models it serves or loads. */
@@ -73,12 +81,35 @@ const NODE_GPUS_MAX = 1024;
 /** Kinds of node that are planned with, the most frequent first: a provider could else make any number of them. */
 const POOLS_MAX = 128;
 
+/** Deployments as the registry has them. */
+export interface LiveDeployments {
+  /** Sessions by the deployment that they are; a suspected or draining one has not gone. */
+  there: Map<string, string>;
+  /** Why it failed, by its id. */
+  failed: Map<string, string>;
+}
+
 export async function liveNodes(
   gateway: Gateway,
   catalogue: Catalogue,
   log: (line: string) => void,
 ): Promise<LiveNode[]> {
+  return (await liveNetwork(gateway, catalogue, log)).nodes;
+}
+
+export async function liveNetwork(
+  gateway: Gateway,
+  catalogue: Catalogue,
+  log: (line: string) => void,
+): Promise<{ nodes: LiveNode[]; deployments: LiveDeployments }> {
   const { data } = parseAnswer(nodesSchema, await gateway.get('/v1/registry/nodes'), '/v1/registry/nodes');
+  const deployments: LiveDeployments = { there: new Map(), failed: new Map() };
+  for (const { state, session, labels } of data) {
+    if (state === 'LEFT') continue;
+    const [there, failed] = [labels[DEPLOYMENT_LABEL], failedDeployment(labels)];
+    if (there !== undefined) deployments.there.set(there, session);
+    if (failed !== undefined) deployments.failed.set(failed.id, failed.reason);
+  }
   const unknown = new Set<string>();
   const nodes = data.flatMap((entry): LiveNode[] => {
     if (entry.state === 'LEFT' || entry.state === 'DOWN' || entry.suspected) return [];
@@ -96,11 +127,14 @@ export async function liveNodes(
     }
     const models = entry.models.filter(({ state }) => state !== 'on-disk').map(({ id }) => id);
     const { session, provider, cluster, labels } = entry;
-    return [{ session, provider, cluster, labels, models, job: entry.job?.id, gpu, gpus, pool: `${gpu.id} x${gpus}` }];
+    const deployment = labels[DEPLOYMENT_LABEL];
+    const accepts = labels[ACCEPTS_LABEL] !== undefined;
+    const pool = `${gpu.id} x${gpus}`;
+    return [{ session, provider, cluster, labels, accepts, deployment, models, job: entry.job?.id, gpu, gpus, pool }];
   });
   for (const name of unknown)
     log(`nodes with ${name} are left out: the catalogue does not know that GPU (add it with --gpus)`);
-  return nodes;
+  return { nodes, deployments };
 }
 
 function knownGpu(catalogue: Catalogue, name: string, vramMib: number): Gpu | undefined {
@@ -156,6 +190,12 @@ export async function liveInventory(
   return inventory;
 }
 
+/** Lengths of requests that nobody has answered yet: a chat's. */
+const GUESS = {
+  input: { kind: 'lognormal' as const, mean: 512, sd: 512 },
+  output: { kind: 'lognormal' as const, mean: 256, sd: 256 },
+};
+
 /** `window` as the gateway reads it: `10m`, `1h`. Bursts inside it are not seen, so arrivals count as Poisson. */
 export async function liveWorkload(
   gateway: Gateway,
@@ -164,7 +204,7 @@ export async function liveWorkload(
   log: (line: string) => void,
 ): Promise<Demand[]> {
   const path = `/admin/workload?window=${encodeURIComponent(window)}`;
-  const { data } = parseAnswer(workloadSchema, await gateway.get(path), path);
+  const { data, window_ms } = parseAnswer(workloadSchema, await gateway.get(path), path);
   const lengths = ({ mean, deviation }: { mean: number; deviation: number }) => ({
     kind: 'lognormal' as const,
     mean: Math.max(1, mean),
@@ -181,8 +221,13 @@ export async function liveWorkload(
     }
     // Two names of one model: the busier one's lengths stand for both.
     const known = demands.get(model.id);
-    const rate = row.requests_per_second + (known?.rate ?? 0);
-    const seen = { input: lengths(row.input), output: lengths(row.output) };
+    // What nobody served is wanted as well: that is how a model without a replica gets one.
+    const unserved = window_ms === undefined ? 0 : row.unserved / (window_ms / 1000);
+    const rate = row.requests_per_second + unserved + (known?.rate ?? 0);
+    const guessed = row.input.mean === 0 && row.output.mean === 0;
+    if (guessed && unserved > 0)
+      log(`${model.id} has been answered by nobody: planned with ${GUESS.input.mean} + ${GUESS.output.mean} tokens`);
+    const seen = guessed ? GUESS : { input: lengths(row.input), output: lengths(row.output) };
     const { input, output } = known !== undefined && known.rate > row.requests_per_second ? known : seen;
     demands.set(model.id, { model, rate, cv: 1, input, output, weights: 'bf16', kv: 'bf16' });
   }

@@ -9,8 +9,13 @@ import type { PlannedModel, PoolValue } from './types.ts';
 const name = (option: Option | undefined, pools: readonly Pool[]) =>
   option === undefined ? '?' : `TP ${option.tp} on ${pools[option.pool]?.id ?? '?'}`;
 
-const usedGpus = ({ problem, counts }: Decision, p: number) =>
-  problem.options.reduce((sum, option, o) => sum + (option.pool === p ? option.tp * (counts[o] ?? 0) : 0), 0);
+const usedGpus = ({ problem, counts }: Decision, p: number) => {
+  const { oneEngine, gpusPerNode = 0 } = problem.pools[p] ?? {};
+  return problem.options.reduce(
+    (sum, { pool, tp }, o) => sum + (pool === p ? (oneEngine ? gpusPerNode : tp) * (counts[o] ?? 0) : 0),
+    0,
+  );
+};
 
 /** For each model: what binds it, and the next best way to place it. */
 export function explainModels(

@@ -45,7 +45,7 @@ const TIDY = 1e-7;
 export function formulate(problem: Problem): Formulation {
   const { options, demands, pools, floor, settings } = problem;
   const program = new Program();
-  const useless = dominated(options, settings);
+  const useless = dominated(options, pools, settings);
   const replicas = options.map((option, o) => {
     const pool = pools[option.pool];
     // One more than fits: the pool's row must bind, not this bound, or the row's shadow price says that a GPU is worth nothing.

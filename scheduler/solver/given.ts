@@ -29,7 +29,8 @@ export function whyInfeasible({ options, pools, floor, settings }: Problem): str
   if (settings.budget !== undefined)
     return `what runs already costs more than the budget of ${settings.budget} USD/h; allow --reclaim or raise it`;
   const crowded = pools.find((pool, p) => {
-    const used = options.reduce((sum, option, o) => sum + (option.pool === p ? option.tp * (floor[o] ?? 0) : 0), 0);
+    const each = (tp: number) => (pool.oneEngine ? pool.gpusPerNode : tp);
+    const used = options.reduce((sum, { pool: at, tp }, o) => sum + (at === p ? each(tp) * (floor[o] ?? 0) : 0), 0);
     return used > pool.nodes * pool.gpusPerNode;
   });
   return crowded

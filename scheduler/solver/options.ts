@@ -112,7 +112,10 @@ export class OptionTable {
 
 function parallelisms(demand: Demand, pool: Pool): number[] {
   return (demand.tp ?? PARALLELISMS).filter(
-    (tp) => tp <= pool.gpusPerNode && tpProblem(demand.model, tp) === undefined,
+    (tp) =>
+      tp <= pool.gpusPerNode &&
+      tpProblem(demand.model, tp) === undefined &&
+      (pool.allows?.(demand.model.id, tp) ?? true),
   );
 }
 

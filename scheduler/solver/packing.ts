@@ -16,6 +16,10 @@ export interface PackingRow {
 export function packingRows(options: readonly Option[], pools: readonly Pool[]): PackingRow[] {
   return pools.flatMap((pool, p) => {
     const here = options.map((option, index) => ({ option, index })).filter(({ option }) => option.pool === p);
+    if (pool.oneEngine) {
+      const terms = here.map(({ index }) => ({ option: index, factor: 1 }));
+      return terms.length === 0 ? [] : [{ pool: p, limit: pool.nodes, perGpu: 1 / pool.gpusPerNode, terms }];
+    }
     const sizes = [...new Set([1, ...here.map(({ option }) => option.tp)])].sort((a, b) => a - b);
     return sizes
       .map((size) => ({
@@ -54,8 +58,9 @@ export function packs(options: readonly Option[], counts: Counts, pools: readonl
  */
 export function packsInto(
   sizes: ReadonlyMap<number, number>,
-  { nodes, gpusPerNode }: Pick<Pool, 'nodes' | 'gpusPerNode'>,
+  { nodes, gpusPerNode, oneEngine }: Pick<Pool, 'nodes' | 'gpusPerNode' | 'oneEngine'>,
 ): boolean {
+  if (oneEngine) return [...sizes.values()].reduce((sum, replicas) => sum + replicas, 0) <= nodes;
   const withFree = new Array<number>(gpusPerNode + 1).fill(0);
   withFree[gpusPerNode] = nodes;
   for (const [size, replicas] of [...sizes].sort((a, b) => b[0] - a[0])) {

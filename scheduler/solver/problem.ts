@@ -11,6 +11,10 @@ export interface Pool {
   gpu: Gpu;
   nodes: number;
   gpusPerNode: number;
+  /** Each node runs one engine, on however many of its GPUs: an agent that waits for a deployment. */
+  oneEngine?: boolean;
+  /** What the nodes' operators allow; everything where absent. */
+  allows?: (model: string, tp: number) => boolean;
   /** For the templates of jobs that start replicas here. */
   values?: Record<string, string>;
 }

@@ -19,7 +19,7 @@ export class Search {
 
   constructor(problem: Problem, start: readonly number[]) {
     this.#problem = problem;
-    this.#useless = dominated(problem.options, problem.settings);
+    this.#useless = dominated(problem.options, problem.pools, problem.settings);
     this.counts = problem.options.map((_, o) => start[o] ?? 0);
     this.#byModel = problem.demands.map((_, m) =>
       problem.options.flatMap((option, o) => (option.demand === m ? [o] : [])),

@@ -27,7 +27,7 @@ export const OFFERS_MAX = 64;
 
 const describedSchema = z.object({
   kind: z.literal('described'),
-  /** Empty while it would take none: something runs, or is about to end. */
+  /** What it takes while nothing runs there. */
   offers: z.array(offerSchema).max(OFFERS_MAX),
   deployment: deploymentSchema.optional(),
 });

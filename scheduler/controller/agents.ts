@@ -1,0 +1,150 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { SchedulerError } from '../errors.ts';
+import type { Gateway } from '../live/gateway.ts';
+import { type LiveDeployments, type LiveNode, liveNodes } from '../live/observed.ts';
+import { agentPoolId, agentPools, choose, Offers } from '../live/offers.ts';
+import type { Pool } from '../solver/problem.ts';
+import type { JobState } from './launcher.ts';
+import type { ControllerState } from './state.ts';
+
+type Job = ControllerState['jobs'][number];
+
+/** A deployment that was agreed to has its session within this, unless no gateway admits it. */
+const APPEARS_WITHIN_MS = 90_000;
+/** A node that was told to end its deployment drains first; longer, and the next round finds it. */
+const FREED_WITHIN_MS = 90_000;
+const LOOK_EVERY_MS = 1_000;
+/** Nodes of one pool that are asked in turn when one refuses: it may just have been given something by somebody else. */
+const TRIES = 3;
+
+export interface AgentsOptions {
+  gateway: Gateway;
+  catalogue: Catalogue;
+  /** Wall clock, ms. */
+  now: () => number;
+  log: (line: string) => void;
+  wait?: (ms: number) => Promise<unknown>;
+}
+
+/** Ids of deployments, which no Slurm job has. */
+export const isDeployment = ({ id }: Pick<Job, 'id'>): boolean => !/^\d+$/.test(id);
+
+/** Starts and ends replicas on agents that wait for deployments. */
+export class Agents {
+  readonly #options: AgentsOptions;
+  readonly #offers: Offers;
+  readonly #wait: (ms: number) => Promise<unknown>;
+  /** Given something in this process: the registry may still show them idle. */
+  readonly #given = new Set<string>();
+  /** Pools in which a node was told to end its deployment: worth a wait. */
+  readonly #freed = new Set<string>();
+
+  constructor(options: AgentsOptions) {
+    this.#options = options;
+    this.#offers = new Offers(options.gateway);
+    this.#wait = options.wait ?? ((ms) => sleep(ms));
+  }
+
+  /** Pools of all nodes that this controller may deploy to, or has. */
+  async pools(nodes: readonly LiveNode[], state: ControllerState): Promise<Pool[]> {
+    const ours = new Set(state.jobs.map(({ id }) => id));
+    const mine = nodes.filter(
+      ({ accepts, deployment }) => accepts || (deployment !== undefined && ours.has(deployment)),
+    );
+    const offers = await this.#offers.of(mine, this.#options.log);
+    return withJobs(
+      agentPools(mine, offers),
+      mine.filter(({ session }) => offers.has(session)),
+      state,
+    );
+  }
+
+  /** One that nobody sees any more has ended; one that was begun a moment ago, or that is only silent, has not. */
+  states(jobs: readonly Job[], { there, failed }: LiveDeployments): Map<string, JobState> {
+    const now = this.#options.now();
+    return new Map(
+      jobs.map(({ id, started_at, seen }): [string, JobState] => {
+        if (there.has(id)) return [id, 'running'];
+        if (failed.has(id)) return [id, 'gone'];
+        return [id, !seen && now - Date.parse(started_at) < APPEARS_WITHIN_MS ? 'waiting' : 'gone'];
+      }),
+    );
+  }
+
+  /** The deployment's id. @throws SchedulerError launcher where no node of the pool takes it */
+  async start(pool: string, model: string, tp: number): Promise<string> {
+    const refused: string[] = [];
+    const until = this.#options.now() + (this.#freed.has(pool) ? FREED_WITHIN_MS : 0);
+    for (;;) {
+      for (const node of await this.#idle(pool)) {
+        if (refused.length >= TRIES) break;
+        const answer = await this.#order(node, model, tp);
+        if ('id' in answer) return answer.id;
+        refused.push(answer.refusal);
+      }
+      if (refused.length > 0) throw new SchedulerError('launcher', refused.join('; '));
+      if (this.#options.now() >= until) throw new SchedulerError('launcher', `no idle node is left in ${pool}`);
+      await this.#wait(LOOK_EVERY_MS);
+    }
+  }
+
+  async #idle(pool: string): Promise<LiveNode[]> {
+    const { gateway, catalogue, log } = this.#options;
+    const nodes = await liveNodes(gateway, catalogue, () => {});
+    const idle = nodes.filter(({ accepts, session }) => accepts && !this.#given.has(session));
+    const offers = await this.#offers.of(idle, log);
+    return idle
+      .filter((node) => agentPoolId(node, offers.get(node.session) ?? []) === pool)
+      .sort((a, b) => (a.session < b.session ? -1 : 1));
+  }
+
+  async #order(node: LiveNode, model: string, tp: number): Promise<{ id: string } | { refusal: string }> {
+    const { gateway } = this.#options;
+    const offers = (await this.#offers.of([node], this.#options.log)).get(node.session) ?? [];
+    const choice = choose(offers, model, tp, node.gpus);
+    if (choice === undefined) return { refusal: `no template of node ${node.session.slice(0, 8)} takes it` };
+    const id = `plan-${randomBytes(8).toString('hex')}`;
+    this.#given.add(node.session);
+    try {
+      await gateway.put(`/admin/nodes/${node.session}/deployment`, { id, ...choice });
+      return { id };
+    } catch (error) {
+      if (!(error instanceof SchedulerError)) throw error;
+      // Whether it arrived may not be known: then it is there under its id, and nobody's. The registry tells.
+      if (await this.#appeared(id)) return { id };
+      return { refusal: error.message };
+    }
+  }
+
+  async #appeared(id: string): Promise<boolean> {
+    try {
+      const { gateway, catalogue } = this.#options;
+      return (await liveNodes(gateway, catalogue, () => {})).some(({ deployment }) => deployment === id);
+    } catch (error) {
+      if (error instanceof SchedulerError) return false;
+      throw error;
+    }
+  }
+
+  /** Its node drains and joins idle. @throws SchedulerError */
+  async stop(id: string, pool: string): Promise<void> {
+    const { gateway, catalogue } = this.#options;
+    const node = (await liveNodes(gateway, catalogue, () => {})).find(({ deployment }) => deployment === id);
+    if (node === undefined)
+      throw new SchedulerError('launcher', `no session of deployment ${id} can be reached now; try again`);
+    await gateway.delete(`/admin/nodes/${node.session}/deployment`);
+    this.#freed.add(pool);
+  }
+}
+
+/** A replica that was begun a moment ago has a node between two sessions, which counts. */
+function withJobs(pools: readonly Pool[], nodes: readonly LiveNode[], { jobs }: ControllerState): Pool[] {
+  const shown = new Set(nodes.map(({ deployment }) => deployment));
+  const hidden = jobs.filter((job) => isDeployment(job) && !shown.has(job.id));
+  return pools.map((pool) => ({
+    ...pool,
+    nodes: pool.nodes + hidden.filter((job) => job.pool === pool.id).length,
+  }));
+}
