@@ -23,6 +23,7 @@ healthRoutes.get('/readyz', async (c) => {
     frozen = [],
     sessions = null,
     delegates = null,
+    doubles = null,
   } = registry ?? {};
   // `own`: no key was given, so tickets end with this installation's storage; see docs/registry.md.
   const ends = certificateEnds === undefined ? null : new Date(certificateEnds * 1000).toISOString();
@@ -31,7 +32,7 @@ healthRoutes.get('/readyz', async (c) => {
     // Off in a clone: whoever has a join token may run any program as an agent.
     signed_agents: { required, keys: keys.length },
     issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
-    registry: { sessions, delegates, frozen_clusters: frozen },
+    registry: { sessions, delegates, frozen_clusters: frozen, double_completions: doubles },
   };
   return c.json({ status: ready ? 'ok' : 'unavailable', checks, ...state }, ready ? 200 : 503);
 });

@@ -50,6 +50,8 @@ export interface RegistryCounters {
   timers: number;
   /** Of tunnel objects, which they wake. */
   probes: number;
+  /** Attempts that an engine completed although their requests had gone to another node. */
+  doubles: number;
   delegates: number;
   /** Where the issuer's key is from. */
   issuer: 'environment' | 'own';
@@ -83,6 +85,7 @@ export class RegistryObject extends DurableObject<Env> {
   #messages = 0;
   #alarms = 0;
   #probes = 0;
+  #doubles = 0;
   /** When the object is to be woken next for gossip. */
   #gossipAt = Number.POSITIVE_INFINITY;
   #remembering: ReturnType<typeof setTimeout> | null = null;
@@ -224,6 +227,11 @@ export class RegistryObject extends DurableObject<Env> {
     this.#members.roster.store.setLive(session, news);
   }
 
+  /** A node completed what another one was asked for instead. */
+  double(): void {
+    this.#doubles++;
+  }
+
   /** Whether a session's agent answers its tunnel to this gateway. `unknown`: it has none here. */
   probe(session: string): Promise<ProbeVerdict> {
     this.#words++;
@@ -294,6 +302,7 @@ export class RegistryObject extends DurableObject<Env> {
       alarms: this.#alarms,
       timers: this.#gossip.timers,
       probes: this.#probes,
+      doubles: this.#doubles,
       delegates: this.#sockets.sessions().length,
       issuer: this.#authority.source,
       issuerId: this.#authority.issuer.issuer,

@@ -1,3 +1,4 @@
+import { Abandoned } from '../../shared/asking/abandoned.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
@@ -52,6 +53,8 @@ export interface AttemptsEvents {
   silent(): void;
   /** What the agent last said of its engine. */
   load(): NodeLoad | undefined;
+  /** An engine completed what had gone to another node. */
+  double(): void;
 }
 
 /** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
@@ -59,6 +62,7 @@ export class Attempts implements ExchangeHost {
   readonly #ids: StreamIds;
   readonly #settlement: Settlement;
   readonly #exchanges = new Map<number, Exchange>();
+  readonly #abandoned = new Abandoned();
   /** Attempts that came as a call and may be fetched by name. */
   readonly #called = new Map<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
   /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
@@ -165,6 +169,7 @@ export class Attempts implements ExchangeHost {
     this.#exchanges.delete(exchange.stream);
     this.#called.delete(nameOf(exchange.request));
     this.#settlement.ended(exchange, failure, this.now());
+    this.#abandoned.ended(exchange, failure);
     if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#remember(exchange, failure);
     if (failure === 'not_accepted') this.#on.silent();
     if (failure !== undefined && TELL_AGENT.has(failure)) {
@@ -189,6 +194,11 @@ export class Attempts implements ExchangeHost {
   connect(link: Link): void {
     this.#link = link;
     this.#unknown = 0;
+    this.#abandoned.tell(
+      link,
+      () => this.#ids.next(),
+      (from, to) => this.#settlement.moved(from, to),
+    );
     for (const exchange of this.#exchanges.values()) exchange.connect(link);
   }
 
@@ -208,6 +218,7 @@ export class Attempts implements ExchangeHost {
     }
     // Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone.
     if (frame.type === 'data') link.consumed(frame.bytes.length);
+    if (frame.type === 'reset') this.#abandoned.confirmed(frame.stream, false);
     if (frame.type !== 'reset' && !this.#settlement.awaits(frame.stream)) {
       if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
       link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
@@ -217,6 +228,7 @@ export class Attempts implements ExchangeHost {
   #report(frame: Extract<Frame, { type: 'report' }>, exchange: Exchange | undefined): void {
     this.#ended++;
     for (const tell of this.#listeners) tell();
+    if (this.#abandoned.confirmed(frame.stream, frame.usage.complete)) this.#on.double();
     if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
     this.#on.busy();

@@ -69,6 +69,7 @@ export class TunnelObject extends DurableObject<Env> {
     this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), {
       busy: () => this.#busy(),
       silent: () => this.#onSilent(),
+      double: () => this.#onDouble(),
       load: () => this.#load.current,
     });
     createUsageTable(ctx.storage.sql);
@@ -317,6 +318,12 @@ export class TunnelObject extends DurableObject<Env> {
     this.#silent = true;
     const gone = this.#active === undefined; // a socket that an object lost with its memory is never closed by an event
     this.#toRegistry((registry) => (gone ? registry.closed(this.#session) : registry.suspect(this.#session)));
+  }
+
+  /** Only counted: nothing depends on it. */
+  #onDouble(): void {
+    const told = this.env.REGISTRY.getByName(REGISTRY_NAME).double();
+    this.ctx.waitUntil(Promise.resolve(told).catch(() => {}));
   }
 
   /** A suspicion is no verdict: whoever speaks again is served again. */

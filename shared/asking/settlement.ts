@@ -108,6 +108,15 @@ export class Settlement {
     if (this.#reported.delete(stream)) this.#forget.push(stream);
   }
 
+  /** Its end is asked for again under another number, and so is its report. */
+  moved(from: number, to: number): void {
+    const ended = this.#waiting.get(from);
+    if (ended === undefined) return;
+    this.#waiting.delete(from);
+    ended.exchange.stream = to;
+    this.#waiting.set(to, ended);
+  }
+
   /** A report on a stream of this object. `open` is its exchange where it is still running. */
   report(stream: number, usage: ReportedUsage, open: Exchange | undefined, now: number): void {
     const exchange = open ?? this.#waiting.get(stream)?.exchange;

@@ -1,8 +1,10 @@
 /** Engines and nodes that fail, and what the client is told; who is asked next, and what is counted. */
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { chatBody, envelopeOf } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
 const MIB = 1024 * 1024;
@@ -209,6 +211,49 @@ describe('another node is asked', () => {
     }
     expect(calls().reduce((sum, n) => sum + n, 0)).toBe(4);
   });
+});
+
+describe('what was given up', () => {
+  it('because its node did not acknowledge is cancelled there as soon as it can be reached', async () => {
+    const [mute, other] = [await addNode(), await addNode()];
+    mute.path.hold();
+    const answers = await Promise.all(Array.from({ length: 8 }, () => chat(unary({ tokens: 3, delayMs: 1_000 }))));
+    for (const response of answers) expect(response.status).toBe(200);
+    expect(other.engine.requests).toHaveLength(8);
+    mute.path.release();
+    await eventually('it is trusted again', 5_000, async () =>
+      (await shop.suspected()).includes(mute.session) ? undefined : true,
+    );
+    await eventually('nothing runs there', 3_000, () => (mute.engine.running() === 0 ? true : undefined));
+    expect(mute.engine.requests.filter(({ finishedAt }) => finishedAt !== undefined)).toEqual([]);
+    expect(await doubles()).toBe(0);
+  });
+
+  it('and is completed all the same is counted', async () => {
+    const other = await addNode();
+    const agent = await new HandAgent(shop).join([model]);
+    await shop.refreshed();
+    for (let asked = 0; agent.all('open').length === 0; asked++) {
+      expect(asked).toBeLessThan(40);
+      expect((await chat(unary({ tokens: 3 }))).status).toBe(200);
+    }
+    expect(other.engine.requests.length).toBeGreaterThan(0);
+    await agent.when('reset'); // it was given up, and answers nevertheless
+    const open = await agent.when('open');
+    agent.answer(open.stream);
+    await eventually('the second completion is counted', 3_000, async () =>
+      (await doubles()) === 1 ? true : undefined,
+    );
+    agent.answer(open.stream);
+    expect(await doubles()).toBe(1);
+    agent.socket.close();
+  });
+
+  async function doubles(): Promise<number> {
+    const ready: unknown = await (await fetch(new URL('/readyz', shop.url))).json();
+    return z.object({ registry: z.object({ double_completions: z.number() }) }).parse(ready).registry
+      .double_completions;
+  }
 });
 
 it('a single node whose path is gone for four seconds costs no error', async () => {

@@ -1,8 +1,11 @@
 /** Clients that leave, in every phase: the engine is let go, and nothing of them stays behind. */
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { Path } from '../support/tunnel/path.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
 const MIB = 1024 * 1024;
@@ -146,6 +149,28 @@ describe('a client that leaves a gateway of one’s own', () => {
     expect(Date.now() - leftAt).toBeLessThan(1_000);
     client.leave();
   }, 30_000);
+
+  it('while its node is cut off: the engine is let go as soon as the node is back', async () => {
+    const path = await Path.open(new URL(house.gateway.url));
+    const engine = await startEngine({ models: ['stand-in/far'] });
+    await startAgent({ gateways: [path.url.origin], token: house.token, engineUrl: engine.url });
+    await house.gateway.serving(2);
+    const body = chatBody({ delayMs: 60_000 }, { model: 'stand-in/far', stream: true });
+    const client = new Client(house.gateway.url, house.key).ask(body);
+    await engine.when(() => true, 5_000);
+    path.down();
+    const before = path.connections;
+    client.leave();
+    await eventually('a dial that fails', 10_000, () => (path.connections > before ? true : undefined));
+    expect(engine.running()).toBe(1);
+    path.mend();
+    const dials = path.connections;
+    await eventually('the agent is back', 10_000, () => (path.connections > dials ? true : undefined));
+    const backAt = Date.now();
+    await eventually('the engine is let go', 5_000, () => (engine.running() === 0 ? true : undefined));
+    expect(Date.now() - backAt).toBeLessThan(2_000);
+    await Promise.all([path.close(), engine.close()]);
+  });
 
   it('in the middle of its upload gives the room for it back', async () => {
     for (let round = 0; round < 4; round++) {

@@ -1,3 +1,4 @@
+import { Abandoned } from '../../../shared/asking/abandoned.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
 import { Settlement, type UsageRecord } from '../../../shared/asking/settlement.ts';
@@ -51,6 +52,7 @@ export class AskedPeer implements ExchangeHost {
   readonly #host: AskedPeerHost;
   readonly #settlement: Settlement;
   readonly #attempts = new Map<Exchange, Attempt>();
+  readonly #abandoned = new Abandoned();
   readonly #streams = new Map<number, Exchange>();
   readonly #touched = new Set<Exchange>();
   /** Receipts of what was asked, by name, oldest first: a report that comes late is believed for these alone. */
@@ -149,6 +151,11 @@ export class AskedPeer implements ExchangeHost {
     this.#redialAt = undefined;
     this.#unknown = 0;
     this.#streams.clear();
+    this.#abandoned.tell(
+      channel.link,
+      () => this.#host.nextStream(channel.dialled),
+      (from, to) => this.#settlement.moved(from, to),
+    );
     for (const exchange of [...this.#attempts.keys()]) {
       // The other channel's numbers may be the peer's to give on this one.
       this.#settlement.renumbered(exchange.stream);
@@ -182,12 +189,14 @@ export class AskedPeer implements ExchangeHost {
       return exchange.onFrame(frame);
     }
     if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
+    if (frame.type === 'reset') this.#abandoned.confirmed(frame.stream, false);
     if (frame.type === 'reset' || this.#settlement.awaits(frame.stream)) return;
     if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
     channel.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
   }
 
   #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: Exchange | undefined): void {
+    this.#abandoned.confirmed(frame.stream, frame.usage.complete);
     if (frame.name !== undefined) this.#named(frame, frame.name);
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
   }
@@ -209,6 +218,7 @@ export class AskedPeer implements ExchangeHost {
     this.#attempts.delete(exchange);
     this.#streams.delete(exchange.stream);
     this.#settlement.ended(exchange, failure, this.now());
+    this.#abandoned.ended(exchange, failure);
     if (failure === 'not_accepted' && this.#active !== undefined) this.#host.onSilent(this.session);
     if (failure !== undefined && TELL_PEER.has(failure)) {
       this.#active?.link.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });

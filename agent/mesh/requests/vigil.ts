@@ -1,3 +1,4 @@
+import { CLAIM } from '../../../shared/asking/abandoned.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 
 /**
@@ -8,20 +9,10 @@ const QUIET_MS = 5_000;
 
 /** Claims what nobody opened: that is answered at once, with RESET unknown, and starts nothing. */
 export const SIGN_OF_LIFE: Omit<OpenFrame, 'stream'> = {
-  type: 'open',
-  resume: true,
+  ...CLAIM,
   requestId: 'are-you-there',
   attempt: 0,
   answerOffset: 0,
-  endpoint: 0,
-  headers: [],
-  edits: [],
-  streaming: false,
-  dropUsage: false,
-  firstByteMs: 0,
-  stallMs: 0,
-  receipt: '',
-  bodyLength: undefined,
 };
 
 /** Whether somebody who owes us answers is still there. Times in milliseconds. */
