@@ -14,8 +14,8 @@ export class NodeLoadWatch {
   }
 
   /** What the registry is to be told now; undefined: nothing, it heard a moment ago. */
-  heard({ running, waiting, kvUse }: EngineLoad, now: number): NodeLoad | undefined {
-    this.#load = { running, waiting, ...(kvUse === undefined ? {} : { kvUse }), at: now };
+  heard({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
+    this.#load = { running, waiting, ...(kvUse === undefined ? {} : { kvUse }), at: now, open };
     if (now - this.#toldAt < TELL_EVERY_MS) return undefined;
     this.#toldAt = now;
     return this.#load;

@@ -232,7 +232,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   /** Said beside answers: Workers get it with theirs, the others with the next snapshot. What is not told is told a second later. */
   #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
-    const load = this.#load.heard(frame, Date.now());
+    const load = this.#load.heard(frame, this.#attempts.open, Date.now());
     if (load === undefined) return;
     const telling = this.env.REGISTRY.getByName(REGISTRY_NAME).live(this.#session, { load });
     this.ctx.waitUntil(telling.catch(() => {}));

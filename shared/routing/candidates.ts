@@ -14,6 +14,8 @@ export interface Candidate {
   tier: string;
   /** Class of shared/hardware; absent where it has no GPU. */
   gpu?: string | undefined;
+  /** How many. */
+  gpus?: number | undefined;
   /** Undefined: not known, or too long ago. */
   readonly load?: NodeLoad | undefined;
   /** Requests on their way to it or back, of this isolate or agent alone. */
@@ -28,12 +30,14 @@ export interface Candidate {
 class Serving implements Candidate {
   readonly entry: RegistryEntry;
   readonly gpu: string | undefined;
+  readonly gpus: number;
   readonly jobEndsAt: number | undefined;
   readonly live: LiveNode;
 
   constructor(entry: RegistryEntry, live: LiveNodes) {
     this.entry = entry;
     this.gpu = entry.hardware.gpus[0]?.class;
+    this.gpus = entry.hardware.gpus.length;
     const ends = entry.job?.ends_at;
     // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
     this.jobEndsAt = ends === undefined ? undefined : Date.parse(ends);

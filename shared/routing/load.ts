@@ -14,6 +14,8 @@ export interface EngineLoad {
 export interface NodeLoad extends EngineLoad {
   /** When it came, by the clock of whoever received it; milliseconds since the epoch. */
   at: number;
+  /** Requests that the gateway had open there then. */
+  open?: number;
 }
 
 /** Older than this a load says nothing any more. */

@@ -1,3 +1,4 @@
+import type { Ending } from './attempts.ts';
 import type { Candidate } from './candidates.ts';
 
 /** What a policy may know of a request. */
@@ -17,14 +18,6 @@ export interface RoutedRequest {
   prefixHash?: number | undefined;
 }
 
-/** How a request that a policy was told about came to its end. */
-export interface Outcome {
-  /** `left`: the client did not want the rest. */
-  kind: 'answered' | 'failed' | 'left';
-  /** From its start to its end. */
-  ms: number;
-}
-
 /**
  * Chooses among candidates. `pick` is synchronous and pure but for `random`, in [0, 1), and for what the policy itself remembers
  * of earlier requests, which it bounds. It gets the same array until something about the nodes changes, so that what is worked
@@ -36,5 +29,5 @@ export interface Policy {
   /** The request goes to that candidate now. */
   onRequestStart(candidate: Candidate, request: RoutedRequest): void;
   /** Once for each start. */
-  onRequestEnd(candidate: Candidate, request: RoutedRequest, outcome: Outcome): void;
+  onRequestEnd(candidate: Candidate, request: RoutedRequest, ending: Ending): void;
 }

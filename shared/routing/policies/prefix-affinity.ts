@@ -1,0 +1,133 @@
+import type { Candidate } from '../candidates.ts';
+import type { Policy, RoutedRequest } from '../policy.ts';
+import { twoChoices } from './least-load.ts';
+import { pressure } from './pressure.ts';
+
+/** Nobody is given more than this many times the mean. */
+const BOUND = 1.25;
+
+/**
+ * A conversation stays although its node has so many more requests than that: a batch hardly notices them, and without it the chance
+ * of arrivals alone would drive conversations from node to node.
+ */
+const SLACK = 4;
+
+/** Conversations whose node is remembered, of this isolate or agent: 200 bytes each. */
+const REMEMBERED_MAX = 10_000;
+
+interface Conversation {
+  /** Session of its node. */
+  home: string;
+  /** Its requests that are under way. One that asks for several things at once is many clients under one name. */
+  running: number;
+}
+
+/**
+ * A conversation goes where its KV cache is, and what begins alike goes to the same few nodes, unless they have more to do than
+ * others: rendezvous hashing with bounded loads (Mirrokni et al. 2018). Every isolate ranks the nodes alike without having heard of the
+ * others. A conversation that had to go elsewhere stays there.
+ */
+export function prefixAffinity(): Policy {
+  const conversations = new Map<string, Conversation>();
+  const hashes = new WeakMap<readonly Candidate[], Uint32Array>();
+  const hashesOf = (candidates: readonly Candidate[]) => {
+    let known = hashes.get(candidates);
+    if (known === undefined) {
+      known = Uint32Array.from(candidates, ({ session }) => hash(session));
+      hashes.set(candidates, known);
+    }
+    return known;
+  };
+  return {
+    name: 'prefix-affinity',
+    pick(candidates, request, random) {
+      const key = keyOf(request);
+      if (key === undefined || candidates.length < 2) return twoChoices(candidates, random);
+      const known = conversations.get(nameOf(request));
+      const alone = request.session !== undefined && (known?.running ?? 0) === 0;
+      const { pressures, most, least } = measure(candidates, alone ? SLACK : 0);
+      const hasRoom = (at: number) => (pressures[at] ?? 0) <= most;
+      const home = known === undefined ? -1 : candidates.findIndex(({ session }) => session === known.home);
+      if (home >= 0 && hasRoom(home)) return candidates[home];
+      return best(candidates, hashesOf(candidates), key, hasRoom) ?? candidates[least];
+    },
+    onRequestStart({ session: home }, request) {
+      if (request.session === undefined) return;
+      const name = nameOf(request);
+      const running = (conversations.get(name)?.running ?? 0) + 1;
+      conversations.delete(name);
+      conversations.set(name, { home, running });
+      const oldest = conversations.keys().next().value;
+      if (conversations.size > REMEMBERED_MAX && oldest !== undefined) conversations.delete(oldest);
+    },
+    onRequestEnd(_candidate, request) {
+      const known = conversations.get(nameOf(request));
+      if (known !== undefined && known.running > 0) known.running--;
+    },
+  };
+}
+
+function nameOf({ model, session = '' }: RoutedRequest): string {
+  return `${model} ${session}`;
+}
+
+function keyOf(request: RoutedRequest): number | undefined {
+  if (request.session !== undefined) return hash(nameOf(request));
+  return request.prefixHash;
+}
+
+interface Measure {
+  pressures: Float64Array;
+  /** Who has more gets nothing now. */
+  most: number;
+  /** Index of one that has least to do. */
+  least: number;
+}
+
+function measure(candidates: readonly Candidate[], slack: number): Measure {
+  const pressures = new Float64Array(candidates.length);
+  let total = 0;
+  let least = 0;
+  for (let at = 0; at < candidates.length; at++) {
+    const candidate = candidates[at];
+    const one = candidate === undefined ? 0 : pressure(candidate);
+    pressures[at] = one;
+    total += one;
+    if (one < (pressures[least] ?? 0)) least = at;
+  }
+  // With the request that is to be placed; who has nothing to do may always have it.
+  return { pressures, most: Math.max(0, BOUND * ((total + 1) / candidates.length) + slack - 1), least };
+}
+
+/** The first by rendezvous of those that may be. */
+function best(
+  candidates: readonly Candidate[],
+  hashes: Uint32Array,
+  key: number,
+  may: (at: number) => boolean,
+): Candidate | undefined {
+  let chosen = -1;
+  let highest = -1;
+  for (let at = 0; at < candidates.length; at++) {
+    const rank = mix(key ^ (hashes[at] ?? 0));
+    if (rank <= highest || !may(at)) continue;
+    highest = rank;
+    chosen = at;
+  }
+  return candidates[chosen];
+}
+
+/** FNV-1a, 32 bits. */
+function hash(text: string): number {
+  let state = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) state = Math.imul(state ^ text.charCodeAt(at), 0x01000193);
+  return state >>> 0;
+}
+
+/** The finaliser of MurmurHash3: every bit of the input turns half of the output's. */
+function mix(value: number): number {
+  let state = value;
+  state = Math.imul(state ^ (state >>> 16), 0x85ebca6b);
+  state = Math.imul(state ^ (state >>> 13), 0xc2b2ae35);
+  return (state ^ (state >>> 16)) >>> 0;
+}

@@ -1,0 +1,131 @@
+/** Which share of a model's requests each of its nodes gets: given by rules, or by what its GPUs are. */
+import type { Candidate } from '../candidates.ts';
+import type { RoutedRequest } from '../policy.ts';
+
+/** A request's class, for rules that are not for all: how urgent it is, or how long its prompt. */
+export const REQUEST_CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
+export type RequestClass = (typeof REQUEST_CLASSES)[number];
+
+/** Prompts of more estimated tokens are long. */
+export const LONG_INPUT_TOKENS = 2_048;
+
+/** The weight of each node that fits all that is named. A node that no rule fits gets nothing while another one gets something. */
+export interface WeightRule {
+  session?: string | undefined;
+  cluster?: string | undefined;
+  /** Class of shared/hardware. */
+  gpu?: string | undefined;
+  region?: string | undefined;
+  class?: RequestClass | undefined;
+  weight: number;
+}
+
+/** Rules as candidates ask them: made once for each list of rules. */
+export interface Weights {
+  /** Whether a request's class makes a difference. */
+  readonly classed: boolean;
+  of(candidate: Candidate, request: RoutedRequest): number;
+}
+
+/** The rule that names most of a node counts: its session before its place, its place before nothing; of equals the later one. */
+export function weightsOf(rules: readonly WeightRule[]): Weights {
+  const sorted = rules
+    .map((rule, at) => ({ rule, rank: rank(rule), at }))
+    .sort((a, b) => b.rank - a.rank || b.at - a.at);
+  const bySession = new Map<string, WeightRule[]>();
+  const others: WeightRule[] = [];
+  for (const { rule } of sorted) {
+    if (rule.session === undefined) others.push(rule);
+    else bySession.set(rule.session, [...(bySession.get(rule.session) ?? []), rule]);
+  }
+  return {
+    classed: rules.some((rule) => rule.class !== undefined),
+    of(candidate, request) {
+      const own = bySession.get(candidate.session)?.find((rule) => fits(rule, candidate, request));
+      return (own ?? others.find((rule) => fits(rule, candidate, request)))?.weight ?? 0;
+    },
+  };
+}
+
+function rank({ session, cluster, gpu, region, class: only }: WeightRule): number {
+  const named = (value: unknown, worth: number) => (value === undefined ? 0 : worth);
+  return named(session, 16) + named(cluster, 8) + named(gpu, 4) + named(region, 2) + named(only, 1);
+}
+
+function fits(
+  { cluster, gpu, region, class: only }: WeightRule,
+  candidate: Candidate,
+  request: RoutedRequest,
+): boolean {
+  if (cluster !== undefined && cluster !== candidate.cluster) return false;
+  if (gpu !== undefined && gpu !== candidate.gpu) return false;
+  if (region !== undefined && region !== candidate.region) return false;
+  return only === undefined || isOfClass(only, request);
+}
+
+function isOfClass(only: RequestClass, { priority, inputTokens }: RoutedRequest): boolean {
+  switch (only) {
+    case 'short':
+      return inputTokens <= LONG_INPUT_TOKENS;
+    case 'long':
+      return inputTokens > LONG_INPUT_TOKENS;
+    default:
+      return only === priority;
+  }
+}
+
+/**
+ * Memory bandwidth in TB/s, from data sheets: decoding reads all weights for each token, so tokens per second grow with it. A class
+ * that is not listed counts as 1.
+ */
+const BANDWIDTH: Readonly<Record<string, number>> = {
+  GB300: 8,
+  GB200: 8,
+  GH200: 4,
+  GB10: 0.27,
+  B300: 8,
+  B200: 8,
+  H200: 4.8,
+  H100: 3.35,
+  H800: 3.35,
+  H20: 4,
+  A100: 2,
+  A800: 2,
+  A40: 0.7,
+  A30: 0.93,
+  A16: 0.2,
+  A10G: 0.6,
+  A10: 0.6,
+  A2: 0.2,
+  L40S: 0.86,
+  L40: 0.86,
+  L20: 0.86,
+  L4: 0.3,
+  T4: 0.32,
+  V100: 0.9,
+  P100: 0.73,
+  RTXPRO6000: 1.8,
+  RTX6000ADA: 0.96,
+  RTXA6000: 0.77,
+  RTXA5000: 0.77,
+  RTX5090: 1.8,
+  RTX4090: 1,
+  RTX3090: 0.94,
+  RTX2080TI: 0.62,
+  MI355X: 8,
+  MI350X: 8,
+  MI325X: 6,
+  MI300X: 5.3,
+  MI300A: 5.3,
+  MI250X: 1.6,
+  MI250: 1.6,
+  MI210: 1.6,
+  MI100: 1.2,
+  MAX1550: 3.2,
+};
+
+/** Where no rules are given: by class and number of GPUs. */
+export const GPU_WEIGHTS: Weights = {
+  classed: false,
+  of: ({ gpu, gpus = 1 }) => (gpu === undefined ? 1 : (BANDWIDTH[gpu] ?? 1) * gpus),
+};
