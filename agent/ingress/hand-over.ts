@@ -6,6 +6,7 @@ import { errorFor, type PathError } from '../../shared/asking/path-error.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
+import { type Choice, ended, started } from '../../shared/routing/choose.ts';
 import type { Attempt } from '../mesh/requests/attempt.ts';
 
 /** All that handing over needs of a request. */
@@ -22,8 +23,6 @@ export interface Errand extends CommonErrand {
   onFailure(node: Candidate, code: AttemptFailure): void;
 }
 
-type Choice = loop.Choice<Candidate>;
-
 export type Delivery = loop.Delivery<Choice, Answer>;
 
 /**
@@ -35,12 +34,14 @@ export function handOver(errand: Errand): Promise<Delivery> {
   errand.whenLeft(() => running?.cancel());
   return loop.handOver<Choice, Answer>({
     choose: errand.choose,
-    attempt: ({ node }, { number, acceptMs }) => {
-      running = errand.ask(node.session, openingOf(errand, number, acceptMs), bodyOf(errand.intake));
+    attempt: (choice, { number, acceptMs }) => {
+      started(choice);
+      const opening = openingOf(errand, number, acceptMs, choice.model);
+      running = errand.ask(choice.node.session, opening, bodyOf(errand.intake));
       return begun(running);
     },
     onFailure: ({ node }, code) => errand.onFailure(node, code),
-    onEnd: () => {},
+    onEnd: ended,
     retriesMax: RETRIES_MAX,
     mayRetry: errand.mayRetry,
     repeatable: () => isRepeatable(errand.intake),

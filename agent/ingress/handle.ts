@@ -9,20 +9,21 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
+import { choose } from '../../shared/routing/choose.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import type { RetryBudget } from '../../shared/routing/retry-budget.ts';
-import { isTrusted, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
+import type { Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
 import { discardBody, STRANGER_MAX_BYTES, takeBody } from './body.ts';
 import type { Budget } from './budget.ts';
-import { choose, type Question, unmet } from './choose.ts';
-import { type Errand, handOver, noCapacity } from './hand-over.ts';
+import { type Errand, handOver } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
+import type { Registry } from './registry.ts';
 import { after, deliver, deliverLate, sendError } from './respond.ts';
-import { restrictionsOf } from './restrictions.ts';
+import { nobody, questionOf } from './route.ts';
 import type { Running } from './running.ts';
 import type { Strangers } from './strangers.ts';
-import type { Registry, TrustedNodes } from './trusted-nodes.ts';
 import { answerView, isView } from './views.ts';
 import type { Watchers } from './watchers.ts';
 
@@ -37,7 +38,7 @@ export interface Desk {
   watchers: Watchers;
   pingMs: number;
   registry: Registry;
-  nodes: TrustedNodes;
+  nodes: NodeIndex;
   /** `lists`: those that a request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
   ask: Requests['ask'];
@@ -115,7 +116,8 @@ interface Case extends Ids {
 
 async function forward(one: Case): Promise<void> {
   const { request, response, desk, endpoint, intake, timing, requestId } = one;
-  const question = questionOf(one);
+  const { trust, avoided, nodes } = desk;
+  const question = questionOf({ headers: request.headers, intake, trust, avoided });
   timing.lookupDone(Date.now());
   const errand: Errand = {
     name: one.given === undefined ? requestId : randomUUID(),
@@ -123,8 +125,8 @@ async function forward(one: Case): Promise<void> {
     intake,
     headers: headersToEngine((name) => headerOf(request, name), one.given),
     receipt: intake.model,
-    choose: (tried) => choose(desk.nodes, { ...question(), tried }),
-    nobody: () => nobody(desk.registry, question()),
+    choose: (tried) => choose(nodes, question(), tried),
+    nobody: () => nobody(nodes, question()),
     ask: desk.ask,
     left: () => response.destroyed,
     whenLeft: (call) => response.once('close', call),
@@ -146,40 +148,6 @@ function remember(avoided: Avoided, session: string, code: AttemptFailure): void
   if (code === 'refused') avoided.add(session, Date.now() + REFUSING_MS);
   else if (code === 'unreachable') avoided.add(session, Date.now() + UNREACHABLE_MS);
   else if (castsSuspicion(code)) avoided.add(session, Date.now() + SILENT_MS);
-}
-
-/** What a node has to answer to for this request. @throws ApiError 400, 403 */
-function questionOf({ request, desk, intake }: Case): () => Question {
-  const { providers, requirements } = restrictionsOf(request.headers, intake.metadata);
-  const trust = desk.trust(providers);
-  if (trustsNobody(trust)) {
-    throw new ApiError(
-      'no_trusted_provider',
-      'No provider is trusted by this ingress (--trust) and this request alike.',
-    );
-  }
-  const { model } = intake;
-  const { avoided } = desk;
-  return () => ({ model, trust, requirements, avoided, tried: NONE, now: Date.now(), random: Math.random });
-}
-
-const NONE: ReadonlySet<string> = new Set();
-
-/** Why there is nobody to ask. */
-function nobody({ index }: Registry, question: Question): ApiError {
-  const { model, trust } = question;
-  if (unmet(index, question))
-    return new ApiError('requirement_not_met', `No node that serves '${model}' meets what this request requires.`);
-  const known = index.model(model);
-  if (known === undefined)
-    return new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
-  const serving = [...known.ready, ...known.suspected];
-  const trusted = serving.filter((entry) => isTrusted(trust, entry));
-  if (serving.length > 0 && trusted.length === 0) {
-    const message = `Only nodes of providers that are not trusted here (--trust) serve '${model}' at this moment.`;
-    return new ApiError('no_capacity', message, { param: 'model' });
-  }
-  return noCapacity(model);
 }
 
 function headerOf({ headers }: IncomingMessage, name: string): string | undefined {

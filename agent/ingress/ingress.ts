@@ -8,10 +8,10 @@ import { Avoided } from './avoided.ts';
 import { Budget, CONNECTIONS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
+import type { Registry } from './registry.ts';
 import { PING_MS } from './respond.ts';
 import { Running } from './running.ts';
 import { Strangers } from './strangers.ts';
-import { type Registry, TrustedNodes } from './trusted-nodes.ts';
 import { Watchers } from './watchers.ts';
 
 /** A client that opens a connection says what it wants within this. */
@@ -83,7 +83,7 @@ export class Ingress {
       watchers: new Watchers(),
       pingMs: this.#options.pingMs ?? PING_MS,
       registry,
-      nodes: new TrustedNodes(registry),
+      nodes: registry.index,
       trust: (lists) => this.#trust(lists),
       ask: (session, request, body) => requests.ask(session, request, body),
       log,

@@ -57,7 +57,7 @@ export async function deliver(delivery: Delivery, context: ResponseContext): Pro
     'x-otela-node': node.session,
     'x-otela-provider': node.provider,
     'x-otela-attempts': String(delivery.attempts),
-    'x-otela-served-model': headerSafe(context.model),
+    'x-otela-served-model': headerSafe(delivery.choice.model),
     'server-timing': context.timing.header(head, context.now()),
   };
   if (isEventStream(head)) Object.assign(headers, STREAM_HEADERS);

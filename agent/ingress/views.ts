@@ -10,7 +10,7 @@ import {
 } from '../../shared/routing/registry-view.ts';
 import { RequirementError } from '../../shared/routing/requirements.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
-import type { Registry } from './trusted-nodes.ts';
+import type { Registry } from './registry.ts';
 import type { Watchers } from './watchers.ts';
 
 const MODELS = '/v1/models';

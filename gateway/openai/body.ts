@@ -4,7 +4,6 @@ import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { refuseHeaders, refuseMetadata } from './restrictions.ts';
 
 /** Always kept for a retry, whatever the budget. */
 export const KEPT_ALWAYS_BYTES = 1024 * 1024;
@@ -20,7 +19,6 @@ let budgetUsed = 0;
  * @throws ApiError 400, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
  */
 export async function takeBody(request: Request, endpoint: Endpoint, env: Env): Promise<Intake> {
-  refuseHeaders(request);
   const declared = Number(request.headers.get('content-length') ?? Number.NaN);
   const opaqueModel = request.headers.get('x-otela-model');
   if (opaqueModel !== null) return takeOpaque(request, opaqueModel, declared);
@@ -30,7 +28,6 @@ export async function takeBody(request: Request, endpoint: Endpoint, env: Env): 
   const kept = await keep(request, declared, limit, Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
   try {
     const known = lookInto(kept.bytes, request.headers.get('content-type') ?? '', endpoint);
-    refuseMetadata(known.metadata);
     return { ...known, body: { kind: 'kept', bytes: kept.bytes }, release: kept.release };
   } catch (error) {
     kept.release();

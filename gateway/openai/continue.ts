@@ -39,8 +39,9 @@ function meansOf(
   errand: Errand,
   ctx: Pick<ExecutionContext, 'waitUntil'>,
 ): Means<Choice, Answer> {
-  const { view, env, intake } = errand;
-  const { model } = intake;
+  const { view, env } = errand;
+  const { model, request } = choice;
+  const route = { ...errand.route, request, fallbacks: [] };
   const first = view.nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
   const { maxRetries: retriesMax } = view.settings.retries;
   return {
@@ -48,7 +49,7 @@ function meansOf(
       const waiter = new Waiter({ queues: false, hopes: () => false, retriesMax });
       // How an engine reads a text is asked on the way, and counts as no attempt.
       const note = changed.endpoint === errand.endpoint ? errand.note : UNNOTED;
-      return asking({ ...errand, ...changed, waiter, note, admittedAt: Date.now() });
+      return asking({ ...errand, ...changed, route, waiter, note, admittedAt: Date.now() });
     },
     unlike: () => unlike(view.model(model), model, first),
     unpaid: () => ({ name: crypto.randomUUID(), receipt: receiptOf('', model, true) }),

@@ -8,17 +8,18 @@ import {
   openingOf,
 } from '../../shared/asking/intake.ts';
 import { errorFor } from '../../shared/asking/path-error.ts';
-import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
-import { type Candidate, candidateOf, candidatesFor, suspectedFor } from '../../shared/routing/candidates.ts';
+import type { Candidate } from '../../shared/routing/candidates.ts';
+import { type Choice, choose, ended, started } from '../../shared/routing/choose.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
 import type { Waiter } from '../queue/waiter.ts';
 import type { View } from '../registry/snapshot.ts';
-import { breakers, ended, retryBudget } from '../routing/health.ts';
+import * as health from '../routing/health.ts';
+import { questionOf, type Route } from '../routing/route.ts';
 import { askTunnel } from '../tunnel/ask.ts';
 import type { AttemptBody } from '../tunnel/attempt.ts';
 import { Answer, type Ask } from './answer.ts';
@@ -26,6 +27,7 @@ import { Answer, type Ask } from './answer.ts';
 /** All that handing over needs of a request. */
 export interface Errand extends CommonErrand {
   view: View;
+  route: Route;
   /** Whose nodes may see it, on every attempt. */
   trust: Trust;
   env: Env;
@@ -41,76 +43,66 @@ export interface Errand extends CommonErrand {
   signal: AbortSignal;
 }
 
-export type Choice = loop.Choice<Candidate>;
+export type { Choice } from '../../shared/routing/choose.ts';
 
 export type Delivery = loop.Delivery<Choice, Answer>;
 
 /** Tries nodes until one answers. @throws ApiError when none did */
 export function handOver(errand: Errand): Promise<Delivery> {
-  if (errand.waiter.attempts === 0) retryBudget.asked(Date.now());
+  if (errand.waiter.attempts === 0) health.retryBudget.asked(Date.now());
   return loop.handOver(asking(errand));
 }
 
 export function asking(errand: Errand): loop.Asking<Choice, Answer> {
   const { intake, signal, waiter } = errand;
   const { settings } = errand.view;
+  const among = (candidates: readonly Candidate[], tried: number) => waiter.among(candidates, tried, Date.now());
+  const question = () => {
+    const isAvoided = health.breakers.avoided(Date.now(), isRepeatable(intake));
+    return questionOf(errand.route, errand.trust, { among, isAvoided });
+  };
   let isProbe = false;
   return {
-    choose: (tried) => choose(errand, tried),
-    attempt: ({ node }, attempt) => {
+    choose: (tried) => choose(errand.view.nodes, question(), tried),
+    attempt: (choice, attempt) => {
       waiter.attempts = attempt.number;
-      isProbe = breakers.started(node.session, Date.now());
-      return tryNode(errand, node, attempt);
+      isProbe = health.breakers.started(choice.node.session, Date.now());
+      started(choice);
+      return tryNode(errand, choice, attempt);
     },
     onFailure: ({ node }, code) => {
       waiter.onFailure(node.session, code, Date.now());
       errand.note.attempt(code);
       if (castsSuspicion(code)) errand.onSuspect(node.session);
     },
-    onEnd: ({ node }, ending) => ended(errand, node.session, ending, isProbe),
+    onEnd: (choice, ending) => {
+      ended(choice, ending);
+      health.ended(errand, choice.node.session, ending, isProbe);
+    },
     first: waiter.attempts + 1,
     retriesMax: waiter.retriesLeft,
-    mayRetry: () => retryBudget.take(Date.now(), settings.retries.retryShare),
+    mayRetry: () => health.retryBudget.take(Date.now(), settings.retries.retryShare),
     repeatable: () => isRepeatable(intake),
     left: () => signal.aborted,
     whenLeft: (call) => signal.addEventListener('abort', call),
-    refusal: (failure) => (failure === undefined ? noCapacity(intake.model) : errorFor(failure)),
+    refusal: (failure) => (failure === undefined ? noCapacity(errand.route.request.model) : errorFor(failure)),
   };
 }
 
-function choose(errand: Errand, tried: ReadonlySet<string>): Choice | undefined {
-  const { model } = errand.intake;
-  const nodes = errand.view.model(model);
-  const ready = candidatesFor(nodes, tried, errand.trust);
-  const isAvoided = breakers.avoided(Date.now(), isRepeatable(errand.intake));
-  const well = isAvoided === undefined ? ready : ready.filter((entry) => !isAvoided(entry));
-  // A lost path often comes back within seconds (a deploy, a short cut): worth a wait when nobody else is there.
-  const lost = () => suspectedFor(nodes, tried, errand.trust).filter(recent);
-  const known = well.length > 0 ? well : ready.length > 0 ? ready : lost();
-  const candidates = errand.waiter.among(known, tried.size, Date.now());
-  const entry = candidates[Math.floor(Math.random() * candidates.length)];
-  return (
-    entry && { node: candidateOf(entry, errand.view.nodes.live), others: Math.max(ready.length, candidates.length) > 1 }
-  );
-}
-
-/** Suspected a moment ago: its agent may be reconnecting. */
-function recent({ updated_at }: RegistryEntry): boolean {
-  return Date.now() - Date.parse(updated_at) < RESUME_WINDOW_MS;
-}
-
-async function tryNode(errand: Errand, node: Candidate, attempt: loop.Attempt): Promise<Begun<Answer>> {
+async function tryNode(errand: Errand, choice: Choice, attempt: loop.Attempt): Promise<Begun<Answer>> {
   if (errand.intake.fill !== undefined) await errand.intake.fill();
-  const answer = await Answer.open(asker(errand, node, attempt), errand.signal);
+  const answer = await Answer.open(asker(errand, choice, attempt), errand.signal);
+  const { load } = answer.head;
+  if (load !== undefined) errand.view.nodes.live.heard(choice.node.session, load);
   const whole = answer.whole !== undefined && !isEventStream(answer.head);
   const begun = whole ? { answer, chunks: [], complete: true } : await begin(answer);
   errand.note.attempt(answer.status);
   return begun;
 }
 
-function asker(errand: Errand, node: Candidate, { number, acceptMs }: loop.Attempt): Ask {
+function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: loop.Attempt): Ask {
   const waitedMs = Date.now() - errand.admittedAt;
-  const open = { ...openingOf(errand, number, acceptMs), waitedMs };
+  const open = { ...openingOf(errand, number, acceptMs, model), waitedMs };
   const { env, ctx, signal } = errand;
   const worker = { env, ctx, signal };
   return (offset) => {

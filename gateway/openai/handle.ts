@@ -21,6 +21,7 @@ import { inTurn, longestWait, scopeOf } from '../queue/in-turn.ts';
 import { priorityOf } from '../queue/priority.ts';
 import { Waiter } from '../queue/waiter.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
+import { requireMet, routeOf } from '../routing/route.ts';
 import { receiptOf } from '../usage/receipt.ts';
 import { recordRefusal, type Sighting } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
@@ -92,6 +93,8 @@ async function forward(
     const view = found instanceof Promise ? await found : found;
     const trust = trustOf(account, requested, view.settings);
     requireTrust(view, requested, trust);
+    const route = routeOf(request, intake, account);
+    requireMet(view.nodes, route, trust);
     const waitMs = longestWait(view.settings.queue, intake.streaming);
     const hopes = () => hopesFor(view, intake.model, trust);
     note.known = isKnown(view, intake.model);
@@ -106,6 +109,7 @@ async function forward(
       receipt: receiptOf(account.seal, intake.model, untracked, intake.sampling),
       timeouts: view.settings.models[intake.model],
       view,
+      route,
       trust,
       env,
       ctx,
@@ -131,7 +135,7 @@ async function forward(
       priority,
       settings: view.settings.queue,
       streaming: intake.streaming,
-      scope: () => scopeOf(trust),
+      scope: () => `${scopeOf(trust)} ${route.demand.words}`,
       bytes: () => (intake.body.kind === 'kept' ? intake.body.bytes.length : 0),
       waiter,
       note,

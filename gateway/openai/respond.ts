@@ -48,7 +48,7 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   headers['x-otela-node'] = delivery.choice.node.session;
   headers['x-otela-provider'] = delivery.choice.node.provider;
   headers['x-otela-attempts'] = String(delivery.attempts);
-  headers['x-otela-served-model'] = headerSafe(context.model);
+  headers['x-otela-served-model'] = headerSafe(delivery.choice.model);
   headers['server-timing'] = context.timing.header(answer.head, Date.now());
   if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
   const { status, whole } = answer;

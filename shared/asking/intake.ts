@@ -1,4 +1,4 @@
-import { type Edit, usageEdits } from '../openai/edits.ts';
+import { type Edit, joinEdits, renaming, usageEdits } from '../openai/edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import { scanMultipart } from '../openai/multipart.ts';
 import type { Sampling } from '../openai/sampling.ts';
@@ -6,6 +6,7 @@ import { requireModel, scanJson } from '../openai/scan.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptBody, AttemptRequest } from './attempt.ts';
 import type { OpaqueBody } from './opaque-body.ts';
+import type { ModelAt } from './routed-request.ts';
 
 export type Body =
   | { kind: 'kept'; bytes: Uint8Array }
@@ -19,6 +20,10 @@ export interface Known {
   edits: Edit[];
   /** Strings of the body's `metadata`. */
   metadata: Readonly<Record<string, string>>;
+  /** Where the body names the model; absent where it cannot be given another one. */
+  modelAt?: ModelAt;
+  /** Names the conversation: `prompt_cache_key`, else `user`. */
+  affinity?: string | undefined;
   /** How the answer is to be drawn, where the body says so. */
   sampling?: Sampling;
   /** The model is what a header says: nobody looked into the body. */
@@ -50,6 +55,8 @@ export function lookInto(bytes: Uint8Array, contentType: string, endpoint: Endpo
     streaming: scan.stream && endpoint.streams,
     edits: usageEdits(scan, endpoint),
     metadata: scan.metadata ?? NO_METADATA,
+    ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
+    affinity: scan.promptCacheKey ?? scan.user,
     ...(scan.sampling !== undefined && { sampling: scan.sampling }),
   };
 }
@@ -88,7 +95,13 @@ export interface Errand {
   timeouts?: { first_byte_ms?: number | null; stall_ms?: number | null } | undefined;
 }
 
-export function openingOf(errand: Errand, attempt: number, acceptMs: number): AttemptRequest {
+/** `model`: what the node is asked for, where that is not what the body says. */
+export function openingOf(
+  errand: Errand,
+  attempt: number,
+  acceptMs: number,
+  model = errand.intake.model,
+): AttemptRequest {
   const { intake, endpoint, timeouts } = errand;
   return {
     requestId: errand.name,
@@ -97,7 +110,7 @@ export function openingOf(errand: Errand, attempt: number, acceptMs: number): At
     answerOffset: 0,
     endpoint: endpoint.id,
     headers: errand.headers,
-    edits: intake.edits.map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
+    edits: editsFor(intake, model).map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
     streaming: intake.streaming,
     dropUsage: intake.edits.length > 0,
     firstByteMs: timeouts?.first_byte_ms ?? FIRST_BYTE_MS,
@@ -106,6 +119,12 @@ export function openingOf(errand: Errand, attempt: number, acceptMs: number): At
     acceptMs,
     bodyLength: intake.body.kind === 'kept' ? intake.body.bytes.length : intake.body.length,
   };
+}
+
+/** The body goes as it came: the agent writes another model's name into it. */
+function editsFor({ model, modelAt, edits }: Intake, served: string): Edit[] {
+  if (served === model || modelAt === undefined) return edits;
+  return joinEdits(edits, [renaming(modelAt, served)]);
 }
 
 const decoder = new TextDecoder();

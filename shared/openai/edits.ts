@@ -46,11 +46,9 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
   }
 }
 
-/** Gives the body another model's name. @throws Error if the scan found no model */
-export function aliasEdit(scan: JsonScan, newModel: string): Edit {
-  if (scan.model === undefined) throw new Error('a body without a model cannot be given another one');
-  const { start, end } = scan.model;
-  return { at: start, remove: end - start, insert: utf8(JSON.stringify(newModel)) };
+/** Gives a body that names a model from `start` to `end`, quotes included, another model's name. */
+export function renaming({ start, end }: { start: number; end: number }, model: string): Edit {
+  return { at: start, remove: end - start, insert: utf8(JSON.stringify(model)) };
 }
 
 /** One sorted list. @throws RangeError if two edits overlap */

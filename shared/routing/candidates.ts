@@ -70,10 +70,6 @@ class Serving implements Candidate {
   }
 }
 
-export function candidateOf(entry: RegistryEntry, live: LiveNodes): Candidate {
-  return new Serving(entry, live);
-}
-
 /** What a request demands of the nodes that serve it, beside trust. */
 export interface Demand {
   require: readonly Requirement[];
@@ -99,7 +95,6 @@ const EMPTY: Pool = { ready: [], preferred: [], suspected: [] };
 
 interface Trusted extends Pool {
   version: number;
-  readonly entries: { ready: readonly RegistryEntry[]; suspected: readonly RegistryEntry[] };
   /** By the demand's words and, where time plays a part, by the second. */
   demanded: Map<string, Pool>;
 }
@@ -120,24 +115,6 @@ export function poolFor(nodes: ModelNodes | undefined, trust: Trust, demand: Dem
   if (nodes === undefined) return EMPTY;
   const pool = trusted(nodes, trust);
   return demand.words === '' ? pool : demanded(pool, nodes, demand, now);
-}
-
-/** The registry's entries of those that were not tried yet. */
-export function candidatesFor(
-  nodes: ModelNodes | undefined,
-  tried: ReadonlySet<string>,
-  trust: Trust,
-): readonly RegistryEntry[] {
-  return nodes === undefined ? [] : untried(trusted(nodes, trust).entries.ready, tried);
-}
-
-/** Sessions that would serve it but for a lost path: worth a wait when nobody else is there. */
-export function suspectedFor(
-  nodes: ModelNodes | undefined,
-  tried: ReadonlySet<string>,
-  trust: Trust,
-): readonly RegistryEntry[] {
-  return nodes === undefined ? [] : untried(trusted(nodes, trust).entries.suspected, tried);
 }
 
 /** Of a pool's list those that were not tried yet: the list itself where none was. */
@@ -163,11 +140,11 @@ function trusted(nodes: ModelNodes, trust: Trust): Trusted {
   }
   const before = known.get(key);
   if (before?.version === nodes.version) return before;
-  const may = (entry: RegistryEntry) => isTrusted(trust, entry);
-  const entries = { ready: nodes.ready.filter(may), suspected: nodes.suspected.filter(may) };
-  const ready = entries.ready.map((entry) => new Serving(entry, nodes.live));
-  const suspected = entries.suspected.map((entry) => new Serving(entry, nodes.live));
-  const made = { version: nodes.version, entries, ready, preferred: ready, suspected, demanded: new Map() };
+  const listed = (entries: readonly RegistryEntry[]) =>
+    entries.filter((entry) => isTrusted(trust, entry)).map((entry) => new Serving(entry, nodes.live));
+  const ready = listed(nodes.ready);
+  const suspected = listed(nodes.suspected);
+  const made = { version: nodes.version, ready, preferred: ready, suspected, demanded: new Map() };
   keep(known, key, made, TRUSTS_MAX);
   return made;
 }

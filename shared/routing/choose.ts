@@ -1,5 +1,8 @@
+import type { Ending } from './attempts.ts';
 import { type Candidate, changedAt, type Demand, poolFor, untried } from './candidates.ts';
+import type { LiveNode } from './live.ts';
 import type { NodeIndex } from './nodes.ts';
+import { offers } from './offers.ts';
 import type { Policy, RoutedRequest } from './policy.ts';
 import { satisfies } from './requirements.ts';
 import { isTrusted, type Trust } from './trust.ts';
@@ -12,8 +15,10 @@ export interface Question {
   trust: Trust;
   demand: Demand;
   policyFor(model: string): Policy;
-  /** Sessions that are passed over while there are others; undefined: none. */
-  isAvoided: ((candidate: Candidate) => boolean) | undefined;
+  /** Those that are passed over while there are others; absent: nobody is. */
+  isAvoided?: ((candidate: Candidate) => boolean) | undefined;
+  /** Of those that could be asked the ones that may be asked now; none: the request is to wait. Absent: all. */
+  among?: ((candidates: readonly Candidate[], tried: number) => readonly Candidate[]) | undefined;
   /** A path that was lost so lately may be coming back: its node is the last resort. */
   lostLatelyMs: number;
   /** Milliseconds since the epoch. */
@@ -25,7 +30,10 @@ export interface Choice {
   node: Candidate;
   /** What it is asked for: the request's model, or the first of its fallbacks that anybody serves. */
   model: string;
+  /** As its policy knows it: `model` is the one above. */
+  request: RoutedRequest;
   policy: Policy;
+  live: LiveNode;
   /** Somebody else could be asked instead. */
   others: boolean;
 }
@@ -58,36 +66,59 @@ function chooseFor(
   model: string,
   tried: ReadonlySet<string>,
 ): Choice | undefined {
-  const { trust, demand, isAvoided, now } = question;
+  const { trust, demand, now, lostLatelyMs } = question;
   const pool = poolFor(index.model(model), trust, demand, now);
   const ready = untried(pool.ready, tried);
-  const well = (list: readonly Candidate[]) =>
-    isAvoided === undefined ? list : list.filter((candidate) => !isAvoided(candidate));
-  const lists = [
-    () => (pool.preferred === pool.ready ? [] : well(untried(pool.preferred, tried))),
-    () => well(ready),
-    () => ready,
-    () => untried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < question.lostLatelyMs),
-  ];
+  const well = notAvoided(ready, question);
+  const lists: (readonly Candidate[])[] = well.length > 0 ? [well] : [ready];
+  if (pool.preferred !== pool.ready) lists.unshift(notAvoided(untried(pool.preferred, tried), question));
+  if (ready.length === 0) {
+    lists.push(untried(pool.suspected, tried).filter((candidate) => now - changedAt(candidate) < lostLatelyMs));
+  }
   const policy = question.policyFor(model);
   const request = model === question.request.model ? question.request : { ...question.request, model };
   for (const list of lists) {
-    const candidates = list();
-    if (candidates.length === 0) continue;
+    const candidates = question.among?.(list, tried.size) ?? list;
     const node = policy.pick(candidates, request, question.random);
-    if (node !== undefined) return { node, model, policy, others: Math.max(ready.length, candidates.length) > 1 };
+    if (node === undefined) continue;
+    const others = Math.max(ready.length, candidates.length) > 1;
+    return { node, model, request, policy, live: index.live.of(node.session), others };
   }
   return undefined;
+}
+
+function notAvoided(candidates: readonly Candidate[], { isAvoided }: Question): readonly Candidate[] {
+  return isAvoided === undefined ? candidates : candidates.filter((candidate) => !isAvoided(candidate));
+}
+
+/** The request goes there now. Call `ended` once for each. */
+export function started({ node, request, policy, live }: Choice): void {
+  live.inFlight++;
+  policy.onRequestStart(node, request);
+}
+
+export function ended({ node, request, policy, live }: Choice, ending: Ending): void {
+  live.inFlight--;
+  policy.onRequestEnd(node, request, ending);
 }
 
 function isServed(index: NodeIndex, { trust, demand, now }: Question, model: string, tried: ReadonlySet<string>) {
   return untried(poolFor(index.model(model), trust, demand, now).ready, tried).length > 0;
 }
 
-/** Nodes that may see the request serve its model, and none has what it requires. */
-export function isUnmet(index: NodeIndex, { request, trust, demand, now }: Question): boolean {
-  if (demand.require.length === 0) return false;
-  const { ready = [], suspected = [] } = index.model(request.model) ?? {};
-  const may = [...ready, ...suspected].filter((entry) => isTrusted(trust, entry));
-  return may.length > 0 && !may.some((entry) => satisfies(entry, demand.require, request.model, now));
+/**
+ * Nodes that may see the request serve what it asks for, and none has what it requires: what they have instead, by model. Undefined
+ * where that is not what is in the way.
+ */
+export function unmet(index: NodeIndex, question: Question): string | undefined {
+  const { request, fallbacks, trust, demand, now } = question;
+  if (demand.require.length === 0) return undefined;
+  const instead: string[] = [];
+  for (const model of [request.model, ...fallbacks]) {
+    const { ready = [], suspected = [] } = index.model(model) ?? {};
+    const may = [...ready, ...suspected].filter((entry) => isTrusted(trust, entry));
+    if (may.some((entry) => satisfies(entry, demand.require, model, now))) return undefined;
+    if (may.length > 0) instead.push(`for '${model}' ${offers(may, demand.require, model, now)}`);
+  }
+  return instead.length === 0 ? undefined : instead.join('; ');
 }

@@ -246,7 +246,17 @@ it('a known model with nothing serving and nothing to wait for is 503 no_capacit
 it.each([
   ['a header for requirements', { headers: { 'x-otela-require': 'gpu=GH200' } }, {}],
   ['metadata for requirements', {}, { metadata: { otela_require: 'gpu=GH200' } }],
-])('%s is refused while it cannot be honoured: the prompt goes nowhere', async (_, init, more) => {
+])('%s that no node meets are told what there is instead, and the prompt goes nowhere', async (_, init, more) => {
+  const { envelope } = await refused({ ...chatBody(), ...more }, 412, 'requirement_not_met', init);
+  expect(envelope.message).toContain(`for '${MODEL}' nothing published of it (1 node)`);
+});
+
+it.each([
+  ['an unknown one', { headers: { 'x-otela-require': 'colour=red' } }, {}],
+  ['one without a value', { headers: { 'x-otela-require': 'gpu=' } }, {}],
+  ['one of metadata', {}, { metadata: { otela_require: 'context>=a lot' } }],
+  ['a preference', { headers: { 'x-otela-prefer': 'tier' } }, {}],
+])('a requirement that cannot be read, %s, is refused and never overlooked', async (_, init, more) => {
   await refused({ ...chatBody(), ...more }, 400, 'invalid_requirement', init);
 });
 

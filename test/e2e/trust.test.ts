@@ -58,6 +58,36 @@ it('without any list every provider that was admitted is trusted', async () => {
   expect(await providersOf(TIMES, () => ask(house.key))).toEqual(['lab', 'psi']);
 });
 
+it('requirements of the header and of metadata narrow that further; a preference only orders', async () => {
+  const header = { 'x-otela-require': 'region=ch' };
+  expect(await providersOf(TIMES / 2, () => ask(house.key, header))).toEqual(['lab']);
+  const metadata = { metadata: { otela_require: 'tier=volatile' } };
+  expect(await providersOf(TIMES / 2, () => ask(house.key, {}, metadata))).toEqual(['psi']);
+  const neither = await ask(house.key, header, metadata);
+  expect(neither.status).toBe(412);
+  const { code, message } = await envelopeOf(neither);
+  expect(code).toBe('requirement_not_met');
+  expect(message).toContain('region=ch tier=stable (1 node)');
+  expect(message).toContain('region=de tier=volatile (1 node)');
+  // Whom the key does not trust is not listed.
+  const key = await house.gateway.createKey('lab alone', { trusted_providers: ['lab'] });
+  expect((await envelopeOf(await ask(key, { 'x-otela-require': 'region=de' }))).message).not.toContain('region=de (1');
+  expect(await providersOf(TIMES / 2, () => ask(house.key, { 'x-otela-prefer': 'region=de' }))).toEqual(['psi']);
+  expect(await providersOf(2, () => ask(key, { 'x-otela-prefer': 'region=de' }))).toEqual(['lab']);
+});
+
+it('a conversation stays at its node', async () => {
+  for (const name of ['one', 'two', 'three']) {
+    const nodes = new Set<string | null>();
+    for (let n = 0; n < 6; n++) {
+      const response = await ask(house.key, { 'x-otela-session': name });
+      nodes.add(response.headers.get('x-otela-node'));
+      await response.text();
+    }
+    expect(nodes.size, name).toBe(1);
+  }
+});
+
 it('a list of the key, of its project, of the header and of metadata each hold, and all of them together', async () => {
   const key = await house.gateway.createKey('lab only', { trusted_providers: ['lab'] });
   expect(await providersOf(TIMES, () => ask(key))).toEqual(['lab']);

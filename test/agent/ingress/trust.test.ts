@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { afterEach, expect, it } from 'vitest';
 import { Avoided } from '../../../agent/ingress/avoided.ts';
-import { choose } from '../../../agent/ingress/choose.ts';
-import { TrustedNodes } from '../../../agent/ingress/trusted-nodes.ts';
+import { choose } from '../../../shared/routing/choose.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { parseRequirements } from '../../../shared/routing/requirements.ts';
 import { decideTrust, providerId } from '../../../shared/routing/trust.ts';
+import { RESUME_WINDOW_MS } from '../../../shared/wire/limits.ts';
 import { chatBody, envelopeOf, MODEL } from '../../support/house.ts';
 import { endAll } from '../../support/processes.ts';
 import { entryOf, Village } from './village.ts';
@@ -120,18 +121,31 @@ it('no choice is ever outside the trust set or short of the requirements, on any
         const now = Date.now();
         for (const n of avoidedOnes) avoided.add('abcdefghijkl'[n]?.repeat(26) ?? '', now + 1_000);
         const trust = decideTrust({ own: 'local', lists, defaults: [], deleted: new Set(), policies: [] });
-        const requirements = stable ? parseRequirements('tier=stable') : [];
+        const require = stable ? parseRequirements('tier=stable') : [];
+        const demand = { require, prefer: [], words: stable ? 'tier=stable' : '' };
         const allowed = new Set(
           entries
             .filter((entry) => lists.every((ids) => ids.includes(providerId(entry, 'local'))))
             .filter(({ tier }) => !stable || tier === 'stable')
             .map(({ session }) => session),
         );
-        const trusted = new TrustedNodes({ index, version: 1 });
         const tried = new Set<string>();
         for (;;) {
-          const question = { model: MODEL, trust, requirements, tried, avoided, now, random: () => luck };
-          const choice = choose(trusted, question);
+          const choice = choose(
+            index,
+            {
+              request: { model: MODEL, priority: 'interactive', inputTokens: 1 },
+              fallbacks: [],
+              trust,
+              demand,
+              policyFor: () => randomPolicy,
+              isAvoided: ({ session }) => avoided.has(session, now),
+              lostLatelyMs: RESUME_WINDOW_MS,
+              now,
+              random: () => luck,
+            },
+            tried,
+          );
           if (choice === undefined) break;
           expect(allowed.has(choice.node.session)).toBe(true);
           expect(tried.has(choice.node.session)).toBe(false);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
-import { candidatesFor, NO_DEMAND, poolFor, suspectedFor } from '../../../shared/routing/candidates.ts';
+import { NO_DEMAND, poolFor, untried } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import { randomPolicy } from '../../../shared/routing/policies/random.ts';
 import { decideTrust, type TrustQuestion } from '../../../shared/routing/trust.ts';
@@ -16,7 +16,7 @@ const NOBODY_SAYS: TrustQuestion = {
 };
 const ANYBODY = decideTrust(NOBODY_SAYS);
 
-const names = (entries: readonly RegistryEntry[]) => entries.map(({ session }) => session).sort();
+const names = (entries: readonly { session: string }[]) => entries.map(({ session }) => session).sort();
 
 const model = fc.record({
   id: fc.constantFrom('m', 'n', 'o'),
@@ -67,9 +67,10 @@ test('after any changes the index says what a look at every node says', () => {
 test('what was tried is no candidate again', () => {
   const index = new NodeIndex();
   for (const session of ['a', 'b', 'c']) index.put(entry(session, { suspected: session === 'c' }));
-  expect(names(candidatesFor(index.model('m'), new Set(['a']), ANYBODY))).toEqual(['b']);
-  expect(names(suspectedFor(index.model('m'), new Set(), ANYBODY))).toEqual(['c']);
-  expect(candidatesFor(index.model('unknown'), new Set(), ANYBODY)).toEqual([]);
+  const { ready, suspected } = poolFor(index.model('m'), ANYBODY, NO_DEMAND, 0);
+  expect(names(untried(ready, new Set(['a'])))).toEqual(['b']);
+  expect(names(untried(suspected, new Set()))).toEqual(['c']);
+  expect(poolFor(index.model('unknown'), ANYBODY, NO_DEMAND, 0).ready).toEqual([]);
 });
 
 test('what is remembered for a trust set is worked out again when a node changes', () => {
@@ -77,7 +78,7 @@ test('what is remembered for a trust set is worked out again when a node changes
   const picky = decideTrust({ ...NOBODY_SAYS, lists: [['lab']] });
   index.put(entry('a'));
   index.put(entry('b', { provider: 'eth' }));
-  const ready = () => names(candidatesFor(index.model('m'), new Set(), picky));
+  const ready = () => names(poolFor(index.model('m'), picky, NO_DEMAND, 0).ready);
   expect(ready()).toEqual(['a']);
   index.put(entry('c'));
   expect(ready()).toEqual(['a', 'c']);

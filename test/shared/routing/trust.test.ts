@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { candidatesFor, suspectedFor } from '../../../shared/routing/candidates.ts';
+import { NO_DEMAND, poolFor, untried } from '../../../shared/routing/candidates.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import {
   decideTrust,
@@ -195,15 +195,16 @@ test('no candidate is ever outside the set, tried before, or left out for nothin
       });
       const tried = new Set(before.map((n) => `s${n}`));
       const trust = decideTrust(asked);
-      for (const [suspected, choose] of [
-        [false, candidatesFor],
-        [true, suspectedFor],
+      const pool = poolFor(index.model('m'), trust, NO_DEMAND, 0);
+      for (const [suspected, list] of [
+        [false, pool.ready],
+        [true, pool.suspected],
       ] as const) {
         const expected = some.flatMap((one, n) => {
           const open = one.suspected === suspected && !tried.has(`s${n}`);
           return open && promised(asked, one.node) ? [`s${n}`] : [];
         });
-        const chosen = choose(index.model('m'), tried, trust).map(({ session }) => session);
+        const chosen = untried(list, tried).map(({ session }) => session);
         expect(chosen.sort()).toEqual(expected.sort());
       }
     }),

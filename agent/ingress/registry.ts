@@ -1,0 +1,8 @@
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
+
+/** The registry as this agent knows it, its own node included. */
+export interface Registry {
+  readonly index: NodeIndex;
+  /** Changes with everything that is shown. */
+  readonly version: number;
+}

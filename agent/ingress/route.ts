@@ -1,0 +1,85 @@
+/** What one request to the ingress is routed by, and why there may be nobody to ask. */
+import type { IncomingHttpHeaders } from 'node:http';
+import { readDemand } from '../../shared/asking/demand.ts';
+import type { Intake } from '../../shared/asking/intake.ts';
+import { routedRequest } from '../../shared/asking/routed-request.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { type Question, unmet } from '../../shared/routing/choose.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
+import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
+import { isTrusted, readProviderList, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
+import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import type { Avoided } from './avoided.ts';
+import { noCapacity } from './hand-over.ts';
+
+const TRUST_HEADER = 'x-otela-trusted-providers';
+const TRUST_METADATA = 'otela_trusted_providers';
+
+/** Who names a conversation wants its cache; all others go where there is least to do. */
+const affinity = prefixAffinity();
+
+interface Asker {
+  headers: IncomingHttpHeaders;
+  intake: Intake;
+  /** `lists`: those that the request brings. */
+  trust(lists: readonly (readonly string[])[]): Trust;
+  avoided: Avoided;
+}
+
+/** All that a choice is made by, at the moment when it is asked for. @throws ApiError 400, 403 */
+export function questionOf({ headers, intake, trust: decide, avoided }: Asker): () => Question {
+  const header = (name: string) => headers[name]?.toString();
+  const demand = readDemand(header, intake.metadata);
+  const trust = decide(requestedProviders(headers, intake.metadata));
+  if (trustsNobody(trust)) {
+    throw new ApiError(
+      'no_trusted_provider',
+      'No provider is trusted by this ingress (--trust) and this request alike.',
+    );
+  }
+  const request = routedRequest(header, intake, intake.model, '');
+  const policy = request.session === undefined ? leastLoadPolicy : affinity;
+  const fixed = { request, fallbacks: [], trust, demand, policyFor: () => policy, lostLatelyMs: RESUME_WINDOW_MS };
+  return () => {
+    const now = Date.now();
+    const isAvoided = avoided.size === 0 ? undefined : ({ session }: { session: string }) => avoided.has(session, now);
+    return { ...fixed, isAvoided, now, random: Math.random };
+  };
+}
+
+/** Lists of the header and of the body's `metadata`; given both, both hold. @throws ApiError 400 */
+function requestedProviders(headers: IncomingHttpHeaders, metadata: Readonly<Record<string, string>>): string[][] {
+  const said: [string, string | undefined][] = [
+    [TRUST_HEADER, headers[TRUST_HEADER]?.toString()],
+    [`metadata.${TRUST_METADATA}`, metadata[TRUST_METADATA]],
+  ];
+  return said.flatMap(([param, text]) => (text === undefined ? [] : [readProviders(text, param)]));
+}
+
+function readProviders(text: string, param: string): string[] {
+  const list = readProviderList(text);
+  if (list !== undefined) return list;
+  const message = `${param} must be a list of at most 64 provider ids, as in "eth, psi@peer".`;
+  throw new ApiError('unknown_provider', message, { param });
+}
+
+/** Why there is nobody to ask. */
+export function nobody(index: NodeIndex, question: Question): ApiError {
+  const { request, trust } = question;
+  const { model } = request;
+  const instead = unmet(index, question);
+  if (instead !== undefined) {
+    const message = `No node that may be asked meets what this request requires. There is ${instead}.`;
+    return new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
+  }
+  const known = index.model(model);
+  if (known === undefined)
+    return new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
+  const serving = [...known.ready, ...known.suspected];
+  if (serving.length > 0 && !serving.some((entry) => isTrusted(trust, entry))) {
+    const message = `Only nodes of providers that are not trusted here (--trust) serve '${model}' at this moment.`;
+    return new ApiError('no_capacity', message, { param: 'model' });
+  }
+  return noCapacity(model);
+}

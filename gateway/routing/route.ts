@@ -1,0 +1,40 @@
+/** What one request is routed by: what its headers and body say, and what the operator set for its model and its key. */
+import { readDemand } from '../../shared/asking/demand.ts';
+import type { Intake } from '../../shared/asking/intake.ts';
+import { routedRequest } from '../../shared/asking/routed-request.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { Question } from '../../shared/routing/choose.ts';
+import { unmet } from '../../shared/routing/choose.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
+import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
+import type { Trust } from '../../shared/routing/trust.ts';
+import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import type { Account } from '../accounts/account.ts';
+
+/** Where nothing is set: who names a conversation wants its cache, all others go where there is least to do. */
+const affinity = prefixAffinity();
+
+export type Route = Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyFor'>;
+
+/** @throws ApiError 400 invalid_requirement */
+export function routeOf(request: Request, intake: Intake, { projectId, keyId }: Account): Route {
+  const header = (name: string) => request.headers.get(name);
+  const asked = routedRequest(header, intake, intake.model, projectId ?? `key ${keyId}`);
+  const policy = asked.session === undefined ? leastLoadPolicy : affinity;
+  return { request: asked, fallbacks: [], demand: readDemand(header, intake.metadata), policyFor: () => policy };
+}
+
+/** All that a choice is made by, at this moment. */
+export function questionOf(route: Route, trust: Trust, more: Pick<Question, 'isAvoided' | 'among'> = {}): Question {
+  return { ...route, trust, ...more, lostLatelyMs: RESUME_WINDOW_MS, now: Date.now(), random: Math.random };
+}
+
+/** @throws ApiError 412 where nodes serve the model and none has what is required: waiting would not change that */
+export function requireMet(nodes: NodeIndex, route: Route, trust: Trust): void {
+  if (route.demand.require.length === 0) return;
+  const instead = unmet(nodes, questionOf(route, trust));
+  if (instead === undefined) return;
+  const message = `No node that may be asked meets what this request requires. There is ${instead}.`;
+  throw new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
+}

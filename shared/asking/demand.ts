@@ -1,0 +1,32 @@
+import { ApiError } from '../openai/errors.ts';
+import { type Demand, NO_DEMAND } from '../routing/candidates.ts';
+import { parseRequirements, type Requirement, RequirementError } from '../routing/requirements.ts';
+
+type Word = 'require' | 'prefer';
+
+/** What a request demands of nodes, by its headers and its body's `metadata`; given both, both hold. @throws ApiError 400 */
+export function readDemand(
+  header: (name: string) => string | null | undefined,
+  metadata: Readonly<Record<string, string>>,
+): Demand {
+  const said = (word: Word): [string, string][] => {
+    const found: [string, string | null | undefined][] = [
+      [`x-otela-${word}`, header(`x-otela-${word}`)],
+      [`metadata.otela_${word}`, metadata[`otela_${word}`]],
+    ];
+    return found.flatMap(([param, text]): [string, string][] => (text ? [[param, text]] : []));
+  };
+  const [require, prefer] = [said('require'), said('prefer')];
+  if (require.length === 0 && prefer.length === 0) return NO_DEMAND;
+  const words = [require, prefer].map((list) => list.map(([, text]) => text).join(';')).join(' | ');
+  return { require: require.flatMap(read), prefer: prefer.flatMap(read), words };
+}
+
+function read([param, text]: [string, string]): Requirement[] {
+  try {
+    return parseRequirements(text);
+  } catch (error) {
+    if (error instanceof RequirementError) throw new ApiError(error.code, `${param}: ${error.message}.`, { param });
+    throw error;
+  }
+}

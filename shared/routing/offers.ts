@@ -1,0 +1,42 @@
+import type { RegistryEntry } from '../lattice/node.ts';
+import { modelFacts, nodeFacts } from './facts.ts';
+import type { Requirement, RequirementKey } from './requirements.ts';
+
+/** Kinds of nodes that are listed: an error message is no catalogue. */
+const OFFERS_MAX = 8;
+
+/**
+ * What nodes have of what was required, for people whose requirement nobody meets: `gpu=A100 context=32768 (3 nodes)`, the most frequent
+ * first. A fact that a node does not publish is left out.
+ */
+export function offers(
+  entries: readonly RegistryEntry[],
+  required: readonly Requirement[],
+  model: string,
+  now: number,
+): string {
+  const keys = [...new Set(required.map(({ key }) => key))];
+  const kinds = new Map<string, number>();
+  for (const entry of entries) {
+    const served = entry.models.find(({ id }) => id === model);
+    const facts = { ...nodeFacts(entry, now), ...(served === undefined ? {} : modelFacts(served)) };
+    const kind = keys.flatMap((key) => shown(key, facts[key])).join(' ') || 'nothing published of it';
+    kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+  }
+  const sorted = [...kinds].sort((a, b) => b[1] - a[1]);
+  const listed = sorted
+    .slice(0, OFFERS_MAX)
+    .map(([kind, count]) => `${kind} (${count} ${count === 1 ? 'node' : 'nodes'})`);
+  return listed.join(', ') + (sorted.length > OFFERS_MAX ? ', …' : '');
+}
+
+function shown(key: RequirementKey, values: readonly (string | number)[] | undefined): string[] {
+  const distinct = [...new Set(values)];
+  if (distinct.length === 0) return [];
+  return [`${key}=${distinct.map((value) => (key === 'time_left' ? duration(value) : String(value))).join('+')}`];
+}
+
+function duration(value: string | number): string {
+  if (typeof value === 'string' || value === Number.POSITIVE_INFINITY) return 'unlimited';
+  return `${Math.max(0, Math.floor(value / 60_000))}m`;
+}
