@@ -6,6 +6,7 @@ import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.
 import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
 import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
+import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
 import type { EngineCall, EngineClient } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
 
@@ -18,9 +19,14 @@ export interface ExchangeHost {
   onHead(): void;
   /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
   onReport(exchange: Exchange, usage: ReportedUsage): void;
+  /** Answered, and the gateway wants to know what its prompt begins with. */
+  onPrompt(exchange: Exchange, body: Uint8Array): void;
   /** The engine is done with it, well or not. */
   onIdle(exchange: Exchange): void;
 }
+
+/** Endpoints whose prompts an engine's `/tokenize` takes. */
+const PROMPTED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
 
 type Ending = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: string };
 
@@ -58,6 +64,7 @@ export class Exchange {
     this.#host = host;
     this.#stream = open.stream;
     this.body = new RequestBody(open.edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
+    if (open.prefixes === true && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
   }
 
   static endpointOf(open: OpenFrame): Endpoint | undefined {
@@ -180,9 +187,11 @@ export class Exchange {
     } else if (ending.kind === 'reset' && ASKED.has(ending.code)) {
       this.#usage = { ...NO_USAGE, estimated: true, aborted: ending.code === 'cancelled' };
     }
+    const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
     this.body.abandon();
     this.#shrink();
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage);
+    if (prompt !== undefined) this.#host.onPrompt(this, prompt);
     this.#link?.kick(this.#stream);
     this.#host.onIdle(this);
   }

@@ -3,6 +3,7 @@ import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import type { ReportedUsage } from '../../shared/wire/usage.ts';
+import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import { EngineClient } from './engine-client.ts';
 import { Exchange, nameOf } from './exchange.ts';
 import { Reports } from './reports.ts';
@@ -38,6 +39,7 @@ export class Exchanges {
   readonly #streams = new Map<number, Exchange>();
   /** In the order in which they finished. */
   readonly #finished = new Set<Exchange>();
+  readonly #blocks = new PrefixBlocks();
   #running = 0;
   #client: EngineClient | undefined;
   #draining = false;
@@ -118,6 +120,7 @@ export class Exchanges {
       now: () => performance.now(),
       onHead: () => this.#sayLoad(),
       onReport: (ended, usage) => this.#report(ended, usage),
+      onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
       onIdle: (ended) => this.#onIdle(ended),
     });
     this.#named.set(exchange.name, exchange);
@@ -125,6 +128,13 @@ export class Exchanges {
     this.#running++;
     this.#load?.begin();
     return exchange;
+  }
+
+  /** Nobody waits for it: what finds no socket is not said. */
+  #tellPrefixes(of: number, body: Uint8Array): void {
+    const target = this.#engine();
+    if (target !== undefined)
+      this.#blocks.ask(body, target, (blocks) => this.#link?.put({ type: 'prefixes', of, blocks }));
   }
 
   #refuse(link: Link, stream: number, code: 'refused' | 'unknown' | 'overloaded', message: string): void {

@@ -22,6 +22,10 @@ export class RequestBody {
   #readable: Readable | undefined;
   #hungry = false;
 
+  /** As the engine gets it, for whoever needs it when the answer is over. */
+  #keepMax = 0;
+  #kept: { chunks: Uint8Array[]; bytes: number } | undefined;
+
   /** @throws RangeError for edits that overlap */
   constructor(edits: BodyEdit[], length: number | undefined, onConsumed: (bytes: number) => void) {
     this.#edited = new EditedBody(edits);
@@ -35,14 +39,40 @@ export class RequestBody {
     const repeated = bytes.length - fresh.length;
     if (repeated > 0) this.#onConsumed(repeated);
     if (fresh.length === 0) return;
-    this.#waiting.push({ original: fresh.length, pieces: this.#edited.push(owned(fresh)) });
+    const pieces = this.#edited.push(owned(fresh));
+    this.#keep(pieces);
+    this.#waiting.push({ original: fresh.length, pieces });
     this.#feed();
+  }
+
+  /** From here on the body is kept, up to `max` bytes. */
+  keep(max: number): void {
+    this.#keepMax = max;
+    this.#kept = { chunks: [], bytes: 0 };
+  }
+
+  #keep(pieces: readonly Uint8Array[]): void {
+    for (const piece of pieces) {
+      if (this.#kept === undefined) return;
+      this.#kept.bytes += piece.length;
+      if (this.#kept.bytes > this.#keepMax) this.#kept = undefined;
+      else this.#kept.chunks.push(piece);
+    }
+  }
+
+  /** What was kept, once; undefined where it was too long, or is not all here. */
+  takeKept(): Uint8Array | undefined {
+    const kept = this.#kept;
+    this.#kept = undefined;
+    return kept === undefined || !this.incoming.complete ? undefined : Buffer.concat(kept.chunks);
   }
 
   /** END. @throws WireError, RangeError for an edit beyond the end */
   end(length: number): void {
     this.incoming.end(length);
-    this.#waiting.push({ original: 0, pieces: this.#edited.end() });
+    const pieces = this.#edited.end();
+    this.#keep(pieces);
+    this.#waiting.push({ original: 0, pieces });
     this.#feed();
   }
 

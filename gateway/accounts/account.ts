@@ -42,6 +42,8 @@ export interface Account {
   resumes: boolean;
   /** Its project's requests are in the trace export. */
   traced: boolean;
+  /** With what its prompts begin with, as ids. */
+  prefixes: boolean;
   /** Who pays, sealed: see usage/receipt.ts. */
   seal: string;
   /** Milliseconds since the epoch. */
@@ -129,6 +131,7 @@ export const BOOTSTRAP: Account = {
   mayOptOut: true,
   resumes: false,
   traced: false,
+  prefixes: false,
   seal: '',
   expiresAt: undefined,
   seen: Number.POSITIVE_INFINITY,

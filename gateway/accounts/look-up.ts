@@ -84,8 +84,8 @@ export async function findUser(
 }
 
 async function sealed(env: Pick<Env, 'DB'>, account: Omit<Account, 'seal'>): Promise<Account> {
-  const { keyId, userId = '', projectId = '', limits, traced } = account;
-  const identity = { keyId, userId, projectId, subject: limits?.subject ?? '', traced };
+  const { keyId, userId = '', projectId = '', limits, traced, prefixes } = account;
+  const identity = { keyId, userId, projectId, subject: limits?.subject ?? '', traced, prefixes };
   return { ...account, seal: await sealIdentity(await installationSecret(env), identity) };
 }
 
@@ -97,6 +97,7 @@ function standing(project: Project | null, key?: Key) {
     mayOptOut: key?.noTrack === true || project?.noTrack === true,
     resumes: key?.resume === true || project?.resume === true,
     traced: project?.trace === true,
+    prefixes: project?.trace === true && project.tracePrefixes,
   };
 }
 

@@ -20,6 +20,7 @@ declare module 'node:crypto' {
     type: 'spki' | 'pkcs8';
   }
   export function createHash(algorithm: 'sha256'): Hash;
+  export function createHmac(algorithm: 'sha256', key: string): Hash;
   export function randomBytes(size: number): RandomBytes;
   export function timingSafeEqual(a: Uint8Array, b: Uint8Array): boolean;
   export function createPrivateKey(key: DerKey): KeyObject;

@@ -90,6 +90,8 @@ export const projects = sqliteTable(
     ...restrictions(),
     /** Its requests are in the trace export. */
     trace: integer('trace', { mode: 'boolean' }).notNull().default(false),
+    /** And in it, which prompts begin alike. */
+    tracePrefixes: integer('trace_prefixes', { mode: 'boolean' }).notNull().default(false),
     createdAt: integer('created_at').notNull(),
     disabledAt: integer('disabled_at'),
   },

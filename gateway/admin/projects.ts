@@ -25,7 +25,7 @@ type Project = typeof projects.$inferSelect;
 const fields = restrictionsSchema
   .extend(grantsSchema.shape)
   .extend(habitsSchema.shape)
-  .extend({ name: nameSchema, trace: z.boolean() });
+  .extend({ name: nameSchema, trace: z.boolean(), trace_prefixes: z.boolean() });
 const createSchema = fields.partial().extend({ name: nameSchema }).strict();
 const patchSchema = fields.partial().extend({ disabled: z.boolean().optional() }).strict();
 
@@ -34,6 +34,7 @@ export const projectSchema = shownRestrictions.extend({
   id: z.string(),
   name: z.string(),
   trace: z.boolean(),
+  trace_prefixes: z.boolean(),
   created_at: z.iso.datetime(),
   disabled_at: z.iso.datetime().nullable(),
 });
@@ -79,9 +80,17 @@ export const projectRoutes: readonly AdminRoute[] = [
 ];
 
 async function createProject(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
-  const { name, trace = false, ...narrowed } = call.body;
+  const { name, trace = false, trace_prefixes: tracePrefixes = false, ...narrowed } = call.body;
   const columns = { ...NO_RESTRICTIONS, ...restrictionColumns(narrowed) };
-  const row: Project = { ...columns, id: newId('proj'), name, trace, createdAt: call.now, disabledAt: null };
+  const row: Project = {
+    ...columns,
+    id: newId('proj'),
+    name,
+    trace,
+    tracePrefixes,
+    createdAt: call.now,
+    disabledAt: null,
+  };
   return createOnce(call, {
     action: 'project.create',
     object: row.id,
@@ -97,9 +106,10 @@ async function createProject(call: Call<z.infer<typeof createSchema>>): Promise<
 
 async function patchProject(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
-  const { name = row.name, trace = row.trace, disabled = row.disabledAt !== null, ...narrowed } = call.body;
+  const { name = row.name, trace = row.trace, disabled = row.disabledAt !== null, ...more } = call.body;
+  const { trace_prefixes: tracePrefixes = row.tracePrefixes, ...narrowed } = more;
   const disabledAt = disabled ? (row.disabledAt ?? call.now) : null;
-  const set = { ...restrictionColumns(narrowed), name, trace, disabledAt };
+  const set = { ...restrictionColumns(narrowed), name, trace, tracePrefixes, disabledAt };
   const after = view({ ...row, ...set });
   const update = database(call.env).update(projects).set(set).where(eq(projects.id, row.id));
   await change(call, [update], { action: 'project.update', object: row.id, before: view(row), after });
@@ -120,6 +130,7 @@ function view(row: Project): z.infer<typeof projectSchema> {
     name: row.name,
     ...restrictionView(row),
     trace: row.trace,
+    trace_prefixes: row.tracePrefixes,
     created_at: rfc3339(row.createdAt),
     disabled_at: time(row.disabledAt),
   } as z.infer<typeof projectSchema>;

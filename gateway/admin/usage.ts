@@ -72,7 +72,7 @@ const workloadSchema = z.object({
       model: z.string(),
       requests: z.number(),
       requests_per_second: z.number(),
-      /** Refused because no node served the model: what a placement without it leaves out. */
+      /** Refused because no node took them: what a placement without the model leaves out. */
       unserved: z.number(),
       input: lengths,
       output: lengths,

@@ -32,6 +32,8 @@ export interface Errand extends CommonErrand {
   trust: Trust;
   env: Env;
   ctx: { waitUntil(work: Promise<unknown>): void };
+  /** Its project wants to know which prompts begin alike. */
+  prefixes: boolean;
   /** When the request was complete and let in, in milliseconds since the epoch: what it waits from then on is on its record. */
   admittedAt: number;
   note: Pick<Note, 'attempt'>;
@@ -102,7 +104,8 @@ async function tryNode(errand: Errand, choice: Choice, attempt: loop.Attempt): P
 
 function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: loop.Attempt): Ask {
   const waitedMs = Date.now() - errand.admittedAt;
-  const open = { ...openingOf(errand, number, acceptMs, model), waitedMs };
+  const more = errand.prefixes ? { waitedMs, prefixes: true } : { waitedMs };
+  const open = { ...openingOf(errand, number, acceptMs, model), ...more };
   const { env, ctx, signal } = errand;
   const worker = { env, ctx, signal };
   return (offset) => {

@@ -114,6 +114,7 @@ async function forward(
       env,
       ctx,
       admittedAt,
+      prefixes: account.prefixes && !untracked,
       waiter,
       onSuspect: (session) => snapshots.suspect(session, Date.now()),
       note,

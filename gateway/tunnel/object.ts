@@ -218,6 +218,9 @@ export class TunnelObject extends DurableObject<Env> {
         return this.#storeUsage(peer, frame.sequence, frame.json);
       case 'load':
         return this.#onLoad(frame);
+      case 'prefixes':
+        this.#outbox.prefixes.add(frame.of, frame.blocks, Date.now());
+        return this.#outbox.schedule();
       case 'report':
       case 'accept':
       case 'head':

@@ -3,6 +3,7 @@ import type { Env } from '../env.ts';
 import { Reporter } from '../observe/report.ts';
 import { countRow } from '../observe/rows.ts';
 import { Histogram } from './histogram.ts';
+import type { Annotation } from './prefixes.ts';
 import { NO_SESSION, type UsageRow } from './row.ts';
 import { addToTotals, addTotal, nameOf, type Total, totalOf } from './totals.ts';
 
@@ -18,7 +19,7 @@ const DAY_MS = 86_400_000;
 /** The environment may say another number meanwhile. */
 const LOOK_AGAIN_MS = 7 * DAY_MS;
 
-/** What nobody served, as the gateway tells its clients. */
+/** What no node took, as the gateway tells its clients. */
 const UNSERVED = 'no_capacity';
 
 /** How one model was used in a window of time; windows of several objects are added up. */
@@ -85,6 +86,15 @@ export class UsageObject extends DurableObject<Env> {
     if (totals.size === 0) return;
     this.#schedule(TOTALS_MS);
     this.#reporter.touch(this.env, this.ctx, Date.now());
+  }
+
+  /** What became known of records after they came; of those that are not here, nothing. */
+  annotate(notes: readonly Annotation[]): void {
+    if (!this.#exists) return;
+    const query = `UPDATE records SET row = json_set(row, '$.buckets', json(?)) WHERE session = ? AND stream = ?`;
+    for (const { session, stream, buckets } of notes) {
+      this.ctx.storage.sql.exec(query, JSON.stringify(buckets), session, stream);
+    }
   }
 
   /** What the row changes of the totals. */

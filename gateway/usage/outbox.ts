@@ -2,8 +2,9 @@ import { installationSecret } from '../accounts/installation.ts';
 import type { Settlement } from '../accounts/limits-object.ts';
 import type { Env } from '../env.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
+import { Prefixes } from './prefixes.ts';
 import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from './receipt.ts';
-import { handedOn, type PendingUsage, pendingUsage } from './record.ts';
+import { handedOn, handedOnRecord, type PendingUsage, pendingUsage } from './record.ts';
 import { shardOf, type UsageRow } from './row.ts';
 
 /** Records wait so long to travel together. */
@@ -24,6 +25,7 @@ export class Outbox {
   readonly #env: Env;
   readonly #session: string;
   readonly #identities = new Map<string, Identity>();
+  readonly prefixes = new Prefixes();
   #scheduled = false;
 
   constructor(ctx: DurableObjectState, env: Env, session: string) {
@@ -55,7 +57,9 @@ export class Outbox {
     try {
       const more = await this.#handOn();
       const moreOfIngress = await this.#handOnIngress();
+      await this.#handOnPrefixes();
       if (more || moreOfIngress) this.schedule(0);
+      else if (!this.prefixes.idle) this.schedule();
     } catch (error) {
       console.error(`usage of ${this.#session} waits: ${error instanceof Error ? error.message : error}`);
       this.schedule(AGAIN_MS);
@@ -92,6 +96,13 @@ export class Outbox {
     await Promise.all([...shards].map(([shard, rows]) => this.#env.USAGE.getByName(shard).add(rows)));
     ingressUsageHandedOn(sql, waiting);
     return waiting.length === BATCH;
+  }
+
+  async #handOnPrefixes(): Promise<void> {
+    if (this.prefixes.idle) return;
+    const secret = await installationSecret(this.#env);
+    const record = (stream: number) => handedOnRecord(this.#ctx.storage.sql, stream);
+    await this.prefixes.handOn(this.#env, secret, this.#session, { record, now: Date.now() });
   }
 
   async #receipt(secret: string, text: string): Promise<Receipt> {

@@ -14,6 +14,8 @@ export interface Identity {
   subject: string;
   /** In the trace export. */
   traced: boolean;
+  /** With prefix buckets. */
+  prefixes: boolean;
 }
 
 export interface Receipt extends Identity {
@@ -25,11 +27,11 @@ export interface Receipt extends Identity {
 }
 
 /** Of the operator key of the environment, and of whatever else is not sealed. */
-const UNSEALED: Identity = { keyId: '', userId: '', projectId: '', subject: '', traced: false };
+const UNSEALED: Identity = { keyId: '', userId: '', projectId: '', subject: '', traced: false, prefixes: false };
 
 export function sealIdentity(secret: string, identity: Identity): Promise<string> {
-  const { keyId, userId, projectId, subject, traced } = identity;
-  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, subject, traced]));
+  const { keyId, userId, projectId, subject, traced, prefixes } = identity;
+  return seal(secret, 'receipt', JSON.stringify([keyId, userId, projectId, subject, traced, prefixes]));
 }
 
 /** What a request sends along: the identity, sealed, and what its node knows anyway. */
@@ -72,6 +74,6 @@ function readSampling(text: string): Sampling | undefined {
 export async function openIdentity(secret: string, sealed: string): Promise<Identity> {
   const text = await unseal(secret, 'receipt', sealed);
   if (text === undefined) return UNSEALED; // forged, or of a gateway with another secret
-  const [keyId, userId, projectId, subject, traced] = JSON.parse(text);
-  return { keyId, userId, projectId, subject, traced };
+  const [keyId, userId, projectId, subject, traced, prefixes = false] = JSON.parse(text);
+  return { keyId, userId, projectId, subject, traced, prefixes };
 }

@@ -82,6 +82,13 @@ export function pendingUsage(sql: SqlStorage, limit: number): PendingUsage[] {
     }));
 }
 
+/** What is on disk of a stream and handed on. */
+export function handedOnRecord(sql: SqlStorage, stream: number): UsageRecord | undefined {
+  const query = 'SELECT record FROM usage WHERE stream = ?1 AND NOT EXISTS (SELECT 1 FROM pending WHERE stream = ?1)';
+  const [row] = sql.exec<{ record: string }>(query, stream).toArray();
+  return row && (JSON.parse(row.record) as UsageRecord);
+}
+
 /** They are in other hands, up to this position. */
 export function handedOn(sql: SqlStorage, position: number): void {
   sql.exec('DELETE FROM pending WHERE position <= ?', position);

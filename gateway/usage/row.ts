@@ -39,6 +39,8 @@ export interface UsageRow {
   sampling?: Sampling;
   /** From when the request was let in to when this attempt was handed over: queues, and attempts before it. */
   queueMs?: number;
+  /** Ids of what its prompt begins with, a block of 16 tokens each; empty: its engine has no tokenizer. */
+  buckets?: string[];
   /** Why no engine saw it: the code of our error. */
   error?: string;
   /** How many requests alike were refused within a second; absent: one. */

@@ -44,6 +44,8 @@ interface TraceLine extends Record<SamplingName, number | null> {
   aborted: boolean;
   estimated: boolean;
   provider: string;
+  /** In the order of the prompt; null: not told, empty: its engine has no tokenizer. */
+  prefix_buckets: readonly string[] | null;
 }
 
 const encoder = new TextEncoder();
@@ -104,6 +106,7 @@ function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceL
     aborted: row.aborted,
     estimated: row.estimated,
     provider: row.provider,
+    prefix_buckets: row.buckets ?? null,
     ...(Object.fromEntries(sampling) as Record<SamplingName, number | null>),
   };
 }
@@ -150,7 +153,7 @@ function csvHead(question: TraceQuestion): string {
 function csvLine(line: TraceLine): string {
   return Object.values(line)
     .map((value) => {
-      const text = value === null ? '' : String(value);
+      const text = value === null ? '' : Array.isArray(value) ? value.join(' ') : String(value);
       const safe = /^[=+\-@\t\r]/.test(text) && typeof value === 'string' ? `'${text}` : text;
       return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
     })

@@ -19,6 +19,8 @@ export interface AttemptRequest {
   firstByteMs: number;
   stallMs: number;
   receipt: string;
+  /** Its prompt's prefix blocks are wanted. */
+  prefixes?: boolean;
   /** How long the opening may stay without acknowledgement. */
   acceptMs: number;
   /** How long the request has waited: in queues, and for attempts before this one. */

@@ -189,6 +189,7 @@ export class Exchange {
       firstByteMs: request.firstByteMs,
       stallMs: request.stallMs,
       receipt: request.receipt,
+      ...(request.prefixes === true && { prefixes: true }),
       bodyLength: this.#upload.length,
     };
   }

@@ -5,6 +5,8 @@
 import { WireError } from './error.ts';
 import { type HeaderList, readHeaders, writeHeaders } from './headers.ts';
 import {
+  BLOCK_DIGEST_BYTES,
+  BLOCKS_MAX,
   DATA_MAX_BYTES,
   DEPLOY_MAX_BYTES,
   DEPLOYED_MAX_BYTES,
@@ -61,6 +63,8 @@ export interface OpenFrame {
   stallMs: number;
   /** Opaque to the agent; comes back in a REPORT that outlived its object. */
   receipt: string;
+  /** The gateway wants PREFIXES of the prompt. */
+  prefixes?: boolean;
   /** Of the request's body as sent; undefined: not known before its end. */
   bodyLength: number | undefined;
 }
@@ -102,7 +106,9 @@ export type Frame =
   /** An order of shared/deployment; empty: what is there, and what would be taken? */
   | { type: 'deploy'; sequence: number; order: Uint8Array }
   /** The answer, JSON: see shared/deployment/answer. */
-  | { type: 'deployed'; sequence: number; json: string };
+  | { type: 'deployed'; sequence: number; json: string }
+  /** SHA-256 of each full block of 16 token ids of the prompt that came as stream `of`, one after the other; empty: no tokenizer. */
+  | { type: 'prefixes'; of: number; blocks: Uint8Array };
 
 /** What a probe found; `unknown`: it could not be made, which proves nothing. The number is the protocol. */
 export const PROBE_VERDICTS = ['alive', 'silent', 'unknown'] as const;
@@ -139,6 +145,7 @@ const TYPES = [
   'load',
   'deploy',
   'deployed',
+  'prefixes',
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */
@@ -157,6 +164,7 @@ const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'load',
   'deploy',
   'deployed',
+  'prefixes',
 ]);
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -166,6 +174,7 @@ const FLAG_RESUME = 1;
 const FLAG_STREAMING = 2;
 const FLAG_DROP_USAGE = 4;
 const FLAG_UUID = 8;
+const FLAG_PREFIXES = 16;
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
@@ -254,6 +263,9 @@ function writeFields(out: FrameWriter, frame: Frame): void {
     case 'deployed':
       out.varint(frame.sequence);
       return out.text(frame.json);
+    case 'prefixes':
+      out.varint(frame.of);
+      return out.blob(frame.blocks);
   }
 }
 
@@ -263,7 +275,8 @@ function writeOpen(out: FrameWriter, frame: OpenFrame): void {
     (frame.resume ? FLAG_RESUME : 0) |
       (frame.streaming ? FLAG_STREAMING : 0) |
       (frame.dropUsage ? FLAG_DROP_USAGE : 0) |
-      (uuid ? FLAG_UUID : 0),
+      (uuid ? FLAG_UUID : 0) |
+      (frame.prefixes === true ? FLAG_PREFIXES : 0),
   );
   writeRequestId(out, frame.requestId, uuid);
   out.varint(frame.attempt);
@@ -382,6 +395,8 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       return { type, sequence: input.varint(), order: copied(input.blob(DEPLOY_MAX_BYTES)) };
     case 'deployed':
       return { type, sequence: input.varint(), json: input.text(DEPLOYED_MAX_BYTES) };
+    case 'prefixes':
+      return { type, of: input.varint(), blocks: copied(input.blob(BLOCKS_MAX * BLOCK_DIGEST_BYTES)) };
   }
 }
 
@@ -407,6 +422,7 @@ function readOpen(input: FrameReader, stream: number): OpenFrame {
     firstByteMs: input.varint(),
     stallMs: input.varint(),
     receipt: input.text(1024),
+    ...((flags & FLAG_PREFIXES) !== 0 && { prefixes: true }),
     bodyLength: readLength(input),
   };
 }

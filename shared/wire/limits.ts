@@ -46,6 +46,10 @@ export const EDITS_MAX = 8;
 /** One USAGE frame: 16 records, of which one with a model's name of 1,024 escapes has 7 KiB. */
 export const USAGE_MAX_BYTES = 128 * 1024;
 
+/** Blocks of a prompt that are told: 16,384 tokens. What is behind them is shared by nobody who does not share these. */
+export const BLOCKS_MAX = 1_024;
+export const BLOCK_DIGEST_BYTES = 32;
+
 /** One DEPLOY frame: an order with its parameters. */
 export const DEPLOY_MAX_BYTES = 16 * 1024;
 

@@ -1,4 +1,5 @@
 /** What is on record of a request: how its answer was drawn, what it waited, and that it was refused. */
+import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
@@ -10,6 +11,8 @@ const from = new Date(Date.now() - 60_000).toISOString();
 
 beforeAll(async () => {
   house = await openHouse();
+  // Who has to wait is refused at once here.
+  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
   project = made.parse(await house.gateway.admin('POST', 'projects', { name: 'p', trace: true })).id;
 });
 afterAll(endAll);
@@ -43,6 +46,7 @@ const lineSchema = z.looseObject({
   max_tokens: z.number().nullable(),
   top_p: z.number().nullable(),
   n: z.number().nullable(),
+  prefix_buckets: z.array(z.string()).nullable(),
 });
 type Line = z.infer<typeof lineSchema>;
 
@@ -134,4 +138,38 @@ it('what nobody serves is in the workload as unserved, and counts for no length'
   const lines = (await trace()).filter(({ status }) => status === 503);
   expect(lines.length).toBeGreaterThan(0);
   for (const { model } of lines) expect(model).toMatch(/^[0-9a-f]{16}$/);
+});
+
+it('prompts that begin alike have the same first buckets, where the project wants them; the digests themselves are nowhere', async () => {
+  const { id } = made.parse(
+    await house.gateway.admin('POST', 'projects', { name: 'b', trace: true, trace_prefixes: true }),
+  );
+  const { key } = await makeKey({ project_id: id });
+  const plain = await makeKey();
+  const before = await trace();
+  // Each of these characters is a token of the stand-in's, by its code; no two of the four blocks are the same.
+  const shared = Array.from({ length: 64 }, (_, n) => (n % 16 === n >> 4 ? '\n' : '<')).join('');
+  const prompts = [`${shared}${'<'.repeat(40)}`, `${shared}${'\n'.repeat(40)}`, 'too short'];
+  for (const prompt of prompts) await ask(key, { prompt, messages: undefined }, '/v1/completions');
+  await ask(plain.key, { prompt: prompts[0], messages: undefined }, '/v1/completions');
+  await ask(key, { messages: [{ role: 'user', content: shared }] });
+  const lines = await eventually('the buckets', 10_000, async () => {
+    const all = (await trace()).slice(before.length);
+    return all.filter(({ prefix_buckets }) => prefix_buckets !== null).length === 4 && all.length === 5
+      ? all
+      : undefined;
+  });
+  const bucketsOf = (n: number) => lines[n]?.prefix_buckets ?? [];
+  const [a, b, short] = [bucketsOf(0), bucketsOf(1), bucketsOf(2)];
+  // Six full blocks of sixteen, of which four are the same.
+  expect([a.length, b.length, short.length]).toEqual([6, 6, 0]);
+  expect(a.slice(0, 4)).toEqual(b.slice(0, 4));
+  expect(a[4]).not.toBe(b[4]);
+  expect(new Set(a).size).toBe(5); // the last two are of the same letter
+  expect(lines[3]?.prefix_buckets).toBeNull();
+  expect(bucketsOf(4).length).toBeGreaterThan(0);
+  const block = Uint32Array.from({ length: 16 }, (_, n) => shared.charCodeAt(n));
+  const digest = createHash('sha256').update(new Uint8Array(block.buffer)).digest();
+  expect(JSON.stringify(lines)).not.toContain(digest.toString('base64url').slice(0, 11));
+  expect(JSON.stringify(lines)).not.toContain(digest.toString('hex').slice(0, 16));
 });

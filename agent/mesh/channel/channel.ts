@@ -187,6 +187,7 @@ export class Channel {
       case 'probed':
       case 'deploy':
       case 'deployed':
+      case 'prefixes':
         throw new WireError('bad_state', `${frame.type} between agents`);
       default:
         return this.#events.onFrame(this, frame);

@@ -147,5 +147,5 @@ function cleaned(open: OpenFrame): OpenFrame {
   const given = new Map(open.headers);
   const id = given.get('x-request-id');
   const requestId = id !== undefined && REQUEST_ID_PATTERN.test(id) ? id : undefined;
-  return { ...open, headers: headersToEngine((name) => given.get(name), requestId) };
+  return { ...open, prefixes: false, headers: headersToEngine((name) => given.get(name), requestId) };
 }

@@ -101,6 +101,7 @@ export const THINGS: Readonly<Record<string, Thing>> = {
       ...RESTRICTIONS,
       name: text('name'),
       trace: { member: 'trace', kind: 'switch' },
+      'trace-prefixes': { member: 'trace_prefixes', kind: 'switch' },
       disabled: { member: 'disabled', kind: 'switch' },
     },
     row: row(['trace']),
@@ -129,7 +130,7 @@ export const THINGS: Readonly<Record<string, Thing>> = {
 
 export const THINGS_USAGE = `otela-gateway keys create --name NAME [--role consumer|provider|operator] [--user ID] [--project ID] [--expires 90d] [--scopes S,…] [WHAT IT MAY]
 otela-gateway keys list | show ID | set ID … | rotate ID [--overlap 24h] | revoke ID
-otela-gateway projects create --name NAME [--trace yes] [WHAT ITS KEYS MAY] | list | show ID | set ID … [--disabled yes]
+otela-gateway projects create --name NAME [--trace yes] [--trace-prefixes yes] [WHAT ITS KEYS MAY] | list | show ID | set ID … [--disabled yes]
     WHAT: --models M,… --endpoints E,… --trusted-providers P,… --regions R,… --tiers T,… ("any": no list)
           --rpm N --tpm N --concurrent N --monthly-tokens N ("none": no limit) --no-track yes|no
 otela-gateway users create --name NAME [--role R] [--provider P] [--project ID] | list | show ID | set ID … [--disabled yes] | delete ID

@@ -71,7 +71,14 @@ test('percentiles of a histogram are within 2.6 per cent, also when it was put t
 });
 
 test('a receipt opens with the secret that sealed it alone, and one that was changed names nobody', async () => {
-  const identity = { keyId: 'key_1', userId: 'user_1', projectId: '', subject: 'key:key_1', traced: true };
+  const identity = {
+    keyId: 'key_1',
+    userId: 'user_1',
+    projectId: '',
+    subject: 'key:key_1',
+    traced: true,
+    prefixes: true,
+  };
   const seal = await sealIdentity('secret', identity);
   const receipt = receiptOf(seal, 'org/mo del\n', true);
   expect(receipt).not.toContain('key_1');

@@ -80,6 +80,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('deploy' as const), sequence: short, order: bytes(300) }),
   fc.record({ type: fc.constant('deployed' as const), sequence: short, json: fc.string({ maxLength: 200 }) }),
   fc.record({ type: fc.constant('probed' as const), nonce: short, verdict: fc.constantFrom(...PROBE_VERDICTS) }),
+  fc.record({ type: fc.constant('prefixes' as const), of: short, blocks: fc.uint8Array({ maxLength: 200 }) }),
   fc.record({ type: fc.constant('load' as const), running: short, waiting: short }),
   fc
     .record({ running: short, waiting: short, permille: fc.integer({ min: 0, max: 1000 }) })

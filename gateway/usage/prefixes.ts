@@ -1,0 +1,72 @@
+/** Prefix buckets: what two prompts begin alike with, as ids that mean nothing outside this installation. */
+import { createHmac } from 'node:crypto';
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import { BLOCK_DIGEST_BYTES } from '../../shared/wire/limits.ts';
+import type { Env } from '../env.ts';
+import { openIdentity, sealOf } from './receipt.ts';
+import type { UsageRecord } from './record.ts';
+import { shardOf } from './row.ts';
+
+/** 64 bits: two blocks of a billion are taken for one another once in a while, and nothing is to be had from an id. */
+const BUCKET_BYTES = 8;
+
+/** Digests of token blocks that wait for their records: a node's answers of a few seconds. The oldest make room. */
+const WAITING_MAX = 1_000;
+/** A record is on disk a tick after its report. */
+const RECORD_WITHIN_MS = 60_000;
+
+export interface Annotation {
+  session: string;
+  stream: number;
+  /** Base64url, in the order of the prompt; empty: the engine has no tokenizer. */
+  buckets: string[];
+}
+
+/** By the installation's secret: equal ids mean equal blocks, and nobody can try out which block it is. */
+function bucketsOf(secret: string, blocks: Uint8Array): string[] {
+  const buckets: string[] = [];
+  for (let at = 0; at + BLOCK_DIGEST_BYTES <= blocks.length; at += BLOCK_DIGEST_BYTES) {
+    const hmac = createHmac('sha256', `otela-prefix-1\n${secret}`).update(blocks.subarray(at, at + BLOCK_DIGEST_BYTES));
+    buckets.push(toBase64url(hmac.digest().subarray(0, BUCKET_BYTES)));
+  }
+  return buckets;
+}
+
+/** In memory alone: the digests themselves are never stored, and what is lost with an object is lost. */
+export class Prefixes {
+  readonly #waiting = new Map<number, { blocks: Uint8Array; until: number }>();
+
+  add(stream: number, blocks: Uint8Array, now: number): void {
+    this.#waiting.set(stream, { blocks, until: now + RECORD_WITHIN_MS });
+    const oldest = this.#waiting.keys().next().value;
+    if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#waiting.delete(oldest);
+  }
+
+  get idle(): boolean {
+    return this.#waiting.size === 0;
+  }
+
+  /** Adds them to records that were handed on, of projects that want them. `record` gives what is on disk of a stream. */
+  async handOn(
+    env: Pick<Env, 'USAGE'>,
+    secret: string,
+    session: string,
+    { record, now }: { record(stream: number): UsageRecord | undefined; now: number },
+  ): Promise<void> {
+    const shards = new Map<string, Annotation[]>();
+    for (const [stream, { blocks, until }] of this.#waiting) {
+      const known = record(stream);
+      if (known === undefined && now < until) continue;
+      this.#waiting.delete(stream);
+      if (known === undefined || !(await wants(secret, known))) continue;
+      const shard = shardOf(known.at);
+      shards.set(shard, [...(shards.get(shard) ?? []), { session, stream, buckets: bucketsOf(secret, blocks) }]);
+    }
+    await Promise.all([...shards].map(([shard, notes]) => env.USAGE.getByName(shard).annotate(notes)));
+  }
+}
+
+/** An agent may say what it likes of any stream: it is taken where its gateway asked for it. */
+async function wants(secret: string, { receipt }: UsageRecord): Promise<boolean> {
+  return (await openIdentity(secret, sealOf(receipt))).prefixes;
+}

@@ -1,0 +1,1 @@
+ALTER TABLE `projects` ADD `trace_prefixes` integer DEFAULT false NOT NULL;
