@@ -95,6 +95,9 @@ it('a project, a key in it, its limits, its rotation and its end', async () => {
   const csv = (await otela('trace', 'export', '--from', from, '--to', to, '--format', 'csv')).out.split('\n');
   expect(csv[0]).toContain('timestamp,model,user,key');
   expect(csv[1]?.split(',')).toHaveLength(csv[0]?.split(',').length ?? 0);
+  const stats = (await otela('trace', 'stats', '--from', from, '--to', to)).out;
+  expect(stats).toMatch(new RegExp(`${MODEL} +\\d+ +0 +0`));
+  expect(stats).toMatch(/not\/mine +1 +1 +0/);
   await eventually('the hour’s totals', 15_000, async () => {
     const { out } = await otela('usage', '--by', 'model,provider');
     return new RegExp(`${MODEL} +lab +\\d+`).test(out) ? true : undefined;

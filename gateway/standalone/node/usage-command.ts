@@ -1,10 +1,15 @@
 /** `otela-gateway usage|trace|audit`: what was used, and who changed what. */
+import { createReadStream } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { ask, CONNECTION, doorTo, download, UsageError } from './client.ts';
+import { ask, ClientError, CONNECTION, doorTo, download, UsageError } from './client.ts';
+import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
 
 export const USAGE_USAGE = `otela-gateway usage [--from 2026-11-01] [--to 2026-11-30] [--by day,project,user,key,model,provider] [--model M] [--project ID] [--user ID] [--key ID] [--provider P]
 otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z [--format ndjson|csv]
+otela-gateway trace stats --from … --to … | FILE.ndjson
 otela-gateway audit`;
 
 const text = { type: 'string' } as const;
@@ -48,11 +53,97 @@ async function allPages(door: ReturnType<typeof doorTo>, query: URLSearchParams)
 export async function traceCommand(args: string[]): Promise<number> {
   const options = { ...CONNECTION, from: text, to: text, format: { type: 'string', default: 'ndjson' } } as const;
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  const [verb, file, ...rest] = positionals;
+  if (verb === 'stats' && rest.length === 0) return traceStats(values, file);
   const { from, to, format } = values;
   if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new UsageError(USAGE_USAGE);
   const body = await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
   for await (const chunk of body) if (!process.stdout.write(chunk)) await drained();
   return 0;
+}
+
+type TraceValues = Parameters<typeof doorTo>[1] & { from?: string; to?: string; json?: boolean };
+
+/** Of a file that was exported before, or of what the gateway has. */
+async function traceStats(values: TraceValues, file: string | undefined): Promise<number> {
+  const { from, to } = values;
+  const asked = from !== undefined && to !== undefined;
+  if (asked === (file !== undefined)) throw new UsageError(USAGE_USAGE);
+  const source = asked
+    ? Readable.fromWeb(await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to })}`))
+    : createReadStream(file ?? '');
+  const stats = new TraceStats();
+  let number = 0;
+  // An error of the source ends the lines and is told to nobody else.
+  const failed = new Promise<never>((_, reject) => source.once('error', reject));
+  const reading = (async () => {
+    for await (const line of createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })) {
+      number++;
+      if (line.trim() !== '') stats.add(parseLine(line, number));
+    }
+  })();
+  await Promise.race([reading, failed.catch((error: Error) => Promise.reject(new ClientError(error.message)))]);
+  printStats(stats, values.json === true);
+  return 0;
+}
+
+function parseLine(line: string, number: number): TraceLine {
+  try {
+    return traceLineSchema.parse(JSON.parse(line));
+  } catch {
+    throw new ClientError(`line ${number} is no line of a trace: ${line.slice(0, 80)}`);
+  }
+}
+
+function printStats(stats: TraceStats, json: boolean): void {
+  const models = stats.report();
+  if (json) {
+    for (const one of models) console.log(JSON.stringify(one));
+    return;
+  }
+  const whole = (n: number) => String(Math.round(n));
+  const percent = (part: number) => `${(part * 100).toFixed(1)} %`;
+  const spread = ({ p50, p90, p99 }: { p50: number; p90: number; p99: number }) =>
+    [p50, p90, p99].map(whole).join(' / ');
+  const tables = [
+    [
+      [
+        'model',
+        'requests',
+        'refused',
+        'failed',
+        'input tokens',
+        'output tokens',
+        'of all tokens',
+        'output/input',
+        'cached',
+      ],
+      ...models.map((one) => [
+        `${one.model}${one.reasoning ? ' (reasoning)' : ''}`,
+        ...[one.requests, one.refused, one.failed, one.inputTokens, one.outputTokens].map(whole),
+        percent(one.share),
+        one.outputRatio.toFixed(2),
+        percent(one.inputTokens === 0 ? 0 : one.cachedTokens / one.inputTokens),
+      ]),
+    ],
+    [
+      ['model', 'input p50/p90/p99', 'output p50/p90/p99', 'burstiness', 'peak/mean minute', 'prefix reuse'],
+      ...models.map((one) => [
+        one.model,
+        spread(one.input),
+        spread(one.output),
+        one.burstiness.toFixed(2),
+        one.peakToMean.toFixed(1),
+        one.prefixReuse === undefined ? 'no buckets' : `${percent(one.prefixReuse)} of ${one.blocks} blocks`,
+      ]),
+    ],
+    [
+      ['models', 'requests', 'first token ms p50/p90/p99', 'total ms p50/p90/p99'],
+      ...stats.latencies().map((one) => [one.kind, whole(one.requests), spread(one.firstMs), spread(one.totalMs)]),
+    ],
+  ];
+  for (const table of tables) for (const line of ['', ...aligned(table)]) console.log(line);
+  if (stats.truncated) console.error('a long trace: arrivals and prefixes are told by its first five million');
 }
 
 export async function auditCommand(args: string[]): Promise<number> {
