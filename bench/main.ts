@@ -11,6 +11,7 @@ import { type Counter, startCounter } from './counter.ts';
 import { type House, type Memory, openHouse, resident, warm } from './house.ts';
 import { machine } from './machine.ts';
 import { type Row, table } from './report.ts';
+import { fairness } from './sections/fairness.ts';
 import { floor } from './sections/floor.ts';
 import { latency } from './sections/latency.ts';
 import { splice } from './sections/splice.ts';
@@ -19,7 +20,7 @@ import { tokens } from './sections/tokens.ts';
 import { tunnel } from './sections/tunnel.ts';
 import { wide } from './sections/wide.ts';
 
-const SECTIONS = ['latency', 'floor', 'throughput', 'tokens', 'tunnel', 'splice', 'wide'] as const;
+const SECTIONS = ['latency', 'floor', 'throughput', 'tokens', 'tunnel', 'splice', 'fairness', 'wide'] as const;
 type Section = (typeof SECTIONS)[number];
 
 const { values } = parseArgs({
@@ -75,6 +76,7 @@ async function section(name: Section, house: House, counter: Counter): Promise<R
       return tunnel(house, counter, quick ? 100 : 1_000);
     case 'splice':
       return splice(house, { repeats, requests: quick ? 300 : 2_000 });
+    case 'fairness':
     case 'wide':
       return 'runs last, in a network of its own';
   }
@@ -122,8 +124,13 @@ async function main(): Promise<number> {
   const rows: Row[] = [];
   const skipped: string[] = [];
   // `tunnel` last: it brings a gateway of its own.
-  const order = wanted.filter((name) => name !== 'wide' && name !== 'tunnel');
+  const order = wanted.filter((name) => name !== 'wide' && name !== 'fairness' && name !== 'tunnel');
   await loopback([...order, ...wanted.filter((name) => name === 'tunnel')], rows, skipped);
+  if (wanted.includes('fairness')) {
+    console.error('bench: fairness');
+    rows.push(...(await fairness({ seed, requests: quick ? 20 : 120 })));
+    await endAll();
+  }
   if (wanted.includes('wide')) {
     console.error('bench: wide');
     const result = await wide({

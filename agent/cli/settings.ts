@@ -113,7 +113,7 @@ export const SETTINGS = [
     kind: 'value',
     value: 'N',
     help: 'requests that may wait inside the engine, by its own /metrics; none: no limit',
-    otherwise: '32',
+    otherwise: '8',
   },
   {
     flag: 'span-nodes',

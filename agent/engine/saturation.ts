@@ -12,7 +12,7 @@ export interface EngineLimits {
  * Requests that may wait inside an engine where nobody says otherwise: enough to refill a batch while the next ones are on their
  * way, and few enough that those who wait do so at the gateway, where it is fair.
  */
-export const MAX_WAITING = 32;
+export const MAX_WAITING = 8;
 
 /**
  * When an engine has enough to do. Engines tell how many they run and how many wait, but only now and then; what they ran while
