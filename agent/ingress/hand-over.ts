@@ -23,6 +23,8 @@ export interface Errand extends CommonErrand {
   onFailure(node: Candidate, code: AttemptFailure): void;
 }
 
+export type { Choice } from '../../shared/routing/choose.ts';
+
 export type Delivery = loop.Delivery<Choice, Answer>;
 
 /**
@@ -30,9 +32,13 @@ export type Delivery = loop.Delivery<Choice, Answer>;
  * @throws ApiError when none did, PathError `cancelled` when the client left
  */
 export function handOver(errand: Errand): Promise<Delivery> {
+  return loop.handOver(asking(errand));
+}
+
+export function asking(errand: Errand): loop.Asking<Choice, Answer> {
   let running: Attempt | undefined;
   errand.whenLeft(() => running?.cancel());
-  return loop.handOver<Choice, Answer>({
+  return {
     choose: errand.choose,
     attempt: (choice, { number, acceptMs }) => {
       started(choice);
@@ -48,7 +54,7 @@ export function handOver(errand: Errand): Promise<Delivery> {
     left: errand.left,
     whenLeft: errand.whenLeft,
     refusal: (failure) => (failure === undefined ? errand.nobody() : told(failure)),
-  });
+  };
 }
 
 async function begun(attempt: Attempt): Promise<Begun<Answer>> {

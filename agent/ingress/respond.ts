@@ -1,13 +1,14 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import { isEventStream } from '../../shared/asking/answer.ts';
+import { type Answer, isEventStream } from '../../shared/asking/answer.ts';
+import type { Outgoing } from '../../shared/asking/continued.ts';
 import type { After } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, headersToClient, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
-import type { Delivery } from './hand-over.ts';
+import type { Choice } from './hand-over.ts';
 
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
 export const PING_MS = 15_000;
@@ -19,6 +20,8 @@ const QUOTED_ERROR_MAX = 4096;
 const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 const decoder = new TextDecoder();
+
+export type Delivery = Outgoing<Choice, Answer>;
 
 export interface ResponseContext {
   response: ServerResponse;

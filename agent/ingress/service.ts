@@ -7,6 +7,7 @@ import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
 import type { LoadCounter } from '../tunnel/exchanges.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
+import { NO_RECEIPT } from './continue.ts';
 import { Ingress } from './ingress.ts';
 import { ReplicaNodes } from './replica-nodes.ts';
 import { UsageDelivery } from './usage-delivery.ts';
@@ -153,7 +154,8 @@ export class RequestService {
       const known = this.#nodes.index.get(session)?.provider;
       return known === UNADMITTED_PROVIDER ? undefined : known;
     };
-    this.#queue.add(records.map((record) => ingressUsage(record, provider(record.session))));
+    const charged = records.filter(({ receipt }) => receipt !== NO_RECEIPT);
+    this.#queue.add(charged.map((record) => ingressUsage(record, provider(record.session))));
   }
 
   /** Requests that our engine is working on for other agents and our own ingress, and those that others answer for this one. */

@@ -157,6 +157,7 @@ class Search<C extends Choice, A extends Answer> {
 
   async #begin(errand: Errand, choice: C, attempt: Attempt): Promise<Begun<A>> {
     this.#asked = this.#means.asking(errand);
+    if (this.#asked.left()) throw new PathError('cancelled', 'the client left'); // it cannot cancel what begins now
     const begun = await this.#asked.attempt(choice, attempt);
     const { status, head } = begun.answer;
     if (status === 200 && isEventStream(head)) return begun;
@@ -208,7 +209,7 @@ class Search<C extends Choice, A extends Answer> {
     } catch (error) {
       if (error instanceof PathError) ending = endingOf(error.code);
       // A slow tokenizer says nothing about the node's path.
-      if (!(error instanceof PathError) || mayTryAnother(error.code)) throw error;
+      if (!(error instanceof PathError) || mayTryAnother(error.code) || asking.left()) throw error;
     } finally {
       asking.onEnd(choice, ending);
     }
