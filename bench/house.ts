@@ -1,7 +1,7 @@
 /** The processes of a benchmark: engine, gateway, and an agent whose tunnel runs through a splice that counts its bytes. */
 import { join } from 'node:path';
 import { startAgent } from '../test/support/agent.ts';
-import { Gateway } from '../test/support/gateway.ts';
+import { Gateway, type GatewayOptions } from '../test/support/gateway.ts';
 import { freePort, Managed, memoryOf } from '../test/support/processes.ts';
 import { NODE, ROOT } from '../test/support/where.ts';
 import { Client, post, type Target } from './client.ts';
@@ -29,9 +29,12 @@ export async function startEngine(
 }
 
 /** `tunnel`: where the agent dials, if not straight to the gateway. */
-export async function openHouse(tunnel?: (gatewayPort: number) => Promise<string>): Promise<House> {
+export async function openHouse(
+  tunnel?: (gatewayPort: number) => Promise<string>,
+  options: GatewayOptions = {},
+): Promise<House> {
   const { url } = await startEngine();
-  const gateway = await Gateway.start({ port: await freePort() });
+  const gateway = await Gateway.start({ ...options, port: await freePort() });
   const [key, token] = await Promise.all([gateway.createKey('bench'), gateway.createJoinToken()]);
   const dialled = tunnel === undefined ? gateway.url : await tunnel(gateway.port);
   const agent = await startAgent({ gateways: [dialled], token, engineUrl: url });
