@@ -42,6 +42,6 @@ export interface Env extends IssuerEnvironment {
   REGISTRY_ACCESS?: string;
   /** Bearer of whoever may read /metrics and nothing else. Without it operators' keys may, and nobody else. */
   OTELA_METRICS_TOKEN?: string;
-  /** Which requests are logged: `all` (default), `error` or `off`. */
+  /** Which requests are logged: `error` (default), `all` or `off`. */
   REQUEST_LOG?: string;
 }

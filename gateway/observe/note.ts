@@ -28,10 +28,13 @@ interface Context {
 
 /** Nobody is there to see it; logs elsewhere call it so. */
 const LEFT_STATUS = 499;
-const LEFT_ERROR = 'client_left';
+export const LEFT_ERROR = 'client_left';
 
 /** One per isolate. */
-export const reporter = new Reporter();
+export const reporter = new Reporter((now) => {
+  now.set(IN_FLIGHT, [], inFlight);
+  for (const [model, waiting] of queued) now.set(QUEUED, [model], waiting);
+});
 let inFlight = 0;
 const queued = new Map<string, number>();
 
@@ -67,7 +70,7 @@ export class Note {
     this.#signal.addEventListener('abort', () => this.left());
     const traceparent = request.headers.get('traceparent');
     this.traceId = traceparent === null ? undefined : traceIdOf(traceparent);
-    reporter.gauges.set(IN_FLIGHT, [], ++inFlight);
+    inFlight++;
   }
 
   /** One attempt came to an engine's head with this status, or failed on its way with this code. */
@@ -98,7 +101,6 @@ export class Note {
     const waiting = (queued.get(this.#model) ?? 0) + change;
     if (waiting > 0) queued.set(this.#model, waiting);
     else queued.delete(this.#model);
-    reporter.gauges.set(QUEUED, [this.#model], waiting);
   }
 
   /** The engine's answer goes out from now on. */
@@ -148,7 +150,7 @@ export class Note {
     const now = Date.now();
     const { status, error, seen } = this;
     const endpoint = endpointById(seen.endpoint ?? 0);
-    reporter.gauges.set(IN_FLIGHT, [], --inFlight);
+    inFlight--;
     reporter.counts.count(REQUESTS, [endpointName(endpoint), String(status), error]);
     if (this.known) {
       const type = error === '' && status >= 400 ? String(status) : error;

@@ -29,13 +29,18 @@ interface Context {
  */
 export class Reporter {
   readonly counts = new Book();
-  readonly gauges = new Book();
+  readonly #gauges: (now: Book) => void;
   /** Not at start: a Worker has no randomness before its first request. */
   #source = '';
   #sequence = 0;
   #reportingSince = Number.NEGATIVE_INFINITY;
   /** Not known to have arrived: sent again as it was, so that it counts once. */
   #unsure: Report | undefined;
+
+  /** `gauges` writes down what is so at that moment, for each report. */
+  constructor(gauges: (now: Book) => void = () => {}) {
+    this.#gauges = gauges;
+  }
 
   /**
    * Something was counted. Not to be called for a client that left: its runtime would wait for the report before it ends what the
@@ -61,8 +66,9 @@ export class Reporter {
 
   #next(): Report {
     if (this.#source === '') this.#source = crypto.randomUUID();
-    const [counts, gauges] = [this.counts.take(), this.gauges.state()];
-    return { source: this.#source, sequence: ++this.#sequence, counts, gauges };
+    const now = new Book();
+    this.#gauges(now);
+    return { source: this.#source, sequence: ++this.#sequence, counts: this.counts.take(), gauges: now.state() };
   }
 
   async #send(env: Env, report: Report): Promise<void> {

@@ -34,7 +34,7 @@ const line = z.looseObject({
 
 let house: House;
 beforeAll(async () => {
-  house = await openHouse({ gateway: { env: { OTELA_METRICS_TOKEN: TOKEN } } });
+  house = await openHouse({ gateway: { env: { OTELA_METRICS_TOKEN: TOKEN, REQUEST_LOG: 'all' } } });
 });
 afterAll(endAll);
 
