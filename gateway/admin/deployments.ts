@@ -14,8 +14,8 @@ import { parametersSchema, templateNameSchema } from '../../shared/deployment/pa
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { OrderReply } from '../registry/orders.ts';
 import { writeDown } from './change.ts';
-import { asking, sessionOf } from './nodes.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
+import { asking, sessionOf } from './session.ts';
 
 const PATH = '/nodes/:session/deployment';
 

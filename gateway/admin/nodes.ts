@@ -1,12 +1,29 @@
 /** Sessions of nodes: what a failed one said last, and ending one. */
 import * as z from 'zod';
-import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from '../registry/object.ts';
+import { listOf } from './fields.ts';
+import { listNodes, nodeSchema, oneNodeSchema, querySchema, readNode } from './node-views.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
+import { asking, sessionOf } from './session.ts';
 
 export const nodeRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes',
+    summary: 'Sessions with their load, breaker and requests in flight; all for operators, their own for providers.',
+    query: querySchema,
+    answer: listOf(nodeSchema),
+    run: listNodes,
+  }),
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes/:session',
+    summary: 'One session: also its tunnel, and what went wrong there last.',
+    answer: oneNodeSchema,
+    run: readNode,
+  }),
   route({
     role: 'provider',
     method: 'get',
@@ -47,20 +64,4 @@ async function endSession(call: Call): Promise<object> {
   const evicted = await asking(call.env, (registry) => registry.evict(session));
   if (!evicted) throw new ApiError('not_found', `Session ${session} is not one of this gateway's issuer.`);
   return { object: 'node', session, deleted: true };
-}
-
-export function sessionOf(call: Pick<Call, 'param'>): string {
-  const session = call.param('session');
-  if (SESSION_PATTERN.test(session)) return session;
-  throw new ApiError('invalid_request', 'This is no session id.', { param: 'session' });
-}
-
-type Registry = ReturnType<Env['REGISTRY']['getByName']>;
-
-export async function asking<T>(env: Env, ask: (registry: Registry) => Promise<T>): Promise<T> {
-  try {
-    return await ask(env.REGISTRY.getByName(REGISTRY_NAME));
-  } catch (cause) {
-    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
-  }
 }

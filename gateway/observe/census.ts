@@ -1,14 +1,20 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { LIFECYCLE } from '../../shared/lattice/node.ts';
 import type { Book } from '../../shared/metrics/book.ts';
+import { breakerAt, LOAD_KNOWN_MS } from '../../shared/routing/load.ts';
 import type { RegistryCounters } from '../registry/object.ts';
+import type { Roster } from '../registry/roster.ts';
 import {
+  BREAKERS,
   CERTIFICATE_END,
   DELEGATES,
+  DOUBLES,
+  ENGINE_REQUESTS,
   FROZEN,
   MODEL_NODES,
   NODES,
   REGISTRY_EVENTS,
+  STREAMS,
   SUSPECTED,
   TUNNELS,
 } from './families.ts';
@@ -23,20 +29,32 @@ export interface Census {
   states: Record<string, number>;
   suspected: number;
   tunnels: number;
+  breakers: Record<'closed' | 'open' | 'half-open', number>;
+  /** Of engines that said something within seconds, and the requests of this gateway there. */
+  load: { running: number; waiting: number; open: number };
   models: ({ model: string } & Record<Standing, number>)[];
   counters: RegistryCounters;
 }
 
-export function takeCensus(entries: Iterable<RegistryEntry>): Omit<Census, 'counters'> {
+export function takeCensus(roster: Pick<Roster, 'entries' | 'store'>, now: number): Omit<Census, 'counters'> {
   const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
   const models = new Map<string, Record<Standing, number>>();
+  const breakers = { closed: 0, open: 0, 'half-open': 0 };
+  const load = { running: 0, waiting: 0, open: 0 };
   let suspected = 0;
   let tunnels = 0;
-  for (const entry of entries) {
+  for (const entry of roster.entries()) {
     states[entry.state] = (states[entry.state] ?? 0) + 1;
     if (entry.state === 'LEFT') continue;
     if (entry.suspected) suspected++;
     if (entry.connected) tunnels++;
+    const live = roster.store.liveOf(entry.session);
+    breakers[breakerAt(live.breaker, now)]++;
+    if (live.load !== undefined && now - live.load.at <= LOAD_KNOWN_MS) {
+      load.running += live.load.running;
+      load.waiting += live.load.waiting;
+      load.open += live.load.open ?? 0;
+    }
     for (const { id, state } of entry.models) {
       let known = models.get(id);
       if (known === undefined && models.size >= MODELS_MAX) continue;
@@ -47,7 +65,14 @@ export function takeCensus(entries: Iterable<RegistryEntry>): Omit<Census, 'coun
       known[standing(entry, state)]++;
     }
   }
-  return { states, suspected, tunnels, models: Array.from(models, ([model, standings]) => ({ model, ...standings })) };
+  return {
+    states,
+    suspected,
+    tunnels,
+    breakers,
+    load,
+    models: Array.from(models, ([model, standings]) => ({ model, ...standings })),
+  };
 }
 
 function standing({ state, suspected, connected }: RegistryEntry, model: string): Standing {
@@ -55,12 +80,17 @@ function standing({ state, suspected, connected }: RegistryEntry, model: string)
   return suspected || !connected ? 'suspected' : 'ready';
 }
 
-export function addCensus(book: Book, { states, suspected, tunnels, models, counters }: Census): void {
+export function addCensus(book: Book, { states, suspected, tunnels, breakers, load, models, counters }: Census): void {
   for (const [state, n] of Object.entries(states)) book.set(NODES, [state], n);
   book.set(SUSPECTED, [], suspected);
   book.set(TUNNELS, [], tunnels);
   for (const { model, ...standings } of models)
     for (const [state, n] of Object.entries(standings)) book.set(MODEL_NODES, [model, state], n);
+  for (const [state, n] of Object.entries(breakers)) book.set(BREAKERS, [state], n);
+  book.set(ENGINE_REQUESTS, ['running'], load.running);
+  book.set(ENGINE_REQUESTS, ['waiting'], load.waiting);
+  book.set(STREAMS, [], load.open);
+  book.set(DOUBLES, [], counters.doubles);
   book.set(DELEGATES, [], counters.delegates);
   book.set(FROZEN, [], counters.frozen.length);
   book.set(CERTIFICATE_END, [], counters.certificateEnds);

@@ -139,6 +139,21 @@ export const MODEL_NODES = gauge(
   'state',
 );
 export const TUNNELS = gauge('otela_tunnels_open', 'Agents whose tunnel to this gateway is open.');
+export const STREAMS = gauge('otela_streams_in_flight', 'Requests at nodes, as nodes told within the last seconds.');
+export const ENGINE_REQUESTS = gauge(
+  'otela_engine_requests',
+  'What engines that were heard within the last seconds say: in their batches, and waiting for them.',
+  'state',
+);
+export const BREAKERS = gauge(
+  'otela_breakers',
+  'Nodes that are not LEFT, by how their circuit breaker stands.',
+  'state',
+);
+export const DOUBLES = counter(
+  'otela_double_completions_total',
+  'Requests that a second engine completed too, since the registry object woke.',
+);
 export const DELEGATES = gauge('otela_gossip_delegates', 'Agents that gossip with this gateway.');
 export const FROZEN = gauge('otela_frozen_clusters', 'Clusters of which nobody is evicted for now.');
 export const CERTIFICATE_END = gauge('otela_certificate_end_timestamp_seconds', "When the gateway's certificate ends.");
@@ -173,6 +188,10 @@ export const FAMILIES: readonly Family[] = [
   SUSPECTED,
   MODEL_NODES,
   TUNNELS,
+  STREAMS,
+  ENGINE_REQUESTS,
+  BREAKERS,
+  DOUBLES,
   DELEGATES,
   FROZEN,
   CERTIFICATE_END,

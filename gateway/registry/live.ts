@@ -15,6 +15,10 @@ export class LiveStates {
     this.#states.set(session, { state, version });
   }
 
+  get(session: string): LiveState | undefined {
+    return this.#states.get(session)?.state;
+  }
+
   delete(session: string): void {
     this.#states.delete(session);
   }

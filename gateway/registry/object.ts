@@ -15,6 +15,7 @@ import { Authority } from './authority.ts';
 import { GossipDriver } from './gossip-driver.ts';
 import { GossipSockets } from './gossip-sockets.ts';
 import { type LogTail, LogTails } from './log-tails.ts';
+import { type Look, type LookedFor, look } from './look.ts';
 import { type AdmittedNode, Membership, type NewNode, type Published } from './membership.ts';
 import { Meta } from './meta.ts';
 import { type OrderReply, orderFor } from './orders.ts';
@@ -311,9 +312,14 @@ export class RegistryObject extends DurableObject<Env> {
     };
   }
 
+  /** Sessions by name, and what is true of them for seconds. */
+  look(wanted: LookedFor): Look {
+    return look(this.#members.roster, wanted);
+  }
+
   /** The registry in numbers, for whoever watches it. */
   census(): Census {
-    return { ...takeCensus(this.#members.roster.entries()), counters: this.ready() };
+    return { ...takeCensus(this.#members.roster, Date.now()), counters: this.ready() };
   }
 
   // --- time -----------------------------------------------------------------------------------------------------------

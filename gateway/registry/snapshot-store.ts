@@ -74,6 +74,10 @@ export class SnapshotStore {
     if (this.#entries.delete(session)) this.#log.add(session);
   }
 
+  liveOf(session: string): LiveState {
+    return this.#live.get(session) ?? {};
+  }
+
   /** Of a session that nobody knows nothing is kept. */
   setLive(session: string, news: LiveState): void {
     if (!this.#entries.has(session)) return;

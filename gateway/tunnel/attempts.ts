@@ -16,6 +16,7 @@ import {
   HEAD_HEADER,
   NO_BODY,
 } from './attempt.ts';
+import { LastErrors } from './last-errors.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */
@@ -59,6 +60,7 @@ export interface AttemptsEvents {
 
 /** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
 export class Attempts implements ExchangeHost {
+  readonly errors = new LastErrors();
   readonly #ids: StreamIds;
   readonly #settlement: Settlement;
   readonly #exchanges = new Map<number, Exchange>();
@@ -170,6 +172,7 @@ export class Attempts implements ExchangeHost {
     this.#called.delete(nameOf(exchange.request));
     this.#settlement.ended(exchange, failure, this.now());
     this.#abandoned.ended(exchange, failure);
+    this.errors.ended(exchange, failure, this.now());
     if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#remember(exchange, failure);
     if (failure === 'not_accepted') this.#on.silent();
     if (failure !== undefined && TELL_AGENT.has(failure)) {

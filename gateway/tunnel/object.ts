@@ -10,11 +10,12 @@ import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
 import { createIngressUsageTable, storeIngressUsage } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
-import { createUsageTable, readUsage, storeUsage, type UsageRecord } from '../usage/record.ts';
+import { createUsageTable, readUsage, storeUsage, type UsageRecord, waitingUsage } from '../usage/record.ts';
 import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { Deploys } from './deploys.ts';
 import { provesSession } from './handshake.ts';
+import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
@@ -33,6 +34,17 @@ const CHALLENGED_MAX = 64;
 
 /** Agents ping every 15 s; a socket with open streams and no sign of life for this long is dead. */
 const SILENCE_MS = 40_000;
+
+/** One node as its tunnel's object knows it now. */
+export interface TunnelStanding {
+  /** Requests that run there. */
+  open: number;
+  /** Of its socket; milliseconds since the epoch. */
+  connectedAt: number;
+  /** Records of use that are not handed on. */
+  outbox: number;
+  errors: NodeError[];
+}
 
 /**
  * Owns one node session's socket and its streams. First touched by its agent, so that it lives near it.
@@ -125,6 +137,19 @@ export class TunnelObject extends DurableObject<Env> {
   /** The newest usage records of this session. */
   usage(limit: number): UsageRecord[] {
     return readUsage(this.ctx.storage.sql, limit);
+  }
+
+  /** For who looks at this node. Null: no agent is here. */
+  standing(): TunnelStanding | null {
+    const active = this.#active;
+    if (active === undefined) return null;
+    const { connectedAt } = active.attachment;
+    return {
+      open: this.#attempts.open,
+      connectedAt,
+      outbox: waitingUsage(this.ctx.storage.sql),
+      errors: this.#attempts.errors.list(),
+    };
   }
 
   // --- the agent's side ---------------------------------------------------------------------------------------------

@@ -89,6 +89,11 @@ export function handedOnRecord(sql: SqlStorage, stream: number): UsageRecord | u
   return row && (JSON.parse(row.record) as UsageRecord);
 }
 
+/** How many wait. */
+export function waitingUsage(sql: SqlStorage): number {
+  return sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
+}
+
 /** They are in other hands, up to this position. */
 export function handedOn(sql: SqlStorage, position: number): void {
   sql.exec('DELETE FROM pending WHERE position <= ?', position);

@@ -134,6 +134,20 @@ it('a client that leaves is counted as such, wherever its request stands', async
   expect(await logged('left-before-the-head')).toMatchObject({ error: 'client_left', status: 499 });
 });
 
+it('a node shows what runs there now, and what went wrong there last', async () => {
+  const [node] = await house.gateway.nodes();
+  const read = async () => z.looseObject({}).parse(await house.gateway.admin('GET', `nodes/${node?.session}`));
+  const left = new AbortController();
+  const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
+  const running = await house.ask('/v1/chat/completions', body, { signal: left.signal });
+  expect(await read()).toMatchObject({ in_flight: 1, tunnel: { outbox: expect.any(Number) } });
+  left.abort();
+  await running.text().catch(() => {});
+  await eventually('nothing runs there', 5_000, async () => ((await read()).in_flight === 0 ? true : undefined));
+  expect(await read()).toMatchObject({ last_errors: [{ code: expect.any(String), request_id: expect.any(String) }] });
+  expect(await house.gateway.admin('GET', 'nodes')).toMatchObject({ data: [{ session: node?.session }] });
+});
+
 it("Prometheus's own parser reads the page, with the types that are declared", async ({ skip }) => {
   if (python === undefined)
     return skip('no Python with prometheus_client: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');

@@ -1,0 +1,32 @@
+import type { Exchange } from '../../shared/asking/exchange.ts';
+import type { AttemptFailure } from './attempt.ts';
+
+const KEPT = 20;
+
+/** One attempt that went wrong at a node: on its way (`code`), or in its engine (`status`). */
+export interface NodeError {
+  /** Milliseconds since the epoch. */
+  at: number;
+  code: AttemptFailure | 'engine_status';
+  /** The engine's; 0 where none came. */
+  status: number;
+  /** Our name of the request, as its record of use has it. */
+  request: string;
+}
+
+/** The last of them, for operators. Lost with the object's memory: what must not be lost is in the records of use. */
+export class LastErrors {
+  #errors: NodeError[] = [];
+
+  ended({ status, request }: Exchange, failure: AttemptFailure | undefined, at: number): void {
+    const failed = failure === undefined ? status >= 500 : failure !== 'cancelled';
+    if (!failed) return;
+    this.#errors.push({ at, code: failure ?? 'engine_status', status, request: request.requestId });
+    if (this.#errors.length > KEPT) this.#errors.shift();
+  }
+
+  /** The newest first. */
+  list(): NodeError[] {
+    return this.#errors.toReversed();
+  }
+}
