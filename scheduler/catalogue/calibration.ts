@@ -40,6 +40,8 @@ export const hostSchema = z.object({
   step_ms: z.number().min(0).max(1000),
   sequence_ms: z.number().min(0).max(100),
   request_ms: z.number().min(0).max(1000),
+  /** Share of a step's host time that asynchronous scheduling does beside the GPU's work, where the engine has it on. */
+  hidden: z.number().min(0).max(1).default(0),
   fitted: z.string(),
 });
 export type Host = z.infer<typeof hostSchema>;

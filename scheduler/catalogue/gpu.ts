@@ -16,6 +16,8 @@ export const gpuRowSchema = z.strictObject({
   link_gbs: positive,
   /** GPUs that the link joins; all of a node's unless said. */
   link_domain: z.number().int().min(1).max(72).optional(),
+  /** GPUs of a board without a switch, each wired to each other: a pair has only the wires between the two. */
+  link_mesh: z.number().int().min(2).max(72).optional(),
   pcie_gbs: positive.optional(),
   watts: positive,
   usd_hour: z.number().finite().nonnegative(),
@@ -42,6 +44,8 @@ export interface Gpu {
   linkBandwidth: number;
   /** So many GPUs talk over the link; more of them talk over PCIe. */
   linkDomain: number;
+  /** So many GPUs share each one's links evenly; 0: a switch gives any of them all of its links. */
+  linkMesh: number;
   /** Both directions together, bytes/s. */
   pcieBandwidth: number;
   watts: number;
@@ -63,6 +67,7 @@ export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): Gpu {
     link: row.link,
     linkBandwidth: row.link_gbs * 1e9,
     linkDomain: row.link_domain ?? row.gpus_per_node,
+    linkMesh: row.link_mesh ?? 0,
     // PCIe 4.0 x16 where the row does not say.
     pcieBandwidth: (row.pcie_gbs ?? 64) * 1e9,
     watts: row.watts,

@@ -21,6 +21,7 @@ export const ENGINE_FLAGS = {
   'prefix-hit': { type: 'string' },
   'no-chunked-prefill': { type: 'boolean' },
   'prefill-first': { type: 'boolean' },
+  'async-scheduling': { type: 'boolean' },
 } as const satisfies ParseArgsOptionsConfig;
 
 export const PLAN_FLAGS = {
@@ -104,6 +105,7 @@ export function limitsFrom(flags: Flags): EngineLimits {
     memoryFraction: number(flags, 'memory-fraction', DEFAULT_LIMITS.memoryFraction, { min: 0.05, max: 1 }),
     prefixHit: number(flags, 'prefix-hit', 0, { max: 1 }),
     chunkedPrefill: flags['no-chunked-prefill'] !== true,
+    asyncScheduling: flags['async-scheduling'] === true,
     schedule: flags['prefill-first'] === true ? 'prefill-first' : 'mixed',
   };
 }

@@ -12,7 +12,7 @@ export const COMMANDS = [
 
 const SHARED = `
 Catalogue   --gpus FILE…  --models FILE|NAME=config.json…  --calibration FILE
-Engine      --max-sequences 256  --token-budget 8192  --memory-fraction 0.9  --prefix-hit 0  --no-chunked-prefill  --prefill-first`;
+Engine      --max-sequences 256  --token-budget 8192  --memory-fraction 0.9  --prefix-hit 0  --no-chunked-prefill  --prefill-first  --async-scheduling`;
 
 const PLANNING = `
             --objective latency|throughput|cost  --budget USD/h  --latency S  --reclaim  --measured CSV  --planner FILE.ts

@@ -74,7 +74,11 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
         `${model.id} does not fit ${tp} × ${deployment.gpu.id}: its weights leave no memory for a single token`,
       );
     }
-    return { step: new StepModel(deployment, catalogue.calibration), replicas: Math.round(replicas), weight: 1 };
+    return {
+      step: new StepModel(deployment, catalogue.calibration, limits),
+      replicas: Math.round(replicas),
+      weight: 1,
+    };
   };
   const groups = [group(required(flags, 'gpu'), number(flags, 'replicas', 1, { min: 1, max: 10_000 }))];
   const apart = number(flags, 'prefill-replicas', 0, { max: 10_000 });

@@ -71,7 +71,7 @@ function groupsOf(plan: Plan, pools: readonly Pool[], demand: Demand, options: P
       };
       return [
         {
-          step: new StepModel(deployment, options.calibration),
+          step: new StepModel(deployment, options.calibration, options.limits),
           replicas: placement.replicas,
           weight: placement.share / placement.replicas,
         },

@@ -28,6 +28,13 @@ export interface Step {
   prefillEnds: number;
 }
 
+/** How an engine is started, as far as its steps differ by it. */
+export interface EngineMode {
+  asyncScheduling: boolean;
+}
+
+const SYNCHRONOUS: EngineMode = { asyncScheduling: false };
+
 /** Times beyond so many tokens or sequences are computed each time: a step hardly ever has more. 90 KB for each of some thousand options. */
 const CACHED_TOKENS = 10_240;
 const CACHED_SEQUENCES = 1_024;
@@ -36,6 +43,8 @@ const CACHED_SEQUENCES = 1_024;
 export class StepModel {
   readonly deployment: Deployment;
   readonly host: Host;
+  /** Share of the host's time in a step that passes beside the GPU's. */
+  readonly #hidden: number;
   readonly #efficiency: Efficiency;
   readonly #links: Calibration['links'];
   readonly #gemms: Gemm[];
@@ -49,10 +58,12 @@ export class StepModel {
   readonly #attentionLaunch: number;
   readonly #flopsPerToken: number;
 
-  constructor(deployment: Deployment, calibration: Calibration) {
+  /** `engine`: as it is started. */
+  constructor(deployment: Deployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
     const { model, gpu, tp, kv, weights } = deployment;
     this.deployment = deployment;
     this.host = calibration.host;
+    this.#hidden = engine.asyncScheduling ? calibration.host.hidden : 0;
     const efficiency = efficiencyOf(calibration, gpu);
     this.#efficiency = efficiency;
     this.#links = calibration.links;
@@ -72,12 +83,7 @@ export class StepModel {
   /** Seconds. */
   seconds(step: Step): number {
     const { decodes, prefillTokens } = step;
-    const host = this.host.step_ms + this.host.sequence_ms * (decodes + step.prefillEnds);
-    let seconds =
-      host * 1e-3 +
-      this.linear(decodes + prefillTokens) +
-      this.#sample(decodes + step.prefillEnds) +
-      this.#attentionLaunch;
+    let seconds = this.#fixed(decodes + prefillTokens, decodes + step.prefillEnds);
     seconds += step.context * this.secondsPerContextToken;
     if (prefillTokens > 0) {
       seconds += Math.max(step.prefillPairs * this.#secondsPerPair, step.prefillKeys * this.#secondsPerPrefillKey);
@@ -102,14 +108,23 @@ export class StepModel {
 
   /** What a step costs beside its tokens and its context: host, sampling, launches of attention. */
   overheadSeconds(sequences: number): number {
-    const host = (this.host.step_ms + this.host.sequence_ms * sequences) * 1e-3;
-    return host + this.#sample(sequences) + this.#attentionLaunch;
+    return this.#host(sequences) * (1 - this.#hidden) + this.#sample(sequences) + this.#attentionLaunch;
   }
 
   /** Seconds of a pure decode step without the part that grows with context. */
   decodeBase(sequences: number): number {
-    const host = (this.host.step_ms + this.host.sequence_ms * sequences) * 1e-3;
-    return host + this.linear(sequences) + this.#sample(sequences) + this.#attentionLaunch;
+    return this.#fixed(sequences, sequences);
+  }
+
+  #host(sequences: number): number {
+    return (this.host.step_ms + this.host.sequence_ms * sequences) * 1e-3;
+  }
+
+  /** What of a step does not grow with context. The host's hidden share counts only as far as it outlasts the GPU's part of that. */
+  #fixed(tokens: number, sequences: number): number {
+    const host = this.#host(sequences);
+    const gpu = this.linear(tokens) + this.#sample(sequences) + this.#attentionLaunch;
+    return Math.max(gpu, host * this.#hidden) + host * (1 - this.#hidden);
   }
 
   /** Share of the step in which the GPU's arithmetic (as 16-bit) would be busy at its peak: for the energy estimate. */

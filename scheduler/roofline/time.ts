@@ -40,6 +40,8 @@ export function allReduceSeconds(bytes: number, tp: number, gpu: Gpu, links: Cal
   if (tp === 1) return 0;
   const joined = tp <= gpu.linkDomain;
   const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
-  const oneWay = (joined ? gpu.linkBandwidth : gpu.pcieBandwidth) / 2;
+  // t GPUs of a mesh of n use the wires to t-1 of n-1 others.
+  const wires = gpu.linkMesh > 1 && tp <= gpu.linkMesh ? (tp - 1) / (gpu.linkMesh - 1) : 1;
+  const oneWay = (joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2;
   return link.latency_us * 1e-6 + (((2 * (tp - 1)) / tp) * bytes) / (oneWay * link.bandwidth);
 }

@@ -12,6 +12,8 @@ export interface EngineLimits {
   chunkedPrefill: boolean;
   /** Prompts and decodes share steps (vLLM V1), or steps with prompts hold nothing else (V0). */
   schedule: 'mixed' | 'prefill-first';
+  /** --async-scheduling: the host prepares the next step while the GPU computes this one. */
+  asyncScheduling: boolean;
   /** Share of each prompt that the prefix cache already holds. */
   prefixHit: number;
 }
@@ -23,8 +25,9 @@ export const DEFAULT_LIMITS: EngineLimits = {
   memoryFraction: 0.9,
   chunkedPrefill: true,
   schedule: 'mixed',
+  asyncScheduling: false,
   prefixHit: 0,
 };
 
-/** The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching`, so a prompt is never cut. */
-export const PAPER_LIMITS: EngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false };
+/** The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt is never cut. */
+export const PAPER_LIMITS: EngineLimits = { ...DEFAULT_LIMITS, chunkedPrefill: false, asyncScheduling: true };

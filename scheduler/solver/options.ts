@@ -51,7 +51,7 @@ export class OptionTable {
       for (const tp of parallelisms(demand, pool)) {
         const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
-        const step = new StepModel(deployment, settings.calibration);
+        const step = new StepModel(deployment, settings.calibration, settings.limits);
         const option = estimate(step, m, p, tp, demand, lengths, settings);
         this.options.push(option);
         this.#steps.set(option, step);

@@ -13,7 +13,7 @@ export function helixSection(catalogue: Catalogue): Section {
   const models: Record<string, string> = { llama1_30b: 'llama-30b', llama2_70b: 'Llama-2-70b-hf' };
   const kernels: Calibration = {
     ...catalogue.calibration,
-    host: { step_ms: 0, sequence_ms: 0, request_ms: 0, fitted: '' },
+    host: { step_ms: 0, sequence_ms: 0, request_ms: 0, hidden: 0, fitted: '' },
   };
   const errors = new Map<string, number[]>();
   for (const row of readCsv('helix-layers.csv')) {
