@@ -16,8 +16,16 @@ export interface OwnRelease extends Release {
   digest: string;
 }
 
+let started: Promise<OwnRelease | undefined> | undefined;
+
+/** As it was when this program started: an installation that is replaced under it is not what runs. */
+export function ownRelease(): Promise<OwnRelease | undefined> {
+  started ??= releaseOf(fileURLToPath(import.meta.url));
+  return started;
+}
+
 /** Undefined in a clone, and wherever no manifest lies beside the program. `program`: the file that runs. */
-export async function ownRelease(program = fileURLToPath(import.meta.url)): Promise<OwnRelease | undefined> {
+async function releaseOf(program: string): Promise<OwnRelease | undefined> {
   if (basename(program) !== basename(AGENT_FILE)) return undefined;
   const root = dirname(dirname(program));
   try {

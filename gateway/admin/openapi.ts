@@ -87,9 +87,17 @@ function adminOperation({ method, path, summary, role, login, scope, body, query
 const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-trusted-providers': 'Only these providers may see the request, as in "eth, psi@peer".',
   'x-otela-model': 'The body is not looked into; this is its model.',
+  'x-otela-stream': '"1": the answer to a body that is not looked into streams.',
+  'x-otela-require': 'Only nodes with these facts, as in "gpu=GH200,H100; context>=32768".',
+  'x-otela-prefer': 'The same form; only orders the nodes.',
+  'x-otela-session': 'Requests with the same id go to the same node where they can.',
+  'x-otela-priority': '"interactive" or "batch": who waits for a node first.',
+  'x-otela-resume': '"1": a broken stream may be continued on another node.',
   'x-otela-no-track': '"1": counters that limits need, and no record. Where the key may.',
   'x-request-id': 'Comes back with the answer.',
 };
+
+const TAGS: Readonly<Record<string, string>> = { 'scope inference': 'models', nothing: 'health' };
 
 function modelOperations(): Operation[] {
   const parameters = Object.entries(REQUEST_HEADERS).map(([name, description]) => ({
@@ -119,13 +127,19 @@ function modelOperations(): Operation[] {
   const read = (path: string, summary: string, needs: string): Operation => ({
     method: 'get',
     path,
-    tag: needs === 'scope inference' ? 'models' : 'registry',
+    tag: TAGS[needs] ?? 'registry',
     summary,
     needs,
     operation: { parameters: pathParameters(path), responses: { '200': { description: 'Done.' }, default: ERROR } },
   });
   return [
     ...asked,
+    read('/healthz', 'The process answers.', 'nothing'),
+    read(
+      '/readyz',
+      'What it needs answers too: 200, else 503 with what does not; whose keys it signs with, and whether agents must be of a signed release.',
+      'nothing',
+    ),
     read('/v1/models', 'Models that this key may use and that a node it trusts serves now.', 'scope inference'),
     read('/v1/models/{id}', 'One of them.', 'scope inference'),
     ...REGISTRY_VIEWS.flatMap((name) => [

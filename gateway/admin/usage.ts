@@ -18,6 +18,8 @@ type Group = (typeof GROUPS)[number];
 /** What a provider sees of those whom it serves: nothing that tells them apart. */
 const PROVIDER_GROUPS: readonly Group[] = ['day', 'model', 'provider'];
 const ROWS_MAX = 10_000;
+/** Half a megabyte. */
+const PAGE_ROWS = 2_000;
 const DAY_MS = 86_400_000;
 
 const daySchema = z.iso.date();
@@ -31,7 +33,7 @@ const usageQuery = z.strictObject({
     .default('day')
     .transform((text) => [...new Set(text.split(',').map((one) => one.trim()))])
     .pipe(z.array(z.enum(GROUPS)).min(1)),
-  limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(ROWS_MAX),
+  limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(PAGE_ROWS),
   /** `next` of the page before. */
   after: z.string().max(4_096).optional(),
   project: filterText,

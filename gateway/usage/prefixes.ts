@@ -12,6 +12,7 @@ const BUCKET_BYTES = 8;
 
 /** Digests of token blocks that wait for their records: a node's answers of a few seconds. The oldest make room. */
 const WAITING_MAX = 1_000;
+const WAITING_MAX_BYTES = 2 * 1024 * 1024;
 /** A record is on disk a tick after its report. */
 const RECORD_WITHIN_MS = 60_000;
 
@@ -35,11 +36,21 @@ function bucketsOf(secret: string, blocks: Uint8Array): string[] {
 /** In memory alone: the digests themselves are never stored, and what is lost with an object is lost. */
 export class Prefixes {
   readonly #waiting = new Map<number, { blocks: Uint8Array; until: number }>();
+  #bytes = 0;
 
   add(stream: number, blocks: Uint8Array, now: number): void {
+    this.#delete(stream);
     this.#waiting.set(stream, { blocks, until: now + RECORD_WITHIN_MS });
-    const oldest = this.#waiting.keys().next().value;
-    if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#waiting.delete(oldest);
+    this.#bytes += blocks.length;
+    for (const oldest of this.#waiting.keys()) {
+      if (this.#waiting.size <= WAITING_MAX && this.#bytes <= WAITING_MAX_BYTES) return;
+      this.#delete(oldest);
+    }
+  }
+
+  #delete(stream: number): void {
+    this.#bytes -= this.#waiting.get(stream)?.blocks.length ?? 0;
+    this.#waiting.delete(stream);
   }
 
   get idle(): boolean {
@@ -57,7 +68,7 @@ export class Prefixes {
     for (const [stream, { blocks, until }] of this.#waiting) {
       const known = record(stream);
       if (known === undefined && now < until) continue;
-      this.#waiting.delete(stream);
+      this.#delete(stream);
       if (known === undefined || !(await wants(secret, known))) continue;
       const shard = shardOf(known.at);
       shards.set(shard, [...(shards.get(shard) ?? []), { session, stream, buckets: bucketsOf(secret, blocks) }]);

@@ -104,6 +104,18 @@ it('a project, a key in it, its limits, its rotation and its end', async () => {
   });
 });
 
+it('settings of the whole gateway are shown and set, and go back to their defaults', async () => {
+  expect((await otela('settings')).out).toMatch(/^default_trust {2}"admitted"$/m);
+  expect((await otela('settings', 'set', 'default_trust', 'marked')).out).toMatch(/^default_trust {2}"marked"$/m);
+  expect((await otela('settings', 'set', 'public_url', 'https://llm.example.org')).out).toContain('llm.example.org');
+  expect(JSON.parse((await otela('settings', 'set', 'public_url', 'null', '--json')).out)).toMatchObject({
+    public_url: null,
+  });
+  expect((await otela('settings', 'set', 'default_trust', 'null')).out).toMatch(/^default_trust {2}"admitted"$/m);
+  const wrong = await otela('settings', 'set', 'default_trust', 'everybody');
+  expect([wrong.code, wrong.err]).toEqual([1, expect.stringContaining('default_trust')]);
+});
+
 it('users, providers and tokens', async () => {
   expect((await otela('providers', 'create', 'psi', '--default', 'no')).out).toContain('psi');
   const token = await otela(

@@ -7,6 +7,7 @@ import { DataDirectoryError } from './data-directory.ts';
 import { ISSUER_USAGE, issuerCommand } from './issuer-command.ts';
 import { PEERS_USAGE, peersCommand } from './peers-command.ts';
 import { serve } from './serve.ts';
+import { SETTINGS_USAGE, settingsCommand } from './settings-command.ts';
 import { THINGS, THINGS_USAGE, thingCommand } from './things.ts';
 import { auditCommand, traceCommand, USAGE_USAGE, usageCommand } from './usage-command.ts';
 
@@ -16,6 +17,7 @@ const [DONE, FAILED, WRONG_USE] = [0, 1, 2];
 const USAGE = `otela-gateway serve [--port 8787] [--host 127.0.0.1] [--data ./data] [--tls-cert FILE --tls-key FILE]
 ${THINGS_USAGE}
 ${USAGE_USAGE}
+${SETTINGS_USAGE}
 ${PEERS_USAGE}
 ${CONNECTION_USAGE}
 ${ISSUER_USAGE}`;
@@ -76,6 +78,8 @@ async function main([command, ...args]: string[]): Promise<number> {
       return usageCommand(args);
     case 'trace':
       return traceCommand(args);
+    case 'settings':
+      return settingsCommand(args);
     case 'audit':
       return auditCommand(args);
     case 'peers':
