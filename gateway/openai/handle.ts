@@ -184,7 +184,7 @@ function requireKnown(view: View, model: string, hopes: () => boolean): void {
 
 /** Whether a node may come back that such a request may go to: one of those was there, or the operator expects some. */
 function hopesFor(view: View, model: string, trust: Trust): boolean {
-  if (view.settings.models[model] !== undefined) return true;
+  if (Object.hasOwn(view.settings.models, model)) return true;
   return view.model(model)?.all.some((entry) => isTrusted(trust, entry)) ?? false;
 }
 

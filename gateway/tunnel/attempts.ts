@@ -229,8 +229,10 @@ export class Attempts implements ExchangeHost {
   }
 
   #report(frame: Extract<Frame, { type: 'report' }>, exchange: Exchange | undefined): void {
-    this.#ended++;
-    for (const tell of this.#listeners) tell();
+    if (exchange !== undefined || this.#settlement.awaits(frame.stream)) {
+      this.#ended++; // what is said again after a lost socket is no end
+      for (const tell of this.#listeners) tell();
+    }
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete)) this.#on.double();
     if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());

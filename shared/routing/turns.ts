@@ -19,6 +19,11 @@ export const LEASE_MS = 600;
 const WINDOW_MAX = 32;
 /** Busy nodes that one scope is told the ends of; others are found by trying. */
 const SESSIONS_MAX = 16;
+/** Ends that one word of a node is believed to tell of: who lies has nothing of it but tries that find nothing. */
+const FREED_MAX = 64;
+/** Scopes with tries of their own; all others share one. Else whoever names ever new nodes had as many tries as names. */
+const SCOPES_MAX = 16;
+const SHARED = '…';
 
 interface Scope {
   /** In the queue, of this scope. */
@@ -36,7 +41,7 @@ interface Scope {
 /** Pure: milliseconds are handed in. */
 export class Turns<P extends Place> {
   readonly #queue: FairQueue<P>;
-  /** Of those who wait or try: no more than they are. */
+  /** Of those who wait or try; at most SCOPES_MAX and the shared one. */
   readonly #scopes = new Map<string, Scope>();
   /** Places that became free and were not given yet, by node. */
   readonly #free = new Map<string, number>();
@@ -59,7 +64,8 @@ export class Turns<P extends Place> {
   }
 
   /** `busy`: the nodes that had no place for it. */
-  enter(place: P, busy: readonly string[], now: number): Entered<P> {
+  enter(asked: P, busy: readonly string[], now: number): Entered<P> {
+    const place = this.#placed(asked);
     const entered = this.#queue.enter(place);
     if (entered.kind === 'full') return entered;
     if (entered.pushedOut !== undefined) this.#left(entered.pushedOut.scope);
@@ -67,13 +73,30 @@ export class Turns<P extends Place> {
     return entered;
   }
 
-  /** Its turn came to nothing. */
-  back(place: P, busy: readonly string[], now: number): void {
+  /** Its turn came to nothing. A node that spoke of a place and had none says nothing of the others. */
+  back(asked: P, busy: readonly string[], now: number): void {
+    const tried = this.#tryOf(asked.name);
+    const place = this.#placed(asked);
     this.#queue.back(place);
     const scope = this.#arrived(place, busy, now + PROBE_MS);
-    scope.trying.delete(place.name);
+    this.#scopes.get(tried?.id ?? '')?.trying.delete(asked.name);
+    this.#drop(tried?.id ?? '');
+    if (tried?.told) return;
     scope.window = 1;
     scope.probeAt = now + PROBE_MS;
+  }
+
+  #tryOf(name: string): { id: string; told: boolean } | undefined {
+    for (const [id, { trying }] of this.#scopes) {
+      const tried = trying.get(name);
+      if (tried !== undefined) return { id, told: tried.told };
+    }
+    return undefined;
+  }
+
+  #placed(asked: P): P {
+    const known = this.#scopes.has(asked.scope) || this.#scopes.size < SCOPES_MAX;
+    return known ? asked : { ...asked, scope: SHARED };
   }
 
   #arrived(place: P, busy: readonly string[], probeAt: number): Scope {
@@ -118,7 +141,7 @@ export class Turns<P extends Place> {
 
   /** Requests ended at a node. */
   freed(session: string, count: number): void {
-    if (count > 0 && this.wants(session)) this.#free.set(session, count);
+    if (count > 0 && this.wants(session)) this.#free.set(session, Math.min(count, FREED_MAX));
   }
 
   /** Whose turn it is now. */

@@ -79,6 +79,32 @@ describe('turns', () => {
     expect(turns.due(PROBE_MS + 1)).toEqual([]);
   });
 
+  it.each([1, 3])(
+    'a node that speaks of places and has none does not keep anybody from trying the others: %i wait',
+    (count) => {
+      const turns = waiting(count);
+      for (let now = 1; now < PROBE_MS; now += 10) {
+        turns.freed('n1', 1_000_000);
+        for (const { place, session } of turns.due(now)) {
+          expect(session).toBe('n1');
+          turns.back(place, ['n1'], now + 1);
+        }
+      }
+      expect(turns.due(PROBE_MS)).toMatchObject([{ session: undefined }]);
+      expect(turns.size).toBe(count - 1);
+    },
+  );
+
+  it('who names ever other nodes has no more tries for that', () => {
+    const turns = new Turns<Place>(1_000);
+    for (let n = 0; n < 500; n++) turns.enter(place({ scope: `s${n}` }), [], 0);
+    const tries = turns.due(PROBE_MS);
+    expect(tries.length).toBeLessThanOrEqual(17);
+    for (const { place } of tries) turns.back(place, [], PROBE_MS + 1);
+    expect(turns.due(PROBE_MS + 2)).toEqual([]);
+    expect(turns.size).toBe(500);
+  });
+
   it('nothing is left of those who left', () => {
     const turns = waiting(1);
     const one = place({ scope: 'other' });
