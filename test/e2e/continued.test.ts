@@ -1,5 +1,5 @@
 /** Streams whose engine dies in mid-sentence and that another engine takes over; and those where nobody may. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { text as wordsOf } from '../support/engine/words.ts';
 import type { Behaviour } from '../support/engine.ts';
 import { endAll, eventually } from '../support/processes.ts';
@@ -8,19 +8,18 @@ import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/works
 
 const MODEL = 'stand-in/goes-on';
 const TOKENS = 40;
-const PACE: Behaviour = { tokens: TOKENS, tokensPerSecond: 120 };
+/** Engines say so much and wait to be broken: no test depends on how fast anything is. */
+const PAUSED: Behaviour = { pauseAfter: 8 };
 
 let shop: Workshop;
 const benches: Bench[] = [];
 beforeAll(async () => {
   shop = await openWorkshop();
-  for (const id of ['a', 'b', 'c']) benches.push(await shop.addNode({ models: [MODEL], behaviour: { ...PACE, id } }));
+  for (const id of ['a', 'b', 'c'])
+    benches.push(await shop.addNode({ models: [MODEL], behaviour: { tokens: TOKENS, id } }));
   await shop.refreshed();
 });
 afterAll(endAll);
-beforeEach(() => {
-  for (const { engine } of benches) engine.control({});
-});
 
 const CHAT = { model: MODEL, stream: true, messages: [{ role: 'user', content: 'Say something.' }] };
 const COMPLETION = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 1000 };
@@ -37,6 +36,7 @@ async function told(
   breaks: ((carrier: Bench | undefined) => unknown)[],
   headers: Record<string, string> = { 'x-otela-resume': '1' },
 ): Promise<string> {
+  for (const { engine } of benches) engine.control(PAUSED);
   const response = await shop.ask(`/v1/${kind}`, { ...KINDS[kind], ...more }, { headers });
   expect(response.status, await (response.ok ? '' : response.clone().text())).toBe(200);
   let all = '';
@@ -45,7 +45,9 @@ async function told(
   for await (const piece of response.body ?? []) {
     all += decoder.decode(piece, { stream: true });
     if (breaks.length === 0 || hear(all).textChunks < next) continue;
-    await breaks.shift()?.(carrier());
+    const bench = carrier();
+    if (breaks.length === 1) for (const { engine } of others(bench)) engine.control({});
+    await breaks.shift()?.(bench);
     next = hear(all).textChunks + 5;
   }
   expect(breaks).toEqual([]);
@@ -129,7 +131,7 @@ describe('nobody is left', () => {
 
   it.concurrent('but nodes of another revision or quantisation', async () => {
     const model = 'stand-in/two-revisions';
-    const slow = { models: [model], behaviour: { tokens: 60, tokensPerSecond: 20 } };
+    const slow = { models: [model], behaviour: PAUSED };
     const pair = [await shop.addNode(slow)];
     const asking = shop.ask('/v1/completions', { ...COMPLETION, model }, { headers: { 'x-otela-resume': '1' } });
     const response = await asking;
@@ -186,6 +188,7 @@ describe('it is never tried', () => {
     ['responses', { model: MODEL, stream: true, input: 'Say something.' }, 'error'],
     ['messages', { model: MODEL, stream: true, max_tokens: 100, messages: CHAT.messages }, 'event: error'],
   ])('of /v1/%s', async (path, body, error) => {
+    for (const { engine } of benches) engine.control(PAUSED);
     const headers = { 'x-otela-resume': '1' };
     const response = await shop.ask(`/v1/${path}`, body, { headers });
     let all = '';

@@ -16,8 +16,8 @@ async function village(nodes: number): Promise<{ here: Villager; nodes: Villager
   const here = await all.add({ engine: false });
   const others: Villager[] = [];
   for (let n = 0; n < nodes; n++) {
-    const behaviour = { tokens: TOKENS, tokensPerSecond: 150, id: `engine-${n}` };
-    others.push(await all.add({ engine: { behaviour } }));
+    const villager = await all.add({ engine: { behaviour: { tokens: TOKENS, id: `engine-${n}` } } });
+    others.push(villager);
   }
   return { here, nodes: others, all };
 }
@@ -31,6 +31,7 @@ async function told(
   breaks: ((node: Villager | undefined) => unknown)[],
   headers: Record<string, string> = { 'x-otela-resume': '1' },
 ): Promise<string> {
+  for (const { engine } of nodes) engine?.control({ pauseAfter: 8 });
   const response = await here.ask(path, body, { headers });
   expect(response.status).toBe(200);
   let all = '';
@@ -39,7 +40,9 @@ async function told(
   for await (const piece of response.body ?? []) {
     all += decoder.decode(piece, { stream: true });
     if (breaks.length === 0 || hear(all).textChunks < next) continue;
-    await breaks.shift()?.(carrier(nodes));
+    const node = carrier(nodes);
+    if (breaks.length === 1) for (const one of nodes) if (one !== node) one.engine?.control({});
+    await breaks.shift()?.(node);
     next = hear(all).textChunks + 5;
   }
   expect(breaks).toEqual([]);
@@ -79,6 +82,7 @@ it('nobody goes on where nobody asked for it, or where the request does not allo
 
 it('a client that leaves while somebody is looked for leaves no engine at work', async () => {
   const place = await village(3);
+  for (const { engine } of place.nodes) engine?.control({ pauseAfter: 8 });
   const left = new AbortController();
   const headers = { 'x-otela-resume': '1' };
   const response = await place.here.ask('/completions', COMPLETION, { headers, signal: left.signal });

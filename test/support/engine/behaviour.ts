@@ -24,6 +24,8 @@ export const behaviourSchema = z.object({
    */
   fault: z.enum(['reset-before-head', 'never', 'reset', 'close', 'stall', 'garbage', 'garbage-events']).optional(),
   afterTokens: z.number().int().min(0).optional(),
+  /** A stream falls silent after so many tokens, for a test to break it there. */
+  pauseAfter: z.number().int().min(0).optional(),
   /** What `/tokenize` answers instead of tokens. */
   tokenizer: z.enum(['none', 'garbage', 'empty', 'text']).optional(),
   /** How a partial answer is rendered behind its prompt: trims: without its white space · thinks: behind an empty thought. */

@@ -92,6 +92,7 @@ async function sendStream(
   for (const event of events) {
     if (event.token === true) {
       if (failNow(res, behaviour, request.tokensSent)) return;
+      if (request.tokensSent === behaviour.pauseAfter) return;
       // Due times are absolute, so that a late timer does not slow the whole stream down.
       if (rate > 0) await pause(res, start + (request.tokensSent * 1000) / rate - performance.now());
       request.tokensSent++;
