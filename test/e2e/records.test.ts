@@ -10,7 +10,7 @@ let project: string;
 const from = new Date(Date.now() - 60_000).toISOString();
 
 beforeAll(async () => {
-  house = await openHouse();
+  house = await openHouse({ agentArgs: ['--max-running', '1'] });
   // Who has to wait is refused at once here.
   await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
   project = made.parse(await house.gateway.admin('POST', 'projects', { name: 'p', trace: true })).id;
@@ -79,6 +79,20 @@ it('sampling parameters are on record, by one name whatever the endpoint calls t
   expect(lines[1]).toMatchObject({ temperature: null, top_p: null, max_tokens: 2, n: null });
   expect(JSON.stringify(lines)).not.toContain('secret-word');
   for (const { queue_ms } of lines) expect(queue_ms).toBeLessThan(5_000);
+});
+
+it('what a request waited for a free node is on record apart from its own time', async () => {
+  await house.gateway.admin('PATCH', 'settings', { queue: null });
+  const { key } = await makeKey();
+  const before = await trace();
+  const known = house.engine.requests.length;
+  const slow = ask(key, { stand_in: { tokens: 1, delayMs: 1_500 } });
+  await eventually('the node to be busy', 5_000, () => (house.engine.requests.length > known ? true : undefined));
+  expect(await Promise.all([slow, ask(key)])).toEqual([200, 200]);
+  const [first, second] = (await fresh(before, 2)).sort((a, b) => a.queue_ms - b.queue_ms);
+  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0 } });
+  expect(first?.queue_ms).toBeLessThan(700);
+  expect(second?.queue_ms).toBeGreaterThan(700);
 });
 
 it('a request that no engine saw is on record with the reason; those of a stranger and of who opts out are not', async () => {
