@@ -1,7 +1,7 @@
 /** Help that teaches by example. */
 import { SETTINGS } from './settings.ts';
 
-export const COMMANDS = ['start', 'status', 'models', 'logs', 'drain', 'config', 'version', 'help'] as const;
+export const COMMANDS = ['start', 'status', 'models', 'logs', 'metrics', 'drain', 'config', 'version', 'help'] as const;
 
 export function isCommand(word: string): boolean {
   return COMMANDS.some((command) => command === word);
@@ -16,6 +16,8 @@ export function helpFor(command: string): string {
       return WATCHING;
     case 'logs':
       return LOGS;
+    case 'metrics':
+      return METRICS;
     case 'drain':
       return DRAIN;
     case 'config':
@@ -42,6 +44,7 @@ const OVERVIEW = `otela-agent serves a model engine on this machine to OpenTela 
   status    what your agents on this machine are doing   (--json)
   models    what they serve                              (--json)
   logs      the engine's last output                     (--follow)
+  metrics   the agent's figures, for Prometheus
   drain     finish what runs, then leave                 (--wait)
   config    every setting and where its value came from  (--json)
   version
@@ -100,6 +103,12 @@ const LOGS = `otela-agent logs [--session PREFIX] [--follow]
 
 The engine's last 256 KiB of output, byte for byte; with --follow also what comes.
   otela-agent logs | tail -50`;
+
+const METRICS = `otela-agent metrics [--session PREFIX]
+
+The figures of the agent, its engine and its tunnels in Prometheus' text format. For node_exporter's textfile collector:
+  otela-agent metrics > /var/lib/node_exporter/otela.prom
+Over the network, in clear: start --metrics HOST:PORT.`;
 
 const DRAIN = `otela-agent drain [--session PREFIX] [--wait]
 

@@ -20,19 +20,19 @@ export function ingressConfig(
 ): IngressConfig {
   if (listen === undefined && trust.length > 0) throw new UsageError('--trust needs --ingress HOST:PORT');
   return {
-    listen: listen === undefined ? undefined : listenAddress(listen),
+    listen: listen === undefined ? undefined : listenAddress('--ingress', listen),
     trust: trust.length === 0 ? undefined : providers('--trust', trust),
     serveTo: serveTo.length === 0 ? undefined : providers('--serve-to', serveTo),
   };
 }
 
-/** `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT` for this machine alone; port 0 for any free one. */
-function listenAddress(text: string): { host: string; port: number } {
+/** `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT` for this machine alone; port 0 for any free one. Throws UsageError. */
+export function listenAddress(flag: string, text: string): { host: string; port: number } {
   const bare = /^:?(\d{1,5})$/.exec(text)?.[1];
   if (bare !== undefined && Number(bare) <= 65_535) return { host: '127.0.0.1', port: Number(bare) };
   const free = /^(.*):0$/.exec(text)?.[1];
   const address = parseAddress(free === undefined ? text : `${free}:1`);
-  if (address === undefined) throw new UsageError(`--ingress: "${text}" is not HOST:PORT`);
+  if (address === undefined) throw new UsageError(`${flag}: "${text}" is not HOST:PORT`);
   return free === undefined ? address : { ...address, port: 0 };
 }
 

@@ -17,6 +17,8 @@ import { hardwareOf, inventory } from '../host/inventory.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import { OWN_ISSUER } from '../ingress/service.ts';
+import { agentPage } from '../observe/page.ts';
+import type { MetricsServer } from '../observe/server.ts';
 import type { EngineTarget, Refusal } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
@@ -26,6 +28,7 @@ import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from
 import { healthNews } from './health-news.ts';
 import { Job } from './job.ts';
 import { type JoiningOptions, joining, type Surroundings } from './joining.ts';
+import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
 import { networkRows } from './network-table.ts';
 import { partsStatus } from './parts-status.ts';
@@ -98,6 +101,7 @@ export class AgentLife {
     const reader = new SignalReader(() => performance.now());
     const unsubscribe = signals((signal) => this.#onSignal(signal, reader));
     let control: ControlServer | undefined;
+    let metrics: MetricsServer | undefined;
     try {
       if (config.command && config.engine && (await isOccupied(config.engine))) {
         throw new UsageError(`something answers at ${config.engine.origin} already: give the engine another --port`);
@@ -107,6 +111,7 @@ export class AgentLife {
       this.#state = state;
       control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
+      metrics = await openMetrics(config.metrics, { state, page: () => this.#page(), log });
       if (config.span.role === 'register') {
         const around = { network: this.#network, engine: () => this.#target, load: this.#load };
         this.#parts.requests = await openRequests({ config, ...around, state, log });
@@ -124,6 +129,7 @@ export class AgentLife {
       await this.#load.close();
       await this.#parts.engine?.stop(0, Promise.resolve());
       control?.close();
+      metrics?.close();
       this.#state?.remove();
       unsubscribe();
     }
@@ -291,6 +297,7 @@ export class AgentLife {
     return {
       status: () => this.#status(),
       network: () => this.#networkRows(),
+      metrics: () => this.#page(),
       drain: () => this.#ending.settle({ kind: 'drain', cause: 'request', why: 'otela-agent drain' }),
       tail: () => this.#parts.engine?.tail() ?? Buffer.alloc(0),
       follow: (listener: (chunk: Buffer) => void) => this.#parts.engine?.follow(listener) ?? (() => {}),
@@ -301,6 +308,18 @@ export class AgentLife {
     const { mesh, id } = this.#parts.sessions?.current ?? {};
     if (mesh === undefined || id === undefined) return [];
     return networkRows(mesh, id, (issuer) => this.#network.issuerName(issuer) ?? OWN_ISSUER);
+  }
+
+  #page(): string {
+    const { sessions, requests } = this.#parts;
+    const { user, system } = process.cpuUsage();
+    return agentPage({
+      status: this.#status(),
+      load: this.#target && this.#load.current,
+      mesh: sessions?.current?.mesh,
+      meshInFlight: requests?.inFlight ?? 0,
+      process: { rss: process.memoryUsage.rss(), cpuUs: user + system },
+    });
   }
 
   #status(): AgentStatus {

@@ -7,6 +7,7 @@ import { EXIT_DONE, EXIT_ENGINE, EXIT_USAGE, UsageError } from './exit.ts';
 import { COMMANDS, helpFor, isCommand } from './help.ts';
 import { makeIo } from './io.ts';
 import { logsCommand } from './logs.ts';
+import { metricsCommand } from './metrics.ts';
 import { modelsCommand } from './models.ts';
 import { nearest } from './nearest.ts';
 import type { Env } from './sources.ts';
@@ -38,6 +39,8 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
         return await modelsCommand(rest, env, io);
       case 'logs':
         return await logsCommand(rest, env, io);
+      case 'metrics':
+        return await metricsCommand(rest, env, io);
       case 'drain':
         return await drainCommand(rest, env, io);
       case 'config':

@@ -184,6 +184,20 @@ export const SETTINGS = [
     help: 'an OpenAI endpoint on this machine, over the mesh and without any gateway; its key is in STATE/ingress.key',
   },
   {
+    flag: 'metrics',
+    env: 'OTELA_METRICS',
+    kind: 'value',
+    value: 'HOST:PORT',
+    help: 'GET /metrics for Prometheus, in clear; the key is in STATE/metrics.key. On this machine: otela-agent metrics',
+  },
+  {
+    flag: 'metrics-token-file',
+    env: 'OTELA_METRICS_TOKEN_FILE',
+    kind: 'value',
+    value: 'FILE',
+    help: 'file with the key for --metrics instead (chmod 600)',
+  },
+  {
     flag: 'trust',
     env: 'OTELA_TRUST',
     kind: 'repeat',

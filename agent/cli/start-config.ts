@@ -15,6 +15,7 @@ import { parseDuration } from './duration.ts';
 import { UsageError } from './exit.ts';
 import { type IngressConfig, ingressConfig } from './ingress-config.ts';
 import { type MeshConfig, meshConfig } from './mesh-config.ts';
+import { type MetricsConfig, metricsConfig } from './metrics-config.ts';
 import type { SettingName } from './settings.ts';
 import { type Env, readSecretFile, type Settings } from './sources.ts';
 
@@ -39,6 +40,8 @@ export interface StartConfig {
   fatal: FatalPatterns;
   mesh: MeshConfig;
   ingress: IngressConfig;
+  /** Undefined: no port. */
+  metrics: MetricsConfig | undefined;
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
@@ -82,6 +85,7 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     mesh: meshConfig(one('mesh'), many('peer'), one('relay'), isOn('offer-relay', one('offer-relay') ?? 'false')),
+    metrics: metricsConfig(one('metrics'), one('metrics-token-file')),
     ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),

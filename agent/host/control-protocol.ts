@@ -4,6 +4,7 @@
  *     {"op":"status"}                → {"ok":true,"status":{…}}
  *     {"op":"drain"}                 → {"ok":true}, then the socket stays open until the agent has gone
  *     {"op":"network"}               → {"ok":true,"network":[…]}: all sessions that this agent knows of
+ *     {"op":"metrics"}               → {"ok":true,"metrics":"…"}: Prometheus' text format
  *     {"op":"logs","follow":true}    → {"ok":true}, then {"data":"<base64>"} for each piece of output
  *     anything else                  → {"ok":false,"error":"…"}
  */
@@ -14,6 +15,7 @@ import { nodePayloadSchema } from '../../shared/lattice/payload.ts';
 export const requestSchema = z.discriminatedUnion('op', [
   z.object({ op: z.literal('status') }),
   z.object({ op: z.literal('network') }),
+  z.object({ op: z.literal('metrics') }),
   z.object({ op: z.literal('drain') }),
   z.object({ op: z.literal('logs'), follow: z.boolean().optional() }),
 ]);
@@ -75,7 +77,12 @@ export type NetworkRow = z.infer<typeof networkRowSchema>;
 export type AgentStatus = z.infer<typeof statusSchema>;
 
 export const answerSchema = z.union([
-  z.object({ ok: z.literal(true), status: statusSchema.optional(), network: z.array(networkRowSchema).optional() }),
+  z.object({
+    ok: z.literal(true),
+    status: statusSchema.optional(),
+    network: z.array(networkRowSchema).optional(),
+    metrics: z.string().optional(),
+  }),
   z.object({ ok: z.literal(false), error: z.string() }),
   z.object({ data: z.string() }),
 ]);

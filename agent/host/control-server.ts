@@ -16,6 +16,8 @@ export interface ControlHandlers {
   status(): AgentStatus;
   /** All sessions that this agent knows of. */
   network(): NetworkRow[];
+  /** Its figures, in Prometheus' text format. */
+  metrics(): string;
   /** Begins to drain, or says nothing when it does already. */
   drain(): void;
   /** The kept output of the engine. */
@@ -104,6 +106,9 @@ function answer(socket: Socket, request: ControlRequest, handlers: ControlHandle
       return;
     case 'network':
       socket.end(`${JSON.stringify({ ok: true, network: handlers.network() })}\n`);
+      return;
+    case 'metrics':
+      socket.end(`${JSON.stringify({ ok: true, metrics: handlers.metrics() })}\n`);
       return;
     case 'drain':
       // Left open: its end tells the caller that the agent has gone.

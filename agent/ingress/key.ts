@@ -17,10 +17,15 @@ export class IngressKey {
     this.#hash = sha256(key);
   }
 
-  /** Writes `DIRECTORY/ingress.key`, 0600. */
-  static make(directory: string): IngressKey {
+  /** One that somebody else chose and keeps. */
+  static of(key: string): IngressKey {
+    return new IngressKey(key);
+  }
+
+  /** Writes `DIRECTORY/ingress.key`, or another file there, 0600. */
+  static make(directory: string, file = INGRESS_KEY_FILE): IngressKey {
     const key = `sk-otela-${randomBytes(32).toString('base64url')}`;
-    writeFileSync(join(directory, INGRESS_KEY_FILE), `${key}\n`, { mode: 0o600 });
+    writeFileSync(join(directory, file), `${key}\n`, { mode: 0o600 });
     return new IngressKey(key);
   }
 

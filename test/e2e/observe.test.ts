@@ -1,14 +1,16 @@
 /** What an operator sees: /metrics, read by Prometheus's own parser, and one line in the log for each request. */
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
+import { AGENT_FAMILIES } from '../../agent/observe/families.ts';
 import { FAMILIES } from '../../gateway/observe/families.ts';
 import { pythonWith } from '../support/abilities.ts';
+import { AGENT_MAIN } from '../support/agent.ts';
 import { chatBody, type House, MODEL, openHouse } from '../support/house.ts';
-import { endAll, eventually } from '../support/processes.ts';
-import { ROOT } from '../support/where.ts';
+import { endAll, eventually, Managed } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
 
 const TOKEN = 'only-for-prometheus';
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -33,8 +35,12 @@ const line = z.looseObject({
 });
 
 let house: House;
+let agentText = '';
 beforeAll(async () => {
-  house = await openHouse({ gateway: { env: { OTELA_METRICS_TOKEN: TOKEN, REQUEST_LOG: 'all' } } });
+  house = await openHouse({
+    agentArgs: ['--metrics', '127.0.0.1:0'],
+    gateway: { env: { OTELA_METRICS_TOKEN: TOKEN, REQUEST_LOG: 'all' } },
+  });
 });
 afterAll(endAll);
 
@@ -148,18 +154,45 @@ it('a node shows what runs there now, and what went wrong there last', async () 
   expect(await house.gateway.admin('GET', 'nodes')).toMatchObject({ data: [{ session: node?.session }] });
 });
 
+it('an agent shows its figures to its owner and to whoever has the key, and to nobody else', async () => {
+  const [agent] = house.agents;
+  if (agent === undefined) throw new Error('no agent');
+  const [, url = '', keyFile = ''] = await agent.line(/metrics (http:\S+\/metrics), key in (\S+)/, 5_000);
+  // Its directory is called by its session by now.
+  const [, state = ''] = await agent.line(/session \S+, state in (\S+)/, 5_000);
+  const file = join(state, basename(keyFile));
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  const key = readFileSync(file, 'utf8').trim();
+  const get = (headers: Record<string, string>, path = url) => fetch(path, { headers });
+  expect((await get({})).status).toBe(401);
+  expect((await get({ authorization: `Bearer ${key}x` })).status).toBe(401);
+  expect((await get({ authorization: `Bearer ${key}` }, `${url}/more`)).status).toBe(404);
+  const text = await (await get({ authorization: `Bearer ${key}` })).text();
+  for (const one of ['state{state="SERVING"} 1', 'engine_answering 1', 'models{state="ready"} 1', 'mesh_channels 0'])
+    expect(text).toContain(`otela_agent_${one}\n`);
+  expect(text).toContain(`otela_agent_tunnel_connected{gateway="${new URL(house.gateway.url).host}"} 1\n`);
+  const command = new Managed([NODE, AGENT_MAIN, 'metrics'], { env: { XDG_RUNTIME_DIR: dirname(dirname(state)) } });
+  expect((await command.end(10_000)).code).toBe(0);
+  const names = (page: string) => [...page.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name);
+  expect(names(command.output)).toEqual(names(text));
+  agentText = text;
+});
+
 it("Prometheus's own parser reads the page, with the types that are declared", async ({ skip }) => {
   if (python === undefined)
     return skip('no Python with prometheus_client: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
   await house.ask('/v1/chat/completions', chatBody());
-  const read = spawnSync(python, ['-c', PARSE], { input: await page(), encoding: 'utf8' });
+  const read = spawnSync(python, ['-c', PARSE], { input: (await page()) + agentText, encoding: 'utf8' });
   expect(read.stderr).toBe('');
   const families = parsed.parse(JSON.parse(read.stdout));
   // Its parser drops `_total` from a counter's name, as OpenMetrics does.
   const declared = new Map(
-    FAMILIES.map(({ name, kind }) => [kind === 'counter' ? name.replace(/_total$/, '') : name, kind]),
+    [...FAMILIES, ...AGENT_FAMILIES].map(({ name, kind }) => [
+      kind === 'counter' ? name.replace(/_total$/, '') : name,
+      kind,
+    ]),
   );
-  expect(families.length).toBeGreaterThan(12);
+  expect(families.length).toBeGreaterThan(25);
   for (const [name, type, of] of families) {
     expect(type, name).toBe(declared.get(name));
     expect(of.length, name).toBeGreaterThan(0);
@@ -168,7 +201,7 @@ it("Prometheus's own parser reads the page, with the types that are declared", a
 
 it('the documentation names every metric', () => {
   const text = readFileSync(join(ROOT, 'docs/observability.md'), 'utf8');
-  for (const { name, labels } of FAMILIES) {
+  for (const { name, labels } of [...FAMILIES, ...AGENT_FAMILIES]) {
     const row = text.split('\n').find((one) => one.startsWith(`| \`${name}\``));
     expect(row, name).toBeDefined();
     for (const label of labels) if (!label.startsWith('gen_ai_')) expect(row, name).toContain(`\`${label}\``);

@@ -1,0 +1,32 @@
+import { join } from 'node:path';
+import type { StateDir } from '../host/state-dir.ts';
+import { IngressKey } from '../ingress/key.ts';
+import { MetricsServer } from '../observe/server.ts';
+import { UsageError } from './exit.ts';
+import type { MetricsConfig } from './metrics-config.ts';
+
+const KEY_FILE = 'metrics.key';
+
+interface Around {
+  state: StateDir;
+  page(): string;
+  log(line: string): void;
+}
+
+/** Undefined where no port was asked for. Throws UsageError where it cannot be had. */
+export async function openMetrics(
+  config: MetricsConfig | undefined,
+  { state, page, log }: Around,
+): Promise<MetricsServer | undefined> {
+  if (config === undefined) return undefined;
+  const { host, port, token } = config;
+  const key = token === undefined ? IngressKey.make(state.path, KEY_FILE) : IngressKey.of(token);
+  const server = new MetricsServer({ host, port, key, page });
+  try {
+    const url = await server.open();
+    log(`metrics ${url}${token === undefined ? `, key in ${join(state.path, KEY_FILE)}` : ''}`);
+    return server;
+  } catch (error) {
+    throw new UsageError(`--metrics: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}

@@ -1,0 +1,66 @@
+import { createServer, type Server } from 'node:http';
+import { isIP } from 'node:net';
+import { CONTENT_TYPE } from '../../shared/metrics/exposition.ts';
+import { errorBody, toApiError } from '../../shared/openai/errors.ts';
+import type { IngressKey } from '../ingress/key.ts';
+import { Strangers } from '../ingress/strangers.ts';
+
+/** One or two Prometheus servers; what comes above is turned away by the kernel's queue. */
+const CONNECTIONS_MAX = 16;
+const TIMEOUT_MS = 10_000;
+
+export interface MetricsServerOptions {
+  host: string;
+  /** 0: any free one. */
+  port: number;
+  key: IngressKey;
+  page(): string;
+}
+
+/** `GET /metrics` for whoever has the key, and for nobody else, on this machine neither. */
+export class MetricsServer {
+  readonly #options: MetricsServerOptions;
+  readonly #server: Server;
+  readonly #strangers = new Strangers();
+
+  constructor(options: MetricsServerOptions) {
+    this.#options = options;
+    this.#server = createServer({ headersTimeout: TIMEOUT_MS, requestTimeout: TIMEOUT_MS }, (request, response) => {
+      response.on('error', () => {});
+      try {
+        options.key.require(request.headers);
+        this.#strangers.greet(request.socket);
+        const found = request.method === 'GET' && request.url?.split('?')[0] === '/metrics';
+        if (!found) return void response.writeHead(404).end();
+        response.writeHead(200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' }).end(options.page());
+      } catch (error) {
+        const api = toApiError(error);
+        response.writeHead(api.status, { ...api.headers, 'content-type': 'application/json', connection: 'close' });
+        response.end(errorBody(api));
+      }
+    });
+    this.#server.maxConnections = CONNECTIONS_MAX;
+    this.#server.on('connection', (socket) => this.#strangers.add(socket));
+  }
+
+  /** Resolves with its URL. Rejects where the address cannot be had. */
+  open(): Promise<string> {
+    const { host, port } = this.#options;
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        this.#server.on('error', () => {});
+        const address = this.#server.address();
+        const taken = typeof address === 'object' && address !== null ? address.port : port;
+        resolve(`http://${isIP(host) === 6 ? `[${host}]` : host}:${taken}/metrics`);
+      });
+    });
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+}
