@@ -11,7 +11,6 @@ import {
   observe,
   replan,
   type SlurmSide,
-  sessionWeights,
 } from '../controller/round.ts';
 import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { render } from '../controller/template.ts';
@@ -38,6 +37,7 @@ import {
 import type { Io } from './io.ts';
 import { planExit } from './plan.ts';
 import { planText, whyText } from './show.ts';
+import { WeightSender } from './weights.ts';
 
 export const APPLY_FLAGS = {
   ...CATALOGUE_FLAGS,
@@ -72,7 +72,7 @@ export interface Session {
   statePath: string;
   /** Whether anything may be changed. */
   yes: boolean;
-  weights: boolean;
+  weights: WeightSender | undefined;
   workload(): Promise<Demand[]>;
 }
 
@@ -102,7 +102,7 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
     catalogue,
     statePath: text(flags, 'state') ?? 'otela-plan.state.json',
     yes: flags.yes === true,
-    weights: flags.weights === true,
+    weights: flags.weights === true ? new WeightSender(gateway) : undefined,
     workload: () =>
       workloadFile === undefined
         ? liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log)
@@ -179,7 +179,7 @@ export async function planAndApply(
   observation: Observation,
   workload: readonly Demand[],
   io: Io,
-): Promise<{ code: number; state: ControllerState }> {
+): Promise<{ code: number; state: ControllerState; plan: Plan }> {
   const { controller } = session;
   const { plan, wanted, impossible } = await replan(controller, observation, workload);
   io.out(`${planText(plan, undefined)}\n\nwhy\n${whyText(plan)}\n`);
@@ -199,9 +199,9 @@ export async function planAndApply(
     planned_for: rates,
   };
   const code = await carryOut(session, observation, found, state, io);
-  if (session.weights) await sendWeights(session, observation, plan, io);
+  await session.weights?.send(plan, observation, session.yes, io);
   const planned = impossible.length > 0 ? EXIT_INFEASIBLE : planExit(plan);
-  return { code: code === EXIT_DONE ? planned : code, state };
+  return { code: code === EXIT_DONE ? planned : code, state, plan };
 }
 
 async function carryOut(
@@ -224,23 +224,4 @@ async function carryOut(
   for (const line of done) io.out(`done: ${line}`);
   for (const line of failed) io.out(`FAILED: ${line}`);
   return failed.length === 0 ? EXIT_DONE : EXIT_FAILED;
-}
-
-/** `PUT /admin/routing/{model}` with {weights: [{session, weight}]}; a gateway without that route is told about, not fatal. */
-async function sendWeights(session: Session, observation: Observation, plan: Plan, io: Io): Promise<void> {
-  for (const { model } of plan.models) {
-    const weights = sessionWeights(plan, observation, model);
-    if (weights.length === 0) continue;
-    const text = `${model}: ${weights.map(({ session: id, weight }) => `${id.slice(0, 8)} ${weight.toFixed(3)}`).join(', ')}`;
-    if (!session.yes) {
-      io.out(`would set weights of ${text}`);
-      continue;
-    }
-    try {
-      await session.controller.gateway.put(`/admin/routing/${encodeURIComponent(model)}`, { weights });
-      io.out(`done: weights of ${text}`);
-    } catch (error) {
-      io.out(`FAILED: weights of ${model}: ${error instanceof Error ? error.message : String(error)}`);
-    }
-  }
 }

@@ -3,6 +3,7 @@ import { observe } from '../controller/round.ts';
 import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { Triggers } from '../controller/triggers.ts';
 import { SchedulerError } from '../errors.ts';
+import type { Plan } from '../planner/types.ts';
 import type { Demand } from '../solver/problem.ts';
 import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessionFrom } from './apply.ts';
 import { EXIT_DONE, EXIT_FAILED } from './exit.ts';
@@ -51,12 +52,15 @@ interface Memory {
   state?: ControllerState;
   /** Something could not be done last time. */
   unfinished?: boolean;
+  /** What is in force. */
+  plan?: Plan;
 }
 
 /** One look. What goes wrong outside (gateway, Slurm) is said and tried again next time; only a wrong set-up ends the watch. */
 async function look(session: Session, triggers: Triggers, dry: Memory, retry: boolean, io: Io): Promise<void> {
   const { controller } = session;
   const at = new Date(controller.now()).toISOString().slice(0, 19);
+  let planning = false;
   try {
     const observation = await observe(controller, forgiven(dry.state ?? readState(session.statePath), retry));
     const workload = (await session.workload()).filter(({ rate }) => rate > 0);
@@ -80,15 +84,20 @@ async function look(session: Session, triggers: Triggers, dry: Memory, retry: bo
     ];
     if (session.yes) writeState(session.statePath, observation.state);
     else dry.state = observation.state;
+    // Sessions follow one another: a replica that came since the plan gets its share.
+    if (dry.plan !== undefined) await session.weights?.send(dry.plan, observation, session.yes, io);
     if (reasons.length === 0) return;
     io.out(`${at}Z plans again: ${reasons.join('; ')}`);
     if (workload.length === 0) return io.out('nobody asks for anything: what runs is left as it is');
-    dry.unfinished = false;
-    const { state, code } = await planAndApply(session, observation, workload, io);
+    planning = true;
+    const { state, code, plan } = await planAndApply(session, observation, workload, io);
+    dry.plan = plan;
     dry.unfinished = code === EXIT_FAILED;
     if (!session.yes) dry.state = state;
   } catch (error) {
     if (!(error instanceof SchedulerError) || error.code === 'usage' || error.code === 'bad_input') throw error;
+    // What cannot be is said once; who did not answer is asked again.
+    if (planning) dry.unfinished = error.code === 'gateway' || error.code === 'launcher';
     io.log(`${at}Z ${error.message}; what runs goes on`);
   }
 }

@@ -53,7 +53,9 @@ export function differences(wanted: readonly Placement[], state: ControllerState
     }
     const failed = state.failures.find((one) => same(one, place))?.count ?? 0;
     if (want > jobs.length && failed >= FAILURES_MAX) {
-      held.push(`${words(place)}: its last ${failed} jobs ended unasked; not started again without --retry`);
+      held.push(
+        `${words(place)}: it failed or ended unasked ${failed} times in a row; not started again without --retry`,
+      );
       continue;
     }
     for (let n = jobs.length; n < want; n++)

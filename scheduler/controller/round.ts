@@ -190,6 +190,7 @@ export async function act(
   let now = state;
   const done: string[] = [];
   const failed: string[] = [];
+  const counted: Action[] = [];
   for (const action of actions) {
     try {
       now = action.kind === 'start' ? await start(controller, now, action) : await stop(controller, now, action);
@@ -197,7 +198,10 @@ export async function act(
       done.push(describe(action));
     } catch (error) {
       failed.push(`${describe(action)}: ${error instanceof Error ? error.message : String(error)}`);
-      if (action.kind === 'stop' || !action.pool.startsWith(AGENT_POOL)) continue;
+      // Nodes that refuse count once a round, however many were asked.
+      if (action.kind === 'stop' || !action.pool.startsWith(AGENT_POOL) || counted.some((one) => same(one, action)))
+        continue;
+      counted.push(action);
       now = withFailure(now, action);
       save(now);
     }

@@ -1,0 +1,55 @@
+import { type Observation, sessionWeights } from '../controller/round.ts';
+import type { Gateway } from '../live/gateway.ts';
+import type { Plan } from '../planner/types.ts';
+import type { Io } from './io.ts';
+
+/** Rules that a gateway takes for one model, less the one for all others. */
+const SESSIONS_MAX = 499;
+
+interface Rule {
+  session?: string;
+  weight: number;
+}
+
+/**
+ * The plan's weights for the `weighted` policy: `PUT /admin/routing/{model}`. They name sessions, and a node that comes later is a new
+ * one: without a rule for all others it would get nothing.
+ */
+export class WeightSender {
+  readonly #gateway: Gateway;
+  /** By model: what the gateway took. */
+  readonly #sent = new Map<string, string>();
+
+  constructor(gateway: Gateway) {
+    this.#gateway = gateway;
+  }
+
+  /** Says nothing of what did not change. A gateway that cannot take them is told about, not fatal. */
+  async send(plan: Plan, observation: Observation, yes: boolean, io: Io): Promise<void> {
+    for (const { model } of plan.models) {
+      const rules = rulesOf(plan, observation, model);
+      const body = JSON.stringify(rules);
+      if (rules.length === 0 || this.#sent.get(model) === body) continue;
+      const text = `weights of ${model}: ${rules.map(worded).join(', ')}`;
+      if (!yes) io.out(`would set ${text}`);
+      try {
+        if (yes) await this.#gateway.put(`/admin/routing/${encodeURIComponent(model)}`, { weights: rules });
+        this.#sent.set(model, body);
+        if (yes) io.out(`done: ${text}`);
+      } catch (error) {
+        io.out(`FAILED: weights of ${model}: ${error instanceof Error ? error.message : String(error)}`);
+      }
+    }
+  }
+}
+
+const worded = ({ session, weight }: Rule) => `${session?.slice(0, 8) ?? 'any other'} ${weight.toFixed(3)}`;
+
+function rulesOf(plan: Plan, observation: Observation, model: string): Rule[] {
+  const all = sessionWeights(plan, observation, model);
+  if (all.length === 0) return [];
+  const mean = all.reduce((sum, { weight }) => sum + weight, 0) / all.length;
+  // Farthest from the mean first, where not all can be named.
+  const named = [...all].sort((a, b) => Math.abs(b.weight - mean) - Math.abs(a.weight - mean)).slice(0, SESSIONS_MAX);
+  return [...named.sort((a, b) => (a.session < b.session ? -1 : 1)), { weight: mean }];
+}
