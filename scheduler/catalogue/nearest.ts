@@ -1,3 +1,5 @@
+import { editDistance } from '../../shared/text/edit-distance.ts';
+
 /** The names in `known` that a person who wrote `name` may have meant, best first, at most `limit`. */
 export function nearest(name: string, known: readonly string[], limit = 3): string[] {
   const wanted = plain(name).slice(0, 128);
@@ -13,14 +15,5 @@ const plain = (name: string) => name.toLowerCase().replace(/[^a-z0-9]+/g, '');
 /** Levenshtein distance over the longer length; a name inside the other counts as near. */
 function distance(a: string, b: string): number {
   if (a !== '' && (b.includes(a) || a.includes(b))) return Math.abs(a.length - b.length) / 1000;
-  let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const row = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substitution = (previous[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      row.push(Math.min(substitution, (previous[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1));
-    }
-    previous = row;
-  }
-  return (previous[b.length] ?? 0) / Math.max(a.length, b.length, 1);
+  return editDistance(a, b) / Math.max(a.length, b.length, 1);
 }
