@@ -6,12 +6,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { endAll } from '../test/support/processes.ts';
 import { ROOT } from '../test/support/where.ts';
 import { Client, type Target } from './client.ts';
 import { openHouse, peak, request, resident, warm } from './house.ts';
 import { machine } from './machine.ts';
 import { judged, type Row, table } from './report.ts';
+import { run } from './run.ts';
 import { quantile, repeated, seeded } from './stats.ts';
 
 const ADDED_P99_MS = 20;
@@ -157,11 +157,4 @@ async function main(): Promise<number> {
   return rows.some(({ met }) => met === false) ? 1 : 0;
 }
 
-try {
-  process.exitCode = await main();
-} catch (error) {
-  console.error(error);
-  process.exitCode = 1;
-} finally {
-  await endAll();
-}
+await run(main);

@@ -3,9 +3,9 @@
  * is a total; this shows it. Exit code 1 if either did not end complete, with every token.
  */
 import { parseArgs } from 'node:util';
-import { endAll } from '../test/support/processes.ts';
 import { Client } from './client.ts';
 import { openHouse, request, resident } from './house.ts';
+import { run } from './run.ts';
 
 const { values } = parseArgs({ options: { minutes: { type: 'string', default: '20' } } });
 const seconds = Number(values.minutes) * 60;
@@ -34,11 +34,4 @@ async function main(): Promise<number> {
   return results.every(Boolean) ? 0 : 1;
 }
 
-try {
-  process.exitCode = await main();
-} catch (error) {
-  console.error(error);
-  process.exitCode = 1;
-} finally {
-  await endAll();
-}
+await run(main);

@@ -11,6 +11,7 @@ import { type Counter, startCounter } from './counter.ts';
 import { type House, type Memory, openHouse, resident, warm } from './house.ts';
 import { machine } from './machine.ts';
 import { type Row, table } from './report.ts';
+import { run } from './run.ts';
 import { fairness } from './sections/fairness.ts';
 import { floor } from './sections/floor.ts';
 import { latency } from './sections/latency.ts';
@@ -157,11 +158,4 @@ async function main(): Promise<number> {
   return missed.length === 0 || quick ? 0 : 1;
 }
 
-try {
-  process.exitCode = await main();
-} catch (error) {
-  console.error(error);
-  process.exitCode = 1;
-} finally {
-  await endAll();
-}
+await run(main);

@@ -6,10 +6,10 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { endAll } from '../../test/support/processes.ts';
 import { ROOT } from '../../test/support/where.ts';
 import { machine } from '../machine.ts';
 import { type Row, table } from '../report.ts';
+import { run } from '../run.ts';
 import { seeded } from '../stats.ts';
 import { churn, hung, idle, killed, spread } from './measures.ts';
 import { inOwnNetwork } from './network.ts';
@@ -84,12 +84,5 @@ const elsewhere = inOwnNetwork(process.argv.slice(1));
 if (elsewhere !== undefined) {
   process.exitCode = elsewhere;
 } else {
-  try {
-    process.exitCode = await main();
-  } catch (error) {
-    console.error(error);
-    process.exitCode = 1;
-  } finally {
-    await endAll();
-  }
+  await run(main);
 }
