@@ -5,6 +5,7 @@ import { bodyOf, type Errand as CommonErrand, isRepeatable, openingOf } from '..
 import { errorFor, type PathError } from '../../shared/asking/path-error.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
+import type { Breakers } from '../../shared/routing/breaker.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, ended, started } from '../../shared/routing/choose.ts';
 import type { Attempt } from '../mesh/requests/attempt.ts';
@@ -18,6 +19,7 @@ export interface Errand extends CommonErrand {
   /** The client left: nothing is asked for it any more. */
   left(): boolean;
   whenLeft(call: () => void): void;
+  breakers: Breakers;
   /** Takes one more attempt from what all requests together may repeat. */
   mayRetry(): boolean;
   onFailure(node: Candidate, code: AttemptFailure): void;
@@ -36,18 +38,24 @@ export function handOver(errand: Errand): Promise<Delivery> {
 }
 
 export function asking(errand: Errand): loop.Asking<Choice, Answer> {
+  const { breakers } = errand;
   let running: Attempt | undefined;
+  let isProbe = false;
   errand.whenLeft(() => running?.cancel());
   return {
     choose: errand.choose,
     attempt: (choice, { number, acceptMs }) => {
+      isProbe = breakers.started(choice.node.session, Date.now());
       started(choice);
       const opening = openingOf(errand, number, acceptMs, choice.model);
       running = errand.ask(choice.node.session, opening, bodyOf(errand.intake));
       return begun(running);
     },
     onFailure: ({ node }, code) => errand.onFailure(node, code),
-    onEnd: ended,
+    onEnd: (choice, ending) => {
+      ended(choice, ending);
+      breakers.ended(choice.node.session, ending, isProbe, Date.now());
+    },
     retriesMax: RETRIES_MAX,
     mayRetry: errand.mayRetry,
     repeatable: () => isRepeatable(errand.intake),

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AttemptFailure } from '../../shared/asking/attempt.ts';
-import type { Intake } from '../../shared/asking/intake.ts';
+import { type Intake, isRepeatable } from '../../shared/asking/intake.ts';
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
@@ -9,7 +9,8 @@ import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
-import { choose } from '../../shared/routing/choose.ts';
+import type { Breakers } from '../../shared/routing/breaker.ts';
+import { choose, type Question } from '../../shared/routing/choose.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import type { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
@@ -34,6 +35,7 @@ export interface Desk {
   strangers: Strangers;
   budget: Budget;
   avoided: Avoided;
+  breakers: Breakers;
   retries: RetryBudget;
   running: Running;
   watchers: Watchers;
@@ -117,8 +119,9 @@ interface Case extends Ids {
 
 async function forward(one: Case): Promise<void> {
   const { request, response, desk, endpoint, intake, timing, requestId } = one;
-  const { trust, avoided, nodes } = desk;
-  const question = questionOf({ headers: request.headers, intake, trust, avoided });
+  const { trust, nodes } = desk;
+  const isAvoided = () => avoidance(desk, isRepeatable(intake));
+  const question = questionOf({ headers: request.headers, intake, trust, isAvoided });
   timing.lookupDone(Date.now());
   const errand: Errand = {
     name: one.given === undefined ? requestId : randomUUID(),
@@ -131,6 +134,7 @@ async function forward(one: Case): Promise<void> {
     ask: desk.ask,
     left: () => response.destroyed,
     whenLeft: (call) => response.once('close', call),
+    breakers: desk.breakers,
     mayRetry: () => desk.retries.take(Date.now()),
     onFailure: ({ session }, code) => remember(desk.avoided, session, code),
   };
@@ -146,6 +150,14 @@ async function forward(one: Case): Promise<void> {
   const delivery = await pending;
   desk.avoided.delete(delivery.choice.node.session);
   await deliver(delivery, context);
+}
+
+/** Whom to pass over while there are others: those that did not answer lately, and those that fail. */
+function avoidance({ avoided, breakers }: Desk, mayProbe: boolean): Question['isAvoided'] {
+  const now = Date.now();
+  const isFailing = breakers.avoided(now, mayProbe);
+  if (avoided.size === 0) return isFailing;
+  return (node) => avoided.has(node.session, now) || (isFailing?.(node) ?? false);
 }
 
 function remember(avoided: Avoided, session: string, code: AttemptFailure): void {

@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import { Breakers } from '../../shared/routing/breaker.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
@@ -78,6 +79,7 @@ export class Ingress {
       strangers: this.#strangers,
       budget: new Budget(),
       avoided: new Avoided(),
+      breakers: new Breakers(registry.index.live),
       retries: new RetryBudget(),
       running: this.#running,
       watchers: new Watchers(),

@@ -10,7 +10,6 @@ import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
 import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
 import { isTrusted, readProviderList, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
-import type { Avoided } from './avoided.ts';
 import { noCapacity } from './hand-over.ts';
 
 const TRUST_HEADER = 'x-otela-trusted-providers';
@@ -24,11 +23,11 @@ interface Asker {
   intake: Intake;
   /** `lists`: those that the request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
-  avoided: Avoided;
+  isAvoided(): Question['isAvoided'];
 }
 
 /** All that a choice is made by, at the moment when it is asked for. @throws ApiError 400, 403 */
-export function questionOf({ headers, intake, trust: decide, avoided }: Asker): () => Question {
+export function questionOf({ headers, intake, trust: decide, isAvoided }: Asker): () => Question {
   const header = (name: string) => headers[name]?.toString();
   const demand = readDemand(header, intake.metadata);
   const trust = decide(requestedProviders(headers, intake.metadata));
@@ -42,9 +41,7 @@ export function questionOf({ headers, intake, trust: decide, avoided }: Asker): 
   const policy = request.session === undefined ? leastLoadPolicy : affinity;
   const fixed = { request, fallbacks: [], trust, demand, policyFor: () => policy, lostLatelyMs: RESUME_WINDOW_MS };
   return () => {
-    const now = Date.now();
-    const isAvoided = avoided.size === 0 ? undefined : ({ session }: { session: string }) => avoided.has(session, now);
-    return { ...fixed, isAvoided, now, random: Math.random };
+    return { ...fixed, isAvoided: isAvoided(), now: Date.now(), random: Math.random };
   };
 }
 

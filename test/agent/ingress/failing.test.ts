@@ -39,6 +39,16 @@ it('a node that goes DOWN, is suspected or comes back is known so from the next 
   expect(await status()).toBe(200);
 });
 
+it('a node whose engine keeps failing is left alone, and every request is answered', async () => {
+  const { here, nodes } = await village(2);
+  nodes[0]?.engine?.control({ status: 503 });
+  for (let n = 0; n < 60; n++) expect((await here.ask('/chat/completions', chatBody())).status).toBe(200);
+  expect(nodes[1]?.engine?.requests.length).toBe(60);
+  const asked = nodes[0]?.engine?.requests.length ?? 0;
+  expect(asked).toBeGreaterThanOrEqual(5);
+  expect(asked).toBeLessThanOrEqual(7); // on a slow machine a probe or two
+});
+
 it('many nodes beyond reach do not use up the attempts', async () => {
   const { village: all, here, nodes } = await village(1);
   for (let n = 0; n < 6; n++) all.publish(entryOf('z'.repeat(25) + 'abcdefgh'[n], 'lab', 'local', [MODEL]));
