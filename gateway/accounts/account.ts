@@ -3,6 +3,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { DataPolicy } from '../../shared/routing/trust.ts';
 import type { Limits } from './limits.ts';
+import type { OwnRouting } from './routing-settings.ts';
 import { ROLES, type Role } from './schema.ts';
 
 /**
@@ -40,6 +41,8 @@ export interface Account {
   mayOptOut: boolean;
   /** Streams that break go on at another node, where they can, unless a request says otherwise. */
   resumes: boolean;
+  /** What the key, then its project, say of how requests are routed. */
+  routing: readonly OwnRouting[];
   /** Its project's requests are in the trace export. */
   traced: boolean;
   /** With what its prompts begin with, as ids. */
@@ -130,6 +133,7 @@ export const BOOTSTRAP: Account = {
   limits: undefined,
   mayOptOut: true,
   resumes: false,
+  routing: [],
   traced: false,
   prefixes: false,
   seal: '',

@@ -95,6 +95,7 @@ function standing(project: Project | null, key?: Key) {
     projectId: project?.id,
     restrictions: [key, project].flatMap((row) => (row === null || row === undefined ? [] : restrictionsOf(row))),
     mayOptOut: key?.noTrack === true || project?.noTrack === true,
+    routing: [key, project].flatMap((row) => (row?.routing ? [row.routing] : [])),
     resumes: key?.resume === true || project?.resume === true,
     traced: project?.trace === true,
     prefixes: project?.trace === true && project.tracePrefixes,

@@ -4,8 +4,11 @@
  */
 import { sql } from 'drizzle-orm';
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from 'drizzle-orm/sqlite-core';
+import type { WeightRule } from '../../shared/routing/policies/weights.ts';
 import type { Scope } from './account.ts';
 import type { Limits } from './limits.ts';
+import { MODEL_CLASSES } from './model-classes.ts';
+import type { OwnRouting } from './routing-settings.ts';
 
 /** Ordered: each may do what the ones before it may. */
 export const ROLES = ['consumer', 'provider', 'operator'] as const;
@@ -25,6 +28,8 @@ const restrictions = () => ({
   noTrack: integer('no_track', { mode: 'boolean' }).notNull().default(false),
   /** Whether a stream that breaks goes on at another node where the request does not say. */
   resume: integer('resume', { mode: 'boolean' }).notNull().default(false),
+  /** Policy, aliases and fallbacks of its own. */
+  routing: text('routing', { mode: 'json' }).$type<OwnRouting>(),
 });
 
 export const apiKeys = sqliteTable(
@@ -140,8 +145,23 @@ export const modelSettings = sqliteTable('model_settings', {
   model: text('model').primaryKey(),
   firstByteMs: integer('first_byte_ms'),
   stallMs: integer('stall_ms'),
+  /** Which of the installation's time-outs hold where it has none of its own. */
+  class: text('class', { enum: MODEL_CLASSES }).notNull().default('standard'),
+  policy: text('policy'),
+  /** Other names of it. */
+  aliases: text('aliases', { mode: 'json' }).$type<string[]>(),
+  /** Models that are tried in turn where nobody serves it. */
+  fallbacks: text('fallbacks', { mode: 'json' }).$type<string[]>(),
+  maxRetries: integer('max_retries'),
   /** Its name is nobody's business: the trace has a keyed hash of it. */
   private: integer('private', { mode: 'boolean' }).notNull().default(false),
+  updatedAt: integer('updated_at').notNull(),
+});
+
+/** Which share of a model's requests its nodes get, by rules. */
+export const modelWeights = sqliteTable('model_weights', {
+  model: text('model').primaryKey(),
+  weights: text('weights', { mode: 'json' }).$type<WeightRule[]>().notNull(),
   updatedAt: integer('updated_at').notNull(),
 });
 

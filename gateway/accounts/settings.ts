@@ -7,12 +7,8 @@ import { asked, database } from './database.ts';
 import { issuersSchema, type OidcIssuer } from './oidc-config.ts';
 import { QUEUE_DEFAULTS, type QueueSettings, queueSchema } from './queue-settings.ts';
 import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from './retry-settings.ts';
-import { auditLog, modelSettings, providers, settings } from './schema.ts';
-
-export interface ModelTimeouts {
-  first_byte_ms?: number;
-  stall_ms?: number;
-}
+import { CLASS_TIMEOUTS, type ModelSettings, type RoutingSettings, routingSchema } from './routing-settings.ts';
+import { auditLog, modelSettings, modelWeights, providers, settings } from './schema.ts';
 
 export interface ProviderSettings {
   trusted_by_default: boolean;
@@ -22,7 +18,9 @@ export interface ProviderSettings {
 export interface Settings {
   /** False until the store was read once: then nobody knows who is trusted, and requests get 503. */
   known: boolean;
-  models: Record<string, ModelTimeouts>;
+  models: Record<string, ModelSettings>;
+  /** Policy and time-outs where a model has none of its own. */
+  routing: RoutingSettings;
   /** Every provider that this gateway ever knew, deleted ones too. */
   providers: Record<string, ProviderSettings>;
   /** Who is trusted where nobody is named: all that our issuer admitted, or those marked. */
@@ -43,6 +41,7 @@ export interface Settings {
 export const NO_SETTINGS: Settings = {
   known: false,
   models: {},
+  routing: {},
   providers: {},
   defaultTrust: 'admitted',
   queue: QUEUE_DEFAULTS,
@@ -67,9 +66,10 @@ const OF_ACCOUNTS = /^(key|user|project)\./;
 /** Rejects with ApiError 503 when D1 cannot be asked: the registry then keeps what it has. */
 export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now = Date.now()): Promise<Settings> {
   const db = database(env);
-  const [models, known, named, changes] = await asked(
+  const [models, weights, known, named, changes] = await asked(
     db.batch([
       db.select().from(modelSettings).limit(MODEL_SETTINGS_MAX),
+      db.select().from(modelWeights).limit(MODEL_SETTINGS_MAX),
       db.select().from(providers).orderBy(asc(providers.createdAt)).limit(PROVIDERS_MAX),
       db.select().from(settings),
       db
@@ -89,7 +89,8 @@ export async function readSettings(env: Pick<Env, 'DB' | 'DEFAULT_TRUST'>, now =
   const byName = new Map(named.map(({ name, value }) => [name, value]));
   return {
     known: true,
-    models: Object.fromEntries(models.map((row) => [row.model, timeouts(row)])),
+    models: modelsOf(models, weights),
+    routing: routingSchema.safeParse(byName.get('routing') ?? {}).data ?? {},
     providers: Object.fromEntries(
       known.map((row) => [row.id, { trusted_by_default: row.trustedByDefault, deleted: row.deletedAt !== null }]),
     ),
@@ -109,16 +110,49 @@ function defaultTrust(value: unknown): Settings['defaultTrust'] {
   return word === undefined || word === '' || word === 'admitted' ? 'admitted' : 'marked';
 }
 
+type ModelRow = typeof modelSettings.$inferSelect;
+
+function modelsOf(rows: readonly ModelRow[], weights: readonly (typeof modelWeights.$inferSelect)[]) {
+  const models: Record<string, ModelSettings> = Object.fromEntries(rows.map((row) => [row.model, ofRow(row)]));
+  for (const row of weights) models[row.model] = { ...settingsOf({ models }, row.model), weights: row.weights };
+  return models;
+}
+
 /** Only what is set: an absent member is the gateway's default. */
-export function timeouts(row: { firstByteMs: number | null; stallMs: number | null }): ModelTimeouts {
+function ofRow(row: ModelRow): ModelSettings {
   return {
     ...(row.firstByteMs === null ? {} : { first_byte_ms: row.firstByteMs }),
     ...(row.stallMs === null ? {} : { stall_ms: row.stallMs }),
+    ...(row.class === 'standard' ? {} : { class: row.class }),
+    ...(row.policy === null ? {} : { policy: row.policy }),
+    ...(row.aliases === null ? {} : { aliases: row.aliases }),
+    ...(row.fallbacks === null ? {} : { fallbacks: row.fallbacks }),
+    ...(row.maxRetries === null ? {} : { max_retries: row.maxRetries }),
+  };
+}
+
+const NOTHING_SET: ModelSettings = {};
+
+/** What is set for a model; its name is a client's word. */
+export function settingsOf({ models }: Pick<Settings, 'models'>, model: string): ModelSettings {
+  return Object.hasOwn(models, model) ? (models[model] ?? NOTHING_SET) : NOTHING_SET;
+}
+
+/** The model's own time-outs, else those of its class, the installation's before those that are shipped. */
+export function timeoutsOf(given: Settings, model: string): { first_byte_ms: number; stall_ms: number } {
+  const { class: kind = 'standard', first_byte_ms, stall_ms } = settingsOf(given, model);
+  const ofClass = given.routing.timeouts?.[kind];
+  const shipped = CLASS_TIMEOUTS[kind];
+  return {
+    first_byte_ms: first_byte_ms ?? ofClass?.first_byte_ms ?? shipped.first_byte_ms,
+    stall_ms: stall_ms ?? ofClass?.stall_ms ?? shipped.stall_ms,
   };
 }
 
 /** Settings as requests ask them: made once per snapshot that brings new ones. */
 export interface SettingsIndex {
+  /** From another name of a model to the model. */
+  aliases: ReadonlyMap<string, string>;
   changed: ReadonlyMap<string, number>;
   deleted: ReadonlySet<string>;
   defaults: 'admitted' | readonly string[];
@@ -131,7 +165,11 @@ export function indexOf(given: Settings): SettingsIndex {
   if (known !== undefined) return known;
   const all = Object.entries(given.providers);
   const marked = all.flatMap(([id, provider]) => (provider.trusted_by_default && !provider.deleted ? [id] : []));
+  const aliases = Object.entries(given.models).flatMap(([model, { aliases: names = [] }]) =>
+    names.map((name) => [name, model] as const),
+  );
   const made: SettingsIndex = {
+    aliases: new Map(aliases),
     changed: new Map(Object.entries(given.changed)),
     deleted: new Set(all.flatMap(([id, { deleted }]) => (deleted ? [id] : []))),
     defaults: given.defaultTrust === 'admitted' ? 'admitted' : marked,

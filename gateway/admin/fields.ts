@@ -9,6 +9,7 @@ import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/tru
 import { endpointName } from '../accounts/account.ts';
 import { asked, database } from '../accounts/database.ts';
 import { type Limits, limitsSchema } from '../accounts/limits.ts';
+import { type OwnRouting, ownRoutingSchema } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
 import { list, older, type Page, rfc3339 } from './list.ts';
 
@@ -42,6 +43,8 @@ export const restrictionsSchema = z.strictObject({
 export const habitsSchema = z.strictObject({
   /** A stream that breaks goes on at another node, as with `x-otela-resume: 1`. */
   resume: z.boolean(),
+  /** Policy, aliases and fallbacks of its own. */
+  routing: ownRoutingSchema.nullable(),
 });
 
 /** What only operators give: who has it could lift what others set. */
@@ -63,6 +66,7 @@ export function restrictionColumns(body: Columns) {
     ...(body.limits !== undefined && { limits: body.limits }),
     ...(body.no_track !== undefined && { noTrack: body.no_track }),
     ...(body.resume !== undefined && { resume: body.resume }),
+    ...(body.routing !== undefined && { routing: body.routing }),
   };
 }
 
@@ -75,6 +79,7 @@ export const NO_RESTRICTIONS = {
   limits: null,
   noTrack: false,
   resume: false,
+  routing: null,
 };
 
 interface RestrictionRow {
@@ -86,6 +91,7 @@ interface RestrictionRow {
   limits: Limits | null;
   noTrack: boolean;
   resume: boolean;
+  routing: OwnRouting | null;
 }
 
 export function restrictionView(row: RestrictionRow) {
@@ -98,6 +104,7 @@ export function restrictionView(row: RestrictionRow) {
     limits: row.limits,
     no_track: row.noTrack,
     resume: row.resume,
+    routing: row.routing,
   };
 }
 

@@ -1,7 +1,10 @@
-import { asc, count, eq, ne } from 'drizzle-orm';
+import { and, asc, count, eq, isNotNull, ne } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
+import { MODEL_CLASSES } from '../accounts/model-classes.ts';
+import { maxRetriesSchema } from '../accounts/retry-settings.ts';
+import { aliasesSchema, fallbacksSchema, policySchema, timeoutSchema } from '../accounts/routing-settings.ts';
 import { modelSettings } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
 import { parse } from './body.ts';
@@ -10,12 +13,20 @@ import { listOf } from './fields.ts';
 import { rfc3339 } from './list.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
-/** A day: longer silence is nobody's prefill. */
-const timeoutSchema = z.number().int().min(1).max(86_400_000).nullable().default(null);
 /** A PUT says everything: what it leaves out goes back to the gateway's default. */
 const putSchema = z.strictObject({
-  first_byte_ms: timeoutSchema,
-  stall_ms: timeoutSchema,
+  first_byte_ms: timeoutSchema.nullable().default(null),
+  stall_ms: timeoutSchema.nullable().default(null),
+  /** Which of the gateway's time-outs hold where the two above are null. */
+  class: z.enum(MODEL_CLASSES).default('standard'),
+  /** How its nodes are chosen; null: as the gateway's settings say. */
+  policy: policySchema.nullable().default(null),
+  /** Other names of it. */
+  aliases: aliasesSchema.default([]),
+  /** Models that are tried in turn where nobody serves it. */
+  fallbacks: fallbacksSchema.default([]),
+  /** Attempts after the first; null: as the gateway's settings say. */
+  max_retries: maxRetriesSchema.nullable().default(null),
   /** Its name is hashed in the trace. */
   private: z.boolean().default(false),
 });
@@ -61,7 +72,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'put',
     path: ONE,
-    summary: 'Time-outs of one model, and whether the trace hides its name; what is left out goes back to the default.',
+    summary: 'How one model is routed, waited for and traced; what is left out goes back to the default.',
     body: putSchema,
     answer: settingsSchema,
     run: putModel,
@@ -85,13 +96,46 @@ async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> 
     throw new ApiError('invalid_request', message);
   }
   const before = await find(call);
-  const { first_byte_ms: firstByteMs, stall_ms: stallMs, private: hidden } = call.body;
-  const set = { firstByteMs, stallMs, private: hidden, updatedAt: call.now };
+  await requireFree(call, model);
+  const set = columns(call.body, call.now);
   const row = { model, ...set };
   const write = db.insert(modelSettings).values(row).onConflictDoUpdate({ target: modelSettings.model, set });
   const what = { action: 'model.update', object: model, before: before && view(before), after: view(row) };
   await change(call, [write], what);
   return view(row);
+}
+
+function columns(body: z.infer<typeof putSchema>, now: number) {
+  const { first_byte_ms: firstByteMs, stall_ms: stallMs, max_retries: maxRetries, private: hidden } = body;
+  const { class: kind, policy, aliases, fallbacks } = body;
+  const names = {
+    aliases: aliases.length === 0 ? null : aliases,
+    fallbacks: fallbacks.length === 0 ? null : fallbacks,
+  };
+  return { firstByteMs, stallMs, class: kind, policy, ...names, maxRetries, private: hidden, updatedAt: now };
+}
+
+/** @throws ApiError 400 where one of the names stands for another model already, or for none */
+async function requireFree({ env, body }: Call<z.infer<typeof putSchema>>, model: string): Promise<void> {
+  const { aliases, fallbacks } = body;
+  const twice = aliases.find((name, at) => name === model || aliases.indexOf(name) !== at);
+  if (twice !== undefined) throw refused('aliases', `"${twice}" stands there twice, or is the model itself.`);
+  if (fallbacks.includes(model)) throw refused('fallbacks', 'a model is no fallback of its own.');
+  if (aliases.length === 0) return;
+  const others = await asked(
+    database(env)
+      .select({ model: modelSettings.model, aliases: modelSettings.aliases })
+      .from(modelSettings)
+      .where(and(ne(modelSettings.model, model), isNotNull(modelSettings.aliases))),
+  );
+  for (const other of others) {
+    const taken = other.aliases?.find((name) => aliases.includes(name));
+    if (taken !== undefined) throw refused('aliases', `"${taken}" stands for "${other.model}" already.`);
+  }
+}
+
+function refused(param: string, why: string): ApiError {
+  return new ApiError('invalid_request', `${param}: ${why}`, { param });
 }
 
 async function deleteModel(call: Call): Promise<object> {
@@ -124,6 +168,11 @@ function view(row: typeof modelSettings.$inferSelect) {
     id: row.model,
     first_byte_ms: row.firstByteMs,
     stall_ms: row.stallMs,
+    class: row.class,
+    policy: row.policy,
+    aliases: row.aliases ?? [],
+    fallbacks: row.fallbacks ?? [],
+    max_retries: row.maxRetries,
     private: row.private,
     updated_at: rfc3339(row.updatedAt),
   };

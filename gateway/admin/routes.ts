@@ -14,6 +14,7 @@ import { peerRoutes } from './peers.ts';
 import { projectRoutes } from './projects.ts';
 import { providerRoutes } from './providers.ts';
 import type { AdminRoute } from './route.ts';
+import { routingRoutes } from './routing.ts';
 import { settingsRoutes } from './settings.ts';
 import { usageRoutes } from './usage.ts';
 import { userRoutes } from './users.ts';
@@ -28,6 +29,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...joinTokenRoutes,
   ...modelRoutes,
   ...nodeRoutes,
+  ...routingRoutes,
   ...deploymentRoutes,
   ...peerRoutes,
   ...settingsRoutes,

@@ -6,6 +6,7 @@ import { database } from '../accounts/database.ts';
 import { issuersSchema } from '../accounts/oidc-config.ts';
 import { queueSchema } from '../accounts/queue-settings.ts';
 import { maxRetriesSchema, retryShareSchema } from '../accounts/retry-settings.ts';
+import { routingSchema } from '../accounts/routing-settings.ts';
 import { settings } from '../accounts/schema.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
@@ -25,6 +26,8 @@ const patchSchema = z.strictObject({
   oidc: issuersSchema.nullable().optional(),
   /** Waiting for a node where none is free; what is left out of it is the default. */
   queue: queueSchema.nullable().optional(),
+  /** The policy and the time-outs of models that have none of their own. */
+  routing: routingSchema.nullable().optional(),
   /** Attempts after the first, where a model has no number of its own. */
   max_retries: maxRetriesSchema.nullable().optional(),
   /** Retries as a share of all requests; beyond it a failure is told at once. */
@@ -36,6 +39,7 @@ const settingsSchema = z.object({
   public_url: z.string().nullable(),
   oidc: issuersSchema,
   queue: queueSchema,
+  routing: routingSchema,
   max_retries: z.number(),
   retry_share: z.number(),
 });
@@ -61,9 +65,17 @@ export const settingsRoutes: readonly AdminRoute[] = [
 ];
 
 async function read(env: Env): Promise<z.infer<typeof settingsSchema>> {
-  const { defaultTrust, publicUrl, oidc, queue, retries } = await readSettings(env);
+  const { defaultTrust, publicUrl, oidc, queue, routing, retries } = await readSettings(env);
   const { maxRetries: max_retries, retryShare: retry_share } = retries;
-  const read = { default_trust: defaultTrust, public_url: publicUrl ?? null, oidc, queue, max_retries, retry_share };
+  const read = {
+    default_trust: defaultTrust,
+    public_url: publicUrl ?? null,
+    oidc,
+    queue,
+    routing,
+    max_retries,
+    retry_share,
+  };
   return { object: 'settings', ...read };
 }
 

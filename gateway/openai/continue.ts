@@ -6,7 +6,7 @@ import { Waiter } from '../queue/waiter.ts';
 import { snapshots } from '../registry/snapshot.ts';
 import { receiptOf } from '../usage/receipt.ts';
 import type { Answer } from './answer.ts';
-import { asking, type Choice, type Delivery, type Errand } from './hand-over.ts';
+import { asking, type Choice, type Delivery, type Errand, forModel } from './hand-over.ts';
 import type { Delivery as Outgoing } from './respond.ts';
 
 /** Bodies and texts of streams that may have to go on, of one isolate. */
@@ -31,7 +31,8 @@ export async function continuing(
   const delivery = await pending;
   const share = new KeptShare();
   errand.signal.addEventListener('abort', () => share.release());
-  return continued(delivery, errand, meansOf(delivery, errand, ctx), share);
+  const asked = forModel(errand, delivery.choice);
+  return continued(delivery, asked, meansOf(delivery, asked, ctx), share);
 }
 
 function meansOf(
@@ -40,8 +41,8 @@ function meansOf(
   ctx: Pick<ExecutionContext, 'waitUntil'>,
 ): Means<Choice, Answer> {
   const { view, env } = errand;
-  const { model, request } = choice;
-  const route = { ...errand.route, request, fallbacks: [] };
+  const { model } = choice;
+  const route = { ...errand.route, fallbacks: [] };
   const first = view.nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
   const { maxRetries: retriesMax } = view.settings.retries;
   return {

@@ -14,6 +14,7 @@ import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, choose, ended, started } from '../../shared/routing/choose.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import { timeoutsOf } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
 import type { Waiter } from '../queue/waiter.ts';
@@ -28,6 +29,8 @@ import { Answer, type Ask } from './answer.ts';
 export interface Errand extends CommonErrand {
   view: View;
   route: Route;
+  /** Who pays for it, where it is asked of that model. */
+  receiptFor(model: string): string;
   /** Whose nodes may see it, on every attempt. */
   trust: Trust;
   env: Env;
@@ -93,13 +96,20 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
 
 async function tryNode(errand: Errand, choice: Choice, attempt: loop.Attempt): Promise<Begun<Answer>> {
   if (errand.intake.fill !== undefined) await errand.intake.fill();
-  const answer = await Answer.open(asker(errand, choice, attempt), errand.signal);
+  const answer = await Answer.open(asker(forModel(errand, choice), choice, attempt), errand.signal);
   const { load } = answer.head;
   if (load !== undefined) errand.view.nodes.live.heard(choice.node.session, load);
   const whole = answer.whole !== undefined && !isEventStream(answer.head);
   const begun = whole ? { answer, chunks: [], complete: true } : await begin(answer);
   errand.note.attempt(answer.status);
   return begun;
+}
+
+/** The errand as it is where another model than the one it names first was found. */
+export function forModel(errand: Errand, { model, request }: Pick<Choice, 'model' | 'request'>): Errand {
+  if (model === errand.route.request.model) return errand;
+  const route = { ...errand.route, request, fallbacks: [] };
+  return { ...errand, route, receipt: errand.receiptFor(model), timeouts: timeoutsOf(errand.view.settings, model) };
 }
 
 function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: loop.Attempt): Ask {

@@ -3,10 +3,11 @@ import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
-import { optsOut, requireEndpoint, requireModel } from '../accounts/account.ts';
+import { optsOut, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { Hold } from '../accounts/hold.ts';
 import { touch } from '../accounts/last-used.ts';
+import { settingsOf, timeoutsOf } from '../accounts/settings.ts';
 import {
   knowsAll,
   type RequestedTrust,
@@ -21,6 +22,7 @@ import { inTurn, longestWait, scopeOf } from '../queue/in-turn.ts';
 import { priorityOf } from '../queue/priority.ts';
 import { Waiter } from '../queue/waiter.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
+import { chainOf } from '../routing/alias.ts';
 import { requireMet, routeOf } from '../routing/route.ts';
 import { receiptOf } from '../usage/receipt.ts';
 import { recordRefusal, type Sighting } from '../usage/refused.ts';
@@ -87,27 +89,33 @@ async function forward(
   sighting.streamed = intake.streaming;
   try {
     const limitHeaders = hold && (await hold.granted());
-    requireModel(account, intake.model, intake.unseen);
+    const before = chainOf(account, settings, intake);
     const requested = requestedTrust(request, intake.metadata[TRUST_METADATA]);
-    const found = viewFor(intake.model, requested, env, ctx);
+    const found = viewFor([before.model, ...before.fallbacks], requested, env, ctx);
     const view = found instanceof Promise ? await found : found;
+    // It may have brought what was just set.
+    const chain = view.settings === settings ? before : chainOf(account, view.settings, intake);
+    const models = [chain.model, ...chain.fallbacks];
+    sighting.model = chain.model;
     const trust = trustOf(account, requested, view.settings);
     requireTrust(view, requested, trust);
-    const route = routeOf(request, intake, account);
+    const route = routeOf(request, intake, chain, account, view.settings);
     requireMet(view.nodes, route, trust);
     const waitMs = longestWait(view.settings.queue, intake.streaming);
-    const hopes = () => hopesFor(view, intake.model, trust);
-    note.known = isKnown(view, intake.model);
-    requireKnown(view, intake.model, waitMs > 0 ? hopes : () => false);
+    const hopes = () => models.some((model) => hopesFor(view, model, trust));
+    note.known = isKnown(view, chain.model);
+    requireKnown(view, models, waitMs > 0 ? hopes : () => false);
     timing.lookupDone(Date.now());
-    const waiter = new Waiter({ queues: waitMs > 0, hopes, retriesMax: view.settings.retries.maxRetries });
+    const waiter = new Waiter({ queues: waitMs > 0, hopes, retriesMax: retriesMax(view, chain.model) });
+    const receiptFor = (model: string) => receiptOf(account.seal, model, untracked, intake.sampling);
     const errand: Errand = {
       name,
       endpoint,
       intake,
       headers: headersToEngine(request, given ? requestId : undefined),
-      receipt: receiptOf(account.seal, intake.model, untracked, intake.sampling),
-      timeouts: view.settings.models[intake.model],
+      receipt: receiptFor(chain.model),
+      receiptFor,
+      timeouts: timeoutsOf(view.settings, chain.model),
       view,
       route,
       trust,
@@ -123,7 +131,7 @@ async function forward(
     const context: ResponseContext = {
       requestId,
       endpoint,
-      model: intake.model,
+      model: chain.fallbacks.length === 0 ? chain.model : undefined,
       timing,
       note,
       release: intake.release,
@@ -131,7 +139,7 @@ async function forward(
     const handed = inTurn({
       env,
       name,
-      model: intake.model,
+      model: chain.model,
       account,
       priority,
       settings: view.settings.queue,
@@ -163,20 +171,22 @@ async function forward(
 }
 
 /** A view that knows model and providers. Where the one at hand does not, the registry is asked once: they may just have come. */
-function viewFor(model: string, requested: RequestedTrust, env: Env, ctx: Context): View | Promise<View> {
-  return snapshots.get(env, ctx, Date.now(), (view) => serves(view, model) && knowsAll(view, requested));
+function viewFor(models: readonly string[], requested: RequestedTrust, env: Env, ctx: Context): View | Promise<View> {
+  return snapshots.get(env, ctx, Date.now(), (view) => servesAny(view, models) && knowsAll(view, requested));
 }
 
 /** Asks the nodes that are known now: who waited looks again first. */
 async function tryNodes(errand: Errand, ctx: Context): Promise<Delivery> {
-  if (errand.waiter.queuedMs > 0) await viewFor(errand.intake.model, [], errand.env, ctx);
+  const { request, fallbacks } = errand.route;
+  if (errand.waiter.queuedMs > 0) await viewFor([request.model, ...fallbacks], [], errand.env, ctx);
   return handOver(errand);
 }
 
 /** @throws ApiError 404 for models that nobody served lately; 503 for those that nobody serves now, unless they are waited for */
-function requireKnown(view: View, model: string, hopes: () => boolean): void {
-  if (serves(view, model)) return;
-  const known = isKnown(view, model);
+function requireKnown(view: View, models: readonly string[], hopes: () => boolean): void {
+  if (servesAny(view, models)) return;
+  const [model = ''] = models;
+  const known = models.some((one) => isKnown(view, one));
   if (known && hopes()) return;
   if (known) throw noCapacity(model);
   throw new ApiError('model_not_found', `The model '${model}' does not exist here.`, { param: 'model' });
@@ -192,6 +202,11 @@ function isKnown(view: View, model: string): boolean {
   return view.model(model) !== undefined || Object.hasOwn(view.settings.models, model);
 }
 
-function serves(view: View, model: string): boolean {
-  return view.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false;
+function servesAny(view: View, models: readonly string[]): boolean {
+  return models.some((model) => view.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false);
+}
+
+/** Attempts after the first. */
+function retriesMax({ settings }: View, model: string): number {
+  return settingsOf(settings, model).max_retries ?? settings.retries.maxRetries;
 }

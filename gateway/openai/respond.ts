@@ -26,7 +26,8 @@ export type Delivery = Outgoing<Choice, Answer>;
 export interface ResponseContext {
   requestId: string;
   endpoint: Endpoint;
-  model: string;
+  /** Of a stream that is opened before anybody answers; undefined: that is not known then. */
+  model: string | undefined;
   timing: Timing;
   note: Note;
   /** The body is not needed for another attempt any more. */
@@ -119,7 +120,9 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
       context.release();
       note.answered(200, delivery.choice.node); // that is what went out, whatever the engine says
       if (left) await delivery.cancel();
-      const comment = `: otela node=${delivery.choice.node.session} attempts=${delivery.attempts}\n\n`;
+      const { node, model } = delivery.choice;
+      const served = model === context.model ? '' : ` served-model=${headerSafe(model)}`;
+      const comment = `: otela node=${node.session} attempts=${delivery.attempts}${served}\n\n`;
       rest = (await lateBody(delivery, context, comment)).getReader();
     },
     (error: unknown) => {
@@ -153,7 +156,7 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
     'content-type': 'text/event-stream',
     ...STREAM_HEADERS,
     'x-request-id': context.requestId,
-    'x-otela-served-model': headerSafe(context.model),
+    ...(context.model === undefined ? {} : { 'x-otela-served-model': headerSafe(context.model) }),
   };
   return new Response(stream, { headers });
 }

@@ -6,23 +6,30 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import type { Question } from '../../shared/routing/choose.ts';
 import { unmet } from '../../shared/routing/choose.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
-import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
-import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Account } from '../accounts/account.ts';
+import type { Settings } from '../accounts/settings.ts';
+import type { Chain } from './alias.ts';
+import { Policies } from './policies.ts';
 
-/** Where nothing is set: who names a conversation wants its cache, all others go where there is least to do. */
-const affinity = prefixAffinity();
+/** Of this isolate. */
+const policies = new Policies();
 
 export type Route = Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyFor'>;
 
 /** @throws ApiError 400 invalid_requirement */
-export function routeOf(request: Request, intake: Intake, { projectId, keyId }: Account): Route {
+export function routeOf(
+  request: Request,
+  intake: Intake,
+  { model, fallbacks }: Chain,
+  account: Account,
+  settings: Settings,
+): Route {
   const header = (name: string) => request.headers.get(name);
-  const asked = routedRequest(header, intake, intake.model, projectId ?? `key ${keyId}`);
-  const policy = asked.session === undefined ? leastLoadPolicy : affinity;
-  return { request: asked, fallbacks: [], demand: readDemand(header, intake.metadata), policyFor: () => policy };
+  const asked = routedRequest(header, intake, model, account.projectId ?? `key ${account.keyId}`);
+  const policyFor = (served: string) => policies.for(settings, account, asked, served);
+  return { request: asked, fallbacks, demand: readDemand(header, intake.metadata), policyFor };
 }
 
 /** All that a choice is made by, at this moment. */

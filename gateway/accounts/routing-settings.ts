@@ -1,0 +1,73 @@
+/** How requests are routed, as far as operators and keys set it: the installation's word, a model's, a key's. */
+import * as z from 'zod';
+import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
+import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/weights.ts';
+import { POLICY_NAMES } from '../routing/policy-names.ts';
+import type { ModelClass } from './model-classes.ts';
+
+const modelName = z.string().min(1).max(256);
+
+export const policySchema = z
+  .string()
+  .max(64)
+  .refine((name) => POLICY_NAMES.includes(name), { error: `there are ${POLICY_NAMES.join(', ')}` });
+
+/** Models that are tried in turn where nobody serves the one before. */
+export const fallbacksSchema = z.array(modelName).max(4);
+/** Other names of a model. */
+export const aliasesSchema = z.array(modelName).max(32);
+
+const few = <T extends z.ZodType>(value: T) =>
+  z.record(modelName, value).refine((all) => Object.keys(all).length <= 32, 'at most 32');
+
+/** Of a key or a project: counts before what the installation says. */
+export const ownRoutingSchema = z.strictObject({
+  policy: policySchema.optional(),
+  /** From a name to the model that it stands for. */
+  aliases: few(modelName).optional(),
+  /** By model. */
+  fallbacks: few(fallbacksSchema).optional(),
+});
+export type OwnRouting = z.infer<typeof ownRoutingSchema>;
+
+/** A day: longer silence is nobody's prefill. */
+export const timeoutSchema = z.int().min(1).max(86_400_000);
+
+const classTimeouts = z.strictObject({ first_byte_ms: timeoutSchema.optional(), stall_ms: timeoutSchema.optional() });
+
+/** Of the installation. */
+export const routingSchema = z.strictObject({
+  policy: policySchema.optional(),
+  timeouts: z.strictObject({ standard: classTimeouts.optional(), reasoning: classTimeouts.optional() }).optional(),
+});
+export type RoutingSettings = z.infer<typeof routingSchema>;
+
+/** As shipped. A streaming engine that thinks aloud needs less; one that answers in one piece says nothing until it has thought. */
+export const CLASS_TIMEOUTS: Record<ModelClass, { first_byte_ms: number; stall_ms: number }> = {
+  standard: { first_byte_ms: 900_000, stall_ms: 120_000 },
+  reasoning: { first_byte_ms: 1_800_000, stall_ms: 600_000 },
+};
+
+const text = z.string().min(1).max(64);
+export const weightRuleSchema = z.strictObject({
+  session: z.string().regex(SESSION_PATTERN).optional(),
+  cluster: idSchema.optional(),
+  gpu: text.optional(),
+  region: text.optional(),
+  class: z.enum(REQUEST_CLASSES).optional(),
+  weight: z.number().min(0).max(1_000_000),
+});
+/** Bounds the snapshot: all models' rules travel in it. */
+export const weightsSchema = z.array(weightRuleSchema).min(1).max(500);
+
+/** What an operator set for one model. Only what is set. */
+export interface ModelSettings {
+  first_byte_ms?: number;
+  stall_ms?: number;
+  class?: ModelClass;
+  policy?: string;
+  aliases?: string[];
+  fallbacks?: string[];
+  max_retries?: number;
+  weights?: WeightRule[];
+}

@@ -1,0 +1,62 @@
+/** What a name of a model stands for, and which models come after it. */
+import type { Intake } from '../../shared/asking/intake.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { type Account, mayUseModel, requireModel } from '../accounts/account.ts';
+import { indexOf, type Settings, settingsOf } from '../accounts/settings.ts';
+
+export interface Chain {
+  /** What is asked for. */
+  model: string;
+  /** What is asked for where nobody serves that. */
+  fallbacks: readonly string[];
+}
+
+const NONE: readonly string[] = [];
+
+/**
+ * A key that may use a name may use what the operator lets it stand for; what a key itself lets a name stand for must be on its own
+ * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed
+ */
+export function chainOf(account: Account, settings: Settings, intake: Intake): Chain {
+  const { model: name, unseen, modelAt } = intake;
+  const { routing } = account;
+  const { model, own } = standsFor(account, settings, name);
+  requireModel(account, permitted(account, { name, model, own }), unseen);
+  if (model !== name && modelAt === undefined) throw cannotRename(name, model);
+  if (modelAt === undefined) return { model, fallbacks: NONE };
+  const chain = routing.find(({ fallbacks }) => fallbacks !== undefined && Object.hasOwn(fallbacks, model));
+  const listed = chain?.fallbacks?.[model] ?? settingsOf(settings, model).fallbacks ?? NONE;
+  const fallbacks = listed.length === 0 ? NONE : listed.filter((next) => next !== model && mayUseModel(account, next));
+  return { model, fallbacks };
+}
+
+interface Meaning {
+  model: string;
+  /** The key or its project says so, not the operator. */
+  own: boolean;
+}
+
+function standsFor({ routing }: Pick<Account, 'routing'>, settings: Settings, name: string): Meaning {
+  const own = routing.find(({ aliases }) => aliases !== undefined && Object.hasOwn(aliases, name))?.aliases?.[name];
+  return { model: own ?? indexOf(settings).aliases.get(name) ?? name, own: own !== undefined };
+}
+
+/** Which name has to be on the key's list. A key's own word could let any name stand for any model; the operator's is to be trusted. */
+function permitted(account: Account, { name, model, own }: Meaning & { name: string }): string {
+  return own || (!mayUseModel(account, name) && mayUseModel(account, model)) ? model : name;
+}
+
+/** Other names that this account may use, with what they stand for. */
+export function* aliasesOf(account: Account, settings: Settings): Generator<[string, string]> {
+  const own = account.routing.flatMap(({ aliases = {} }) => Object.keys(aliases));
+  for (const name of new Set([...own, ...indexOf(settings).aliases.keys()])) {
+    const meaning = standsFor(account, settings, name);
+    if (mayUseModel(account, permitted(account, { name, ...meaning }))) yield [name, meaning.model];
+  }
+}
+
+/** Nobody rewrites a body that nobody looked into. */
+function cannotRename(name: string, model: string): ApiError {
+  const message = `'${name}' stands for '${model}' here, which this request's body cannot be told: name that one.`;
+  return new ApiError('invalid_request', message, { param: 'model' });
+}

@@ -1,0 +1,49 @@
+/** Which policy chooses for a request: the key's word, then its project's, the model's, the installation's, the default. */
+import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
+import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
+import { randomPolicy } from '../../shared/routing/policies/random.ts';
+import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
+import { weighted } from '../../shared/routing/policies/weighted.ts';
+import { GPU_WEIGHTS, type WeightRule, type Weights, weightsOf } from '../../shared/routing/policies/weights.ts';
+import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
+import type { Account } from '../accounts/account.ts';
+import { type Settings, settingsOf } from '../accounts/settings.ts';
+import { customPolicies } from './custom.ts';
+
+const compiled = new WeakMap<readonly WeightRule[], Weights>();
+
+function compile(rules: readonly WeightRule[] | undefined): Weights {
+  if (rules === undefined) return GPU_WEIGHTS;
+  let weights = compiled.get(rules);
+  if (weights === undefined) {
+    weights = weightsOf(rules);
+    compiled.set(rules, weights);
+  }
+  return weights;
+}
+
+/** The policies of one isolate: what they remember of earlier requests is its own. */
+export class Policies {
+  /** The newest that a request came with. */
+  #settings: Settings | undefined;
+  readonly #affinity = prefixAffinity();
+  readonly #weighted = weighted((model) => compile(this.#settings && settingsOf(this.#settings, model).weights));
+  readonly #named: ReadonlyMap<string, Policy>;
+
+  constructor(custom: readonly Policy[] = customPolicies) {
+    const all = [randomPolicy, roundRobin(), this.#weighted, leastLoadPolicy, this.#affinity, ...custom];
+    this.#named = new Map(all.map((policy) => [policy.name, policy]));
+  }
+
+  for(settings: Settings, { routing }: Pick<Account, 'routing'>, request: RoutedRequest, model: string): Policy {
+    this.#settings = settings;
+    const { policy, weights } = settingsOf(settings, model);
+    // Weights are given to be used: they count as the model's policy.
+    const ofModel = policy ?? (weights === undefined ? undefined : 'weighted');
+    const name = routing.find((one) => one.policy !== undefined)?.policy ?? ofModel ?? settings.routing.policy;
+    const chosen = name === undefined ? undefined : this.#named.get(name);
+    if (chosen !== undefined) return chosen;
+    // Who names a conversation wants its cache; all others go where there is least to do.
+    return request.session === undefined ? leastLoadPolicy : this.#affinity;
+  }
+}

@@ -1,0 +1,102 @@
+/** Where requests go by what an operator and a key set: other names, fallbacks, weights, policies. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { startAgent } from '../support/agent.ts';
+import { type Engine, startEngine } from '../support/engine.ts';
+import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
+import { atEnd, endAll, eventually } from '../support/processes.ts';
+
+let house: House;
+let other: Engine;
+/** Served by one of the two nodes alone. */
+const SMALL = 'org/small';
+
+beforeAll(async () => {
+  house = await openHouse();
+  other = await startEngine({ models: [MODEL, SMALL] });
+  atEnd(() => other.close());
+  const token = await house.gateway.createJoinToken('psi', 'merlin');
+  await startAgent({ gateways: [house.gateway.url], token, engineUrl: other.url });
+  await house.gateway.serving(2);
+});
+afterAll(endAll);
+
+function ask(model: string, more: object = {}, init: RequestInit = {}): Promise<Response> {
+  return house.ask('/v1/chat/completions', { ...chatBody({ tokens: 2 }), ...more, model }, init);
+}
+
+/** What an operator set has reached the gateway's isolate when `works` says so. */
+const acts = (works: () => Promise<boolean>) =>
+  eventually('what was set', 10_000, async () => (await works()) || undefined);
+
+it('another name is answered by the model that it stands for, which is told; the engine sees its own name', async () => {
+  await house.gateway.admin('PUT', `models/${MODEL}`, { aliases: ['gpt "large"'] });
+  await acts(async () => (await ask('gpt "large"')).status === 200);
+  for (const stream of [false, true]) {
+    const response = await ask('gpt "large"', { stream });
+    expect(response.headers.get('x-otela-served-model')).toBe(MODEL);
+    const text = await response.text();
+    if (stream) expect(text).toMatch(/data: \[DONE\]\s*$/);
+    expect(text).not.toContain('"usage":{"prompt'.repeat(stream ? 1 : 2)); // asked for on the way, and taken out again
+  }
+  const seen = [...house.engine.requests, ...other.requests].map(({ bodyStart }) => bodyStart);
+  for (const body of seen) expect(body).not.toContain('gpt');
+  const { data } = (await (await house.ask('/v1/models')).json()) as { data: { id: string }[] };
+  expect(data.map(({ id }) => id)).toEqual(['gpt "large"', SMALL, MODEL].sort());
+  const opaque = await house.ask('/v1/chat/completions', chatBody(), { headers: { 'x-otela-model': 'gpt_large' } });
+  expect(opaque.status).toBe(404);
+});
+
+it('where nobody serves a model its fallback is asked, and told', async () => {
+  await house.gateway.admin('PUT', 'models/org/never', { fallbacks: ['org/not-either', SMALL] });
+  await acts(async () => (await ask('org/never')).status === 200);
+  const response = await ask('org/never');
+  expect(response.headers.get('x-otela-served-model')).toBe(SMALL);
+  expect(response.headers.get('x-otela-provider')).toBe('psi');
+  // Also where nodes that serve it do not have what is required.
+  await house.gateway.admin('PUT', `models/${MODEL}`, { fallbacks: [SMALL] });
+  const required = await ask(MODEL, {}, { headers: { 'x-otela-require': 'region=mars' } });
+  expect(required.status).toBe(412);
+  expect((await envelopeOf(required)).message).toContain(`for '${MODEL}'`);
+  // A key that may not use the fallback does not get it.
+  const key = await house.gateway.createKey('never only', { models: ['org/never'] });
+  const init = { headers: { authorization: `Bearer ${key}` }, signal: AbortSignal.timeout(500) };
+  await expect(ask('org/never', {}, init).then(({ status }) => status)).rejects.toThrow(/abort|timeout/i); // it waits for a node
+});
+
+it('a key has names of its own, for models that it may use', async () => {
+  const routing = { aliases: { mine: SMALL } };
+  const key = await house.gateway.createKey('own names', { routing, models: [SMALL] });
+  const closed = await house.gateway.createKey('own names, another list', { routing, models: ['mine'] });
+  const as = (one: string) => ask('mine', {}, { headers: { authorization: `Bearer ${one}` } });
+  expect((await as(key)).headers.get('x-otela-served-model')).toBe(SMALL);
+  expect((await as(closed)).status).toBe(403);
+  expect((await as(house.key)).status).toBe(404);
+});
+
+it('weights act on the next requests, and no longer than they are there', async () => {
+  const providers = async () => {
+    const seen: (string | null)[] = [];
+    for (let n = 0; n < 10; n++) {
+      const response = await ask(MODEL);
+      seen.push(response.headers.get('x-otela-provider'));
+      await response.text();
+    }
+    return new Set(seen);
+  };
+  await house.gateway.admin('PUT', `routing/${MODEL}`, { weights: [{ cluster: 'merlin', weight: 1 }] });
+  await acts(async () => (await providers()).size === 1);
+  expect(await providers()).toEqual(new Set(['psi']));
+  await house.gateway.admin('DELETE', `routing/${MODEL}`);
+  await acts(async () => (await providers()).size === 2);
+});
+
+it('by a key’s round-robin its requests go to each node in turn', async () => {
+  const key = await house.gateway.createKey('in turn', { routing: { policy: 'round-robin' } });
+  const seen: string[] = [];
+  for (let n = 0; n < 20; n++) {
+    const response = await ask(MODEL, {}, { headers: { authorization: `Bearer ${key}` } });
+    seen.push(response.headers.get('x-otela-provider') ?? '');
+    await response.text();
+  }
+  expect(seen.filter((one) => one === 'lab')).toHaveLength(10);
+});

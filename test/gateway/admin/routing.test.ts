@@ -1,0 +1,103 @@
+import { env } from 'cloudflare:workers';
+import { beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { readSettings, timeoutsOf } from '../../../gateway/accounts/settings.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock, refusal } from './support.ts';
+
+let key: string;
+beforeAll(async () => {
+  key = (await seedKey('operator')).key;
+});
+
+const admin = (method: string, path: string, body?: unknown) =>
+  knock(method, `/admin${path}`, { key, ...(body === undefined ? {} : { body }) });
+const anything = z.looseObject({});
+
+test('a model has a policy, a class, other names, fallbacks and retries; what a PUT leaves out goes back', async () => {
+  const set = {
+    class: 'reasoning',
+    policy: 'round-robin',
+    aliases: ['gpt-large', 'org/other name'],
+    fallbacks: ['org/small'],
+    max_retries: 1,
+  };
+  expect(await good(admin('PUT', '/models/org/large', set), anything)).toMatchObject({ id: 'org/large', ...set });
+  const { models } = await readSettings(env);
+  expect(models['org/large']).toEqual(set);
+  const back = { class: 'standard', policy: null, aliases: [], fallbacks: [], max_retries: null };
+  expect(await good(admin('PUT', '/models/org/large', {}), anything)).toMatchObject(back);
+  expect((await readSettings(env)).models['org/large']).toEqual({});
+});
+
+test.each([
+  ['a policy that nobody has', { policy: 'clever' }, 'policy'],
+  ['a class that there is not', { class: 'slow' }, 'class'],
+  ['its own name as another one', { aliases: ['m'] }, 'aliases'],
+  ['a name twice', { aliases: ['x', 'x'] }, 'aliases'],
+  ['itself as its fallback', { fallbacks: ['m'] }, 'fallbacks'],
+  ['a chain without end', { fallbacks: ['a', 'b', 'c', 'd', 'e'] }, 'fallbacks'],
+  ['more retries than are good', { max_retries: 11 }, 'max_retries'],
+])('a model cannot be given %s', async (_, set, param) => {
+  expect((await refusal(admin('PUT', '/models/m', set), 400, 'invalid_request')).param).toBe(param);
+});
+
+test('a name stands for one model', async () => {
+  await good(admin('PUT', '/models/first', { aliases: ['chat'] }), anything);
+  const { message } = await refusal(admin('PUT', '/models/second', { aliases: ['chat'] }), 400, 'invalid_request');
+  expect(message).toContain('"chat" stands for "first" already');
+  await good(admin('PUT', '/models/first', { aliases: ['chat', 'talk'] }), anything);
+});
+
+test('time-outs are the model’s, else those of its class, the installation’s before those that are shipped', async () => {
+  await good(admin('PUT', '/models/own', { class: 'reasoning', stall_ms: 1_000 }), anything);
+  const of = async (model: string) => timeoutsOf(await readSettings(env), model);
+  expect(await of('own')).toEqual({ first_byte_ms: 1_800_000, stall_ms: 1_000 });
+  expect(await of('any')).toEqual({ first_byte_ms: 900_000, stall_ms: 120_000 });
+  const routing = { timeouts: { reasoning: { first_byte_ms: 5_000 }, standard: { stall_ms: 6_000 } } };
+  expect(await good(admin('PATCH', '/settings', { routing }), anything)).toMatchObject({ routing });
+  expect(await of('own')).toEqual({ first_byte_ms: 5_000, stall_ms: 1_000 });
+  expect(await of('any')).toEqual({ first_byte_ms: 900_000, stall_ms: 6_000 });
+  await good(admin('PATCH', '/settings', { routing: null }), anything);
+});
+
+test('a model’s weights are put, read, listed and deleted; GPUs by whatever people call them', async () => {
+  const weights = [
+    { gpu: 'nvidia h100 80GB', weight: 3 },
+    { cluster: 'alps', class: 'batch', weight: 0.5 },
+    { weight: 1 },
+  ];
+  const path = `/routing/${encodeURIComponent('org/m')}`;
+  const said = await good(admin('PUT', path, { weights }), anything);
+  const kept = [{ gpu: 'H100', weight: 3 }, ...weights.slice(1)];
+  expect(said).toMatchObject({ object: 'routing', model: 'org/m', weights: kept });
+  expect(await good(admin('GET', '/routing/org/m'), anything)).toEqual(said);
+  expect(await good(admin('GET', '/routing'), anything)).toMatchObject({ data: [said] });
+  await good(admin('PUT', '/models/org/m', { first_byte_ms: 7 }), anything);
+  expect((await readSettings(env)).models['org/m']).toEqual({ first_byte_ms: 7, weights: kept });
+  expect(await good(admin('DELETE', path), anything)).toEqual({ object: 'routing', model: 'org/m', deleted: true });
+  expect(await good(admin('DELETE', path), anything)).toMatchObject({ deleted: false });
+  await refusal(admin('GET', path), 404, 'not_found');
+  expect((await readSettings(env)).models['org/m']).toEqual({ first_byte_ms: 7 });
+});
+
+test.each([
+  ['no rule', { weights: [] }],
+  ['a weight below nothing', { weights: [{ weight: -1 }] }],
+  ['no weight', { weights: [{ cluster: 'alps' }] }],
+  ['a session that is none', { weights: [{ session: 'x', weight: 1 }] }],
+  ['a class that there is not', { weights: [{ class: 'urgent', weight: 1 }] }],
+  ['a word that means nothing', { weights: [{ rack: 'a', weight: 1 }] }],
+  ['more rules than a snapshot carries', { weights: Array.from({ length: 501 }, () => ({ weight: 1 })) }],
+])('weights with %s are refused', async (_, body) => {
+  await refusal(admin('PUT', '/routing/m', body), 400, 'invalid_request');
+});
+
+test('keys and projects have a policy, aliases and fallbacks of their own', async () => {
+  const routing = { policy: 'random', aliases: { best: 'org/m' }, fallbacks: { 'org/m': ['org/n'] } };
+  const made = await good(admin('POST', '/keys', { name: 'k', routing }), z.looseObject({ id: z.string() }));
+  expect(made).toMatchObject({ routing });
+  expect(await good(admin('PATCH', `/keys/${made.id}`, { routing: null }), anything)).toMatchObject({ routing: null });
+  expect(await good(admin('POST', '/projects', { name: 'p', routing }), anything)).toMatchObject({ routing });
+  await refusal(admin('POST', '/keys', { name: 'k', routing: { policy: 'clever' } }), 400, 'invalid_request');
+});

@@ -1,0 +1,76 @@
+import { expect, test } from 'vitest';
+import { type Account, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
+import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
+import { aliasesOf, chainOf } from '../../../gateway/routing/alias.ts';
+import { lookInto, unseen } from '../../../shared/asking/intake.ts';
+import { endpointById } from '../../../shared/openai/endpoints.ts';
+
+const chat = endpointById(1);
+
+/** A request's body as it is known, `model` last as the Python SDK has it. */
+function asking(model: string) {
+  if (chat === undefined) throw new Error('no such endpoint');
+  const bytes = new TextEncoder().encode(JSON.stringify({ messages: [], model }));
+  return { ...lookInto(bytes, 'application/json', chat), body: { kind: 'kept' as const, bytes }, release: () => {} };
+}
+
+const settings = (models: Settings['models']): Settings => ({ ...NO_SETTINGS, known: true, models });
+const account = (models: string[] | undefined, more: Partial<Account> = {}): Account => ({
+  ...BOOTSTRAP,
+  restrictions: [{ models, endpoints: undefined, trustedProviders: undefined, data: undefined }],
+  ...more,
+});
+const ALIASED = settings({ big: { aliases: ['gpt'], fallbacks: ['small', 'tiny'] } });
+
+test('a name of the operator’s stands for its model, whose fallbacks come after it', () => {
+  expect(chainOf(account(undefined), ALIASED, asking('gpt'))).toEqual({ model: 'big', fallbacks: ['small', 'tiny'] });
+  expect(chainOf(account(undefined), ALIASED, asking('big')).model).toBe('big');
+  expect(chainOf(account(undefined), ALIASED, asking('else'))).toEqual({ model: 'else', fallbacks: [] });
+});
+
+test('who may use the name or the model may ask by the name; who may use neither is told of neither', () => {
+  expect(chainOf(account(['gpt']), ALIASED, asking('gpt')).model).toBe('big');
+  expect(chainOf(account(['big']), ALIASED, asking('gpt')).model).toBe('big');
+  expect(() => chainOf(account(['small']), ALIASED, asking('gpt'))).toThrow("may not use the model 'gpt'");
+});
+
+test('a fallback is used only by those who may use it', () => {
+  expect(chainOf(account(['big', 'tiny']), ALIASED, asking('big')).fallbacks).toEqual(['tiny']);
+});
+
+test('a key’s own word counts first, and opens nothing that its list does not', () => {
+  const routing = [{ aliases: { gpt: 'mine', best: 'secret' }, fallbacks: { mine: ['secret', 'other'] } }];
+  expect(chainOf(account(['mine', 'other'], { routing }), ALIASED, asking('gpt'))).toEqual({
+    model: 'mine',
+    fallbacks: ['other'],
+  });
+  expect(() => chainOf(account(['best'], { routing }), ALIASED, asking('best'))).toThrow('may not use');
+  const project = { aliases: { gpt: 'of the project' } };
+  expect(chainOf(account(undefined, { routing: [...routing, project] }), ALIASED, asking('gpt')).model).toBe('mine');
+});
+
+test('a body that nobody looked into is told to name the model itself, and has no fallbacks', () => {
+  const opaque = (model: string) => ({ ...asking(model), ...unseen(model, false), modelAt: undefined });
+  const { modelAt: _, ...gpt } = opaque('gpt');
+  const { modelAt: __, ...big } = opaque('big');
+  expect(() => chainOf(account(undefined), ALIASED, gpt)).toThrow("'gpt' stands for 'big' here");
+  expect(chainOf(account(undefined), ALIASED, big)).toEqual({ model: 'big', fallbacks: [] });
+});
+
+test('words that every object knows are no aliases', () => {
+  for (const name of ['constructor', '__proto__', 'toString']) {
+    expect(chainOf(account(undefined, { routing: [{ aliases: {} }] }), ALIASED, asking(name))).toEqual({
+      model: name,
+      fallbacks: [],
+    });
+  }
+});
+
+test('the names that a key has are those that it may use', () => {
+  const routing = [{ aliases: { mine: 'big', closed: 'secret' } }];
+  expect([...aliasesOf(account(['big'], { routing }), ALIASED)].sort()).toEqual([
+    ['gpt', 'big'],
+    ['mine', 'big'],
+  ]);
+  expect([...aliasesOf(account(['small']), ALIASED)]).toEqual([]);
+});
