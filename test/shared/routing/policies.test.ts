@@ -197,14 +197,15 @@ test('choosing among a thousand takes less than 50 µs by every policy', () => {
   const weights = weightsOf(some.map(({ session }, n) => ({ session, weight: n % 5 })));
   const policies = [randomPolicy, roundRobin(), leastLoadPolicy, prefixAffinity(), weighted(() => weights)];
   for (const policy of policies) {
-    const rounds = 2000;
+    const rounds = 200;
     const time = () => {
       const startedAt = performance.now();
       for (let n = 0; n < rounds; n++) policy.pick(some, { ...ASKED, session: `c${n % 50}` }, Math.random);
       return ((performance.now() - startedAt) * 1000) / rounds;
     };
     time();
-    const us = Math.min(time(), time(), time());
+    // The quickest of many short runs: what else runs on the machine is no part of it.
+    const us = Math.min(...Array.from({ length: 12 }, time));
     console.log(`${policy.name}: ${us.toFixed(2)} µs`);
     expect(us).toBeLessThan(50);
   }
