@@ -1,6 +1,7 @@
 /** Stands in for a gateway that lets everybody in: real keys, certificates and tickets, and no network. */
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { Admission, AdmissionOptions } from '../../../agent/tunnel/admission.ts';
+import { signOrder, type Wish } from '../../../shared/deployment/order.ts';
 import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import type { Update } from '../../../shared/lattice/update.ts';
 import { institution, NOW_S } from '../../shared/lattice/house.ts';
@@ -25,4 +26,16 @@ export async function fakeAdmission({ key, cluster }: AdmissionOptions, lifetime
 /** The institution's word that a session has ended. */
 export function eviction(session: string): Update {
   return gateway.evict(session);
+}
+
+/** Signs orders whatever the clock of this machine says. */
+const commander = lab.gateway({ notBefore: 1, notAfter: 4_000_000_000 });
+let orders = 0;
+
+/** The institution's order to one of its sessions. */
+export function order(session: string, wish: Wish): Uint8Array {
+  const nonce = new Uint8Array(16);
+  new DataView(nonce.buffer).setUint32(0, ++orders);
+  const notAfter = Math.floor(Date.now() / 1000) + 120;
+  return signOrder({ certificate: commander.certificate, session, nonce, notAfter, wish }, commander.signer);
 }
