@@ -60,7 +60,12 @@ export const BROKEN = counter(
   'reason',
 );
 export const LEFT = counter('otela_clients_left_total', 'Clients that left before their answer was complete.');
-export const SUSPICIONS = counter('otela_suspicions_total', 'Nodes that isolates found silent, by how.', 'reason');
+export const SUSPICIONS = counter('otela_suspicions_total', 'Times that an isolate found a node silent.');
+export const CONTINUED = counter(
+  'otela_streams_continued_total',
+  'Attempts to go on with a broken stream at another node, by outcome.',
+  'outcome',
+);
 export const RATE_LIMITED = counter(
   'otela_rate_limited_total',
   'Requests refused with 429 by us, by error code.',
@@ -175,6 +180,7 @@ export const FAMILIES: readonly Family[] = [
   ATTEMPTS,
   RETRIES,
   BROKEN,
+  CONTINUED,
   LEFT,
   SUSPICIONS,
   RATE_LIMITED,

@@ -28,6 +28,7 @@ export function logLine(env: Pick<Env, 'REQUEST_LOG'>, note: Note, totalMs: numb
       trace_id: note.traceId,
       endpoint: endpointName(endpointById(endpoint)) || undefined,
       model: model.slice(0, MODEL_MAX) || undefined,
+      served_model: note.served === '' || note.served === model ? undefined : note.served,
       stream: streamed,
       key: account?.keyId,
       node: note.node || undefined,

@@ -8,6 +8,7 @@ import type { Sighting } from '../usage/refused.ts';
 import {
   ATTEMPTS,
   BROKEN,
+  CONTINUED,
   IN_FLIGHT,
   LEFT,
   QUEUE_WAIT,
@@ -49,6 +50,8 @@ export class Note {
   /** Somebody serves its model, or did lately: only then is that a label. */
   known = false;
   node = '';
+  /** The model that answered: an alias or a fallback may have led there. */
+  served = '';
   provider = '';
   attempts = 0;
   status = 0;
@@ -78,10 +81,11 @@ export class Note {
     if (this.attempts++ > 0) reporter.counts.count(RETRIES, [this.#failed]);
     this.#failed = typeof outcome === 'number' ? `${Math.floor(outcome / 100)}xx` : outcome;
     reporter.counts.count(ATTEMPTS, [this.#model, this.#failed]);
+    if (this.#firstAt !== 0) reporter.counts.count(CONTINUED, [this.#failed]);
   }
 
-  suspect(reason: string): void {
-    reporter.counts.count(SUSPICIONS, [reason]);
+  suspected(): void {
+    reporter.counts.count(SUSPICIONS, []);
   }
 
   /** It waits for a free node. Returns what is to be called when the wait has ended, and how; a client that leaves ends it too. */
@@ -104,11 +108,12 @@ export class Note {
   }
 
   /** The engine's answer goes out from now on. */
-  answered(status: number, { session, provider }: { session: string; provider: string }): void {
+  answered(status: number, { node, model }: { node: { session: string; provider: string }; model: string }): void {
     this.#firstAt = Date.now();
     this.status = status;
-    this.node = session;
-    this.provider = provider;
+    this.node = node.session;
+    this.provider = node.provider;
+    this.served = model;
   }
 
   /** Refused or failed, before anything went out. */
@@ -152,7 +157,7 @@ export class Note {
     const endpoint = endpointById(seen.endpoint ?? 0);
     inFlight--;
     reporter.counts.count(REQUESTS, [endpointName(endpoint), String(status), error]);
-    if (this.known) {
+    if (this.#model !== '') {
       const type = error === '' && status >= 400 ? String(status) : error;
       const labels = [operationName(endpoint), this.provider, this.#model, type];
       reporter.counts.observe(SERVER_DURATION, labels, (now - seen.startedAt) / 1000);
@@ -162,6 +167,7 @@ export class Note {
   }
 
   get #model(): string {
+    if (this.served !== '') return this.served;
     return this.known ? (this.seen.model ?? '') : '';
   }
 }

@@ -124,7 +124,10 @@ async function forward(
       admittedAt,
       prefixes: account.prefixes && !untracked,
       waiter,
-      onSuspect: (session) => snapshots.suspect(session, Date.now()),
+      onSuspect: (session) => {
+        snapshots.suspect(session, Date.now());
+        note.suspected();
+      },
       note,
       signal: request.signal,
     };

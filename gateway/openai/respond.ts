@@ -53,7 +53,7 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   headers['server-timing'] = context.timing.header(answer.head, Date.now());
   if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
   const { status, whole } = answer;
-  context.note.answered(status, delivery.choice.node);
+  context.note.answered(status, delivery.choice);
   if (whole !== undefined) return over(context, new Response(whole, { status, headers }));
   const only = delivery.chunks[0];
   if (NO_BODY.has(status)) return over(context, new Response(null, { status, headers }));
@@ -118,7 +118,7 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
   const begin = pending.then(
     async (delivery) => {
       context.release();
-      note.answered(200, delivery.choice.node); // that is what went out, whatever the engine says
+      note.answered(200, delivery.choice); // that is what went out, whatever the engine says
       if (left) await delivery.cancel();
       const { node, model } = delivery.choice;
       const served = model === context.model ? '' : ` served-model=${headerSafe(model)}`;

@@ -1,10 +1,11 @@
 import { installationSecret } from '../accounts/installation.ts';
 import type { Settlement } from '../accounts/limits-object.ts';
 import type { Env } from '../env.ts';
+import { OBSERVE_NAME } from '../observe/report.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
 import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from './receipt.ts';
-import { handedOn, handedOnRecord, type PendingUsage, pendingUsage } from './record.ts';
+import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, waitingUsage } from './record.ts';
 import { shardOf, type UsageRow } from './row.ts';
 
 /** Records wait so long to travel together. */
@@ -27,6 +28,8 @@ export class Outbox {
   readonly #identities = new Map<string, Identity>();
   readonly prefixes = new Prefixes();
   #scheduled = false;
+  /** The last try failed, and whoever watches knows. */
+  #late = false;
 
   constructor(ctx: DurableObjectState, env: Env, session: string) {
     this.#ctx = ctx;
@@ -59,11 +62,21 @@ export class Outbox {
       const moreOfIngress = await this.#handOnIngress();
       await this.#handOnPrefixes();
       if (more || moreOfIngress) this.schedule(0);
+      else if (this.#late) this.#tellWaiting();
       else if (!this.prefixes.idle) this.schedule();
     } catch (error) {
+      this.#tellWaiting();
       console.error(`usage of ${this.#session} waits: ${error instanceof Error ? error.message : error}`);
       this.schedule(AGAIN_MS);
     }
+  }
+
+  /** Operators see what waits: only where it could not be handed on, so that it costs nothing where all is well. */
+  #tellWaiting(): void {
+    const waiting = waitingUsage(this.#ctx.storage.sql);
+    this.#late = waiting > 0;
+    const told = this.#env.OBSERVE.getByName(OBSERVE_NAME).outbox(this.#session, waiting);
+    this.#ctx.waitUntil(Promise.resolve(told).catch(() => {}));
   }
 
   async #handOn(): Promise<boolean> {

@@ -69,6 +69,15 @@ test('a counter that was seen once never runs backwards, whatever the object for
   expect(await page()).toContain(`${OK} ${before}\n`);
 });
 
+test('records that nodes cannot hand on are seen while they wait', async () => {
+  const waiting = async () => /otela_usage_outbox_waiting (\d+)\n/.exec(await page())?.[1];
+  await observe().outbox('a'.repeat(26), 3);
+  await observe().outbox('b'.repeat(26), 4);
+  expect(await waiting()).toBe('7');
+  await observe().outbox('b'.repeat(26), 0);
+  expect(await waiting()).toBe('3');
+});
+
 test('the registry is on it, in numbers', async () => {
   const text = await page();
   expect(text).toContain('otela_registry_nodes{state="SERVING"} 0\n');
