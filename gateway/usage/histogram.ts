@@ -18,12 +18,13 @@ export class Histogram {
   #squares = 0;
   readonly #buckets = new Map<number, number>();
 
-  add(value: number): void {
-    this.count++;
-    this.#sum += value;
-    this.#squares += value * value;
+  /** `times` −1 takes it away again. */
+  add(value: number, times = 1): void {
+    this.count += times;
+    this.#sum += times * value;
+    this.#squares += times * value * value;
     const bucket = value < 1 ? 0 : Math.min(BUCKETS, 1 + Math.floor(Math.log(value) / Math.log(FACTOR) + 1e-9));
-    this.#buckets.set(bucket, (this.#buckets.get(bucket) ?? 0) + 1);
+    this.#buckets.set(bucket, (this.#buckets.get(bucket) ?? 0) + times);
   }
 
   merge({ count, sum, squares, buckets }: HistogramState): void {

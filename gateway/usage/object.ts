@@ -3,6 +3,7 @@ import type { Env } from '../env.ts';
 import { Reporter } from '../observe/report.ts';
 import { countRow } from '../observe/rows.ts';
 import { Histogram } from './histogram.ts';
+import { type Change, type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
 import type { Annotation } from './prefixes.ts';
 import { NO_SESSION, type UsageRow } from './row.ts';
 import { addToTotals, addTotal, nameOf, type Total, totalOf } from './totals.ts';
@@ -42,6 +43,9 @@ export class UsageObject extends DurableObject<Env> {
   readonly #shard: string;
   readonly #reporter = new Reporter();
   #exists: boolean;
+  readonly #minutes: Minutes;
+  /** Its lengths are counted by minute too. */
+  #counted: boolean;
   /** When the alarm rings. */
   #alarmAt = Number.POSITIVE_INFINITY;
   #sent: Promise<void> = Promise.resolve();
@@ -51,6 +55,8 @@ export class UsageObject extends DurableObject<Env> {
     this.#shard = ctx.id.name ?? '';
     const [table] = ctx.storage.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray();
     this.#exists = table !== undefined;
+    this.#minutes = new Minutes(ctx.storage.sql);
+    this.#counted = this.#exists && this.#minutes.exist;
     if (this.#exists && this.#waits()) this.#schedule(TOTALS_MS);
   }
 
@@ -62,20 +68,24 @@ export class UsageObject extends DurableObject<Env> {
         stream INTEGER NOT NULL, at INTEGER NOT NULL, estimated INTEGER NOT NULL, traced INTEGER NOT NULL,
         model TEXT NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, row TEXT NOT NULL);
       CREATE UNIQUE INDEX records_name ON records (session, stream);
+      CREATE INDEX records_at ON records (at);
       CREATE TABLE totals (name TEXT PRIMARY KEY, total TEXT NOT NULL);
       CREATE TABLE sending (batch INTEGER NOT NULL, total TEXT NOT NULL)`);
+    this.#minutes.create();
+    this.#counted = true;
   }
 
   /** Idempotent; an exact row replaces an estimated one. */
   add(rows: readonly UsageRow[]): void {
     this.#create();
+    const changes = rows.flatMap((row) => this.#store(row));
+    if (this.#counted) this.#minutes.count(changes);
     const totals = new Map<string, Total>();
-    for (const row of rows) {
-      for (const total of this.#store(row)) {
-        const known = totals.get(nameOf(total));
-        if (known === undefined) totals.set(nameOf(total), total);
-        else addTotal(known, total);
-      }
+    for (const { row, sign } of changes) {
+      const total = totalOf(row, sign);
+      const known = totals.get(nameOf(total));
+      if (known === undefined) totals.set(nameOf(total), total);
+      else addTotal(known, total);
     }
     const { sql } = this.ctx.storage;
     for (const [name, total] of totals) {
@@ -97,8 +107,8 @@ export class UsageObject extends DurableObject<Env> {
     }
   }
 
-  /** What the row changes of the totals. */
-  #store(row: UsageRow): Total[] {
+  /** What comes with the row, and what goes. */
+  #store(row: UsageRow): Change[] {
     const { sql } = this.ctx.storage;
     const { session, stream, at, estimated, traced, model, prompt, completion } = row;
     const query = 'SELECT row FROM records WHERE session = ? AND stream IN (?, ?)';
@@ -120,7 +130,7 @@ export class UsageObject extends DurableObject<Env> {
       JSON.stringify(row),
     );
     if (before.length === 0) countRow(this.#reporter.counts, row, Date.now());
-    return [...before.map((one) => totalOf(one, -1)), totalOf(row)];
+    return [...before.map((one) => ({ row: one, sign: -1 as const })), { row, sign: 1 }];
   }
 
   /** Deletes what is on record of a user. Sums that still waited for D1 are there when this returns, for whoever asks next. */
@@ -146,28 +156,38 @@ export class UsageObject extends DurableObject<Env> {
 
   workload(from: number, to: number): ModelWorkload[] {
     if (!this.#exists) return [];
-    const models = new Map<string, { requests: number; unserved: number; input: Histogram; output: Histogram }>();
+    const models = new Map<string, Lengths & { unserved: number }>();
     const of = (model: string) => {
-      const known = models.get(model) ?? { requests: 0, unserved: 0, input: new Histogram(), output: new Histogram() };
+      const known = models.get(model) ?? { unserved: 0, input: new Histogram(), output: new Histogram() };
       models.set(model, known);
       return known;
     };
-    // What no engine saw has no lengths.
+    const [first, last] = [Math.ceil(from / MINUTE_MS), Math.floor(to / MINUTE_MS)];
+    if (this.#counted && first < last) {
+      this.#minutes.addTo(of, first, last);
+      this.#addRecords(of, from, first * MINUTE_MS);
+      this.#addRecords(of, last * MINUTE_MS, to);
+    } else this.#addRecords(of, from, to);
+    for (const { model, times } of this.#unserved(from, to)) of(model).unserved += times;
+    const there = [...models].filter(([, { unserved, input }]) => unserved > 0 || input.count > 0);
+    return there.map(([model, { unserved, input, output }]) => ({
+      model,
+      requests: input.count,
+      unserved,
+      input: input.state(),
+      output: output.state(),
+    }));
+  }
+
+  /** What no engine saw has no lengths. */
+  #addRecords(of: (model: string) => Lengths, from: number, to: number): void {
     const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ? AND session <> ?';
     type Counts = { model: string; prompt: number; completion: number };
     for (const { model, prompt, completion } of this.ctx.storage.sql.exec<Counts>(query, from, to, NO_SESSION)) {
       const known = of(model);
-      known.requests++;
       known.input.add(prompt);
       known.output.add(completion);
     }
-    for (const { model, times } of this.#unserved(from, to)) of(model).unserved += times;
-    return [...models].map(([model, { input, output, ...counts }]) => ({
-      model,
-      ...counts,
-      input: input.state(),
-      output: output.state(),
-    }));
   }
 
   #unserved(from: number, to: number) {

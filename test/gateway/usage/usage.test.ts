@@ -58,6 +58,66 @@ test('a workload is told of the window alone, model by model', async () => {
   expect(input.deviation).toBeCloseTo(111.8, 1);
 });
 
+test('a workload by counted minutes is the one of the records, to the millisecond, corrections included', async () => {
+  const shard = env.USAGE.getByName('2026-11-23T00');
+  const begin = Date.parse('2026-11-23T00:00:00Z');
+  const rows = Array.from({ length: 400 }, (_, n) =>
+    row(n, {
+      at: begin + n * 7_919,
+      model: `m${n % 3}`,
+      prompt: 1 + ((n * 37) % 500),
+      completion: n % 90,
+      estimated: n % 5 === 0,
+    }),
+  );
+  await shard.add(rows);
+  // Estimates that became exact, under their own stream and under another one.
+  const exact = rows
+    .filter(({ estimated }) => estimated)
+    .map((one, n) => {
+      const better = { ...one, estimated: false, prompt: one.prompt + 1_000 };
+      return n % 2 === 0 ? better : { ...better, stream: one.stream + 10_000, replaces: one.stream };
+    });
+  await shard.add(exact);
+  const now = [...rows.filter(({ estimated }) => !estimated), ...exact];
+  for (const [from, to] of [
+    [0, 3_600_000],
+    [61_000, 1_500_123],
+    [30_000, 59_000],
+    [60_000, 120_000],
+    [59_999, 60_001],
+    [90_000, 121_000],
+    [5, 5],
+  ] as const) {
+    const wanted = new Map<string, { requests: number; input: Histogram; output: Histogram }>();
+    for (const { at, model, prompt, completion } of now) {
+      if (at < begin + from || at >= begin + to) continue;
+      const known = wanted.get(model) ?? { requests: 0, input: new Histogram(), output: new Histogram() };
+      wanted.set(model, known);
+      known.requests++;
+      known.input.add(prompt);
+      known.output.add(completion);
+    }
+    const found = await shard.workload(begin + from, begin + to);
+    const counted = found.filter(({ requests }) => requests > 0);
+    expect(counted.map(({ model, requests }) => [model, requests]).sort()).toEqual(
+      [...wanted].map(([model, { requests }]) => [model, requests]).sort(),
+    );
+    for (const one of counted) {
+      const [input, output] = [new Histogram(), new Histogram()];
+      input.merge(one.input);
+      output.merge(one.output);
+      const right = wanted.get(one.model);
+      for (const part of [0.1, 0.5, 0.95, 1]) {
+        expect(input.percentile(part)).toBe(right?.input.percentile(part));
+        expect(output.percentile(part)).toBe(right?.output.percentile(part));
+      }
+      expect(input.mean).toBeCloseTo(right?.input.mean ?? -1);
+      expect(output.deviation).toBeCloseTo(right?.output.deviation ?? -1);
+    }
+  }
+});
+
 test('percentiles of a histogram are within 2.6 per cent, also when it was put together from parts', () => {
   const whole = new Histogram();
   const [a, b] = [new Histogram(), new Histogram()];
