@@ -4,6 +4,7 @@ import {
   type Event,
   type GossipMemory,
   type GossipState,
+  livenessOf,
   remember,
   step,
 } from '../../shared/gossip/index.ts';
@@ -58,6 +59,10 @@ export class GossipDriver {
 
   get memory(): GossipMemory {
     return remember(this.#state);
+  }
+
+  liveness(session: string): 'alive' | 'unreachable' | 'suspected' {
+    return livenessOf(this.#state, session);
   }
 
   handle(event: Event): void {

@@ -36,7 +36,7 @@ export type Published = { kind: 'stored' } | { kind: 'refused'; reason: string }
 export interface MembershipEvents {
   /** Words that are to be passed on. */
   local(updates: readonly Update[]): void;
-  /** The tunnel of a session opened here. */
+  /** The tunnel of a session opened here, or one that was in doubt has spoken on it. */
   opened(session: string): void;
   /** A session whose tunnel is open here is over. */
   ended(session: string, reason: string): void;
@@ -179,10 +179,11 @@ export class Membership {
   #heard(session: string, news: readonly Update[]): Published {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
-    const wasOpen = this.roster.isOpen(session);
+    // After a kill the roster remembers tunnels as open, and suspicions whose reasons nobody remembers.
+    const wasTrusted = this.roster.isOpen(session) && this.roster.get(session)?.suspected !== true;
     this.roster.tunnel(session, 'open', entry);
     this.roster.suspect(session, 'tunnel', false, entry);
-    if (!wasOpen && entry?.state !== 'LEFT') this.#events.opened(session);
+    if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
     // The answer waits for the disk (output gate): an agent that was told so may end, and one that serves is not forgotten.
     this.#archive.flush();

@@ -102,7 +102,7 @@ export class RegistryObject extends DurableObject<Env> {
       { authority: this.#authority, admissions: this.#admissions },
       {
         local: (updates) => this.#gossip.handle({ type: 'local', updates }),
-        opened: (session) => this.#gossip.handle({ type: 'tunnel', session, open: true }),
+        opened: (session) => this.#present(session),
         ended: (session, reason) => this.#end(session, reason),
       },
     );
@@ -163,6 +163,12 @@ export class RegistryObject extends DurableObject<Env> {
       this.#remembering = null;
       this.ctx.storage.kv.put(MEMORY, this.#gossip.memory);
     }, REMEMBER_MS);
+  }
+
+  /** It has spoken on its tunnel. Where gossip was not of the opinion that the roster remembers, it has nothing to take back. */
+  #present(session: string): void {
+    this.#gossip.handle({ type: 'tunnel', session, open: true });
+    this.#judged(session, this.#gossip.liveness(session));
   }
 
   #judged(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {

@@ -65,9 +65,9 @@ export async function chaos(options: ChaosOptions): Promise<Chaos> {
   const { log: _, ...told } = options;
   const result: Chaos = { options: told };
   const drawn = [...faults(options.a.pauseMs), ...(slurm ? [PREEMPTION] : [])];
-  if (parts.includes('a')) result.a = await partA(fleet, { ...options.a, load, faults: drawn, random });
-  if (parts.includes('c')) result.c = await partC(fleet, { ...options.c, load, kills: 2, random });
-  if (parts.includes('b')) result.b = await partB(fleet, { ...options.b, clientsPerSlot: 1.5, random });
+  if (parts.includes('a')) result.a = await partA(fleet, { ...options.a, load, faults: drawn, random, log });
+  if (parts.includes('c')) result.c = await partC(fleet, { ...options.c, load, kills: 2, random, log });
+  if (parts.includes('b')) result.b = await partB(fleet, { ...options.b, clientsPerSlot: 1.5, random, log });
   return result;
 }
 

@@ -28,7 +28,7 @@ async function main(): Promise<number> {
   const parts = PARTS.filter((part) => values.only.split(',').includes(part));
   const form = values.short ? shortForm() : longForm(Number(values.minutes));
   const facts = machine();
-  const log = (line: string) => console.error(`chaos: ${line}`);
+  const log = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${line}`);
   const result = await chaos({ ...form, parts, seed: Number(values.seed), log });
   const found = findings(result);
   for (const { what, seen, required, met } of found)
@@ -55,5 +55,6 @@ try {
   console.error(error);
   process.exitCode = 1;
 } finally {
+  console.error('ending all processes');
   await endAll();
 }

@@ -18,6 +18,7 @@ export interface PartAOptions {
   atOnce: number;
   faults: readonly Fault[];
   random: () => number;
+  log(line: string): void;
 }
 
 export interface Tally {
@@ -69,7 +70,7 @@ const SETTLE_MS = 3_000;
 const PROBLEMS_MAX = 30;
 
 export async function partA(fleet: Fleet, options: PartAOptions): Promise<PartA> {
-  const { calmSeconds, seconds, load, every, atOnce, faults, random } = options;
+  const { calmSeconds, seconds, load, every, atOnce, faults, random, log } = options;
   const perSecond = (fleet.capacity * load) / TOKENS_MEAN;
   const traffic = new Traffic('a', { port: fleet.gateway.port, key: fleet.key }, random);
   const victims = new Victims({ fleet, faults, random, every, atOnce });
@@ -81,9 +82,11 @@ export async function partA(fleet: Fleet, options: PartAOptions): Promise<PartA>
   const chaosAt = Date.now();
   victims.start();
   await sleep(seconds * 1_000);
+  log('A: no more victims');
   await victims.stop();
   const endAt = Date.now();
   clearInterval(watch);
+  log(`A: ${traffic.underWay} requests are still under way`);
   await traffic.end();
   await going;
   await sleep(SETTLE_MS);

@@ -10,6 +10,7 @@ export interface PartBOptions {
   /** Clients for each answer that all engines together give at once. */
   clientsPerSlot: number;
   random: () => number;
+  log(line: string): void;
 }
 
 export interface Window {
@@ -35,7 +36,7 @@ export interface PartB {
 const WINDOWS_PER_STEP = 3;
 
 export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB> {
-  const { steps, secondsPerStep, clientsPerSlot, random } = options;
+  const { steps, secondsPerStep, clientsPerSlot, random, log } = options;
   const clients = Math.ceil(fleet.replicas.length * fleet.options.slots * clientsPerSlot);
   const traffic = new Traffic('b', { port: fleet.gateway.port, key: fleet.key }, random);
   const servings = new Map<number, number[]>();
@@ -47,12 +48,14 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
   const going = traffic.closedLoop(clients);
   for (const step of steps) {
     const until = Date.now() + secondsPerStep * 1_000;
+    log(`B: ${step} replicas`);
     await fleet.atMost(step);
     await fleet.atLeast(step);
     await sleep(Math.max(0, until - Date.now()));
   }
   const end = Math.floor(Date.now() / 1_000);
   clearInterval(watch);
+  log(`B: ${traffic.underWay} requests are still under way`);
   await traffic.end();
   await going;
   const size = Math.max(1, Math.floor(secondsPerStep / WINDOWS_PER_STEP));

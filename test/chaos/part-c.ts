@@ -10,6 +10,7 @@ export interface PartCOptions {
   pauseSeconds: number;
   kills: number;
   random: () => number;
+  log(line: string): void;
 }
 
 export interface Kill {
@@ -39,7 +40,7 @@ interface Outage {
 }
 
 export async function partC(fleet: Fleet, options: PartCOptions): Promise<PartC> {
-  const { load, pauseSeconds, kills, random } = options;
+  const { load, pauseSeconds, kills, random, log } = options;
   const traffic = new Traffic('c', { port: fleet.gateway.port, key: fleet.key }, random);
   const going = traffic.openLoop((fleet.capacity * load) / TOKENS_MEAN);
   const outages: Outage[] = [];
@@ -49,9 +50,11 @@ export async function partC(fleet: Fleet, options: PartCOptions): Promise<PartC>
     await fleet.gateway.kill9();
     await fleet.gateway.restart();
     const listensAt = Date.now();
+    log(`C: the gateway listened again after ${listensAt - killedAt} ms`);
     outages.push({ killedAt, listensAt, allBackMs: await allBack(fleet, killedAt, listensAt) });
   }
   await sleep(pauseSeconds * 1_000);
+  log(`C: ${traffic.underWay} requests are still under way`);
   await traffic.end();
   await going;
   const { results } = traffic;

@@ -117,6 +117,19 @@ it('an agent that hangs (stopped, its socket open) costs no client an error', as
   await house.gateway.serving(2, 20_000);
 });
 
+it('an agent that hung when the gateway was killed, and goes on, is served again', async () => {
+  const house = await openHouse({ nodes: 2 });
+  house.agents[0]?.signal('SIGSTOP');
+  atEnd(() => house.agents[0]?.signal('SIGCONT'));
+  const traffic = load(house, 2);
+  await house.gateway.serving(1, 30_000);
+  await traffic.stop();
+  await house.gateway.kill9();
+  await house.gateway.restart();
+  house.agents[0]?.signal('SIGCONT');
+  await house.gateway.serving(2, 20_000);
+});
+
 it('an engine that resets every connection costs no client an error while another works', async () => {
   const house = await openHouse({ nodes: 2 });
   house.engines[0]?.control({ fault: 'reset-before-head' });
