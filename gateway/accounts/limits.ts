@@ -9,6 +9,8 @@ export const limitsSchema = z.strictObject({
   concurrent_requests: count,
   /** Prompt and completion, by calendar month, UTC. */
   tokens_per_month: count,
+  /** Of one answer: see reasoning.ts. */
+  reasoning_tokens_per_request: count,
 });
 
 export type Limits = z.infer<typeof limitsSchema>;

@@ -92,6 +92,7 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-prefer': 'The same form; only orders the nodes.',
   'x-otela-session': 'Requests with the same id go to the same node where they can.',
   'x-otela-priority': '"interactive" or "batch": who waits for a node first.',
+  'x-otela-reasoning-budget': 'Tokens that reasoning may take, where the engine can be told.',
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
   'x-otela-no-track': '"1": counters that limits need, and no record. Where the key may.',
   'x-request-id': 'Comes back with the answer.',

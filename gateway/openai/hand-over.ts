@@ -14,6 +14,7 @@ import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, choose, ended, started } from '../../shared/routing/choose.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import { takesBudget } from '../accounts/reasoning.ts';
 import { timeoutsOf } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
@@ -35,6 +36,8 @@ export interface Errand extends CommonErrand {
   trust: Trust;
   env: Env;
   ctx: { waitUntil(work: Promise<unknown>): void };
+  /** Tokens that an answer's reasoning may take, where the engine can be told. */
+  reasoningBudget: number | undefined;
   /** Its project wants to know which prompts begin alike. */
   prefixes: boolean;
   /** When the request was complete and let in, in milliseconds since the epoch: what it waits from then on is on its record. */
@@ -115,7 +118,9 @@ export function forModel(errand: Errand, { model, request }: Pick<Choice, 'model
 function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: loop.Attempt): Ask {
   const waitedMs = Date.now() - errand.admittedAt;
   const more = errand.prefixes ? { waitedMs, prefixes: true } : { waitedMs };
-  const open = { ...openingOf(errand, number, acceptMs, model), ...more };
+  const entry = errand.reasoningBudget === undefined ? undefined : errand.view.nodes.get(node.session);
+  const budget = entry !== undefined && takesBudget(entry) ? errand.reasoningBudget : undefined;
+  const open = { ...openingOf(errand, number, acceptMs, model, budget), ...more };
   const { env, ctx, signal } = errand;
   const worker = { env, ctx, signal };
   return (offset) => {

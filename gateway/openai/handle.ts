@@ -7,6 +7,7 @@ import { optsOut, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { Hold } from '../accounts/hold.ts';
 import { touch } from '../accounts/last-used.ts';
+import { isCounted, reasoningBudget } from '../accounts/reasoning.ts';
 import { settingsOf, timeoutsOf } from '../accounts/settings.ts';
 import {
   knowsAll,
@@ -80,7 +81,8 @@ async function forward(
   const name = given ? crypto.randomUUID() : requestId;
   note.name = name;
   const { limits, keyId } = account;
-  const hold = limits && new Hold({ env, ctx }, request, endpoint, { limits, keyId }, name);
+  const hold =
+    limits && isCounted(limits) ? new Hold({ env, ctx }, request, endpoint, { limits, keyId }, name) : undefined;
   const reading = takeBody(request, endpoint, env);
   const intake = await (hold === undefined ? reading : hold.during(reading));
   const admittedAt = Date.now();
@@ -90,6 +92,7 @@ async function forward(
   try {
     const limitHeaders = hold && (await hold.granted());
     const before = chainOf(account, settings, intake);
+    const budget = reasoningBudget(request, account, intake.unseen);
     const requested = requestedTrust(request, intake.metadata[TRUST_METADATA]);
     const found = viewFor([before.model, ...before.fallbacks], requested, env, ctx);
     const view = found instanceof Promise ? await found : found;
@@ -123,6 +126,7 @@ async function forward(
       ctx,
       admittedAt,
       prefixes: account.prefixes && !untracked,
+      reasoningBudget: budget,
       waiter,
       onSuspect: (session) => {
         snapshots.suspect(session, Date.now());

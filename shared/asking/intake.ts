@@ -1,6 +1,7 @@
 import { type Edit, joinEdits, renaming, usageEdits } from '../openai/edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
 import { scanMultipart } from '../openai/multipart.ts';
+import { type BudgetAt, budgetEdits } from '../openai/reasoning.ts';
 import type { Sampling } from '../openai/sampling.ts';
 import { requireModel, scanJson } from '../openai/scan.ts';
 import type { HeaderList } from '../wire/headers.ts';
@@ -22,6 +23,8 @@ export interface Known {
   metadata: Readonly<Record<string, string>>;
   /** Where the body names the model; absent where it cannot be given another one. */
   modelAt?: ModelAt;
+  /** Where the body may say how long a model thinks. */
+  budgetAt?: BudgetAt;
   /** Names the conversation: `prompt_cache_key`, else `user`. */
   affinity?: string | undefined;
   /** How the answer is to be drawn, where the body says so. */
@@ -58,6 +61,8 @@ export function lookInto(bytes: Uint8Array, contentType: string, endpoint: Endpo
     ...(scan.model !== undefined && { modelAt: { start: scan.model.start, end: scan.model.end } }),
     affinity: scan.promptCacheKey ?? scan.user,
     ...(scan.sampling !== undefined && { sampling: scan.sampling }),
+    // Other endpoints of engines refuse what they do not know.
+    ...(endpoint.injectUsage && { budgetAt: { topEnd: scan.topEnd, ...(scan.thinking && { value: scan.thinking }) } }),
   };
 }
 
@@ -95,12 +100,13 @@ export interface Errand {
   timeouts?: { first_byte_ms?: number | null; stall_ms?: number | null } | undefined;
 }
 
-/** `model`: what the node is asked for, where that is not what the body says. */
+/** `model`: what the node is asked for, where that is not what the body says; `budget`: tokens of reasoning, where its engine can be told. */
 export function openingOf(
   errand: Errand,
   attempt: number,
   acceptMs: number,
   model = errand.intake.model,
+  budget?: number,
 ): AttemptRequest {
   const { intake, endpoint, timeouts } = errand;
   return {
@@ -110,7 +116,7 @@ export function openingOf(
     answerOffset: 0,
     endpoint: endpoint.id,
     headers: errand.headers,
-    edits: editsFor(intake, model).map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
+    edits: editsFor(intake, model, budget).map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
     streaming: intake.streaming,
     dropUsage: intake.edits.length > 0,
     firstByteMs: timeouts?.first_byte_ms ?? FIRST_BYTE_MS,
@@ -122,9 +128,10 @@ export function openingOf(
 }
 
 /** The body goes as it came: the agent writes another model's name into it. */
-function editsFor({ model, modelAt, edits }: Intake, served: string): Edit[] {
-  if (served === model || modelAt === undefined) return edits;
-  return joinEdits(edits, [renaming(modelAt, served)]);
+function editsFor({ model, modelAt, budgetAt, edits }: Intake, served: string, budget: number | undefined): Edit[] {
+  const renamed = served === model || modelAt === undefined ? [] : [renaming(modelAt, served)];
+  const limited = budget === undefined || budgetAt === undefined ? [] : budgetEdits(budgetAt, budget);
+  return renamed.length + limited.length === 0 ? edits : joinEdits(edits, renamed, limited);
 }
 
 const decoder = new TextDecoder();

@@ -3,6 +3,7 @@ import { utf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import { JsonReader, type StringAt } from './json.ts';
 import { readMetadata } from './metadata.ts';
+import { BUDGET_KEY, type BudgetAt } from './reasoning.ts';
 import { readSampling, SAMPLING_KEYS, type Sampling, type SamplingKey } from './sampling.ts';
 
 /** Half-open byte range of a value in the body. */
@@ -31,6 +32,8 @@ export interface JsonScan {
   promptCacheKey?: string;
   /** Absent where the body says nothing of it. */
   sampling?: Sampling;
+  /** Likewise: how long a model may think. */
+  thinking?: NonNullable<BudgetAt['value']>;
   /** Offset of the final top-level `}`. */
   topEnd: number;
   /** True for `{}`. */
@@ -39,10 +42,11 @@ export interface JsonScan {
 
 export const MAX_MODEL_CHARS = 256;
 const MAX_HINT_CHARS = 512;
+const NUMBER_MAX_BYTES = 12;
 /** `\uXXXX` is the longest way to write one UTF-16 unit. */
 const BYTES_PER_CHAR = 6;
 
-const LISTED = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key'] as const;
+const LISTED = ['model', 'stream', 'stream_options', 'metadata', 'user', 'prompt_cache_key', BUDGET_KEY] as const;
 type Listed = (typeof LISTED)[number];
 const MODEL = utf8('model');
 const byText = new Map<string, Listed>(LISTED.map((name) => [name, name]));
@@ -151,6 +155,9 @@ class Scanner {
         if (user !== undefined) scan.user = user;
         return;
       }
+      case BUDGET_KEY:
+        scan.thinking = this.#number();
+        return;
       case 'prompt_cache_key': {
         const key = this.#hint();
         if (key !== undefined) scan.promptCacheKey = key;
@@ -194,6 +201,15 @@ class Scanner {
     });
     const options = { kind: 'object' as const, start, end: reader.pos, empty };
     return includeUsage === undefined ? options : { ...options, includeUsage };
+  }
+
+  #number(): NonNullable<BudgetAt['value']> {
+    const reader = this.#reader;
+    const start = reader.pos;
+    reader.value(1);
+    const end = reader.pos;
+    const text = end - start > NUMBER_MAX_BYTES ? '' : String.fromCharCode(...reader.bytes.subarray(start, end));
+    return { start, end, tokens: /^\d+$/.test(text) ? Number(text) : undefined };
   }
 
   #hint(): string | undefined {

@@ -32,6 +32,7 @@ const RESTRICTIONS: Thing['flags'] = {
   rpm: { member: 'limits.requests_per_minute', kind: 'count' },
   tpm: { member: 'limits.tokens_per_minute', kind: 'count' },
   concurrent: { member: 'limits.concurrent_requests', kind: 'count' },
+  reasoning: { member: 'limits.reasoning_tokens_per_request', kind: 'count' },
   'monthly-tokens': { member: 'limits.tokens_per_month', kind: 'count' },
 };
 const text = (member: string) => ({ member, kind: 'text' }) as const;

@@ -1,0 +1,45 @@
+/** How many tokens an answer's reasoning may take: what the request asks for, and what its key and project allow at most. */
+import { ApiError } from '../../shared/openai/errors.ts';
+import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
+import type { Account, AccountLimits } from './account.ts';
+
+const HEADER = 'x-otela-reasoning-budget';
+const TOKENS_MAX = 1_000_000;
+
+/** A node whose engine takes such a limit says so: by what name. */
+const LABEL = 'reasoning-budget';
+
+/** `unseen`: nobody looks into the body, so nothing can be written into it. Undefined: no limit. @throws ApiError 400, 403 */
+export function reasoningBudget(
+  request: Request,
+  { limits }: Pick<Account, 'limits'>,
+  unseen: boolean,
+): number | undefined {
+  const asked = readHeader(request);
+  const allowed = [limits?.key, limits?.project].flatMap((one) => one?.reasoning_tokens_per_request ?? []);
+  if (asked === undefined && allowed.length === 0) return undefined;
+  if (unseen && asked !== undefined) {
+    throw new ApiError('invalid_request', `${HEADER} needs the body to be looked into: leave x-otela-model out.`);
+  }
+  if (unseen) {
+    const message = 'This key limits reasoning, so the body must be looked into: leave x-otela-model out.';
+    throw new ApiError('permission_denied', message, { param: 'x-otela-model' });
+  }
+  return Math.min(asked ?? TOKENS_MAX, ...allowed);
+}
+
+function readHeader(request: Request): number | undefined {
+  const given = request.headers.get(HEADER);
+  if (given === null) return undefined;
+  if (/^\d{1,7}$/.test(given) && Number(given) <= TOKENS_MAX) return Number(given);
+  throw new ApiError('invalid_request', `${HEADER} is a number of tokens, at most ${TOKENS_MAX}.`, { param: HEADER });
+}
+
+export function takesBudget({ labels }: { labels: Readonly<Record<string, string>> }): boolean {
+  return Object.hasOwn(labels, LABEL) && labels[LABEL] === BUDGET_KEY;
+}
+
+/** Whether there is anything to be counted over several requests. */
+export function isCounted({ key, project }: AccountLimits): boolean {
+  return [key, project].some((one) => Object.keys(one ?? {}).some((name) => name !== 'reasoning_tokens_per_request'));
+}

@@ -1,0 +1,39 @@
+/** Budgets for reasoning: what reaches engines that take them, and engines that do not. */
+import { afterAll, expect, it } from 'vitest';
+import { startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { chatBody, envelopeOf, openHouse } from '../support/house.ts';
+import { atEnd, endAll } from '../support/processes.ts';
+
+afterAll(endAll);
+
+it('the least of what request, key and project say reaches engines that take a budget, and nothing reaches others', async () => {
+  const house = await openHouse({ agentArgs: ['--label', 'reasoning-budget=thinking_token_budget'] });
+  const plain = await startEngine({ models: ['plain'] });
+  atEnd(() => plain.close());
+  await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: plain.url });
+  await house.gateway.serving(2);
+  const limited = await house.gateway.createKey('limited', { limits: { reasoning_tokens_per_request: 500 } });
+  const ask = (headers: Record<string, string>, more: object = {}) =>
+    house.ask('/v1/chat/completions', chatBody({}, more), { headers });
+  const told = async (headers: Record<string, string>, more: object = {}) => {
+    const response = await ask(headers, more);
+    expect(response.status, await response.text()).toBe(200);
+    return JSON.parse(house.engine.requests.at(-1)?.bodyStart ?? '').thinking_token_budget;
+  };
+  const withKey = { authorization: `Bearer ${limited}` };
+  expect(await told({})).toBeUndefined();
+  expect(await told({ 'x-otela-reasoning-budget': '100' })).toBe(100);
+  expect(await told(withKey)).toBe(500);
+  expect(await told({ ...withKey, 'x-otela-reasoning-budget': '100' }, { stream: true })).toBe(100);
+  expect(await told({ ...withKey, 'x-otela-reasoning-budget': '9000' })).toBe(500);
+  expect(await told(withKey, { thinking_token_budget: 20 })).toBe(20);
+  expect(await told(withKey, { thinking_token_budget: -1 })).toBe(500);
+
+  expect((await ask({ 'x-otela-reasoning-budget': '100' }, { model: 'plain' })).status).toBe(200);
+  expect(plain.requests.at(-1)?.bodyStart).not.toContain('thinking_token_budget');
+
+  expect((await ask({ 'x-otela-reasoning-budget': 'much' })).status).toBe(400);
+  const past = await ask({ ...withKey, 'x-otela-model': 'stand-in/model-1' });
+  expect([past.status, (await envelopeOf(past)).code]).toEqual([403, 'permission_denied']);
+});
