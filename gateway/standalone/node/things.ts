@@ -133,7 +133,7 @@ export const THINGS_USAGE = `otela-gateway keys create --name NAME [--role consu
 otela-gateway keys list | show ID | set ID … | rotate ID [--overlap 24h] | revoke ID
 otela-gateway projects create --name NAME [--trace yes] [--trace-prefixes yes] [WHAT ITS KEYS MAY] | list | show ID | set ID … [--disabled yes]
     WHAT: --models M,… --endpoints E,… --trusted-providers P,… --regions R,… --tiers T,… ("any": no list)
-          --rpm N --tpm N --concurrent N --monthly-tokens N ("none": no limit) --no-track yes|no
+          --rpm N --tpm N --concurrent N --monthly-tokens N --reasoning N ("none": no limit) --no-track yes|no
 otela-gateway users create --name NAME [--role R] [--provider P] [--project ID] | list | show ID | set ID … [--disabled yes] | delete ID
 otela-gateway providers create ID [--name NAME] [--default yes|no] | list | show ID | set ID … | revoke ID
 otela-gateway tokens create --provider P [--cluster C] [--name NAME] [--max-nodes N] [--expires 30d] | list | show ID | revoke ID`;
