@@ -12,6 +12,8 @@ import type { Delivery as Outgoing } from './respond.ts';
 
 /** A stream whose node is gone looks so often whether one has come. */
 const LOOKS_MAX = 20;
+/** Where nodes are there and have no place: a minute, less than any proxy lets a stream be silent. */
+const BUSY_LOOKS_MAX = 240;
 const LOOK_MS = 250;
 
 /** What is used without anybody asking for it leaves no record. */
@@ -38,8 +40,8 @@ function meansOf({ choice }: Delivery, errand: Errand, nodes: NodeIndex): Means<
     asking: (changed) => asking({ ...errand, ...changed, whenLeft }),
     unlike: () => unlike(nodes.model(model), model, first),
     unpaid: () => ({ name: randomUUID(), receipt: NO_RECEIPT }),
-    pause: async (before) => {
-      if (before >= LOOKS_MAX) return false;
+    pause: async (before, why) => {
+      if (before >= (why === 'busy' ? BUSY_LOOKS_MAX : LOOKS_MAX)) return false;
       await pause(LOOK_MS);
       return true;
     },

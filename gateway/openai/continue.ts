@@ -14,6 +14,8 @@ const KEPT_MAX_BYTES = 16 * 1024 * 1024;
 
 /** A stream whose node is gone looks so often whether one has come. */
 const LOOKS_MAX = 20;
+/** Where nodes are there and have no place: a minute, less than any proxy lets a stream be silent. */
+const BUSY_LOOKS_MAX = 240;
 const LOOK_MS = 250;
 
 /** Whether a broken stream of this request may be continued: its own word counts before its key's. */
@@ -54,8 +56,8 @@ function meansOf(
     },
     unlike: () => unlike(view.model(model), model, first),
     unpaid: () => ({ name: crypto.randomUUID(), receipt: receiptOf('', model, true) }),
-    pause: async (before) => {
-      if (before >= LOOKS_MAX) return false;
+    pause: async (before, why) => {
+      if (before >= (why === 'busy' ? BUSY_LOOKS_MAX : LOOKS_MAX)) return false;
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
       await snapshots.get(env, ctx, Date.now(), () => true);
       return true;

@@ -32,7 +32,7 @@ export interface Means<C extends Choice, A extends Answer> {
   /** For requests that nobody is charged for: a name for their streams, a receipt of nobody's. */
   unpaid(): { name: string; receipt: string };
   /** Resolves after a moment in which nodes may have come; false where, after so many of them, it is no use to wait any longer. */
-  pause(before: number): Promise<boolean>;
+  pause(before: number, why: 'nobody' | 'busy'): Promise<boolean>;
 }
 
 /** A text that breaks off. */
@@ -78,9 +78,7 @@ export async function findSuccessor<C extends Choice, A extends Answer>(
       return { delivery, produced: search.produced, attempts: broken.attempts };
     } catch (error) {
       if (error instanceof PathError) throw error; // the client left
-      if (search.unfit === undefined) {
-        return { why: search.chosen === 0 || search.failure === undefined ? why : 'the other nodes failed too' };
-      }
+      if (search.unfit === undefined) return { why: search.failed ?? why };
       why = search.unfit;
     }
   }
@@ -92,19 +90,27 @@ class Search<C extends Choice, A extends Answer> {
   readonly #means: Means<C, A>;
   /** Who made the attempt that runs, and is told of its end. */
   #asked: Asking<C, A> | undefined;
+  /** Had no place for it a moment ago. */
+  readonly #busy = new Set<string>();
+  #pauses = 0;
   produced = 0;
-  chosen = 0;
   unfit: string | undefined;
-  rejected = false;
-  failure: PathError | undefined;
+  #rejected = false;
+  #failure: PathError | undefined;
 
   constructor(broken: Broken, means: Means<C, A>) {
     this.#broken = broken;
     this.#means = means;
   }
 
+  /** Why the last node that could have gone on did not. */
+  get failed(): string | undefined {
+    if (this.#failure === undefined) return undefined;
+    return this.#failure.code === 'overloaded' ? 'the other nodes have no place for it' : 'the other nodes failed too';
+  }
+
   asking(): Asking<C, A> {
-    const { errand } = this.#broken;
+    const { errand, tried } = this.#broken;
     const usual = this.#means.asking(errand);
     return {
       ...usual,
@@ -112,6 +118,9 @@ class Search<C extends Choice, A extends Answer> {
       attempt: (choice, attempt) => this.#attempt(choice, attempt),
       onFailure: (choice, code) => {
         if (code !== 'cancelled') usual.onFailure(choice, code);
+        if (code !== 'overloaded') return;
+        tried.delete(choice.node.session);
+        this.#busy.add(choice.node.session);
       },
       onEnd: (choice, ending) => {
         this.#asked?.onEnd(choice, ending);
@@ -119,7 +128,7 @@ class Search<C extends Choice, A extends Answer> {
       },
       repeatable: () => true,
       refusal: (failure) => {
-        this.failure = failure;
+        this.#failure = failure;
         return usual.refusal(failure);
       },
     };
@@ -127,15 +136,16 @@ class Search<C extends Choice, A extends Answer> {
 
   async #choose(usual: Asking<C, A>): Promise<C | undefined> {
     const { tried } = this.#broken;
-    for (let pauses = 0; ; pauses++) {
-      const choice = await usual.choose(new Set([...tried, ...this.#means.unlike()]));
+    for (;;) {
+      const choice = await usual.choose(new Set([...tried, ...this.#busy, ...this.#means.unlike()]));
       if (choice !== undefined) {
         tried.add(choice.node.session);
-        this.chosen++;
         return choice;
       }
-      // Who was found unfit would be so again.
-      if (this.rejected || usual.left() || !(await this.#means.pause(pauses))) return undefined;
+      if (usual.left()) return undefined;
+      if (this.#busy.size === 0 && this.#rejected) return undefined; // who was found unfit would be so again
+      if (!(await this.#means.pause(this.#pauses++, this.#busy.size > 0 ? 'busy' : 'nobody'))) return undefined;
+      this.#busy.clear();
     }
   }
 
@@ -149,7 +159,7 @@ class Search<C extends Choice, A extends Answer> {
     } catch (error) {
       if (error instanceof Unfit) {
         this.unfit = error.message;
-        this.rejected = true;
+        this.#rejected = true;
       }
       throw error;
     }
@@ -170,9 +180,10 @@ class Search<C extends Choice, A extends Answer> {
     const { plan, text } = this.#broken;
     const { text: alone, rendered } = tokenQuestions(plan, text);
     if (rendered === undefined) return (await this.#tokens(choice, alone, acceptMs))?.length ?? 0;
-    const [count, prompt, partial] = await Promise.all(
-      [alone, rendered.prompt, rendered.partial].map((body) => this.#tokens(choice, body, acceptMs)),
-    );
+    // One after the other: a node that has one place left would refuse the second at once.
+    const count = await this.#tokens(choice, alone, acceptMs);
+    const prompt = count && (await this.#tokens(choice, rendered.prompt, acceptMs));
+    const partial = prompt && (await this.#tokens(choice, rendered.partial, acceptMs));
     if (count === undefined || prompt === undefined || partial === undefined) {
       throw new Unfit('the next engine does not tell how it reads the text so far');
     }

@@ -3,7 +3,7 @@ import { afterAll, expect, it } from 'vitest';
 import { engineCommand, startAgent } from '../support/agent.ts';
 import { text as wordsOf } from '../support/engine/words.ts';
 import { Gateway } from '../support/gateway.ts';
-import { MODEL } from '../support/house.ts';
+import { MODEL, openHouse } from '../support/house.ts';
 import { commandOf, descendants, endAll, eventually, freePort, type Managed } from '../support/processes.ts';
 import { hear } from '../support/streams.ts';
 
@@ -60,6 +60,38 @@ it('an engine and then an agent are killed with kill -9: each client hears one u
     expect(new Set(continuations(said())).size).toBe(2);
     expect(heard.textChunks).toBeGreaterThan(beforeKill[n] ?? 0);
   }
+});
+
+it('a stream waits for a place at a busy node; a client that leaves while one is looked for leaves no engine at work', async () => {
+  const { engines, ask } = await openHouse({ nodes: 2, agentArgs: ['--max-running', '1'] });
+  for (const { control } of engines) control({ pauseAfter: 8, tokens: TOKENS });
+  const goesOn = collect(await ask('/v1/chat/completions', CHAT, { headers: { 'x-otela-resume': '1' } }));
+  const broken = engines.find((engine) => engine.running() > 0);
+  const busy = engines.find((engine) => engine !== broken);
+  const inTheWay = await ask('/v1/completions', COMPLETION);
+  expect(busy?.running()).toBe(1);
+  const seen = busy?.requests.length;
+  broken?.hangUp();
+  await eventually('the break is noticed', 5_000, () => (broken?.running() === 0 ? true : undefined));
+  busy?.control({ tokens: TOKENS });
+  expect(busy?.requests.length).toBe(seen);
+  busy?.hangUp();
+  await goesOn.over;
+  expect(hear(goesOn.said())).toMatchObject({ text: wordsOf(TOKENS), dones: 1, errors: [] });
+  expect(hear(await inTheWay.text()).errors).toHaveLength(1);
+
+  const left = new AbortController();
+  const init = { headers: { 'x-otela-resume': '1' }, signal: left.signal };
+  for (const { control } of engines) control({ pauseAfter: 8 });
+  const response = await ask('/v1/completions', COMPLETION, init);
+  await response.body?.getReader().read();
+  const first = engines.find((engine) => engine.running() > 0);
+  const other = engines.find((engine) => engine !== first);
+  other?.control({ delayMs: 60_000 });
+  first?.hangUp();
+  await eventually('the other is asked', 5_000, () => other?.running() || undefined);
+  left.abort();
+  await eventually('nobody works', 5_000, () => (other?.running() === 0 ? true : undefined));
 });
 
 const continuations = (said: string) => hear(said).comments.filter((comment) => comment.startsWith('otela continued'));
