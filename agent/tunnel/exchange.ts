@@ -174,9 +174,10 @@ export class Exchange {
     if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.#stream, ...credit });
   }
 
-  #finish(ending: Ending): void {
+  #finish(said: Ending): void {
     if (this.finished) return;
     const metered = this.#meter?.end();
+    const ending = metered?.cut && this.#head !== undefined && this.#head.status < 400 ? unlessWhole(said) : said;
     for (const piece of metered?.flush ?? []) this.#outgoing.push(piece);
     this.#outgoing.finish();
     this.#ending = ending;
@@ -267,4 +268,9 @@ const ASKED: ReadonlySet<ResetCode> = new Set<ResetCode>(['cancelled', 'engine_c
 
 export function nameOf(open: Pick<OpenFrame, 'requestId' | 'attempt'>): string {
   return `${open.requestId}/${open.attempt}`;
+}
+
+/** Without a length the end of a connection is the end of an answer, also where its engine died in the middle (RFC 9112 §6.3). */
+function unlessWhole(ending: Ending): Ending {
+  return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;
 }

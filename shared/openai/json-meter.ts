@@ -45,6 +45,7 @@ export class JsonMeter implements Meter {
       flush: [],
       usage: this.#usage(),
       complete: this.#watch.state === 'closed',
+      ...(this.#watch.state === 'open' && { cut: true }),
       ...(finish !== undefined && { finish }),
     };
   }

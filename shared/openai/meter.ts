@@ -28,6 +28,8 @@ export interface MeterEnd {
   usage: Usage;
   /** The answer ended as this endpoint's answers end. */
   complete: boolean;
+  /** It ended inside a JSON value, whatever its framing says. */
+  cut?: boolean;
   /** Why generation stopped, in the engine's word: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
   finish?: string;
 }

@@ -15,6 +15,8 @@ export interface VillagerOptions {
   provider?: string;
   issuer?: string;
   engine?: EngineOptions | false;
+  /** Of an engine that the test plays; with `engine: false`. */
+  engineUrl?: string;
   trust?: string[];
   serveTo?: string[];
   models?: string[];
@@ -99,21 +101,24 @@ export class Villager {
     engine: Engine | undefined,
     options: VillagerOptions,
   ) {
+    const url = engine?.url ?? options.engineUrl;
     this.#village = village;
     this.session = session;
     this.provider = options.provider ?? 'lab';
     this.engine = engine;
     this.serveTo = options.serveTo ?? [this.provider];
-    this.entry = entryOf(session, this.provider, options.issuer ?? 'local', engine ? (options.models ?? [MODEL]) : []);
+    this.entry = entryOf(session, this.provider, options.issuer ?? 'local', url ? (options.models ?? [MODEL]) : []);
     this.requests = new Requests({
       channels: { channelTo: (to) => village.dial(this, to) },
       own: () => this.session,
       engine: () =>
-        engine && {
-          origin: engine.url,
-          pathPrefix: '',
-          ...(options.engine && options.engine.apiKey !== undefined ? { key: options.engine.apiKey } : {}),
-        },
+        url === undefined
+          ? undefined
+          : {
+              origin: url,
+              pathPrefix: '',
+              ...(options.engine && options.engine.apiKey !== undefined ? { key: options.engine.apiKey } : {}),
+            },
       serves: (provider) => this.serveTo.includes(provider),
       onSilent: (silent) => this.silent.push(silent),
       onUnreachable: () => {},
