@@ -22,6 +22,8 @@ export interface Env extends IssuerEnvironment {
   USAGE: DurableObjectNamespace<UsageObject>;
   /** Adds up what isolates and other objects count, for /metrics. */
   OBSERVE: DurableObjectNamespace<ObserveObject>;
+  /** The dashboard's files; without it there is no page. */
+  ASSETS?: Pick<Fetcher, 'fetch'>;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */

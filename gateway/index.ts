@@ -4,6 +4,7 @@ import { ApiError } from '../shared/openai/errors.ts';
 import { loginRoutes } from './accounts/login-routes.ts';
 import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
+import { dashboardRoutes } from './dashboard.ts';
 import type { Env } from './env.ts';
 import { healthRoutes } from './health.ts';
 import { metricsRoutes } from './observe/routes.ts';
@@ -19,6 +20,7 @@ const app = new Hono<{ Bindings: Env }>();
 
 app.route('/', healthRoutes);
 app.route('/', metricsRoutes);
+app.route('/', dashboardRoutes);
 app.route('/admin', adminRoutes);
 app.route('/', loginRoutes);
 app.route('/', openApiRoutes);

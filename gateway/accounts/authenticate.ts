@@ -3,6 +3,7 @@ import { timingSafeEqual } from 'node:crypto';
 import type { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { type Account, BOOTSTRAP, CACHED_MS, unauthorized } from './account.ts';
+import { keyOfSession } from './key-session.ts';
 import { findKey, type Refusal } from './look-up.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 import { isSecret, KEY_PREFIX, sha256Hex } from './secrets.ts';
@@ -45,7 +46,7 @@ export function authenticate(
   now: number,
 ): Account | Promise<Account> {
   const key = presentedKey(request);
-  if (key === undefined && hasSession(request)) return sessionAccount(env, request, now);
+  if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
   const known = accounts.get(cacheName(key));
   if (known !== undefined && known.until > now && !isStale(settings, known.value)) return known.value;
@@ -59,9 +60,21 @@ export function authenticate(
 /** As `authenticate`, but asks D1 each time: what administrators do is rare and powerful. */
 export async function authenticateAnew(env: AuthEnv, request: Request, now: number): Promise<Account> {
   const key = presentedKey(request);
-  if (key === undefined && hasSession(request)) return sessionAccount(env, request, now);
+  if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
   if (isToken(key)) return tokenAccount(env, (await readSettings(env, now)).oidc, key, now);
+  return lookUp(env, key, sha256Hex(key), now);
+}
+
+/** Who logged in, with a key or at an identity provider. */
+async function browserAccount(env: AuthEnv, request: Request, now: number): Promise<Account> {
+  const key = await keyOfSession(env, request, now);
+  return key === undefined ? sessionAccount(env, request, now) : keyAccount(env, key, now);
+}
+
+/** The account of a key, asked of D1. @throws ApiError 401, 503 */
+export async function keyAccount(env: AuthEnv, key: string, now: number): Promise<Account> {
+  requireKey(key);
   return lookUp(env, key, sha256Hex(key), now);
 }
 

@@ -2,11 +2,14 @@
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { readBody } from '../admin/body.ts';
 import type { Env } from '../env.ts';
 import { requestIdOf } from '../openai/request-id.ts';
 import { errorResponse } from '../openai/respond.ts';
 import { unauthorized } from './account.ts';
+import { keyAccount } from './authenticate.ts';
 import { installationSecret } from './installation.ts';
+import { sealKey } from './key-session.ts';
 import { discover, exchangeCode, verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 import { arrive } from './people.ts';
@@ -17,9 +20,9 @@ import {
   cookieOf,
   cookieText,
   openSession,
+  requireSameOrigin,
   SESSION_COOKIE,
   SESSION_MS,
-  sessionAccount,
 } from './session.ts';
 import { readSettings } from './settings.ts';
 
@@ -40,12 +43,22 @@ const loginSchema = z.object({
 });
 type Login = z.infer<typeof loginSchema>;
 
+const keySchema = z.strictObject({ key: z.string().min(1).max(256) });
+
 export const loginRoutes = new Hono<{ Bindings: Env }>();
 
 loginRoutes.get('/login', begin);
 loginRoutes.get('/login/callback', end);
+loginRoutes.post('/login/key', async (c) => {
+  requireSameOrigin(c.req.raw);
+  const { key } = await readBody(c.req.raw, keySchema);
+  await keyAccount(c.env, key, Date.now());
+  const sealed = await sealKey(c.env, key, Date.now());
+  const cookie = cookieText(SESSION_COOKIE, sealed, SESSION_MS, await isSecure(c));
+  return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });
+});
 loginRoutes.post('/logout', async (c) => {
-  await sessionAccount(c.env, c.req.raw, Date.now()); // refuses what other sites make a browser send
+  requireSameOrigin(c.req.raw);
   await closeSession(c.env, c.req.raw);
   const cookie = cookieText(SESSION_COOKIE, '', 0, await isSecure(c));
   return new Response(null, { status: 204, headers: { 'set-cookie': cookie } });

@@ -2,7 +2,7 @@
 import { sha256Hex } from './secrets.ts';
 
 /** What a seal is for: one for this opens as nothing else. */
-type Purpose = 'receipt' | 'login' | 'attestation';
+type Purpose = 'receipt' | 'login' | 'attestation' | 'key';
 
 const NONCE_BYTES = 12;
 const encoder = new TextEncoder();
@@ -34,7 +34,7 @@ export async function unseal(secret: string, purpose: Purpose, sealed: string): 
 }
 
 const keys = new Map<string, Promise<CryptoKey>>();
-/** One installation has one secret, and three purposes. */
+/** One installation has one secret, and four purposes. */
 const KEYS_MAX = 8;
 
 function keyOf(secret: string, purpose: Purpose): Promise<CryptoKey> {

@@ -43,7 +43,7 @@ export function hasSession(request: Request): boolean {
 export async function sessionAccount(env: Pick<Env, 'DB'>, request: Request, now: number): Promise<Account> {
   const token = cookieOf(request, SESSION_COOKIE);
   if (token === undefined || !TOKEN.test(token)) throw unauthorized('Log in, or send a key.');
-  if (request.method !== 'GET' && request.method !== 'HEAD') requireSameOrigin(request);
+  requireSameOrigin(request);
   const [row] = await asked(
     database(env)
       .select()
@@ -55,8 +55,9 @@ export async function sessionAccount(env: Pick<Env, 'DB'>, request: Request, now
   throw unauthorized(found === 'disabled' ? 'Your account is disabled.' : 'This session is over. Log in again.');
 }
 
-/** Browsers say where a request comes from; what does not is no browser of ours. @throws ApiError 403 */
-function requireSameOrigin(request: Request): void {
+/** What changes something comes from this site: browsers say so; what does not is no browser of ours. @throws ApiError 403 */
+export function requireSameOrigin(request: Request): void {
+  if (request.method === 'GET' || request.method === 'HEAD') return;
   const site = request.headers.get('sec-fetch-site');
   if (site !== null) {
     if (site === 'same-origin') return;

@@ -16,6 +16,8 @@ export interface StandaloneConfig {
   /** Absolute directories, which exist. */
   objectsDir: string;
   d1Dir: string;
+  /** The dashboard's files; without it there is no page. */
+  assetsDir?: string;
   compatibilityDate: string;
   compatibilityFlags: string[];
   /** Taken from workerd's environment; names that are not set there do not belong here. */
@@ -45,8 +47,11 @@ export function workerdConfig(config: StandaloneConfig): string {
       ([name, object]) => `(name = ${quote(name)}, durableObjectNamespace = ${quote(object)})`,
     ),
     `(name = "DB", wrapped = (moduleName = "cloudflare-internal:d1-api", innerBindings = [(name = "fetcher", service = "d1")]))`,
+    ...(config.assetsDir === undefined ? [] : ['(name = "ASSETS", service = "assets")']),
     ...config.fromEnvironment.map((name) => `(name = ${quote(name)}, fromEnvironment = ${quote(name)})`),
   ];
+  const assets =
+    config.assetsDir === undefined ? '' : `\n    (name = "assets", disk = (path = ${quote(config.assetsDir)})),`;
   return `using Workerd = import "/workerd/workerd.capnp";
 
 const config :Workerd.Config = (
@@ -55,7 +60,7 @@ const config :Workerd.Config = (
     (name = "d1", worker = .d1),
     (name = "internet", network = (allow = ["public", "private", "local"], tlsOptions = (trustBrowserCas = true))),
     (name = "objects-disk", disk = (path = ${quote(config.objectsDir)}, writable = true)),
-    (name = "d1-disk", disk = (path = ${quote(config.d1Dir)}, writable = true)),
+    (name = "d1-disk", disk = (path = ${quote(config.d1Dir)}, writable = true)),${assets}
   ],
   sockets = [(name = "http", address = ${quote(config.address)}, http = (), service = "gateway")],
 );

@@ -17,26 +17,31 @@ const manifestSchema = z.object({
 export interface WorkerBundle extends z.infer<typeof manifestSchema> {
   gateway: string;
   d1: string;
+  /** Where the dashboard's files are. */
+  assetsDir: string;
 }
 
 /** What the bundle is made of. */
 const SOURCES = ['gateway', 'shared', 'migrations', 'wrangler.toml', 'package-lock.json', 'build.ts'];
+const PAGE_SOURCES = ['dashboard', 'shared', 'package-lock.json', 'build.ts'];
 
 export async function loadWorkerBundle(): Promise<WorkerBundle> {
   const here = fileURLToPath(import.meta.url);
   const inClone = here.endsWith('.ts');
   const root = fileURLToPath(new URL(inClone ? '../../..' : '..', import.meta.url));
   const dist = join(root, 'dist/worker-standalone');
-  if (inClone && (await newest(join(dist, 'worker.json'))) <= (await newestSource(root))) {
-    await promisify(execFile)(process.execPath, [join(root, 'build.ts'), 'worker'], { cwd: root });
-  }
+  const assetsDir = join(root, 'dist/dashboard');
+  const build = (part: string) => promisify(execFile)(process.execPath, [join(root, 'build.ts'), part], { cwd: root });
+  if (inClone && (await newest(join(dist, 'worker.json'))) <= (await newestOf(root, SOURCES))) await build('worker');
+  if (inClone && (await newest(join(assetsDir, 'index.html'))) <= (await newestOf(root, PAGE_SOURCES)))
+    await build('dashboard');
   const read = (name: string) => readFile(join(dist, name), 'utf8');
   const [gateway, d1, manifest] = await Promise.all([read('gateway.js'), read('d1.js'), read('worker.json')]);
-  return { gateway, d1, ...manifestSchema.parse(JSON.parse(manifest)) };
+  return { gateway, d1, assetsDir, ...manifestSchema.parse(JSON.parse(manifest)) };
 }
 
-async function newestSource(root: string): Promise<number> {
-  const times = await Promise.all(SOURCES.map((name) => newest(join(root, name))));
+async function newestOf(root: string, sources: readonly string[]): Promise<number> {
+  const times = await Promise.all(sources.map((name) => newest(join(root, name))));
   return Math.max(...times);
 }
 

@@ -1,0 +1,95 @@
+/** What of the gateway's answers this page shows. Members that it does not know are let pass. */
+import * as z from 'zod/mini';
+
+export const listOf = <T>(item: z.ZodMiniType<T>) => z.object({ data: z.array(item) });
+
+export const meSchema = z.object({
+  id: z.string(),
+  role: z.enum(['consumer', 'provider', 'operator']),
+  login: z.boolean(),
+  user_id: z.nullable(z.string()),
+  project_id: z.nullable(z.string()),
+  provider: z.nullable(z.string()),
+});
+export type Me = z.infer<typeof meSchema>;
+
+const modelSchema = z.object({
+  id: z.string(),
+  state: z.enum(['ready', 'loading', 'on-disk']),
+  context_length: z.optional(z.number()),
+  quantization: z.optional(z.string()),
+  engine: z.optional(z.string()),
+});
+
+export const nodeSchema = z.object({
+  session: z.string(),
+  issuer: z.string(),
+  provider: z.string(),
+  cluster: z.string(),
+  region: z.optional(z.string()),
+  state: z.enum(['JOIN', 'SERVING', 'DOWN', 'LEFT']),
+  connected: z.boolean(),
+  suspected: z.boolean(),
+  tier: z.string(),
+  models: z.array(modelSchema),
+  hardware: z.object({
+    gpus: z.array(z.object({ class: z.string(), name: z.string(), vram_mib: z.number() })),
+    cpus: z.number(),
+    memory_mib: z.number(),
+  }),
+  job: z.optional(z.object({ id: z.string(), partition: z.optional(z.string()), ends_at: z.optional(z.string()) })),
+  agent_version: z.string(),
+  joined_at: z.string(),
+  updated_at: z.string(),
+});
+export type Node = z.infer<typeof nodeSchema>;
+
+export const limitsSchema = z.object({
+  requests_per_minute: z.optional(z.number()),
+  tokens_per_minute: z.optional(z.number()),
+  concurrent_requests: z.optional(z.number()),
+  tokens_per_month: z.optional(z.number()),
+});
+
+export const keySchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  role: z.string(),
+  prefix: z.string(),
+  models: z.nullable(z.array(z.string())),
+  trusted_providers: z.nullable(z.array(z.string())),
+  limits: z.nullable(limitsSchema),
+  created_at: z.string(),
+  expires_at: z.nullable(z.string()),
+  last_used_at: z.nullable(z.string()),
+  revoked_at: z.nullable(z.string()),
+  key: z.optional(z.string()),
+});
+export type Key = z.infer<typeof keySchema>;
+
+export const usageSchema = z.looseObject({
+  requests: z.number(),
+  failed: z.optional(z.number()),
+  prompt_tokens: z.optional(z.number()),
+  completion_tokens: z.optional(z.number()),
+  mean_first_token_ms: z.optional(z.nullable(z.number())),
+  mean_total_ms: z.optional(z.nullable(z.number())),
+});
+export type Usage = z.infer<typeof usageSchema>;
+
+export const joinTokenSchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  provider: z.string(),
+  cluster: z.nullable(z.string()),
+  max_nodes: z.nullable(z.number()),
+  nodes: z.number(),
+  prefix: z.string(),
+  created_at: z.string(),
+  expires_at: z.nullable(z.string()),
+  revoked_at: z.nullable(z.string()),
+  token: z.optional(z.string()),
+});
+export type JoinToken = z.infer<typeof joinTokenSchema>;
+
+export const workloadSchema = z.looseObject({ model: z.string(), requests: z.optional(z.number()) });

@@ -1,0 +1,37 @@
+/** Models as the registry's nodes serve them. */
+import type { Node } from '../api/schemas.ts';
+
+export interface CatalogueModel {
+  id: string;
+  serving: number;
+  loading: number;
+  silent: number;
+  nodes: Node[];
+  contextLength: number | undefined;
+  quantizations: string[];
+}
+
+/** Known models, those that serve first. Whoever LEFT counts for nothing. */
+export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
+  const models = new Map<string, CatalogueModel>();
+  for (const node of nodes) {
+    if (node.state === 'LEFT') continue;
+    for (const served of node.models) {
+      const model = models.get(served.id) ?? emptyModel(served.id);
+      models.set(served.id, model);
+      model.nodes.push(node);
+      if (node.suspected) model.silent++;
+      else if (node.state === 'SERVING' && served.state === 'ready') model.serving++;
+      else model.loading++;
+      if (served.context_length !== undefined)
+        model.contextLength = Math.max(model.contextLength ?? 0, served.context_length);
+      if (served.quantization !== undefined && !model.quantizations.includes(served.quantization))
+        model.quantizations.push(served.quantization);
+    }
+  }
+  return [...models.values()].sort((a, b) => Number(b.serving > 0) - Number(a.serving > 0) || a.id.localeCompare(b.id));
+}
+
+function emptyModel(id: string): CatalogueModel {
+  return { id, serving: 0, loading: 0, silent: 0, nodes: [], contextLength: undefined, quantizations: [] };
+}

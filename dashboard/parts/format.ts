@@ -1,0 +1,35 @@
+/** How quantities are written. */
+const counts = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+
+export const count = (n: number): string => (n >= 100_000 ? compact.format(n) : counts.format(n));
+
+export function milliseconds(ms: number): string {
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${counts.format(ms / 1000)} s`;
+}
+
+/** Until `iso`, coarsely; `over` when it has passed. */
+export function timeLeft(iso: string | undefined, now: number): string {
+  if (iso === undefined) return '–';
+  const minutes = Math.floor((Date.parse(iso) - now) / 60_000);
+  if (minutes < 0) return 'over';
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.floor(minutes / 1440)} d`;
+}
+
+export function dateTime(iso: string | null | undefined): string {
+  if (iso === null || iso === undefined) return '–';
+  return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+}
+
+/** `4 × GH200`, by class. */
+export function gpus(list: readonly { class: string }[]): string {
+  const by = new Map<string, number>();
+  for (const { class: name } of list) by.set(name, (by.get(name) ?? 0) + 1);
+  return [...by].map(([name, n]) => `${n} × ${name}`).join(', ') || 'no GPU';
+}
+
+export function plural(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}

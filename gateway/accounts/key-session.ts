@@ -1,0 +1,32 @@
+/** Browsers that logged in with an API key: the key itself, sealed, in the session's cookie, which no script can read. */
+import * as z from 'zod';
+import type { Env } from '../env.ts';
+import { installationSecret } from './installation.ts';
+import { seal, unseal } from './seal.ts';
+import { cookieOf, requireSameOrigin, SESSION_COOKIE, SESSION_MS } from './session.ts';
+
+const PREFIX = 'key.';
+/** A sealed key of the longest kind has about 500. */
+const COOKIE_MAX_CHARS = 1024;
+
+const sealedSchema = z.object({ key: z.string(), until: z.number() });
+
+/** The cookie's value. Revoking the key ends the session, as it ends the key. */
+export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number): Promise<string> {
+  const text = JSON.stringify({ key, until: now + SESSION_MS });
+  return PREFIX + (await seal(await installationSecret(env), 'key', text));
+}
+
+/**
+ * The key behind a request's session cookie; undefined where the session is of another kind, or over.
+ * @throws ApiError 403 where another site made the browser send it; 503 when D1 cannot say
+ */
+export async function keyOfSession(env: Pick<Env, 'DB'>, request: Request, now: number): Promise<string | undefined> {
+  const cookie = cookieOf(request, SESSION_COOKIE);
+  if (cookie === undefined || !cookie.startsWith(PREFIX) || cookie.length > COOKIE_MAX_CHARS) return undefined;
+  requireSameOrigin(request);
+  const text = await unseal(await installationSecret(env), 'key', cookie.slice(PREFIX.length));
+  if (text === undefined) return undefined;
+  const { key, until } = sealedSchema.parse(JSON.parse(text));
+  return until > now ? key : undefined;
+}

@@ -1,0 +1,39 @@
+/** A real Chromium, Debian's, and pages in it that tell what went wrong inside. */
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { which } from './abilities.ts';
+import { atEnd } from './processes.ts';
+
+export const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
+
+export async function openBrowser(): Promise<Browser> {
+  if (CHROMIUM === undefined) throw new Error('no chromium here');
+  // Its sandbox refuses to start as root, which CI is.
+  const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
+  const browser = await chromium.launch({ executablePath: CHROMIUM, args });
+  atEnd(() => browser.close());
+  return browser;
+}
+
+export interface Visit {
+  page: Page;
+  /** What scripts threw, what the console called an error, what the content-security policy forbade. */
+  complaints: string[];
+}
+
+export async function openPage(browser: Browser, options: BrowserContextOptions = {}): Promise<Visit> {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('console', (message) => {
+    if (message.type() === 'error') complaints.push(message.text());
+  });
+  return { page, complaints };
+}
+
+export async function logIn(page: Page, url: string, key: string): Promise<void> {
+  await page.goto(url);
+  await page.getByLabel('Or with an API key').fill(key);
+  await page.getByRole('button', { name: 'Log in', exact: true }).click();
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+}
