@@ -113,7 +113,12 @@ function Row({ node, now, open }: { node: Node; now: number; open: () => void })
   return (
     <tr>
       <td>
-        <button type="button" class="link" onClick={open} aria-label={`Node ${node.session}`}>
+        <button
+          type="button"
+          class="link"
+          onClick={open}
+          aria-label={`${node.session.slice(0, 8)}: details of this node`}
+        >
           <code>{node.session.slice(0, 8)}</code>
         </button>
       </td>

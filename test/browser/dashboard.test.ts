@@ -1,7 +1,8 @@
 /** The dashboard in a real browser, served by a real self-hosted gateway with a real agent; the engine is a stand-in. */
-import { spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { promisify } from 'node:util';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -39,16 +40,13 @@ it('a wrong key is told so; a right one opens the models, and no script can read
   await page.getByRole('alert').getByText('not known here').waitFor();
   await logIn(page, house.gateway.url, house.key);
   await page.getByRole('heading', { name: MODEL }).waitFor();
-  const held = await page.evaluate(() =>
-    JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie }),
-  );
+  const held = await page.evaluate('JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie })');
   expect(held).not.toContain('otela');
   const cookies = await page.context().cookies();
   expect(cookies).toHaveLength(1);
   expect(cookies[0]).toMatchObject({ name: 'otela-session', httpOnly: true, sameSite: 'Lax' });
   expect(cookies[0]?.value).not.toContain(house.key);
-  // The refusals above are all that the console complains of.
-  expect(complaints.filter((one) => !one.includes('401'))).toEqual([]);
+  expect(complaints).toEqual([]);
 });
 
 it('whoever is a consumer sees no nodes and no providers; logging out ends it', async () => {
@@ -90,12 +88,13 @@ it('a model appears when its node serves and is gone when it is, without a reloa
   const known = performance.now();
   await page.getByRole('heading', { name: SECOND }).waitFor();
   expect(performance.now() - known).toBeLessThan(3_000);
-  agent.kill('SIGTERM');
+  agent.signal('SIGTERM');
   await page.getByRole('heading', { name: SECOND }).waitFor({ state: 'detached' });
   await page.getByRole('button', { name: 'Code' }).click();
   const code = await page.getByRole('dialog').locator('pre').innerText();
   const env = { ...process.env, OPENAI_API_KEY: house.key };
-  const done = spawnSync('bash', ['-c', code], { env, encoding: 'utf8' });
+  // Not spawnSync: the stand-in engine lives in this process.
+  const done = await promisify(execFile)('bash', ['-c', code], { env });
   expect(z.object({ model: z.string() }).parse(JSON.parse(done.stdout)).model).toBe(MODEL);
   expect(complaints).toEqual([]);
 });
@@ -111,7 +110,7 @@ it('a chat streams, says who answered and how fast, stops, is edited and made ag
   await told.getByText('tokens/s').waitFor();
   expect(await told.innerText()).toMatch(/^lab, node [a-z2-7]{8}, first token .*, \d+\.\d tokens\/s$/);
   await page.getByRole('button', { name: 'Regenerate' }).click();
-  const running = house.engine.when(() => house.engine.running() > 0);
+  const running = house.engine.when(() => house.engine.running() > 0, 10_000);
   await page.getByRole('button', { name: 'Stop' }).click();
   await running;
   await page.getByRole('button', { name: 'Send' }).waitFor();
@@ -128,7 +127,7 @@ it('a chat streams, says who answered and how fast, stops, is edited and made ag
     temperature: z.number(),
     messages: z.array(z.object({ role: z.string(), content: z.string() })),
   });
-  expect(body.parse(house.engine.requests.at(-1)?.body)).toEqual({
+  expect(body.parse(JSON.parse(house.engine.requests.at(-1)?.bodyStart ?? ''))).toEqual({
     temperature: 0.5,
     messages: [
       { role: 'system', content: 'Be brief' },
@@ -176,7 +175,7 @@ it('two models answer side by side, with a picture', async () => {
     await panes.nth(n).locator('.told').getByText('tokens/s').waitFor();
   }
   const withPicture = house.engine.requests
-    .map(({ body }) => JSON.stringify(body))
+    .map(({ bodyStart }) => bodyStart)
     .filter((text) => text.includes('image_url'));
   expect(withPicture).toHaveLength(1);
 });
@@ -228,12 +227,12 @@ it('usage is shown by model and as a CSV', async () => {
 it('nodes: the map, one node in detail, a filter, and what happened', async () => {
   const { page, complaints } = await enter();
   await go(page, 'Nodes');
-  await page.getByRole('img', { name: 'One gateway and 1 cluster with 1 node' }).waitFor();
+  await page.getByRole('img', { name: /^One gateway and 1 cluster/ }).waitFor();
   await page.getByLabel('Find').fill('nobody');
   await page.getByText('No node is here').waitFor();
   await page.getByLabel('Find').fill('LAB model-1');
   const [node] = await house.gateway.nodes();
-  await page.getByRole('button', { name: `Node ${node?.session}` }).click();
+  await page.getByRole('button', { name: node?.session.slice(0, 8) ?? '' }).click();
   await page.getByRole('dialog').getByText('connected').waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
@@ -241,7 +240,7 @@ it('nodes: the map, one node in detail, a filter, and what happened', async () =
   atEnd(() => engine.close());
   const agent = await startAgent({ gateways: [house.gateway.url], token: house.token, engineUrl: engine.url });
   await page.locator('.history li').first().waitFor();
-  agent.kill('SIGTERM');
+  agent.signal('SIGTERM');
   await page.locator('.history').getByText('LEFT').waitFor();
   expect(complaints).toEqual([]);
 });
@@ -299,7 +298,7 @@ it('on a phone nothing is wider than the page', async () => {
     await page.goto(`${house.gateway.url}/#/${name}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
     await page.getByRole('status').getByText('Loading').waitFor({ state: 'detached' });
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
   }
 });
 
@@ -321,9 +320,9 @@ it('a thousand nodes (a stand-in registry) are drawn and filtered without a hang
   );
   await page.goto(`${house.gateway.url}/#/nodes`);
   await page.reload();
-  await page.getByText('1,000 nodes').first().waitFor();
+  await page.locator('p').getByText('1,000 nodes').waitFor();
   const startedAt = performance.now();
   await page.getByLabel('Find').fill('c17');
-  await page.getByText('25 nodes').first().waitFor();
+  await page.locator('p').getByText('25 nodes').waitFor();
   expect(performance.now() - startedAt).toBeLessThan(3_000);
 });

@@ -43,6 +43,8 @@ export function cannotRun(project: string): string | undefined {
   switch (project) {
     case 'slurm':
       return notRoot() ?? missing(['slurmctld', 'slurmd', 'sbatch', 'squeue', 'munged', 'setpriv']);
+    case 'browser':
+      return process.env.OTELA_TEST_CHROMIUM === undefined ? missing(['chromium']) : undefined;
     case 'netns':
       return notRoot() ?? missing(['ip', 'nft', 'python3']) ?? noNamespaces();
     default:
