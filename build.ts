@@ -111,6 +111,7 @@ async function buildDashboard(): Promise<void> {
     // Source strings that look like inline data would need a laxer content-security policy.
     build: {
       outDir: unfinished,
+      emptyOutDir: false,
       assetsInlineLimit: 0,
       modulePreload: false,
       target: 'es2023',

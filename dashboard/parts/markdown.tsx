@@ -1,6 +1,14 @@
 import DOMPurify, { type Config } from 'dompurify';
-import { marked } from 'marked';
+import { Marked } from 'marked';
 import { useEffect, useRef } from 'preact/hooks';
+
+/** Markup in an answer is shown as it stands: an answer about HTML is read, not run. */
+const markdown = new Marked({
+  async: false,
+  gfm: true,
+  breaks: true,
+  renderer: { html: ({ text }) => text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`) },
+});
 
 /** A model's words are nobody's code: no markup that acts, no request to anywhere. */
 const CLEAN = {
@@ -21,7 +29,7 @@ export function Markdown({ text }: { text: string }) {
   useEffect(() => {
     const div = ref.current;
     if (div === null) return;
-    div.replaceChildren(DOMPurify.sanitize(marked.parse(text, { async: false, gfm: true, breaks: true }), CLEAN));
+    div.replaceChildren(DOMPurify.sanitize(markdown.parse(text, { async: false }), CLEAN));
     for (const block of div.querySelectorAll('pre')) block.append(copyButton(block));
   }, [text]);
   return <div ref={ref} class="markdown" />;

@@ -66,7 +66,7 @@ function Cluster({ name, members, x, y }: { name: string; members: readonly Node
         />
       ))}
       <text x={x} y={y + 34} text-anchor="middle">
-        {name.length > 22 ? `${name.slice(0, 21)}…` : name}
+        {name.length > 20 ? `${name.slice(0, 19)}…` : name}
       </text>
       <text x={x} y={y + 52} text-anchor="middle" class="quiet">
         {plural(members.length, 'node')}

@@ -9,6 +9,11 @@ export interface Line {
 
 const COLOURS = ['--plot-1', '--plot-2', '--plot-3'];
 
+/** At least a month, so that a first day is not stretched over a year. Seconds since 1970. */
+function lastDays(_plot: uPlot, from: number, to: number): [number, number] {
+  return [Math.min(from, to - 29 * 86_400), to + 43_200];
+}
+
 /** Lines over days. `days` are dates, UTC. The table beside it says the same to those who do not see it. */
 export function Plot({ title, days, lines }: { title: string; days: readonly string[]; lines: readonly Line[] }) {
   const ref = useRef<HTMLDivElement>(null);
@@ -25,7 +30,7 @@ export function Plot({ title, days, lines }: { title: string; days: readonly str
         height: 240,
         legend: { show: false },
         cursor: { show: false },
-        scales: { y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.1)] } },
+        scales: { x: { range: lastDays }, y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.1)] } },
         axes: [axis, { ...axis, size: 70 }],
         series: [
           {},

@@ -7,10 +7,10 @@ import type { Env } from '../env.ts';
 import { snapshots } from './snapshot.ts';
 
 /** How often an open stream looks at the isolate's view: that costs nobody anything. */
-const LOOK_MS = 1_000;
+const LOOK_MS = 250;
 
-/** Where no request keeps the view fresh, a stream asks this seldom: the registry object sleeps in between. */
-const ASK_MS = 20_000;
+/** While somebody watches, the view is at most so old: who looks at a page sees a node come and go within a second. */
+const ASK_MS = 500;
 
 /** Open streams of one isolate; each compares the whole view when it changed. */
 const STREAMS_MAX = 64;
@@ -21,7 +21,7 @@ const encoder = new TextEncoder();
 /**
  * A registry view as server-sent events (WHATWG HTML §9.2): `snapshot` with the whole list first, then for nodes `node` for each
  * that changed and `gone` for each that no longer passes; for models and providers the list again. Served from the isolate's
- * view at the reader's pace: nothing queues up, and no object is kept awake. Ends when anything about its reader's account changed: who comes
+ * view at the reader's pace: nothing queues up. Ends when anything about its reader's account changed: who comes
  * again is looked up again.
  * @throws ApiError 503 above 64 streams in this isolate.
  */

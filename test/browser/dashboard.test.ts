@@ -30,6 +30,10 @@ async function enter(key = house.gateway.adminKey, options = {}) {
   return visit;
 }
 
+async function loaded(page: Page): Promise<void> {
+  await expect.poll(() => page.getByText('Loading …').count()).toBe(0);
+}
+
 const go = (page: Page, name: string) => page.getByRole('navigation').getByRole('link', { name, exact: true }).click();
 
 it('a wrong key is told so; a right one opens the models, and no script can read it', async () => {
@@ -283,7 +287,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     for (const name of PAGES) {
       await page.goto(`${house.gateway.url}/#/${name}`);
       await page.getByRole('heading', { level: 1 }).waitFor();
-      await page.getByRole('status').getByText('Loading').waitFor({ state: 'detached' });
+      await loaded(page);
       await page.evaluate(axe);
       const { violations } = resultSchema.parse(await page.evaluate('axe.run()'));
       const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
@@ -297,7 +301,7 @@ it('on a phone nothing is wider than the page', async () => {
   for (const name of PAGES) {
     await page.goto(`${house.gateway.url}/#/${name}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
-    await page.getByRole('status').getByText('Loading').waitFor({ state: 'detached' });
+    await loaded(page);
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(360);
   }
 });
