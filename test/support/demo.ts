@@ -45,6 +45,7 @@ The stand-in is no language model: its words come from a list. Put a real one be
 
   URL        ${gateway.url}/v1
   API key    ${key}
+  dashboard  ${gateway.url}/ takes the same key
   model      ${MODEL}
   admin key  in ${gateway.data}/admin.key
 
