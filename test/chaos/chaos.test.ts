@@ -3,8 +3,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { endAll } from '../support/processes.ts';
 import { type Chaos, chaos, shortForm } from './chaos.ts';
 
-/** The long form's is 0.9; here a window is a second, and starting agents takes one. */
-const PEARSON_LEAST = 0.75;
+/** The long form's is 0.9; here a window is a second, in which agents are killed too. */
+const PEARSON_LEAST = 0.6;
 /** The long form's is 5 s, on a machine that does nothing else. */
 const BACK_MOST_MS = 15_000;
 
@@ -20,12 +20,12 @@ function part<Part>(part: Part | undefined): Part {
   return part;
 }
 
-it('while nodes fall, no client that asked for one answer sees an error, and none gets a wrong answer', () => {
+it('while nodes fall, no client that asked for one answer or for a stream that may be continued sees an error', () => {
   const { tallies, problems, strikes } = part(seen.a);
   expect(new Set(strikes.map(({ fault }) => fault)).size).toBeGreaterThan(4);
   for (const { kind, verdicts, requests } of tallies) {
-    const unary = kind === 'unary' ? { failed: 0, broken: 0 } : {};
-    expect({ kind, ...verdicts }, problems.join('\n')).toMatchObject({ kind, failed: 0, false: 0, ...unary });
+    const told = kind === 'plain' ? {} : { broken: 0 };
+    expect({ kind, ...verdicts }, problems.join('\n')).toMatchObject({ kind, failed: 0, false: 0, ...told });
     expect(requests).toBeGreaterThan(10);
   }
 });

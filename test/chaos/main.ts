@@ -1,18 +1,26 @@
 /**
  * `npm run chaos`: sixteen agents, victims, clients. `-- --minutes 10` is how long (A) lasts; `--short` the form of `npm test`; `--only a,c`
- * some parts. Prints the findings and writes everything to bench/results/chaos.json, with `--report` into docs/resilience.md too; exit code 1 if
+ * some parts, `--keep` with those of the run before. Prints the findings and writes everything to bench/results/chaos.json, with `--report` into docs/resilience.md too; exit code 1 if
  * one is missed.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseArgs } from 'node:util';
 import { machine } from '../../bench/machine.ts';
 import { endAll } from '../support/processes.ts';
 import { chaos, findings, longForm, type PartName, shortForm } from './chaos.ts';
 import { publish, RESULT } from './report.ts';
-import { resultSchema } from './result.ts';
+import { type Run, resultSchema } from './result.ts';
 
 const PARTS: readonly PartName[] = ['a', 'b', 'c'];
+
+/** Parts that this run has not are kept as they were. */
+function merged(run: Run, before: Run): Run {
+  const again = new Set(PARTS.filter((part) => run[part] !== undefined).map((part) => part.toUpperCase()));
+  const kept = before.findings.filter(({ what }) => !again.has(what.slice(0, 1)));
+  const findings = [...kept, ...run.findings].sort((one, other) => one.what.charCodeAt(0) - other.what.charCodeAt(0));
+  return { ...before, ...run, measured: { ...before.measured, ...run.measured }, findings };
+}
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
@@ -20,6 +28,7 @@ async function main(): Promise<number> {
       minutes: { type: 'string', default: '10' },
       short: { type: 'boolean', default: false },
       only: { type: 'string', default: PARTS.join(',') },
+      keep: { type: 'boolean', default: false },
       report: { type: 'boolean', default: false },
       seed: { type: 'string', default: '1' },
       out: { type: 'string', default: RESULT },
@@ -43,9 +52,11 @@ async function main(): Promise<number> {
   ];
   for (const line of told) console.log(`       ${line}`);
   mkdirSync(dirname(values.out), { recursive: true });
-  const text = JSON.stringify({ machine: facts, ...result, findings: found }, undefined, 1);
-  writeFileSync(values.out, `${text}\n`);
-  if (values.report) publish(resultSchema.parse(JSON.parse(text)));
+  const measured = Object.fromEntries(parts.map((part) => [part, facts]));
+  const run: Run = resultSchema.parse(JSON.parse(JSON.stringify({ measured, ...result, findings: found })));
+  const whole = values.keep ? merged(run, resultSchema.parse(JSON.parse(readFileSync(values.out, 'utf8')))) : run;
+  writeFileSync(values.out, `${JSON.stringify(whole, undefined, 1)}\n`);
+  if (values.report) publish(whole);
   return found.every(({ met }) => met) ? 0 : 1;
 }
 

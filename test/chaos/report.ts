@@ -22,10 +22,19 @@ const ms = (value: number | null) =>
         ? `${value.toFixed(0)} ms`
         : `${(value / 1_000).toFixed(1)} s`;
 
-function about({ machine, options }: Run): string {
-  const { replicas, slots, tokensPerSecond, slurm, seed } = options;
-  const jobs = slurm ? ', two of them in jobs of a real Slurm' : ', none in a Slurm job (it was not there)';
-  return `Of ${machine.date.slice(0, 16).replace('T', ' ')} UTC on ${machine.cores} cores (${machine.cpu}), load ${machine.load.toFixed(1)} before it began; Node ${machine.node}, workerd ${machine.workerd}; seed ${seed}. ${replicas} replicas${jobs}, each ${slots} answers at once at ${tokensPerSecond} tokens/s.`;
+function about({ measured, options }: Run): string {
+  const { replicas, slots, tokensPerSecond } = options;
+  const runs = Object.entries(measured).flatMap(([part, machine]) =>
+    machine === undefined ? [] : [{ part, machine }],
+  );
+  const [first] = runs;
+  if (first === undefined) return '';
+  const { cores, cpu, node, workerd } = first.machine;
+  const when = runs.map(
+    ({ part, machine }) =>
+      `(${part.toUpperCase()}) ${machine.date.slice(0, 16).replace('T', ' ')} UTC, load ${machine.load.toFixed(1)} before it began`,
+  );
+  return `${cores} cores (${cpu}), Node ${node}, workerd ${workerd}; ${when.join('; ')}: a load above 1 was others' work on the same cores. ${replicas} replicas, each ${slots} answers at once at ${tokensPerSecond} tokens/s.`;
 }
 
 function partA({ a }: Run): string[] {

@@ -5,7 +5,7 @@ import { z } from 'zod';
 const perhaps = z.number().nullable();
 const quantiles = z.object({ p50: perhaps, p99: perhaps });
 
-const partA = z.object({
+const partA = z.looseObject({
   seconds: z.number(),
   perSecond: z.number(),
   load: z.number(),
@@ -41,7 +41,7 @@ const partA = z.object({
   ),
 });
 
-const partB = z.object({
+const partB = z.looseObject({
   pearson: z.number(),
   tokensPerReplica: z.number(),
   engineTokensPerSecond: z.number(),
@@ -51,21 +51,26 @@ const partB = z.object({
   windows: z.array(z.object({ at: z.number(), serving: z.number(), tokensPerSecond: z.number() })),
 });
 
-const partC = z.object({
+const partC = z.looseObject({
   requests: z.number(),
   unexcused: z.array(z.string()),
   kills: z.array(z.object({ listensMs: z.number(), allBackMs: perhaps, failed: z.number(), saved: z.number() })),
 });
 
-export const resultSchema = z.object({
-  machine: z.object({
-    cpu: z.string(),
-    cores: z.number(),
-    node: z.string(),
-    workerd: z.string(),
-    load: z.number(),
-    date: z.string(),
-  }),
+/** Of the start of the run that a part is from. */
+const machine = z.object({
+  cpu: z.string(),
+  cores: z.number(),
+  memory_mib: z.number(),
+  kernel: z.string(),
+  node: z.string(),
+  workerd: z.string(),
+  load: z.number(),
+  date: z.string(),
+});
+
+export const resultSchema = z.looseObject({
+  measured: z.object({ a: machine.optional(), b: machine.optional(), c: machine.optional() }),
   options: z.object({
     seed: z.number(),
     replicas: z.number(),
@@ -76,6 +81,7 @@ export const resultSchema = z.object({
   a: partA.optional(),
   b: partB.optional(),
   c: partC.optional(),
+  /** `what` begins with the part's letter. */
   findings: z.array(z.object({ what: z.string(), seen: z.string(), required: z.string(), met: z.boolean() })),
 });
 
