@@ -114,6 +114,8 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
 function slurmFrom(flags: Flags, catalogue: Catalogue, url: string, outside: Outside): SlurmSide | undefined {
   if (flags.agents === true && text(flags, 'slurm') === undefined && text(flags, 'inventory') === undefined)
     return undefined;
+  if (flags.agents !== true && text(flags, 'inventory') === undefined)
+    throw new SchedulerError('usage', '--agents is needed, or --inventory and --slurm: where may replicas be started?');
   const inventory = readInventory(required(flags, 'inventory'), catalogue);
   if (inventory.running.length > 0)
     throw new SchedulerError(

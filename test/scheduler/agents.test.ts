@@ -271,6 +271,20 @@ describe('agents that wait for deployments', () => {
     expect(house.running).toEqual([]);
   });
 
+  it('go back to what was wanted before, on request', async () => {
+    argv.push('--objective', 'cost');
+    house.idle(QWEN);
+    house.idle(QWEN);
+    house.workload = [asks(QWEN, 5)];
+    await apply();
+    expect(house.running).toEqual([QWEN]);
+    house.workload = [asks(QWEN, 35)];
+    await apply();
+    expect(house.running).toEqual([QWEN, QWEN]);
+    expect((await apply('--rollback')).out).toMatch(/done: stop deployment plan-\w+, Qwen/);
+    expect(house.running).toEqual([QWEN]);
+  });
+
   it('of others, and deployments that others ordered, are left alone', async () => {
     const foreign = house.idle('*');
     Object.assign(foreign, { state: 'SERVING', model: LLAMA, labels: { 'otela.deployment': 'by-hand' } });

@@ -1,4 +1,5 @@
 /** What an agent does with orders, one after the other: the same order twice, two at once, one that comes while another ends. */
+import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Deployments, type EngineKeeper } from '../../../agent/deploy/deployments.ts';
 import { type Launch, launchOf, Templates, templateFrom } from '../../../agent/deploy/templates.ts';
@@ -204,4 +205,14 @@ test('a template must say all that it needs, and nothing that would be left out'
     '--port',
     '5',
   ]);
+});
+
+test('the example that the repository has is a template, for the planner too', () => {
+  const path = new URL('../../../examples/deployments/vllm.json', import.meta.url);
+  const example = templateFrom('vllm.json', 'vllm', JSON.parse(readFileSync(path, 'utf8')));
+  expect(launchOf(example, { model: 'meta-llama/Llama-3.3-70B-Instruct', tp: 4 }, 8123).argv).toEqual(
+    'vllm serve meta-llama/Llama-3.3-70B-Instruct --port 8123 --tensor-parallel-size 4 --max-model-len 32768'.split(
+      ' ',
+    ),
+  );
 });
