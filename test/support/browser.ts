@@ -8,7 +8,8 @@ export const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
 export async function openBrowser(): Promise<Browser> {
   if (CHROMIUM === undefined) throw new Error('no chromium here');
   // Its sandbox refuses to start as root, which CI is.
-  const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
+  // Containers have a /dev/shm of 64 MiB.
+  const args = ['--disable-dev-shm-usage', ...(process.getuid?.() === 0 ? ['--no-sandbox'] : [])];
   const browser = await chromium.launch({ executablePath: CHROMIUM, args });
   atEnd(() => browser.close());
   return browser;
