@@ -34,7 +34,7 @@ metricsRoutes.get('/metrics', async (c) => {
 /** The metrics token, or an operator's key that may read. @throws ApiError 401, 403, 503 */
 async function permit(env: Env, request: Request): Promise<void> {
   const [, token] = /^Bearer (\S{1,512})$/i.exec(request.headers.get('authorization') ?? '') ?? [];
-  const { OTELA_METRICS_TOKEN: wanted } = env;
+  const wanted = env.OTELA_METRICS_TOKEN?.trim(); // secrets that came out of a file end with a line's end
   if (token !== undefined && wanted !== undefined && wanted !== '' && isSame(token, wanted)) return;
   const account = await authenticateAnew(env, request, Date.now());
   if (!atLeast(account.role, 'operator')) {

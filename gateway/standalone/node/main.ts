@@ -5,6 +5,7 @@ import { IssuerError } from '../../issuer/issuer.ts';
 import { ClientError, CONNECTION_USAGE, UsageError } from './client.ts';
 import { DataDirectoryError } from './data-directory.ts';
 import { ISSUER_USAGE, issuerCommand } from './issuer-command.ts';
+import { NODES_USAGE, nodesCommand } from './nodes-command.ts';
 import { PEERS_USAGE, peersCommand } from './peers-command.ts';
 import { serve } from './serve.ts';
 import { SETTINGS_USAGE, settingsCommand } from './settings-command.ts';
@@ -18,6 +19,7 @@ const USAGE = `otela-gateway serve [--port 8787] [--host 127.0.0.1] [--data ./da
 ${THINGS_USAGE}
 ${USAGE_USAGE}
 ${SETTINGS_USAGE}
+${NODES_USAGE}
 ${PEERS_USAGE}
 ${CONNECTION_USAGE}
 ${ISSUER_USAGE}`;
@@ -82,6 +84,8 @@ async function main([command, ...args]: string[]): Promise<number> {
       return settingsCommand(args);
     case 'audit':
       return auditCommand(args);
+    case 'nodes':
+      return nodesCommand(args);
     case 'peers':
       return peersCommand(args);
     case 'issuer':
