@@ -16,7 +16,7 @@ import { MANIFEST_FILE, type Manifest, releaseMessage, SIGNATURE_FILE } from './
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
 /** What is installed. `dist/worker` is for looking at, and other releases may lie in dist/. */
 const RUNS = ['otela-agent.js', 'otela-gateway.js', 'otela-plan.js', 'otela-plan-data', 'worker-standalone'];
-const BESIDE = ['package.json', 'LICENSE', 'README.md'];
+const BESIDE = ['package.json', 'package-lock.json', 'LICENSE', 'README.md'];
 const RAW_KEY_BYTES = 32;
 
 const USAGE = `npm run release -- --key FILE [--out release]

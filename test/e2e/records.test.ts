@@ -86,7 +86,7 @@ it('what a request waited for a free node is on record apart from its own time',
   const { key } = await makeKey();
   const before = await trace();
   const known = house.engine.requests.length;
-  const slow = ask(key, { stand_in: { tokens: 1, delayMs: 1_500 } });
+  const slow = ask(key, { stand_in: { tokens: 1, delayMs: 2_500 } });
   await eventually('the node to be busy', 5_000, () => (house.engine.requests.length > known ? true : undefined));
   expect(await Promise.all([slow, ask(key)])).toEqual([200, 200]);
   const [first, second] = (await fresh(before, 2)).sort((a, b) => a.queue_ms - b.queue_ms);
