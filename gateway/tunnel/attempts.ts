@@ -24,7 +24,7 @@ const WHOLE_BODY_BYTES = 1024 * 1024;
 
 /**
  * A call waits this long for its answer, and the answer then so long for being fetched: a Worker's way there and back across
- * the world. With a tick each, a client that left is noticed in a second; what is fetched too late is computed twice.
+ * the world. What is fetched too late is computed twice; what nobody fetches, because its Worker is gone, ends within a second.
  */
 const CALL_MS = 200;
 const FETCH_MS = 400;
@@ -132,7 +132,7 @@ export class Attempts implements ExchangeHost {
 
   /**
    * A Worker's small request as a call. Its answer comes back with the call if it is soon there and whole; a client's leaving
-   * is not seen meanwhile, so that anything longer is to be fetched, and is cancelled if nobody does.
+   * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
   call(open: AttemptRequest, body: Uint8Array): Promise<CallResult> {
     const exchange = this.#create(open, body);

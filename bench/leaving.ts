@@ -1,0 +1,53 @@
+/**
+ * `npm run bench:leaving`: how long an engine goes on for a client that left, from the client's FIN to the end that the engine sees, in
+ * each phase in which an engine works. A self-hosted gateway, one agent and one stand-in engine on this machine.
+ */
+import type { EngineRequest } from '../test/support/engine.ts';
+import { chatBody, type House, openHouse } from '../test/support/house.ts';
+import { endAll } from '../test/support/processes.ts';
+import { dial, postBytes } from '../test/support/raw.ts';
+import { median } from './stats.ts';
+
+const ROUNDS = 30;
+/** Beyond this a small answer is fetched, no longer called for: see gateway/tunnel/attempts.ts. */
+const LATER_MS = 500;
+
+const SLOW = { tokens: 10_000, tokensPerSecond: 20 };
+const PHASES: Record<string, { body: object; reached(request: EngineRequest): boolean }> = {
+  'before the first byte of a stream': {
+    body: chatBody({ delayMs: 60_000 }, { stream: true }),
+    reached: ({ bodySha256 }) => bodySha256 !== '',
+  },
+  'in the middle of a stream': { body: chatBody(SLOW, { stream: true }), reached: ({ tokensSent }) => tokensSent >= 5 },
+  'a unary answer, at once': { body: chatBody(SLOW), reached: ({ bodySha256 }) => bodySha256 !== '' },
+  'a unary answer, later': { body: chatBody(SLOW), reached: ({ arrivedAt }) => Date.now() - arrivedAt > LATER_MS },
+};
+
+async function leave(house: House, { body, reached }: (typeof PHASES)[string]): Promise<number> {
+  const before = house.engine.requests.at(-1)?.id ?? 0;
+  const url = `${house.gateway.url}/v1/chat/completions`;
+  const socket = await dial(house.gateway.url);
+  socket.on('error', () => undefined).resume();
+  socket.write(postBytes(url, { authorization: `Bearer ${house.key}` }, body));
+  const mine = await house.engine.when(({ id }) => id > before, 5_000, 'the request');
+  while (!reached(mine)) await new Promise((resolve) => setTimeout(resolve, 3));
+  const leftAt = Date.now();
+  socket.end();
+  const aborted = await house.engine.when(
+    ({ id, abortedAt }) => id === mine.id && abortedAt !== undefined,
+    5_000,
+    'it',
+  );
+  socket.destroy();
+  return (aborted.abortedAt ?? Number.POSITIVE_INFINITY) - leftAt;
+}
+
+const house = await openHouse();
+console.log('| client leaves | median | most |\n| --- | --- | --- |');
+for (const [name, phase] of Object.entries(PHASES)) {
+  const took: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) took.push(await leave(house, phase));
+  console.log(`| ${name} | ${median(took)} ms | ${Math.max(...took)} ms |`);
+}
+await endAll();
+process.exit(0);
