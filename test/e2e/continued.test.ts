@@ -164,6 +164,14 @@ describe('who wants it', () => {
   });
 });
 
+it.each(kinds)('%s: a stream that was asked for by another name goes on under it', async (kind) => {
+  await shop.admin('PUT', `models/${MODEL}`, { aliases: ['any/name'] });
+  await shop.refreshed();
+  const heard = hear(await told(kind, { model: 'any/name', stream_options: { include_usage: true } }, [hangUp]));
+  expect(heard).toMatchObject({ text: wordsOf(TOKENS), dones: 1, errors: [] });
+  expect(heard.usages).toHaveLength(1);
+});
+
 describe('it is never tried', () => {
   it.each<[string, Kind, object]>([
     ['tools', 'chat/completions', { tools: [{ type: 'function', function: { name: 'f' } }], tool_choice: 'none' }],
