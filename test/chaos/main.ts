@@ -28,6 +28,9 @@ async function main(): Promise<number> {
       minutes: { type: 'string', default: '10' },
       short: { type: 'boolean', default: false },
       only: { type: 'string', default: PARTS.join(',') },
+      /** Tokens per second of each answer: fewer for a machine that has other work. */
+      rate: { type: 'string' },
+      'step-seconds': { type: 'string' },
       keep: { type: 'boolean', default: false },
       report: { type: 'boolean', default: false },
       seed: { type: 'string', default: '1' },
@@ -36,6 +39,8 @@ async function main(): Promise<number> {
   });
   const parts = PARTS.filter((part) => values.only.split(',').includes(part));
   const form = values.short ? shortForm() : longForm(Number(values.minutes));
+  if (values.rate !== undefined) form.tokensPerSecond = Number(values.rate);
+  if (values['step-seconds'] !== undefined) form.b.secondsPerStep = Number(values['step-seconds']);
   const facts = machine();
   const log = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${line}`);
   const result = await chaos({ ...form, parts, seed: Number(values.seed), log });
