@@ -40,7 +40,7 @@ export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
     slurm: whyNoSlurm() === undefined,
     a: { calmSeconds: minutes * 3, seconds: minutes * 60, every: [2_000, 10_000], atOnce: 6, pauseMs: [1_500, 20_000] },
     b: { steps: [16, 12, 8, 4, 6, 10, 14, 16, 4, 9, 13, 16], secondsPerStep: 20 },
-    c: { pauseSeconds: 15 },
+    c: { pauseSeconds: 6 },
   };
 }
 
