@@ -186,6 +186,23 @@ test.each([
   expect((await readSettings(env)).models[id]).toBeUndefined();
 });
 
+test('how often another node is asked is a setting of the gateway, within bounds', async () => {
+  expect(await (await call('GET', '/settings')).json()).toMatchObject({ max_retries: 3, retry_share: 0.2 });
+  const changed = await call('PATCH', '/settings', { max_retries: 0, retry_share: 0.5 });
+  expect(await changed.json()).toMatchObject({ max_retries: 0, retry_share: 0.5 });
+  expect((await readSettings(env)).retries).toEqual({ maxRetries: 0, retryShare: 0.5 });
+  for (const wrong of [
+    { max_retries: -1 },
+    { max_retries: 11 },
+    { max_retries: 1.5 },
+    { retry_share: 2 },
+    { retry_share: '1' },
+  ])
+    await expectError(await call('PATCH', '/settings', wrong), 400, 'invalid_request');
+  await call('PATCH', '/settings', { max_retries: null, retry_share: null });
+  expect((await readSettings(env)).retries).toEqual({ maxRetries: 3, retryShare: 0.2 });
+});
+
 test('time-outs are whole milliseconds above nothing and up to a day', async () => {
   for (const value of [0, -1, 1.5, 86_400_001, '900s', true]) {
     const error = await expectError(await call('PUT', '/models/m', { stall_ms: value }), 400, 'invalid_request');
