@@ -78,7 +78,15 @@ it('plans, deploys, serves, survives the death of a node by planning again, and 
   expect(first.match(/done: start/g)?.length).toBe(4);
   const nodes = await served(4, 3);
   for (const model of MODELS) expect(await ask(model)).toBe(200);
-  expect(await apply('--yes')).toMatch(/nothing to change/);
+  // What each node gets is told to the gateway, which then routes by it.
+  const again = await apply('--yes', '--weights');
+  expect(again).toMatch(/nothing to change/);
+  expect(again.match(/done: weights of/g)?.length).toBe(3);
+  const busiest = nodes.filter((node) => node.models[0]?.id === MODELS[0]).map(({ session }) => session);
+  expect(await gateway.admin('GET', `routing/${MODELS[0]}`)).toMatchObject({
+    weights: [...busiest.sort().map((session) => ({ session, weight: 0.5 })), { weight: 0.5 }],
+  });
+  expect(await ask(MODELS[0] ?? '')).toBe(200);
 
   // The only node of a model dies: one of the busiest model's makes room for it.
   const lonely = nodes.find((node) => node.models[0]?.id === MODELS[1]);

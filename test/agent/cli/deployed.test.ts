@@ -1,5 +1,5 @@
 /** The engine of a deployment, as a process: it drains, fails, hangs or breaks, and the agent lives on. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { DeploymentAnswer } from '../../../shared/deployment/answer.ts';
@@ -95,8 +95,21 @@ it('an agent that is told to leave takes its deployment with it', async () => {
   expect(run.tunnels.length).toBe(2);
 });
 
-it('labels that begin with otela. are the agent’s own', async () => {
-  const run = idleAgent(['--label', 'otela.accepts=everything']);
-  expect(await run.exit).toBe(2);
-  expect(run.stderr.text).toMatch(/agent's own/);
+it('an agent is not started with templates that others could have written, or that make no sense', async () => {
+  const directory = scratch();
+  const refused = async (name: string, template: object | undefined, mode = 0o644, ...more: string[]) => {
+    const templates = join(directory, name);
+    mkdirSync(templates);
+    if (template) writeFileSync(join(templates, 'a.json'), JSON.stringify(template));
+    if (template) chmodSync(join(templates, 'a.json'), mode);
+    const run = startAgent(directory, ['--accept-deployments', templates, ...more]);
+    return `${await run.exit} ${run.stderr.text}`;
+  };
+  const { good } = TEMPLATES;
+  expect(await refused('open', good, 0o666)).toMatch(/^2 .*others may write.*chmod go-w/s);
+  const typo = { ...good, argv: ['vllm', '{{modle}}', '{{port}}'] };
+  expect(await refused('typo', typo)).toMatch(/^2 .*\{\{modle\}\}/s);
+  expect(await refused('empty', undefined)).toMatch(/^2 .*no template/s);
+  expect(await refused('both', good, 0o644, '--engine-port', '8000')).toMatch(/^2 .*--engine-port/s);
+  expect(await refused('label', good, 0o644, '--label', 'otela.accepts=all')).toMatch(/^2 .*agent's own/s);
 });
