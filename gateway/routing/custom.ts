@@ -1,4 +1,4 @@
 import type { Policy } from '../../shared/routing/policy.ts';
 
-/** Policies of this installation's operator: see docs/routing.md. */
+/** Policies of this installation's operator, whose own file takes the place of this one: see docs/routing.md. */
 export const customPolicies: readonly Policy[] = [];

@@ -18,6 +18,8 @@ const REMEMBERED_MAX = 10_000;
 interface Conversation {
   /** Session of its node. */
   home: string;
+  /** Where that stood in the list it was found in. */
+  at: number;
   /** Its requests that are under way. One that asks for several things at once is many clients under one name. */
   running: number;
 }
@@ -47,7 +49,7 @@ export function prefixAffinity(): Policy {
       const alone = request.session !== undefined && (known?.running ?? 0) === 0;
       const { pressures, most, least } = measure(candidates, alone ? SLACK : 0);
       const hasRoom = (at: number) => (pressures[at] ?? 0) <= most;
-      const home = known === undefined ? -1 : candidates.findIndex(({ session }) => session === known.home);
+      const home = known === undefined ? -1 : place(candidates, known);
       if (home >= 0 && hasRoom(home)) return candidates[home];
       return best(candidates, hashesOf(candidates), key, hasRoom) ?? candidates[least];
     },
@@ -56,7 +58,7 @@ export function prefixAffinity(): Policy {
       const name = nameOf(request);
       const running = (conversations.get(name)?.running ?? 0) + 1;
       conversations.delete(name);
-      conversations.set(name, { home, running });
+      conversations.set(name, { home, at: 0, running });
       const oldest = conversations.keys().next().value;
       if (conversations.size > REMEMBERED_MAX && oldest !== undefined) conversations.delete(oldest);
     },
@@ -65,6 +67,14 @@ export function prefixAffinity(): Policy {
       if (known !== undefined && known.running > 0) known.running--;
     },
   };
+}
+
+/** Nodes keep their places but for those that come and go. */
+function place(candidates: readonly Candidate[], conversation: Conversation): number {
+  const { home, at } = conversation;
+  if (candidates[at]?.session === home) return at;
+  conversation.at = candidates.findIndex(({ session }) => session === home);
+  return conversation.at;
 }
 
 function nameOf({ model, session = '' }: RoutedRequest): string {
@@ -84,8 +94,12 @@ interface Measure {
   least: number;
 }
 
+/** Used by one choice after the other: of a thousand nodes it is 8 KiB, which need not be new each time. */
+let scratch = new Float64Array(64);
+
 function measure(candidates: readonly Candidate[], slack: number): Measure {
-  const pressures = new Float64Array(candidates.length);
+  if (scratch.length < candidates.length) scratch = new Float64Array(2 * candidates.length);
+  const pressures = scratch;
   let total = 0;
   let least = 0;
   for (let at = 0; at < candidates.length; at++) {
