@@ -15,7 +15,14 @@ import { MANIFEST_FILE, type Manifest, releaseMessage, SIGNATURE_FILE } from './
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
 /** What is installed. `dist/worker` is for looking at, and other releases may lie in dist/. */
-const RUNS = ['otela-agent.js', 'otela-gateway.js', 'otela-plan.js', 'otela-plan-data', 'worker-standalone'];
+const RUNS = [
+  'otela-agent.js',
+  'otela-gateway.js',
+  'otela-plan.js',
+  'otela-plan-data',
+  'worker-standalone',
+  'dashboard',
+];
 const BESIDE = ['package.json', 'package-lock.json', 'LICENSE', 'README.md'];
 const RAW_KEY_BYTES = 32;
 
