@@ -98,10 +98,16 @@ export function findings({ a, b, c }: Chaos): Finding[] {
     );
     add('A: answered twice, though no node was paused or cut off', unexcused, '0', unexcused === 0);
     add(
-      'A: engines that work on for a client that has gone',
-      leftBehind.length + generating.length,
+      'A: engines still generating at the end, when all clients had gone',
+      generating.length,
       '0',
-      leftBehind.length + generating.length === 0,
+      generating.length === 0,
+    );
+    add(
+      'A: attempts that ended at their engine more than 1 s after their client had left',
+      leftBehind.length,
+      '0',
+      leftBehind.length === 0,
     );
     add('A: nodes that did not serve again', lost, '0', lost === 0);
   }

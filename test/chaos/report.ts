@@ -23,7 +23,7 @@ const ms = (value: number | null) =>
         : `${(value / 1_000).toFixed(1)} s`;
 
 function about({ measured, options }: Run): string {
-  const { replicas, slots, tokensPerSecond } = options;
+  const { replicas, slots } = options;
   const runs = Object.entries(measured).flatMap(([part, machine]) =>
     machine === undefined ? [] : [{ part, machine }],
   );
@@ -34,7 +34,7 @@ function about({ measured, options }: Run): string {
     ({ part, machine }) =>
       `(${part.toUpperCase()}) ${machine.date.slice(0, 16).replace('T', ' ')} UTC, load ${machine.load.toFixed(1)} before it began`,
   );
-  return `${cores} cores (${cpu}), Node ${node}, workerd ${workerd}; ${when.join('; ')}: a load above 1 was others' work on the same cores. ${replicas} replicas, each ${slots} answers at once at ${tokensPerSecond} tokens/s.`;
+  return `${cores} cores (${cpu}), Node ${node}, workerd ${workerd}; ${when.join('; ')}: a load above 1 was others' work on the same cores. ${replicas} replicas, each ${slots} answers at once.`;
 }
 
 function partA({ a }: Run): string[] {
