@@ -53,6 +53,7 @@ async function main(): Promise<number> {
     ...(result.a?.accounts.leftBehind ?? []),
     ...(result.a?.accounts.generating ?? []),
     ...(result.a?.troubles ?? []),
+    ...(result.b?.problems ?? []),
     ...(result.c?.unexcused ?? []),
   ];
   for (const line of told) console.log(`       ${line}`);

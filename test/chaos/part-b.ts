@@ -1,6 +1,7 @@
 /** (B) Closed loop at more than capacity while the number of replicas changes: tokens per second follow the replicas that live. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fleet } from './fleet.ts';
+import { tell } from './part-a.ts';
 import { Traffic } from './traffic.ts';
 
 export interface PartBOptions {
@@ -30,10 +31,13 @@ export interface PartB {
   windows: Window[];
   requests: number;
   errors: number;
+  /** How the first of those ended. */
+  problems: string[];
 }
 
 /** One step has this many windows at least; a window is never shorter than a second. */
 const WINDOWS_PER_STEP = 3;
+const PROBLEMS_MAX = 30;
 
 export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB> {
   const { steps, secondsPerStep, clientsPerSlot, random, log } = options;
@@ -59,6 +63,7 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
   await traffic.end();
   await going;
   const size = Math.max(1, Math.floor(secondsPerStep / WINDOWS_PER_STEP));
+  const bad = traffic.results.filter(({ verdict }) => verdict !== 'ok');
   const windows: Window[] = [];
   for (let at = begin; at + size <= end; at += size) {
     const seconds = Array.from({ length: size }, (_, n) => at + n);
@@ -72,7 +77,8 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
     clients,
     windows,
     requests: traffic.results.length,
-    errors: traffic.results.filter(({ verdict }) => verdict !== 'ok').length,
+    errors: bad.length,
+    problems: bad.slice(0, PROBLEMS_MAX).map(tell),
   };
 }
 
