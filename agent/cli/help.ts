@@ -1,7 +1,19 @@
 /** Help that teaches by example. */
 import { SETTINGS } from './settings.ts';
 
-export const COMMANDS = ['start', 'status', 'models', 'logs', 'metrics', 'drain', 'config', 'version', 'help'] as const;
+export const COMMANDS = [
+  'start',
+  'status',
+  'models',
+  'logs',
+  'metrics',
+  'drain',
+  'doctor',
+  'sbatch',
+  'config',
+  'version',
+  'help',
+] as const;
 
 export function isCommand(word: string): boolean {
   return COMMANDS.some((command) => command === word);
@@ -20,6 +32,10 @@ export function helpFor(command: string): string {
       return METRICS;
     case 'drain':
       return DRAIN;
+    case 'doctor':
+      return DOCTOR;
+    case 'sbatch':
+      return SBATCH;
     case 'config':
       return CONFIG;
     default:
@@ -46,12 +62,40 @@ const OVERVIEW = `otela-agent serves a model engine on this machine to OpenTela 
   logs      the engine's last output                     (--follow)
   metrics   the agent's figures, for Prometheus
   drain     finish what runs, then leave                 (--wait)
+  doctor    what would stop an agent here, and the fix   (--json)
+  sbatch    a ready job script; --submit hands it to Slurm
   config    every setting and where its value came from  (--json)
   version
 
 otela-agent COMMAND --help tells more.
 
 Exit codes: 0 done, 2 wrong use or configuration, 69 refused by the gateway, 70 engine failed, 143 ended by a signal after draining.`;
+
+const DOCTOR = `otela-agent doctor [flags of start] [--json] [-- COMMAND…]
+
+Says what would stop an agent here and what to do about it, without joining anything:
+  otela-agent doctor --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
+
+Looks at the settings, the way to each gateway (proxies included), the clock, the join token's file, GPUs, the Slurm job, the engine's
+program or address, and the state directory. Exit code 0 where nothing is in the way, 70 where something is.`;
+
+const SBATCH = `otela-agent sbatch --model NAME [flags]
+
+Prints a job script; look at it, then submit it:
+  otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --gpus 1 --time 04:00:00 > job.sh && sbatch job.sh
+  otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --submit
+
+  --model NAME              as the engine knows it
+  --engine vllm|sglang      [vllm]
+  --gpus N                  on one node [1]
+  --partition NAME          [the cluster's default]
+  --time LIMIT              [04:00:00]
+  --container none|apptainer|enroot   [none]
+  --image FILE              of the container [by the engine's name]
+  --gateway URL             or OTELA_GATEWAY, or the configuration file
+  --submit                  runs sbatch with it and prints what that says
+
+The join token is read from ~/.otela-token in the job: it is not in the script.`;
 
 const START = `otela-agent start [flags] [-- COMMAND…]
 

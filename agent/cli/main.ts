@@ -2,6 +2,7 @@
 /** `otela-agent`: serves a model engine of this machine to gateways, over connections that go outward only. */
 import type { Writable } from 'node:stream';
 import { configCommand } from './config.ts';
+import { doctorCommand } from './doctor/doctor.ts';
 import { drainCommand } from './drain.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_USAGE, UsageError } from './exit.ts';
 import { COMMANDS, helpFor, isCommand } from './help.ts';
@@ -10,6 +11,7 @@ import { logsCommand } from './logs.ts';
 import { metricsCommand } from './metrics.ts';
 import { modelsCommand } from './models.ts';
 import { nearest } from './nearest.ts';
+import { sbatchCommand } from './sbatch.ts';
 import type { Env } from './sources.ts';
 import { type Outside, startCommand } from './start.ts';
 import { statusCommand } from './status.ts';
@@ -43,6 +45,10 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
         return await metricsCommand(rest, env, io);
       case 'drain':
         return await drainCommand(rest, env, io);
+      case 'doctor':
+        return await doctorCommand(rest, env, io);
+      case 'sbatch':
+        return await sbatchCommand(rest, env, io);
       case 'config':
         return configCommand(rest, env, io);
       case 'version':

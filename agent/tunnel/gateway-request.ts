@@ -26,6 +26,8 @@ export interface GatewayAnswer {
   /** At most 64 KiB of it. */
   text: string;
   retryAfter: string | undefined;
+  /** As it came. */
+  date: string | undefined;
 }
 
 /** POSTs. Rejects where no answer comes: no route, no name, no trust in the certificate, or the signal. */
@@ -53,6 +55,7 @@ export async function postToGateway(options: GatewayRequest): Promise<GatewayAns
     status: response.statusCode ?? 0,
     text: Buffer.concat(chunks).subarray(0, ANSWER_MAX_BYTES).toString('utf8'),
     retryAfter: response.headers['retry-after'],
+    date: response.headers.date,
   };
 }
 

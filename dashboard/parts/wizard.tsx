@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { type JobRequest, jobScript } from './job-script.ts';
+import { type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
 import { Copy, Field } from './ui.tsx';
 
 /** An sbatch script for a cluster, a model and an engine, as it is typed. */
@@ -58,7 +58,7 @@ export function Wizard({ gateway }: { gateway: string }) {
         <Copy text={script} />
       </p>
       <p class="quiet">
-        Put the join token into <code>~/.config/otela/token</code>, readable by you alone, then <code>sbatch</code> it.
+        Put the join token into <code>~/.otela-token</code>, readable by you alone, then <code>sbatch</code> it.
       </p>
     </div>
   );

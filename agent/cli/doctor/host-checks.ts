@@ -1,0 +1,75 @@
+/** What this machine has for an agent: GPUs, a job, an engine, a place for its state. */
+import { accessSync, constants } from 'node:fs';
+import { dirname } from 'node:path';
+import { missingCommand } from '../../engine/exec.ts';
+import { EngineProbe } from '../../engine/probe.ts';
+import { inventory } from '../../host/inventory.ts';
+import type { RunTool } from '../../host/run-tool.ts';
+import { askEndTime, slurmJob } from '../../host/slurm.ts';
+import { stateBases } from '../../host/state-dir.ts';
+import type { EngineTarget } from '../../tunnel/types.ts';
+import type { Env } from '../sources.ts';
+import { bad, type Finding, good, odd } from './finding.ts';
+
+export async function checkGpus(env: Env, run: RunTool): Promise<Finding> {
+  const notes: string[] = [];
+  const { gpus } = await inventory(env, run, (line) => notes.push(line));
+  if (gpus.length > 0) return good('GPUs', `${gpus.length}: ${[...new Set(gpus.map(({ name }) => name))].join(', ')}`);
+  return odd(
+    'GPUs',
+    notes.join('; ') || 'none',
+    'In a job, ask for them (--gpus or --gres); without any, an engine may still run on CPUs.',
+  );
+}
+
+export async function checkJob(env: Env, run: RunTool): Promise<Finding> {
+  const job = slurmJob(env);
+  if (job === undefined) return good('Slurm', 'not in a job: the agent runs until it is stopped');
+  const end = await askEndTime(job, run);
+  if (end.kind === 'known' && end.ends !== undefined)
+    return good('Slurm', `job ${job.id}, ends ${end.ends.toISOString()}`);
+  if (end.kind === 'known') return good('Slurm', `job ${job.id}, without a time limit`);
+  return odd(
+    'Slurm',
+    `job ${job.id}, its end is unknown: ${end.reason}`,
+    'Say --drain-before and let the job send USR1 (#SBATCH --signal=B:USR1@120), so that it drains in time.',
+  );
+}
+
+/** `command` has not run, so its engine need not answer; one that somebody else started must. */
+export async function checkEngine(
+  command: string[] | undefined,
+  target: EngineTarget | undefined,
+  env: Env,
+): Promise<Finding> {
+  if (command !== undefined) {
+    const missing = missingCommand(command[0] ?? '', env.PATH);
+    if (missing === undefined) return good('engine', `${command[0]} is here`);
+    return bad(
+      'engine',
+      missing,
+      'Load its module or activate its environment before otela-agent, or give the full path.',
+    );
+  }
+  if (target === undefined) return good('engine', 'none: the agent would join idle');
+  const probe = new EngineProbe(target);
+  const seen = await probe.look();
+  if (seen.kind === 'models')
+    return good('engine', `${probe.url} serves ${seen.models.map(({ id }) => id).join(', ') || 'nothing yet'}`);
+  const found = seen.kind === 'refused' ? `nothing listens at ${probe.url}` : `${probe.url}: ${seen.reason}`;
+  return bad('engine', found, 'Start it first, or check --engine-url, --engine-port and --engine-key-file.');
+}
+
+export function checkState(env: Env): Finding {
+  const places = [...new Set(stateBases(env).map(dirname))];
+  const writable = places.find((place) => {
+    try {
+      accessSync(place, constants.W_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+  if (writable !== undefined) return good('state', `goes below ${writable}`);
+  return bad('state', `no place to write: ${places.join(', ')}`, 'Set TMPDIR to a directory that is yours.');
+}

@@ -1,0 +1,147 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import * as z from 'zod';
+import { checkGateway } from '../../../agent/cli/doctor/gateway-check.ts';
+import { main } from '../../../agent/cli/main.ts';
+import { postToGateway } from '../../../agent/tunnel/gateway-request.ts';
+
+const TOKEN = `otela-join-${'a'.repeat(43)}`;
+const REFUSAL = JSON.stringify({
+  error: { message: 'No join token was given.', type: 'x', param: null, code: 'invalid_api_key' },
+});
+
+let directory: string;
+const servers: Server[] = [];
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'otela-doctor-'));
+});
+afterEach(() => {
+  rmSync(directory, { recursive: true });
+  for (const server of servers.splice(0)) server.close().closeAllConnections();
+});
+
+/** Stands in for a gateway, or for whatever else answers at its address. */
+async function answering(status: number, body: string, headers: Record<string, string> = {}): Promise<string> {
+  const server = createServer((_request, response) => response.writeHead(status, headers).end(body));
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  return `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+}
+
+const findingsSchema = z.array(
+  z.object({ what: z.string(), verdict: z.string(), found: z.string(), fix: z.string().optional() }),
+);
+
+async function doctor(args: string[], env: Record<string, string> = {}) {
+  let out = '';
+  const stdout = new Writable({
+    write(chunk, _encoding, done) {
+      out += String(chunk);
+      done();
+    },
+  });
+  const all = { PATH: process.env.PATH ?? '', HOME: directory, TMPDIR: directory, ...env };
+  const code = await main(['doctor', '--json', ...args], all, { stdout, stderr: stdout });
+  const findings = findingsSchema.parse(JSON.parse(out));
+  return { code, of: (what: string) => findings.find((one) => one.what.startsWith(what)) };
+}
+
+function withToken(text = TOKEN): string[] {
+  const file = join(directory, 'token');
+  writeFileSync(file, text, { mode: 0o600 });
+  return ['--token-file', file];
+}
+
+it('finds nothing in the way where nothing is', async () => {
+  const gateway = await answering(401, REFUSAL);
+  const { code, of } = await doctor([
+    '--gateway',
+    gateway,
+    ...withToken(),
+    '--engine-port',
+    '8000',
+    '--',
+    'bash',
+    '-c',
+    'true',
+  ]);
+  expect(of('gateway')).toMatchObject({ verdict: 'good', found: 'answers, directly' });
+  expect(of('clock')).toMatchObject({ verdict: 'good' });
+  expect(of('token')).toMatchObject({ verdict: 'good' });
+  expect(of('engine')).toMatchObject({ verdict: 'good', found: 'bash is here' });
+  expect(of('state')).toMatchObject({ verdict: 'good' });
+  expect(code).toBe(0);
+});
+
+it('names each obstacle with its fix, and ends with 70', async () => {
+  const portal = await answering(200, '<html>Please log in</html>');
+  const { code, of } = await doctor([
+    '--gateway',
+    portal,
+    ...withToken('sk-otela-x'),
+    '--engine-port',
+    '8000',
+    '--',
+    'no-such-engine',
+  ]);
+  expect(code).toBe(70);
+  expect(of('gateway')).toMatchObject({
+    verdict: 'bad',
+    found: expect.stringContaining('no OpenTela gateway'),
+    fix: expect.stringContaining('--gateway'),
+  });
+  expect(of('token')).toMatchObject({ verdict: 'bad', fix: expect.stringContaining('tokens create') });
+  expect(of('engine')).toMatchObject({ verdict: 'bad', fix: expect.stringContaining('module') });
+});
+
+it('settings that cannot be are one finding, and the rest is looked at all the same', async () => {
+  const { code, of } = await doctor(['--cluster', 'Not an id']);
+  expect(code).toBe(70);
+  expect(of('settings')).toMatchObject({ verdict: 'bad' });
+  expect(of('GPUs')).toBeDefined();
+});
+
+it('an engine that somebody else starts must answer', async () => {
+  const gateway = await answering(401, REFUSAL);
+  const engine = await answering(200, JSON.stringify({ data: [{ id: 'm' }] }), { 'content-type': 'application/json' });
+  const args = ['--gateway', gateway, ...withToken()];
+  expect((await doctor([...args, '--engine-url', engine])).of('engine')).toMatchObject({
+    verdict: 'good',
+    found: expect.stringContaining('serves m'),
+  });
+  const gone = await doctor([...args, '--engine-url', 'http://127.0.0.1:1']);
+  expect(gone.of('engine')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('nothing listens') });
+});
+
+it('tells a closed port, an unknown name, a proxy and an old gateway apart', async () => {
+  const check = async (gateway: string, env: Record<string, string> = {}) =>
+    (await checkGateway({ gateway: new URL(gateway), env, post: postToGateway, now: Date.now }))[0];
+  expect(await check('http://127.0.0.1:1')).toMatchObject({
+    verdict: 'bad',
+    fix: expect.stringContaining('Nothing listens'),
+  });
+  expect(await check('http://no-such-host.invalid')).toMatchObject({ verdict: 'bad' });
+  expect(await check(await answering(426, '{}'))).toMatchObject({
+    verdict: 'bad',
+    fix: expect.stringContaining('Upgrade'),
+  });
+  expect(await check(await answering(503, '{}'))).toMatchObject({ verdict: 'odd' });
+  const proxied = await check('https://gw.example.org', { https_proxy: 'http://127.0.0.1:1' });
+  expect(proxied).toMatchObject({ verdict: 'bad', found: expect.stringContaining('127.0.0.1:1') });
+});
+
+it('a clock that is minutes off is told, in which direction and by how much', async () => {
+  const gateway = new URL(await answering(401, REFUSAL));
+  const off = async (ms: number) =>
+    (await checkGateway({ gateway, env: {}, post: postToGateway, now: () => Date.now() + ms })).find(
+      ({ what }) => what === 'clock',
+    );
+  expect(await off(0)).toMatchObject({ verdict: 'good' });
+  expect((await off(300_000))?.found).toMatch(/^(29[89]|30[01]) s ahead of/);
+  expect((await off(-300_000))?.found).toMatch(/^(29[89]|30[01]) s behind/);
+});

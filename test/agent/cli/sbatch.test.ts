@@ -1,0 +1,81 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { main } from '../../../agent/cli/main.ts';
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'otela-sbatch-'));
+});
+afterEach(() => rmSync(directory, { recursive: true }));
+
+function sink(): Writable & { text: string } {
+  const stream = Object.assign(
+    new Writable({
+      write(chunk, _encoding, done) {
+        stream.text += String(chunk);
+        done();
+      },
+    }),
+    { text: '' },
+  );
+  return stream;
+}
+
+async function sbatch(args: string[], env: Record<string, string> = {}) {
+  const [stdout, stderr] = [sink(), sink()];
+  const all = { PATH: process.env.PATH ?? '', HOME: directory, ...env };
+  const code = await main(['sbatch', ...args], all, { stdout, stderr });
+  return { code, out: stdout.text, err: stderr.text };
+}
+
+it('prints a script for the gateway of the flags or of the environment', async () => {
+  const printed = await sbatch(['--model', 'Qwen/Qwen3-8B', '--gpus', '2'], {
+    OTELA_GATEWAY: 'https://gw.example.org',
+  });
+  expect(printed.code).toBe(0);
+  expect(printed.out).toContain('export OTELA_GATEWAY=https://gw.example.org\n');
+  expect(printed.out).toContain('#SBATCH --gpus-per-node=2\n');
+  const asJson = await sbatch(['--model', 'm', '--gateway', 'https://other.example.org', '--json']);
+  expect(JSON.parse(asJson.out).script).toContain('https://other.example.org');
+});
+
+it('says what is missing or wrong', async () => {
+  const gateway = ['--gateway', 'https://gw.example.org'];
+  expect(await sbatch(['--model', 'm'])).toMatchObject({ code: 2, err: expect.stringContaining('which gateway') });
+  expect(await sbatch(gateway)).toMatchObject({ code: 2, err: expect.stringContaining('which model') });
+  const wrong: [string[], string][] = [
+    [['--gpus', '0'], '--gpus'],
+    [['--time', 'tomorrow'], '--time'],
+    [['--engine', 'vlm'], 'none of vllm, sglang'],
+    [['--container', 'docker'], 'none of none, apptainer, enroot'],
+    [['--modell', 'x'], 'did you mean --model'],
+  ];
+  for (const [flags, word] of wrong) {
+    expect(await sbatch([...gateway, '--model', 'm', ...flags])).toMatchObject({
+      code: 2,
+      err: expect.stringContaining(word),
+    });
+  }
+});
+
+it('hands the script to sbatch (a stand-in) and passes on what that says, or why it refuses', async () => {
+  const program = join(directory, 'sbatch');
+  const use = (body: string) => {
+    writeFileSync(program, `#!/bin/bash\n${body}\n`);
+    chmodSync(program, 0o755);
+  };
+  const env = { PATH: `${directory}:${process.env.PATH}`, OTELA_GATEWAY: 'https://gw.example.org' };
+  use('grep -q "vllm serve m" && echo "Submitted batch job 4711"');
+  expect(await sbatch(['--model', 'm', '--submit'], env)).toMatchObject({ code: 0, out: 'Submitted batch job 4711\n' });
+  expect(JSON.parse((await sbatch(['--model', 'm', '--submit', '--json'], env)).out).job).toBe('4711');
+  use('echo "sbatch: error: invalid partition specified: x" >&2; exit 1');
+  expect(await sbatch(['--model', 'm', '--submit'], env)).toMatchObject({
+    code: 70,
+    err: expect.stringContaining('invalid partition'),
+  });
+  const without = await sbatch(['--model', 'm', '--submit'], { ...env, PATH: '/nowhere' });
+  expect(without).toMatchObject({ code: 70, err: expect.stringContaining('ENOENT') });
+});

@@ -1,0 +1,60 @@
+import { spawnSync } from 'node:child_process';
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { type JobRequest, jobScript } from '../../../shared/slurm/job-script.ts';
+
+const JOB: JobRequest = {
+  gateway: 'https://gw.example.org',
+  model: 'Qwen/Qwen3-8B',
+  engine: 'vllm',
+  gpus: 4,
+  partition: 'normal',
+  time: '04:00:00',
+  container: 'none',
+  image: '',
+};
+
+/** What the script would run, by a bash in which the agent is a stand-in that prints its arguments. */
+function argumentsIn(script: string): string[] {
+  const stand = 'otela-agent() { printf "%s\\n" "$@"; }; exec() { "$@"; }; SLURM_JOB_ID=7\n';
+  const { status, stdout } = spawnSync('bash', ['--norc'], { input: stand + script, encoding: 'utf8' });
+  expect(status).toBe(0);
+  return stdout.trimEnd().split('\n');
+}
+
+it('serves the model behind an agent, on a port of the job’s own', () => {
+  const script = jobScript(JOB);
+  expect(script.split('\n').slice(0, 7)).toEqual([
+    '#!/bin/bash',
+    '#SBATCH --job-name=otela',
+    '#SBATCH --nodes=1',
+    '#SBATCH --gpus-per-node=4',
+    '#SBATCH --partition=normal',
+    '#SBATCH --time=04:00:00',
+    '#SBATCH --signal=B:USR1@120',
+  ]);
+  const words = 'start -- vllm serve Qwen/Qwen3-8B --tensor-parallel-size 4 --host 127.0.0.1 --port 20007';
+  expect(argumentsIn(script)).toEqual(words.split(' '));
+});
+
+it('knows SGLang and containers', () => {
+  const script = jobScript({ ...JOB, engine: 'sglang', container: 'apptainer', image: 'my image.sif' });
+  expect(argumentsIn(script).slice(0, 9)).toEqual([
+    ...['start', '--', 'apptainer', 'exec', '--nv', 'my image.sif', 'python3', '-m', 'sglang.launch_server'],
+  ]);
+});
+
+it('whatever is typed stays what it is: one argument, or nothing that Slurm or the shell would act on', () => {
+  const text = fc.string({ unit: 'binary', maxLength: 40 }).map((one) => one.replace(/[\0\n]/g, ' ').trim());
+  fc.assert(
+    fc.property(text, text, text, (model, partition, time) => {
+      fc.pre(model !== '');
+      const script = jobScript({ ...JOB, model: `m${model}`, partition, time });
+      const slurm = script.split('\n').filter((line) => line.startsWith('#SBATCH'));
+      expect(slurm.length).toBeLessThanOrEqual(6);
+      for (const line of slurm) expect(line).toMatch(/^#SBATCH --[a-z-]+=[\w.:,@/-]+$/);
+      expect(argumentsIn(script)[4]).toBe(`m${model}`);
+    }),
+    { numRuns: 40 },
+  );
+});
