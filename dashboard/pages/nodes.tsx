@@ -5,6 +5,7 @@ import type { Node } from '../api/schemas.ts';
 import type { World } from '../app.tsx';
 import { dateTime, gpus, plural, timeLeft } from '../parts/format.ts';
 import { NetworkMap } from '../parts/network-map.tsx';
+import { NodeNow } from '../parts/node-now.tsx';
 import { Dialog, Empty, Failure, Field, Tag, Wide } from '../parts/ui.tsx';
 import { useMinute } from '../parts/use-minute.ts';
 
@@ -193,6 +194,7 @@ function Details({
           <dd>{dateTime(node.joined_at)}</dd>
         </dl>
       )}
+      {node !== undefined && <NodeNow session={session} />}
       {error && <Failure error={error} />}
       {log !== undefined && (
         <pre tabIndex={0} class="log">

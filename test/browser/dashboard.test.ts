@@ -238,6 +238,7 @@ it('nodes: the map, one node in detail, a filter, and what happened', async () =
   const [node] = await house.gateway.nodes();
   await page.getByRole('button', { name: node?.session.slice(0, 8) ?? '' }).click();
   await page.getByRole('dialog').getByText('connected').waitFor();
+  await page.getByRole('dialog').getByText('closed').waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   const engine = await startEngine({ models: [SECOND] });
