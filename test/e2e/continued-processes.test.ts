@@ -70,11 +70,13 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
   const busy = engines.find((engine) => engine !== broken);
   const inTheWay = await ask('/v1/completions', COMPLETION);
   expect(busy?.running()).toBe(1);
-  const seen = busy?.requests.length;
+  // Its tokenizer may be asked all the same: that takes no place.
+  const generated = () => busy?.requests.filter(({ url }) => url.endsWith('/completions')).length;
+  const seen = generated();
   broken?.hangUp();
   await eventually('the break is noticed', 5_000, () => (broken?.running() === 0 ? true : undefined));
   busy?.control({ tokens: TOKENS });
-  expect(busy?.requests.length).toBe(seen);
+  expect(generated()).toBe(seen);
   busy?.hangUp();
   await goesOn.over;
   expect(hear(goesOn.said())).toMatchObject({ text: wordsOf(TOKENS), dones: 1, errors: [] });
