@@ -72,6 +72,8 @@ describe('the line is cut', () => {
 
   it('for good: a stream says that it broke, new requests get an answer in time, and after healing it serves again', async () => {
     const wide = await openWide();
+    // Else a request that finds no node waits a minute for one.
+    await wide.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 0 } });
     await settle(wide, 'c1h1');
     await wide.gateway.serving(1);
     const { result } = await flowing(wide, 4_000, 40);
