@@ -1,30 +1,17 @@
 /** What a client could do to a node's tunnel, and to the other clients on it. */
 import { connect } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { chatBody } from '../support/house.ts';
-import { endAll, eventually } from '../support/processes.ts';
+import { eventually } from '../support/processes.ts';
 import { postBytes, raw } from '../support/raw.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { OwnNode } from '../support/tunnel/own-node.ts';
 
 const MIB = 1024 * 1024;
 
-let shop: Workshop;
-beforeAll(async () => {
-  shop = await openWorkshop();
-});
-afterAll(endAll);
+const own = new OwnNode();
 
-let bench: Bench;
-let model: string;
-let count = 0;
-beforeEach(async () => {
-  model = `stand-in/${++count}`;
-  bench = await shop.addNode({ models: [model] });
-});
-afterEach(() => bench.close());
-
-const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model, ...more });
-const chat = (body: object, init: RequestInit = {}) => shop.ask('/v1/chat/completions', body, init);
+const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model: own.model, ...more });
+const chat = (body: object, init: RequestInit = {}) => own.shop.ask('/v1/chat/completions', body, init);
 
 const HEADERS: Record<string, Buffer> = {
   'of letters that are three bytes each': Buffer.from('€'.repeat(4_000)),
@@ -37,7 +24,7 @@ it.each(Object.entries(HEADERS))(
   async (_what, value) => {
     const body = JSON.stringify(unary({ tokens: 3 }));
     for (const name of ['tracestate', 'anthropic-beta', 'x-request-id', 'accept']) {
-      const socket = connect({ host: shop.url.hostname, port: Number(shop.url.port) });
+      const socket = connect({ host: own.shop.url.hostname, port: Number(own.shop.url.port) });
       let answer = '';
       socket
         .on('error', () => undefined)
@@ -45,7 +32,7 @@ it.each(Object.entries(HEADERS))(
           answer += chunk.toString('latin1');
         });
       const head =
-        `POST /v1/chat/completions HTTP/1.1\r\nhost: ${shop.url.host}\r\nauthorization: Bearer ${shop.key}\r\n` +
+        `POST /v1/chat/completions HTTP/1.1\r\nhost: ${own.shop.url.host}\r\nauthorization: Bearer ${own.shop.key}\r\n` +
         `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n${name}: `;
       socket.write(Buffer.concat([Buffer.from(head), value, Buffer.from(`\r\n\r\n${body}`)]));
       await eventually('an answer', 8_000, () => (answer.includes('\r\n\r\n') ? true : undefined));
@@ -53,7 +40,7 @@ it.each(Object.entries(HEADERS))(
       socket.destroy();
     }
     expect((await chat(unary({ tokens: 3 }))).status).toBe(200);
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   },
   40_000,
 );
@@ -68,8 +55,10 @@ it('two clients that send the same request id get each their own answer, at once
   expect(texts[2]?.match(/"content":" ?\w/g)).toHaveLength(7);
   expect(texts[3]?.match(/"content":" ?[\w,]/g)).toHaveLength(9);
   expect(await ask(4, false)).toContain('"completion_tokens":4');
-  expect(bench.engine.requests.map((request) => request.headers['x-request-id'])).toEqual(Array(5).fill('the-same'));
-  expect(await shop.settled(bench, 5)).toHaveLength(5);
+  expect(own.bench.engine.requests.map((request) => request.headers['x-request-id'])).toEqual(
+    Array(5).fill('the-same'),
+  );
+  expect(await own.shop.settled(own.bench, 5)).toHaveLength(5);
 });
 
 it.each([1, 40])(
@@ -78,12 +67,12 @@ it.each([1, 40])(
     const size = 24 * MIB;
     const stalled = await Promise.all(
       Array.from({ length: n }, () => {
-        const socket = connect({ host: shop.url.hostname, port: Number(shop.url.port) });
+        const socket = connect({ host: own.shop.url.hostname, port: Number(own.shop.url.port) });
         socket.on('error', () => undefined);
         socket.pause();
-        const body = { model, input: 'x', voice: 'x', stand_in: { bytes: size } };
+        const body = { model: own.model, input: 'x', voice: 'x', stand_in: { bytes: size } };
         socket.write(
-          postBytes(new URL('/v1/audio/speech', shop.url).href, { authorization: `Bearer ${shop.key}` }, body),
+          postBytes(new URL('/v1/audio/speech', own.shop.url).href, { authorization: `Bearer ${own.shop.key}` }, body),
         );
         return socket;
       }),
@@ -91,8 +80,8 @@ it.each([1, 40])(
     let last = -1;
     let since = Date.now();
     await eventually('the flow comes to rest', 60_000, () => {
-      if (bench.path.toGateway !== last) {
-        last = bench.path.toGateway;
+      if (own.bench.path.toGateway !== last) {
+        last = own.bench.path.toGateway;
         since = Date.now();
       }
       return Date.now() - since > 1_500 ? true : undefined;
@@ -106,10 +95,10 @@ it.each([1, 40])(
       expect(text).toContain('[DONE]');
       expect(large).toBe(200);
     }
-    const speech = await raw(new URL('/v1/audio/speech', shop.url).href, {
+    const speech = await raw(new URL('/v1/audio/speech', own.shop.url).href, {
       method: 'POST',
-      headers: { authorization: `Bearer ${shop.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model, input: 'x', voice: 'x', stand_in: { bytes: 10 * MIB } }),
+      headers: { authorization: `Bearer ${own.shop.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: own.model, input: 'x', voice: 'x', stand_in: { bytes: 10 * MIB } }),
     });
     expect(speech.bytes).toBe(10 * MIB);
     console.log(
@@ -123,7 +112,7 @@ it.each([1, 40])(
     first?.resume();
     await eventually('the first one has its answer', 20_000, () => (read >= size ? true : undefined));
     for (const socket of stalled) socket.destroy();
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   },
   120_000,
 );

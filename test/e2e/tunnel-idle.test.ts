@@ -1,35 +1,27 @@
 /** Tunnels that sleep and wake, and books of credit that must balance over thousands of requests. */
 
 import { createHash } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { chatBody } from '../support/house.ts';
-import { endAll, eventually } from '../support/processes.ts';
+import { eventually } from '../support/processes.ts';
 import { patternSha256 } from '../support/raw.ts';
 import { HandAgent } from '../support/tunnel/hand-agent.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { OwnNode } from '../support/tunnel/own-node.ts';
 
 const MIB = 1024 * 1024;
 
-let shop: Workshop;
-beforeAll(async () => {
-  shop = await openWorkshop();
-});
-afterAll(endAll);
+const own = new OwnNode();
 
-let bench: Bench;
-let model: string;
-let count = 0;
-beforeEach(async () => {
-  model = `stand-in/${++count}`;
-  bench = await shop.addNode({ models: [model] });
-});
-afterEach(() => bench.close());
-
-const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model, ...more });
-const chat = (body: object, init: RequestInit = {}) => shop.ask('/v1/chat/completions', body, init);
+const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model: own.model, ...more });
+const chat = (body: object, init: RequestInit = {}) => own.shop.ask('/v1/chat/completions', body, init);
 
 async function download(bytes: number): Promise<void> {
-  const response = await shop.ask('/v1/audio/speech', { model, input: 'x', voice: 'x', stand_in: { bytes } });
+  const response = await own.shop.ask('/v1/audio/speech', {
+    model: own.model,
+    input: 'x',
+    voice: 'x',
+    stand_in: { bytes },
+  });
   const body = Buffer.from(await response.arrayBuffer());
   expect(createHash('sha256').update(body).digest('hex')).toBe(patternSha256(bytes));
 }
@@ -45,24 +37,24 @@ describe('a tunnel that was put to sleep', () => {
     for (let round = 1; round <= 6; round++) {
       expect((await chat(unary({ tokens: 3 }))).status).toBe(200);
       expect((await chat(unary({ tokens: 3 }, { stream: true }))).status).toBe(200);
-      const stored = await shop.settled(bench, round * 2);
+      const stored = await own.shop.settled(own.bench, round * 2);
       for (const { stream } of stored) streams.add(stream);
       expect(streams.size).toBe(round * 2);
-      await shop.evict(bench, 'hibernate');
+      await own.shop.evict(own.bench, 'hibernate');
     }
-    expect(bench.path.connections).toBe(1);
-    expect(bench.log).toEqual([]);
+    expect(own.bench.path.connections).toBe(1);
+    expect(own.bench.log).toEqual([]);
   });
 
   it('goes on counting credit: far more than a window passes both ways over many sleeps', async () => {
     for (let round = 0; round < 8; round++) {
       await download(1.5 * MIB);
       await uploadOf(1.5 * MIB);
-      await shop.evict(bench, 'hibernate');
+      await own.shop.evict(own.bench, 'hibernate');
     }
     await download(12 * MIB);
     await uploadOf(12 * MIB);
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   });
 
   it('goes on where clients left in the middle, both ways', async () => {
@@ -74,19 +66,19 @@ describe('a tunnel that was put to sleep', () => {
       });
       await response.body?.getReader().read();
       control.abort();
-      await eventually('the engine is let go', 3_000, () => (bench.engine.running() === 0 ? true : undefined));
+      await eventually('the engine is let go', 3_000, () => (own.bench.engine.running() === 0 ? true : undefined));
     }
     await download(12 * MIB);
     await uploadOf(12 * MIB);
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   });
 
   it('finds a socket that was closed with it closed, and gets the next one', async () => {
     expect((await chat(unary({ tokens: 3 }))).status).toBe(200);
-    await shop.evict(bench, 'close');
+    await own.shop.evict(own.bench, 'close');
     const response = await chat(unary({ tokens: 3 }));
     expect(response.status, await response.text()).toBe(200);
-    expect(bench.path.connections).toBe(2);
+    expect(own.bench.path.connections).toBe(2);
     await download(6 * MIB);
   });
 });
@@ -118,18 +110,18 @@ describe('after hundreds of requests that ended in every way', () => {
     ];
     for (let round = 0; round < 12; round++) {
       await Promise.all([...kinds, ...kinds].map((ask) => ask()));
-      if (round % 3 === 1) bench.path.cut();
-      if (round === 6) await shop.crash(bench);
+      if (round % 3 === 1) own.bench.path.cut();
+      if (round === 6) await own.shop.crash(own.bench);
     }
-    await eventually('the engine is free', 15_000, () => (bench.engine.running() === 0 ? true : undefined));
+    await eventually('the engine is free', 15_000, () => (own.bench.engine.running() === 0 ? true : undefined));
     // What nobody claimed after the last cut is given up after ten seconds.
-    await eventually('the agent is free', 15_000, () => (bench.tunnel.inFlight === 0 ? true : undefined));
-    await shop.rest(bench);
-    const connections = bench.path.connections;
+    await eventually('the agent is free', 15_000, () => (own.bench.tunnel.inFlight === 0 ? true : undefined));
+    await own.shop.rest(own.bench);
+    const connections = own.bench.path.connections;
     // A window that had leaked would not be there for this: as much as both sides ever hold, at once.
     await Promise.all([download(8 * MIB), uploadOf(8 * MIB), download(8 * MIB), uploadOf(8 * MIB)]);
-    expect(bench.path.connections).toBe(connections);
-    await bench.tunnel.drain();
+    expect(own.bench.path.connections).toBe(connections);
+    await own.bench.tunnel.drain();
   }, 120_000);
 
   it('a thousand in a row and sixty-four at a time are all answered and all counted', async () => {
@@ -144,49 +136,52 @@ describe('after hundreds of requests that ended in every way', () => {
       );
       expect(bodies).toHaveLength(64);
     }
-    const stored = await shop.settled(bench, 1_640);
+    const stored = await own.shop.settled(own.bench, 1_640);
     expect(stored).toHaveLength(1_640);
     expect(new Set(stored.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(1_640);
     expect(stored.every((record) => record.complete && !record.estimated && record.completion === 2)).toBe(true);
-    await shop.rest(bench);
-    expect(bench.path.connections).toBe(1);
-    await bench.tunnel.drain();
+    await own.shop.rest(own.bench);
+    expect(own.bench.path.connections).toBe(1);
+    await own.bench.tunnel.drain();
   }, 120_000);
 });
 
 describe('nodes that share the gateway’s memory', () => {
   it('serve on when others come and go: a share that grows or shrinks loses no credit', async () => {
-    const join = () => Promise.all(Array.from({ length: 40 }, () => new HandAgent(shop).join([`other/${model}`])));
+    const join = () =>
+      Promise.all(Array.from({ length: 40 }, () => new HandAgent(own.shop).join([`other/${own.model}`])));
     for (let round = 0; round < 2; round++) {
       const others = await join();
       await download(10 * MIB);
-      await shop.rest(bench);
+      await own.shop.rest(own.bench);
       for (const other of others) other.socket.close(1000);
       await Promise.all(others.map((other) => other.closed));
       await download(10 * MIB);
       await uploadOf(10 * MIB);
     }
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   }, 60_000);
 
   it('have whole windows however often they slept', async () => {
     for (let round = 0; round < 40; round++) {
       expect((await chat(unary({ tokens: 1 }))).status).toBe(200);
-      await shop.rest(bench);
+      await own.shop.rest(own.bench);
     }
-    const other = await new HandAgent(shop).join([`other/${model}`]);
+    const other = await new HandAgent(own.shop).join([`other/${own.model}`]);
     expect((await other.when('welcome')).window).toBe(4 * MIB);
     other.socket.close(1000);
     await other.closed;
   });
 
   it('and in the middle of an answer', async () => {
-    const others = await Promise.all(Array.from({ length: 40 }, () => new HandAgent(shop).join([`other/${model}`])));
+    const others = await Promise.all(
+      Array.from({ length: 40 }, () => new HandAgent(own.shop).join([`other/${own.model}`])),
+    );
     await download(10 * MIB);
     const downloads = [download(40 * MIB), download(40 * MIB)];
     for (const other of others) other.socket.close(1000);
     await Promise.all(downloads);
     await download(10 * MIB);
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   }, 60_000);
 });

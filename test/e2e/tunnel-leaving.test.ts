@@ -1,31 +1,18 @@
 /** Clients that leave, in every phase: the engine is let go, and nothing of them stays behind. */
 import { connect, type Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
-import { endAll, eventually } from '../support/processes.ts';
+import { eventually } from '../support/processes.ts';
+import { OwnNode } from '../support/tunnel/own-node.ts';
 import { Path } from '../support/tunnel/path.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
 const MIB = 1024 * 1024;
 
-let shop: Workshop;
-beforeAll(async () => {
-  shop = await openWorkshop();
-});
-afterAll(endAll);
+const own = new OwnNode();
 
-let bench: Bench;
-let model: string;
-let count = 0;
-beforeEach(async () => {
-  model = `stand-in/${++count}`;
-  bench = await shop.addNode({ models: [model] });
-});
-afterEach(() => bench.close());
-
-const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model, ...more });
+const unary = (standIn: object, more: object = {}) => chatBody(standIn, { model: own.model, ...more });
 
 /** A client that resets: Cloudflare's local runtime does not see a FIN. */
 class Client {
@@ -35,7 +22,7 @@ class Client {
   readonly #url: URL;
   readonly #key: string;
 
-  constructor(url: URL | string = shop.url, key = shop.key) {
+  constructor(url: URL | string = own.shop.url, key = own.shop.key) {
     this.#url = new URL(url);
     this.#key = key;
     this.socket = connect({ host: this.#url.hostname, port: Number(this.#url.port) });
@@ -67,10 +54,10 @@ class Client {
 
 /** Nothing is open in the object (else it could not be evicted), nothing at the agent, nothing at the engine. */
 async function nothingLeft(): Promise<void> {
-  await eventually('the engine is free', 3_000, () => (bench.engine.running() === 0 ? true : undefined));
-  await eventually('the agent is free', 3_000, () => (bench.tunnel.inFlight === 0 ? true : undefined));
-  await shop.rest(bench);
-  const response = await shop.ask('/v1/chat/completions', unary({ tokens: 3 }));
+  await eventually('the engine is free', 3_000, () => (own.bench.engine.running() === 0 ? true : undefined));
+  await eventually('the agent is free', 3_000, () => (own.bench.tunnel.inFlight === 0 ? true : undefined));
+  await own.shop.rest(own.bench);
+  const response = await own.shop.ask('/v1/chat/completions', unary({ tokens: 3 }));
   expect(response.status, await response.text()).toBe(200);
 }
 
@@ -92,24 +79,24 @@ describe('a client that leaves', () => {
     if (client.received > 0) client.socket.pause();
     const leftAt = Date.now();
     client.leave();
-    await eventually('the engine is let go', 3_000, () => (bench.engine.running() === 0 ? true : undefined));
+    await eventually('the engine is let go', 3_000, () => (own.bench.engine.running() === 0 ? true : undefined));
     expect(Date.now() - leftAt).toBeLessThan(1_300);
-    const [record] = await shop.settled(bench, 1);
+    const [record] = await own.shop.settled(own.bench, 1);
     expect(record).toMatchObject({ aborted: true, complete: false });
     await nothingLeft();
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   });
 
   it('just as the answer comes, at any moment around it, leaves nothing behind', async () => {
     for (let delayMs = 0; delayMs < 60; delayMs += 3) {
-      const seen = bench.engine.requests.length;
+      const seen = own.bench.engine.requests.length;
       const client = new Client().ask(unary({ delayMs: 30, tokens: 5 }, delayMs % 2 === 0 ? { stream: true } : {}));
-      await eventually('asked', 3_000, () => (bench.engine.requests.length > seen ? true : undefined));
+      await eventually('asked', 3_000, () => (own.bench.engine.requests.length > seen ? true : undefined));
       await new Promise((resolve) => setTimeout(resolve, delayMs));
       client.leave();
     }
     await nothingLeft();
-    expect(bench.path.connections).toBe(1);
+    expect(own.bench.path.connections).toBe(1);
   });
 });
 

@@ -1,37 +1,23 @@
 /** What a client must not notice: its answer's object gone, its node's socket cut. */
 import { createHash } from 'node:crypto';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { chatBody } from '../support/house.ts';
-import { endAll, eventually } from '../support/processes.ts';
+import { eventually } from '../support/processes.ts';
 import { patternSha256, patternStream } from '../support/raw.ts';
-import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { OwnNode } from '../support/tunnel/own-node.ts';
 
 const MIB = 1024 * 1024;
 
-let shop: Workshop;
-beforeAll(async () => {
-  shop = await openWorkshop();
-});
-afterAll(endAll);
-
-/** A node with a model of its own for each test. */
-let bench: Bench;
-let model: string;
-let count = 0;
-beforeEach(async () => {
-  model = `stand-in/${++count}`;
-  bench = await shop.addNode({ models: [model] });
-});
-afterEach(() => bench.close());
+const own = new OwnNode();
 
 /** The engine was asked so often, and that many records of it are stored, the newest like this. */
 async function settledAs(usage: object, times = 1): Promise<void> {
-  expect(bench.engine.requests.length).toBe(times);
-  const records = await shop.settled(bench, times);
+  expect(own.bench.engine.requests.length).toBe(times);
+  const records = await own.shop.settled(own.bench, times);
   expect(records[0]).toMatchObject(usage);
-  await shop.rest(bench);
-  expect(await shop.usage(bench)).toHaveLength(times);
+  await own.shop.rest(own.bench);
+  expect(await own.shop.usage(own.bench)).toHaveLength(times);
 }
 
 /** Reads an answer to its end, calling `at` once when `bytes` of it have come. */
@@ -51,33 +37,34 @@ async function readWith(response: Response, bytes: number, at: () => Promise<voi
   return Buffer.concat(pieces);
 }
 
-const unary = (standIn: object, more: object = {}) => chatBody({ id: 'same', ...standIn }, { model, ...more });
+const unary = (standIn: object, more: object = {}) =>
+  chatBody({ id: 'same', ...standIn }, { model: own.model, ...more });
 const stream = (standIn: object) => unary(standIn, { stream: true });
-const speech = (bytes: number) => ({ model, input: 'x', voice: 'x', stand_in: { bytes } });
+const speech = (bytes: number) => ({ model: own.model, input: 'x', voice: 'x', stand_in: { bytes } });
 const COUNTED = { completion: 60, complete: true, aborted: false, estimated: false };
 
 /** Ways to lose what carries an answer. */
 const LOSSES: Record<string, () => Promise<void> | void> = {
-  'the object ends': () => shop.crash(bench),
-  'the socket is cut': () => bench.path.cut(),
+  'the object ends': () => own.shop.crash(own.bench),
+  'the socket is cut': () => own.bench.path.cut(),
   'the object ends and the socket is cut': async () => {
-    await shop.crash(bench);
-    bench.path.cut();
+    await own.shop.crash(own.bench);
+    own.bench.path.cut();
   },
 };
 
 describe.each(Object.entries(LOSSES))('%s', (_what, lose) => {
   it('in mid-stream: the stream is whole', async () => {
-    const expected = await (await shop.ask('/v1/chat/completions', stream({ tokens: 60 }))).text();
-    const response = await shop.ask('/v1/chat/completions', stream({ tokens: 60, tokensPerSecond: 40 }));
+    const expected = await (await own.shop.ask('/v1/chat/completions', stream({ tokens: 60 }))).text();
+    const response = await own.shop.ask('/v1/chat/completions', stream({ tokens: 60, tokensPerSecond: 40 }));
     const text = await readWith(response, expected.length / 3, lose);
     expect(text.toString()).toBe(expected);
     await settledAs(COUNTED, 2);
   });
 
   it('before the head of a stream: the stream is whole', async () => {
-    const asked = shop.ask('/v1/chat/completions', stream({ tokens: 60, delayMs: 1_500 }));
-    await bench.engine.when(() => true, 5_000);
+    const asked = own.shop.ask('/v1/chat/completions', stream({ tokens: 60, delayMs: 1_500 }));
+    await own.bench.engine.when(() => true, 5_000);
     await lose();
     const response = await asked;
     expect(response.headers.get('x-otela-attempts')).toBe('1');
@@ -86,8 +73,8 @@ describe.each(Object.entries(LOSSES))('%s', (_what, lose) => {
   });
 
   it('before a unary answer: the answer is whole', async () => {
-    const asked = shop.ask('/v1/chat/completions', unary({ tokens: 60, delayMs: 1_500 }));
-    await bench.engine.when(() => true, 5_000);
+    const asked = own.shop.ask('/v1/chat/completions', unary({ tokens: 60, delayMs: 1_500 }));
+    await own.bench.engine.when(() => true, 5_000);
     await lose();
     const response = await asked;
     expect(response.status).toBe(200);
@@ -97,7 +84,7 @@ describe.each(Object.entries(LOSSES))('%s', (_what, lose) => {
   });
 
   it('in the middle of an answer of 5 MiB: every byte of it arrives once', async () => {
-    const response = await shop.ask('/v1/audio/speech', speech(5 * MIB));
+    const response = await own.shop.ask('/v1/audio/speech', speech(5 * MIB));
     const bytes = await readWith(response, 2 * MIB, lose);
     expect(bytes.length).toBe(5 * MIB);
     expect(createHash('sha256').update(bytes).digest('hex')).toBe(patternSha256(5 * MIB));
@@ -105,39 +92,39 @@ describe.each(Object.entries(LOSSES))('%s', (_what, lose) => {
   });
 
   it('in the middle of a request of 5 MiB: the engine gets every byte of it once', async () => {
-    const before = bench.path.toAgent;
+    const before = own.bench.path.toAgent;
     const pad = 'p'.repeat(5 * MIB);
-    const asked = shop.ask('/v1/chat/completions', unary({ tokens: 60 }, { pad }));
-    await bench.path.when(() => bench.path.toAgent > before + 2 * MIB);
+    const asked = own.shop.ask('/v1/chat/completions', unary({ tokens: 60 }, { pad }));
+    await own.bench.path.when(() => own.bench.path.toAgent > before + 2 * MIB);
     await lose();
     const response = await asked;
     expect(response.status, await response.clone().text()).toBe(200);
     const sent = Buffer.from(JSON.stringify(unary({ tokens: 60 }, { pad })));
-    const [seen] = bench.engine.requests.slice(-1);
+    const [seen] = own.bench.engine.requests.slice(-1);
     expect(seen?.bodySha256).toBe(createHash('sha256').update(sent).digest('hex'));
     await settledAs(COUNTED);
   });
 });
 
 it('a socket cut in the middle of an opaque upload of 5 MiB: the engine gets every byte of it once', async () => {
-  const before = bench.path.toAgent;
+  const before = own.bench.path.toAgent;
   const asked = upload(5 * MIB);
-  await bench.path.when(() => bench.path.toAgent > before + 2 * MIB);
-  bench.path.cut();
+  await own.bench.path.when(() => own.bench.path.toAgent > before + 2 * MIB);
+  own.bench.path.cut();
   expect((await asked).statusCode).toBe(200);
-  const [seen] = bench.engine.requests.slice(-1);
+  const [seen] = own.bench.engine.requests.slice(-1);
   expect(seen).toMatchObject({ bodyBytes: 5 * MIB, bodySha256: patternSha256(5 * MIB) });
-  expect(bench.engine.requests.length).toBe(1);
+  expect(own.bench.engine.requests.length).toBe(1);
 });
 
 function upload(bytes: number): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const headers = {
-      authorization: `Bearer ${shop.key}`,
+      authorization: `Bearer ${own.shop.key}`,
       'content-type': 'multipart/form-data; boundary=x',
-      'x-otela-model': model,
+      'x-otela-model': own.model,
     };
-    const request = httpRequest(new URL('/v1/audio/transcriptions', shop.url), { method: 'POST', headers });
+    const request = httpRequest(new URL('/v1/audio/transcriptions', own.shop.url), { method: 'POST', headers });
     request.once('response', (response) => resolve(response.resume())).once('error', reject);
     patternStream(bytes).pipe(request);
   });
@@ -146,8 +133,8 @@ function upload(bytes: number): Promise<IncomingMessage> {
 it('a reader that catches up while its node is cut off gets the rest when the node is back', async () => {
   const size = 64 * MIB; // more than the kernel's buffers on the way take in
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    const headers = { authorization: `Bearer ${shop.key}`, 'content-type': 'application/json' };
-    const request = httpRequest(new URL('/v1/audio/speech', shop.url), { method: 'POST', headers });
+    const headers = { authorization: `Bearer ${own.shop.key}`, 'content-type': 'application/json' };
+    const request = httpRequest(new URL('/v1/audio/speech', own.shop.url), { method: 'POST', headers });
     request.once('response', resolve).once('error', reject);
     request.end(JSON.stringify(speech(size)));
   });
@@ -158,12 +145,12 @@ it('a reader that catches up while its node is cut off gets the rest when the no
     read += piece.length;
   });
   response.pause();
-  await still('the flow to a reader that does not read', () => bench.path.toGateway);
-  bench.path.down();
+  await still('the flow to a reader that does not read', () => own.bench.path.toGateway);
+  own.bench.path.down();
   response.resume();
   await still('what was under way', () => read);
   expect(read).toBeLessThan(size);
-  bench.path.mend();
+  own.bench.path.mend();
   await eventually('all of it is read', 15_000, () => (read === size ? true : undefined));
   expect(hash.digest('hex')).toBe(patternSha256(size));
 });
@@ -182,5 +169,5 @@ async function still(what: string, measure: () => number): Promise<void> {
 }
 
 it('none of it was an error inside the gateway', () => {
-  expect(shop.logs()).toEqual([]);
+  expect(own.shop.logs()).toEqual([]);
 });

@@ -1,0 +1,36 @@
+import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
+import { endAll } from '../processes.ts';
+import { type Bench, openWorkshop, type Workshop } from './workshop.ts';
+
+/** One workshop for a file of tests, and in it a node with a model of its own for each test. */
+export class OwnNode {
+  #shop: Workshop | undefined;
+  #bench: Bench | undefined;
+  #count = 0;
+
+  constructor() {
+    beforeAll(async () => {
+      this.#shop = await openWorkshop();
+    });
+    afterAll(endAll);
+    beforeEach(async () => {
+      this.#count++;
+      this.#bench = await this.shop.addNode({ models: [this.model] });
+    });
+    afterEach(() => this.bench.close());
+  }
+
+  get model(): string {
+    return `stand-in/${this.#count}`;
+  }
+
+  get shop(): Workshop {
+    if (this.#shop === undefined) throw new Error('the workshop opens before the first test, not earlier');
+    return this.#shop;
+  }
+
+  get bench(): Bench {
+    if (this.#bench === undefined) throw new Error('a node joins before each test, not earlier');
+    return this.#bench;
+  }
+}
