@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask, Problem, send } from './api/client.ts';
-import { type Happening, type Live, watchNodes } from './api/live.ts';
+import { type Live, NOT_YET, watchNodes } from './api/live.ts';
 import { type Me, meSchema } from './api/schemas.ts';
 import { ChatPage } from './pages/chat.tsx';
 import { KeysPage } from './pages/keys.tsx';
@@ -16,7 +16,6 @@ import { Failure } from './parts/ui.tsx';
 export interface World {
   me: Me;
   live: Live;
-  history: readonly Happening[];
 }
 
 interface Page {
@@ -80,11 +79,8 @@ export function App() {
 
 function House({ me, leave }: { me: Me; leave: () => void }) {
   const route = useRoute();
-  const [[live, history], setWorld] = useState<[Live, readonly Happening[]]>([
-    { nodes: new Map(), connection: 'connecting' },
-    [],
-  ]);
-  useEffect(() => watchNodes((now, happened) => setWorld([now, happened])), []);
+  const [live, setLive] = useState(NOT_YET);
+  useEffect(() => watchNodes(setLive), []);
   const mine = PAGES.filter(({ role }) => RANK[me.role] >= RANK[role]);
   const page = mine.find(({ id }) => id === route.page) ?? mine[0];
   useEffect(() => {
@@ -117,7 +113,7 @@ function House({ me, leave }: { me: Me; leave: () => void }) {
         </button>
       </header>
       <main id="main" tabIndex={-1}>
-        {page?.show({ me, live, history }, route.query)}
+        {page?.show({ me, live }, route.query)}
       </main>
     </>
   );

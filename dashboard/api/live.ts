@@ -10,42 +10,34 @@ export type Connection = 'connecting' | 'live' | 'lost';
 export interface Live {
   nodes: ReadonlyMap<string, Node>;
   connection: Connection;
+  /** Grows with every join and loss, and where some may have been missed. */
+  moves: number;
 }
 
-/** Joins and losses that this page has seen, newest first; at most so many. */
-export const HISTORY_MAX = 200;
-
-export interface Happening {
-  at: number;
-  session: string;
-  provider: string;
-  what: string;
-}
+export const NOT_YET: Live = { nodes: new Map(), connection: 'connecting', moves: 0 };
 
 /** Calls `onChange` at most once a frame. The browser connects again by itself. */
-export function watchNodes(onChange: (live: Live, history: readonly Happening[]) => void): () => void {
+export function watchNodes(onChange: (live: Live) => void): () => void {
   const nodes = new Map<string, Node>();
-  const history: Happening[] = [];
+  let moves = 0;
   let connection: Connection = 'connecting';
   let frame = 0;
   const changed = () => {
     frame ||= requestAnimationFrame(() => {
       frame = 0;
-      onChange({ nodes: new Map(nodes), connection }, history.slice());
+      onChange({ nodes: new Map(nodes), connection, moves });
     });
   };
   const put = (node: Node) => {
     const before = nodes.get(node.session);
     nodes.set(node.session, node);
-    const what = difference(before, node);
-    if (what === undefined) return;
-    history.unshift({ at: Date.now(), session: node.session, provider: node.provider, what });
-    history.length = Math.min(history.length, HISTORY_MAX);
+    if (before?.state !== node.state || before.suspected !== node.suspected) moves++;
   };
   const source = new EventSource('/v1/registry/nodes/stream');
   source.addEventListener('snapshot', ({ data }: MessageEvent<string>) => {
     nodes.clear();
     for (const node of snapshotSchema.parse(JSON.parse(data)).data) nodes.set(node.session, node);
+    moves++;
     connection = 'live';
     changed();
   });
@@ -69,11 +61,4 @@ export function watchNodes(onChange: (live: Live, history: readonly Happening[])
     source.close();
     cancelAnimationFrame(frame);
   };
-}
-
-function difference(before: Node | undefined, now: Node): string | undefined {
-  if (before === undefined) return `joined (${now.state})`;
-  if (before.state !== now.state) return `${before.state} → ${now.state}`;
-  if (before.suspected !== now.suspected) return now.suspected ? 'silent' : 'heard again';
-  return undefined;
 }

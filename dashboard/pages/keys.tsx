@@ -4,6 +4,7 @@ import { ask, tell } from '../api/client.ts';
 import { type Key, keySchema, listOf, type Me } from '../api/schemas.ts';
 import { dateTime } from '../parts/format.ts';
 import { Dialog, Empty, Failure, Field, Once, Show, Tag, Wide } from '../parts/ui.tsx';
+import { useAction } from '../parts/use-action.ts';
 import { useLoad } from '../parts/use-load.ts';
 
 const keysSchema = listOf(keySchema);
@@ -12,18 +13,11 @@ export function KeysPage({ me }: { me: Me }) {
   const [keys, again] = useLoad((signal) => ask(keysSchema, '/admin/keys?limit=100', signal), []);
   const [making, setMaking] = useState(false);
   const [secret, setSecret] = useState<string>();
-  const [error, setError] = useState<Error>();
-  const act = (work: Promise<string | undefined>) => {
-    setError(undefined);
-    work.then(
-      (made) => {
-        if (made !== undefined) setSecret(made);
-        setMaking(false);
-        again();
-      },
-      (cause: unknown) => setError(cause instanceof Error ? cause : new Error(String(cause))),
-    );
-  };
+  const { error, act } = useAction<string | undefined>((made) => {
+    if (made !== undefined) setSecret(made);
+    setMaking(false);
+    again();
+  });
   if (!me.login && me.role !== 'operator')
     return (
       <>

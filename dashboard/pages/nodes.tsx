@@ -5,6 +5,7 @@ import type { Node } from '../api/schemas.ts';
 import type { World } from '../app.tsx';
 import { dateTime, gpus, plural, timeLeft } from '../parts/format.ts';
 import { NetworkMap } from '../parts/network-map.tsx';
+import { NodeHistory } from '../parts/node-history.tsx';
 import { NodeNow } from '../parts/node-now.tsx';
 import { Dialog, Empty, Failure, Field, Tag, Wide } from '../parts/ui.tsx';
 import { useMinute } from '../parts/use-minute.ts';
@@ -12,12 +13,15 @@ import { useMinute } from '../parts/use-minute.ts';
 /** Rows that are drawn; who looks for one among thousands filters. */
 const ROWS = 100;
 
-export function NodesPage({ me, live, history }: World) {
+export function NodesPage({ me, live }: World) {
   const [filter, setFilter] = useState('');
   const [rows, setRows] = useState(ROWS);
   const [shown, setShown] = useState<string>();
   const now = useMinute();
   const all = [...live.nodes.values()].filter((node) => node.state !== 'LEFT' && matches(node, filter));
+  const mine = [...live.nodes.values()].filter(
+    (node) => node.state !== 'LEFT' && (me.role === 'operator' || node.provider === me.provider),
+  ).length;
   const left = [...live.nodes.values()].filter(({ state }) => state === 'LEFT').length;
   return (
     <>
@@ -63,18 +67,7 @@ export function NodesPage({ me, live, history }: World) {
         </button>
       )}
       <h2>Joins and losses</h2>
-      {history.length === 0 ? (
-        <Empty>Nothing happened since this page was opened.</Empty>
-      ) : (
-        <ul class="history">
-          {history.map(({ at, session, provider, what }) => (
-            <li key={`${at}${session}${what}`}>
-              <time dateTime={new Date(at).toISOString()}>{new Date(at).toLocaleTimeString()}</time>{' '}
-              <code>{session.slice(0, 8)}</code> of {provider}: {what}
-            </li>
-          ))}
-        </ul>
-      )}
+      <NodeHistory moves={live.moves} here={mine} />
       {shown !== undefined && (
         <Details
           node={live.nodes.get(shown)}

@@ -4,6 +4,7 @@ import { ask, tell } from '../api/client.ts';
 import { type JoinToken, joinTokenSchema, listOf, type Me } from '../api/schemas.ts';
 import { dateTime } from '../parts/format.ts';
 import { Dialog, Empty, Failure, Field, Once, Show, Tag, Wide } from '../parts/ui.tsx';
+import { useAction } from '../parts/use-action.ts';
 import { useLoad } from '../parts/use-load.ts';
 import { Wizard } from '../parts/wizard.tsx';
 
@@ -13,18 +14,11 @@ export function ProvidersPage({ me }: { me: Me }) {
   const [tokens, again] = useLoad((signal) => ask(tokensSchema, '/admin/join-tokens?limit=100', signal), []);
   const [making, setMaking] = useState(false);
   const [secret, setSecret] = useState<string>();
-  const [error, setError] = useState<Error>();
-  const act = (work: Promise<JoinToken | undefined>) => {
-    setError(undefined);
-    work.then(
-      (made) => {
-        if (made?.token !== undefined) setSecret(made.token);
-        setMaking(false);
-        again();
-      },
-      (cause: unknown) => setError(cause instanceof Error ? cause : new Error(String(cause))),
-    );
-  };
+  const { error, act } = useAction<JoinToken | undefined>((made) => {
+    if (made?.token !== undefined) setSecret(made.token);
+    setMaking(false);
+    again();
+  });
   const revoke = ({ id, name }: JoinToken) => {
     if (confirm(`Revoke “${name}”? Nobody joins with it any more, and the sessions that did end.`))
       act(tell(z.unknown(), 'DELETE', `/admin/join-tokens/${id}`).then(() => undefined));

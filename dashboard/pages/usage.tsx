@@ -1,7 +1,7 @@
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { ask } from '../api/client.ts';
 import { listOf, type Me, type Usage, usageSchema } from '../api/schemas.ts';
-import { count, milliseconds } from '../parts/format.ts';
+import { count, milliseconds, plural } from '../parts/format.ts';
 import { Plot } from '../parts/plot.tsx';
 import { Empty, Field, Show, Wide } from '../parts/ui.tsx';
 import { useLoad } from '../parts/use-load.ts';
@@ -45,20 +45,20 @@ export function UsagePage({ me }: { me: Me }) {
   );
 }
 
+/** At least a month, so that a first day is not stretched over a year. */
+function lastDays(from: number, to: number): [number, number] {
+  return [Math.min(from, to - 29 * 86_400), to + 43_200];
+}
+
 function Days({ data }: { data: readonly Usage[] }) {
+  const [times, lines] = useMemo(() => {
+    const sorted = [...data].sort((a, b) => name(a, 'day').localeCompare(name(b, 'day')));
+    const read = { label: 'read', values: sorted.map(({ prompt_tokens = 0 }) => prompt_tokens) };
+    const written = { label: 'written', values: sorted.map(({ completion_tokens = 0 }) => completion_tokens) };
+    return [sorted.map((one) => Date.parse(name(one, 'day')) / 1000), [read, written]];
+  }, [data]);
   if (data.length === 0) return null;
-  const sorted = [...data].sort((a, b) => name(a, 'day').localeCompare(name(b, 'day')));
-  const days = sorted.map((one) => name(one, 'day'));
-  return (
-    <Plot
-      title="Tokens"
-      days={days}
-      lines={[
-        { label: 'read', values: sorted.map(({ prompt_tokens = 0 }) => prompt_tokens) },
-        { label: 'written', values: sorted.map(({ completion_tokens = 0 }) => completion_tokens) },
-      ]}
-    />
-  );
+  return <Plot title="Tokens" about={plural(times.length, 'day')} times={times} lines={lines} range={lastDays} />;
 }
 
 function name(one: Usage, group: string): string {

@@ -9,13 +9,26 @@ export interface Line {
 
 const COLOURS = ['--plot-1', '--plot-2', '--plot-3'];
 
-/** At least a month, so that a first day is not stretched over a year. Seconds since 1970. */
-function lastDays(_plot: uPlot, from: number, to: number): [number, number] {
-  return [Math.min(from, to - 29 * 86_400), to + 43_200];
+/** Steps of an axis: half a node, or half a token, is nothing. */
+const WHOLE = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
+
+interface PlotProps {
+  title: string;
+  /** Of what the lines go over, for who does not see them: the table beside it says the same. */
+  about: string;
+  /** Seconds since 1970, of each value. */
+  times: readonly number[];
+  lines: readonly Line[];
+  /** The part of time that is shown, of what there is. */
+  range?: (from: number, to: number) => [number, number];
+  /** A value holds until the next one; else lines go straight from one to the next. */
+  stepped?: boolean;
+  /** Pixels. */
+  height?: number;
 }
 
-/** Lines over days. `days` are dates, UTC. The table beside it says the same to those who do not see it. */
-export function Plot({ title, days, lines }: { title: string; days: readonly string[]; lines: readonly Line[] }) {
+/** Lines over time. Drawn anew when `times` or `lines` are others: keep them while they are the same. */
+export function Plot({ title, about, times, lines, range, stepped = false, height = 240 }: PlotProps) {
   const ref = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const div = ref.current;
@@ -24,34 +37,39 @@ export function Plot({ title, days, lines }: { title: string; days: readonly str
     const ink = style.getPropertyValue('--ink');
     const grid = { stroke: style.getPropertyValue('--line'), width: 1 };
     const axis = { stroke: ink, grid, ticks: grid };
+    const paths = stepped ? uPlot.paths.stepped?.({ align: 1 }) : undefined;
     const plot = new uPlot(
       {
         width: div.clientWidth || 600,
-        height: 240,
+        height,
         legend: { show: false },
         cursor: { show: false },
-        scales: { x: { range: lastDays }, y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.1)] } },
-        axes: [axis, { ...axis, size: 70 }],
+        scales: {
+          x: range === undefined ? {} : { range: (_plot, from, to) => range(from, to) },
+          y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] },
+        },
+        axes: [axis, { ...axis, size: 70, incrs: WHOLE }],
         series: [
           {},
           ...lines.map((line, n) => ({
             label: line.label,
             stroke: style.getPropertyValue(COLOURS[n % COLOURS.length] ?? '--ink'),
             width: 2,
-            points: { show: days.length < 3 },
+            points: { show: times.length < 3 },
+            ...(paths === undefined ? {} : { paths }),
           })),
         ],
       },
-      [days.map((day) => Date.parse(day) / 1000), ...lines.map((line) => [...line.values])],
+      [[...times], ...lines.map((line) => [...line.values])],
       div,
     );
-    const observer = new ResizeObserver(() => plot.setSize({ width: div.clientWidth, height: 240 }));
+    const observer = new ResizeObserver(() => plot.setSize({ width: div.clientWidth, height }));
     observer.observe(div);
     return () => {
       observer.disconnect();
       plot.destroy();
     };
-  }, [days, lines]);
+  }, [times, lines]);
   return (
     <figure>
       <figcaption>
@@ -62,7 +80,7 @@ export function Plot({ title, days, lines }: { title: string; days: readonly str
           </span>
         ))}
       </figcaption>
-      <div ref={ref} role="img" aria-label={`${title}, ${days.length} days; the table has the numbers`} />
+      <div ref={ref} role="img" aria-label={`${title}, ${about}; the table has the numbers`} />
     </figure>
   );
 }

@@ -9,6 +9,7 @@ import { joinTokenRoutes } from './join-tokens.ts';
 import { keyRoutes } from './keys.ts';
 import { meRoutes } from './me.ts';
 import { modelRoutes } from './models.ts';
+import { nodeHistoryRoutes } from './node-history.ts';
 import { nodeRoutes } from './nodes.ts';
 import { peerRoutes } from './peers.ts';
 import { projectRoutes } from './projects.ts';
@@ -28,6 +29,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...providerRoutes,
   ...joinTokenRoutes,
   ...modelRoutes,
+  ...nodeHistoryRoutes,
   ...nodeRoutes,
   ...routingRoutes,
   ...deploymentRoutes,

@@ -6,6 +6,7 @@ import { workerdCrypto } from '../issuer/crypto.ts';
 import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
 import type { Authority } from './authority.ts';
+import type { History } from './history.ts';
 import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
 import { Roster } from './roster.ts';
 
@@ -57,7 +58,7 @@ export class Membership {
   /** Reads what is stored. */
   constructor(
     storage: DurableObjectStorage,
-    parts: { authority: Authority; admissions: Admissions },
+    parts: { authority: Authority; admissions: Admissions; history: History },
     events: MembershipEvents,
   ) {
     this.#authority = parts.authority;
@@ -72,6 +73,7 @@ export class Membership {
       issuerName: (id) => this.#authority.nameOf(id),
       now: () => Date.now(),
       onShown: (session) => this.#archive.touch(session),
+      onNews: (before, now, reason) => parts.history.changed(before, now, reason, Date.now()),
     });
     this.#load();
   }

@@ -1,6 +1,5 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Wish } from '../../shared/deployment/order.ts';
-import type { GossipMemory } from '../../shared/gossip/index.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/load.ts';
@@ -11,9 +10,12 @@ import { workerdCrypto } from '../issuer/crypto.ts';
 import { type Census, takeCensus } from '../observe/census.ts';
 import { AUDIENCE_HEADER, PING_TEXT, PONG_TEXT } from '../tunnel/words.ts';
 import { Admissions } from './admissions.ts';
+import { AlarmClock } from './alarm-clock.ts';
 import { Authority } from './authority.ts';
 import { GossipDriver } from './gossip-driver.ts';
+import { StoredGossip } from './gossip-memory.ts';
 import { GossipSockets } from './gossip-sockets.ts';
+import { History, type HistoryAsked, type HistoryEvent } from './history.ts';
 import { type LogTail, LogTails } from './log-tails.ts';
 import { type Look, type LookedFor, look } from './look.ts';
 import { type AdmittedNode, Membership, type NewNode, type Published } from './membership.ts';
@@ -25,20 +27,6 @@ import { TICKET_HEADER } from './tickets.ts';
 
 /** There is one registry object per gateway. */
 export const REGISTRY_NAME = 'registry';
-
-/** Floors are signed, and what is too old is dropped, this often: the alarm of an object that sleeps otherwise. */
-const HOUSEKEEPING_MS = 60 * 60_000;
-
-/** An alarm may come so much later than it could. */
-const ALARM_SLACK_MS = 1_000;
-
-/** After a restart agents have so long to come back before anybody is asked about them. */
-const COME_BACK_MS = 40_000;
-
-/** What gossip must not forget is written this long after it changed. */
-const REMEMBER_MS = 250;
-const MEMORY = 'gossip';
-const HOUSEKEEPING = 'housekeeping';
 
 /** Why and by whom it has been asked since it woke; tests and operators count with it. */
 export interface RegistryCounters {
@@ -67,13 +55,16 @@ export interface RegistryCounters {
  * One replica of the registry: the gateway's peer among those of the agents. Requests never reach it; isolates follow it by
  * differences.
  *
- * Survives eviction: the lattice, how sessions were shown, who was admitted by which token, the issuer's keys where the environment has
- * none; all in SQLite, read at start, written behind.
+ * Survives eviction: the lattice, how sessions were shown, who was admitted by which token, what engines said last, joins and losses,
+ * the issuer's keys where the environment has none; all in SQLite, read at start, written behind.
  */
 export class RegistryObject extends DurableObject<Env> {
   readonly #authority: Authority;
   readonly #admissions: Admissions;
   readonly #logs: LogTails;
+  readonly #history: History;
+  readonly #clock: AlarmClock;
+  readonly #stored: StoredGossip;
   readonly #members: Membership;
   readonly #sockets: GossipSockets;
   readonly #gossip: GossipDriver;
@@ -87,19 +78,19 @@ export class RegistryObject extends DurableObject<Env> {
   #alarms = 0;
   #probes = 0;
   #doubles = 0;
-  /** When the object is to be woken next for gossip. */
-  #gossipAt = Number.POSITIVE_INFINITY;
-  #remembering: ReturnType<typeof setTimeout> | null = null;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     const { storage } = ctx;
     this.#admissions = new Admissions(storage);
     this.#logs = new LogTails(storage);
+    this.#history = new History(storage);
+    this.#clock = new AlarmClock(storage);
+    this.#stored = new StoredGossip(storage);
     this.#authority = new Authority(env, new Meta(storage), nowS());
     this.#members = new Membership(
       storage,
-      { authority: this.#authority, admissions: this.#admissions },
+      { authority: this.#authority, admissions: this.#admissions, history: this.#history },
       {
         local: (updates) => this.#gossip.handle({ type: 'local', updates }),
         opened: (session) => this.#present(session),
@@ -118,7 +109,7 @@ export class RegistryObject extends DurableObject<Env> {
       id,
       issuer,
       replica: this.#members.replica,
-      memory: this.#memory(),
+      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.roster.open(), Date.now()),
       now: () => Date.now(),
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
@@ -126,26 +117,12 @@ export class RegistryObject extends DurableObject<Env> {
       liveness: (session, liveness) => this.#judged(session, liveness),
       probe: (session) => this.#probe(session),
       evict: (session) => this.#members.signEviction(session),
-      wakeAt: (at) => this.#wakeAt(at),
+      wakeAt: (at) => ctx.waitUntil(this.#clock.wakeAt(at)),
       remembered: () => this.#remember(),
       waitUntil: (work) => ctx.waitUntil(work),
     });
     this.#wakeUp();
-    ctx.waitUntil(this.#armAlarm());
-  }
-
-  /** What gossip knew before the object slept. */
-  #memory(): GossipMemory | undefined {
-    const memory = this.ctx.storage.kv.get<GossipMemory>(MEMORY);
-    if (memory === undefined || this.#sockets.sessions().length > 0) return memory;
-    // No socket lived on: this was no sleep but a start, and with the sockets of delegates those of tunnels are gone, told or not.
-    const known = new Set(memory.absent.map(([session]) => session));
-    const now = Date.now();
-    const missing = [...this.#members.roster.open()].filter((session) => !known.has(session));
-    return {
-      ...memory,
-      absent: [...memory.absent, ...missing.map((session) => [session, now + COME_BACK_MS] as const)],
-    };
+    ctx.waitUntil(this.#clock.arm());
   }
 
   #wakeUp(): void {
@@ -159,10 +136,7 @@ export class RegistryObject extends DurableObject<Env> {
   }
 
   #remember(): void {
-    this.#remembering ??= setTimeout(() => {
-      this.#remembering = null;
-      this.ctx.storage.kv.put(MEMORY, this.#gossip.memory);
-    }, REMEMBER_MS);
+    this.#stored.changed(() => this.#gossip.memory);
   }
 
   /** It has spoken on its tunnel. Where gossip was not of the opinion that the roster remembers, it has nothing to take back. */
@@ -260,6 +234,11 @@ export class RegistryObject extends DurableObject<Env> {
     return this.#logs.get(session, Date.now()) ?? null;
   }
 
+  /** Joins and losses, newest first; one more than asked for where there are more. */
+  history(asked: HistoryAsked): HistoryEvent[] {
+    return this.#history.list(asked);
+  }
+
   /** Its tunnel is told that the session is over; one that cannot be told finds out with its next word. */
   #end(session: string, reason: string): void {
     const telling = this.env.TUNNEL.getByName(session).end(reason);
@@ -330,40 +309,22 @@ export class RegistryObject extends DurableObject<Env> {
 
   // --- time -----------------------------------------------------------------------------------------------------------
 
-  async #armAlarm(): Promise<void> {
-    const { storage } = this.ctx;
-    let housekeeping = storage.kv.get<number>(HOUSEKEEPING);
-    if (housekeeping === undefined) {
-      housekeeping = Date.now() + HOUSEKEEPING_MS;
-      storage.kv.put(HOUSEKEEPING, housekeeping);
-    }
-    const due = Math.min(this.#gossipAt, housekeeping);
-    const armed = await storage.getAlarm();
-    // An alarm that is due, or nearly, arms the next one itself; to move it now would cancel its handler.
-    if (armed === null || due < armed - ALARM_SLACK_MS) await storage.setAlarm(due);
-  }
-
-  #wakeAt(at: number): void {
-    this.#gossipAt = at;
-    this.ctx.waitUntil(this.#armAlarm());
-  }
-
   override async alarm(): Promise<void> {
     this.#alarms++;
     const now = Date.now();
     this.#sockets.sweep(now);
-    this.#gossipAt = Number.POSITIVE_INFINITY;
+    this.#clock.rang();
     this.#gossip.handle({ type: 'timer' });
-    if ((this.ctx.storage.kv.get<number>(HOUSEKEEPING) ?? 0) <= now) this.#keepHouse(now);
-    await this.#armAlarm();
+    if (this.#clock.isHousekeeping(now)) this.#keepHouse(now);
+    await this.#clock.arm();
   }
 
   #keepHouse(now: number): void {
-    this.ctx.storage.kv.put(HOUSEKEEPING, now + HOUSEKEEPING_MS);
     this.#members.signFloors();
     this.#members.roster.sweep();
     this.#admissions.sweep(nowS());
     this.#logs.sweep(now);
+    this.#history.sweep(now);
   }
 
   // --- delegates ------------------------------------------------------------------------------------------------------

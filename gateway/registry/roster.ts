@@ -24,6 +24,8 @@ export interface RosterOptions {
   now(): number;
   /** What is to be stored; undefined: nothing any more. */
   onShown(session: string, shown: RegistryEntry | undefined): void;
+  /** It is shown otherwise than before; undefined: it was not, or is no more. */
+  onNews(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined): void;
 }
 
 /**
@@ -121,8 +123,8 @@ export class Roster {
     if (issuer === undefined) return this.#forget(session);
     const tunnel = this.#tunnels.get(session);
     const connected = tunnel === 'open';
-    const { tunnel: silent, gossip } = this.#suspected;
-    const suspected = silent.has(session) || gossip.has(session) || tunnel === 'closed';
+    const doubt = this.#doubt(session);
+    const suspected = doubt !== undefined;
     const before = this.#index.get(session);
     // One that LEFT before it was ever shown says nothing to anybody.
     if (entry.state === 'LEFT' && before === undefined) return;
@@ -133,7 +135,15 @@ export class Roster {
     this.#index.put(shown);
     this.store.put(shown);
     this.#options.onShown(session, shown);
+    this.#options.onNews(before, shown, shown.state === 'LEFT' ? entry.eviction?.reason : doubt);
     if (this.#left.size > LEFT_MAX) this.#makeRoom();
+  }
+
+  /** Why nothing is routed to it; undefined: something may be. */
+  #doubt(session: string): string | undefined {
+    if (this.#tunnels.get(session) === 'closed') return 'its tunnel closed';
+    if (this.#suspected.tunnel.has(session)) return 'it did not answer';
+    return this.#suspected.gossip.has(session) ? 'other nodes do not hear it' : undefined;
   }
 
   #retire(session: string): void {
@@ -149,10 +159,12 @@ export class Roster {
   #forget(session: string): void {
     this.#clear(session);
     this.#left.delete(session);
-    if (this.#index.get(session) === undefined) return;
+    const before = this.#index.get(session);
+    if (before === undefined) return;
     this.#index.delete(session);
     this.store.delete(session);
     this.#options.onShown(session, undefined);
+    this.#options.onNews(before, undefined, 'forgotten');
   }
 
   /** What left too long ago is shown no more. */

@@ -1,0 +1,48 @@
+/** Floors are signed, and what is too old is dropped, this often: the alarm of an object that sleeps otherwise. */
+const HOUSEKEEPING_MS = 60 * 60_000;
+
+/** An alarm may come so much later than it could. */
+const ALARM_SLACK_MS = 1_000;
+
+const HOUSEKEEPING = 'housekeeping';
+
+/** An object has one alarm; this one is shared by gossip and the hourly housekeeping, whichever is due first. */
+export class AlarmClock {
+  readonly #storage: DurableObjectStorage;
+  /** When the object is to be woken next for gossip. */
+  #gossipAt = Number.POSITIVE_INFINITY;
+
+  constructor(storage: DurableObjectStorage) {
+    this.#storage = storage;
+  }
+
+  async arm(): Promise<void> {
+    const storage = this.#storage;
+    let housekeeping = storage.kv.get<number>(HOUSEKEEPING);
+    if (housekeeping === undefined) {
+      housekeeping = Date.now() + HOUSEKEEPING_MS;
+      storage.kv.put(HOUSEKEEPING, housekeeping);
+    }
+    const due = Math.min(this.#gossipAt, housekeeping);
+    const armed = await storage.getAlarm();
+    // An alarm that is due, or nearly, arms the next one itself; to move it now would cancel its handler.
+    if (armed === null || due < armed - ALARM_SLACK_MS) await storage.setAlarm(due);
+  }
+
+  wakeAt(at: number): Promise<void> {
+    this.#gossipAt = at;
+    return this.arm();
+  }
+
+  /** It rings: what gossip wanted is due, and it says anew when it wants to be woken. */
+  rang(): void {
+    this.#gossipAt = Number.POSITIVE_INFINITY;
+  }
+
+  /** Whether the hour is over; the next one begins then. */
+  isHousekeeping(now: number): boolean {
+    if ((this.#storage.kv.get<number>(HOUSEKEEPING) ?? 0) > now) return false;
+    this.#storage.kv.put(HOUSEKEEPING, now + HOUSEKEEPING_MS);
+    return true;
+  }
+}

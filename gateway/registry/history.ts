@@ -1,0 +1,134 @@
+/** Joins and losses, for who asks what happened while nobody looked. */
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+
+export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
+export type NodeEvent = (typeof NODE_EVENTS)[number];
+
+/** Kept at most; the oldest go first. */
+const EVENTS_MAX = 20_000;
+const KEPT_MS = 30 * 24 * 60 * 60_000;
+/** Looked after once in so many events, so that an event is one write. */
+const TRIM_EVERY = 256;
+/** A session that is lost and found again and again would push everybody else's out: its next suspicion within this time is not written down. */
+const SUSPECT_AGAIN_MS = 60_000;
+/** Sessions whose last suspicion is remembered for that. */
+const SUSPECTED_MAX = 10_000;
+
+export interface HistoryEvent {
+  /** Grows with time. */
+  id: number;
+  /** Milliseconds since the epoch, by this gateway's clock. */
+  at: number;
+  session: string;
+  /** The machine as Slurm names it, where its agent says so. */
+  node: string | null;
+  provider: string;
+  cluster: string;
+  event: NodeEvent;
+  /** Of `left`: who ended it, null where it said so itself. Of `suspected`: what was noticed. */
+  reason: string | null;
+}
+
+export interface HistoryAsked {
+  provider?: string | undefined;
+  session?: string | undefined;
+  event?: NodeEvent | undefined;
+  /** Only what is older than the event with this id. */
+  after?: number | undefined;
+  limit: number;
+}
+
+/** What `before` and `now` say of one session that differs, in order. Pure. */
+export function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | undefined): NodeEvent[] {
+  const was = before?.state ?? 'LEFT';
+  const is = now?.state ?? 'LEFT';
+  const events: NodeEvent[] = [];
+  if (before === undefined && is !== 'LEFT') events.push('join');
+  if (is !== was) {
+    if (is === 'SERVING') events.push('serving');
+    else if (is === 'DOWN') events.push('down');
+    else if (is === 'LEFT') events.push('left');
+  }
+  if (is !== 'LEFT' && (before?.suspected ?? false) !== now?.suspected)
+    events.push(now?.suspected ? 'suspected' : 'trusted');
+  return events;
+}
+
+/** The log of one registry object, in its SQLite: it outlives the object and every session in it. */
+export class History {
+  readonly #sql: SqlStorage;
+  #untrimmed = 0;
+  /** By session, the latest last: until when no other suspicion of it is written down, and whether its last one was. */
+  readonly #suspected = new Map<string, { until: number; told: boolean }>();
+
+  constructor({ sql }: DurableObjectStorage) {
+    this.#sql = sql;
+    sql.exec(
+      'CREATE TABLE IF NOT EXISTS history (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT NOT NULL, node TEXT, provider TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, reason TEXT)',
+    );
+    sql.exec('CREATE INDEX IF NOT EXISTS history_provider ON history (provider, id)');
+    sql.exec('CREATE INDEX IF NOT EXISTS history_session ON history (session, id)');
+  }
+
+  /** One session is shown otherwise than before; undefined: it was not, or is no more. */
+  changed(before: RegistryEntry | undefined, now: RegistryEntry | undefined, reason: string | undefined, at: number) {
+    const entry = now ?? before;
+    if (entry === undefined) return;
+    for (const event of eventsBetween(before, now)) {
+      if (this.#isNoise(entry.session, event, at)) continue;
+      this.#add(entry, event, event === 'left' || event === 'suspected' ? (reason ?? null) : null, at);
+    }
+  }
+
+  /** What is lost is said once a minute, and found again only where its loss was said. */
+  #isNoise(session: string, event: NodeEvent, at: number): boolean {
+    const known = this.#suspected.get(session);
+    if (event === 'trusted') return known?.told === false;
+    if (event !== 'suspected') return false;
+    const told = known === undefined || known.until <= at;
+    this.#suspected.delete(session);
+    this.#suspected.set(session, told ? { until: at + SUSPECT_AGAIN_MS, told } : { ...known, told });
+    const [oldest] = this.#suspected.keys();
+    if (this.#suspected.size > SUSPECTED_MAX && oldest !== undefined) this.#suspected.delete(oldest);
+    return !told;
+  }
+
+  #add({ session, job, provider, cluster }: RegistryEntry, event: NodeEvent, reason: string | null, at: number): void {
+    this.#sql.exec(
+      'INSERT INTO history (at, session, node, provider, cluster, event, reason) VALUES (?, ?, ?, ?, ?, ?, ?)',
+      at,
+      session,
+      job?.node ?? null,
+      provider,
+      cluster,
+      event,
+      reason,
+    );
+    if (++this.#untrimmed >= TRIM_EVERY) this.sweep(at);
+  }
+
+  /** Newest first; one more than asked for where there are more. */
+  list({ provider, session, event, after, limit }: HistoryAsked): HistoryEvent[] {
+    const conditions: [string, string | number | undefined][] = [
+      ['provider = ?', provider],
+      ['session = ?', session],
+      ['event = ?', event],
+      ['id < ?', after],
+    ];
+    const asked = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
+    const where = asked.length === 0 ? '' : `WHERE ${asked.map(({ sql }) => sql).join(' AND ')}`;
+    const query = `SELECT id, at, session, node, provider, cluster, event, reason FROM history ${where} ORDER BY id DESC LIMIT ?`;
+    const rows = this.#sql.exec<HistoryEvent & Record<string, SqlStorageValue>>(
+      query,
+      ...asked.map(({ value }) => value),
+      limit + 1,
+    );
+    return [...rows];
+  }
+
+  sweep(now: number): void {
+    this.#untrimmed = 0;
+    this.#sql.exec('DELETE FROM history WHERE at <= ?', now - KEPT_MS);
+    this.#sql.exec('DELETE FROM history WHERE id <= (SELECT MAX(id) FROM history) - ?', EVENTS_MAX);
+  }
+}

@@ -1,0 +1,125 @@
+/** Joins and losses: written down as they happen, kept when the object is gone, shown to those whom they concern. */
+import { evictDurableObject, runInDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
+import { expect, test } from 'vitest';
+import * as z from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
+import { apiKeys } from '../../../gateway/accounts/schema.ts';
+import { History } from '../../../gateway/registry/history.ts';
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock, refusal } from '../admin/support.ts';
+import { seedToken, TestAgent } from './agent.ts';
+
+const registry = () => env.REGISTRY.getByName('registry');
+const page = z.object({
+  data: z.array(
+    z.strictObject({
+      object: z.literal('node_event'),
+      id: z.number(),
+      at: z.iso.datetime(),
+      session: z.string(),
+      node: z.string().nullable(),
+      provider: z.string(),
+      cluster: z.string(),
+      event: z.string(),
+      reason: z.string().nullable(),
+    }),
+  ),
+  has_more: z.boolean(),
+});
+
+/** The events of one session, the oldest first. */
+async function told({ session }: TestAgent): Promise<string[]> {
+  const events = await registry().history({ session, limit: 100 });
+  return events.map(({ event, reason }) => (reason === null ? event : `${event}: ${reason}`)).reverse();
+}
+
+test('a life is told in order, and once', async () => {
+  const agent = await TestAgent.join((await seedToken()).token);
+  await agent.publish(agent.words('JOIN', { job: { id: '7', node: 'nid001' } }));
+  await agent.publish(agent.words('SERVING', { job: { id: '7', node: 'nid001' } }));
+  await agent.publish(agent.words('SERVING', { region: 'x', job: { id: '7', node: 'nid001' } }));
+  await registry().suspect(agent.session);
+  await registry().trust(agent.session);
+  await agent.publish(agent.words('DOWN'));
+  await agent.publish(agent.words('LEFT'));
+  expect(await told(agent)).toEqual(['join', 'serving', 'suspected: it did not answer', 'trusted', 'down', 'left']);
+  const [left, , , , , joined] = await registry().history({ session: agent.session, limit: 100 });
+  expect(joined).toMatchObject({ node: 'nid001', provider: 'lab', cluster: 'alps' });
+  expect(left?.id).toBeGreaterThan(joined?.id ?? 0);
+});
+
+test('whoever is ended is told with the reason, and a closed tunnel is a suspicion', async () => {
+  const agent = await TestAgent.join((await seedToken()).token);
+  await agent.publish();
+  await registry().closed(agent.session);
+  await registry().evict(agent.session);
+  expect(await told(agent)).toEqual(['join', 'serving', 'suspected: its tunnel closed', 'left: operator']);
+});
+
+test('one that is lost and found again and again is written down once a minute', async () => {
+  const agent = await TestAgent.join((await seedToken()).token);
+  await agent.publish();
+  for (let n = 0; n < 50; n++) {
+    await registry().suspect(agent.session);
+    await registry().trust(agent.session);
+  }
+  expect(await told(agent)).toEqual(['join', 'serving', 'suspected: it did not answer', 'trusted']);
+});
+
+test('the log outlives its object, and waking up adds nothing to it', async () => {
+  const agent = await TestAgent.join((await seedToken()).token);
+  await agent.publish();
+  await evictDurableObject(registry());
+  await agent.publish(agent.words('SERVING'));
+  expect(await told(agent)).toEqual(['join', 'serving']);
+});
+
+test('it is bounded by number and by age', async () => {
+  await runInDurableObject(env.REGISTRY.getByName('history-of-its-own'), (_, { storage }) => {
+    const history = new History(storage);
+    const entry = (n: number, state: 'JOIN' | 'LEFT') =>
+      ({ session: `s${n}`, provider: 'p', cluster: 'c', state, suspected: false }) as RegistryEntry;
+    const day = 24 * 60 * 60_000;
+    for (let n = 0; n < 20_600; n++) history.changed(undefined, entry(n, 'JOIN'), undefined, day + n);
+    const kept = history.list({ limit: 30_000 });
+    expect(kept.length).toBeGreaterThanOrEqual(20_000);
+    expect(kept.length).toBeLessThan(20_256);
+    expect(kept[0]?.session).toBe('s20599');
+    history.sweep(31 * day + 20_590);
+    expect(history.list({ limit: 30_000 }).map(({ session }) => session)).toEqual(
+      Array.from({ length: 9 }, (_, n) => `s${20_599 - n}`),
+    );
+  });
+});
+
+test('operators see all of it page by page, a provider its own, a consumer and a stranger nothing', async () => {
+  const operator = (await seedKey('operator')).key;
+  const eth = await seedKey('provider');
+  await database(env).update(apiKeys).set({ provider: 'eth' }).where(eq(apiKeys.id, eth.id));
+  const mine = await TestAgent.join((await seedToken({ provider: 'eth' })).token);
+  const others = await TestAgent.join((await seedToken({ provider: 'psi' })).token);
+  await mine.publish();
+  await others.publish();
+  const read = (key: string, query = '') => good(knock('GET', `/admin/nodes/history${query}`, { key }), page);
+  const all = await read(operator);
+  expect(all.data.slice(0, 4).map(({ session, event }) => [session, event])).toEqual([
+    [others.session, 'serving'],
+    [others.session, 'join'],
+    [mine.session, 'serving'],
+    [mine.session, 'join'],
+  ]);
+  const first = await read(operator, '?limit=1');
+  expect(first.has_more).toBe(true);
+  const second = await read(operator, `?limit=1&after=${first.data[0]?.id}`);
+  expect([first.data[0]?.event, second.data[0]?.event]).toEqual(['serving', 'join']);
+  expect(new Set((await read(eth.key)).data.map(({ session }) => session))).toEqual(new Set([mine.session]));
+  expect((await read(eth.key, `?session=${others.session}`)).data).toEqual([]);
+  expect((await read(operator, '?event=join&limit=2')).data.map(({ event }) => event)).toEqual(['join', 'join']);
+  await refusal(knock('GET', '/admin/nodes/history?event=born', { key: operator }), 400, 'invalid_request');
+  const consumer = (await seedKey('consumer')).key;
+  await refusal(knock('GET', '/admin/nodes/history', { key: consumer }), 403, 'permission_denied');
+  await refusal(knock('GET', '/admin/nodes/history'), 401, 'invalid_api_key');
+});
