@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import * as z from 'zod';
 import { ask, CONNECTION, type Door } from './client.ts';
 
-export const NODES_USAGE = `otela-gateway nodes list [--state JOIN|SERVING|DOWN|LEFT] [--model M] | show SESSION | end SESSION`;
+export const NODES_USAGE = `otela-gateway nodes list [--state JOIN|SERVING|DOWN|LEFT] [--model M] | show SESSION | history [--session S] | end SESSION`;
 
 const nodeSchema = z.looseObject({
   session: z.string(),
@@ -18,7 +18,26 @@ const nodeSchema = z.looseObject({
 });
 const pageSchema = z.object({ data: z.array(nodeSchema), has_more: z.boolean() });
 
-const OPTIONS = { ...CONNECTION, state: { type: 'string' }, model: { type: 'string' } } as const;
+const eventSchema = z.object({
+  id: z.number(),
+  at: z.string(),
+  session: z.string(),
+  node: z.string().nullable(),
+  provider: z.string(),
+  cluster: z.string(),
+  event: z.string(),
+  reason: z.string().nullable(),
+});
+const historySchema = z.object({ data: z.array(eventSchema), has_more: z.boolean() });
+/** A page: who wants more asks the API. */
+const EVENTS = 1_000;
+
+const OPTIONS = {
+  ...CONNECTION,
+  state: { type: 'string' },
+  model: { type: 'string' },
+  session: { type: 'string' },
+} as const;
 
 export async function nodesCommand(args: string[]): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
@@ -26,6 +45,10 @@ export async function nodesCommand(args: string[]): Promise<number> {
   const [verb, session, ...rest] = positionals;
   if (verb === 'list' && session === undefined) {
     await listNodes(door, { state: values.state, model: values.model });
+    return 0;
+  }
+  if (verb === 'history' && session === undefined) {
+    await tellHistory(door, values.session);
     return 0;
   }
   if (session === undefined || rest.length > 0) return wrong();
@@ -56,6 +79,17 @@ async function listNodes(door: Door, wanted: Record<string, string | undefined>)
     const last = page.data.at(-1);
     more = page.has_more && last !== undefined;
     if (last !== undefined) query.set('after', last.session);
+  }
+}
+
+/** The newest last, as a terminal shows it. */
+async function tellHistory(door: Door, session: string | undefined): Promise<void> {
+  const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
+  const { data } = historySchema.parse(await ask(door, 'GET', `/history?${query}`));
+  for (const one of data.toReversed()) {
+    const { at, event, session: of, node, provider, cluster, reason } = one;
+    if (door.json) console.log(JSON.stringify(one));
+    else console.log([at, event.padEnd(9), of, node ?? '-', provider, cluster, reason ?? ''].join('  ').trimEnd());
   }
 }
 

@@ -1,0 +1,27 @@
+/** The keys' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+import { expect, it } from 'vitest';
+import { eventually } from '../support/processes.ts';
+import { go, openDoor } from './visitors.ts';
+
+const visitors = openDoor();
+
+it('a key is made, shown once, works, and is refused after it was revoked', async () => {
+  const { page, complaints } = await visitors.enter();
+  await go(page, 'Keys');
+  await page.getByRole('button', { name: 'New key' }).click();
+  await page.getByLabel('Name').fill('paper');
+  await page.getByLabel('Requests per minute').fill('100');
+  await page.getByRole('button', { name: 'Make it' }).click();
+  const key = await page.locator('.once code').innerText();
+  const ask = () => fetch(`${visitors.house.gateway.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
+  expect((await ask()).status).toBe(200);
+  await page.getByRole('button', { name: 'I have it' }).click();
+  expect(await page.getByText(key).count()).toBe(0);
+  const row = page.getByRole('row', { name: 'paper' });
+  expect(await row.innerText()).toContain('100 requests/min');
+  page.once('dialog', (dialog) => void dialog.accept());
+  await row.getByRole('button', { name: 'Revoke paper' }).click();
+  await row.getByText('revoked').waitFor();
+  await eventually('its end', 6_000, async () => ((await ask()).status === 401 ? true : undefined));
+  expect(complaints).toEqual([]);
+});

@@ -1,0 +1,38 @@
+/** The models' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { expect, it } from 'vitest';
+import * as z from 'zod';
+import { startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { MODEL } from '../support/house.ts';
+import { atEnd } from '../support/processes.ts';
+import { openDoor } from './visitors.ts';
+
+const SECOND = 'stand-in/model-2';
+const visitors = openDoor();
+
+it('a model appears when its node serves and is gone when it is, without a reload; its code answers', async () => {
+  const { page, complaints } = await visitors.enter();
+  await page.getByRole('heading', { name: MODEL }).waitFor();
+  const engine = await startEngine({ models: [SECOND] });
+  atEnd(() => engine.close());
+  const agent = await startAgent({
+    gateways: [visitors.house.gateway.url],
+    token: visitors.house.token,
+    engineUrl: engine.url,
+  });
+  await visitors.house.gateway.serving(1, 15_000, SECOND);
+  const known = performance.now();
+  await page.getByRole('heading', { name: SECOND }).waitFor();
+  expect(performance.now() - known).toBeLessThan(3_000);
+  agent.signal('SIGTERM');
+  await page.getByRole('heading', { name: SECOND }).waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Code' }).click();
+  const code = await page.getByRole('dialog').locator('pre').innerText();
+  const env = { ...process.env, OPENAI_API_KEY: visitors.house.key };
+  // Not spawnSync: the stand-in engine lives in this process.
+  const done = await promisify(execFile)('bash', ['-c', code], { env });
+  expect(z.object({ model: z.string() }).parse(JSON.parse(done.stdout)).model).toBe(MODEL);
+  expect(complaints).toEqual([]);
+});

@@ -1,0 +1,29 @@
+/** The providers' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+import { spawnSync } from 'node:child_process';
+import { expect, it } from 'vitest';
+import { go, openDoor } from './visitors.ts';
+
+const visitors = openDoor();
+
+it('providers: a join token that admits an agent, and a job script that is one whatever was typed', async () => {
+  const { page, complaints } = await visitors.enter();
+  await go(page, 'Providers');
+  await page.getByRole('button', { name: 'New join token' }).click();
+  await page.getByLabel('Name').fill('summer');
+  await page.getByLabel('Provider', { exact: true }).fill('summer-school');
+  await page.getByRole('button', { name: 'Make it' }).click();
+  expect(await page.locator('.once code').innerText()).toMatch(/^otela-join-/);
+  await page.getByLabel('Model').fill("x'; touch /tmp/otela-evil; '");
+  await page.getByLabel('Partition').fill('gpu\n#SBATCH --uid=0');
+  const script = await page.locator('.wizard pre').innerText();
+  expect(spawnSync('bash', ['-n'], { input: script }).status).toBe(0);
+  expect(
+    script
+      .split('\n')
+      .filter((line) => line.startsWith('#SBATCH'))
+      .join(),
+  ).not.toContain('uid=0 ');
+  expect(script.match(/^#SBATCH/gm)).toHaveLength(6);
+  expect(script).toContain(`vllm serve 'x'\\''; touch /tmp/otela-evil; '\\'''`);
+  expect(complaints).toEqual([]);
+});

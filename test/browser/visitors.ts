@@ -1,0 +1,50 @@
+/** What every test of the dashboard begins with: a house, a browser, and somebody who logs in. */
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect } from 'vitest';
+import { logIn, openBrowser, openPage, type Visit } from '../support/browser.ts';
+import { type House, openHouse } from '../support/house.ts';
+import { endAll } from '../support/processes.ts';
+
+export const PAGES = ['models', 'chat', 'keys', 'usage', 'nodes', 'providers'];
+
+/** Of one file; there from its first test on. */
+export interface Visitors {
+  house: House;
+  browser: Browser;
+  /** Logs in, by default with the operator's key. */
+  enter(key?: string, options?: BrowserContextOptions): Promise<Visit>;
+}
+
+/** Call once, at the top of a file. */
+export function openDoor(): Visitors {
+  let there: { house: House; browser: Browser } | undefined;
+  const open = () => {
+    if (there === undefined) throw new Error('the house is open from the first test on');
+    return there;
+  };
+  beforeAll(async () => {
+    const [house, browser] = [await openHouse(), await openBrowser()];
+    there = { house, browser };
+  });
+  afterAll(endAll);
+  return {
+    get house() {
+      return open().house;
+    },
+    get browser() {
+      return open().browser;
+    },
+    enter: async (key = open().house.gateway.adminKey, options = {}) => {
+      const visit = await openPage(open().browser, options);
+      await logIn(visit.page, open().house.gateway.url, key);
+      return visit;
+    },
+  };
+}
+
+export async function loaded(page: Page): Promise<void> {
+  await expect.poll(() => page.getByText('Loading …').count()).toBe(0);
+}
+
+export const go = (page: Page, name: string) =>
+  page.getByRole('navigation').getByRole('link', { name, exact: true }).click();
