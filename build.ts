@@ -27,6 +27,12 @@ const WORKER = {
   external: ['cloudflare:*', 'node:*'],
 } satisfies BuildOptions;
 
+/** npm only warns of it, and an older Node, which knows no import.meta.main, would end silently with nothing done. */
+const REFUSE_OLD_NODE = `if (Number(process.versions.node.split('.')[0]) < 24) {
+  console.error('this needs Node 24 or later, and is run by ' + process.version);
+  process.exit(2);
+}`;
+
 const COMMAND = {
   ...COMMON,
   platform: 'node',
@@ -35,8 +41,20 @@ const COMMAND = {
   external: ['workerd', 'highs'],
   // CommonJS dependencies call require(), which an ES module has not.
   banner: {
-    js: "import { createRequire as otelaRequire } from 'node:module';\nconst require = otelaRequire(import.meta.url);",
+    js: `import { createRequire as otelaRequire } from 'node:module';
+const require = otelaRequire(import.meta.url);
+${REFUSE_OLD_NODE}`,
   },
+} satisfies BuildOptions;
+
+/** The agent for a single executable: Node's are CommonJS, and the file that it runs from is the program itself. */
+const SINGLE = {
+  ...COMMON,
+  format: 'cjs',
+  platform: 'node',
+  target: 'node24',
+  define: { 'import.meta.main': 'true', 'import.meta.url': 'otelaProgram' },
+  banner: { js: "const otelaProgram = require('node:url').pathToFileURL(process.execPath).href;" },
 } satisfies BuildOptions;
 
 async function bundle(options: BuildOptions & { write: false }, entry: string): Promise<string> {
@@ -96,6 +114,7 @@ async function buildCommands(): Promise<void> {
     const text = (await bundle(COMMAND, entry)).replace(/^#!.*\n/, '');
     await replace(join(DIST, name), `#!/usr/bin/env node\n${text}`, 0o755);
   }
+  await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));
   // Its tables stay files, for people to read and edit.
   await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
 }

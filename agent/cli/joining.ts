@@ -18,7 +18,7 @@ import type { Env } from './sources.ts';
 import type { StartConfig } from './start-config.ts';
 
 export interface JoiningOptions {
-  config: Pick<StartConfig, 'gateways' | 'token' | 'cluster'>;
+  config: Pick<StartConfig, 'gateways' | 'token' | 'cluster' | 'releaseDir'>;
   env: Env;
   openTunnel(options: TunnelOptions): Tunnel;
   admit(options: AdmissionOptions): Promise<Admission>;
@@ -44,10 +44,10 @@ const GATEWAYS_MAX = 16;
 export async function joining(options: JoiningOptions, around: Surroundings, signal: AbortSignal): Promise<Admitted> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
   const { network, job, parts, engine, load } = around;
-  const { token, cluster, gateways } = config;
+  const { token, cluster, gateways, releaseDir } = config;
   const { proxy, detours } = network;
   const key = createSessionKey();
-  const release = await ownRelease();
+  const release = await ownRelease(releaseDir);
   const asked = { gateways, token, cluster, key, release, jobEndsAt: job.ends, proxy, detours, env, signal };
   const admission = await admit({ ...asked, log: lessRepeated(log), random: Math.random });
   const { ticket } = admission;

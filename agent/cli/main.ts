@@ -82,4 +82,5 @@ function unknownCommand(command: string): UsageError {
   );
 }
 
-if (import.meta.main) process.exit(await main(process.argv.slice(2), process.env));
+// Not awaited: as one file it is a CommonJS script, and those cannot wait at their top.
+if (import.meta.main) void main(process.argv.slice(2), process.env).then((code) => process.exit(code));

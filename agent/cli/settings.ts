@@ -214,6 +214,14 @@ export const SETTINGS = [
     otherwise: 'your own',
   },
   {
+    flag: 'release-dir',
+    env: 'OTELA_RELEASE_DIR',
+    kind: 'value',
+    value: 'DIR',
+    help: 'directory with the manifest.json and manifest.sig of the release that this program is of',
+    otherwise: 'beside the program, or one above',
+  },
+  {
     flag: 'config',
     env: 'OTELA_CONFIG',
     kind: 'value',

@@ -1,7 +1,10 @@
 /** The settings of `otela-agent start`, checked: from here on they are typed. */
 
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/labels.ts';
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
+import { MANIFEST_FILE, SIGNATURE_FILE } from '../../shared/release/release.ts';
 import { readTemplates, type Templates } from '../deploy/templates.ts';
 import { engineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
@@ -45,6 +48,8 @@ export interface StartConfig {
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
+  /** Where manifest and signature of this program's release are; undefined: beside it. */
+  releaseDir: string | undefined;
   warnings: string[];
 }
 
@@ -89,6 +94,7 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
+    releaseDir: releaseDir(one('release-dir')),
     warnings,
   };
 }
@@ -126,6 +132,13 @@ function templates(
       throw new Error(`--accept-deployments: ${error instanceof Error ? error.message : String(error)}`);
     }
   });
+}
+
+function releaseDir(directory: string | undefined): string | undefined {
+  if (directory === undefined) return undefined;
+  const absent = [MANIFEST_FILE, SIGNATURE_FILE].find((name) => !existsSync(join(directory, name)));
+  if (absent !== undefined) throw new UsageError(`release-dir: there is no ${absent} in ${directory}`);
+  return directory;
 }
 
 function isOn(name: string, text: string): boolean {

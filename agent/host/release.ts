@@ -1,15 +1,11 @@
-/** Which release this program is of: its manifest stands above the directory that the program lies in. */
+/** Which release this program is of: its manifest and signature lie beside it, one directory above, or where a setting says. */
 import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
-import {
-  AGENT_FILE,
-  MANIFEST_FILE,
-  MANIFEST_MAX_CHARS,
-  type Release,
-  SIGNATURE_FILE,
-} from '../../shared/release/release.ts';
+import { MANIFEST_FILE, MANIFEST_MAX_CHARS, type Release, SIGNATURE_FILE } from '../../shared/release/release.ts';
 
 export interface OwnRelease extends Release {
   /** SHA-256 of the file that this program was started from, hex. */
@@ -18,25 +14,37 @@ export interface OwnRelease extends Release {
 
 let started: Promise<OwnRelease | undefined> | undefined;
 
-/** As it was when this program started: an installation that is replaced under it is not what runs. */
-export function ownRelease(): Promise<OwnRelease | undefined> {
-  started ??= releaseOf(fileURLToPath(import.meta.url));
+/**
+ * As it was when this was first asked: an installation that is replaced later is not what runs.
+ * `directory`: where manifest and signature are, if not with the program.
+ */
+export function ownRelease(directory?: string): Promise<OwnRelease | undefined> {
+  // The bundle's own file; as a single executable that is the executable.
+  started ??= releaseOf(fileURLToPath(import.meta.url), directory);
   return started;
 }
 
-/** Undefined in a clone, and wherever no manifest lies beside the program. `program`: the file that runs. */
-async function releaseOf(program: string): Promise<OwnRelease | undefined> {
-  if (basename(program) !== basename(AGENT_FILE)) return undefined;
-  const root = dirname(dirname(program));
-  try {
-    const [manifest, signature, own] = await Promise.all([
-      readFile(join(root, MANIFEST_FILE), 'utf8'),
-      readFile(join(root, SIGNATURE_FILE), 'utf8'),
-      readFile(program),
-    ]);
-    if (manifest.length > MANIFEST_MAX_CHARS) return undefined;
-    return { manifest, signature: signature.trim(), digest: createHash('sha256').update(own).digest('hex') };
-  } catch {
-    return undefined; // not installed from a release: a gateway that asks for one says so
+/** Undefined in a clone, and wherever there is no manifest. `program`: the file that runs. */
+async function releaseOf(program: string, directory: string | undefined): Promise<OwnRelease | undefined> {
+  if (program.endsWith('.ts')) return undefined;
+  const beside = dirname(program);
+  for (const place of directory === undefined ? [beside, dirname(beside)] : [directory]) {
+    try {
+      const [manifest, signature] = await Promise.all(
+        [MANIFEST_FILE, SIGNATURE_FILE].map((name) => readFile(join(place, name), 'utf8')),
+      );
+      if (manifest === undefined || signature === undefined || manifest.length > MANIFEST_MAX_CHARS) continue;
+      return { manifest, signature: signature.trim(), digest: await digestOf(program) };
+    } catch {
+      // Not installed from a release: a gateway that asks for one says so.
+    }
   }
+  return undefined;
+}
+
+/** Piece by piece: a single executable is 100 MiB. */
+async function digestOf(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  await pipeline(createReadStream(file), hash);
+  return hash.digest('hex');
 }

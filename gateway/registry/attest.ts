@@ -3,7 +3,7 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import {
-  AGENT_FILE,
+  AGENT_FILES,
   type Attestation,
   attestationMessage,
   isOn,
@@ -58,8 +58,7 @@ export async function requireRelease(
   const message = attestationMessage(challenge, release.manifest, digest, workerdCrypto);
   if (!workerdCrypto.verify(sessionKey, message, signed))
     throw refused("its answer is not signed by its session's key");
-  const agent = manifest.files.find(({ path }) => path === AGENT_FILE);
-  if (agent?.sha256 === digest) return undefined;
+  if (manifest.files.some(({ path, sha256 }) => AGENT_FILES.includes(path) && sha256 === digest)) return undefined;
   throw refused(
     `the program that runs is not the agent of release ${manifest.version.slice(0, 64)}: somebody changed it`,
   );

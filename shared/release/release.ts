@@ -6,8 +6,16 @@ import * as z from 'zod';
 import { fromBase64url } from '../lattice/base64url.ts';
 import { type Crypto, KEY_BYTES } from '../lattice/crypto.ts';
 
-/** The agent within a release. */
-export const AGENT_FILE = 'dist/otela-agent.js';
+/** Kinds of machine that the agent is also made for as one file, which needs no Node: as Node names them. */
+export const PLATFORMS = ['linux-x64', 'linux-arm64'] as const;
+export type Platform = (typeof PLATFORMS)[number];
+
+/** The agent within a release, in each of its forms. */
+export const AGENT_FILES: readonly string[] = ['dist/otela-agent.js', ...PLATFORMS.map(singleFileName)];
+
+export function singleFileName(platform: Platform): string {
+  return `otela-agent-${platform}`;
+}
 
 export const MANIFEST_FILE = 'manifest.json';
 export const SIGNATURE_FILE = 'manifest.sig';

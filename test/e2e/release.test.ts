@@ -18,7 +18,7 @@ let out: string;
 let publicKey: string;
 
 const npmRelease = (...args: string[]) =>
-  execFileSync(NODE, [join(ROOT, 'release.ts'), ...args], { encoding: 'utf8', stdio: 'pipe' });
+  execFileSync(NODE, [join(ROOT, 'packaging/main.ts'), ...args], { encoding: 'utf8', stdio: 'pipe' });
 
 beforeAll(async () => {
   // Below the clone, where its packages are found.
@@ -26,7 +26,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(ROOT, 'dist/release-'));
   out = join(directory, 'release');
   publicKey = npmRelease('--new-key', join(directory, 'key.pem')).trim();
-  npmRelease('--key', join(directory, 'key.pem'), '--out', out);
+  npmRelease('--key', join(directory, 'key.pem'), '--out', out, '--platform', 'none');
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 afterEach(endAll);

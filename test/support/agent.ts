@@ -18,6 +18,8 @@ export interface AgentOptions extends Omit<SpawnOptions, 'label'> {
   args?: string[];
   /** Default: the program in this clone. */
   main?: string;
+  /** Or a program that needs no Node. */
+  executable?: string;
   /** Before the command, e.g. `ip netns exec c1h1`. */
   prefix?: string[];
 }
@@ -38,8 +40,7 @@ export async function startAgent(options: AgentOptions): Promise<Managed> {
   return new Managed(
     [
       ...(options.prefix ?? []),
-      NODE,
-      options.main ?? AGENT_MAIN,
+      ...(options.executable === undefined ? [NODE, options.main ?? AGENT_MAIN] : [options.executable]),
       'start',
       ...flags,
       '--token-file',

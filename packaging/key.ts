@@ -1,0 +1,33 @@
+/** The key that signs releases: Ed25519, a PEM file of its owner's. */
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import * as z from 'zod';
+
+const RAW_KEY_BYTES = 32;
+
+export interface ReleaseKey {
+  /** As gateways list it in RELEASE_KEYS: base64url. */
+  name: string;
+  /** As openssl reads it: PEM. */
+  publicPem: string;
+  /** 64 bytes (RFC 8032). */
+  sign(message: Uint8Array): Buffer;
+}
+
+export async function readKey(file: string): Promise<ReleaseKey> {
+  return releaseKey(createPrivateKey(await readFile(file)));
+}
+
+/** Writes it for its owner alone; throws where there is a file already. */
+export async function newKey(file: string): Promise<ReleaseKey> {
+  const { privateKey } = generateKeyPairSync('ed25519');
+  await writeFile(file, privateKey.export({ format: 'pem', type: 'pkcs8' }), { mode: 0o600, flag: 'wx' });
+  return releaseKey(privateKey);
+}
+
+function releaseKey(key: KeyObject): ReleaseKey {
+  const { x } = z.object({ x: z.string() }).parse(key.export({ format: 'jwk' }));
+  if (Buffer.from(x, 'base64url').length !== RAW_KEY_BYTES) throw new Error('the release key is no Ed25519 key');
+  const publicPem = createPublicKey(key).export({ format: 'pem', type: 'spki' });
+  return { name: x, publicPem: publicPem.toString(), sign: (message) => sign(null, message, key) };
+}

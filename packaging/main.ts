@@ -1,0 +1,47 @@
+/**
+ * `npm run release -- --key FILE [--out DIR] [--platform linux-x64 …]`: a release that can be handed out.
+ * `npm run release -- --new-key FILE` makes a key and prints its public half.
+ */
+import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { PLATFORMS, type Platform } from '../shared/release/release.ts';
+import { newKey, readKey } from './key.ts';
+import { release } from './release.ts';
+
+const USAGE = `npm run release -- --key FILE [--out release] [--platform NAME …]
+npm run release -- --new-key FILE
+platforms, for which the agent is made as one file: ${PLATFORMS.join(', ')} (both, unless some are named), none`;
+const WRONG_USE = 2;
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      key: { type: 'string' },
+      'new-key': { type: 'string' },
+      out: { type: 'string', default: fileURLToPath(new URL('../release', import.meta.url)) },
+      platform: { type: 'string', multiple: true },
+    },
+  });
+  const platforms = platformsNamed(values.platform);
+  if (values['new-key'] !== undefined) {
+    console.log((await newKey(values['new-key'])).name);
+    return 0;
+  }
+  if (values.key === undefined || platforms === undefined) {
+    console.error(USAGE);
+    return WRONG_USE;
+  }
+  const key = await readKey(values.key);
+  await release({ key, out: resolve(values.out), platforms, report: (line) => console.log(line) });
+  return 0;
+}
+
+/** Undefined where one of them is none. */
+function platformsNamed(names: readonly string[] | undefined): Platform[] | undefined {
+  if (names === undefined) return [...PLATFORMS];
+  const known = PLATFORMS.filter((platform) => names.includes(platform));
+  return names.every((name) => name === 'none' || PLATFORMS.some((platform) => platform === name)) ? known : undefined;
+}
+
+process.exitCode = await main();

@@ -1,0 +1,88 @@
+/**
+ * The agent as one file that needs no Node: Node's own program with the bundled agent in a note of it.
+ * https://nodejs.org/docs/latest-v24.x/api/single-executable-applications.html
+ */
+import { execFile, spawnSync } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { neededVersions, withNote } from './elf.ts';
+import { NODE_VERSION } from './node-binaries.ts';
+
+/** Node looks for its code only where this ends in 1. */
+const FUSE = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2:';
+const NOTE = 'NODE_SEA_BLOB';
+
+/**
+ * The newest versions of symbols that a file may ask for. glibc 2.28 is that of RHEL, Rocky and Alma 8, of Debian 10, and less than SLES 15
+ * SP3 (2.31) and Ubuntu 20.04 have; GLIBCXX_3.4.21 came with GCC 5, CXXABI_1.3.11 with GCC 7.
+ */
+export const FLOOR = { GLIBC: '2.28', GLIBCXX: '3.4.21', CXXABI: '1.3.11' } as const;
+type Library = keyof typeof FLOOR;
+
+const STARTS = 5;
+
+/** What Node runs at its start, from the bundled agent: no code cache and no snapshot, which only machines of the builder's kind could read. */
+export async function seaBlob(bundle: string): Promise<Buffer> {
+  if (process.version !== `v${NODE_VERSION}`)
+    throw new Error(
+      `a release is made by Node ${NODE_VERSION} (npm run release brings it), this is ${process.version}`,
+    );
+  const work = await mkdtemp(join(tmpdir(), 'otela-sea-'));
+  try {
+    const [config, output] = [join(work, 'sea.json'), join(work, 'blob')];
+    await writeFile(config, JSON.stringify({ main: bundle, output, disableExperimentalSEAWarning: true }));
+    await promisify(execFile)(process.execPath, ['--experimental-sea-config', config], { cwd: work });
+    return await readFile(output);
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+/** `node` is left as it was. Throws where the result would not run on the systems of `FLOOR`. */
+export function singleFile(node: Buffer, blob: Buffer): Buffer {
+  const made = withNote(node, NOTE, blob);
+  const fuse = made.indexOf(FUSE);
+  const code = fuse + FUSE.length;
+  if (fuse < 0 || made.indexOf(FUSE, code) >= 0 || made[code] !== '0'.charCodeAt(0))
+    throw new Error('this Node takes no program into it');
+  made[code] = '1'.charCodeAt(0);
+  checkFloor(newestNeeded(made));
+  return made;
+}
+
+/** The newest version of each library's symbols that a program asks for. */
+export function newestNeeded(program: Buffer): Partial<Record<Library, string>> {
+  const newest: Partial<Record<Library, string>> = {};
+  for (const symbol of [...neededVersions(program).values()].flat()) {
+    const [, library, version = ''] = /^(GLIBC|GLIBCXX|CXXABI)_([\d.]+)$/.exec(symbol) ?? [];
+    if (isLibrary(library) && isNewer(version, newest[library] ?? '0')) newest[library] = version;
+  }
+  return newest;
+}
+
+function checkFloor(needed: Partial<Record<Library, string>>): void {
+  for (const [library, version] of Object.entries(needed))
+    if (isLibrary(library) && isNewer(version, FLOOR[library]))
+      throw new Error(`it asks for ${library}_${version}, which systems with ${library}_${FLOOR[library]} do not have`);
+}
+
+function isLibrary(name: string | undefined): name is Library {
+  return name !== undefined && Object.hasOwn(FLOOR, name);
+}
+
+function isNewer(version: string, than: string): boolean {
+  return version.localeCompare(than, 'en', { numeric: true }) > 0;
+}
+
+/** Median of `otela-agent version`, from start to end, in milliseconds. Throws where the file does not run. */
+export function startMs(file: string): number {
+  const times = Array.from({ length: STARTS }, () => {
+    const began = performance.now();
+    const { status, stderr, error } = spawnSync(file, ['version'], { encoding: 'utf8' });
+    if (status !== 0) throw new Error(`${file} does not run: ${error?.message ?? stderr}`);
+    return performance.now() - began;
+  });
+  return times.sort((a, b) => a - b)[Math.floor(STARTS / 2)] ?? Number.NaN;
+}

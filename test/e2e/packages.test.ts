@@ -1,0 +1,195 @@
+/** What people install: the agent as one file, and both programs as npm packages; each admitted by a gateway that asks for signed agents. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { appendFile, copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { z } from 'zod';
+import { machineOf } from '../../packaging/elf.ts';
+import { FLOOR, newestNeeded } from '../../packaging/single-file.ts';
+import { PLATFORMS, type Platform, singleFileName } from '../../shared/release/release.ts';
+import { which } from '../support/abilities.ts';
+import { type AgentOptions, startAgent } from '../support/agent.ts';
+import { startEngine } from '../support/engine.ts';
+import { Gateway } from '../support/gateway.ts';
+import { MODEL } from '../support/house.ts';
+import { atEnd, endAll } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+const REFUSED = 69;
+const SETUP_MS = 180_000;
+const OWN = PLATFORMS.find((platform) => platform === `${process.platform}-${process.arch}`);
+/** Where a program for another machine finds the C library of that machine: Debian's libstdc++6-arm64-cross. */
+const ARM64_LIBRARIES = process.env.OTELA_TEST_ARM64_LIBRARIES ?? '/usr/aarch64-linux-gnu';
+/** No Node on it. */
+const BARE_PATH = '/nonexistent';
+
+let directory: string;
+let out: string;
+/** Platforms whose Node could be had. */
+let made: Platform[] = [];
+/** Why the packages are not installed. */
+let notInstalled: string | undefined;
+
+const at = (...parts: string[]) => join(directory, ...parts);
+const npmRelease = (...args: string[]) =>
+  execFileSync(NODE, [join(ROOT, 'packaging/main.ts'), ...args], { encoding: 'utf8', stdio: 'pipe' });
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'otela-packages-'));
+  out = at('release');
+  npmRelease('--new-key', at('key.pem'));
+  for (const platforms of [PLATFORMS, OWN === undefined ? [] : [OWN], []]) {
+    const named = platforms.length === 0 ? ['none'] : platforms;
+    try {
+      console.log(npmRelease('--key', at('key.pem'), '--out', out, ...named.flatMap((name) => ['--platform', name])));
+      made = [...platforms];
+      break;
+    } catch (error) {
+      if (platforms.length === 0) throw error;
+      console.warn(`no single files for ${platforms.join(', ')}: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+  const packages = ['otela-agent', 'otela-gateway'].map((name) => join(out, `${name}-${versionHere}.tgz`));
+  // As people do, in a directory of their own. It brings workerd, from npm's registry or its cache.
+  await mkdir(at('prefix'));
+  const install = ['install', '--prefix', at('prefix'), '--prefer-offline', '--no-audit', '--no-fund', ...packages];
+  const installed = spawnSync('npm', install, { cwd: at('prefix'), encoding: 'utf8' });
+  if (installed.status !== 0) notInstalled = `npm cannot install the packages here: ${installed.stderr.slice(-500)}`;
+}, SETUP_MS);
+afterAll(() => rm(directory, { recursive: true, force: true }));
+afterEach(endAll);
+
+const versionHere = z
+  .object({ version: z.string() })
+  .parse(JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'))).version;
+
+const installedProgram = (name: string) => at('prefix/node_modules/.bin', name);
+
+async function gatewayThatAsks(): Promise<Gateway> {
+  const gateway = await Gateway.start({ main: installedProgram('otela-gateway') });
+  const ready = await (await fetch(`${gateway.url}/readyz`)).json();
+  expect(ready).toMatchObject({ signed_agents: { required: true, keys: 1 } });
+  return gateway;
+}
+
+async function agentAt(gateway: Gateway, how: Pick<AgentOptions, 'executable' | 'args' | 'env'>) {
+  const engine = await startEngine({ models: [MODEL] });
+  atEnd(() => engine.close());
+  const token = await gateway.createJoinToken();
+  return startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, ...how });
+}
+
+async function completion(gateway: Gateway): Promise<string> {
+  const headers = { authorization: `Bearer ${await gateway.createKey()}`, 'content-type': 'application/json' };
+  const body = JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'hello' }] });
+  const response = await fetch(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers, body });
+  const text = await response.text();
+  expect([response.status, text]).toEqual([200, expect.stringContaining('chat.completion')]);
+  return text;
+}
+
+/** A directory with the single file of this machine under the name that people give it, and `more` of the release. */
+async function downloaded(name: string, platform: Platform, more: string[]): Promise<string> {
+  await mkdir(at(name));
+  const program = at(name, 'otela-agent');
+  await copyFile(join(out, singleFileName(platform)), program);
+  for (const file of more) await copyFile(join(out, file), at(name, file));
+  return program;
+}
+
+it('ordinary tools check what was downloaded: sha256sum the files, openssl who signed', async ({ skip }) => {
+  const checked = spawnSync('sha256sum', ['--check', '--quiet', 'SHA256SUMS'], { cwd: out, encoding: 'utf8' });
+  expect([checked.status, checked.stdout, checked.stderr]).toEqual([0, '', '']);
+  const sums = await readFile(join(out, 'SHA256SUMS'), 'utf8');
+  const listed = ['manifest.json', `otela-agent-${versionHere}.tgz`, `otela-gateway-${versionHere}.tgz`];
+  for (const name of [...listed, ...made.map(singleFileName)]) expect(sums).toContain(`  ${name}\n`);
+
+  skip(which('openssl') === undefined, 'no openssl here');
+  const verify = (file: string) =>
+    spawnSync(
+      'openssl',
+      ['pkeyutl', '-verify', '-pubin', '-inkey', 'release.pub', '-rawin', '-in', file, '-sigfile', 'SHA256SUMS.sig'],
+      { cwd: out, encoding: 'utf8' },
+    );
+  expect(verify('SHA256SUMS')).toMatchObject({ status: 0, stdout: 'Signature Verified Successfully\n' });
+  await writeFile(at('changed-sums'), sums.replace('0', '1'));
+  expect(verify(at('changed-sums')).status).toBe(1);
+});
+
+it('a single file asks for no newer libraries than the documentation says, and holds no tables for debuggers', async ({
+  skip,
+}) => {
+  skip(made.length === 0, 'no single file was made');
+  const docs = await readFile(join(ROOT, 'docs/agent.md'), 'utf8');
+  expect(docs).toContain(`glibc ${FLOOR.GLIBC}`);
+  for (const platform of made) {
+    const program = await readFile(join(out, singleFileName(platform)));
+    expect(`linux-${machineOf(program)}`).toBe(platform);
+    expect(newestNeeded(program)).toEqual(FLOOR);
+    expect(program.readUInt16LE(60)).toBe(0);
+    expect((await stat(join(out, singleFileName(platform)))).mode & 0o111).toBe(0o111);
+  }
+});
+
+it('the single file runs without Node, and joins with the manifest beside it; a changed one and one alone are refused', async ({
+  skip,
+}) => {
+  if (OWN === undefined || !made.includes(OWN)) return skip('no single file for this machine');
+  skip(notInstalled !== undefined, notInstalled);
+  const manifest = ['manifest.json', 'manifest.sig'];
+  const env = { PATH: BARE_PATH };
+  const program = await downloaded('whole', OWN, manifest);
+  expect(execFileSync(program, ['version'], { encoding: 'utf8', env })).toBe(`otela-agent ${versionHere}\n`);
+  const gateway = await gatewayThatAsks();
+  await agentAt(gateway, { executable: program, env });
+  await gateway.serving(1, 15_000, MODEL);
+  await completion(gateway);
+
+  const changed = await downloaded('changed', OWN, manifest);
+  await appendFile(changed, '\n');
+  const refused = await agentAt(gateway, { executable: changed, env });
+  expect((await refused.end(20_000)).code).toBe(REFUSED);
+  expect(refused.output).toContain('not the agent of release');
+
+  const alone = await downloaded('alone', OWN, []);
+  const unknown = await agentAt(gateway, { executable: alone, env });
+  expect((await unknown.end(20_000)).code).toBe(REFUSED);
+  expect(unknown.output).toContain('no manifest');
+
+  await agentAt(gateway, { executable: alone, env: { ...env, OTELA_RELEASE_DIR: out } });
+  await gateway.serving(2, 15_000, MODEL);
+  const lost = await agentAt(gateway, { executable: alone, env, args: ['--release-dir', directory] });
+  expect((await lost.end(20_000)).code).toBe(2);
+  expect(lost.output).toContain(`there is no manifest.json in ${directory}`);
+});
+
+it('both npm packages run where they were installed, and the agent of one is admitted by the gateway of the other', async ({
+  skip,
+}) => {
+  skip(notInstalled !== undefined, notInstalled);
+  const version = execFileSync(installedProgram('otela-agent'), ['version'], { encoding: 'utf8' });
+  expect(version).toBe(`otela-agent ${versionHere}\n`);
+  const gateway = await gatewayThatAsks();
+  expect(await (await fetch(gateway.url)).text()).toContain('<script');
+  await agentAt(gateway, { executable: installedProgram('otela-agent') });
+  await gateway.serving(1, 15_000, MODEL);
+  await completion(gateway);
+});
+
+it('the file for arm64 runs, with pages of 64 KiB too, where this machine can emulate that', async ({ skip }) => {
+  skip(!made.includes('linux-arm64'), 'its Node could not be had');
+  const emulator = process.env.OTELA_TEST_QEMU_ARM64 ?? which('qemu-aarch64-static') ?? which('qemu-aarch64');
+  if (emulator === undefined) return skip('no qemu-aarch64-static here (Debian: qemu-user-static)');
+  const run = (args: string[]) =>
+    spawnSync(emulator, ['-L', ARM64_LIBRARIES, ...args, join(out, 'otela-agent-linux-arm64'), 'version'], {
+      encoding: 'utf8',
+    });
+  const first = run([]);
+  skip(
+    /Could not open|cannot open shared/.test(first.stderr),
+    'no arm64 libraries here (Debian: libstdc++6-arm64-cross)',
+  );
+  for (const { status, stdout } of [first, run(['-p', '65536'])])
+    expect([status, stdout]).toEqual([0, `otela-agent ${versionHere}\n`]);
+});
