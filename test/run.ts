@@ -35,7 +35,19 @@ const CHECKS: Record<string, string[]> = {
   'tsc dashboard': ['tsc', '-p', 'dashboard/tsconfig.json'],
   'wrangler deploy --dry-run': ['wrangler', 'deploy', '--dry-run', '--outdir', 'dist/worker'],
 };
-const PROJECTS = ['shared', 'sim', 'gateway', 'agent', 'scheduler', 'e2e', 'browser', 'chaos', 'slurm', 'netns'];
+const PROJECTS = [
+  'shared',
+  'sim',
+  'gateway',
+  'agent',
+  'scheduler',
+  'e2e',
+  'docs',
+  'browser',
+  'chaos',
+  'slurm',
+  'netns',
+];
 /** More files than these do not fail by chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;
 /** A part that takes longer than this hangs. */

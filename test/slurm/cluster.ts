@@ -8,7 +8,7 @@ import { NODE, ROOT } from '../support/where.ts';
 
 const HERE = join(ROOT, 'test/slurm');
 /** `nobody` of Debian: an ordinary user with no home at all. */
-const USER = { uid: 65_534, gid: 65_534 };
+export const USER = { uid: 65_534, gid: 65_534 };
 
 function run(
   command: string,
@@ -121,6 +121,11 @@ export class Cluster {
     const job = new Job(this, id);
     atEnd(() => job.cancel());
     return job;
+  }
+
+  /** For commands of an ordinary user. */
+  get userEnv(): Record<string, string> {
+    return { ...this.#env };
   }
 
   /** A Slurm command as root. */

@@ -27,6 +27,8 @@ export interface SpawnOptions {
   label?: string;
   uid?: number;
   gid?: number;
+  /** `pipe`: `child.stdin` is there to be written to. Default: it reads nothing. */
+  stdin?: 'pipe';
 }
 
 export interface Exit {
@@ -50,7 +52,7 @@ export class Managed {
       cwd: options.cwd,
       detached: true,
       env: { ...baseEnvironment(), ...options.env, [MARK]: OWN },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: [options.stdin ?? 'ignore', 'pipe', 'pipe'],
       ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.gid ?? options.uid }),
     });
     for (const stream of [this.child.stdout, this.child.stderr]) {

@@ -1,0 +1,65 @@
+/** What pages list is what the code has. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import * as exits from '../../agent/cli/exit.ts';
+import { ERROR_KINDS } from '../../shared/openai/errors.ts';
+import { ROOT } from '../support/where.ts';
+import { read } from './markdown.ts';
+
+it('docs/troubleshooting.md has every error code of the API, with its status', () => {
+  const page = read('docs/troubleshooting.md');
+  const missing = Object.entries(ERROR_KINDS).filter(
+    ([code, { status }]) =>
+      !new RegExp(`\\b${status}\\b[^\\n]*\`${code}\`|\`${code}\`[^\\n]*\\b${status}\\b`).test(page),
+  );
+  expect(missing.map(([code, { status }]) => `${status} ${code}`)).toEqual([]);
+});
+
+it('docs/troubleshooting.md has every exit code of the agent', () => {
+  const page = read('docs/troubleshooting.md');
+  const codes = Object.values(exits).filter((value) => typeof value === 'number');
+  expect(codes.length).toBeGreaterThan(3);
+  const [table = ''] = (page.split('| exit code |')[1] ?? '').split('\n\n');
+  const listed = [...table.matchAll(/^\| (\d+) /gm)].map(([, code]) => Number(code));
+  expect(listed).toEqual([...codes].sort((a, b) => a - b));
+});
+
+it('docs/troubleshooting.md quotes what the programs print', () => {
+  const source = ['agent', 'gateway', 'shared'].flatMap(sources).join('\n');
+  const quotes = [...read('docs/troubleshooting.md').matchAll(/^\| ([^|]*`[^|]*`[^|]*) \|/gm)].flatMap(
+    ([, cell = '']) => [...cell.matchAll(/`([^`]+)`/g)].map(([, quote = '']) => quote),
+  );
+  // Between what is left out, and what the program fills in.
+  const pieces = quotes.flatMap((quote) => quote.split(/…:?|\d{3}|"/)).map((piece) => piece.trim());
+  const told = pieces.filter((piece) => piece.split(' ').length > 2);
+  expect(told.length).toBeGreaterThan(20);
+  expect(told.filter((piece) => !source.includes(piece))).toEqual([]);
+});
+
+function sources(room: string): string[] {
+  return readdirSync(join(ROOT, room), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => readFileSync(join(ROOT, room, name), 'utf8').replaceAll('\\', ''));
+}
+
+/** Paths in the first column of the table under this heading. */
+function roomsOf(page: string): string[] {
+  const [, table = ''] = read(page).split('\n## Rooms\n');
+  const [rows = ''] = table.split('\n## ');
+  return [...rows.matchAll(/^\| (`.+?`)\s+\|/gm)].flatMap(([, cell = '']) =>
+    [...cell.matchAll(/`([^`]+)`/g)].map(([, path = '']) => path),
+  );
+}
+
+it('docs/architecture.md names every room, and no other', () => {
+  const rooms = roomsOf('docs/architecture.md');
+  expect(rooms.filter((room) => !existsSync(join(ROOT, room)))).toEqual([]);
+  const named = new Set(rooms);
+  const folders = ['gateway', 'agent', 'shared', 'scheduler', 'test', 'dashboard'].flatMap((top) =>
+    readdirSync(join(ROOT, top), { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => `${top}/${entry.name}/`),
+  );
+  expect(folders.filter((folder) => !named.has(folder))).toEqual([]);
+});

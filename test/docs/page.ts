@@ -1,0 +1,86 @@
+/**
+ * A page of docs/ whose commands are run: its fenced blocks, in order. What a block needs besides being run stands in a comment before it, which
+ * a reader does not see:
+ *
+ *     <!-- run: yours -->                  a reader puts values of their own here; a test exports its own for the same names
+ *     <!-- run: stays until REGEX -->      in a terminal of its own, which goes on; the next block follows when its output has the REGEX
+ *     <!-- run: again until REGEX -->      the same, in place of the last one, which gets Ctrl-C before
+ *     <!-- run: file NAME -->              no command: the block is saved under that name
+ *     <!-- run: needs WHAT -->             only where there is WHAT; the text around it says so too
+ *
+ * A `text` block after a `sh` block shows what comes out; `…` in it stands for anything.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ROOT } from '../support/where.ts';
+
+export type Step =
+  | { kind: 'run' | 'yours'; line: number; code: string; needs?: string; shows: string[] }
+  | { kind: 'stays' | 'again'; line: number; code: string; until: RegExp }
+  | { kind: 'file'; line: number; code: string; name: string };
+
+interface Block {
+  language: string;
+  code: string;
+  line: number;
+  mark: string | undefined;
+}
+
+export function stepsOf(page: string): Step[] {
+  const steps: Step[] = [];
+  for (const block of blocksOf(readFileSync(join(ROOT, page), 'utf8'))) {
+    const { language, line } = block;
+    const last = steps.at(-1);
+    if (language === 'text' && last?.kind === 'run') last.shows.push(...block.code.split('\n'));
+    else if (language === 'sh' || block.mark !== undefined) steps.push(stepOf(block, page));
+    else throw new Error(`${page}:${line}: nothing runs this ${language || 'unnamed'} block`);
+  }
+  return steps;
+}
+
+function stepOf({ code, line, mark = '', language }: Block, page: string): Step {
+  const [, kind = '', , rest = ''] = /^(\w*)( (?:until )?(.*))?$/.exec(mark) ?? [];
+  switch (kind) {
+    case '':
+      return { kind: 'run', line, code, shows: [] };
+    case 'needs':
+      return { kind: 'run', line, code, needs: rest, shows: [] };
+    case 'yours':
+      return { kind, line, code, shows: [] };
+    case 'stays':
+    case 'again':
+      return { kind, line, code, until: new RegExp(rest) };
+    case 'file':
+      return { kind, line, code, name: rest };
+    default:
+      throw new Error(`${page}:${line}: "${mark}" before this ${language} block means nothing`);
+  }
+}
+
+export function blocksOf(text: string): Block[] {
+  const blocks: Block[] = [];
+  let open: Block | undefined;
+  let mark: string | undefined;
+  for (const [at, line] of text.split('\n').entries()) {
+    const fence = /^```(\w*)/.exec(line);
+    if (open !== undefined) {
+      if (fence === null) {
+        open.code += `${open.code === '' ? '' : '\n'}${line}`;
+        continue;
+      }
+      blocks.push(open);
+      open = undefined;
+    } else if (fence !== null) {
+      open = { language: fence[1] ?? '', code: '', line: at + 1, mark };
+      mark = undefined;
+    } else if (line.trim() !== '') {
+      mark = /^<!-- run: (.*) -->$/.exec(line)?.[1];
+    }
+  }
+  return blocks;
+}
+
+/** The names that `export NAME=…` lines of a block set. */
+export function namesOf(code: string): string[] {
+  return [...code.matchAll(/^export (\w+)=/gm)].map(([, name = '']) => name);
+}

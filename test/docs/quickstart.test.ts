@@ -1,0 +1,76 @@
+/** What the quick starts say, done as they say it. */
+import { existsSync } from 'node:fs';
+import { cp, mkdir, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { pythonWith } from '../support/abilities.ts';
+import { AGENT_MAIN, ENGINE_MAIN } from '../support/agent.ts';
+import { Gateway } from '../support/gateway.ts';
+import { MODEL, openHouse } from '../support/house.ts';
+import { endAll, freePort, temporaryDirectory } from '../support/processes.ts';
+import { NODE, ROOT } from '../support/where.ts';
+import { follow, type Place, type Read } from './reader.ts';
+
+afterEach(endAll);
+
+/** A home of the reader's own, and programs first on the PATH. */
+async function place(programs: Record<string, string>, yours: Record<string, string>, has: string[]): Promise<Place> {
+  const home = await temporaryDirectory('otela-reader');
+  const cwd = join(home, 'work');
+  for (const directory of ['bin', 'tmp', 'run', 'work']) await mkdir(join(home, directory), { mode: 0o700 });
+  for (const [name, line] of Object.entries(programs)) {
+    await writeFile(join(home, 'bin', name), `#!/bin/sh\nexec ${line} "$@"\n`, { mode: 0o755 });
+  }
+  const env = {
+    HOME: home,
+    TMPDIR: join(home, 'tmp'),
+    XDG_RUNTIME_DIR: join(home, 'run'),
+    PATH: `${join(home, 'bin')}:${dirname(NODE)}:${process.env.PATH}`,
+    // Tests listen on loopback.
+    OTELA_MESH: '127.0.0.1',
+  };
+  return { cwd, env, yours, has };
+}
+
+function tell({ skipped }: Read): void {
+  for (const one of skipped) console.log(`not run: ${one}`);
+}
+
+it('docs/quickstart-consumer.md', async () => {
+  const house = await openHouse();
+  const python = pythonWith(ROOT, 'openai');
+  const yours = { OPENAI_BASE_URL: house.base, OPENAI_API_KEY: house.key, MODEL, PROVIDER: 'lab' };
+  const here = await place({ python3: python ?? 'false', node: NODE }, yours, python ? ['Python with openai'] : []);
+  // What `npm install openai` would bring.
+  await symlink(join(ROOT, 'node_modules'), join(here.cwd, 'node_modules'));
+  const read = await follow('docs/quickstart-consumer.md', here);
+  tell(read);
+  const expected = ['PyPI', 'the npm registry', ...(python ? [] : ['Python with openai'])];
+  expect(read.skipped.map((one) => one.split(' needs ')[1]).sort()).toEqual(expected.sort());
+});
+
+it('docs/quickstart-provider.md, without Slurm', async () => {
+  const gateway = await Gateway.start();
+  const port = await freePort();
+  const yours = { OTELA_GATEWAY: gateway.url, MODEL, PORT: String(port) };
+  // `vllm serve NAME …`
+  const vllm = `${NODE} ${ENGINE_MAIN} --model '${MODEL}'`;
+  const here = await place({ 'otela-agent': `${NODE} ${AGENT_MAIN}`, vllm }, yours, []);
+  await writeFile(join(here.cwd, 'otela-token'), `${await gateway.createJoinToken('eth', 'alps')}\n`);
+  const read = await follow('docs/quickstart-provider.md', here);
+  tell(read);
+  expect(new Set(read.skipped.map((one) => one.split(' needs ')[1]))).toEqual(new Set(['Slurm']));
+  expect(await read.terminals[0]?.end(5_000)).toMatchObject({ code: 0 });
+});
+
+it('docs/quickstart-operator.md, in a copy of this clone', async () => {
+  const port = await freePort();
+  const here = await place({}, { PORT: String(port), DATA: join(await temporaryDirectory(), 'data') }, []);
+  const left = new Set(['node_modules', 'dist', '.git', '.ci', '.wrangler', 'data', 'release']);
+  await cp(ROOT, here.cwd, { recursive: true, filter: (path) => !left.has(relative(ROOT, path)) });
+  await symlink(join(ROOT, 'node_modules'), join(here.cwd, 'node_modules'));
+  const read = await follow('docs/quickstart-operator.md', here);
+  tell(read);
+  expect(read.skipped.map((one) => one.split(' needs ')[1])).toEqual(['the npm registry']);
+  expect(existsSync(join(here.cwd, 'dist/dashboard/index.html'))).toBe(true);
+});
