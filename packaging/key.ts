@@ -15,7 +15,12 @@ export interface ReleaseKey {
 }
 
 export async function readKey(file: string): Promise<ReleaseKey> {
-  return releaseKey(createPrivateKey(await readFile(file)));
+  const pem = await readFile(file);
+  try {
+    return releaseKey(createPrivateKey(pem));
+  } catch (cause) {
+    throw new Error(`${file} holds no Ed25519 key that signs releases; --new-key makes one`, { cause });
+  }
 }
 
 /** Writes it for its owner alone; throws where there is a file already. */

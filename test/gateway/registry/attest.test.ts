@@ -70,6 +70,17 @@ test('an agent of a signed release is let in, once it has answered the challenge
   expect(await join()).toMatchObject({ status: 200, session: expect.any(String) });
 });
 
+test('each form of the agent is the agent of its release, and no other file of it is', async () => {
+  const files = ['otela-agent-linux-x64', 'otela-agent-linux-arm64', 'dist/otela-gateway.js'].map((path, index) => ({
+    path,
+    sha256: hex(workerdCrypto.sha256(Uint8Array.of(index))),
+  }));
+  const statuses = await Promise.all(
+    files.map(async ({ sha256 }) => (await join({ given: release(releaser, { files }), digest: sha256 })).status),
+  );
+  expect(statuses).toEqual([200, 200, 403]);
+});
+
 test('where releases are not asked for, nothing is', async () => {
   for (const off of [{}, { REQUIRE_SIGNED_AGENT: 'off' }, { REQUIRE_SIGNED_AGENT: '0' }]) {
     const { token } = await seedToken();
