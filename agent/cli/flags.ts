@@ -1,7 +1,7 @@
 /** Reads a command line against a list of known flags. */
 import { parseArgs } from 'node:util';
+import { nearest } from '../../shared/text/nearest.ts';
 import { UsageError } from './exit.ts';
-import { nearest } from './nearest.ts';
 
 export interface FlagSpec {
   /** Without the dashes. */

@@ -1,21 +1,29 @@
 /** Where a command writes. */
 import type { Writable } from 'node:stream';
+import { type Paint, painterFor } from '../../shared/terminal/paint.ts';
 
 export interface Io {
   stdout: Writable;
   stderr: Writable;
+  /** Colours for stdout, where it is a terminal. */
+  paint: Paint;
   /** One line for whoever asked. */
   out(line: string): void;
   /** One line for the operator, with the time: the engine's own lines stand between ours. */
   log(line: string): void;
 }
 
-export function makeIo(stdout: Writable, stderr: Writable): Io {
+export function makeIo(
+  stdout: Writable & { isTTY?: boolean },
+  stderr: Writable,
+  env: Readonly<Record<string, string | undefined>> = {},
+): Io {
   // A reader that has gone (`… | head`) must not end the agent.
   for (const stream of [stdout, stderr]) stream.on('error', () => {});
   return {
     stdout,
     stderr,
+    paint: painterFor(stdout, env),
     out: (line) => void stdout.write(`${line}\n`),
     log: (line) => void stderr.write(`otela-agent ${new Date().toISOString().slice(0, 19)}Z ${printable(line)}\n`),
   };

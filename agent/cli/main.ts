@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /** `otela-agent`: serves a model engine of this machine to gateways, over connections that go outward only. */
 import type { Writable } from 'node:stream';
+import { nearest } from '../../shared/text/nearest.ts';
 import { configCommand } from './config.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { drainCommand } from './drain.ts';
@@ -10,7 +11,6 @@ import { makeIo } from './io.ts';
 import { logsCommand } from './logs.ts';
 import { metricsCommand } from './metrics.ts';
 import { modelsCommand } from './models.ts';
-import { nearest } from './nearest.ts';
 import { sbatchCommand } from './sbatch.ts';
 import type { Env } from './sources.ts';
 import { type Outside, startCommand } from './start.ts';
@@ -25,7 +25,7 @@ export interface MainOptions extends Partial<Outside> {
 
 /** `argv` begins after the program's name. Resolves with the exit code and never rejects. */
 export async function main(argv: readonly string[], env: Env, options: MainOptions = {}): Promise<number> {
-  const io = makeIo(options.stdout ?? process.stdout, options.stderr ?? process.stderr);
+  const io = makeIo(options.stdout ?? process.stdout, options.stderr ?? process.stderr, env);
   const [command = 'help', ...rest] = argv;
   try {
     if (asksForHelp(command, rest)) {

@@ -2,8 +2,8 @@
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { nearest } from '../../shared/text/nearest.ts';
 import { UsageError } from './exit.ts';
-import { nearest } from './nearest.ts';
 import { SETTINGS, type SettingName, settingName } from './settings.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;

@@ -2,8 +2,8 @@
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { readBody } from '../admin/body.ts';
 import type { Env } from '../env.ts';
+import { readBody } from '../json-body.ts';
 import { requestIdOf } from '../openai/request-id.ts';
 import { errorResponse } from '../openai/respond.ts';
 import { unauthorized } from './account.ts';

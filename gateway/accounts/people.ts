@@ -1,8 +1,8 @@
 /** Those whom an identity provider vouches for, as users here. */
 import { and, eq } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { tellRegistry } from '../admin/registry.ts';
 import type { Env } from '../env.ts';
+import { tellRegistry } from '../tell-registry.ts';
 import type { Account } from './account.ts';
 import { asked, database } from './database.ts';
 import { findUser } from './look-up.ts';

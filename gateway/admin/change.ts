@@ -6,7 +6,7 @@ import { asked, database } from '../accounts/database.ts';
 import { auditLog, idempotency } from '../accounts/schema.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
-import { tellRegistry } from './registry.ts';
+import { tellRegistry } from '../tell-registry.ts';
 import type { Call } from './route.ts';
 
 type AnyCall = Call<unknown, unknown>;

@@ -5,11 +5,11 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { joinTokens, providers } from '../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
+import { tellRegistry } from '../tell-registry.ts';
 import { change, createOnce } from './change.ts';
 import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from './fields.ts';
 import { nameSchema, pageSchema, rfc3339 } from './list.ts';
 import { findProvider, marksNew, requireRoom } from './providers.ts';
-import { tellRegistry } from './registry.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;

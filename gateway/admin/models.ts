@@ -7,7 +7,7 @@ import { maxRetriesSchema } from '../accounts/retry-settings.ts';
 import { aliasesSchema, fallbacksSchema, policySchema, timeoutSchema } from '../accounts/routing-settings.ts';
 import { modelSettings } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
-import { parse } from './body.ts';
+import { parse } from '../json-body.ts';
 import { change, tell } from './change.ts';
 import { listOf } from './fields.ts';
 import { rfc3339 } from './list.ts';

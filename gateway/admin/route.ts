@@ -5,7 +5,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { type Account, atLeast, requireScope } from '../accounts/account.ts';
 import type { Role } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { readBody, readQuery } from './body.ts';
+import { readBody, readQuery } from '../json-body.ts';
 import { callerOf } from './caller.ts';
 
 export type AdminContext = Context<{ Bindings: Env }>;

@@ -1,4 +1,6 @@
 /** `otela-agent doctor`: what would stop an agent here, each with its fix. Joins nothing and starts nothing. */
+
+import { bad, described, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
 import { toolRunner } from '../../host/run-tool.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { JSON_FLAG } from '../choose.ts';
@@ -8,11 +10,9 @@ import type { Io } from '../io.ts';
 import { START_FLAGS } from '../settings.ts';
 import { type Env, readSettings } from '../sources.ts';
 import { type StartConfig, startConfig } from '../start-config.ts';
-import { bad, type Finding, good, odd } from './finding.ts';
 import { checkGateway } from './gateway-check.ts';
 import { checkEngine, checkGpus, checkJob, checkState } from './host-checks.ts';
 
-const MARKS: Readonly<Record<Finding['verdict'], string>> = { good: 'ok ', odd: 'odd', bad: 'BAD' };
 const TOKEN = /^otela-join-[\w-]{43}$/;
 
 export async function doctorCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
@@ -33,7 +33,7 @@ export async function doctorCommand(argv: readonly string[], env: Env, io: Io): 
       : await checkConfig(config, env);
   findings.push(await checkGpus(env, run), await checkJob(env, run), checkState(env));
   if (asJson) io.out(JSON.stringify(findings, null, 2));
-  else for (const finding of findings) io.out(described(finding));
+  else for (const finding of findings) io.out(described(finding, io.paint));
   return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_ENGINE : EXIT_DONE;
 }
 
@@ -62,8 +62,4 @@ function settled<T>(read: () => T): T | UsageError {
     if (error instanceof UsageError) return error;
     throw error;
   }
-}
-
-function described({ what, verdict, found, fix }: Finding): string {
-  return `${MARKS[verdict]}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;
 }

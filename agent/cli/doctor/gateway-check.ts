@@ -1,10 +1,10 @@
 /** The way to a gateway, by a question that admits nobody: `POST /agent/admit` without a token is refused in OpenTela's own words. */
 
+import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
 import { proxyFor } from '../../host/proxy.ts';
 import { type GatewayAnswer, messageOf, type postToGateway } from '../../tunnel/gateway-request.ts';
 import type { Env } from '../sources.ts';
-import { bad, type Finding, good, odd } from './finding.ts';
 
 const ANSWER_MS = 10_000;
 /** Tickets and certificates begin and end by the clock; an hour's reserve stands behind each. */

@@ -1,6 +1,7 @@
 /** What this machine has for an agent: GPUs, a job, an engine, a place for its state. */
 import { accessSync, constants } from 'node:fs';
 import { dirname } from 'node:path';
+import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
 import { missingCommand } from '../../engine/exec.ts';
 import { EngineProbe } from '../../engine/probe.ts';
 import { inventory } from '../../host/inventory.ts';
@@ -9,7 +10,6 @@ import { askEndTime, slurmJob } from '../../host/slurm.ts';
 import { stateBases } from '../../host/state-dir.ts';
 import type { EngineTarget } from '../../tunnel/types.ts';
 import type { Env } from '../sources.ts';
-import { bad, type Finding, good, odd } from './finding.ts';
 
 export async function checkGpus(env: Env, run: RunTool): Promise<Finding> {
   const notes: string[] = [];

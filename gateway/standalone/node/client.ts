@@ -1,22 +1,33 @@
 /** The admin REST, for a shell: how it is reached and how its answers are printed. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
+import { CommandError, EXIT_UNREACHABLE, type Flag } from './command.ts';
 
-/** The command line cannot mean anything: exit code 2. */
-export class UsageError extends Error {}
+/** The gateway said no: told without a stack. */
+export class ClientError extends CommandError {}
 
-/** The gateway said no, or was not there: told without a stack. */
-export class ClientError extends Error {}
+/** Nobody is there to say anything. */
+export class Unreachable extends ClientError {
+  override readonly exitCode = EXIT_UNREACHABLE;
+}
 
 const ANSWER_MS = 15_000;
 
-export const CONNECTION = {
-  url: { type: 'string', default: 'http://127.0.0.1:8787' },
-  'key-file': { type: 'string', default: './data/admin.key' },
-  json: { type: 'boolean', default: false },
-} as const;
+export const JSON_FLAG = {
+  json: { type: 'boolean', default: false, help: 'one JSON object a line, for scripts' },
+} as const satisfies Record<string, Flag>;
 
-export const CONNECTION_USAGE = '    [--url http://127.0.0.1:8787] [--key-file ./data/admin.key] [--json]';
+export const CONNECTION = {
+  url: { type: 'string', default: 'http://127.0.0.1:8787', value: 'URL', help: 'the gateway' },
+  'key-file': {
+    type: 'string',
+    default: './data/admin.key',
+    value: 'FILE',
+    takes: 'file',
+    help: "file with an operator's key",
+  },
+  ...JSON_FLAG,
+} as const satisfies Record<string, Flag>;
 
 export interface Door {
   path: string;
@@ -96,7 +107,7 @@ async function send(
   };
   return fetch(url, init).catch((cause: unknown) => {
     const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);
-    throw new ClientError(`no gateway answers at ${url.origin}: ${reason}`, { cause });
+    throw new Unreachable(`no gateway answers at ${url.origin}: ${reason}`, { cause });
   });
 }
 

@@ -12,6 +12,8 @@ import { access, chmod, link, mkdir, open, readdir, readFile, realpath, rm } fro
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../accounts/secrets.ts';
+import { CommandError } from './command.ts';
+import { appliedMigrations, refuseNewer } from './schema-version.ts';
 
 export interface DataDirectory {
   /** Absolute, without links. */
@@ -28,15 +30,25 @@ export interface DataDirectory {
 }
 
 /** Of the operator's making, not ours: told without a stack. */
-export class DataDirectoryError extends Error {}
+export class DataDirectoryError extends CommandError {}
 
-/** Opens the directory, making what is missing. Throws DataDirectoryError where it must not be used. */
-export async function openDataDirectory(dir: string): Promise<DataDirectory> {
+/**
+ * Opens the directory, making what is missing.
+ * @param migrations those that this program knows
+ * @throws CommandError where it must not be used
+ */
+export async function openDataDirectory(dir: string, migrations: readonly string[]): Promise<DataDirectory> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const path = await realpath(dir);
   await refuseForeign(path);
   await chmod(path, 0o700);
-  const release = lock(join(path, 'lock'), path);
+  const release = lockDirectory(path);
+  try {
+    refuseNewer(path, migrations, appliedMigrations(join(path, 'd1')));
+  } catch (error) {
+    release();
+    throw error;
+  }
   const [objects, d1, run] = [join(path, 'objects'), join(path, 'd1'), join(path, 'run')];
   await Promise.all([objects, d1, run].map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
   const adminKey = await readAdminKey(join(path, 'admin.key'));
@@ -53,10 +65,10 @@ async function refuseForeign(path: string): Promise<void> {
 
 /**
  * A lock that the kernel lets go with the process, `kill -9` included: SQLite's, on a file of its own. A pid file alone would
- * need a guess, and a socket would not be seen from another network namespace.
+ * need a guess, and a socket would not be seen from another network namespace. @throws DataDirectoryError where another has it
  */
-function lock(file: string, path: string): () => void {
-  const database = new DatabaseSync(file);
+export function lockDirectory(path: string): () => void {
+  const database = new DatabaseSync(join(path, 'lock'));
   try {
     database.exec('PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (cause) {
@@ -66,6 +78,9 @@ function lock(file: string, path: string): () => void {
   return () => database.close();
 }
 
+/** What `admin.key` holds. */
+export const ADMIN_KEY = /^\S{16,256}$/;
+
 async function readAdminKey(file: string): Promise<string> {
   const exists = await access(file, constants.F_OK).then(
     () => true,
@@ -73,7 +88,7 @@ async function readAdminKey(file: string): Promise<string> {
   );
   if (!exists) await writeOnce(file, `${newSecret(KEY_PREFIX).plaintext}\n`);
   const key = (await readFile(file, 'utf8')).trim();
-  if (!/^\S{16,256}$/.test(key)) throw new DataDirectoryError(`${file} holds no key. Remove it to get a new one.`);
+  if (!ADMIN_KEY.test(key)) throw new DataDirectoryError(`${file} holds no key. Remove it to get a new one.`);
   await chmod(file, 0o600);
   return key;
 }

@@ -6,24 +6,35 @@ import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../shared/lattice/certificate.ts';
 import { workerdCrypto } from '../../issuer/crypto.ts';
 import { IssuerError } from '../../issuer/issuer.ts';
+import { JSON_FLAG } from './client.ts';
+import { type Command, EXIT_DONE, type Flag, UsageError } from './command.ts';
 import { environment, type IssuerFiles, keyNames, openIssuer, revoke, rotate } from './issuer-files.ts';
 
-export const ISSUER_USAGE = `otela-gateway issuer show | init | rotate | revoke KEY | secrets
-    [--data ./data] [--json]`;
+const FLAGS = {
+  data: { type: 'string', default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
+  ...JSON_FLAG,
+} as const satisfies Record<string, Flag>;
+const VERBS = ['show', 'init', 'rotate', 'revoke', 'secrets'];
 
-const options = {
-  data: { type: 'string', default: './data' },
-  json: { type: 'boolean', default: false },
-} as const;
+export const ISSUER: Command = {
+  summary: 'the keys that this gateway admits nodes with',
+  examples: `show | init | rotate | revoke KEY | secrets
 
-export async function issuerCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+  otela-gateway issuer show                                    root_key is what other gateways add as a peer
+  otela-gateway issuer rotate                                  a new gateway key; restart to use it
+  otela-gateway issuer revoke KEY                              a key that leaked: its sessions end
+  otela-gateway issuer secrets | npx wrangler secret bulk      for a gateway on Cloudflare`,
+  verbs: VERBS,
+  flags: FLAGS,
+  run: issuerCommand,
+};
+
+async function issuerCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
   const [verb, key, ...rest] = positionals;
   const wanted = verb === 'revoke' ? key !== undefined && rest.length === 0 : key === undefined;
-  if (!wanted || !['show', 'init', 'rotate', 'revoke', 'secrets'].includes(verb ?? '')) {
-    console.error(ISSUER_USAGE);
-    return 2;
-  }
+  if (!wanted || !VERBS.includes(verb ?? ''))
+    throw new UsageError('usage: otela-gateway issuer show | init | rotate | revoke KEY | secrets');
   const nowS = Math.floor(Date.now() / 1000);
   const dir = join(values.data, 'issuer');
   if (verb !== 'init') await existing(dir);
@@ -31,12 +42,12 @@ export async function issuerCommand(args: string[]): Promise<number> {
   if (verb === 'secrets') {
     // For `wrangler secret bulk`, on a pipe: it holds the gateway's key.
     console.log(JSON.stringify(environment(before)));
-    return 0;
+    return EXIT_DONE;
   }
   const after = await change(verb, before, key, nowS);
   if (after !== before) console.error('Restart the gateway for this to take effect.');
   show(after, values.json);
-  return 0;
+  return EXIT_DONE;
 }
 
 function change(verb: string | undefined, files: IssuerFiles, key: string | undefined, nowS: number) {

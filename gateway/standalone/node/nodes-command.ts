@@ -1,9 +1,8 @@
 /** `otela-gateway nodes …`: what runs at each node now. */
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { ask, CONNECTION, type Door } from './client.ts';
-
-export const NODES_USAGE = `otela-gateway nodes list [--state JOIN|SERVING|DOWN|LEFT] [--model M] | show SESSION | history [--session S] | end SESSION`;
+import { ask, CONNECTION, type Door, doorTo } from './client.ts';
+import { type Command, EXIT_DONE, type Flag, UsageError } from './command.ts';
 
 const nodeSchema = z.looseObject({
   session: z.string(),
@@ -32,42 +31,58 @@ const historySchema = z.object({ data: z.array(eventSchema), has_more: z.boolean
 /** A page: who wants more asks the API. */
 const EVENTS = 1_000;
 
+const STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'];
 const OPTIONS = {
+  state: { type: 'string', value: STATES.join('|'), takes: STATES, help: 'list: in that state' },
+  model: { type: 'string', value: 'M', help: 'list: that serve it' },
+  session: { type: 'string', value: 'S', help: 'history: of that one' },
   ...CONNECTION,
-  state: { type: 'string' },
-  model: { type: 'string' },
-  session: { type: 'string' },
-} as const;
+} as const satisfies Record<string, Flag>;
 
-export async function nodesCommand(args: string[]): Promise<number> {
+export const NODES: Command = {
+  summary: 'what runs at each node now',
+  examples: `list | show SESSION | history | end SESSION
+
+  otela-gateway nodes list --state SERVING
+  otela-gateway nodes list --model Qwen/Qwen3-8B --json | jq -r .session
+  otela-gateway nodes show SESSION                             hardware, job, load, last errors
+  otela-gateway nodes history --session SESSION                joins and losses, with the reason
+  otela-gateway nodes end SESSION                              its session ends; the agent may come again`,
+  verbs: ['list', 'show', 'history', 'end'],
+  flags: OPTIONS,
+  run: nodesCommand,
+};
+
+async function nodesCommand(args: string[]): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
-  const door: Door = { path: '/admin/nodes', url: values.url, keyFile: values['key-file'], json: values.json };
+  const door = doorTo('/admin/nodes', values);
   const [verb, session, ...rest] = positionals;
   if (verb === 'list' && session === undefined) {
     await listNodes(door, { state: values.state, model: values.model });
-    return 0;
+    return EXIT_DONE;
   }
   if (verb === 'history' && session === undefined) {
     await tellHistory(door, values.session);
-    return 0;
+    return EXIT_DONE;
   }
-  if (session === undefined || rest.length > 0) return wrong();
+  if (session === undefined || rest.length > 0) throw wrong();
   const path = `/${encodeURIComponent(session)}`;
   switch (verb) {
     case 'show':
-      console.log(JSON.stringify(await ask(door, 'GET', path), null, 2));
-      return 0;
-    case 'end':
-      await ask(door, 'DELETE', path);
-      return 0;
+      console.log(JSON.stringify(await ask(door, 'GET', path), null, door.json ? 0 : 2));
+      return EXIT_DONE;
+    case 'end': {
+      const ended = await ask(door, 'DELETE', path);
+      console.log(door.json ? JSON.stringify(ended) : `${session}  ended`);
+      return EXIT_DONE;
+    }
     default:
-      return wrong();
+      throw wrong();
   }
 }
 
-function wrong(): number {
-  console.error(NODES_USAGE);
-  return 2;
+function wrong(): UsageError {
+  return new UsageError('usage: otela-gateway nodes list | show SESSION | history | end SESSION');
 }
 
 async function listNodes(door: Door, wanted: Record<string, string | undefined>): Promise<void> {

@@ -4,7 +4,7 @@ import { createServer as createTlsServer, Server as TlsServer } from 'node:tls';
 import { refuse, splice, type Traffic, WRITE_BUFFER_BYTES } from './splice.ts';
 
 /** Each takes two descriptors here and up to 160 KiB when both sides stall. */
-const CONNECTIONS_MAX = 4_096;
+export const CONNECTIONS_MAX = 4_096;
 /** So many more clients at a time are told that there are too many; what comes on top is closed without a word. */
 const REFUSALS_MAX = 512;
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */

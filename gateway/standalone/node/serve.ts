@@ -50,7 +50,8 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
   // What workerd and SQLite create, sockets included, is for this user alone.
   process.umask(0o077);
   const tls = options.tls === undefined ? undefined : await readTls(options.tls);
-  const data = await openDataDirectory(options.data);
+  const known = bundle.migrations.map(({ name }) => name);
+  const data = await openDataDirectory(options.data, known);
   const path = socketPath(data);
   const publicSocket = new PublicSocket({ path, tls });
   const { signedAgents, ...configured } = await configure(bundle, data, path);

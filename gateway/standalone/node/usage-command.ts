@@ -4,22 +4,40 @@ import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { ask, ClientError, CONNECTION, doorTo, download, UsageError } from './client.ts';
+import { ask, ClientError, CONNECTION, doorTo, download } from './client.ts';
+import { type Command, EXIT_DONE, type Flag, UsageError } from './command.ts';
 import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
 
-export const USAGE_USAGE = `otela-gateway usage [--from 2026-11-01] [--to 2026-11-30] [--by day,project,user,key,model,provider] [--model M] [--project ID] [--user ID] [--key ID] [--provider P]
-otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z [--format ndjson|csv]
-otela-gateway trace stats --from … --to … | FILE.ndjson
-otela-gateway audit`;
-
-const text = { type: 'string' } as const;
-const FILTERS = { model: text, project: text, user: text, key: text, provider: text } as const;
+const when = (help: string) => ({ type: 'string', value: 'TIME', help }) as const;
+const only = (value: string, help: string) => ({ type: 'string', value, help }) as const;
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
 const COUNTS = ['requests', 'failed', 'prompt_tokens', 'completion_tokens', 'mean_first_token_ms', 'mean_total_ms'];
 
-export async function usageCommand(args: string[]): Promise<number> {
-  const options = { ...CONNECTION, ...FILTERS, from: text, to: text, by: { type: 'string', default: 'day' } } as const;
-  const { values } = parseArgs({ args, options });
+const USAGE_FLAGS = {
+  from: when('first day, UTC: 2026-11-01'),
+  to: when('last day'),
+  by: { type: 'string', default: 'day', value: GROUPS.join(','), takes: GROUPS, help: 'a row for each' },
+  model: only('M', 'of that model alone'),
+  project: only('ID', 'of that project'),
+  user: only('ID', 'of that person'),
+  key: only('ID', 'of that key'),
+  provider: only('P', 'by that provider’s nodes'),
+  ...CONNECTION,
+} as const satisfies Record<string, Flag>;
+
+export const USAGE: Command = {
+  summary: 'what was used: requests and tokens, by day or by anything else',
+  examples: `[--by WHAT,…] [--from DAY] [--to DAY] [filters]
+
+  otela-gateway usage                                          by day
+  otela-gateway usage --from 2026-11-01 --by project,model
+  otela-gateway usage --by user --project proj_77… --json`,
+  flags: USAGE_FLAGS,
+  run: usageCommand,
+};
+
+async function usageCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: USAGE_FLAGS });
   const { from, to, by, model, project, user, key, provider } = values;
   const given = Object.entries({ from, to, model, project, user, key, provider, group_by: by });
   const query = new URLSearchParams(
@@ -28,13 +46,13 @@ export async function usageCommand(args: string[]): Promise<number> {
   const data = await allPages(doorTo('/admin/usage', values), query);
   if (values.json) {
     for (const one of data) console.log(JSON.stringify(one));
-    return 0;
+    return EXIT_DONE;
   }
   const columns = [...by.split(',').filter((name) => GROUPS.includes(name)), ...COUNTS];
   for (const line of aligned([columns, ...data.map((one) => columns.map((name) => String(one[name] ?? '')))])) {
     console.log(line);
   }
-  return 0;
+  return EXIT_DONE;
 }
 
 const pageSchema = z.object({ data: z.array(z.record(z.string(), z.unknown())), next: z.string().nullable() });
@@ -50,16 +68,36 @@ async function allPages(door: ReturnType<typeof doorTo>, query: URLSearchParams)
   return all;
 }
 
-export async function traceCommand(args: string[]): Promise<number> {
-  const options = { ...CONNECTION, from: text, to: text, format: { type: 'string', default: 'ndjson' } } as const;
-  const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+const TRACE_FLAGS = {
+  from: when('2026-11-01T00:00:00Z'),
+  to: when('2026-11-08T00:00:00Z'),
+  format: { type: 'string', default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: how' },
+  ...CONNECTION,
+} as const satisfies Record<string, Flag>;
+const TRACE_USAGE =
+  'usage: otela-gateway trace export --from … --to … | trace stats --from … --to … | trace stats FILE.ndjson';
+
+export const TRACE: Command = {
+  summary: 'a line per request of projects that turned it on, without any text',
+  examples: `export | stats [FILE.ndjson]
+
+  otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z > week.ndjson
+  otela-gateway trace export --from … --to … --format csv > week.csv
+  otela-gateway trace stats week.ndjson                        or of a gateway: stats --from … --to …`,
+  verbs: ['export', 'stats'],
+  flags: TRACE_FLAGS,
+  run: traceCommand,
+};
+
+async function traceCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: TRACE_FLAGS, allowPositionals: true });
   const [verb, file, ...rest] = positionals;
   if (verb === 'stats' && rest.length === 0) return traceStats(values, file);
   const { from, to, format } = values;
-  if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new UsageError(USAGE_USAGE);
+  if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new UsageError(TRACE_USAGE);
   const body = await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
   for await (const chunk of body) if (!process.stdout.write(chunk)) await drained();
-  return 0;
+  return EXIT_DONE;
 }
 
 type TraceValues = Parameters<typeof doorTo>[1] & { from?: string; to?: string; json?: boolean };
@@ -68,7 +106,7 @@ type TraceValues = Parameters<typeof doorTo>[1] & { from?: string; to?: string; 
 async function traceStats(values: TraceValues, file: string | undefined): Promise<number> {
   const { from, to } = values;
   const asked = from !== undefined && to !== undefined;
-  if (asked === (file !== undefined)) throw new UsageError(USAGE_USAGE);
+  if (asked === (file !== undefined)) throw new UsageError(TRACE_USAGE);
   const source = asked
     ? Readable.fromWeb(await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to })}`))
     : createReadStream(file ?? '');
@@ -84,7 +122,7 @@ async function traceStats(values: TraceValues, file: string | undefined): Promis
   })();
   await Promise.race([reading, failed.catch((error: Error) => Promise.reject(new ClientError(error.message)))]);
   printStats(stats, values.json === true);
-  return 0;
+  return EXIT_DONE;
 }
 
 function parseLine(line: string, number: number): TraceLine {
@@ -146,7 +184,17 @@ function printStats(stats: TraceStats, json: boolean): void {
   if (stats.truncated) console.error('a long trace: arrivals and prefixes are told by its first five million');
 }
 
-export async function auditCommand(args: string[]): Promise<number> {
+export const AUDIT: Command = {
+  summary: 'who changed what, the latest first',
+  examples: `[--json]
+
+  otela-gateway audit | head
+  otela-gateway audit --json | jq 'select(.action == "key.revoke")'`,
+  flags: CONNECTION,
+  run: auditCommand,
+};
+
+async function auditCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({ args, options: CONNECTION });
   const line = z.object({ at: z.string(), actor: z.string(), action: z.string(), target: z.string() });
   const row = (value: unknown) => {
@@ -161,7 +209,7 @@ export async function auditCommand(args: string[]): Promise<number> {
     after = `?after=${data.at(-1)?.id}`;
     more = has_more && data.length > 0;
   }
-  return 0;
+  return EXIT_DONE;
 }
 
 function drained(): Promise<void> {

@@ -64,7 +64,7 @@ export class Workerd {
   async #launch(): Promise<void> {
     const { config, socket, pidFile, env, log } = this.#options;
     await rm(socket, { force: true });
-    const [file, ...args] = [...diesWithParent(), binary(), 'serve', config, '--control-fd', '3'];
+    const [file, ...args] = [...diesWithParent(), workerdBinary(), 'serve', config, '--control-fd', '3'];
     const child = spawn(file, args, { env, stdio: ['ignore', 'pipe', 'pipe', 'pipe'] });
     this.#child = child;
     const tail: string[] = [];
@@ -125,8 +125,8 @@ async function listening(child: ChildProcess): Promise<void> {
   }
 }
 
-/** The binary of this machine's platform, as the npm package `workerd` finds it. It comes without types. */
-function binary(): string {
+/** The binary of this machine's platform, as the npm package `workerd` finds it. It comes without types. @throws where there is none */
+export function workerdBinary(): string {
   const found: unknown = createRequire(import.meta.url)('workerd');
   return z.object({ default: z.string() }).parse(found).default;
 }

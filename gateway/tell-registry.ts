@@ -1,6 +1,6 @@
 /** Telling the registry what changed in D1, so that every isolate hears of it with the next snapshot. */
-import { ApiError } from '../../shared/openai/errors.ts';
-import type { Env } from '../env.ts';
+import { ApiError } from '../shared/openai/errors.ts';
+import type { Env } from './env.ts';
 
 /** Runs after the change is stored; if the registry does not answer, the same request may be repeated. */
 export async function tellRegistry(

@@ -1,4 +1,4 @@
-import { editDistance } from '../../shared/text/edit-distance.ts';
+import { editDistance } from './edit-distance.ts';
 
 /** What the writer of an unknown name most likely meant, or undefined when nothing is near. */
 export function nearest(name: string, known: readonly string[]): string | undefined {

@@ -1,3 +1,5 @@
+import type { Colour, Paint } from './paint.ts';
+
 /** What one look at this machine showed. */
 export interface Finding {
   what: string;
@@ -11,3 +13,15 @@ export interface Finding {
 export const good = (what: string, found: string): Finding => ({ what, verdict: 'good', found });
 export const odd = (what: string, found: string, fix: string): Finding => ({ what, verdict: 'odd', found, fix });
 export const bad = (what: string, found: string, fix: string): Finding => ({ what, verdict: 'bad', found, fix });
+
+const MARKS = {
+  good: ['green', 'ok '],
+  odd: ['yellow', 'odd'],
+  bad: ['red', 'BAD'],
+} as const satisfies Record<Finding['verdict'], readonly [Colour, string]>;
+
+/** For people: a line, and one more for the fix. */
+export function described({ what, verdict, found, fix }: Finding, paint: Paint): string {
+  const [colour, mark] = MARKS[verdict];
+  return `${paint(colour, mark)}  ${what}: ${found}${fix === undefined ? '' : `\n       → ${fix}`}`;
+}

@@ -1,6 +1,6 @@
-/** JSON bodies of operators: small, and of exactly the expected shape. */
+/** JSON bodies and query strings of all but model requests: small, and of exactly the expected shape. */
 import type { z } from 'zod';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError } from '../shared/openai/errors.ts';
 
 const BODY_MAX_BYTES = 64 * 1024;
 

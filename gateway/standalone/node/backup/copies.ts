@@ -1,0 +1,126 @@
+/** Copies of a data directory's files while a gateway writes to them. */
+import { copyFile, mkdir, readdir, readFile, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { backup, DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CommandError } from '../command.ts';
+
+/** Databases whose moment is held at once: three descriptors each. */
+const HELD_MAX = 1_000;
+/** A database's first transaction may run just now. */
+const BUSY_MS = 5_000;
+/** In one step: between two, others could write, and the copy would begin anew. */
+const ALL_PAGES = 2 ** 31 - 1;
+/** Keys are replaced one file after the other, within milliseconds. */
+const STILL_TRIES = 20;
+const STILL_MS = 50;
+
+/**
+ * Where news goes from what comes first to what comes later, and is told again until it is acknowledged: taken in this order, none
+ * is missing at both ends. Records go from nodes' objects to the hour's and on to the totals in D1; D1 has the admitted tokens.
+ */
+const ORDER = ['objects/opentela-TunnelObject', 'objects/opentela-RegistryObject', 'objects/', 'd1/'];
+
+/** Paths of the databases below `data`, relative, in the order in which they are to be copied. */
+export async function databasesOf(data: string): Promise<string[]> {
+  const found: string[] = [];
+  for (const part of ['objects', 'd1']) {
+    const entries = await readdir(join(data, part), { recursive: true, withFileTypes: true }).catch(() => []);
+    for (const entry of entries) {
+      if (entry.isFile() && entry.name.endsWith('.sqlite'))
+        found.push(join(entry.parentPath, entry.name).slice(data.length + 1));
+    }
+  }
+  const rank = (path: string) => ORDER.findIndex((start) => path.startsWith(start));
+  const times = new Map(
+    await Promise.all(found.map(async (path) => [path, await changedAt(join(data, path))] as const)),
+  );
+  const newestFirst = found.sort((a, b) => (times.get(b) ?? 0) - (times.get(a) ?? 0));
+  // What is written to now belongs together; what rests may come in further lots.
+  const lots = Array.from({ length: Math.ceil(found.length / HELD_MAX) }, (_, n) =>
+    newestFirst.slice(n * HELD_MAX, (n + 1) * HELD_MAX).sort((a, b) => rank(a) - rank(b)),
+  );
+  return lots.flat();
+}
+
+/** Milliseconds since 1970. What is new stands in the log beside the file. */
+async function changedAt(file: string): Promise<number> {
+  const times = await Promise.all(['', '-wal'].map((end) => stat(file + end).catch(() => undefined)));
+  return Math.max(0, ...times.map((time) => time?.mtimeMs ?? 0));
+}
+
+/**
+ * Copies `paths` from `data` to `to`, a thousand at a time: of those each shows the moment at which its own transaction began, and
+ * those moments lie milliseconds apart. Resolves with what was copied: an object that goes meanwhile is left out.
+ */
+export async function copyDatabases(data: string, paths: readonly string[], to: string): Promise<string[]> {
+  const copied: string[] = [];
+  for (let at = 0; at < paths.length; at += HELD_MAX) {
+    const held = paths.slice(at, at + HELD_MAX).flatMap((path) => {
+      const database = hold(join(data, path));
+      return database === undefined ? [] : [{ path, database }];
+    });
+    try {
+      for (const { path, database } of held) {
+        const target = join(to, path);
+        await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+        await backup(database, target, { rate: ALL_PAGES });
+        refuseDamaged(target, path);
+        copied.push(path);
+      }
+    } finally {
+      for (const { database } of held) database.close();
+    }
+  }
+  return copied;
+}
+
+/** Opened, and in a transaction that sees the database as it is now. Undefined where it is gone. */
+function hold(file: string): DatabaseSync | undefined {
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_MS });
+    database.exec('BEGIN');
+    database.prepare('SELECT count(*) FROM sqlite_master').get();
+    return database;
+  } catch (error) {
+    database?.close();
+    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_CANTOPEN) return undefined;
+    throw new CommandError(`${file}: ${error instanceof Error ? error.message : error}`, { cause: error });
+  }
+}
+
+const SQLITE_CANTOPEN = 14;
+
+/** A copy that cannot be used is found now, while the original can still be mended. */
+function refuseDamaged(file: string, path: string): void {
+  const database = new DatabaseSync(file, { readOnly: true });
+  try {
+    const [row] = database.prepare('PRAGMA quick_check(1)').all();
+    if (row?.quick_check !== 'ok') throw new CommandError(`${path} is damaged: ${String(row?.quick_check)}`);
+  } finally {
+    database.close();
+  }
+}
+
+/** Copies the keys: all of one moment, for a rotation replaces several of them one after the other. Resolves with their paths. */
+export async function copyKeys(data: string, to: string): Promise<string[]> {
+  for (let n = 0; n < STILL_TRIES; n++) {
+    const before = await keysOf(data);
+    await mkdir(join(to, 'issuer'), { recursive: true, mode: 0o700 });
+    for (const path of before.keys()) await copyFile(join(data, path), join(to, path));
+    const after = await keysOf(data);
+    const still = before.size === after.size && [...before].every(([path, text]) => after.get(path) === text);
+    if (still) return [...before.keys()];
+    await delay(STILL_MS);
+  }
+  throw new CommandError('the issuer’s keys keep changing: is `issuer rotate` running?');
+}
+
+async function keysOf(data: string): Promise<Map<string, string>> {
+  const names = await readdir(join(data, 'issuer')).catch(() => []);
+  const paths = ['admin.key', ...names.filter((name) => !name.endsWith('.new')).map((name) => `issuer/${name}`)];
+  return new Map(
+    await Promise.all(paths.map(async (path) => [path, await readFile(join(data, path), 'utf8')] as const)),
+  );
+}

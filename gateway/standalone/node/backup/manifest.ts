@@ -1,0 +1,38 @@
+/** What a backup says of itself: the first file in it. */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import * as z from 'zod';
+
+export const MANIFEST = 'manifest.json';
+/** Of the manifest's own form. */
+export const BACKUP_FORM = 1;
+/** A manifest names each file in some 150 bytes. */
+export const MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
+
+/** Only names that a data directory has: no way up, no absolute path. */
+const PATH = /^(admin\.key|issuer\/[\w.-]+|(d1|objects)\/[\w-]+\/[\w-][\w.-]*)$/;
+
+export const manifestSchema = z.object({
+  otela_backup: z.literal(BACKUP_FORM),
+  /** Of the program that made it. */
+  version: z.string(),
+  /** RFC 3339. */
+  made_at: z.string(),
+  /** Migrations that its accounts have behind them, in order. */
+  migrations: z.array(z.string()),
+  files: z.array(
+    z.object({
+      path: z.string().regex(PATH),
+      bytes: z.number().int().min(0),
+      sha256: z.string().regex(/^[0-9a-f]{64}$/),
+    }),
+  ),
+});
+export type Manifest = z.infer<typeof manifestSchema>;
+
+/** Hex, of a file. */
+export async function sha256Of(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(file)) hash.update(chunk);
+  return hash.digest('hex');
+}

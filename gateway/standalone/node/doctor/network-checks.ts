@@ -1,0 +1,105 @@
+/** The port to listen on, and the way that clients take to it. */
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import * as z from 'zod';
+import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+
+const ANSWER_MS = 10_000;
+/** In /proc/net/tcp, from the kernel's include/net/tcp_states.h. */
+const LISTENING = '0A';
+
+/** @param running a gateway has the data directory: then it should have the port as well */
+export async function checkPort(host: string, port: number, running: boolean): Promise<Finding> {
+  const what = `port ${port}`;
+  const code = await tryToListen(host, port);
+  if (code === undefined) {
+    if (!running || port === 0) return good(what, `is free at ${host}`);
+    return odd(
+      what,
+      `is free at ${host}, although a gateway runs`,
+      'Say the --host and --port that it was started with.',
+    );
+  }
+  if (code === 'EADDRINUSE') {
+    const holder = await holderOf(port);
+    const found = `is held by ${holder ?? 'a process of another user'}`;
+    if (running && (holder === undefined || /gateway/.test(holder))) return good(what, found);
+    return bad(what, found, `End it, or choose another --port. Who it is, as root: ss -ltnp 'sport = :${port}'.`);
+  }
+  if (code === 'EACCES')
+    return bad(
+      what,
+      'may be opened by root alone',
+      'AmbientCapabilities=CAP_NET_BIND_SERVICE in the unit, or a port above 1023.',
+    );
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+    return bad(what, `${host} is no address of this machine`, 'Choose another --host: 0.0.0.0 or :: is all of them.');
+  return bad(what, `cannot be opened at ${host}: ${code}`, 'Choose another --host or --port.');
+}
+
+/** Undefined where it worked; else the error's code. */
+function tryToListen(host: string, port: number): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', (error) => resolve('code' in error ? String(error.code) : error.message));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
+}
+
+/** `PID (its command)`, where this user may see it: sockets by their inode (proc(5)). */
+async function holderOf(port: number): Promise<string | undefined> {
+  const tables = await Promise.all(
+    ['tcp', 'tcp6'].map((name) => readFile(`/proc/net/${name}`, 'utf8').catch(() => '')),
+  );
+  const inodes = new Set<string>();
+  for (const line of tables.join('\n').split('\n')) {
+    const [, local = '', , state, , , , , , inode = ''] = line.trim().split(/\s+/);
+    if (state === LISTENING && Number.parseInt(local.split(':')[1] ?? '', 16) === port) inodes.add(`socket:[${inode}]`);
+  }
+  for (const pid of (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name))) {
+    const descriptors = await readdir(`/proc/${pid}/fd`).catch(() => []);
+    const links = await Promise.all(descriptors.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
+    if (!links.some((link) => inodes.has(link))) continue;
+    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    return `process ${pid} (${command.replaceAll('\0', ' ').trim().slice(0, 120)})`;
+  }
+  return undefined;
+}
+
+const healthSchema = z.object({ status: z.literal('ok') });
+
+/** Whether the gateway is there for this machine; that others reach it only they can tell. */
+export async function checkPublicUrl(text: string): Promise<Finding> {
+  const what = 'public URL';
+  let url: URL;
+  try {
+    url = new URL('/healthz', text);
+  } catch {
+    return bad(what, `${text} is no URL`, 'As in https://gw.example.org.');
+  }
+  const secure = url.protocol === 'https:' || /^(localhost|127\.|\[::1\])/.test(url.hostname);
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(ANSWER_MS), redirect: 'manual' });
+    const health = healthSchema.safeParse(await response.json().catch(() => undefined));
+    if (!health.success)
+      return bad(
+        what,
+        `${url} answers ${response.status}, and it is no OpenTela gateway`,
+        'Something else answers there: check the name, and the proxy in front of the gateway.',
+      );
+    if (!secure)
+      return odd(
+        what,
+        `${text} answers without TLS: keys travel in clear`,
+        '--tls-cert and --tls-key, or a proxy with TLS.',
+      );
+    return good(what, `${text} answers, as seen from this machine`);
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
+    return bad(
+      what,
+      `${text} is not reached: ${cause}`,
+      'Start the gateway; then look at the name, the firewall, the certificate.',
+    );
+  }
+}

@@ -1,0 +1,197 @@
+/** Shell completion, written from the tables that a program's flags are parsed by: bash, zsh, fish. */
+
+/** What may follow: nothing that a shell could know, files, directories, commands of the PATH, or these words. */
+export type Taken = 'word' | 'file' | 'directory' | 'command' | readonly string[];
+
+export interface CompletedFlag {
+  /** Without the dashes. */
+  name: string;
+  /** Absent: a switch. */
+  takes?: Taken;
+  help?: string;
+}
+
+export interface CompletedCommand {
+  name: string;
+  summary: string;
+  /** Right behind the command's name. */
+  takes?: Taken;
+  flags: readonly CompletedFlag[];
+  /** Behind `--` stands another program with its own arguments. */
+  runs?: boolean;
+}
+
+export interface CompletedProgram {
+  /** As it is called in a shell. */
+  name: string;
+  commands: readonly CompletedCommand[];
+}
+
+export const SHELLS = ['bash', 'zsh', 'fish'] as const;
+export type Shell = (typeof SHELLS)[number];
+
+export function isShell(word: string | undefined): word is Shell {
+  return SHELLS.some((shell) => shell === word);
+}
+
+/** The script that a shell sources. */
+export function completionScript(shell: Shell, program: CompletedProgram): string {
+  switch (shell) {
+    case 'bash':
+      return bash(program);
+    case 'zsh':
+      return zsh(program);
+    case 'fish':
+      return fish(program);
+  }
+}
+
+/** Names that functions of a shell may have. */
+const identifier = (name: string) => `_${name.replace(/[^a-z0-9]/gi, '_')}`;
+/** POSIX shell, single quotes. */
+const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+function bashOffer(takes: Taken): string {
+  switch (takes) {
+    case 'word':
+      return 'COMPREPLY=()';
+    case 'file':
+      return 'compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur")';
+    case 'directory':
+      return 'compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur")';
+    case 'command':
+      return 'mapfile -t COMPREPLY < <(compgen -c -- "$cur")';
+    default:
+      return `mapfile -t COMPREPLY < <(compgen -W ${quoted(takes.join(' '))} -- "$cur")`;
+  }
+}
+
+function bash({ name, commands }: CompletedProgram): string {
+  const run = identifier(name);
+  const valued = commands.flatMap((command) =>
+    command.flags.flatMap(({ name: flag, takes }) =>
+      takes === undefined ? [] : [`    ${command.name}:--${flag}) ${bashOffer(takes)}; return ;;`],
+    ),
+  );
+  const words = commands.flatMap(({ name: command, takes, flags }) => [
+    `    ${command}:--*|${command}:-*) ${bashOffer(flags.map((flag) => `--${flag.name}`))} ;;`,
+    ...(takes === undefined || takes === 'word' ? [] : [`    ${command}:1) ${bashOffer(takes)} ;;`]),
+  ]);
+  const runners = commands.filter(({ runs }) => runs === true).map((command) => command.name);
+  return `# bash completion of ${name}:  source <(${name} completion bash)
+${run}() {
+  local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} command=\${COMP_WORDS[1]} at
+  COMPREPLY=()
+  if (( COMP_CWORD == 1 )); then
+    ${bashOffer(commands.map((command) => command.name))}
+    return
+  fi${runners.length === 0 ? '' : bashRunner(runners)}
+  # --flag=value comes in three words where = is among COMP_WORDBREAKS.
+  if [[ $cur == '=' ]]; then cur=''; elif [[ $prev == '=' ]]; then prev=\${COMP_WORDS[COMP_CWORD-2]}; fi
+  case $command:$prev in
+${valued.join('\n')}
+  esac
+  local place=$cur
+  if [[ $cur != -* ]]; then if (( COMP_CWORD == 2 )); then place=1; else place=more; fi; fi
+  case $command:$place in
+${words.join('\n')}
+  esac
+}
+complete -F ${run} ${name}
+`;
+}
+
+/** Behind the dashes the program that is to be run has its say. */
+function bashRunner(runners: readonly string[]): string {
+  return `
+  if [[ " ${runners.join(' ')} " == *" $command "* ]]; then
+    for (( at = 2; at < COMP_CWORD; at++ )); do
+      [[ \${COMP_WORDS[at]} == '--' ]] || continue
+      if (( at == COMP_CWORD - 1 )); then ${bashOffer('command')}; else ${bashOffer('file')}; fi
+      return
+    done
+  fi`;
+}
+
+/** zsh's own description of a value: `:message:action`. */
+function zshValue(takes: Taken): string {
+  switch (takes) {
+    case 'word':
+      return ':value: ';
+    case 'file':
+      return ':file:_files';
+    case 'directory':
+      return ':directory:_files -/';
+    case 'command':
+      return ':command:_command_names -e';
+    default:
+      return `:value:(${takes.join(' ')})`;
+  }
+}
+
+/** Brackets and colons have a meaning in a specification. */
+const zshText = (text: string) => text.replace(/[[\]:\\]/g, (char) => `\\${char}`);
+
+function zsh({ name, commands }: CompletedProgram): string {
+  const run = identifier(name);
+  const cases = commands.map(({ name: command, takes, flags, runs }) => {
+    const specs = flags.map(
+      (flag) =>
+        `*--${flag.name}${flag.takes === undefined ? '' : '='}[${zshText(flag.help ?? '')}]${flag.takes === undefined ? '' : zshValue(flag.takes)}`,
+    );
+    if (takes !== undefined && takes !== 'word') specs.push(`1${zshValue(takes)}`);
+    if (runs === true) specs.push('*::command:_normal');
+    return `    ${command}) _arguments ${specs.map(quoted).join(' ')} ;;`;
+  });
+  const named = commands.map(({ name: command, summary }) => quoted(`${command}:${zshText(summary)}`));
+  return `#compdef ${name}
+# zsh completion of ${name}:  source <(${name} completion zsh)
+${run}() {
+  local -a commands=(${named.join(' ')})
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  (( CURRENT-- ))
+  case $command in
+${cases.join('\n')}
+  esac
+}
+compdef ${run} ${name}
+`;
+}
+
+function fish({ name, commands }: CompletedProgram): string {
+  const lines = commands.flatMap(({ name: command, summary, takes, flags }) => [
+    `complete -c ${name} -n __fish_use_subcommand -a ${command} -d ${fishQuoted(summary)}`,
+    ...(takes === undefined || takes === 'word'
+      ? []
+      : [`complete -c ${name} -n '__fish_seen_subcommand_from ${command}' ${fishValue(takes)}`]),
+    ...flags.map(({ name: flag, takes: value, help }) => {
+      const takesOne = value === undefined ? '' : value === 'file' ? ' -r -F' : ` -x ${fishValue(value)}`;
+      const said = help === undefined ? '' : ` -d ${fishQuoted(help)}`;
+      return `complete -c ${name} -n '__fish_seen_subcommand_from ${command}' -l ${flag}${takesOne}${said}`;
+    }),
+  ]);
+  return `# fish completion of ${name}:  ${name} completion fish | source\ncomplete -c ${name} -f\n${lines.join('\n')}\n`;
+}
+
+/** Inside single quotes fish knows two escapes. */
+const fishQuoted = (text: string) => `'${text.replace(/['\\]/g, (char) => `\\${char}`)}'`;
+
+function fishValue(takes: Taken): string {
+  switch (takes) {
+    case 'word':
+      return '';
+    case 'file':
+      return '-F';
+    case 'directory':
+      return "-a '(__fish_complete_directories)'";
+    case 'command':
+      return "-a '(__fish_complete_command)'";
+    default:
+      return `-a ${fishQuoted(takes.join(' '))}`;
+  }
+}
