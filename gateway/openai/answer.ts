@@ -8,8 +8,8 @@ import type { AttemptHead } from '../tunnel/attempt.ts';
 const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
 
-/** Asks the session's object for an attempt; `offset` undefined: open it, else claim its answer from that byte on. */
-export type Ask = (offset: number | undefined) => Promise<AttemptReply>;
+/** Asks the session's object for an attempt; undefined: open it; a number: claim its answer from that byte on; `why`: how it broke off. */
+export type Ask = (what: number | 'why' | undefined) => Promise<AttemptReply>;
 
 type Head = Extract<AttemptReply, { kind: 'head' }>;
 
@@ -23,22 +23,24 @@ export class Answer implements AnyAnswer {
   readonly #ask: Ask;
   /** Aborted when the client leaves: nothing is claimed for it any more. */
   readonly #signal: AbortSignal;
+  readonly #objectsStay: boolean;
   #reply: Head;
   #reader: PieceReader | undefined;
   #offset = 0;
   #begun = false;
 
-  private constructor(ask: Ask, signal: AbortSignal, reply: Head) {
+  private constructor(ask: Ask, signal: AbortSignal, objectsStay: boolean, reply: Head) {
     this.#ask = ask;
     this.#signal = signal;
+    this.#objectsStay = objectsStay;
     this.#reply = reply;
     this.status = reply.status;
     this.head = reply.head;
   }
 
   /** @throws PathError when no engine's head came. */
-  static async open(ask: Ask, signal: AbortSignal): Promise<Answer> {
-    return new Answer(ask, signal, headOf(await persist(() => ask(undefined), signal)));
+  static async open(ask: Ask, signal: AbortSignal, objectsStay: boolean): Promise<Answer> {
+    return new Answer(ask, signal, objectsStay, headOf(await persist(() => ask(undefined), signal)));
   }
 
   /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had. */
@@ -73,6 +75,30 @@ export class Answer implements AnyAnswer {
    */
   get whole(): Uint8Array | ReadableStream<Uint8Array> | null | undefined {
     return this.#reply.whole && !this.#begun ? this.#reply.body : undefined;
+  }
+
+  /** The rest may go on by `passTo`: nobody has to count it, because no other object will ever be asked for more of it. */
+  get passes(): boolean {
+    return this.#objectsStay && this.#reply.body instanceof ReadableStream;
+  }
+
+  /**
+   * Lets the runtime carry the rest to `to`, which stays open: without a turn of ours for each token, which is most of what a
+   * token costs here. @throws PathError when the rest cannot be had, anything else when the client has left
+   */
+  async passTo(to: WritableStream<Uint8Array>): Promise<void> {
+    const { body } = this.#reply;
+    if (!(body instanceof ReadableStream)) return;
+    this.#begun = true;
+    this.#reader?.release();
+    this.#reader = undefined;
+    try {
+      await body.pipeTo(to, { preventClose: true, preventAbort: true });
+    } catch (error) {
+      if (this.#signal.aborted) throw error;
+      headOf(await persist(() => this.#ask('why'), this.#signal));
+      throw error;
+    }
   }
 
   async #claim(): Promise<void> {

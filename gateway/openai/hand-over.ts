@@ -23,7 +23,7 @@ import type { View } from '../registry/snapshot.ts';
 import * as health from '../routing/health.ts';
 import { questionOf, type Route } from '../routing/route.ts';
 import { askTunnel } from '../tunnel/ask.ts';
-import type { AttemptBody } from '../tunnel/attempt.ts';
+import { type AttemptBody, BROKEN_OFF } from '../tunnel/attempt.ts';
 import { Answer, type Ask } from './answer.ts';
 
 /** All that handing over needs of a request. */
@@ -99,7 +99,11 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
 
 async function tryNode(errand: Errand, choice: Choice, attempt: loop.Attempt): Promise<Begun<Answer>> {
   if (errand.intake.fill !== undefined) await errand.intake.fill();
-  const answer = await Answer.open(asker(forModel(errand, choice), choice, attempt), errand.signal);
+  const answer = await Answer.open(
+    asker(forModel(errand, choice), choice, attempt),
+    errand.signal,
+    errand.env.OBJECTS_STAY === 'on',
+  );
   const { load } = answer.head;
   if (load !== undefined) errand.view.nodes.live.heard(choice.node.session, load);
   const whole = answer.whole !== undefined && !isEventStream(answer.head);
@@ -123,9 +127,11 @@ function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: lo
   const open = { ...openingOf(errand, number, acceptMs, model, budget), ...more };
   const { env, ctx, signal } = errand;
   const worker = { env, ctx, signal };
-  return (offset) => {
-    const claim = offset !== undefined;
-    const asked = claim ? { ...open, resume: true, answerOffset: offset, acceptMs: RESUME_WINDOW_MS } : open;
+  return (what) => {
+    if (what === 'why')
+      return askTunnel(worker, node.session, { ...open, resume: true, answerOffset: BROKEN_OFF }, null);
+    const claim = what !== undefined;
+    const asked = claim ? { ...open, resume: true, answerOffset: what, acceptMs: RESUME_WINDOW_MS } : open;
     return askTunnel(worker, node.session, asked, bodyFor(errand.intake, claim));
   };
 }

@@ -1,5 +1,6 @@
 import { isEventStream } from '../../shared/asking/answer.ts';
 import type { Outgoing } from '../../shared/asking/continued.ts';
+import { Delivery as Handed } from '../../shared/asking/hand-over.ts';
 import { type After, isSlower } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
@@ -72,7 +73,7 @@ function over({ note }: ResponseContext, response: Response): Response {
 /** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
 function bodyOf(delivery: Delivery, context: ResponseContext): ReadableStream<Uint8Array> {
   const { readable, writable } = new IdentityTransformStream();
-  void pump(delivery, context, writable.getWriter());
+  void pump(delivery, context, writable);
   return readable;
 }
 
@@ -80,19 +81,25 @@ function bodyOf(delivery: Delivery, context: ResponseContext): ReadableStream<Ui
 async function pump(
   delivery: Delivery,
   { endpoint, note }: ResponseContext,
-  writer: WritableStreamDefaultWriter<Uint8Array>,
+  writable: WritableStream<Uint8Array>,
 ): Promise<void> {
+  let writer = writable.getWriter();
   try {
     for (let held = delivery.chunks.shift(); held !== undefined; held = delivery.chunks.shift())
       await writer.write(held);
-    for (;;) {
-      const chunk = await delivery.read();
-      if (chunk === undefined) {
-        note.over();
-        return await writer.close();
-      }
-      await writer.write(chunk);
+    if (delivery instanceof Handed && delivery.answer.passes) {
+      writer.releaseLock();
+      await delivery
+        .through((answer) => answer.passTo(writable))
+        .finally(() => {
+          writer = writable.getWriter();
+        });
+    } else {
+      for (let chunk = await delivery.read(); chunk !== undefined; chunk = await delivery.read())
+        await writer.write(chunk);
     }
+    note.over();
+    await writer.close();
   } catch (error) {
     await delivery.cancel();
     if (!(error instanceof PathError)) return note.left();

@@ -48,6 +48,7 @@ export function workerdConfig(config: StandaloneConfig): string {
     ),
     `(name = "DB", wrapped = (moduleName = "cloudflare-internal:d1-api", innerBindings = [(name = "fetcher", service = "d1")]))`,
     ...(config.assetsDir === undefined ? [] : ['(name = "ASSETS", service = "assets")']),
+    '(name = "OBJECTS_STAY", text = "on")',
     ...config.fromEnvironment.map((name) => `(name = ${quote(name)}, fromEnvironment = ${quote(name)})`),
   ];
   const assets =

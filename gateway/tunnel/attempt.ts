@@ -22,3 +22,6 @@ export const OPEN_HEADER = 'x-otela-open';
 export const HEAD_HEADER = 'x-otela-head';
 /** Of an answer that did not: its AttemptFailure. */
 export const FAILURE_HEADER = 'x-otela-failure';
+
+/** As `answerOffset` of a claim: nothing of it is wanted, only why it broke off. */
+export const BROKEN_OFF = -1;

@@ -11,6 +11,7 @@ import {
   type AttemptFailure,
   type AttemptRequest,
   type AttemptResult,
+  BROKEN_OFF,
   type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
@@ -121,6 +122,7 @@ export class Attempts implements ExchangeHost {
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
     if (request.signal.aborted) return failureResponse('cancelled', '');
     const broken = this.#broken.get(nameOf(open));
+    if (open.answerOffset === BROKEN_OFF) return failureResponse(broken?.code ?? 'lost', 'the answer broke off');
     if (open.resume && broken?.length === open.answerOffset)
       return failureResponse(broken.code, 'the answer broke off');
     return new Promise((resolve) => {

@@ -149,6 +149,17 @@ export class Delivery<C extends Choice, A extends Answer> implements Begun<A> {
     }
   }
 
+  /** As `read` to the complete end, for who has the rest taken elsewhere by `pass`. @throws what `pass` throws */
+  async through(pass: (answer: A) => Promise<void>): Promise<void> {
+    try {
+      await pass(this.answer);
+      this.#turn.end(endingOf(this.answer.status));
+    } catch (error) {
+      if (error instanceof PathError) this.#turn.end(endingOf(error.code));
+      throw error;
+    }
+  }
+
   /** Nobody reads on. */
   cancel(): Promise<void> | void {
     this.#turn.end('left');
