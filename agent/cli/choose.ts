@@ -4,8 +4,8 @@ import { UsageError } from './exit.ts';
 import type { FlagSpec } from './flags.ts';
 import type { Env } from './sources.ts';
 
-export const SESSION_FLAG: FlagSpec = { flag: 'session', kind: 'value' };
-export const JSON_FLAG: FlagSpec = { flag: 'json', kind: 'switch' };
+export const SESSION_FLAG: FlagSpec = { flag: 'session', kind: 'value', help: 'the agent whose session begins so' };
+export const JSON_FLAG: FlagSpec = { flag: 'json', kind: 'switch', help: 'for scripts' };
 
 /** All agents, or those whose session begins with what was asked for. */
 export async function chosenAgents(flags: ReadonlyMap<string, string[]>, env: Env): Promise<LocalAgent[]> {

@@ -2,13 +2,15 @@
 
 import { JSON_FLAG } from './choose.ts';
 import { EXIT_DONE } from './exit.ts';
-import { parseFlags } from './flags.ts';
+import { type FlagSpec, parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import { SETTINGS, START_FLAGS, settingName } from './settings.ts';
 import { type Env, readSettings } from './sources.ts';
 
+export const FLAGS: readonly FlagSpec[] = [...START_FLAGS, JSON_FLAG];
+
 export function configCommand(argv: readonly string[], env: Env, io: Io): number {
-  const { flags } = parseFlags(argv, [...START_FLAGS, JSON_FLAG]);
+  const { flags } = parseFlags(argv, FLAGS);
   const { values, warnings } = readSettings(flags, env);
   const rows = SETTINGS.map((setting) => {
     const found = values.get(settingName(setting));

@@ -1,18 +1,24 @@
 /** `otela-agent drain`: takes an agent out of routing, lets its requests finish and ends it. */
 import { ask } from '../host/control-client.ts';
-import { oneAgent, SESSION_FLAG } from './choose.ts';
+import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
 import { EXIT_DONE } from './exit.ts';
-import { parseFlags } from './flags.ts';
+import { type FlagSpec, parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import type { Env } from './sources.ts';
 
+export const FLAGS: readonly FlagSpec[] = [
+  SESSION_FLAG,
+  { flag: 'wait', kind: 'switch', help: 'return when it has left' },
+  JSON_FLAG,
+];
+
 export async function drainCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags } = parseFlags(argv, [SESSION_FLAG, { flag: 'wait', kind: 'switch' }]);
+  const { flags } = parseFlags(argv, FLAGS);
   const { session, directory } = await oneAgent(flags, env);
   for await (const _accepted of ask(directory, { op: 'drain' }, 0)) {
-    io.out(`${session} is draining`);
+    io.out(flags.has('json') ? JSON.stringify({ session, state: 'draining' }) : `${session} is draining`);
     if (!flags.has('wait')) return EXIT_DONE;
   }
-  io.out(`${session} has left`);
+  io.out(flags.has('json') ? JSON.stringify({ session, state: 'left' }) : `${session} has left`);
   return EXIT_DONE;
 }

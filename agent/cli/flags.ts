@@ -1,5 +1,6 @@
 /** Reads a command line against a list of known flags. */
 import { parseArgs } from 'node:util';
+import type { Taken } from '../../shared/terminal/completion.ts';
 import { nearest } from '../../shared/text/nearest.ts';
 import { UsageError } from './exit.ts';
 
@@ -9,6 +10,9 @@ export interface FlagSpec {
   /** A switch takes no value; `repeat` collects every value. */
   kind: 'value' | 'repeat' | 'switch';
   short?: string;
+  /** What a shell may offer for the value; nothing by default. */
+  takes?: Taken;
+  help?: string;
 }
 
 export interface ParsedFlags {

@@ -1,23 +1,6 @@
 /** Help that teaches by example. */
+import { COMMANDS } from './commands.ts';
 import { SETTINGS } from './settings.ts';
-
-export const COMMANDS = [
-  'start',
-  'status',
-  'models',
-  'logs',
-  'metrics',
-  'drain',
-  'doctor',
-  'sbatch',
-  'config',
-  'version',
-  'help',
-] as const;
-
-export function isCommand(word: string): boolean {
-  return COMMANDS.some((command) => command === word);
-}
 
 export function helpFor(command: string): string {
   switch (command) {
@@ -38,9 +21,16 @@ export function helpFor(command: string): string {
       return SBATCH;
     case 'config':
       return CONFIG;
+    case 'completion':
+      return COMPLETION;
     default:
-      return OVERVIEW;
+      return OVERVIEW.replace('COMMANDS', commandTable());
   }
+}
+
+function commandTable(): string {
+  const rows = Object.entries(COMMANDS).filter(([name]) => name !== 'help');
+  return rows.map(([name, { summary }]) => `  ${name.padEnd(10)}  ${summary}`).join('\n');
 }
 
 function flagTable(): string {
@@ -56,20 +46,18 @@ const OVERVIEW = `otela-agent serves a model engine on this machine to OpenTela 
 
   otela-agent start --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
 
-  start     run an engine (or find one that runs) and join the gateways
-  status    what your agents on this machine are doing   (--json)
-  models    what they serve                              (--json)
-  logs      the engine's last output                     (--follow)
-  metrics   the agent's figures, for Prometheus
-  drain     finish what runs, then leave                 (--wait)
-  doctor    what would stop an agent here, and the fix   (--json)
-  sbatch    a ready job script; --submit hands it to Slurm
-  config    every setting and where its value came from  (--json)
-  version
+COMMANDS
 
 otela-agent COMMAND --help tells more.
 
 Exit codes: 0 done, 2 wrong use or configuration, 69 refused by the gateway, 70 engine failed, 143 ended by a signal after draining.`;
+
+const COMPLETION = `otela-agent completion bash|zsh|fish
+
+Prints what the shell needs to complete commands, flags and files:
+  echo 'source <(otela-agent completion bash)' >> ~/.bashrc
+  echo 'source <(otela-agent completion zsh)' >> ~/.zshrc
+  otela-agent completion fish > ~/.config/fish/completions/otela-agent.fish`;
 
 const DOCTOR = `otela-agent doctor [flags of start] [--json] [-- COMMAND…]
 
@@ -154,7 +142,7 @@ The figures of the agent, its engine and its tunnels in Prometheus' text format.
   otela-agent metrics > /var/lib/node_exporter/otela.prom
 Over the network, in clear: start --metrics HOST:PORT.`;
 
-const DRAIN = `otela-agent drain [--session PREFIX] [--wait]
+const DRAIN = `otela-agent drain [--session PREFIX] [--wait] [--json]
 
 The agent takes no new requests, lets the running ones finish, ends the engine and exits with 0. --wait returns after that.`;
 

@@ -2,15 +2,20 @@
 import { ask } from '../host/control-client.ts';
 import { oneAgent, SESSION_FLAG } from './choose.ts';
 import { EXIT_DONE } from './exit.ts';
-import { parseFlags } from './flags.ts';
+import { type FlagSpec, parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import type { Env } from './sources.ts';
 
 /** Without --follow the agent answers and closes. */
 const SILENCE_MS = 5000;
 
+export const FLAGS: readonly FlagSpec[] = [
+  SESSION_FLAG,
+  { flag: 'follow', kind: 'switch', short: 'f', help: 'and what comes' },
+];
+
 export async function logsCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags } = parseFlags(argv, [SESSION_FLAG, { flag: 'follow', kind: 'switch', short: 'f' }]);
+  const { flags } = parseFlags(argv, FLAGS);
   const { directory } = await oneAgent(flags, env);
   const follow = flags.has('follow');
   let readerGone = false;

@@ -2,11 +2,12 @@
 /** `otela-agent`: serves a model engine of this machine to gateways, over connections that go outward only. */
 import type { Writable } from 'node:stream';
 import { nearest } from '../../shared/text/nearest.ts';
+import { COMMANDS, completionCommand, isCommand } from './commands.ts';
 import { configCommand } from './config.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { drainCommand } from './drain.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_USAGE, UsageError } from './exit.ts';
-import { COMMANDS, helpFor, isCommand } from './help.ts';
+import { helpFor } from './help.ts';
 import { makeIo } from './io.ts';
 import { logsCommand } from './logs.ts';
 import { metricsCommand } from './metrics.ts';
@@ -51,9 +52,11 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
         return await sbatchCommand(rest, env, io);
       case 'config':
         return configCommand(rest, env, io);
+      case 'completion':
+        return completionCommand(rest, io);
       case 'version':
       case '--version':
-        return versionCommand(io);
+        return versionCommand(rest, io);
       default:
         throw unknownCommand(command);
     }
@@ -76,9 +79,10 @@ function asksForHelp(command: string, rest: readonly string[]): boolean {
 }
 
 function unknownCommand(command: string): UsageError {
-  const near = nearest(command, COMMANDS);
+  const names = Object.keys(COMMANDS);
+  const near = nearest(command, names);
   return new UsageError(
-    `unknown command "${command}"${near ? `; did you mean ${near}?` : `; there are ${COMMANDS.join(', ')}`}`,
+    `unknown command "${command}"${near ? `; did you mean ${near}?` : `; there are ${names.join(', ')}`}`,
   );
 }
 

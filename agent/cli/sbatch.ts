@@ -1,6 +1,7 @@
 /** `otela-agent sbatch`: a job script for this user's gateway, printed or handed to Slurm. */
 import { spawn } from 'node:child_process';
 import { JOB_CONTAINERS, JOB_ENGINES, type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
+import type { Taken } from '../../shared/terminal/completion.ts';
 import { JSON_FLAG } from './choose.ts';
 import { EXIT_DONE, EXIT_ENGINE, UsageError } from './exit.ts';
 import { type FlagSpec, parseFlags } from './flags.ts';
@@ -8,9 +9,15 @@ import type { Io } from './io.ts';
 import { type Env, readSettings } from './sources.ts';
 
 const VALUES = ['gateway', 'config', 'model', 'engine', 'gpus', 'partition', 'time', 'container', 'image'] as const;
-const FLAGS: readonly FlagSpec[] = [
-  ...VALUES.map((flag) => ({ flag, kind: 'value' as const })),
-  { flag: 'submit', kind: 'switch' },
+const OFFERED: Partial<Record<(typeof VALUES)[number], Taken>> = {
+  config: 'file',
+  engine: JOB_ENGINES,
+  container: JOB_CONTAINERS,
+  image: 'file',
+};
+export const FLAGS: readonly FlagSpec[] = [
+  ...VALUES.map((flag) => ({ flag, kind: 'value' as const, takes: OFFERED[flag] ?? 'word' })),
+  { flag: 'submit', kind: 'switch', help: 'runs sbatch with it' },
   JSON_FLAG,
 ];
 /** What sbatch says is a line. */

@@ -1,4 +1,5 @@
 /** Every setting of `otela-agent start`: its flag, its variable, its line in the configuration file. */
+import type { Taken } from '../../shared/terminal/completion.ts';
 import type { FlagSpec } from './flags.ts';
 
 export interface Setting {
@@ -240,5 +241,14 @@ export function settingName(setting: (typeof SETTINGS)[number]): SettingName {
 
 /** The flags that `start` and `config` take. */
 export const START_FLAGS: readonly FlagSpec[] = SETTINGS.flatMap((setting) =>
-  setting.flag === '' ? [] : [{ flag: setting.flag, kind: setting.kind }],
+  setting.flag === ''
+    ? []
+    : [{ flag: setting.flag, kind: setting.kind, takes: takenFor(setting.value), help: setting.help }],
 );
+
+/** Placeholders say what a shell may offer: files, directories, or the words themselves. */
+function takenFor(placeholder: string): Taken {
+  if (placeholder === 'FILE') return 'file';
+  if (placeholder === 'DIR') return 'directory';
+  return /^[a-z]+(\|[a-z]+)+$/.test(placeholder) ? placeholder.split('|') : 'word';
+}

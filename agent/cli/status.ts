@@ -4,13 +4,15 @@ import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { chosenAgents, JSON_FLAG, NO_AGENT, SESSION_FLAG } from './choose.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE } from './exit.ts';
-import { parseFlags } from './flags.ts';
+import { type FlagSpec, parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import { networkTable } from './network-table.ts';
 import type { Env } from './sources.ts';
 
+export const FLAGS: readonly FlagSpec[] = [SESSION_FLAG, JSON_FLAG];
+
 export async function statusCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags } = parseFlags(argv, [SESSION_FLAG, JSON_FLAG]);
+  const { flags } = parseFlags(argv, FLAGS);
   const agents = await chosenAgents(flags, env);
   const known = await Promise.all(
     agents.map(async (agent) => ({ status: agent.status, network: await askNetwork(agent) })),

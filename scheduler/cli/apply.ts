@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { ParseArgsOptionsConfig } from 'node:util';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { type Differences, differences } from '../controller/actions.ts';
 import { Agents } from '../controller/agents.ts';
@@ -143,9 +144,15 @@ function readTemplate(path: string): string {
   }
 }
 
+export const FLAGS = {
+  ...APPLY_FLAGS,
+  rollback: { type: 'boolean' },
+  stop: { type: 'boolean' },
+} as const satisfies ParseArgsOptionsConfig;
+
 /** `otela-plan apply`: one round. Changes nothing without --yes. */
 export async function applyCommand(argv: readonly string[], io: Io, outside: Outside = {}): Promise<number> {
-  const flags = readFlags(argv, { ...APPLY_FLAGS, rollback: { type: 'boolean' }, stop: { type: 'boolean' } });
+  const flags = readFlags(argv, FLAGS);
   if (flags.rollback === true && flags.stop === true)
     throw new SchedulerError('usage', '--rollback or --stop, not both');
   const session = await sessionFrom(flags, io, outside);

@@ -1,3 +1,4 @@
+import type { ParseArgsOptionsConfig } from 'node:util';
 import { efficiencyOf } from '../catalogue/calibration.ts';
 import { parameters } from '../catalogue/model.ts';
 import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
@@ -6,9 +7,11 @@ import { EXIT_DONE } from './exit.ts';
 import { CATALOGUE_FLAGS, catalogueFrom, readFlags } from './flags.ts';
 import { type Io, json } from './io.ts';
 
+export const FLAGS = { ...CATALOGUE_FLAGS, json: { type: 'boolean' } } as const satisfies ParseArgsOptionsConfig;
+
 /** `otela-plan catalogue`: what can be named, with sources. */
 export function catalogueCommand(argv: readonly string[], io: Io): number {
-  const flags = readFlags(argv, { ...CATALOGUE_FLAGS, json: { type: 'boolean' } });
+  const flags = readFlags(argv, FLAGS);
   const catalogue = catalogueFrom(flags);
   if (flags.json === true) {
     io.out(json({ gpus: catalogue.gpus, models: catalogue.models, calibration: catalogue.calibration }));

@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs';
+import type { ParseArgsOptionsConfig } from 'node:util';
 import { loadPlanner } from '../planner/load.ts';
 import { planOfCounts } from '../planner/of-counts.ts';
 import { type Prediction, predict } from '../planner/predict.ts';
@@ -26,17 +27,19 @@ export interface Compared {
   prediction: Prediction;
 }
 
+export const FLAGS = {
+  ...CATALOGUE_FLAGS,
+  ...ENGINE_FLAGS,
+  ...PLAN_FLAGS,
+  ...SOURCE_FLAGS,
+  duration: { type: 'string' },
+  svg: { type: 'string' },
+  json: { type: 'boolean' },
+} as const satisfies ParseArgsOptionsConfig;
+
 /** `otela-plan compare`: our plan, the paper's memory-proportional baseline and an equal split, under the same simulation. */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = readFlags(argv, {
-    ...CATALOGUE_FLAGS,
-    ...ENGINE_FLAGS,
-    ...PLAN_FLAGS,
-    ...SOURCE_FLAGS,
-    duration: { type: 'string' },
-    svg: { type: 'string' },
-    json: { type: 'boolean' },
-  });
+  const flags = readFlags(argv, FLAGS);
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);
   const { inventory, workload } = await sources(flags, catalogue, io);

@@ -6,6 +6,7 @@ export const COMMANDS = [
   'validate',
   'apply',
   'watch',
+  'completion',
   'help',
   'version',
 ] as const;
@@ -34,7 +35,14 @@ const HELP: Record<string, string> = {
             --state otela-plan.state.json  --weights  --retry  --rollback  --stop  --yes${PLANNING}${SHARED}`,
   watch:
     'otela-plan watch                 apply, again whenever a node is idle, a model has no replica or the load is 20 % off for 10 minutes\n            --every 30 (seconds) and all of apply',
+  completion: 'otela-plan completion bash|zsh|fish   for a shell: source <(otela-plan completion bash)',
 };
+
+/** What stands beside a command's name. */
+export function summaryOf(command: string): string {
+  const [first = ''] = (HELP[command] ?? '').split('\n');
+  return first.split(/ {2,}/).at(-1) ?? '';
+}
 
 export function help(command: string | undefined): string {
   const one = command === undefined ? undefined : HELP[command];

@@ -5,6 +5,7 @@ import { SchedulerError } from '../errors.ts';
 import { applyCommand } from './apply.ts';
 import { catalogueCommand } from './catalogue.ts';
 import { compareCommand } from './compare.ts';
+import { completionCommand } from './completion.ts';
 import { EXIT_DONE, EXIT_FAILED, exitOf } from './exit.ts';
 import { COMMANDS, help } from './help.ts';
 import { type Io, makeIo } from './io.ts';
@@ -48,6 +49,8 @@ async function run(command: string, rest: readonly string[], io: Io): Promise<nu
       return await applyCommand(rest, io);
     case 'watch':
       return await watchCommand(rest, io);
+    case 'completion':
+      return completionCommand(rest, io);
     case 'version':
     case '--version':
       io.out(VERSION);

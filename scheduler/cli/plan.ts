@@ -1,3 +1,4 @@
+import type { ParseArgsOptionsConfig } from 'node:util';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import { gatewayFrom } from '../live/gateway.ts';
@@ -57,16 +58,18 @@ export async function sources(
   return { inventory, workload };
 }
 
+export const FLAGS = {
+  ...CATALOGUE_FLAGS,
+  ...ENGINE_FLAGS,
+  ...PLAN_FLAGS,
+  ...SOURCE_FLAGS,
+  duration: { type: 'string' },
+  json: { type: 'boolean' },
+} as const satisfies ParseArgsOptionsConfig;
+
 /** `otela-plan plan` */
 export async function planCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = readFlags(argv, {
-    ...CATALOGUE_FLAGS,
-    ...ENGINE_FLAGS,
-    ...PLAN_FLAGS,
-    ...SOURCE_FLAGS,
-    duration: { type: 'string' },
-    json: { type: 'boolean' },
-  });
+  const flags = readFlags(argv, FLAGS);
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);
   const { inventory, workload } = await sources(flags, catalogue, io);

@@ -25,7 +25,7 @@ import { simulationText } from './show.ts';
 /** Requests that one `simulate` may hold in memory. */
 const REQUESTS_MAX = 5_000_000;
 
-const SIMULATE_FLAGS = {
+export const SIMULATE_FLAGS = {
   ...CATALOGUE_FLAGS,
   ...ENGINE_FLAGS,
   model: { type: 'string' },

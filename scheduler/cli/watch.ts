@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { ParseArgsOptionsConfig } from 'node:util';
 import { observe } from '../controller/round.ts';
 import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { Triggers } from '../controller/triggers.ts';
@@ -17,9 +18,11 @@ export interface WatchOutside extends Outside {
   wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
+export const FLAGS = { ...APPLY_FLAGS, every: { type: 'string' } } as const satisfies ParseArgsOptionsConfig;
+
 /** `otela-plan watch`: plans again when something changed. Ending it, even by kill -9, ends nothing that it started. */
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
-  const flags = readFlags(argv, { ...APPLY_FLAGS, every: { type: 'string' } });
+  const flags = readFlags(argv, FLAGS);
   const everyMs = number(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
   const session = await sessionFrom(flags, io, outside);
   const unlock = lockState(session.statePath);

@@ -159,6 +159,7 @@ ${run}() {
 ${cases.join('\n')}
   esac
 }
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 compdef ${run} ${name}
 `;
 }

@@ -1,0 +1,122 @@
+/** What shells offer after `source <(otela-… completion SHELL)`, asked of the shells themselves. */
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import { COMMANDS as AGENT } from '../../agent/cli/commands.ts';
+import { COMMANDS as GATEWAY } from '../../gateway/standalone/node/commands.ts';
+import { SHELLS, type Shell } from '../../shared/terminal/completion.ts';
+import { which } from '../support/abilities.ts';
+import { NODE, ROOT } from '../support/where.ts';
+
+const MAINS = {
+  'otela-agent': 'agent/cli/main.ts',
+  'otela-gateway': 'gateway/standalone/node/main.ts',
+  'otela-plan': 'scheduler/cli/main.ts',
+} as const;
+type Program = keyof typeof MAINS;
+const PROGRAMS = Object.keys(MAINS) as Program[];
+
+const directory = mkdtempSync(join(tmpdir(), 'otela-completion-'));
+afterAll(() => rmSync(directory, { recursive: true }));
+writeFileSync(join(directory, 'a-file.pem'), '');
+mkdirSync(join(directory, 'a-directory'));
+
+function run(file: string, ...args: string[]): string {
+  const { status, stdout, stderr } = spawnSync(file, args, { encoding: 'utf8', cwd: directory, timeout: 30_000 });
+  if (status !== 0) throw new Error(`${file} ${args.join(' ')}: ${status} ${stderr}`);
+  // A shell that complains has not understood.
+  if (stderr !== '') throw new Error(stderr);
+  return stdout;
+}
+
+const scripts = new Map<string, string>();
+function scriptOf(program: Program, shell: Shell): string {
+  const file = join(directory, `${program}.${shell}`);
+  if (!scripts.has(file)) {
+    scripts.set(file, file);
+    writeFileSync(file, run(NODE, join(ROOT, MAINS[program]), 'completion', shell));
+  }
+  return file;
+}
+
+/** The last word is the one that is being typed. */
+function offered(program: Program, ...words: string[]): string[] {
+  const typed = [program, ...words].map((word) => `'${word}'`).join(' ');
+  const ask = `source ${scriptOf(program, 'bash')}; COMP_WORDS=(${typed}); COMP_CWORD=${words.length}
+    ${program === 'otela-plan' ? '_otela_plan' : `_${program.replace('-', '_')}`}; printf '%s\\n' "\${COMPREPLY[@]}"`;
+  return run('bash', '--norc', '--noprofile', '-c', ask)
+    .split('\n')
+    .filter((word) => word !== '')
+    .sort();
+}
+
+it('bash offers every command, and every flag that a command parses, and no other', () => {
+  expect(offered('otela-gateway', '')).toEqual(['completion', 'help', 'version', ...Object.keys(GATEWAY)].sort());
+  expect(offered('otela-agent', '')).toEqual(Object.keys(AGENT).sort());
+  for (const [name, { flags }] of Object.entries(GATEWAY)) {
+    const known = [...Object.keys(flags), 'help'].map((flag) => `--${flag}`);
+    expect(offered('otela-gateway', name, '--')).toEqual(known.sort());
+  }
+  for (const [name, { flags }] of Object.entries(AGENT)) {
+    const known = [...flags.map(({ flag }) => flag), 'help'].map((flag) => `--${flag}`);
+    expect(offered('otela-agent', name, '--')).toEqual(known.sort());
+  }
+  expect(offered('otela-plan', 'plan', '--obj')).toEqual(['--objective']);
+}, 60_000);
+
+it('bash offers verbs, the values that a flag may have, files and directories', () => {
+  expect(offered('otela-gateway', 'ke')).toEqual(['keys']);
+  expect(offered('otela-gateway', 'keys', 'r')).toEqual(['revoke', 'rotate']);
+  expect(offered('otela-gateway', 'keys', 'create', '--role', '')).toEqual(['consumer', 'operator', 'provider']);
+  expect(offered('otela-gateway', 'keys', 'create', '--role', '=', 'op')).toEqual(['operator']);
+  expect(offered('otela-gateway', 'keys', 'create', '--na')).toEqual(['--name']);
+  expect(offered('otela-gateway', 'keys', 'create', '--name', '')).toEqual([]);
+  expect(offered('otela-gateway', 'serve', '--tls-cert', 'a-f')).toEqual(['a-file.pem']);
+  expect(offered('otela-gateway', 'serve', '--data', 'a-')).toEqual(['a-directory']);
+  expect(offered('otela-gateway', 'restore', 'a-f')).toEqual(['a-file.pem']);
+  expect(offered('otela-agent', 'start', '--tier', '')).toEqual(['stable', 'volatile']);
+  expect(offered('otela-agent', 'sbatch', '--engine', 's')).toEqual(['sglang']);
+  expect(offered('otela-agent', 'completion', '')).toEqual([...SHELLS].sort());
+  expect(offered('otela-plan', 'plan', '--objective', '')).toEqual(['cost', 'latency', 'throughput']);
+});
+
+it('behind -- stands another program: bash offers commands, then files, and no flags of ours', () => {
+  expect(offered('otela-agent', 'start', '--tier', 'stable', '--', 'mkte')).toContain('mktemp');
+  expect(offered('otela-agent', 'start', '--', 'vllm', 'a-f')).toEqual(['a-file.pem']);
+  expect(offered('otela-agent', 'start', '--', 'vllm', '--')).toEqual([]);
+});
+
+const [zsh, fish] = [which('zsh'), which('fish')];
+if (zsh === undefined) console.log('skipped: completion of zsh, which is not installed');
+if (fish === undefined) console.log('skipped: completion of fish, which is not installed');
+
+it.skipIf(zsh === undefined).each(PROGRAMS)('zsh takes the script of %s and knows the program by it', (program) => {
+  const script = scriptOf(program, 'zsh');
+  run('zsh', '-f', '-n', script);
+  const ask = `autoload -Uz compinit; compinit -D -u; source ${script}; print -r -- $_comps[${program}]`;
+  expect(run('zsh', '-f', '-c', ask).trim()).toBe(`_${program.replace('-', '_')}`);
+});
+
+it.skipIf(fish === undefined).each([
+  ['otela-gateway', 'keys ro', 'rotate'],
+  ['otela-gateway', 'keys create --role op', 'operator'],
+  ['otela-gateway', 'doctor --pub', '--public-url'],
+  ['otela-agent', 'start --ti', '--tier'],
+  ['otela-plan', 'plan --objective th', 'throughput'],
+] as const)('fish completes %s %s', (program, typed, expected) => {
+  const ask = `source ${scriptOf(program, 'fish')}; complete -C '${program} ${typed}'`;
+  const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', ask], {
+    encoding: 'utf8',
+    cwd: directory,
+    env: { ...process.env, HOME: directory },
+  });
+  expect(stderr).toBe('');
+  expect(stdout.split('\n').map((line) => line.split('\t')[0])).toContain(expected);
+});
+
+it.each(PROGRAMS)('%s says which shells there are', (program) => {
+  const { status, stderr } = spawnSync(NODE, [join(ROOT, MAINS[program]), 'completion', 'tcsh'], { encoding: 'utf8' });
+  expect([status, stderr]).toEqual([2, expect.stringContaining('bash|zsh|fish')]);
+});
