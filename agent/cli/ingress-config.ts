@@ -1,4 +1,5 @@
 /** Where the local OpenAI endpoint listens, whom it trusts, and whom this node serves over the mesh. */
+import { isShippedPolicy, SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
 import { UsageError } from './exit.ts';
@@ -10,6 +11,8 @@ export interface IngressConfig {
   trust: string[] | undefined;
   /** Providers whose agents this node serves; undefined: our own. */
   serveTo: string[] | undefined;
+  /** How the ingress chooses among nodes; undefined: by load, and by conversation where a request names one. */
+  policy: ShippedPolicy | undefined;
 }
 
 /** Throws UsageError. */
@@ -17,12 +20,18 @@ export function ingressConfig(
   listen: string | undefined,
   trust: readonly string[],
   serveTo: readonly string[],
+  policy?: string,
 ): IngressConfig {
   if (listen === undefined && trust.length > 0) throw new UsageError('--trust needs --ingress HOST:PORT');
+  if (listen === undefined && policy !== undefined) throw new UsageError('--policy needs --ingress HOST:PORT');
+  if (policy !== undefined && !isShippedPolicy(policy)) {
+    throw new UsageError(`--policy: "${policy}" is none of ${SHIPPED_POLICIES.join(', ')}`);
+  }
   return {
     listen: listen === undefined ? undefined : listenAddress('--ingress', listen),
     trust: trust.length === 0 ? undefined : providers('--trust', trust),
     serveTo: serveTo.length === 0 ? undefined : providers('--serve-to', serveTo),
+    policy,
   };
 }
 

@@ -207,6 +207,14 @@ export const SETTINGS = [
     otherwise: 'your own',
   },
   {
+    flag: 'policy',
+    env: 'OTELA_POLICY',
+    kind: 'value',
+    value: 'NAME',
+    help: 'how the ingress chooses: random, round-robin, weighted, least-load, prefix-affinity',
+    otherwise: 'least-load, and prefix-affinity where a request names a conversation',
+  },
+  {
     flag: 'serve-to',
     env: 'OTELA_SERVE_TO',
     kind: 'repeat',

@@ -91,7 +91,7 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     mesh: meshConfig(one('mesh'), many('peer'), one('relay'), isOn('offer-relay', one('offer-relay') ?? 'false')),
     metrics: metricsConfig(one('metrics'), one('metrics-token-file')),
-    ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to')),
+    ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to'), one('policy')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
     releaseDir: releaseDir(one('release-dir')),

@@ -1,60 +1,70 @@
 /** Streams that go on where their node is gone: the ingress's side of `shared/asking/continued.ts`. */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Answer } from '../../shared/asking/answer.ts';
 import { continued, type Share } from '../../shared/asking/continued.ts';
 import type { Means } from '../../shared/asking/successor.ts';
+import { Waiter } from '../../shared/asking/waiter.ts';
+import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
-import { unlike } from '../../shared/routing/unlike.ts';
+import { needsOf, unlike } from '../../shared/routing/unlike.ts';
 import type { Budget } from './budget.ts';
 import { asking, type Choice, type Delivery, type Errand } from './hand-over.ts';
-import type { Delivery as Outgoing } from './respond.ts';
-
-/** A stream whose node is gone looks so often whether one has come. */
-const LOOKS_MAX = 20;
-/** Where nodes are there and have no place: a minute, less than any proxy lets a stream be silent. */
-const BUSY_LOOKS_MAX = 240;
-const LOOK_MS = 250;
+import type { Queued, Queues } from './queues.ts';
+import { after, type Delivery as Outgoing } from './respond.ts';
 
 /** What is used without anybody asking for it leaves no record. */
 export const NO_RECEIPT = '';
 
 export interface Going {
   errand: Errand;
+  /** How the request waits for a node, should it have to. */
+  waiting: Omit<Queued<Delivery>, 'waiter' | 'tryNodes'>;
   nodes: NodeIndex;
   budget: Budget;
+  queues: Queues;
+  pingMs: number;
 }
 
 /** An answer that outlives its node, where that can be. */
-export function goingOn(delivery: Delivery, { errand, nodes, budget }: Going): Outgoing {
+export function goingOn(delivery: Delivery, going: Going): Outgoing {
+  const { errand, budget } = going;
   const share = shareOf(budget);
   errand.whenLeft(() => share.release());
-  return continued(delivery, errand, meansOf(delivery, errand, nodes), share);
+  return continued(delivery, errand, meansOf(delivery, going), share);
 }
 
-function meansOf({ choice }: Delivery, errand: Errand, nodes: NodeIndex): Means<Choice, Answer> {
+function meansOf({ choice }: Delivery, { errand, waiting, nodes, queues, pingMs }: Going): Means<Choice, Answer> {
   const { model } = errand.intake;
   const first = nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
-  const whenLeft = manyListeners(errand);
+  const mayQueue = queues.longestWait(true) > 0;
+  const newWaiter = (more: { queues: boolean }) =>
+    new Waiter({
+      busyNodes: queues.busyNodes,
+      hopes: () => true,
+      retriesMax: RETRIES_MAX,
+      begun: true,
+      ...more,
+    });
+  /** Of the search that is on: a stream has one at a time. */
+  let waiter = newWaiter({ queues: mayQueue });
   return {
-    asking: (changed) => asking({ ...errand, ...changed, whenLeft }),
+    asking: (changed) => {
+      const own = { ...errand, ...changed };
+      // How an engine reads a text is asked on the way, and counts as no attempt.
+      return asking({ ...own, waiter: changed.endpoint === errand.endpoint ? waiter : newWaiter({ queues: false }) });
+    },
     unlike: () => unlike(nodes.model(model), model, first),
     unpaid: () => ({ name: randomUUID(), receipt: NO_RECEIPT }),
-    pause: async (before, why) => {
-      if (before >= (why === 'busy' ? BUSY_LOOKS_MAX : LOOKS_MAX)) return false;
-      await pause(LOOK_MS);
-      return true;
+    inTurn: (tryNodes, rejected) => {
+      waiter = newWaiter({ queues: mayQueue });
+      // Turns that it can make nothing of are not to hold up who could.
+      const scope = () => `${waiting.scope()}${needsOf(first)} ${rejected().join(' ')}`.trimEnd();
+      return queues.inTurn({ ...waiting, scope, waiter, tryNodes });
     },
+    busy: () => waiter.busy.length > 0,
+    pingMs,
+    after,
   };
-}
-
-/** A response warns of more than ten; here one is added for each question, each of which is bounded by the attempts. */
-function manyListeners(errand: Errand): Errand['whenLeft'] {
-  const calls: (() => void)[] = [];
-  errand.whenLeft(() => {
-    for (const call of calls) call();
-  });
-  return (call) => calls.push(call);
 }
 
 function shareOf(budget: Budget): Share {

@@ -2,9 +2,9 @@ import { type Answer, type Begun, begin } from '../../shared/asking/answer.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../shared/asking/attempt.ts';
 import * as loop from '../../shared/asking/hand-over.ts';
 import { bodyOf, type Errand as CommonErrand, isRepeatable, openingOf } from '../../shared/asking/intake.ts';
-import { errorFor, type PathError } from '../../shared/asking/path-error.ts';
+import { errorFor, PathError } from '../../shared/asking/path-error.ts';
+import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { Breakers } from '../../shared/routing/breaker.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, ended, started } from '../../shared/routing/choose.ts';
@@ -23,6 +23,10 @@ export interface Errand extends CommonErrand {
   /** Takes one more attempt from what all requests together may repeat. */
   mayRetry(): boolean;
   onFailure(node: Candidate, code: AttemptFailure): void;
+  /** The node has nothing to do for this attempt any more. */
+  onEnd(node: Candidate): void;
+  /** What it tried, and whose turn it is. */
+  waiter: Waiter;
 }
 
 export type { Choice } from '../../shared/routing/choose.ts';
@@ -38,25 +42,31 @@ export function handOver(errand: Errand): Promise<Delivery> {
 }
 
 export function asking(errand: Errand): loop.Asking<Choice, Answer> {
-  const { breakers } = errand;
+  const { breakers, waiter } = errand;
   let running: Attempt | undefined;
   let isProbe = false;
   errand.whenLeft(() => running?.cancel());
   return {
     choose: errand.choose,
     attempt: (choice, { number, acceptMs }) => {
+      waiter.attempts = number;
       isProbe = breakers.started(choice.node.session, Date.now());
       started(choice);
       const opening = openingOf(errand, number, acceptMs, choice.model);
       running = errand.ask(choice.node.session, opening, bodyOf(errand.intake));
       return begun(running);
     },
-    onFailure: ({ node }, code) => errand.onFailure(node, code),
+    onFailure: ({ node }, code) => {
+      waiter.onFailure(node.session, code, Date.now());
+      errand.onFailure(node, code);
+    },
     onEnd: (choice, ending) => {
       ended(choice, ending);
       breakers.ended(choice.node.session, ending, isProbe, Date.now());
+      errand.onEnd(choice.node);
     },
-    retriesMax: RETRIES_MAX,
+    first: waiter.attempts + 1,
+    retriesMax: waiter.retriesLeft,
     mayRetry: errand.mayRetry,
     repeatable: () => isRepeatable(errand.intake),
     left: errand.left,
@@ -74,6 +84,11 @@ function told(failure: PathError): ApiError {
   if (failure.code !== 'refused') return errorFor(failure);
   const message = `The node that serves this model refuses: ${failure.message}.`;
   return new ApiError('no_capacity', message, { cause: failure });
+}
+
+/** Where a node said no, its own words are worth more than a wait. */
+export function isRefusal({ cause }: ApiError): boolean {
+  return cause instanceof PathError && cause.code === 'refused';
 }
 
 export function noCapacity(model: string): ApiError {

@@ -4,26 +4,29 @@ import type { AttemptFailure } from '../../shared/asking/attempt.ts';
 import { type Intake, isRepeatable } from '../../shared/asking/intake.ts';
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
+import { Waiter } from '../../shared/asking/waiter.ts';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { Timing } from '../../shared/openai/timing.ts';
-import { castsSuspicion } from '../../shared/routing/attempts.ts';
+import { castsSuspicion, RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { Breakers } from '../../shared/routing/breaker.ts';
 import { choose, type Question } from '../../shared/routing/choose.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import type { RetryBudget } from '../../shared/routing/retry-budget.ts';
-import type { Trust } from '../../shared/routing/trust.ts';
+import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
 import { discardBody, STRANGER_MAX_BYTES, takeBody } from './body.ts';
 import type { Budget } from './budget.ts';
 import { goingOn } from './continue.ts';
-import { type Errand, handOver } from './hand-over.ts';
+import { type Delivery, type Errand, handOver, isRefusal } from './hand-over.ts';
 import type { IngressKey } from './key.ts';
+import type { PolicyFor } from './policies.ts';
+import type { Queued, Queues } from './queues.ts';
 import type { Registry } from './registry.ts';
 import { after, deliver, deliverLate, sendError } from './respond.ts';
-import { nobody, questionOf } from './route.ts';
+import { nobody, routeOf } from './route.ts';
 import type { Running } from './running.ts';
 import type { Strangers } from './strangers.ts';
 import { answerView, isView } from './views.ts';
@@ -38,6 +41,8 @@ export interface Desk {
   breakers: Breakers;
   retries: RetryBudget;
   running: Running;
+  queues: Queues;
+  policyFor: PolicyFor;
   watchers: Watchers;
   pingMs: number;
   registry: Registry;
@@ -119,37 +124,72 @@ interface Case extends Ids {
 
 async function forward(one: Case): Promise<void> {
   const { request, response, desk, endpoint, intake, timing, requestId } = one;
-  const { trust, nodes } = desk;
+  const { trust: decide, nodes, queues, policyFor } = desk;
+  const { model, streaming } = intake;
   const isAvoided = () => avoidance(desk, isRepeatable(intake));
-  const question = questionOf({ headers: request.headers, intake, trust, isAvoided });
+  const among: Question['among'] = (candidates) => waiter.among(candidates, Date.now());
+  const route = routeOf({ headers: request.headers, intake, trust: decide, policyFor, isAvoided, among });
+  const { question, trust, priority } = route;
+  const waiter = new Waiter({
+    busyNodes: queues.busyNodes,
+    queues: queues.longestWait(streaming) > 0,
+    hopes: (error) => !isRefusal(error) && (nodes.model(model)?.all.some((entry) => isTrusted(trust, entry)) ?? false),
+    retriesMax: RETRIES_MAX,
+  });
   timing.lookupDone(Date.now());
+  const name = one.given === undefined ? requestId : randomUUID();
+  const left = () => response.destroyed;
+  const whenLeft = manyListeners(response);
   const errand: Errand = {
-    name: one.given === undefined ? requestId : randomUUID(),
+    name,
     endpoint,
     intake,
-    headers: headersToEngine((name) => headerOf(request, name), one.given),
-    receipt: intake.model,
+    headers: headersToEngine((header) => headerOf(request, header), one.given),
+    receipt: model,
     choose: (tried) => choose(nodes, question(), tried),
     nobody: () => nobody(nodes, question()),
     ask: desk.ask,
-    left: () => response.destroyed,
-    whenLeft: (call) => response.once('close', call),
+    left,
+    whenLeft,
     breakers: desk.breakers,
     mayRetry: () => desk.retries.take(Date.now()),
     onFailure: ({ session }, code) => remember(desk.avoided, session, code),
+    onEnd: ({ session }) => queues.ended(session),
+    waiter,
   };
   const { pingMs } = desk;
-  const context = { response, requestId, endpoint, model: intake.model, timing, pingMs, now: () => Date.now() };
+  const context = { response, requestId, endpoint, model, timing, pingMs, now: () => Date.now() };
   desk.retries.asked(Date.now());
-  const handed = handOver(errand);
-  const goesOn = intake.streaming && headerOf(request, 'x-otela-resume') === '1';
-  const going = { errand, nodes: desk.registry.index, budget: desk.budget };
+  const waiting: Queued<Delivery> = {
+    name,
+    model,
+    scope: route.scope,
+    client: request.socket.remoteAddress ?? '',
+    priority,
+    streaming,
+    waiter,
+    tryNodes: () => handOver(errand),
+    left,
+    whenLeft,
+  };
+  const handed = queues.inTurn(waiting);
+  const goesOn = streaming && headerOf(request, 'x-otela-resume') === '1';
+  const going = { errand, waiting, nodes: desk.registry.index, budget: desk.budget, queues, pingMs };
   const pending = goesOn ? handed.then((delivery) => goingOn(delivery, going)) : handed;
   pending.then(intake.release, intake.release);
-  if (intake.streaming && (await isSlower(pending, pingMs, after))) return deliverLate(pending, context);
+  if (streaming && (await isSlower(pending, pingMs, after))) return deliverLate(pending, context);
   const delivery = await pending;
   desk.avoided.delete(delivery.choice.node.session);
   await deliver(delivery, context);
+}
+
+/** A response warns of more than ten listeners; each attempt, each question and each wait adds one. */
+function manyListeners(response: ServerResponse): Errand['whenLeft'] {
+  const calls: (() => void)[] = [];
+  response.once('close', () => {
+    for (const call of calls) call();
+  });
+  return (call) => calls.push(call);
 }
 
 /** Whom to pass over while there are others: those that did not answer lately, and those that fail. */

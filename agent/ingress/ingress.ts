@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { Breakers } from '../../shared/routing/breaker.ts';
+import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
@@ -9,6 +10,8 @@ import { Avoided } from './avoided.ts';
 import { Budget, CONNECTIONS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
+import { policyOf } from './policies.ts';
+import { QUEUE_LIMITS, type QueueLimits, Queues } from './queues.ts';
 import type { Registry } from './registry.ts';
 import { PING_MS } from './respond.ts';
 import { Running } from './running.ts';
@@ -31,6 +34,10 @@ export interface IngressOptions {
   self(): { issuer: string; provider: string };
   /** `--trust`; undefined: our own provider. */
   trust: readonly string[] | undefined;
+  /** `--policy`; undefined: by load, and by conversation where a request names one. */
+  policy?: ShippedPolicy | undefined;
+  /** Who waits, and how long, where no node is free. */
+  queue?: QueueLimits;
   requests: Pick<Requests, 'ask'>;
   /** A stream that has waited this long is opened with comments. Default 15 s. */
   pingMs?: number;
@@ -43,12 +50,14 @@ export class Ingress {
   readonly #server: Server;
   readonly #strangers = new Strangers();
   readonly #running = new Running();
+  readonly #queues: Queues;
   #desk: Desk | undefined;
   #ownTrust: { issuer: string; provider: string; trust: Trust } | undefined;
   #address: { host: string; port: number } | undefined;
 
   constructor(options: IngressOptions) {
     this.#options = options;
+    this.#queues = new Queues(options.queue ?? QUEUE_LIMITS);
     this.#server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: HEADERS_TIMEOUT_MS }, (req, res) => {
       req.on('error', () => {}); // whoever reads it sees the end
       res.on('error', () => {});
@@ -82,6 +91,8 @@ export class Ingress {
       breakers: new Breakers(registry.index.live),
       retries: new RetryBudget(),
       running: this.#running,
+      queues: this.#queues,
+      policyFor: policyOf(this.#options.policy),
       watchers: new Watchers(),
       pingMs: this.#options.pingMs ?? PING_MS,
       registry,
@@ -118,13 +129,15 @@ export class Ingress {
     return decideTrust({ own, lists: [trust, ...lists], defaults: [], deleted: new Set(), policies: [] });
   }
 
-  /** Takes no new requests; resolves when every client has its answer. */
+  /** Takes no new requests, and lets those go that wait for a node; resolves when every client has its answer. */
   drain(): Promise<void> {
+    this.#queues.close();
     return this.#running.drain();
   }
 
   /** Running requests are cut off: drain before. Idempotent. */
   async close(): Promise<void> {
+    this.#queues.close();
     if (!this.#server.listening) return;
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#server.closeAllConnections();

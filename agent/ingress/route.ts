@@ -2,32 +2,40 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { readDemand } from '../../shared/asking/demand.ts';
 import type { Intake } from '../../shared/asking/intake.ts';
-import { routedRequest } from '../../shared/asking/routed-request.ts';
+import { PRIORITY_HEADER, readPriority, routedRequest } from '../../shared/asking/routed-request.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { type Question, unmet } from '../../shared/routing/choose.ts';
+import type { Priority } from '../../shared/routing/fair-queue.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
-import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
-import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
-import { isTrusted, readProviderList, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
+import { isTrusted, readProviderList, scopeOf, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { noCapacity } from './hand-over.ts';
+import type { PolicyFor } from './policies.ts';
 
 const TRUST_HEADER = 'x-otela-trusted-providers';
 const TRUST_METADATA = 'otela_trusted_providers';
-
-/** Who names a conversation wants its cache; all others go where there is least to do. */
-const affinity = prefixAffinity();
 
 interface Asker {
   headers: IncomingHttpHeaders;
   intake: Intake;
   /** `lists`: those that the request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
+  policyFor: PolicyFor;
   isAvoided(): Question['isAvoided'];
+  among: Question['among'];
 }
 
-/** All that a choice is made by, at the moment when it is asked for. @throws ApiError 400, 403 */
-export function questionOf({ headers, intake, trust: decide, isAvoided }: Asker): () => Question {
+export interface Route {
+  trust: Trust;
+  priority: Priority;
+  /** All that a choice is made by, at this moment. */
+  question(): Question;
+  /** Names the nodes that it may go to. */
+  scope(): string;
+}
+
+/** @throws ApiError 400, 403 */
+export function routeOf({ headers, intake, trust: decide, policyFor, isAvoided, among }: Asker): Route {
   const header = (name: string) => headers[name]?.toString();
   const demand = readDemand(header, intake.metadata);
   const trust = decide(requestedProviders(headers, intake.metadata));
@@ -37,11 +45,16 @@ export function questionOf({ headers, intake, trust: decide, isAvoided }: Asker)
       'No provider is trusted by this ingress (--trust) and this request alike.',
     );
   }
+  const priority = readPriority(header(PRIORITY_HEADER));
   const request = routedRequest(header, intake, intake.model, '');
-  const policy = request.session === undefined ? leastLoadPolicy : affinity;
-  const fixed = { request, fallbacks: [], trust, demand, policyFor: () => policy, lostLatelyMs: RESUME_WINDOW_MS };
-  return () => {
-    return { ...fixed, isAvoided: isAvoided(), now: Date.now(), random: Math.random };
+  const policy = policyFor(request);
+  const chosenBy = { request, fallbacks: [], trust, demand, policyFor: () => policy, among };
+  const fixed = { ...chosenBy, lostLatelyMs: RESUME_WINDOW_MS, random: Math.random };
+  return {
+    trust,
+    priority,
+    question: () => ({ ...fixed, isAvoided: isAvoided(), now: Date.now() }),
+    scope: () => `${scopeOf(trust)} ${demand.words}`,
   };
 }
 
@@ -67,7 +80,7 @@ export function nobody(index: NodeIndex, question: Question): ApiError {
   const { model } = request;
   const instead = unmet(index, question);
   if (instead !== undefined) {
-    const message = `No node that may be asked meets what this request requires. There is ${instead}.`;
+    const message = `No node that may be asked meets what this request requires: ${instead}.`;
     return new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
   }
   const known = index.model(model);

@@ -97,6 +97,7 @@ export class RequestService {
       registry: this.#nodes,
       self: () => ({ issuer: OWN_ISSUER, provider: this.#self?.provider ?? UNADMITTED_PROVIDER }),
       trust: this.#options.config.trust,
+      policy: this.#options.config.policy,
       requests: this.requests,
       log: this.#options.log,
     });

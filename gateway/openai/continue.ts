@@ -1,22 +1,18 @@
 /** Streams that go on where their node is gone: the gateway's side of `shared/asking/continued.ts`. */
 import { continued, type Share } from '../../shared/asking/continued.ts';
 import type { Means } from '../../shared/asking/successor.ts';
-import { unlike } from '../../shared/routing/unlike.ts';
-import { Waiter } from '../queue/waiter.ts';
-import { snapshots } from '../registry/snapshot.ts';
+import { Waiter } from '../../shared/asking/waiter.ts';
+import { needsOf, unlike } from '../../shared/routing/unlike.ts';
+import { busyNodes } from '../queue/busy.ts';
+import { inTurn, longestWait, type Turnwise } from '../queue/in-turn.ts';
+import { snapshots, type View } from '../registry/snapshot.ts';
 import { receiptOf } from '../usage/receipt.ts';
 import type { Answer } from './answer.ts';
 import { asking, type Choice, type Delivery, type Errand, forModel } from './hand-over.ts';
-import type { Delivery as Outgoing } from './respond.ts';
+import { after, type Delivery as Outgoing, PING_MS } from './respond.ts';
 
 /** Bodies and texts of streams that may have to go on, of one isolate. */
 const KEPT_MAX_BYTES = 16 * 1024 * 1024;
-
-/** A stream whose node is gone looks so often whether one has come. */
-const LOOKS_MAX = 20;
-/** Where nodes are there and have no place: a minute, less than any proxy lets a stream be silent. */
-const BUSY_LOOKS_MAX = 240;
-const LOOK_MS = 250;
 
 /** Whether a broken stream of this request may be continued: its own word counts before its key's. */
 export function allowsContinuing(request: Request, { resumes }: { resumes: boolean }): boolean {
@@ -24,45 +20,60 @@ export function allowsContinuing(request: Request, { resumes }: { resumes: boole
   return said === null ? resumes : said === '1';
 }
 
+/** How the request waits for a node, should it have to. */
+export type Waiting = Omit<Turnwise<Delivery>, 'waiter' | 'tryNodes'>;
+
 /** An answer that outlives its node, where that can be. */
-export async function continuing(
-  pending: Promise<Delivery>,
-  errand: Errand,
-  ctx: Pick<ExecutionContext, 'waitUntil'>,
-): Promise<Outgoing> {
+export async function continuing(pending: Promise<Delivery>, errand: Errand, waiting: Waiting): Promise<Outgoing> {
   const delivery = await pending;
   const share = new KeptShare();
   errand.signal.addEventListener('abort', () => share.release());
   const asked = forModel(errand, delivery.choice);
-  return continued(delivery, asked, meansOf(delivery, asked, ctx), share);
+  return continued(delivery, asked, meansOf(delivery, asked, waiting), share);
 }
 
-function meansOf(
-  { choice }: Delivery,
-  errand: Errand,
-  ctx: Pick<ExecutionContext, 'waitUntil'>,
-): Means<Choice, Answer> {
-  const { view, env } = errand;
+function meansOf({ choice }: Delivery, errand: Errand, waiting: Waiting): Means<Choice, Answer> {
+  const { view, env, ctx } = errand;
   const { model } = choice;
   const route = { ...errand.route, fallbacks: [] };
   const first = view.nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
   const { maxRetries: retriesMax } = view.settings.retries;
+  const queues = longestWait(waiting.settings, true) > 0;
+  const newWaiter = (more: { queues: boolean }) =>
+    new Waiter({ busyNodes, hopes: () => true, retriesMax, begun: true, ...more });
+  /** Of the search that is on: a stream has one at a time. */
+  let waiter = newWaiter({ queues });
   return {
     asking: (changed) => {
-      const waiter = new Waiter({ queues: false, hopes: () => false, retriesMax });
+      const own = { ...errand, ...changed, route, admittedAt: Date.now() };
+      if (changed.endpoint === errand.endpoint) return asking({ ...own, waiter });
       // How an engine reads a text is asked on the way, and counts as no attempt.
-      const note = changed.endpoint === errand.endpoint ? errand.note : UNNOTED;
-      return asking({ ...errand, ...changed, route, waiter, note, admittedAt: Date.now() });
+      return asking({ ...own, waiter: newWaiter({ queues: false }), note: UNNOTED });
     },
     unlike: () => unlike(view.model(model), model, first),
     unpaid: () => ({ name: crypto.randomUUID(), receipt: receiptOf('', model, true) }),
-    pause: async (before, why) => {
-      if (before >= (why === 'busy' ? BUSY_LOOKS_MAX : LOOKS_MAX)) return false;
-      await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-      await snapshots.get(env, ctx, Date.now(), () => true);
-      return true;
+    inTurn: (tryNodes, rejected) => {
+      waiter = newWaiter({ queues });
+      return inTurn({
+        ...waiting,
+        model,
+        // Turns that it can make nothing of are not to hold up who could.
+        scope: () => `${waiting.scope()}${needsOf(first)} ${rejected().join(' ')}`.trimEnd(),
+        waiter,
+        tryNodes: async () => {
+          await snapshots.get(env, ctx, Date.now(), (now) => serves(now, model));
+          return tryNodes();
+        },
+      });
     },
+    busy: () => waiter.busy.length > 0,
+    pingMs: PING_MS,
+    after,
   };
+}
+
+function serves(view: View, model: string): boolean {
+  return view.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false;
 }
 
 const UNNOTED: Errand['note'] = { attempt: () => {} };

@@ -8,6 +8,7 @@ import {
   openingOf,
 } from '../../shared/asking/intake.ts';
 import { errorFor } from '../../shared/asking/path-error.ts';
+import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
@@ -18,7 +19,6 @@ import { takesBudget } from '../accounts/reasoning.ts';
 import { timeoutsOf } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
-import type { Waiter } from '../queue/waiter.ts';
 import type { View } from '../registry/snapshot.ts';
 import * as health from '../routing/health.ts';
 import { questionOf, type Route } from '../routing/route.ts';
@@ -64,7 +64,7 @@ export function handOver(errand: Errand): Promise<Delivery> {
 export function asking(errand: Errand): loop.Asking<Choice, Answer> {
   const { intake, signal, waiter } = errand;
   const { settings } = errand.view;
-  const among = (candidates: readonly Candidate[], tried: number) => waiter.among(candidates, tried, Date.now());
+  const among = (candidates: readonly Candidate[]) => waiter.among(candidates, Date.now());
   const question = () => {
     const isAvoided = health.breakers.avoided(Date.now(), isRepeatable(intake));
     return questionOf(errand.route, errand.trust, { among, isAvoided });

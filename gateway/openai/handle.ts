@@ -1,8 +1,10 @@
 import { isSlower } from '../../shared/asking/is-slower.ts';
+import { PRIORITY_HEADER, readPriority } from '../../shared/asking/routed-request.ts';
+import { Waiter } from '../../shared/asking/waiter.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { Timing } from '../../shared/openai/timing.ts';
-import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
+import { isTrusted, scopeOf, type Trust } from '../../shared/routing/trust.ts';
 import { optsOut, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { Hold } from '../accounts/hold.ts';
@@ -19,9 +21,9 @@ import {
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
 import { Note } from '../observe/note.ts';
-import { inTurn, longestWait, scopeOf } from '../queue/in-turn.ts';
-import { priorityOf } from '../queue/priority.ts';
-import { Waiter } from '../queue/waiter.ts';
+import { busyNodes } from '../queue/busy.ts';
+import { inTurn, longestWait, type Turnwise } from '../queue/in-turn.ts';
+
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { chainOf } from '../routing/alias.ts';
 import { requireMet, routeOf } from '../routing/route.ts';
@@ -77,7 +79,7 @@ async function forward(
   touch(account, env, ctx, now);
   const untracked = optsOut(account, request);
   sighting.untracked = untracked;
-  const priority = priorityOf(request);
+  const priority = readPriority(request.headers.get(PRIORITY_HEADER));
   const name = given ? crypto.randomUUID() : requestId;
   note.name = name;
   const { limits, keyId } = account;
@@ -109,7 +111,7 @@ async function forward(
     note.known = isKnown(view, chain.model);
     requireKnown(view, models, waitMs > 0 ? hopes : () => false);
     timing.lookupDone(Date.now());
-    const waiter = new Waiter({ queues: waitMs > 0, hopes, retriesMax: retriesMax(view, chain.model) });
+    const waiter = new Waiter({ busyNodes, queues: waitMs > 0, hopes, retriesMax: retriesMax(view, chain.model) });
     const receiptFor = (model: string) => receiptOf(account.seal, model, untracked, intake.sampling);
     const errand: Errand = {
       name,
@@ -143,7 +145,7 @@ async function forward(
       note,
       release: intake.release,
     };
-    const handed = inTurn({
+    const waiting: Turnwise<Delivery> = {
       env,
       name,
       model: chain.model,
@@ -157,9 +159,10 @@ async function forward(
       note,
       tryNodes: () => tryNodes(errand, ctx),
       signal: request.signal,
-    });
+    };
+    const handed = inTurn(waiting);
     const goesOn = intake.streaming && allowsContinuing(request, account);
-    const delivery = goesOn ? continuing(handed, errand, ctx) : handed;
+    const delivery = goesOn ? continuing(handed, errand, waiting) : handed;
     const late = intake.streaming && (await isSlower(delivery, PING_MS, after));
     const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
     if (late) {

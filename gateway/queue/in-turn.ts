@@ -1,15 +1,14 @@
-/** A request that finds no free node waits for its turn and tries again, until it is served or has waited too long. */
+/** The gateway's queues: one object for each model, asked by requests that find no free node. */
+import * as loop from '../../shared/asking/in-turn.ts';
+import type { PlaceAnswer, PlaceRequest } from '../../shared/asking/line.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
-import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
+import type { Waiter } from '../../shared/asking/waiter.ts';
 import type { Priority } from '../../shared/routing/fair-queue.ts';
-import type { Trust } from '../../shared/routing/trust.ts';
 import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
 import { waitingHere } from './here.ts';
-import type { PlaceAnswer, PlaceRequest } from './place.ts';
-import type { Waiter } from './waiter.ts';
 
 /** An object that throws is being replaced. */
 const ASK_AGAIN_MS = 250;
@@ -37,36 +36,23 @@ export interface Turnwise<D> {
 }
 
 /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity after the longest wait */
-export async function inTurn<D>(request: Turnwise<D>): Promise<D> {
-  const { waiter, model, signal } = request;
-  const waitMs = longestWait(request.settings, request.streaming);
-  let until: number | undefined;
-  let first = waitMs === 0 || !waitingHere.has(model, request.scope);
-  for (let back = false; ; back = true) {
-    if (first) {
-      try {
-        return await request.tryNodes();
-      } catch (error) {
-        if (signal.aborted || !waiter.mayWait(error)) throw error;
-      }
-    }
-    const now = Date.now();
-    until ??= now + waitMs;
-    const waited = request.note.queues();
-    const answer = await queued(request, { until, back: back && first });
-    waited(answer.kind);
-    waiter.queuedMs += Date.now() - now;
-    first = true;
-    switch (answer.kind) {
-      case 'turn':
-        waiter.begin(answer);
-        break;
-      case 'full':
-        throw queueFull(model, answer.retryAfterMs);
-      case 'late':
-        throw tooLate(model, waitMs);
-    }
-  }
+export function inTurn<D>(request: Turnwise<D>): Promise<D> {
+  const { model, waiter, signal } = request;
+  return loop.inTurn({
+    model,
+    waiter,
+    waitMs: longestWait(request.settings, request.streaming),
+    behind: () => waitingHere.has(model, request.scope),
+    wait: async (until, back) => {
+      const waited = request.note.queues();
+      const answer = await queued(request, { until, back });
+      waited(answer.kind);
+      return answer;
+    },
+    tryNodes: () => request.tryNodes(),
+    left: () => signal.aborted,
+    now: () => Date.now(),
+  });
 }
 
 export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: boolean): number {
@@ -121,29 +107,4 @@ function placeOf<D>(request: Turnwise<D>): Omit<PlaceRequest, 'waitMs' | 'back'>
     busy: waiter.busy,
     places: settings.places,
   };
-}
-
-const scopes = new WeakMap<Trust, string>();
-
-/** Whose nodes a request may go to, as a name. */
-export function scopeOf(trust: Trust): string {
-  let scope = scopes.get(trust);
-  if (scope === undefined) {
-    const { own, providers, deleted, regions, tiers } = trust;
-    const named = providers === 'admitted' ? providers : [...providers].sort();
-    const sorted = (set: ReadonlySet<string> | undefined) => set && [...set].sort();
-    scope = JSON.stringify([own, named, sorted(deleted), sorted(regions), sorted(tiers)]);
-    scopes.set(trust, scope);
-  }
-  return scope;
-}
-
-function queueFull(model: string, retryAfterMs: number): ApiError {
-  const message = `Too many requests wait for '${model}' already; try again shortly.`;
-  return new ApiError('queue_full', message, { headers: retryAfter(retryAfterMs) });
-}
-
-function tooLate(model: string, waitMs: number): ApiError {
-  const seconds = Math.round(waitMs / 1000);
-  return new ApiError('no_capacity', `No node for '${model}' became free within ${seconds} s; try again later.`);
 }

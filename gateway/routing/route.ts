@@ -42,6 +42,6 @@ export function requireMet(nodes: NodeIndex, route: Route, trust: Trust): void {
   if (route.demand.require.length === 0) return;
   const instead = unmet(nodes, questionOf(route, trust));
   if (instead === undefined) return;
-  const message = `No node that may be asked meets what this request requires. There is ${instead}.`;
+  const message = `No node that may be asked meets what this request requires: ${instead}.`;
   throw new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
 }

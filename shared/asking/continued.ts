@@ -6,6 +6,7 @@ import { mayTryAnother } from '../routing/attempts.ts';
 import { type Answer, isEventStream } from './answer.ts';
 import type { Choice, Delivery } from './hand-over.ts';
 import type { Errand } from './intake.ts';
+import { isSlower } from './is-slower.ts';
 import { PathError } from './path-error.ts';
 import { findSuccessor, type Means, type Successor } from './successor.ts';
 
@@ -90,6 +91,8 @@ class Continued<C extends Choice, A extends Answer> implements Outgoing<C, A> {
   /** Attempts so far, whoever made them. */
   #made: number;
   #continued = 0;
+  /** What breaks off is on its way to the next node, or waits for one. */
+  #seeking: Promise<void> | undefined;
   /** May go out; as much as one chunk made. */
   readonly #ready: Uint8Array[] = [];
   #over = false;
@@ -115,8 +118,15 @@ class Continued<C extends Choice, A extends Answer> implements Outgoing<C, A> {
       const ready = this.#ready.shift();
       if (ready !== undefined) return ready;
       if (this.#over) return undefined;
+      if (this.#seeking !== undefined) {
+        const { pingMs, after } = this.#means;
+        if (await isSlower(this.#seeking, pingMs, after)) return this.#errand.endpoint.ping;
+        await this.#seeking;
+        this.#seeking = undefined;
+        continue;
+      }
       const broke = await this.#advance();
-      if (broke !== undefined) await this.#goOn(broke);
+      if (broke !== undefined) this.#seeking = this.#goOn(broke);
     }
   }
 
@@ -162,6 +172,7 @@ class Continued<C extends Choice, A extends Answer> implements Outgoing<C, A> {
     if (joined.obstacle !== undefined) return this.#giveUp(broke, joined.obstacle);
     if (this.#continued >= CONTINUED_MAX) return this.#giveUp(broke, `it broke off ${CONTINUED_MAX + 1} times`);
     const next = await this.#successor();
+    if (this.#over) return 'why' in next ? undefined : void (await next.delivery.cancel()); // nobody reads any more
     if ('why' in next) return this.#giveUp(broke, next.why);
     this.#take(next);
   }

@@ -100,6 +100,12 @@ export interface Errand {
   timeouts?: { first_byte_ms?: number | null; stall_ms?: number | null } | undefined;
 }
 
+/** The errand with another body, JSON as its endpoint takes it. */
+export function withBody(errand: Errand, bytes: Uint8Array): Errand {
+  const known = lookInto(bytes, 'application/json', errand.endpoint);
+  return { ...errand, intake: { ...known, body: { kind: 'kept', bytes }, release: () => {} } };
+}
+
 /** `model`: what the node is asked for, where that is not what the body says; `budget`: tokens of reasoning, where its engine can be told. */
 export function openingOf(
   errand: Errand,

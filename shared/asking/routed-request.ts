@@ -1,4 +1,6 @@
+import { ApiError } from '../openai/errors.ts';
 import type { Span } from '../openai/scan.ts';
+import type { Priority } from '../routing/fair-queue.ts';
 import type { RoutedRequest } from '../routing/policy.ts';
 import type { Body, Known } from './intake.ts';
 
@@ -36,6 +38,13 @@ export function routedRequest(
     session: named ? `${project} ${named.slice(0, SESSION_MAX_CHARS)}` : undefined,
     prefixHash: named || body.kind !== 'kept' ? undefined : prefixHash(body.bytes),
   };
+}
+
+/** `x-otela-priority`; without it somebody waits for the answer. @throws ApiError 400 */
+export function readPriority(given: string | null | undefined): Priority {
+  if (given === null || given === undefined || given === 'interactive') return 'interactive';
+  if (given === 'batch') return given;
+  throw new ApiError('invalid_request', `${PRIORITY_HEADER} is interactive or batch.`, { param: PRIORITY_HEADER });
 }
 
 /** FNV-1a of the beginning; of a body that is shorter than a beginning nothing is worth keeping in a cache. */

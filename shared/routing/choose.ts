@@ -18,7 +18,7 @@ export interface Question {
   /** Those that are passed over while there are others; absent: nobody is. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
   /** Of those that could be asked the ones that may be asked now; none: the request is to wait. Absent: all. */
-  among?: ((candidates: readonly Candidate[], tried: number) => readonly Candidate[]) | undefined;
+  among?: ((candidates: readonly Candidate[]) => readonly Candidate[]) | undefined;
   /** A path that was lost so lately may be coming back: its node is the last resort. */
   lostLatelyMs: number;
   /** Milliseconds since the epoch. */
@@ -78,7 +78,7 @@ function chooseFor(
   const policy = question.policyFor(model);
   const request = model === question.request.model ? question.request : { ...question.request, model };
   for (const list of lists) {
-    const candidates = question.among?.(list, tried.size) ?? list;
+    const candidates = question.among?.(list) ?? list;
     const node = policy.pick(candidates, request, question.random);
     if (node === undefined) continue;
     const others = Math.max(ready.length, candidates.length) > 1;
@@ -118,7 +118,7 @@ export function unmet(index: NodeIndex, question: Question): string | undefined 
     const { ready = [], suspected = [] } = index.model(model) ?? {};
     const may = [...ready, ...suspected].filter((entry) => isTrusted(trust, entry));
     if (may.some((entry) => satisfies(entry, demand.require, model, now))) return undefined;
-    if (may.length > 0) instead.push(`for '${model}' ${offers(may, demand.require, model, now)}`);
+    if (may.length > 0) instead.push(`'${model}' is served ${offers(may, demand.require, model, now)}`);
   }
   return instead.length === 0 ? undefined : instead.join('; ');
 }

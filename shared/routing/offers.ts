@@ -5,9 +5,12 @@ import type { Requirement, RequirementKey } from './requirements.ts';
 /** Kinds of nodes that are listed: an error message is no catalogue. */
 const OFFERS_MAX = 8;
 
+/** No kind has this name. */
+const NOTHING = '';
+
 /**
- * What nodes have of what was required, for people whose requirement nobody meets: `gpu=A100 context=32768 (3 nodes)`, the most frequent
- * first. A fact that a node does not publish is left out.
+ * What nodes have of what was required, for people whose requirement nobody meets: `with gpu=A100 context=32768 by 3 nodes`, the most
+ * frequent first. A fact that a node does not publish is left out.
  */
 export function offers(
   entries: readonly RegistryEntry[],
@@ -20,14 +23,24 @@ export function offers(
   for (const entry of entries) {
     const served = entry.models.find(({ id }) => id === model);
     const facts = { ...nodeFacts(entry, now), ...(served === undefined ? {} : modelFacts(served)) };
-    const kind = keys.flatMap((key) => shown(key, facts[key])).join(' ') || 'nothing published of it';
+    const kind = keys.flatMap((key) => shown(key, facts[key])).join(' ');
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
   const sorted = [...kinds].sort((a, b) => b[1] - a[1]);
   const listed = sorted
     .slice(0, OFFERS_MAX)
-    .map(([kind, count]) => `${kind} (${count} ${count === 1 ? 'node' : 'nodes'})`);
+    .map(([kind, count]) => (kind === NOTHING ? silent(count, keys) : `with ${kind} by ${nodes(count)}`));
   return listed.join(', ') + (sorted.length > OFFERS_MAX ? ', …' : '');
+}
+
+/** They may have it, and do not say so. */
+function silent(count: number, keys: readonly RequirementKey[]): string {
+  const which = count === 1 ? 'that does' : 'that do';
+  return `by ${nodes(count)} ${which} not publish ${keys.join(' or ')}`;
+}
+
+function nodes(count: number): string {
+  return `${count} ${count === 1 ? 'node' : 'nodes'}`;
 }
 
 function shown(key: RequirementKey, values: readonly (string | number)[] | undefined): string[] {

@@ -117,3 +117,18 @@ function without(ids: ReadonlySet<string>, deleted: ReadonlySet<string>): Readon
   if (![...ids].some((id) => deleted.has(id))) return ids;
   return new Set([...ids].filter((id) => !deleted.has(id)));
 }
+
+const scopes = new WeakMap<Trust, string>();
+
+/** Whose nodes a request may go to, as a name. */
+export function scopeOf(trust: Trust): string {
+  let scope = scopes.get(trust);
+  if (scope === undefined) {
+    const { own, providers, deleted, regions, tiers } = trust;
+    const named = providers === 'admitted' ? providers : [...providers].sort();
+    const sorted = (set: ReadonlySet<string> | undefined) => set && [...set].sort();
+    scope = JSON.stringify([own, named, sorted(deleted), sorted(regions), sorted(tiers)]);
+    scopes.set(trust, scope);
+  }
+  return scope;
+}

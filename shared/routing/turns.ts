@@ -133,6 +133,11 @@ export class Turns<P extends Place> {
     if (scope?.waiting === 0 && scope.trying.size === 0) this.#scopes.delete(id);
   }
 
+  /** Whether somebody of that scope waits. */
+  waitsIn(scope: string): boolean {
+    return (this.#scopes.get(scope)?.waiting ?? 0) > 0;
+  }
+
   /** Whether somebody waits for an end at that node. */
   wants(session: string): boolean {
     for (const { waiting, sessions } of this.#scopes.values()) if (waiting > 0 && sessions.has(session)) return true;

@@ -19,3 +19,9 @@ export function* unlike(
     }
   }
 }
+
+/** What every node that goes on must have besides, as a part of a scope's name. */
+export function needsOf(first: ServedModel | undefined): string {
+  const { revision, quantization } = first ?? {};
+  return revision === undefined && quantization === undefined ? '' : ` ${JSON.stringify([revision, quantization])}`;
+}

@@ -62,6 +62,43 @@ it('an engine and then an agent are killed with kill -9: each client hears one u
   }
 });
 
+it('all replicas are killed with kill -9 in mid-stream: each client hears one whole stream when one has come back', async () => {
+  const gateway = await Gateway.start();
+  const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
+  const addNode = async () => {
+    const command = engineCommand(await freePort(), '--model', MODEL, '--tokens', String(TOKENS), '--rate', '20');
+    return startAgent({ gateways: [gateway.url], token, command });
+  };
+  const agents = await Promise.all([addNode(), addNode()]);
+  await gateway.serving(2);
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'x-otela-resume': '1' };
+  const ask = async (path: string, body: object) => {
+    const init = { method: 'POST', headers, body: JSON.stringify({ ...body, ...USAGE }) };
+    return collect(await fetch(`${gateway.url}/v1/${path}`, init));
+  };
+  const asked = Array.from({ length: 3 }, () => [ask('chat/completions', CHAT), ask('completions', COMPLETION)]);
+  const streams = await Promise.all(asked.flat());
+  await eventually('all have begun', 10_000, () =>
+    streams.every(({ said }) => hear(said()).textChunks > 5) ? true : undefined,
+  );
+  for (const agent of agents) agent.signal('SIGKILL');
+  await eventually('nobody serves', 20_000, async () => ((await gateway.serving(0)).length === 0 ? true : undefined));
+  // Their paths are given up after 10 s: all of them wait for a node then.
+  await new Promise((resolve) => setTimeout(resolve, 13_000));
+  expect(streams.flatMap(({ said }) => hear(said()).errors)).toEqual([]);
+  await addNode();
+  for (const [n, { over, said }] of streams.entries()) {
+    await over;
+    const heard = hear(said());
+    expect(heard).toMatchObject({ text: wordsOf(TOKENS), dones: 1, errors: [], cut: false });
+    expect(heard.ids.size).toBe(1);
+    expect(heard.finishes).toHaveLength(1);
+    expect(heard.roles).toBe(n % 2 === 0 ? 1 : 0);
+    expect(heard.usages).toEqual([expect.objectContaining({ completion_tokens: TOKENS })]);
+    expect(continuations(said())).toHaveLength(1);
+  }
+});
+
 it('a stream waits for a place at a busy node; a client that leaves while one is looked for leaves no engine at work', async () => {
   const { engines, ask } = await openHouse({ nodes: 2, agentArgs: ['--max-running', '1'] });
   for (const { control } of engines) control({ pauseAfter: 8, tokens: TOKENS });
@@ -73,6 +110,7 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
   // Its tokenizer may be asked all the same: that takes no place.
   const generated = () => busy?.requests.filter(({ url }) => url.endsWith('/completions')).length;
   const seen = generated();
+  broken?.control({ status: 503 }); // else the stream would go on where it broke off
   broken?.hangUp();
   await eventually('the break is noticed', 5_000, () => (broken?.running() === 0 ? true : undefined));
   busy?.control({ tokens: TOKENS });
@@ -84,7 +122,7 @@ it('a stream waits for a place at a busy node; a client that leaves while one is
 
   const left = new AbortController();
   const init = { headers: { 'x-otela-resume': '1' }, signal: left.signal };
-  for (const { control } of engines) control({ pauseAfter: 8 });
+  for (const { control } of engines) control({ pauseAfter: 8 }); // both are well again
   const response = await ask('/v1/completions', COMPLETION, init);
   await response.body?.getReader().read();
   const first = engines.find((engine) => engine.running() > 0);

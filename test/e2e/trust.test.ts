@@ -67,8 +67,8 @@ it('requirements of the header and of metadata narrow that further; a preference
   expect(neither.status).toBe(412);
   const { code, message } = await envelopeOf(neither);
   expect(code).toBe('requirement_not_met');
-  expect(message).toContain('region=ch tier=stable (1 node)');
-  expect(message).toContain('region=de tier=volatile (1 node)');
+  expect(message).toContain('with region=ch tier=stable by 1 node');
+  expect(message).toContain('with region=de tier=volatile by 1 node');
   // Whom the key does not trust is not listed.
   const key = await house.gateway.createKey('lab alone', { trusted_providers: ['lab'] });
   expect((await envelopeOf(await ask(key, { 'x-otela-require': 'region=de' }))).message).not.toContain('region=de (1');

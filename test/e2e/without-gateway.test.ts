@@ -95,28 +95,12 @@ it('an agent serves a request that came through another agent’s ingress with e
   const again = await ask(asking.status(), chatBody({ tokens: 3 }));
   expect(again.headers.get('x-otela-node')).toBe(second.status().session);
 
-  // One is killed: nobody can say LEFT for it, and the client is not kept waiting.
+  // One is killed: nobody can say LEFT for it. Who asks now waits for a node.
   second.process.signal('SIGKILL');
-  const began = performance.now();
-  expect((await ask(asking.status(), chatBody())).status).toBe(503);
-  expect(performance.now() - began).toBeLessThan(5_000);
-}, 120_000);
-
-it('an agent that no gateway has admitted yet serves its own ingress with its own engine', async () => {
-  const gateway = await Gateway.start();
-  const token = await gateway.createJoinToken();
-  await gateway.stop();
-  const own = await engine();
-  const alone = await agent(gateway, token, ['--ingress', '127.0.0.1:0'], own.url);
-  await alone.process.line(/not admitted yet/, 15_000);
-  const answer = await eventually('it answers', 15_000, async () => {
-    const response = await ask(alone.status(), chatBody({ tokens: 3 }));
-    return response.status === 200 ? response : undefined;
-  });
-  expect(await answer.text()).toContain('stand-in');
-  expect(alone.status()).toMatchObject({ admitted: false, network: [] });
+  const waiting = ask(asking.status(), chatBody());
   await gateway.restart();
-  await gateway.serving(1);
-  expect(alone.status().admitted).toBe(true);
-  expect((await ask(alone.status(), chatBody({ tokens: 3 }))).status).toBe(200);
+  const third = await agent(gateway, token, ['--peer', known], one.url);
+  const answered = await waiting;
+  expect(answered.status, await answered.text()).toBe(200);
+  expect(answered.headers.get('x-otela-node')).toBe(third.status().session);
 }, 120_000);

@@ -23,7 +23,12 @@ describe('where an ingress listens', () => {
 });
 
 it('trusts and serves its own provider where nobody says otherwise', () => {
-  expect(ingressConfig(undefined, [], [])).toEqual({ listen: undefined, trust: undefined, serveTo: undefined });
+  expect(ingressConfig(undefined, [], [])).toEqual({
+    listen: undefined,
+    trust: undefined,
+    serveTo: undefined,
+    policy: undefined,
+  });
 });
 
 it('takes providers of its own issuer and of others', () => {
@@ -32,4 +37,12 @@ it('takes providers of its own issuer and of others', () => {
   expect(() => ingressConfig('127.0.0.1:0', ['ETH!'], [])).toThrow('--trust: "ETH!" is no provider');
   expect(() => ingressConfig(undefined, [], ['@x'])).toThrow('--serve-to: "@x" is no provider');
   expect(() => ingressConfig(undefined, ['eth'], [])).toThrow('--trust needs --ingress');
+});
+
+it('takes the name of a policy that is shipped, where there is an ingress', () => {
+  expect(ingressConfig('127.0.0.1:0', [], [], 'round-robin')).toMatchObject({ policy: 'round-robin' });
+  expect(() => ingressConfig('127.0.0.1:0', [], [], 'fastest')).toThrow(
+    '--policy: "fastest" is none of random, round-',
+  );
+  expect(() => ingressConfig(undefined, [], [], 'random')).toThrow('--policy needs --ingress');
 });

@@ -45,7 +45,13 @@ async function startAgent(issuer: TestIssuer, { provider, peers, ...config }: Ag
   const directory = await temporaryDirectory('otela-service');
   const log: string[] = [];
   const service = new RequestService({
-    config: { listen: { host: '127.0.0.1', port: 0 }, trust: undefined, serveTo: undefined, ...config },
+    config: {
+      listen: { host: '127.0.0.1', port: 0 },
+      trust: undefined,
+      serveTo: undefined,
+      policy: undefined,
+      ...config,
+    },
     replica,
     issuerName: () => undefined,
     engine: () => ({ origin: engine.url, pathPrefix: '' }),
@@ -235,7 +241,7 @@ it('a node that nobody has admitted yet serves its own ingress', async () => {
   const engine = await startEngine({ models: [MODEL] });
   const directory = await temporaryDirectory('otela-service');
   const service = new RequestService({
-    config: { listen: { host: '127.0.0.1', port: 0 }, trust: undefined, serveTo: undefined },
+    config: { listen: { host: '127.0.0.1', port: 0 }, trust: undefined, serveTo: undefined, policy: undefined },
     replica: new Replica({ crypto: nodeCrypto, accepts: (id) => id === issuer.issuer }),
     issuerName: () => undefined,
     engine: () => ({ origin: engine.url, pathPrefix: '' }),

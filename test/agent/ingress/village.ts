@@ -1,12 +1,14 @@
 /** Agents with engines and ingresses in one process; channels between them are pairs of links in memory, made when dialled. */
 import { readFileSync } from 'node:fs';
 import { Ingress } from '../../../agent/ingress/ingress.ts';
+import type { QueueLimits } from '../../../agent/ingress/queues.ts';
 import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
 import { Requests } from '../../../agent/mesh/requests/requests.ts';
 import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
 import type { UsageRecord } from '../../../shared/asking/settlement.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import type { ShippedPolicy } from '../../../shared/routing/policies/shipped.ts';
 import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
 import { MODEL } from '../../support/house.ts';
 import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -21,7 +23,12 @@ export interface VillagerOptions {
   serveTo?: string[];
   models?: string[];
   pingMs?: number;
+  policy?: ShippedPolicy;
+  queue?: Partial<QueueLimits>;
 }
+
+/** Short: what nobody comes for is to be told within a test. */
+const QUEUE: QueueLimits = { unaryMs: 300, streamMs: 2_000, places: 100 };
 
 export class Village {
   readonly villagers: Villager[] = [];
@@ -133,6 +140,8 @@ export class Villager {
       self: () => ({ issuer: 'local', provider: this.provider }),
       trust: options.trust,
       requests: this.requests,
+      policy: options.policy,
+      queue: { ...QUEUE, ...options.queue },
       ...(options.pingMs === undefined ? {} : { pingMs: options.pingMs }),
       log: (line) => this.log.push(line),
     });

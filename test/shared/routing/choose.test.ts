@@ -89,7 +89,7 @@ test('who would not do is told what there is instead', () => {
   );
   const asked = question({ demand: demand({ require: 'gpu=H100; region=ch' }) });
   expect(unmet(index, asked)).toBe(
-    "for 'm' gpu=A100 (2 nodes), gpu=L4 region=ch (1 node), nothing published of it (1 node)",
+    "'m' is served with gpu=A100 by 2 nodes, with gpu=L4 region=ch by 1 node, by 1 node that does not publish gpu or region",
   );
   expect(unmet(index, question({ demand: demand({ require: 'gpu=L4' }) }))).toBeUndefined();
   expect(unmet(indexOf(), asked)).toBeUndefined();

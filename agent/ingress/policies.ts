@@ -1,0 +1,37 @@
+/** How an ingress chooses among nodes: by the policy that its agent was started with, else by load and conversation. */
+import { leastLoadPolicy } from '../../shared/routing/policies/least-load.ts';
+import { prefixAffinity } from '../../shared/routing/policies/prefix-affinity.ts';
+import { randomPolicy } from '../../shared/routing/policies/random.ts';
+import { roundRobin } from '../../shared/routing/policies/round-robin.ts';
+import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+import { weighted } from '../../shared/routing/policies/weighted.ts';
+import { GPU_WEIGHTS } from '../../shared/routing/policies/weights.ts';
+import type { Policy, RoutedRequest } from '../../shared/routing/policy.ts';
+
+export type PolicyFor = (request: RoutedRequest) => Policy;
+
+/** What the policies remember of earlier requests is this ingress's own. */
+export function policyOf(name: ShippedPolicy | undefined): PolicyFor {
+  if (name !== undefined) {
+    const policy = made(name);
+    return () => policy;
+  }
+  // Who names a conversation wants its cache; all others go where there is least to do.
+  const affinity = prefixAffinity();
+  return ({ session }) => (session === undefined ? leastLoadPolicy : affinity);
+}
+
+function made(name: ShippedPolicy): Policy {
+  switch (name) {
+    case 'random':
+      return randomPolicy;
+    case 'round-robin':
+      return roundRobin();
+    case 'weighted':
+      return weighted(() => GPU_WEIGHTS);
+    case 'least-load':
+      return leastLoadPolicy;
+    case 'prefix-affinity':
+      return prefixAffinity();
+  }
+}
