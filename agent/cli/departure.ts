@@ -1,6 +1,7 @@
 /** How an agent goes: what is published, what is waited for, and for how long. */
 import type { Writable } from 'node:stream';
 import type { Deployments } from '../deploy/deployments.ts';
+import type { Orders } from '../deploy/orders.ts';
 import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { RequestService } from '../ingress/service.ts';
@@ -13,7 +14,9 @@ import { Once, within } from './wait.ts';
 export interface Parts {
   engine?: Engine;
   sessions?: Sessions;
-  /** Orders of the network, where this agent takes some. */
+  /** Orders of gateways. */
+  orders?: Orders;
+  /** Those to deploy, where this agent takes some. */
   deployments?: Deployments;
   /** What other agents ask of this one, and its own ingress. */
   requests?: RequestService;
@@ -62,16 +65,17 @@ export class Departure {
 
   /** DOWN, running requests, LEFT, engine. */
   async drain({ drainMs, graceMs }: DrainPlan, why: string): Promise<void> {
-    const running = this.#inFlight;
+    const running = this.inFlight;
     this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(drainMs)}`);
     this.#parts.sessions?.down();
     await within(drainMs, Promise.race([this.#drained(), this.#sooner()]));
-    const left = this.#inFlight;
+    const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await this.#leave(graceMs);
   }
 
-  get #inFlight(): number {
+  /** Requests that run here, of gateways and of other agents. */
+  get inFlight(): number {
     const { sessions, requests } = this.#parts;
     return (sessions?.inFlight ?? 0) + (requests?.inFlight ?? 0);
   }

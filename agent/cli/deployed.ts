@@ -10,10 +10,8 @@ import { engineTarget } from '../engine/address.ts';
 import { describeExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import type { Health } from '../engine/health.ts';
-import { nodeCrypto } from '../host/crypto.ts';
 import type { Parts } from './departure.ts';
 import { formatDuration } from './duration.ts';
-import type { Network } from './network.ts';
 import type { Env } from './sources.ts';
 import type { StartConfig } from './start-config.ts';
 import { type Once, within } from './wait.ts';
@@ -164,18 +162,15 @@ export class DeployedEngine implements EngineKeeper {
 
 export interface AcceptingOptions extends DeployedEngineOptions {
   templates: Templates;
-  network: Network;
 }
 
-/** From now on this agent takes orders: `parts.deployments` reads them. */
-export function acceptDeployments({ templates, network, ...options }: AcceptingOptions): DeployedEngine {
+/** From now on this agent takes orders to deploy: `parts.deployments` decides about them. */
+export function acceptDeployments({ templates, ...options }: AcceptingOptions): DeployedEngine {
   const keeper = new DeployedEngine(options);
   options.parts.deployments = new Deployments({
     templates,
     keeper,
-    crypto: nodeCrypto,
     now: () => Date.now(),
-    revoked: (issuer, key) => network.replica.revocations(issuer).some(({ keyName }) => keyName === key),
     log: options.log,
   });
   return keeper;

@@ -118,8 +118,9 @@ One engine over several nodes
 Ending
   SIGTERM, SIGINT and SIGHUP drain: no new requests, running ones may finish, then the engine gets SIGTERM and, 10 s
   later, SIGKILL. The wait is at most 27 s, in a Slurm job KillWait (scontrol show config) less 3 s.
-  SIGUSR1 (sbatch --signal=B:USR1@120), otela-agent drain, and --drain-before the job's end wait longer: until 10 s
-  before the job's end, 10 minutes where that is unknown. --drain-timeout replaces these limits, but not the job's end.
+  SIGUSR1 (sbatch --signal=B:USR1@120), otela-agent drain, an order of the gateway (otela-gateway nodes drain) and
+  --drain-before the job's end wait longer: until 10 s before the job's end, 10 minutes where that is unknown.
+  --drain-timeout replaces these limits, but not the job's end.
   A second signal, a second or more after the first, ends everything at once.
   When the engine ends by itself, or prints that it is broken (a CUDA error, a NCCL time-out, --fatal-pattern), the agent
   says so to the gateways, ends what is left of the engine and exits with 70. An engine of somebody else's that is stopped

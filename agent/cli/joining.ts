@@ -64,7 +64,7 @@ export async function joining(options: JoiningOptions, around: Surroundings, sig
         join: joinMesh ? (member) => network.join(member) : undefined,
         proxy,
         usage: parts.requests?.usage,
-        deploy: parts.deployments && ((order) => answerOrder(parts, ticket, order)),
+        order: parts.orders && ((order) => answerOrder(parts, ticket, order)),
         leaveLogTail: (tail) => leaveLogTail({ ...tail, proxy, env, log }),
         engine,
         load,
@@ -82,8 +82,8 @@ export async function joining(options: JoiningOptions, around: Surroundings, sig
 }
 
 /** A session that was followed by another speaks for this agent no more, and takes no orders. */
-async function answerOrder({ deployments, sessions }: Parts, ticket: Ticket, order: Uint8Array): Promise<Reply> {
-  if (deployments !== undefined && sessions?.current?.id === ticket.session) return deployments.answer(ticket, order);
+async function answerOrder({ orders, sessions }: Parts, ticket: Ticket, order: Uint8Array): Promise<Reply> {
+  if (orders !== undefined && sessions?.current?.id === ticket.session) return orders.answer(ticket, order);
   const message = `session ${ticket.session} ends; ask the one that followed it`;
   return { answer: { kind: 'refused', code: 'wrong_session', message } };
 }

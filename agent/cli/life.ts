@@ -5,6 +5,7 @@
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { ServedModel } from '../../shared/lattice/node.ts';
+import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
 import type { EngineExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
@@ -13,6 +14,7 @@ import type { Health } from '../engine/health.ts';
 import { LoadMeter } from '../engine/load.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { ControlServer } from '../host/control-server.ts';
+import { nodeCrypto } from '../host/crypto.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
@@ -93,6 +95,15 @@ export class AgentLife {
     this.#host = this.#job.node ?? hostname().slice(0, 255);
     this.#network = new Network({ config, env, host: this.#host, log });
     this.#departure = new Departure(this.#parts, options.log);
+    this.#parts.orders = new Orders({
+      deployments: () => this.#parts.deployments,
+      drain: (why) => this.#ending.settle({ kind: 'drain', cause: 'request', why }),
+      inFlight: () => this.#departure.inFlight,
+      crypto: nodeCrypto,
+      now: () => Date.now(),
+      revoked: (issuer, key) => this.#network.replica.revocations(issuer).some(({ keyName }) => keyName === key),
+      log: options.log,
+    });
   }
 
   /** Resolves with the exit code. Throws UsageError when nothing could be started. */
@@ -168,7 +179,6 @@ export class AgentLife {
       ...this.#options,
       templates,
       parts: this.#parts,
-      network: this.#network,
       onHealth: (health) => this.#onHealth(health),
       ending: this.#ending,
       graceMs: () => this.#job.plan('signal').graceMs,

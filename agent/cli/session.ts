@@ -28,8 +28,8 @@ export interface SessionOptions {
   proxy: TunnelOptions['proxy'];
   /** What this agent's own ingress used goes to gateways by the tunnels. */
   usage?: TunnelOptions['usage'] | undefined;
-  /** Orders to deploy. */
-  deploy?: TunnelOptions['deploy'] | undefined;
+  /** Answers orders of gateways. */
+  order?: TunnelOptions['order'] | undefined;
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
   load?: TunnelOptions['load'];
@@ -54,7 +54,7 @@ export class Session {
   #leaving: Promise<void> | undefined;
 
   constructor(options: SessionOptions) {
-    const { ticket, key, gateways, first, openTunnel, proxy, usage, deploy, engine, load, log, onRefused, onOver } =
+    const { ticket, key, gateways, first, openTunnel, proxy, usage, order, engine, load, log, onRefused, onOver } =
       options;
     this.#options = options;
     this.ticket = ticket;
@@ -72,7 +72,7 @@ export class Session {
         load,
         proxy,
         ...(usage === undefined ? {} : { usage }),
-        ...(deploy === undefined ? {} : { deploy }),
+        ...(order === undefined ? {} : { order }),
       },
       log,
       onAllRefused: onRefused,

@@ -1,13 +1,12 @@
 /**
- * Decides about orders: who may give them, which template, which parameters, and whether now. What it accepts it hands to the engine's
- * keeper when the answer is on its way, because a deployment begins with the end of the session that was ordered to begin it.
+ * Decides about orders to deploy, which came from whoever may give them: which template, which parameters, and whether now. What it
+ * accepts it hands to the engine's keeper when the answer is on its way, because a deployment begins with the end of the session that
+ * was ordered to begin it.
  */
 import type { Deployment, DeploymentAnswer } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { type DeploymentNews, deploymentLabels } from '../../shared/deployment/labels.ts';
-import { openOrder, type StartWish, type StopWish, type Wish } from '../../shared/deployment/order.ts';
-import type { Crypto } from '../../shared/lattice/crypto.ts';
-import type { Ticket } from '../../shared/lattice/ticket.ts';
+import type { StartWish, StopWish } from '../../shared/deployment/order.ts';
 import { type Launch, launchOf, type Templates } from './templates.ts';
 
 /** Runs what was decided. */
@@ -25,11 +24,8 @@ export interface EngineKeeper {
 export interface DeploymentsOptions {
   templates: Templates;
   keeper: EngineKeeper;
-  crypto: Crypto;
   /** Milliseconds since 1970. */
   now(): number;
-  /** Whether the institution took that key back. */
-  revoked(issuer: string, keyName: string): boolean;
   log(line: string): void;
 }
 
@@ -39,14 +35,10 @@ export interface Reply {
   act?: () => void;
 }
 
-/** Orders that are remembered until they have run out; none lives for more than ten minutes. */
-const NONCES_MAX = 1024;
-const REASON_MAX = 512;
+export const REASON_MAX = 512;
 
 export class Deployments {
   readonly #options: DeploymentsOptions;
-  /** By nonce: until when, seconds since 1970. */
-  readonly #seen = new Map<string, number>();
   #deployment: Deployment | undefined;
   /** An order is being looked into that needs a moment. */
   #deciding = false;
@@ -78,40 +70,14 @@ export class Deployments {
     }
   }
 
-  /** An empty order asks what there is. Never rejects. */
-  async answer(ticket: Ticket, order: Uint8Array): Promise<Reply> {
-    if (order.length === 0) return { answer: this.#described() };
-    try {
-      return await this.#decide(this.#open(ticket, order));
-    } catch (error) {
-      const { code, message } =
-        error instanceof DeploymentError ? error : new DeploymentError('cannot_start', String(error));
-      this.#options.log(`an order to deploy was refused: ${code}: ${message}`);
-      return { answer: { kind: 'refused', code, message: message.slice(0, REASON_MAX) } };
-    }
-  }
-
-  #described(): DeploymentAnswer {
+  /** What it has, and would take. */
+  described(): DeploymentAnswer {
     const { offers } = this.#options.templates;
     return { kind: 'described', offers, ...(this.#deployment === undefined ? {} : { deployment: this.#deployment }) };
   }
 
   /** @throws DeploymentError */
-  #open(ticket: Ticket, bytes: Uint8Array): Wish {
-    const { crypto, now, revoked } = this.#options;
-    const nowS = Math.floor(now() / 1000);
-    const { session, issuer } = ticket;
-    const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
-    const { nonce, notAfter, wish } = openOrder(bytes, context);
-    for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
-    if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
-    // Only whoever holds the institution's key gets here: so many in ten minutes are a fault of theirs.
-    if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
-    this.#seen.set(nonce, notAfter);
-    return wish;
-  }
-
-  #decide(wish: Wish): Promise<Reply> | Reply {
+  decide(wish: StartWish | StopWish): Promise<Reply> | Reply {
     return wish.action === 'start' ? this.#start(wish) : this.#stop(wish);
   }
 

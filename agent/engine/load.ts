@@ -3,6 +3,7 @@ import { Agent, request } from 'undici';
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
+import { TokenRate } from './token-rate.ts';
 
 /** Between two looks. Gateways are told twice a second at most. */
 const LOOK_EVERY_MS = 500;
@@ -47,11 +48,12 @@ interface Reading {
   at: number;
 }
 
-/** One for all ways to the engine: every gateway's tunnel and the mesh. Looks only while requests begin and end. */
+/** One for all ways to the engine: every gateway's tunnel and the mesh. Looks only while requests run. */
 export class LoadMeter {
   readonly #engine: () => EngineTarget | undefined;
   readonly #limits: EngineLimits;
   readonly #saturation = new Saturation();
+  readonly #rate = new TokenRate();
   /** Its own connections: a proxy set for the agent's environment must not stand between it and its engine. */
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: TIMEOUT_MS });
   /** Requests that this agent has given to the engine. */
@@ -68,25 +70,27 @@ export class LoadMeter {
 
   begin(): void {
     this.#own++;
-    this.#look();
+    this.look();
   }
 
   end(): void {
     this.#own--;
-    this.#look();
+    this.look();
   }
 
   /** As it is now: the last reading, and what has come and gone since. */
   get current(): EngineLoad {
     const reading = this.#known;
     const total = this.#total(reading);
-    return { ...reading?.load, ...this.#saturation.split(total) };
+    const load = { ...reading?.load, ...this.#saturation.split(total) };
+    // The last reading was of the time when something ran.
+    return total > 0 || load.tokensPerSecond === undefined ? load : { ...load, tokensPerSecond: 0 };
   }
 
   /** Why the engine should get no more at this moment; undefined where it should. */
   get full(): string | undefined {
     const why = this.#saturation.full(this.#total(this.#known), this.#limits);
-    if (why !== undefined) this.#look();
+    if (why !== undefined) this.look();
     return why;
   }
 
@@ -107,7 +111,8 @@ export class LoadMeter {
     await this.#looking;
   }
 
-  #look(): void {
+  /** Asks the engine, unless it was asked a moment ago; nobody waits for its answer. */
+  look(): void {
     const target = this.#engine();
     if (target === undefined || this.#looking !== undefined || performance.now() < this.#nextLook) return;
     this.#nextLook = performance.now() + LOOK_EVERY_MS;
@@ -128,7 +133,9 @@ export class LoadMeter {
       const load = response.statusCode === 200 ? readLoad(text) : undefined;
       if (load === undefined) this.#nextLook = performance.now() + ABSENT_MS;
       else {
-        this.#reading = { load, own, at: performance.now() };
+        const at = performance.now();
+        const tokensPerSecond = this.#rate.observe(text, at);
+        this.#reading = { load: { ...load, ...(tokensPerSecond === undefined ? {} : { tokensPerSecond }) }, own, at };
         this.#saturation.observe(load);
       }
     } catch {

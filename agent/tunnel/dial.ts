@@ -1,6 +1,6 @@
 import type { WebSocket } from 'ws';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
-import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { FRAMES_HEADER, FRAMES_READ, PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { openWebSocket, type WebSocketOptions } from './websocket.ts';
 
 export interface DialOptions {
@@ -15,7 +15,11 @@ export function dial({ gateway, ticket, env, proxy }: DialOptions): Promise<WebS
   return openWebSocket({
     gateway,
     path: '/agent/connect',
-    headers: { 'x-otela-protocol': String(PROTOCOL_VERSION), 'x-otela-ticket': toBase64url(ticket) },
+    headers: {
+      'x-otela-protocol': String(PROTOCOL_VERSION),
+      'x-otela-ticket': toBase64url(ticket),
+      [FRAMES_HEADER]: String(FRAMES_READ),
+    },
     env,
     proxy,
   });

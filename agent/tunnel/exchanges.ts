@@ -1,6 +1,7 @@
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
+import { RATE_FRAME } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import type { ReportedUsage } from '../../shared/wire/usage.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
@@ -18,11 +19,15 @@ const FINISHED_MAX = 10_000;
 
 /** LOAD goes out so seldom at most, however many answers begin and end. */
 const LOAD_EVERY_MS = 500;
+/** And so often while something runs: what is older than a few seconds nobody believes. */
+const LOAD_AGAIN_MS = 1_000;
 
 /** Counts what the engine is given, and tells how busy it is. */
 export interface LoadCounter {
   begin(): void;
   end(): void;
+  /** The engine may be asked what it does. */
+  look(): void;
   readonly current: EngineLoad;
   /** Why it should get no more at this moment; undefined where it should. */
   readonly full: string | undefined;
@@ -35,6 +40,10 @@ export class Exchanges {
   readonly #log: (line: string) => void;
   readonly #load: LoadCounter | undefined;
   #loadSaidAt = Number.NEGATIVE_INFINITY;
+  /** The last answer that ended was not told. */
+  #loadOwed = false;
+  /** The other end reads RATE. */
+  #readsRate = false;
   readonly #named = new Map<string, Exchange>();
   readonly #streams = new Map<number, Exchange>();
   /** In the order in which they finished. */
@@ -62,9 +71,10 @@ export class Exchanges {
     return this.#named.size;
   }
 
-  /** A socket is ready: what the gateway has not stored is said again. */
-  connect(link: Link): void {
+  /** A socket is ready: what the gateway has not stored is said again. `reads`: the highest number of a frame that it reads. */
+  connect(link: Link, reads = 0): void {
     this.#link = link;
+    this.#readsRate = reads >= RATE_FRAME;
     for (const frame of this.reports.again()) link.put(frame);
   }
 
@@ -183,12 +193,23 @@ export class Exchanges {
     for (const done of this.#onDrained.splice(0)) done();
   }
 
-  /** Beside an answer's head or end: an idle tunnel carries nothing. */
+  /** Beside an answer's head or end, and now and then while one runs: an idle tunnel carries nothing. */
   #sayLoad(): void {
     const now = performance.now();
-    if (this.#load === undefined || this.#link === undefined || now - this.#loadSaidAt < LOAD_EVERY_MS) return;
+    if (this.#load === undefined || this.#link === undefined) return;
+    this.#loadOwed = now - this.#loadSaidAt < LOAD_EVERY_MS;
+    if (this.#loadOwed) return;
     this.#loadSaidAt = now;
-    this.#link.put({ type: 'load', ...this.#load.current });
+    const { tokensPerSecond, ...load } = this.#load.current;
+    if (tokensPerSecond !== undefined && this.#readsRate) this.#link.put({ type: 'rate', tokensPerSecond });
+    this.#link.put({ type: 'load', ...load });
+  }
+
+  #sayLoadAgain(now: number): void {
+    const since = now - this.#loadSaidAt;
+    if (!(this.#loadOwed && since >= LOAD_EVERY_MS) && !(this.#running > 0 && since >= LOAD_AGAIN_MS)) return;
+    if (this.#running > 0) this.#load?.look();
+    this.#sayLoad();
   }
 
   #onIdle(exchange: Exchange): void {
@@ -215,6 +236,7 @@ export class Exchanges {
       if (exchange.forgettable(now)) this.#forget(exchange);
     }
     this.#trim();
+    this.#sayLoadAgain(now);
   }
 
   #trim(): void {

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
 import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Connection } from './connection.ts';
 import { dial } from './dial.ts';
@@ -43,10 +44,10 @@ const OVER = 4006;
 /** RFC 9110 §15.5.11: the session was, and is no more. */
 const GONE = 410;
 
-const NO_DEPLOYMENTS = {
+const NO_ORDERS = {
   kind: 'refused',
   code: 'cannot_start',
-  message: 'this agent was not started with --accept-deployments',
+  message: 'this agent takes no orders',
 } as const satisfies DeploymentAnswer;
 
 export function openTunnel(options: TunnelOptions): Tunnel {
@@ -105,6 +106,10 @@ class GatewayTunnel implements Tunnel {
   #watch(socket: WebSocket): void {
     let why = '';
     let refusal: Refusal | undefined;
+    let reads = 0;
+    socket.on('upgrade', ({ headers }) => {
+      reads = Number(headers[FRAMES_HEADER]) || 0;
+    });
     socket.on('error', (error) => {
       why ||= error.message;
     });
@@ -118,7 +123,7 @@ class GatewayTunnel implements Tunnel {
       socket.terminate(); // its close dials again, unless the refusal is final
     });
     this.#connection = new Connection(socket, this.#options.identity, ++this.#generation, {
-      onReady: (link, gateway) => this.#onReady(link, gateway),
+      onReady: (link, gateway) => this.#onReady(link, gateway, reads),
       onFrame: (link, frame) => this.#onFrame(link, frame),
       onMessageEnd: () => this.#onMessageEnd(),
       onClosed: (code, reason) => {
@@ -143,11 +148,11 @@ class GatewayTunnel implements Tunnel {
     this.#options.onOver?.(why);
   }
 
-  #onReady(link: Link, gateway: string): void {
+  #onReady(link: Link, gateway: string, reads: number): void {
     this.#link = link;
     this.#readyAt = performance.now();
     this.#touched.clear();
-    this.#exchanges.connect(link);
+    this.#exchanges.connect(link, reads);
     this.#options.onConnected?.(gateway);
     void this.publish();
     this.#outlet = { send: (sequence, json) => link.put({ type: 'usage', sequence, json }) };
@@ -159,14 +164,14 @@ class GatewayTunnel implements Tunnel {
     if (frame.type === 'probe')
       return link.put({ type: 'probed', nonce: frame.nonce, verdict: this.#alive(frame.session) });
     if (frame.type === 'stored') return this.#stored(frame.sequence);
-    if (frame.type === 'deploy') return void this.#deploy(link, frame.sequence, frame.order);
+    if (frame.type === 'deploy') return void this.#obey(link, frame.sequence, frame.order);
     if (frame.type === 'probed') return this.#probes.settle(frame.nonce, frame.verdict);
     this.#exchanges.onFrame(link, frame, this.#touched);
   }
 
   /** The answer goes before what is done: that may end this session. */
-  async #deploy(link: Link, sequence: number, order: Uint8Array): Promise<void> {
-    const { answer, act } = (await this.#options.deploy?.(order)) ?? { answer: NO_DEPLOYMENTS };
+  async #obey(link: Link, sequence: number, order: Uint8Array): Promise<void> {
+    const { answer, act } = (await this.#options.order?.(order)) ?? { answer: NO_ORDERS };
     link.put({ type: 'deployed', sequence, json: JSON.stringify(answer) });
     act?.();
   }

@@ -43,8 +43,8 @@ export interface TunnelOptions {
   /** `gateway`: its name as a gossip peer. */
   onConnected?(gateway: string): void;
   onDisconnected?(): void;
-  /** Answers an order to deploy, and then does it; absent: this agent takes none. */
-  deploy?: (order: Uint8Array) => Promise<Reply>;
+  /** Answers an order, and then does what it says; absent: this agent takes none. */
+  order?: (order: Uint8Array) => Promise<Reply>;
   /** Brings what our ingress used to a gateway: this tunnel is one way. */
   usage?: UsageDelivery;
 }

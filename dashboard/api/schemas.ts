@@ -44,6 +44,16 @@ export const nodeSchema = z.object({
 });
 export type Node = z.infer<typeof nodeSchema>;
 
+export const modelLoadSchema = z.object({
+  id: z.string(),
+  /** Nodes that said something within 5 s. */
+  known: z.number(),
+  running: z.number(),
+  waiting: z.number(),
+  tokens_per_second: z.nullable(z.number()),
+});
+export type ModelLoad = z.infer<typeof modelLoadSchema>;
+
 export const limitsSchema = z.object({
   requests_per_minute: z.optional(z.number()),
   tokens_per_minute: z.optional(z.number()),

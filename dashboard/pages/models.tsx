@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import type { Live } from '../api/live.ts';
-import type { Node } from '../api/schemas.ts';
+import type { ModelLoad, Node } from '../api/schemas.ts';
 import { type CatalogueModel, catalogue } from '../parts/catalogue.ts';
 import { count, gpus, plural, timeLeft } from '../parts/format.ts';
 import { Copy, Dialog, Empty, Tag, Wide } from '../parts/ui.tsx';
@@ -20,7 +20,13 @@ export function ModelsPage({ live }: { live: Live }) {
       )}
       <ul class="cards">
         {models.map((model) => (
-          <Card key={model.id} model={model} now={now} code={() => setShown(model.id)} />
+          <Card
+            key={model.id}
+            model={model}
+            load={live.loads.get(model.id)}
+            now={now}
+            code={() => setShown(model.id)}
+          />
         ))}
       </ul>
       {shown !== undefined && <Code model={shown} close={() => setShown(undefined)} />}
@@ -28,7 +34,15 @@ export function ModelsPage({ live }: { live: Live }) {
   );
 }
 
-function Card({ model, now, code }: { model: CatalogueModel; now: number; code: () => void }) {
+interface CardProps {
+  model: CatalogueModel;
+  /** Undefined: not known. */
+  load: ModelLoad | undefined;
+  now: number;
+  code: () => void;
+}
+
+function Card({ model, load, now, code }: CardProps) {
   const { id, serving, loading, silent, contextLength, quantizations, nodes } = model;
   return (
     <li class="card">
@@ -47,6 +61,12 @@ function Card({ model, now, code }: { model: CatalogueModel; now: number; code: 
         <dd>{contextLength === undefined ? '–' : `${count(contextLength)} tokens`}</dd>
         <dt>Weights</dt>
         <dd>{quantizations.join(', ') || '–'}</dd>
+        <dt>Load</dt>
+        <dd class="now">
+          {load === undefined ? UNKNOWN : `${count(load.running)} running, ${count(load.waiting)} waiting`}
+        </dd>
+        <dt>Tokens/s now</dt>
+        <dd class="now">{load?.tokens_per_second == null ? UNKNOWN : count(load.tokens_per_second)}</dd>
       </dl>
       <Wide label={`Replicas of ${id}`}>
         <table>
@@ -77,6 +97,13 @@ function Card({ model, now, code }: { model: CatalogueModel; now: number; code: 
     </li>
   );
 }
+
+/** Engines that do nothing say nothing. */
+const UNKNOWN = (
+  <span class="quiet" title="Nothing was heard of its engines within 5 seconds, or they do not tell">
+    unknown
+  </span>
+);
 
 function Replica({ node, now }: { node: Node; now: number }) {
   return (

@@ -1,13 +1,12 @@
 import { useState } from 'preact/hooks';
-import * as z from 'zod/mini';
-import { send, tell } from '../api/client.ts';
 import type { Node } from '../api/schemas.ts';
 import type { World } from '../app.tsx';
 import { dateTime, gpus, plural, timeLeft } from '../parts/format.ts';
 import { NetworkMap } from '../parts/network-map.tsx';
+import { NodeDetails } from '../parts/node-details.tsx';
 import { NodeHistory } from '../parts/node-history.tsx';
-import { NodeNow } from '../parts/node-now.tsx';
-import { Dialog, Empty, Failure, Field, Tag, Wide } from '../parts/ui.tsx';
+import { NodeState } from '../parts/node-state.tsx';
+import { Empty, Field, Wide } from '../parts/ui.tsx';
 import { useMinute } from '../parts/use-minute.ts';
 
 /** Rows that are drawn; who looks for one among thousands filters. */
@@ -69,12 +68,7 @@ export function NodesPage({ me, live }: World) {
       <h2>Joins and losses</h2>
       <NodeHistory moves={live.moves} here={mine} />
       {shown !== undefined && (
-        <Details
-          node={live.nodes.get(shown)}
-          session={shown}
-          operator={me.role === 'operator'}
-          close={() => setShown(undefined)}
-        />
+        <NodeDetails node={live.nodes.get(shown)} session={shown} me={me} close={() => setShown(undefined)} />
       )}
     </>
   );
@@ -96,13 +90,6 @@ function matches(node: Node, filter: string): boolean {
   return words.every((word) => text.includes(word));
 }
 
-export function State({ node }: { node: Node }) {
-  if (node.state === 'LEFT') return <Tag kind="plain">left</Tag>;
-  if (node.suspected) return <Tag kind="bad">silent</Tag>;
-  if (node.state === 'SERVING') return <Tag kind="good">serving</Tag>;
-  return node.state === 'JOIN' ? <Tag kind="wait">joining</Tag> : <Tag kind="bad">down</Tag>;
-}
-
 function Row({ node, now, open }: { node: Node; now: number; open: () => void }) {
   return (
     <tr>
@@ -117,7 +104,7 @@ function Row({ node, now, open }: { node: Node; now: number; open: () => void })
         </button>
       </td>
       <td>
-        <State node={node} />
+        <NodeState node={node} />
       </td>
       <td>{node.provider}</td>
       <td>{node.cluster}</td>
@@ -126,85 +113,5 @@ function Row({ node, now, open }: { node: Node; now: number; open: () => void })
       <td>{timeLeft(node.job?.ends_at, now)}</td>
       <td>{dateTime(node.updated_at)}</td>
     </tr>
-  );
-}
-
-function Details({
-  node,
-  session,
-  operator,
-  close,
-}: {
-  node: Node | undefined;
-  session: string;
-  operator: boolean;
-  close: () => void;
-}) {
-  const [log, setLog] = useState<string>();
-  const [error, setError] = useState<Error>();
-  const tried = (work: Promise<void>) =>
-    void work.catch((cause: unknown) => setError(cause instanceof Error ? cause : new Error(String(cause))));
-  const readLog = async () => setLog(await (await send(`/admin/nodes/${session}/logs`)).text());
-  const end = async () => {
-    if (!confirm('End this session? Its agent comes back as a new one while its join token is good.')) return;
-    await tell(z.unknown(), 'DELETE', `/admin/nodes/${session}`);
-    close();
-  };
-  return (
-    <Dialog title={`Node ${session.slice(0, 8)}`} close={close}>
-      {node === undefined ? (
-        <Empty>It is gone.</Empty>
-      ) : (
-        <dl class="details">
-          <dt>Session</dt>
-          <dd>
-            <code>{session}</code>
-          </dd>
-          <dt>State</dt>
-          <dd>
-            <State node={node} /> {node.connected ? 'connected' : 'no tunnel to this gateway'}
-          </dd>
-          <dt>Where</dt>
-          <dd>
-            {node.provider}, {node.cluster}
-            {node.region === undefined ? '' : `, ${node.region}`} ({node.tier})
-          </dd>
-          <dt>Hardware</dt>
-          <dd>
-            {gpus(node.hardware.gpus)}; {node.hardware.cpus} CPUs, {Math.round(node.hardware.memory_mib / 1024)} GiB
-          </dd>
-          <dt>Models</dt>
-          <dd>{node.models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'idle'}</dd>
-          <dt>Job</dt>
-          <dd>
-            {node.job === undefined
-              ? '–'
-              : `${node.job.id} in ${node.job.partition ?? '–'}, ends ${dateTime(node.job.ends_at)}`}
-          </dd>
-          <dt>Agent</dt>
-          <dd>{node.agent_version}</dd>
-          <dt>Joined</dt>
-          <dd>{dateTime(node.joined_at)}</dd>
-        </dl>
-      )}
-      {node !== undefined && <NodeNow session={session} />}
-      {error && <Failure error={error} />}
-      {log !== undefined && (
-        <pre tabIndex={0} class="log">
-          {log || 'It left no log.'}
-        </pre>
-      )}
-      <form method="dialog" class="row">
-        <button type="button" onClick={() => tried(readLog())}>
-          Last words of its engine
-        </button>
-        {operator && (
-          <button type="button" onClick={() => tried(end())}>
-            End session
-          </button>
-        )}
-        <button type="submit">Close</button>
-      </form>
-    </Dialog>
   );
 }

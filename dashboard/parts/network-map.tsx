@@ -10,7 +10,10 @@ const WIDTH = 720;
 const CELL = 160;
 const COLUMNS = 4;
 
-/** Who talks to whom: this gateway, the clusters, and each node as a dot. A node without a tunnel is drawn hollow. */
+/**
+ * Who talks to whom: this gateway, the clusters, and each node as a dot. A node without a tunnel to this gateway is drawn hollow; where
+ * there are some that others hear, they are at other gateways.
+ */
 export function NetworkMap({ nodes }: { nodes: readonly Node[] }) {
   const clusters = new Map<string, Node[]>();
   for (const node of nodes) {
@@ -23,25 +26,47 @@ export function NetworkMap({ nodes }: { nodes: readonly Node[] }) {
   if (shown.length === 0) return null;
   const height = 70 + Math.ceil(shown.length / COLUMNS) * CELL;
   const columns = Math.min(COLUMNS, shown.length);
+  const others = nodes.some(isElsewhere);
+  const here = others ? WIDTH / 3 : WIDTH / 2;
+  const there = (2 * WIDTH) / 3;
   return (
     <svg
       class="map"
       viewBox={`0 0 ${WIDTH} ${height}`}
       role="img"
-      aria-label={`One gateway and ${plural(clusters.size, 'cluster')} with ${plural(nodes.length, 'node')}`}
+      aria-label={`${others ? 'This gateway, others,' : 'One gateway'} and ${plural(clusters.size, 'cluster')} with ${plural(nodes.length, 'node')}`}
     >
-      {shown.map(([name], n) => {
+      {shown.map(([name, members], n) => {
         const { x, y } = place(n, columns);
-        return <line key={name} x1={WIDTH / 2} y1={40} x2={x} y2={y - 50} class="way" />;
+        return (
+          <g key={name}>
+            {members.some(({ connected }) => connected) && <line x1={here} y1={40} x2={x} y2={y - 50} class="way" />}
+            {members.some(isElsewhere) && <line x1={there} y1={40} x2={x} y2={y - 50} class="way other" />}
+          </g>
+        );
       })}
-      <rect x={WIDTH / 2 - 50} y={12} width={100} height={30} rx={6} class="gateway" />
-      <text x={WIDTH / 2} y={32} text-anchor="middle">
-        gateway
-      </text>
+      <Gateway x={here} name={others ? 'this gateway' : 'gateway'} />
+      {others && <Gateway x={there} name="others" />}
       {shown.map(([name, members], n) => (
         <Cluster key={name} name={name} members={members} {...place(n, columns)} />
       ))}
     </svg>
+  );
+}
+
+/** It is alive, and its tunnel is at another gateway. */
+function isElsewhere({ connected, suspected, state }: Node): boolean {
+  return !connected && !suspected && state !== 'DOWN';
+}
+
+function Gateway({ x, name }: { x: number; name: string }) {
+  return (
+    <g>
+      <rect x={x - 60} y={12} width={120} height={30} rx={6} class="gateway" />
+      <text x={x} y={32} text-anchor="middle">
+        {name}
+      </text>
+    </g>
   );
 }
 

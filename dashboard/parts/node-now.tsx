@@ -1,7 +1,7 @@
 import { useEffect } from 'preact/hooks';
 import * as z from 'zod/mini';
 import { ask } from '../api/client.ts';
-import { dateTime } from './format.ts';
+import { count, dateTime, plural } from './format.ts';
 import { Failure, Tag } from './ui.tsx';
 import { useLoad } from './use-load.ts';
 
@@ -9,7 +9,15 @@ const AGAIN_MS = 2_000;
 
 const nowSchema = z.object({
   in_flight: z.nullable(z.number()),
-  load: z.nullable(z.object({ running: z.number(), waiting: z.number(), kv_use: z.nullable(z.number()) })),
+  load: z.nullable(
+    z.object({
+      running: z.number(),
+      waiting: z.number(),
+      kv_use: z.nullable(z.number()),
+      tokens_per_second: z.nullable(z.number()),
+    }),
+  ),
+  tunnel: z.nullable(z.object({ heard_at: z.string() })),
   breaker: z.object({ state: z.enum(['closed', 'open', 'half-open']) }),
   last_errors: z.array(z.object({ at: z.string(), code: z.string(), status: z.number(), request_id: z.string() })),
 });
@@ -28,10 +36,12 @@ export function NodeNow({ session }: { session: string }) {
 }
 
 function Shown({ now }: { now: Now }) {
-  const { in_flight, load, breaker, last_errors } = now;
+  const { in_flight, load, tunnel, breaker, last_errors } = now;
   return (
     <>
       <dl class="details">
+        <dt>Heartbeat</dt>
+        <dd>{tunnel === null ? 'none at this gateway' : `${ago(tunnel.heard_at)} ago`}</dd>
         <dt>Running</dt>
         <dd>{in_flight === null ? 'not known: nothing was heard lately' : `${in_flight} from this gateway`}</dd>
         <dt>Engine</dt>
@@ -52,6 +62,12 @@ function Shown({ now }: { now: Now }) {
   );
 }
 
-function engineLoad({ running, waiting, kv_use }: NonNullable<Now['load']>): string {
-  return `${running} running, ${waiting} waiting${kv_use === null ? '' : `, KV cache ${Math.round(100 * kv_use)} %`}`;
+/** By the clock of this machine, which may be a little off. */
+function ago(iso: string): string {
+  return plural(Math.max(0, Math.round((Date.now() - Date.parse(iso)) / 1000)), 'second');
+}
+
+function engineLoad({ running, waiting, kv_use, tokens_per_second }: NonNullable<Now['load']>): string {
+  const cache = kv_use === null ? '' : `, KV cache ${Math.round(100 * kv_use)} %`;
+  return `${running} running, ${waiting} waiting${cache}${tokens_per_second === null ? '' : `, ${count(tokens_per_second)} tokens/s`}`;
 }

@@ -1,21 +1,15 @@
 /** Deployments on nodes that wait for one: what a node would run, and orders to begin and to end, signed by this gateway's key. */
 import * as z from 'zod';
-import {
-  answerSchema,
-  type Deployment,
-  type DeploymentAnswer,
-  type Described,
-  deploymentSchema,
-  offerSchema,
-} from '../../shared/deployment/answer.ts';
+import { type Deployment, type Described, deploymentSchema, offerSchema } from '../../shared/deployment/answer.ts';
 import type { RefusalCode } from '../../shared/deployment/error.ts';
 import { deploymentIdSchema, type Wish } from '../../shared/deployment/order.ts';
 import { parametersSchema, templateNameSchema } from '../../shared/deployment/parameters.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { OrderReply } from '../registry/orders.ts';
 import { writeDown } from './change.ts';
+import { type Agreed, notUnderstood, orderFrom, sendOrder, type Unsigned } from './orders.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
-import { asking, sessionOf } from './session.ts';
+import { sessionOf } from './session.ts';
 
 const PATH = '/nodes/:session/deployment';
 
@@ -111,50 +105,15 @@ async function obey(
   const reply = await orderFrom(call, session, wish);
   if (reply.kind === 'signed') await writeDown(call, what);
   const answer = await send(call, session, reply);
-  if (answer.kind === 'described') throw notUnderstood();
+  if (answer.kind !== 'accepted') throw notUnderstood();
   const deployment: Deployment = answer.deployment;
   return call.c.json({ object: 'deployment', session, deployment }, 202, { 'cache-control': 'no-store' });
 }
 
-/** Both ends are this program: the answer of a call between objects is what was given. */
-function orderFrom({ env }: Pick<Call, 'env'>, session: string, wish?: Wish): Promise<OrderReply> {
-  return asking(env, async (registry) => (await registry.order(session, wish)) as OrderReply);
-}
-
-type Agreed = Exclude<DeploymentAnswer, { kind: 'refused' }>;
-
 /** @throws ApiError for everything but an answer that agrees */
 async function send(call: Call<unknown, unknown>, session: string, reply: OrderReply): Promise<Agreed> {
   if (reply.kind !== 'signed') throw unsigned(session, reply);
-  const json = await sent(call, session, reply.order);
-  if (json === null) {
-    const message = `Session ${session} did not answer. Whether the order arrived is not known: look for its id in the registry before it is repeated.`;
-    throw new ApiError('upstream_timeout', message);
-  }
-  const answer = read(json);
-  if (answer.kind !== 'refused') return answer;
-  throw new ApiError(codeOf(answer.code), `The agent refuses (${answer.code}): ${answer.message}.`);
-}
-
-async function sent({ env }: Pick<Call, 'env'>, session: string, order: Uint8Array): Promise<string | null> {
-  try {
-    return await env.TUNNEL.getByName(session).deploy(order);
-  } catch {
-    return null; // the object moved: as if the tunnel were gone
-  }
-}
-
-/** @throws ApiError 502: whatever an agent says is checked like anybody's word */
-function read(json: string): DeploymentAnswer {
-  try {
-    return answerSchema.parse(JSON.parse(json));
-  } catch (cause) {
-    throw notUnderstood(cause);
-  }
-}
-
-function notUnderstood(cause?: unknown): ApiError {
-  return new ApiError('upstream_error', 'The agent answered what this gateway does not understand.', { cause });
+  return sendOrder(call, session, reply.order, codeOf);
 }
 
 function describedIn(answer: Agreed): Described {
@@ -170,7 +129,7 @@ function unknown(session: string): ApiError {
   return new ApiError('not_found', `There is no session ${session}.`);
 }
 
-function unsigned(session: string, reply: Exclude<OrderReply, { kind: 'signed' }>): ApiError {
+function unsigned(session: string, reply: Unsigned): ApiError {
   switch (reply.kind) {
     case 'unknown':
       return unknown(session);

@@ -4,6 +4,7 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { breakerAt, type LiveState, LOAD_KNOWN_MS } from '../../shared/routing/load.ts';
 import type { TunnelStanding } from '../tunnel/object.ts';
+import { DRAINS_FROM } from './drain.ts';
 import { rfc3339 } from './list.ts';
 import type { Call } from './route.ts';
 import { asking, sessionOf } from './session.ts';
@@ -21,7 +22,16 @@ export const nodeSchema = z.looseObject({
   /** Requests of this gateway that run there; null where nothing was heard within 5 s, as of nodes that do nothing. */
   in_flight: count.nullable(),
   /** What its engine last said; null where that is older than 5 s. */
-  load: z.object({ running: count, waiting: count, kv_use: z.number().nullable(), age_ms: count }).nullable(),
+  load: z
+    .object({
+      running: count,
+      waiting: count,
+      kv_use: z.number().nullable(),
+      /** Written by its engine, whoever asked; null where it does not tell. */
+      tokens_per_second: z.number().nullable(),
+      age_ms: count,
+    })
+    .nullable(),
   breaker: z.object({ state: z.enum(['closed', 'open', 'half-open']), since: z.iso.datetime().nullable() }),
 });
 export const oneNodeSchema = nodeSchema.extend({
@@ -29,6 +39,10 @@ export const oneNodeSchema = nodeSchema.extend({
   tunnel: z
     .object({
       connected_at: z.iso.datetime(),
+      /** The last frame or heartbeat; agents send one every 15 s. */
+      heard_at: z.iso.datetime(),
+      /** Its agent obeys `POST /admin/nodes/{session}/drain`. */
+      drains: z.boolean(),
       /** Records of use that wait to be handed on. */
       outbox: count,
     })
@@ -69,7 +83,12 @@ export async function readNode(call: Call): Promise<object> {
   return {
     ...shown,
     in_flight: standing?.open ?? shown.in_flight,
-    tunnel: standing && { connected_at: rfc3339(standing.connectedAt), outbox: standing.outbox },
+    tunnel: standing && {
+      connected_at: rfc3339(standing.connectedAt),
+      heard_at: rfc3339(standing.heardAt),
+      drains: standing.reads >= DRAINS_FROM,
+      outbox: standing.outbox,
+    },
     ...(standing === undefined ? { tunnel: null } : {}),
     last_errors: (standing?.errors ?? []).map(({ at, code, status, request }) => {
       return { at: rfc3339(at), code, status, request_id: request };
@@ -85,14 +104,21 @@ async function standingOf(env: Call['env'], session: string): Promise<TunnelStan
   }
 }
 
-function view(entry: RegistryEntry, { load, breaker }: LiveState, now: number): z.infer<typeof nodeSchema> {
-  const known = load !== undefined && now - load.at <= LOAD_KNOWN_MS ? load : undefined;
-  const { running = 0, waiting = 0, kvUse, at = now } = known ?? {};
+function view(entry: RegistryEntry, { load: said, breaker }: LiveState, now: number): z.infer<typeof nodeSchema> {
+  const known = said !== undefined && now - said.at <= LOAD_KNOWN_MS ? said : undefined;
+  const { running = 0, waiting = 0, kvUse, tokensPerSecond, at = now } = known ?? {};
+  const load = {
+    running,
+    waiting,
+    kv_use: kvUse ?? null,
+    tokens_per_second: tokensPerSecond ?? null,
+    age_ms: Math.max(0, now - at),
+  };
   return {
     object: 'node',
     ...entry,
     in_flight: known?.open ?? null,
-    load: known === undefined ? null : { running, waiting, kv_use: kvUse ?? null, age_ms: Math.max(0, now - at) },
+    load: known === undefined ? null : load,
     breaker: { state: breakerAt(breaker, now), since: breaker === undefined ? null : rfc3339(breaker.since) },
   };
 }

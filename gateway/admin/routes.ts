@@ -5,6 +5,7 @@ import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';
 import { callerOf } from './caller.ts';
 import { deploymentRoutes } from './deployments.ts';
+import { drainRoutes } from './drain.ts';
 import { joinTokenRoutes } from './join-tokens.ts';
 import { keyRoutes } from './keys.ts';
 import { meRoutes } from './me.ts';
@@ -33,6 +34,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...nodeRoutes,
   ...routingRoutes,
   ...deploymentRoutes,
+  ...drainRoutes,
   ...peerRoutes,
   ...settingsRoutes,
   ...auditRoutes,

@@ -23,7 +23,9 @@ export function orderFor(
   if (entry.state === 'LEFT') return { kind: 'over', provider };
   if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
   if (!members.roster.isOpen(session)) return { kind: 'unreachable', provider };
-  if (labels[ACCEPTS_LABEL] === undefined && labels[DEPLOYMENT_LABEL] === undefined) return { kind: 'deaf', provider };
+  const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
+  // Every agent drains that is new enough, of which its tunnel knows.
+  if (!deploys && wish?.action !== 'drain') return { kind: 'deaf', provider };
   if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
   const { notBefore, notAfter } = authority.issuer.certificate;
   if (nowS < notBefore || nowS >= notAfter)

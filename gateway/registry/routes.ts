@@ -36,16 +36,25 @@ async function answer(c: ReadContext, name: RegistryViewName): Promise<Response>
 }
 
 async function stream(c: ReadContext, name: RegistryViewName): Promise<Response> {
-  const filter = filterOf(c);
+  const { filter, withLoads } = streamAsked(c);
   const { account } = await readView(c, c.env.REGISTRY_ACCESS === 'open');
   const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
   if (c.req.method === 'HEAD') return c.body(null, 200, headers);
-  return c.body(watchRegistry(c.env, name, filter, account), 200, headers);
+  return c.body(watchRegistry(c.env, name, filter, account, withLoads), 200, headers);
 }
 
-function filterOf(c: ReadContext): RegistryFilter {
+/** A stream takes the filters, and `load=1`. */
+function streamAsked(c: ReadContext): { filter: RegistryFilter; withLoads: boolean } {
+  const query = new URL(c.req.url).searchParams;
+  const load = query.get('load');
+  query.delete('load');
+  if (load !== null && load !== '1') throw new ApiError('invalid_requirement', 'load: 1 or nothing.');
+  return { filter: filterOf(c, query), withLoads: load === '1' };
+}
+
+function filterOf(c: ReadContext, query = new URL(c.req.url).searchParams): RegistryFilter {
   try {
-    return parseFilter(new URL(c.req.url).searchParams);
+    return parseFilter(query);
   } catch (error) {
     if (error instanceof RequirementError) throw new ApiError(error.code, error.message);
     throw error;

@@ -20,7 +20,8 @@ const encoder = new TextEncoder();
 
 /**
  * A registry view as server-sent events (WHATWG HTML §9.2): `snapshot` with the whole list first, then for nodes `node` for each
- * that changed and `gone` for each that no longer passes; for models and providers the list again. Served from the isolate's
+ * that changed and `gone` for each that no longer passes; for models and providers the list again. `withLoads`: beside them `load`
+ * at most once a second, with what the engines of each model do. Served from the isolate's
  * view at the reader's pace: nothing queues up. Ends when anything about its reader's account changed: who comes
  * again is looked up again.
  * @throws ApiError 503 above 64 streams in this isolate.
@@ -30,10 +31,11 @@ export function watchRegistry(
   name: RegistryViewName,
   filter: RegistryFilter,
   account: Account | undefined,
+  withLoads: boolean,
 ): ReadableStream {
   if (open >= STREAMS_MAX) throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
   open++;
-  const news = new RegistryNews(() => snapshots.view, name, filter);
+  const news = new RegistryNews(() => snapshots.view, name, filter, withLoads);
   let timer: ReturnType<typeof setTimeout> | null = null;
   let over = false;
   const end = () => {

@@ -1,5 +1,6 @@
 import { ApiError } from '../../shared/openai/errors.ts';
 import { providerId } from '../../shared/routing/trust.ts';
+import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { LOCAL_ISSUER } from '../registry/issuers.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
@@ -22,6 +23,7 @@ export async function connectAgent(request: Request, env: Env, ctx: Context): Pr
     [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
     [AUDIENCE_HEADER]: audienceOf(request),
     [GATEWAY_HEADER]: view.gateway,
+    [FRAMES_HEADER]: request.headers.get(FRAMES_HEADER) ?? '',
     'x-otela-provider': providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER),
   };
   return env.TUNNEL.getByName(ticket.session).fetch('https://tunnel/connect', { headers });

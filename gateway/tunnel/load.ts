@@ -7,15 +7,30 @@ const TELL_EVERY_MS = 1_000;
 export class NodeLoadWatch {
   #load: NodeLoad | undefined;
   #toldAt = Number.NEGATIVE_INFINITY;
+  /** Said just before the load that it belongs to. */
+  #rate: number | undefined;
 
   /** For Workers, with the answer they wait for. */
   get current(): NodeLoad | undefined {
     return this.#load;
   }
 
+  rate(tokensPerSecond: number): void {
+    this.#rate = tokensPerSecond;
+  }
+
   /** What the registry is to be told now; undefined: nothing, it heard a moment ago. */
   heard({ running, waiting, kvUse }: EngineLoad, open: number, now: number): NodeLoad | undefined {
-    this.#load = { running, waiting, ...(kvUse === undefined ? {} : { kvUse }), at: now, open };
+    const tokensPerSecond = this.#rate;
+    this.#rate = undefined;
+    this.#load = {
+      running,
+      waiting,
+      ...(kvUse === undefined ? {} : { kvUse }),
+      ...(tokensPerSecond === undefined ? {} : { tokensPerSecond }),
+      at: now,
+      open,
+    };
     if (now - this.#toldAt < TELL_EVERY_MS) return undefined;
     this.#toldAt = now;
     return this.#load;

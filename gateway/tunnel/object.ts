@@ -4,6 +4,7 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
@@ -43,6 +44,10 @@ export interface TunnelStanding {
   connectedAt: number;
   /** Records of use that are not handed on. */
   outbox: number;
+  /** The highest number of a frame that its agent reads; 0: it did not say. */
+  reads: number;
+  /** When it was last heard, a heartbeat included. */
+  heardAt: number;
   errors: NodeError[];
 }
 
@@ -143,8 +148,10 @@ export class TunnelObject extends DurableObject<Env> {
   standing(): TunnelStanding | null {
     const active = this.#active;
     if (active === undefined) return null;
-    const { connectedAt } = active.attachment;
+    const { connectedAt, reads = 0 } = active.attachment;
     return {
+      reads,
+      heardAt: this.#heardAt(active),
       open: this.#attempts.open,
       connectedAt,
       outbox: waitingUsage(this.ctx.storage.sql),
@@ -168,11 +175,13 @@ export class TunnelObject extends DurableObject<Env> {
       nonce: toHex(nonce),
       generation: 0,
       connectedAt: Date.now(),
+      reads: Number(request.headers.get(FRAMES_HEADER)) || 0,
     });
     server.serializeAttachment(peer.attachment);
     this.#sockets.set(server, peer);
     server.send(encodeFrame({ type: 'challenge', nonce }));
-    return new Response(null, { status: 101, webSocket: client });
+    const headers = { [FRAMES_HEADER]: String(FRAMES_READ) };
+    return new Response(null, { status: 101, webSocket: client, headers });
   }
 
   /** Tickets are public: whoever has this one can knock, and only its owner can answer the challenge. */
@@ -243,6 +252,8 @@ export class TunnelObject extends DurableObject<Env> {
         return this.#storeUsage(peer, frame.sequence, frame.json);
       case 'load':
         return this.#onLoad(frame);
+      case 'rate':
+        return this.#load.rate(frame.tokensPerSecond);
       case 'prefixes':
         this.#outbox.prefixes.add(frame.of, frame.blocks, Date.now());
         return this.#outbox.schedule();
@@ -421,11 +432,14 @@ export class TunnelObject extends DurableObject<Env> {
   #watch(now: number): void {
     const active = this.#active;
     if (active === undefined || this.#attempts.open === 0) return;
-    const ping = this.ctx.getWebSocketAutoResponseTimestamp(active.socket)?.getTime() ?? 0;
-    const seen = Math.max(ping, this.#lastFrameAt, active.attachment.connectedAt);
-    if (now - seen < SILENCE_MS) return;
+    if (now - this.#heardAt(active) < SILENCE_MS) return;
     active.close(CLOSE.silent, 'no sign of life');
     this.#gone(active);
+  }
+
+  #heardAt({ socket, attachment }: AgentSocket): number {
+    const ping = this.ctx.getWebSocketAutoResponseTimestamp(socket)?.getTime() ?? 0;
+    return Math.max(ping, this.#lastFrameAt, attachment.connectedAt);
   }
 
   /** Writes the attachment when the tunnel turns busy or idle. */

@@ -22,6 +22,8 @@ export interface SocketAttachment {
   nonce: string;
   generation: number;
   connectedAt: number;
+  /** The highest number of a frame that the agent reads; 0: it did not say. */
+  reads?: number;
   idle?: LinkState;
 }
 

@@ -36,6 +36,8 @@ export type Described = z.infer<typeof describedSchema>;
 export const answerSchema = z.discriminatedUnion('kind', [
   describedSchema,
   z.object({ kind: z.literal('accepted'), deployment: deploymentSchema }),
+  /** To an order to drain; `running` requests are waited for. */
+  z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
   z.object({ kind: z.literal('refused'), code: z.enum(REFUSALS), message: z.string().max(4096) }),
 ]);
 export type DeploymentAnswer = z.infer<typeof answerSchema>;

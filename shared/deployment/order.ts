@@ -1,5 +1,6 @@
 /**
- * An order to one session, signed by a gateway of the institution that admitted it: begin this deployment, or end the one that runs.
+ * An order to one session, signed by a gateway of the institution that admitted it: begin this deployment, end the one that runs, or
+ * drain and go.
  * Whoever carries it (a tunnel, a relay, a foreign gateway) can neither make one nor use one twice.
  */
 import * as z from 'zod';
@@ -27,7 +28,9 @@ const stopSchema = z.strictObject({
   /** Longest wait for running requests. */
   drain_ms: z.number().int().nonnegative().max(86_400_000),
 });
-const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema]);
+/** The agent takes nothing new, lets what runs finish, and ends. */
+const drainSchema = z.strictObject({ action: z.literal('drain') });
+const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema]);
 
 export type StartWish = z.infer<typeof startSchema>;
 export type StopWish = z.infer<typeof stopSchema>;

@@ -29,6 +29,7 @@ export const ERROR_KINDS = {
   not_found: { status: 404, type: 'invalid_request_error' },
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
   session_over: { status: 410, type: 'invalid_request_error' },
+  order_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   deployment_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   requirement_not_met: { status: 412, type: 'invalid_request_error' },
   request_too_large: { status: 413, type: 'invalid_request_error' },

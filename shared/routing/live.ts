@@ -28,6 +28,11 @@ export class LiveNodes {
     return node;
   }
 
+  /** What it last said; undefined: nothing that is still believed, as far as anybody has looked. */
+  loadOf(session: string): NodeLoad | undefined {
+    return this.#nodes.get(session)?.load;
+  }
+
   /** A session's own word; an older one than what is known changes nothing. */
   heard(session: string, load: NodeLoad): void {
     const node = this.of(session);

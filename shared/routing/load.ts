@@ -8,6 +8,8 @@ export interface EngineLoad {
   waiting: number;
   /** Share of the KV cache in use, 0..1; absent where the engine does not tell. */
   kvUse?: number;
+  /** Tokens that it writes per second; absent where it does not tell, and until it told twice. */
+  tokensPerSecond?: number;
 }
 
 /** What a node's engine last said. */

@@ -1,9 +1,13 @@
 import type { RegistryEntry } from '../lattice/node.ts';
+import { modelLoads } from './model-loads.ts';
 import type { NodeIndex } from './nodes.ts';
 import { passes, publicEntry, type RegistryFilter, type RegistryViewName, registryView } from './registry-view.ts';
 
 /** Proxies end what is silent. */
 const PING_MS = 15_000;
+
+/** Loads are told so often at most. */
+const LOADS_MS = 1_000;
 
 export interface RegistryNow {
   /** Changes with everything below. */
@@ -19,9 +23,14 @@ export class RegistryNews {
   #tag: string | undefined;
   #saidAt = 0;
   #list = '';
+  readonly #withLoads: boolean;
+  #loads = '[]';
+  #loadsSaidAt = Number.NEGATIVE_INFINITY;
   readonly #shown = new Map<string, RegistryEntry>();
 
-  constructor(view: () => RegistryNow, name: RegistryViewName, filter: RegistryFilter) {
+  /** `withLoads`: also what the engines of each model do, as `load` events. */
+  constructor(view: () => RegistryNow, name: RegistryViewName, filter: RegistryFilter, withLoads = false) {
+    this.#withLoads = withLoads;
     this.#view = view;
     this.#name = name;
     this.#filter = filter;
@@ -30,11 +39,22 @@ export class RegistryNews {
   /** Events to send now; '' where there is nothing to say. `now` in milliseconds since the epoch. */
   since(now: number): string {
     const { tag } = this.#view();
-    const said = this.#tag === tag ? '' : this.#changes(now);
+    const changes = this.#tag === tag ? '' : this.#changes(now);
     this.#tag = tag;
+    const said = changes + this.#loadsNow(now);
     const news = said === '' && now - this.#saidAt >= PING_MS ? ': ping\n\n' : said;
     if (news !== '') this.#saidAt = now;
     return news;
+  }
+
+  #loadsNow(now: number): string {
+    if (!this.#withLoads || now - this.#loadsSaidAt < LOADS_MS) return '';
+    const { nodes, tag } = this.#view();
+    const loads = JSON.stringify(modelLoads(nodes, now));
+    if (loads === this.#loads) return '';
+    this.#loads = loads;
+    this.#loadsSaidAt = now;
+    return event('load', `{"object":"list","data":${loads}}`, tag);
   }
 
   #changes(now: number): string {

@@ -103,6 +103,8 @@ export type Frame =
   | { type: 'stored'; sequence: number }
   /** How busy this node's engine is; `kvUse` 0..1. */
   | { type: 'load'; running: number; waiting: number; kvUse?: number }
+  /** What the engine writes; stands before the LOAD that it belongs to. Only to who reads it: see FRAMES_HEADER. */
+  | { type: 'rate'; tokensPerSecond: number }
   /** An order of shared/deployment; empty: what is there, and what would be taken? */
   | { type: 'deploy'; sequence: number; order: Uint8Array }
   /** The answer, JSON: see shared/deployment/answer. */
@@ -146,6 +148,7 @@ const TYPES = [
   'deploy',
   'deployed',
   'prefixes',
+  'rate',
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */
@@ -165,6 +168,7 @@ const CONNECTION: ReadonlySet<Frame['type']> = new Set([
   'deploy',
   'deployed',
   'prefixes',
+  'rate',
 ]);
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -257,6 +261,8 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       out.varint(frame.running);
       out.varint(frame.waiting);
       return out.varint(frame.kvUse === undefined ? 0 : 1 + Math.round(frame.kvUse * 1000));
+    case 'rate':
+      return out.varint(Math.round(frame.tokensPerSecond * 10));
     case 'deploy':
       out.varint(frame.sequence);
       return out.blob(frame.order);
@@ -391,6 +397,8 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       const [running, waiting, kv] = [input.varint(), input.varint(), input.varint()];
       return { type, running, waiting, ...(kv === 0 ? {} : { kvUse: Math.min(1, (kv - 1) / 1000) }) };
     }
+    case 'rate':
+      return { type, tokensPerSecond: input.varint() / 10 };
     case 'deploy':
       return { type, sequence: input.varint(), order: copied(input.blob(DEPLOY_MAX_BYTES)) };
     case 'deployed':

@@ -3,6 +3,16 @@
 /** Grows when an older peer could misread us. Checked at the upgrade, before a frame is exchanged. */
 export const PROTOCOL_VERSION = 2;
 
+/**
+ * The highest number of a frame that this end reads: each says its own at the upgrade, in this header, and is sent nothing above it.
+ * Who says nothing reads up to 24. What no older end need understand is added so, without another version.
+ */
+export const FRAMES_HEADER = 'x-otela-frames';
+export const FRAMES_READ = 25;
+
+/** Its reader is also the first that obeys an order to drain. */
+export const RATE_FRAME = 25;
+
 /** Credit that a stream has without being told: the opening, a prompt and its answer rarely need more than one window. */
 export const STREAM_WINDOW_BYTES = 256 * 1024;
 

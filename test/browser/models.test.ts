@@ -10,6 +10,13 @@ import { atEnd } from '../support/processes.ts';
 import { openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
+/** Long enough to be looked at. */
+const STREAM = {
+  model: MODEL,
+  stream: true,
+  messages: [{ role: 'user', content: 'Go on' }],
+  stand_in: { tokens: 100_000, tokensPerSecond: 40 },
+};
 const visitors = openDoor();
 
 it('a model appears when its node serves and is gone when it is, without a reload; its code answers', async () => {
@@ -34,5 +41,19 @@ it('a model appears when its node serves and is gone when it is, without a reloa
   // Not spawnSync: the stand-in engine lives in this process.
   const done = await promisify(execFile)('bash', ['-c', code], { env });
   expect(z.object({ model: z.string() }).parse(JSON.parse(done.stdout)).model).toBe(MODEL);
+  expect(complaints).toEqual([]);
+});
+
+it('the load of a model and its tokens per second are those of its engines now, and unknown a moment after they stopped', async () => {
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  const card = page.locator('.card').filter({ has: page.getByRole('heading', { name: MODEL }) });
+  await card.getByText('unknown').nth(1).waitFor();
+  const answers = [1, 2].map(() => visitors.house.ask('/v1/chat/completions', STREAM));
+  await card.getByText('2 running, 0 waiting').waitFor();
+  const rate = card.locator('dt', { hasText: 'Tokens/s now' }).locator('+ dd');
+  // Two streams at 40 tokens a second.
+  await expect.poll(async () => Math.abs(Number(await rate.innerText()) - 80), { timeout: 10_000 }).toBeLessThan(16);
+  for (const answer of await Promise.all(answers)) await answer.body?.cancel();
+  await card.getByText('unknown').nth(1).waitFor({ timeout: 10_000 });
   expect(complaints).toEqual([]);
 });

@@ -3,10 +3,12 @@ import { expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
+import { chatBody } from '../support/house.ts';
 import { atEnd } from '../support/processes.ts';
 import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
+const DRAINED = 'stand-in/model-3';
 const visitors = openDoor();
 
 it('nodes: the map, one node in detail, a filter, and what happened', async () => {
@@ -38,6 +40,43 @@ it('nodes: the map, one node in detail, a filter, and what happened', async () =
   // From before the page was opened.
   expect(life.map((line) => line.split('\t')[1]?.trim())).toEqual(['serving', 'joined']);
   await page.getByRole('img', { name: /^Over time/ }).waitFor();
+  expect(complaints).toEqual([]);
+});
+
+it('a node is drained by its button, after a question, and what runs there finishes', async () => {
+  const { gateway, token } = visitors.house;
+  const engine = await startEngine({ models: [DRAINED] });
+  atEnd(() => engine.close());
+  const agent = await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url });
+  const [node] = await gateway.serving(1, 15_000, DRAINED);
+  const { page, complaints } = await visitors.enter();
+  await go(page, 'Nodes');
+  const short = node?.session.slice(0, 8) ?? '';
+  await page.getByRole('button', { name: short }).click();
+  const details = page.getByRole('dialog');
+  await details.getByText(/^\d+ seconds? ago$/).waitFor();
+  const answer = await visitors.house.ask('/v1/chat/completions', {
+    ...chatBody({ tokens: 40, tokensPerSecond: 20 }, { stream: true }),
+    model: DRAINED,
+  });
+  const questions: string[] = [];
+  page.once('dialog', (dialog) => {
+    questions.push(dialog.message());
+    void dialog.dismiss();
+  });
+  await details.getByRole('button', { name: 'Drain' }).click();
+  await expect.poll(() => questions).toEqual([expect.stringMatching(/^Drain this node\?/)]);
+  expect((await gateway.nodes()).find(({ session }) => session === node?.session)?.state, 'not before a yes').toBe(
+    'SERVING',
+  );
+  page.once('dialog', (dialog) => void dialog.accept());
+  await details.getByRole('button', { name: 'Drain' }).click();
+  await details.getByText('It drains: 1 request to finish').waitFor();
+  await details.getByText('draining', { exact: true }).waitFor();
+  expect(await answer.text()).toMatch(/data: \[DONE\]\s*$/);
+  expect(await agent.end(15_000)).toMatchObject({ code: 0 });
+  await details.getByText('left', { exact: true }).waitFor();
+  expect(await details.getByRole('button', { name: 'Drain' }).count()).toBe(0);
   expect(complaints).toEqual([]);
 });
 

@@ -149,7 +149,8 @@ class StandIn {
 
   #metrics(): string {
     const { waiting } = this.#slots;
-    return `vllm:num_requests_running ${this.log.running - waiting}\nvllm:num_requests_waiting ${waiting}\n`;
+    const gauges = `vllm:num_requests_running ${this.log.running - waiting}\nvllm:num_requests_waiting ${waiting}\n`;
+    return `${gauges}vllm:generation_tokens_total ${this.log.tokens}\n`;
   }
 
   #admits(authorization: string | undefined): boolean {

@@ -188,6 +188,7 @@ export class Channel {
       case 'deploy':
       case 'deployed':
       case 'prefixes':
+      case 'rate':
         throw new WireError('bad_state', `${frame.type} between agents`);
       default:
         return this.#events.onFrame(this, frame);

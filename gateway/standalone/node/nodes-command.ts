@@ -28,6 +28,7 @@ const eventSchema = z.object({
   reason: z.string().nullable(),
 });
 const historySchema = z.object({ data: z.array(eventSchema), has_more: z.boolean() });
+const drainedSchema = z.object({ running: z.number() });
 /** A page: who wants more asks the API. */
 const EVENTS = 1_000;
 
@@ -41,14 +42,15 @@ const OPTIONS = {
 
 export const NODES: Command = {
   summary: 'what runs at each node now',
-  examples: `list | show SESSION | history | end SESSION
+  examples: `list | show SESSION | history | drain SESSION | end SESSION
 
   otela-gateway nodes list --state SERVING
   otela-gateway nodes list --model Qwen/Qwen3-8B --json | jq -r .session
   otela-gateway nodes show SESSION                             hardware, job, load, last errors
   otela-gateway nodes history --session SESSION                joins and losses, with the reason
+  otela-gateway nodes drain SESSION                            what runs finishes, then agent and engine end
   otela-gateway nodes end SESSION                              its session ends; the agent may come again`,
-  verbs: ['list', 'show', 'history', 'end'],
+  verbs: ['list', 'show', 'history', 'drain', 'end'],
   flags: OPTIONS,
   run: nodesCommand,
 };
@@ -71,6 +73,12 @@ async function nodesCommand(args: string[]): Promise<number> {
     case 'show':
       console.log(JSON.stringify(await ask(door, 'GET', path), null, door.json ? 0 : 2));
       return EXIT_DONE;
+    case 'drain': {
+      const drained = await ask(door, 'POST', `${path}/drain`);
+      const { running } = drainedSchema.parse(drained);
+      console.log(door.json ? JSON.stringify(drained) : `${session} drains: ${running} requests run there`);
+      return EXIT_DONE;
+    }
     case 'end': {
       const ended = await ask(door, 'DELETE', path);
       console.log(door.json ? JSON.stringify(ended) : `${session}  ended`);
@@ -82,7 +90,7 @@ async function nodesCommand(args: string[]): Promise<number> {
 }
 
 function wrong(): UsageError {
-  return new UsageError('usage: otela-gateway nodes list | show SESSION | history | end SESSION');
+  return new UsageError('usage: otela-gateway nodes list | show SESSION | history | drain SESSION | end SESSION');
 }
 
 async function listNodes(door: Door, wanted: Record<string, string | undefined>): Promise<void> {

@@ -34,7 +34,7 @@ const accepts = (run: Run, sessions: number) =>
 
 /** As the gateway of that session's tunnel would. */
 async function say(tunnel: FakeTunnel | undefined, wish: Wish): Promise<DeploymentAnswer> {
-  const reply = await tunnel?.options.deploy?.(order(tunnel.options.identity.session, wish));
+  const reply = await tunnel?.options.order?.(order(tunnel.options.identity.session, wish));
   if (reply === undefined) throw new Error('this agent takes no orders');
   reply.act?.();
   return reply.answer;

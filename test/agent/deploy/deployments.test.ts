@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Deployments, type EngineKeeper } from '../../../agent/deploy/deployments.ts';
+import { Orders } from '../../../agent/deploy/orders.ts';
 import { type Launch, launchOf, Templates, templateFrom } from '../../../agent/deploy/templates.ts';
 import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import { DeploymentError } from '../../../shared/deployment/error.ts';
@@ -43,6 +44,7 @@ class Keeper implements EngineKeeper {
 describe('orders', () => {
   let keeper = new Keeper();
   let deployments: Deployments;
+  let orders: Orders;
   let now = NOW_S;
   let nonce = 0;
   const { ticket, session } = node(gateway);
@@ -58,7 +60,7 @@ describe('orders', () => {
   };
   /** Answers and acts, as a tunnel does. */
   const give = async (bytes: Uint8Array) => {
-    const { answer, act } = await deployments.answer(ticket, bytes);
+    const { answer, act } = await orders.answer(ticket, bytes);
     act?.();
     return answer.kind === 'refused' ? `${answer.code}: ${answer.message}` : answer.kind;
   };
@@ -69,6 +71,13 @@ describe('orders', () => {
     deployments = new Deployments({
       templates: new Templates([vllm]),
       keeper,
+      now: () => now * 1000,
+      log: () => {},
+    });
+    orders = new Orders({
+      deployments: () => deployments,
+      drain: (why) => keeper.done.push(`drain: ${why}`),
+      inFlight: () => 3,
       crypto: nodeCrypto,
       now: () => now * 1000,
       revoked: () => false,
@@ -81,6 +90,19 @@ describe('orders', () => {
     expect(keeper.done).toEqual(['begin a']);
     expect(keeper.launch?.argv).toEqual(['vllm', 'serve', 'org/m', '--tensor-parallel-size=2', '--port', '41000']);
     expect(deployments.labels).toEqual({ 'otela.deployment': 'a' });
+  });
+
+  test('an order to drain is obeyed once, whatever runs, and also where nothing may be deployed', async () => {
+    const drain = order({ action: 'drain' });
+    expect(await orders.answer(ticket, drain)).toMatchObject({ answer: { kind: 'draining', running: 3 } });
+    expect(keeper.done, 'the answer goes first').toEqual([]);
+    expect(await give(drain)).toMatch(/^replayed/);
+    await give(order(start('a')));
+    expect(await give(order({ action: 'drain' }))).toBe('draining');
+    expect(keeper.done).toEqual(['begin a', 'drain: an order of its gateway']);
+    expect((await orders.answer(node(gateway).ticket, order({ action: 'drain' }))).answer).toMatchObject({
+      code: 'wrong_session',
+    });
   });
 
   test('the same order does nothing a second time, whether it was obeyed or refused', async () => {

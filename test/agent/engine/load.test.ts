@@ -1,5 +1,5 @@
 import { createServer } from 'node:http';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { LoadMeter, readLoad } from '../../../agent/engine/load.ts';
 
 /** As vLLM 0.11 and SGLang 0.5 write them, shortened. */
@@ -52,6 +52,30 @@ async function engineWith(metrics: () => string | undefined) {
   });
   return { meter, asked: () => asked };
 }
+
+it('tells what vLLM writes per second, from two looks, and nothing while nothing runs', async () => {
+  let written = 1_000_000_000_000;
+  const { meter, asked } = await engineWith(
+    () => `vllm:num_requests_running 1\nvllm:generation_tokens_total{engine="0"} ${written}\n`,
+  );
+  meter.begin();
+  await meter.settled();
+  expect(meter.current.tokensPerSecond, 'one look tells no rate').toBeUndefined();
+  written += 300;
+  await vi.waitFor(
+    () => {
+      meter.look();
+      expect(asked()).toBe(2);
+    },
+    { timeout: 3_000 },
+  );
+  await meter.settled();
+  const { tokensPerSecond = 0 } = meter.current;
+  expect(tokensPerSecond).toBeGreaterThan(100); // 300 within half a second, or two on a slow machine
+  expect(tokensPerSecond).toBeLessThan(700);
+  meter.end();
+  expect(meter.current).toEqual({ running: 0, waiting: 0, tokensPerSecond: 0 });
+});
 
 it('adds to the engine’s word what came and went since', async () => {
   const { meter, asked } = await engineWith(() => 'vllm:num_requests_running 5\nvllm:num_requests_waiting 2\n');

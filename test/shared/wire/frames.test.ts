@@ -82,6 +82,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('probed' as const), nonce: short, verdict: fc.constantFrom(...PROBE_VERDICTS) }),
   fc.record({ type: fc.constant('prefixes' as const), of: short, blocks: fc.uint8Array({ maxLength: 200 }) }),
   fc.record({ type: fc.constant('load' as const), running: short, waiting: short }),
+  short.map((tenths) => ({ type: 'rate' as const, tokensPerSecond: tenths / 10 })),
   fc
     .record({ running: short, waiting: short, permille: fc.integer({ min: 0, max: 1000 }) })
     .map(({ running, waiting, permille }) => ({ type: 'load' as const, running, waiting, kvUse: permille / 1000 })),

@@ -33,11 +33,18 @@ export class RequestLog {
   readonly requests: EngineRequest[] = [];
   #next = 1;
   #running = 0;
+  /** Of requests that are not kept any more. */
+  #written = 0;
   readonly #waiters = new Set<Waiter>();
 
   /** Requests that are neither finished nor aborted. */
   get running(): number {
     return this.#running;
+  }
+
+  /** Tokens sent since it began. */
+  get tokens(): number {
+    return this.requests.reduce((sum, { tokensSent }) => sum + tokensSent, this.#written);
   }
 
   begin(method: string, url: string, headers: Record<string, string>): EngineRequest {
@@ -53,7 +60,7 @@ export class RequestLog {
       tokensSent: 0,
     };
     this.requests.push(request);
-    if (this.requests.length > KEPT) this.requests.shift();
+    if (this.requests.length > KEPT) this.#written += this.requests.shift()?.tokensSent ?? 0;
     this.#running++;
     return request;
   }

@@ -1,0 +1,77 @@
+/** Orders of gateways: who may give them, and whether one came before. Every agent drains; deployments are begun where its operator lets it. */
+import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
+import { DeploymentError } from '../../shared/deployment/error.ts';
+import { openOrder, type Wish } from '../../shared/deployment/order.ts';
+import type { Crypto } from '../../shared/lattice/crypto.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { type Deployments, REASON_MAX, type Reply } from './deployments.ts';
+
+export interface OrdersOptions {
+  /** Undefined: this agent was not started to take deployments. */
+  deployments(): Deployments | undefined;
+  /** As `otela-agent drain` does. */
+  drain(why: string): void;
+  /** Requests that run here. */
+  inFlight(): number;
+  crypto: Crypto;
+  /** Milliseconds since 1970. */
+  now(): number;
+  /** Whether the institution took that key back. */
+  revoked(issuer: string, keyName: string): boolean;
+  log(line: string): void;
+}
+
+/** Orders that are remembered until they have run out; none lives for more than ten minutes. */
+const NONCES_MAX = 1024;
+
+const NO_DEPLOYMENTS = {
+  kind: 'refused',
+  code: 'cannot_start',
+  message: 'this agent was not started with --accept-deployments',
+} as const satisfies DeploymentAnswer;
+
+export class Orders {
+  readonly #options: OrdersOptions;
+  /** By nonce: until when, seconds since 1970. */
+  readonly #seen = new Map<string, number>();
+
+  constructor(options: OrdersOptions) {
+    this.#options = options;
+  }
+
+  /** To the session of `ticket`. An empty order asks what there is. Never rejects. */
+  async answer(ticket: Ticket, order: Uint8Array): Promise<Reply> {
+    if (order.length === 0) return { answer: this.#options.deployments()?.described() ?? NO_DEPLOYMENTS };
+    try {
+      return await this.#decide(this.#open(ticket, order));
+    } catch (error) {
+      const { code, message } =
+        error instanceof DeploymentError ? error : new DeploymentError('cannot_start', String(error));
+      this.#options.log(`an order was refused: ${code}: ${message}`);
+      return { answer: { kind: 'refused', code, message: message.slice(0, REASON_MAX) } };
+    }
+  }
+
+  /** @throws DeploymentError */
+  #decide(wish: Wish): Promise<Reply> | Reply {
+    const { deployments, drain, inFlight } = this.#options;
+    if (wish.action === 'drain')
+      return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order of its gateway') };
+    return deployments()?.decide(wish) ?? { answer: NO_DEPLOYMENTS };
+  }
+
+  /** @throws DeploymentError */
+  #open(ticket: Ticket, bytes: Uint8Array): Wish {
+    const { crypto, now, revoked } = this.#options;
+    const nowS = Math.floor(now() / 1000);
+    const { session, issuer } = ticket;
+    const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
+    const { nonce, notAfter, wish } = openOrder(bytes, context);
+    for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
+    if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
+    // Only whoever holds the institution's key gets here: so many in ten minutes are a fault of theirs.
+    if (this.#seen.size >= NONCES_MAX) throw new DeploymentError('busy', 'too many orders; try again in ten minutes');
+    this.#seen.set(nonce, notAfter);
+    return wish;
+  }
+}

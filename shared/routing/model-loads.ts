@@ -1,0 +1,34 @@
+/** What the engines of each model do now, together: for people who look, not for routing. */
+import { LOAD_KNOWN_MS } from './load.ts';
+import type { NodeIndex } from './nodes.ts';
+
+export interface ModelLoad {
+  id: string;
+  /** Nodes that serve it and said so within 5 s; those that do nothing say nothing. */
+  known: number;
+  /** Requests in the batches of those, and in their own queues, whoever sent them. */
+  running: number;
+  waiting: number;
+  /** Tokens written per second; null where none of them tells. */
+  tokens_per_second: number | null;
+}
+
+/** Models of which something is known, by name. An engine that serves several models counts for each. Costs the nodes that serve. */
+export function modelLoads(index: NodeIndex, now: number): ModelLoad[] {
+  const loads: ModelLoad[] = [];
+  for (const [id, { ready }] of index.models()) {
+    const sum: ModelLoad = { id, known: 0, running: 0, waiting: 0, tokens_per_second: null };
+    for (const { session } of ready) {
+      const load = index.live.loadOf(session);
+      if (load === undefined || now - load.at > LOAD_KNOWN_MS) continue;
+      sum.known++;
+      sum.running += load.running;
+      sum.waiting += load.waiting;
+      if (load.tokensPerSecond !== undefined)
+        sum.tokens_per_second = (sum.tokens_per_second ?? 0) + load.tokensPerSecond;
+    }
+    if (sum.tokens_per_second !== null) sum.tokens_per_second = Math.round(sum.tokens_per_second * 10) / 10;
+    if (sum.known > 0) loads.push(sum);
+  }
+  return loads.sort((a, b) => (a.id < b.id ? -1 : 1));
+}

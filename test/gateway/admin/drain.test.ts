@@ -1,0 +1,152 @@
+/** Draining a node from afar, as far as the gateway goes: whose word counts, what is sent, what is written down. */
+import { env, exports } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import * as z from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
+import { apiKeys, peers } from '../../../gateway/accounts/schema.ts';
+import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
+import { GatewayIssuer, makeIssuer } from '../../../gateway/issuer/issuer.ts';
+import type { DeploymentAnswer } from '../../../shared/deployment/answer.ts';
+import { openOrder, type Wish } from '../../../shared/deployment/order.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { helloMessage } from '../../../shared/lattice/session.ts';
+import { decodeTicket } from '../../../shared/lattice/ticket.ts';
+import { type Frame, readFrames, writeFrame } from '../../../shared/wire/frames.ts';
+import { FrameWriter } from '../../../shared/wire/writer.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { seedToken, TestAgent } from '../registry/agent.ts';
+import { good, knock, refusal } from './support.ts';
+
+const registry = () => env.REGISTRY.getByName('registry');
+const keys = { operator: '', eth: '', consumer: '' };
+
+beforeAll(async () => {
+  keys.operator = (await seedKey('operator')).key;
+  keys.consumer = (await seedKey('consumer')).key;
+  const eth = await seedKey('provider');
+  await database(env).update(apiKeys).set({ provider: 'eth' }).where(eq(apiKeys.id, eth.id));
+  keys.eth = eth.key;
+});
+
+const drain = (session: string, key: string | undefined) => knock('POST', `/admin/nodes/${session}/drain`, { key });
+
+function encode(frame: Frame): Uint8Array {
+  const out = new FrameWriter();
+  writeFrame(out, frame, undefined);
+  return out.take();
+}
+
+/** The agent's tunnel; what it is ordered is in `wishes`, and answered by `answer`. `frames`: what it says at the upgrade. */
+async function connect(agent: TestAgent, frames: string | undefined, answer: DeploymentAnswer) {
+  const headers = {
+    upgrade: 'websocket',
+    'x-otela-protocol': '2',
+    'x-otela-ticket': toBase64url(agent.ticket.bytes),
+    ...(frames === undefined ? {} : { 'x-otela-frames': frames }),
+  };
+  const response = await exports.default.fetch(new Request('https://gateway.test/agent/connect', { headers }));
+  const socket = response.webSocket;
+  if (socket === null) throw new Error(`${response.status} ${await response.text()}`);
+  const wishes: Wish[] = [];
+  const { session, issuer } = agent.ticket;
+  const context = { session, issuer, nowS: Math.floor(Date.now() / 1000), revoked: () => false, crypto: workerdCrypto };
+  const welcomed = new Promise<void>((resolve) => {
+    socket.addEventListener('message', async ({ data }) => {
+      const bytes = data instanceof Blob ? await data.arrayBuffer() : data;
+      if (typeof bytes === 'string') return;
+      readFrames(new Uint8Array(bytes), (frame) => {
+        if (frame.type === 'challenge') {
+          const signature = agent.signer.sign(helloMessage(session, 1, frame.nonce, 'gateway.test'));
+          const { publicKey } = agent.signer;
+          socket.send(encode({ type: 'hello', publicKey, signature, generation: 1, window: 1_000_000 }));
+        } else if (frame.type === 'welcome') resolve();
+        else if (frame.type === 'deploy') {
+          wishes.push(openOrder(frame.order, context).wish);
+          socket.send(encode({ type: 'deployed', sequence: frame.sequence, json: JSON.stringify(answer) }));
+        }
+      });
+    });
+  });
+  socket.accept();
+  onTestFinished(() => socket.close());
+  await welcomed;
+  await agent.publish();
+  return { wishes, reads: response.headers.get('x-otela-frames') };
+}
+
+async function newAgent(provider: string): Promise<TestAgent> {
+  return TestAgent.join((await seedToken({ provider })).token);
+}
+
+test('its provider and operators drain a node, by an order for this session alone that is written down', async () => {
+  const agent = await newAgent('eth');
+  const { wishes, reads } = await connect(agent, '25', { kind: 'draining', running: 2 });
+  expect(reads).toBe('25');
+  for (const key of [keys.eth, keys.operator]) {
+    const response = await drain(agent.session, key);
+    expect(response.status).toBe(202);
+    expect(await response.json()).toEqual({ object: 'node', session: agent.session, draining: true, running: 2 });
+  }
+  expect(wishes).toEqual([{ action: 'drain' }, { action: 'drain' }]);
+  const audit = z.object({ data: z.array(z.looseObject({ action: z.string() })) });
+  const { data } = await good(knock('GET', `/admin/audit?object=${agent.session}`, { key: keys.operator }), audit);
+  expect(data.map(({ action, before }) => [action, before])).toEqual(
+    Array(2).fill(['node.drain', { provider: 'eth' }]),
+  );
+  const seen = await good(knock('GET', `/admin/nodes/${agent.session}`, { key: keys.eth }), z.looseObject({}));
+  expect(seen).toMatchObject({ tunnel: { drains: true, heard_at: expect.any(String) } });
+});
+
+test('nobody else does: for other providers the node is not there, others may not at all', async () => {
+  const agent = await newAgent('psi');
+  const { wishes } = await connect(agent, '25', { kind: 'draining', running: 0 });
+  await refusal(drain(agent.session, keys.eth), 404, 'not_found');
+  await refusal(drain(agent.session, keys.consumer), 403, 'permission_denied');
+  await refusal(drain(agent.session, undefined), 401, 'invalid_api_key');
+  expect(wishes).toEqual([]);
+});
+
+test('a node that is gone is not found; one whose tunnel is not here, or that is another institution’s, is refused and says so', async () => {
+  await refusal(drain('a'.repeat(26), keys.operator), 404, 'not_found');
+  await refusal(drain('nobody', keys.operator), 400, 'invalid_request');
+  const agent = await newAgent('eth');
+  await agent.publish();
+  const away = await refusal(drain(agent.session, keys.operator), 409, 'order_refused');
+  expect(away.message).toContain('not open at this gateway');
+  await agent.publish(agent.words('LEFT'));
+  const left = await refusal(drain(agent.session, keys.operator), 404, 'not_found');
+  expect(left.message).toContain('has left');
+
+  const made = makeIssuer(Math.floor(Date.now() / 1000));
+  const issuer = new GatewayIssuer(made.gateway);
+  const signer = workerdSigner();
+  const fields = { sessionKey: signer.publicKey, provider: 'eth', cluster: 'euler' };
+  const ticket = decodeTicket(issuer.ticket(fields, Math.floor(Date.now() / 1000)), workerdCrypto);
+  const root = toBase64url(issuer.certificate.root);
+  await database(env).insert(peers).values({ name: 'far', root, url: null, createdAt: 0 });
+  await registry().reloadSettings();
+  const foreign = new TestAgent(ticket, signer);
+  await foreign.publish();
+  const refused = await refusal(drain(foreign.session, keys.operator), 409, 'order_refused');
+  expect(refused.message).toContain('another institution');
+  await refusal(drain(foreign.session, keys.eth), 404, 'not_found');
+});
+
+test.each([
+  ['that did not say what it reads', undefined],
+  ['that reads less', '24'],
+])('an agent %s is sent nothing that it would break off at', async (_, frames) => {
+  const agent = await newAgent('eth');
+  const { wishes } = await connect(agent, frames, { kind: 'draining', running: 0 });
+  const { message } = await refusal(drain(agent.session, keys.operator), 409, 'order_refused');
+  expect(message).toContain('too old');
+  expect(wishes).toEqual([]);
+});
+
+test('an agent’s refusal is passed on', async () => {
+  const agent = await newAgent('eth');
+  await connect(agent, '25', { kind: 'refused', code: 'wrong_session', message: 'another one follows' });
+  const { message } = await refusal(drain(agent.session, keys.operator), 409, 'order_refused');
+  expect(message).toContain('another one follows');
+});
