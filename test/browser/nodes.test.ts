@@ -90,7 +90,7 @@ it('a thousand nodes (a stand-in registry) are drawn and filtered without a hang
     session: `${String(n).padStart(4, 'a')}${'a'.repeat(22)}`,
     cluster: `c${n % 40}`,
   }));
-  await page.route('**/v1/registry/nodes/stream', (route) =>
+  await page.route('**/v1/registry/nodes/stream?load=1', (route) =>
     route.fulfill({
       headers: { 'content-type': 'text/event-stream' },
       body: `event: snapshot\ndata: ${JSON.stringify({ object: 'list', data })}\n\n`,
