@@ -40,8 +40,9 @@ async function start(port: number, data: string | undefined): Promise<string> {
   const key = await gateway.createKey('demo');
   return `
 OpenTela for the edge is up: a gateway, one agent, and one stand-in engine.
-The stand-in is no language model: its words come from a list. Put a real one behind an agent with
-\`otela-agent start --gateway ${gateway.url} -- vllm serve NAME\`.
+The stand-in is no language model: its words come from a list. docs/quickstart-provider.md puts a real one behind an agent; the
+join token that it asks for comes from
+\`npx otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key\` (after \`npm run build\`).
 
   URL        ${gateway.url}/v1
   API key    ${key}
