@@ -28,7 +28,7 @@ import { snapshots, type View } from '../registry/snapshot.ts';
 import { chainOf } from '../routing/alias.ts';
 import { requireMet, routeOf } from '../routing/route.ts';
 import { receiptOf } from '../usage/receipt.ts';
-import { recordRefusal, type Sighting } from '../usage/refused.ts';
+import { leavingRow, recordRefusal, type Sighting } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
 import { allowsContinuing, continuing } from './continue.ts';
 import { discardBody } from './discard.ts';
@@ -48,7 +48,7 @@ export async function handleOpenAI(request: Request, path: string, env: Env, ctx
     return await forward(request, path, env, ctx, sighting, note);
   } catch (error) {
     note.refused(error);
-    recordRefusal(sighting, error, env, ctx, Date.now());
+    recordRefusal(sighting, error, note.queuedMs, env, ctx);
     await discardBody(request);
     return errorResponse(error, requestId);
   }
@@ -158,6 +158,7 @@ async function forward(
       waiter,
       note,
       tryNodes: () => tryNodes(errand, ctx),
+      leaving: () => leavingRow(sighting),
       signal: request.signal,
     };
     const handed = inTurn(waiting);
@@ -169,7 +170,7 @@ async function forward(
       // Told in-band: nobody settles it.
       void delivery.catch((error: unknown) => {
         hold?.release(false);
-        recordRefusal(sighting, error, env, ctx, Date.now());
+        recordRefusal(sighting, error, note.queuedMs, env, ctx);
       });
     }
     return hold === undefined ? response : hold.until(response, limitHeaders);

@@ -1,6 +1,6 @@
 /** The gateway's queues: one object for each model, asked by requests that find no free node. */
 import * as loop from '../../shared/asking/in-turn.ts';
-import type { PlaceAnswer, PlaceRequest } from '../../shared/asking/line.ts';
+import type { PlaceAnswer } from '../../shared/asking/line.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
 import type { Waiter } from '../../shared/asking/waiter.ts';
 import type { Priority } from '../../shared/routing/fair-queue.ts';
@@ -8,7 +8,9 @@ import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
+import type { UsageRow } from '../usage/row.ts';
 import { waitingHere } from './here.ts';
+import type { QueuePlace } from './object.ts';
 
 /** An object that throws is being replaced. */
 const ASK_AGAIN_MS = 250;
@@ -31,6 +33,8 @@ export interface Turnwise<D> {
   note: Pick<Note, 'queues'>;
   /** Asks nodes, those of now. Rejects with what the client is told where none answers. */
   tryNodes(): Promise<D>;
+  /** What is to be on record should its client leave while it waits; undefined: nothing. */
+  leaving(): UsageRow | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }
@@ -80,7 +84,7 @@ async function answerOf<D>(request: Turnwise<D>, { until, back }: { until: numbe
   for (let again = back; ; again = false) {
     const waitMs = until - Date.now();
     if (waitMs <= 0) return { kind: 'late' } as const;
-    const asked: PlaceRequest = { ...place, waitMs, back: again };
+    const asked: QueuePlace = { ...place, waitMs, back: again };
     try {
       const init = { method: 'POST', body: JSON.stringify(asked), signal };
       const response = await env.QUEUE.getByName(model).fetch('https://queue/', init);
@@ -92,7 +96,7 @@ async function answerOf<D>(request: Turnwise<D>, { until, back }: { until: numbe
   }
 }
 
-function placeOf<D>(request: Turnwise<D>): Omit<PlaceRequest, 'waitMs' | 'back'> {
+function placeOf<D>(request: Turnwise<D>): Omit<QueuePlace, 'waitMs' | 'back'> {
   const { name, account, priority, settings, waiter } = request;
   const { keyId, projectId } = account;
   const weight =
@@ -106,5 +110,7 @@ function placeOf<D>(request: Turnwise<D>): Omit<PlaceRequest, 'waitMs' | 'back'>
     weight: weight ?? 1,
     busy: waiter.busy,
     places: settings.places,
+    leaving: request.leaving(),
+    queuedMs: waiter.queuedMs,
   };
 }

@@ -1,11 +1,20 @@
 import { DurableObject } from 'cloudflare:workers';
 import { LATE, Line, type PlaceAnswer, type PlaceRequest } from '../../shared/asking/line.ts';
 import type { Env } from '../env.ts';
+import { leftRow, Refusals } from '../usage/refused.ts';
+import type { UsageRow } from '../usage/row.ts';
 
 /** Busy nodes whose ends are listened for at once. */
 const WATCHED_MAX = 64;
 /** A node's object that cannot be asked is asked again after this. */
 const WATCH_AGAIN_MS = 1_000;
+
+export interface QueuePlace extends PlaceRequest {
+  /** What is to be on record should its client leave. */
+  leaving?: UsageRow | undefined;
+  /** In queues before. */
+  queuedMs?: number;
+}
 
 export interface QueueDepth {
   waiting: number;
@@ -22,13 +31,27 @@ export interface QueueDepth {
  */
 export class QueueObject extends DurableObject<Env> {
   readonly #line = new Line({ now: () => Date.now(), after });
+  readonly #refusals = new Refusals();
   /** Sessions; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
 
   override async fetch(request: Request): Promise<Response> {
-    const asked = (await request.json()) as PlaceRequest;
+    const asked = (await request.json()) as QueuePlace;
     const { signal } = request;
-    return Response.json(signal.aborted ? LATE : await this.#wait(asked, signal));
+    const enteredAt = Date.now();
+    const onLeft = () => this.#left(asked, Date.now() - enteredAt);
+    signal.addEventListener('abort', onLeft);
+    try {
+      return Response.json(signal.aborted ? LATE : await this.#wait(asked, signal));
+    } finally {
+      signal.removeEventListener('abort', onLeft);
+    }
+  }
+
+  /** Its client is gone, and with it the isolate's part of the request: what is to be on record is written from here. */
+  #left({ leaving, queuedMs = 0 }: QueuePlace, waitedMs: number): void {
+    if (leaving === undefined) return;
+    this.#refusals.add(leftRow(leaving, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
   }
 
   depth(): QueueDepth {

@@ -1,5 +1,5 @@
 /**
- * Requests of known accounts that no engine saw: they too are on record. Written in batches beside requests, never in their way;
+ * Requests of known accounts that no engine saw, refused or left while they waited: they too are on record. Written in batches beside requests, never in their way;
  * what is refused alike within a second is one row that says how many, so that a flood at a closed door costs nobody anything.
  */
 
@@ -30,25 +30,73 @@ export interface Sighting {
   streamed?: boolean;
 }
 
-const waiting = new Map<string, UsageRow>();
-let missed = 0;
-let begunAt = Number.NEGATIVE_INFINITY;
+/** What is written together. Whoever has one writes it with a context of its own. */
+export class Refusals {
+  readonly #waiting = new Map<string, UsageRow>();
+  #missed = 0;
+  #begunAt = Number.NEGATIVE_INFINITY;
 
-/** `error` ended the request. Nothing is recorded of strangers, of who opted out, and where an engine's record tells of it. */
-export function recordRefusal(sighting: Sighting, error: unknown, env: Env, ctx: Context, now: number): void {
-  const { account } = sighting;
-  if (account === undefined || sighting.untracked || !reachedNobody(error)) return;
-  const { code, status } = toApiError(error);
-  const row = rowOf(sighting, account, { code, status }, now);
-  const name = JSON.stringify([shardOf(now), row.key, row.project, row.model, row.endpoint, code, row.traced]);
-  const alike = waiting.get(name);
-  if (alike !== undefined) alike.times = (alike.times ?? 1) + 1;
-  else if (waiting.size < WAITING_MAX) waiting.set(name, row);
-  else missed++;
-  if (now - begunAt < OVERDUE_MS) return;
-  begunAt = now;
-  ctx.waitUntil(flushSoon(env));
+  add(row: UsageRow, env: Env, ctx: Context): void {
+    const { at, key, project, model, endpoint, error, traced } = row;
+    const name = JSON.stringify([shardOf(at), key, project, model, endpoint, error, traced]);
+    const alike = this.#waiting.get(name);
+    if (alike !== undefined) alike.times = (alike.times ?? 1) + 1;
+    else if (this.#waiting.size < WAITING_MAX) this.#waiting.set(name, row);
+    else this.#missed++;
+    if (at - this.#begunAt < OVERDUE_MS) return;
+    this.#begunAt = at;
+    ctx.waitUntil(this.#flushSoon(env));
+  }
+
+  async #flushSoon(env: Env): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
+    this.#begunAt = Number.NEGATIVE_INFINITY;
+    const due = [...this.#waiting];
+    this.#waiting.clear();
+    if (this.#missed > 0)
+      console.error(`${this.#missed} requests that no engine saw are not on record: too many kinds`);
+    this.#missed = 0;
+    const shards = Map.groupBy(due, ([, row]) => shardOf(row.at));
+    await Promise.all(
+      [...shards].map(async ([shard, rows]) => {
+        try {
+          await env.USAGE.getByName(shard).add(rows.map(([, row]) => row));
+        } catch {
+          // With the next batch; said twice, a row counts once.
+          for (const [, row] of rows) if (this.#waiting.size < WAITING_MAX) this.#waiting.set(String(row.stream), row);
+        }
+      }),
+    );
+  }
 }
+
+const ofIsolate = new Refusals();
+
+/**
+ * `error` ended the request, after `queuedMs` in queues. Nothing is recorded of strangers, of who opted out, and where an engine's
+ * record tells of it.
+ */
+export function recordRefusal(sighting: Sighting, error: unknown, queuedMs: number, env: Env, ctx: Context): void {
+  if (!reachedNobody(error)) return;
+  const { code, status } = toApiError(error);
+  const row = rowOf(sighting, { code, status, queuedMs }, Date.now());
+  if (row !== undefined) ofIsolate.add(row, env, ctx);
+}
+
+/** What is on record of a request whose client leaves while it waits for a node; to be completed by `leftRow` when it does. */
+export function leavingRow(sighting: Sighting): UsageRow | undefined {
+  const row = rowOf(sighting, { code: LEFT, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
+  return row && { ...row, aborted: true };
+}
+
+/** It left, after `queuedMs` in queues. */
+export function leftRow(row: UsageRow, queuedMs: number, now: number): UsageRow {
+  return { ...row, at: now, totalMs: now - row.at, queueMs: Math.round(queuedMs) };
+}
+
+/** Nobody is there to see it; logs elsewhere call it so. */
+const LEFT_STATUS = 499;
+const LEFT = 'client_left';
 
 /** An attempt that may have reached its engine has its own record. */
 function reachedNobody(error: unknown): boolean {
@@ -58,37 +106,19 @@ function reachedNobody(error: unknown): boolean {
 }
 
 function rowOf(
-  sighting: Sighting,
-  { keyId, userId = '', projectId = '', traced }: Account,
-  { code, status }: { code: string; status: number },
+  { account, untracked, ...seen }: Sighting,
+  { code, status, queuedMs }: { code: string; status: number; queuedMs: number },
   now: number,
-): UsageRow {
-  const { requestId: request, endpoint = 0, model = '', streamed = false, startedAt } = sighting;
+): UsageRow | undefined {
+  if (account === undefined || untracked) return undefined;
+  const { keyId, userId = '', projectId = '', traced } = account;
+  const { requestId: request, endpoint = 0, model = '', streamed = false, startedAt } = seen;
   const nothing = { prompt: 0, completion: 0, cached: 0, reasoning: 0, firstMs: 0, bytes: 0 };
   const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
   const stream = (high & 0x1fffff) * 2 ** 32 + low;
   const who = { key: keyId === 'bootstrap' ? '' : keyId, user: userId, project: projectId, provider: '', traced };
   const what = { request, attempt: 0, model, endpoint, streamed, status, error: code, totalMs: now - startedAt };
   const ended = { aborted: false, estimated: false, complete: false };
-  return { session: NO_SESSION, stream, at: now, ...who, ...what, ...nothing, ...ended };
-}
-
-async function flushSoon(env: Env): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
-  begunAt = Number.NEGATIVE_INFINITY;
-  const due = [...waiting];
-  waiting.clear();
-  if (missed > 0) console.error(`${missed} refused requests are not on record: too many kinds at once`);
-  missed = 0;
-  const shards = Map.groupBy(due, ([, row]) => shardOf(row.at));
-  await Promise.all(
-    [...shards].map(async ([shard, rows]) => {
-      try {
-        await env.USAGE.getByName(shard).add(rows.map(([, row]) => row));
-      } catch {
-        // With the next refusal's batch; said twice, a row counts once.
-        for (const [, row] of rows) if (waiting.size < WAITING_MAX) waiting.set(String(row.stream), row);
-      }
-    }),
-  );
+  const queued = queuedMs > 0 ? { queueMs: Math.round(queuedMs) } : {};
+  return { session: NO_SESSION, stream, at: now, ...who, ...what, ...nothing, ...ended, ...queued };
 }

@@ -154,6 +154,47 @@ it('what nobody serves is in the workload as unserved, and counts for no length'
   for (const { model } of lines) expect(model).toMatch(/^[0-9a-f]{16}$/);
 });
 
+it('who leaves while it waits for a node is on record: 499, how long it waited, and nothing used', async () => {
+  await house.gateway.admin('PUT', 'models/awaited', {});
+  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 30_000, stream_ms: 30_000 } });
+  const { id, key } = await makeKey();
+  const waits = async (more: object, headers: Record<string, string> = {}) => {
+    const leaving = new AbortController();
+    const init = { headers: { authorization: `Bearer ${key}`, ...headers }, signal: leaving.signal };
+    const asked = house.ask('/v1/chat/completions', chatBody({}, { model: 'awaited', ...more }), init);
+    const left = asked.then(
+      () => 'answered',
+      () => 'left',
+    );
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    leaving.abort();
+    expect(await left).toBe('left');
+  };
+  await eventually('waiting is allowed', 10_000, async () =>
+    Promise.race([
+      ask(key, { model: 'awaited', temperature: 1 }).then(() => undefined),
+      new Promise<true>((resolve) => setTimeout(resolve, 500, true)),
+    ]),
+  );
+  const before = await trace();
+  await waits({});
+  await waits({ stream: true });
+  const lines = await fresh(before, 2);
+  for (const line of lines) {
+    expect(line).toMatchObject({ status: 499, error: 'client_left', attempt: 0, model: 'awaited', output_tokens: 0 });
+    expect(line.queue_ms).toBeGreaterThan(500);
+    expect(line.queue_ms).toBeLessThan(10_000);
+  }
+  const sums = z.object({
+    data: z.array(z.looseObject({ requests: z.number(), aborted: z.number(), prompt_tokens: z.number() })),
+  });
+  await eventually('the totals', 15_000, async () => {
+    const { data } = sums.parse(await house.gateway.admin('GET', `usage?group_by=key&key=${id}`));
+    return (data[0]?.aborted ?? 0) >= 2 && data[0]?.prompt_tokens === 0 ? true : undefined;
+  });
+  await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 0, stream_ms: 600_000 } });
+});
+
 it('prompts that begin alike have the same first buckets, where the project wants them; the digests themselves are nowhere', async () => {
   const { id } = made.parse(
     await house.gateway.admin('POST', 'projects', { name: 'b', trace: true, trace_prefixes: true }),
