@@ -1,5 +1,6 @@
 /** What is noted of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
 
+import type { Leaving } from '../../shared/asking/leaving.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
@@ -44,7 +45,7 @@ export class Note {
   readonly traceId: string | undefined;
   readonly #env: Env;
   readonly #ctx: Context;
-  readonly #signal: AbortSignal;
+  readonly #leaving: Leaving;
   /** Of the streams and records of use, where it is not the request's own. */
   name = '';
   /** Somebody serves its model, or did lately: only then is that a label. */
@@ -64,13 +65,13 @@ export class Note {
   #endWait: ((outcome: 'turn' | 'full' | 'late' | 'left') => void) | undefined;
   #over = false;
 
-  constructor(seen: Readonly<Sighting>, request: Request, { env, ctx }: { env: Env; ctx: Context }) {
+  constructor(seen: Readonly<Sighting>, request: Request, leaving: Leaving, { env, ctx }: { env: Env; ctx: Context }) {
     this.seen = seen;
     this.#env = env;
     this.#ctx = ctx;
-    this.#signal = request.signal;
+    this.#leaving = leaving;
     // The runtime may end all that a request was doing then, wherever it stands.
-    this.#signal.addEventListener('abort', () => this.left());
+    leaving.on(() => this.left());
     const traceparent = request.headers.get('traceparent');
     this.traceId = traceparent === null ? undefined : traceIdOf(traceparent);
     inFlight++;
@@ -118,7 +119,7 @@ export class Note {
 
   /** Refused or failed, before anything went out. */
   refused(error: unknown): void {
-    if (this.#signal.aborted) return this.left(); // and that is why it failed
+    if (this.#leaving.left) return this.left(); // and that is why it failed
     const { code, status } = toApiError(error);
     this.status = status;
     this.error = code;
@@ -151,6 +152,7 @@ export class Note {
   over(): void {
     if (this.#over) return;
     this.#over = true;
+    this.#leaving.over();
     this.#endWait?.('left');
     const now = Date.now();
     const { status, error, seen } = this;

@@ -1,4 +1,5 @@
 import type { Answer as AnyAnswer } from '../../shared/asking/answer.ts';
+import type { Leaving } from '../../shared/asking/leaving.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
@@ -21,17 +22,17 @@ export class Answer implements AnyAnswer {
   readonly status: number;
   readonly head: AttemptHead;
   readonly #ask: Ask;
-  /** Aborted when the client leaves: nothing is claimed for it any more. */
-  readonly #signal: AbortSignal;
+  /** Nothing is claimed any more for a client that left. */
+  readonly #leaving: Pick<Leaving, 'left'>;
   readonly #objectsStay: boolean;
   #reply: Head;
   #reader: PieceReader | undefined;
   #offset = 0;
   #begun = false;
 
-  private constructor(ask: Ask, signal: AbortSignal, objectsStay: boolean, reply: Head) {
+  private constructor(ask: Ask, leaving: Pick<Leaving, 'left'>, objectsStay: boolean, reply: Head) {
     this.#ask = ask;
-    this.#signal = signal;
+    this.#leaving = leaving;
     this.#objectsStay = objectsStay;
     this.#reply = reply;
     this.status = reply.status;
@@ -39,8 +40,8 @@ export class Answer implements AnyAnswer {
   }
 
   /** @throws PathError when no engine's head came. */
-  static async open(ask: Ask, signal: AbortSignal, objectsStay: boolean): Promise<Answer> {
-    return new Answer(ask, signal, objectsStay, headOf(await persist(() => ask(undefined), signal)));
+  static async open(ask: Ask, leaving: Pick<Leaving, 'left'>, objectsStay: boolean): Promise<Answer> {
+    return new Answer(ask, leaving, objectsStay, headOf(await persist(() => ask(undefined), leaving)));
   }
 
   /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had. */
@@ -95,14 +96,14 @@ export class Answer implements AnyAnswer {
     try {
       await body.pipeTo(to, { preventClose: true, preventAbort: true });
     } catch (error) {
-      if (this.#signal.aborted) throw error;
-      headOf(await persist(() => this.#ask('why'), this.#signal));
+      if (this.#leaving.left) throw error;
+      headOf(await persist(() => this.#ask('why'), this.#leaving));
       throw error;
     }
   }
 
   async #claim(): Promise<void> {
-    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#signal));
+    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#leaving));
     this.#reader = undefined;
   }
 
@@ -123,10 +124,10 @@ function headOf(reply: AttemptReply): Head {
 }
 
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
-async function persist(ask: () => Promise<AttemptReply>, signal: AbortSignal): Promise<AttemptReply> {
+async function persist(ask: () => Promise<AttemptReply>, leaving: Pick<Leaving, 'left'>): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
   for (;;) {
-    if (signal.aborted) throw new PathError('cancelled', 'the client left'); // its requests fail, the object is well
+    if (leaving.left) throw new PathError('cancelled', 'the client left'); // its requests fail, the object is well
     try {
       return await ask();
     } catch (error) {

@@ -27,7 +27,7 @@ export type Waiting = Omit<Turnwise<Delivery>, 'waiter' | 'tryNodes' | 'leaving'
 export async function continuing(pending: Promise<Delivery>, errand: Errand, waiting: Waiting): Promise<Outgoing> {
   const delivery = await pending;
   const share = new KeptShare();
-  errand.signal.addEventListener('abort', () => share.release());
+  errand.leaving.on(() => share.release());
   const asked = forModel(errand, delivery.choice);
   return continued(delivery, asked, meansOf(delivery, asked, waiting), share);
 }

@@ -7,6 +7,7 @@ import {
   isRepeatable,
   openingOf,
 } from '../../shared/asking/intake.ts';
+import type { Leaving } from '../../shared/asking/leaving.ts';
 import { errorFor } from '../../shared/asking/path-error.ts';
 import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -49,6 +50,7 @@ export interface Errand extends CommonErrand {
   waiter: Waiter;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
+  leaving: Leaving;
 }
 
 export type { Choice } from '../../shared/routing/choose.ts';
@@ -62,7 +64,7 @@ export function handOver(errand: Errand): Promise<Delivery> {
 }
 
 export function asking(errand: Errand): loop.Asking<Choice, Answer> {
-  const { intake, signal, waiter } = errand;
+  const { intake, leaving, waiter } = errand;
   const { settings } = errand.view;
   const among = (candidates: readonly Candidate[]) => waiter.among(candidates, Date.now());
   const question = () => {
@@ -91,8 +93,8 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
     retriesMax: waiter.retriesLeft,
     mayRetry: () => health.retryBudget.take(Date.now(), settings.retries.retryShare),
     repeatable: () => isRepeatable(intake),
-    left: () => signal.aborted,
-    whenLeft: (call) => signal.addEventListener('abort', call),
+    left: () => leaving.left,
+    whenLeft: (call) => leaving.on(call),
     refusal: (failure) => (failure === undefined ? noCapacity(errand.route.request.model) : errorFor(failure)),
   };
 }
@@ -101,7 +103,7 @@ async function tryNode(errand: Errand, choice: Choice, attempt: loop.Attempt): P
   if (errand.intake.fill !== undefined) await errand.intake.fill();
   const answer = await Answer.open(
     asker(forModel(errand, choice), choice, attempt),
-    errand.signal,
+    errand.leaving,
     errand.env.OBJECTS_STAY === 'on',
   );
   const { load } = answer.head;
@@ -125,14 +127,12 @@ function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: lo
   const entry = errand.reasoningBudget === undefined ? undefined : errand.view.nodes.get(node.session);
   const budget = entry !== undefined && takesBudget(entry) ? errand.reasoningBudget : undefined;
   const open = { ...openingOf(errand, number, acceptMs, model, budget), ...more };
-  const { env, ctx, signal } = errand;
-  const worker = { env, ctx, signal };
   return (what) => {
     if (what === 'why')
-      return askTunnel(worker, node.session, { ...open, resume: true, answerOffset: BROKEN_OFF }, null);
+      return askTunnel(errand, node.session, { ...open, resume: true, answerOffset: BROKEN_OFF }, null);
     const claim = what !== undefined;
     const asked = claim ? { ...open, resume: true, answerOffset: what, acceptMs: RESUME_WINDOW_MS } : open;
-    return askTunnel(worker, node.session, asked, bodyFor(errand.intake, claim));
+    return askTunnel(errand, node.session, asked, bodyFor(errand.intake, claim));
   };
 }
 

@@ -1,4 +1,5 @@
 import { isSlower } from '../../shared/asking/is-slower.ts';
+import { Leaving } from '../../shared/asking/leaving.ts';
 import { PRIORITY_HEADER, readPriority } from '../../shared/asking/routed-request.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
@@ -43,9 +44,10 @@ type Context = Pick<ExecutionContext, 'waitUntil'>;
 export async function handleOpenAI(request: Request, path: string, env: Env, ctx: Context): Promise<Response> {
   const requestId = requestIdOf(request);
   const sighting: Sighting = { requestId, startedAt: Date.now() };
-  const note = new Note(sighting, request, { env, ctx });
+  const leaving = new Leaving(request.signal);
+  const note = new Note(sighting, request, leaving, { env, ctx });
   try {
-    return await forward(request, path, env, ctx, sighting, note);
+    return await forward(request, path, env, ctx, sighting, note, leaving);
   } catch (error) {
     note.refused(error);
     recordRefusal(sighting, error, note.queuedMs, env, ctx);
@@ -61,6 +63,7 @@ async function forward(
   ctx: Context,
   sighting: Sighting,
   note: Note,
+  leaving: Leaving,
 ): Promise<Response> {
   const { requestId } = sighting;
   const timing = new Timing(Date.now());
@@ -136,6 +139,7 @@ async function forward(
       },
       note,
       signal: request.signal,
+      leaving,
     };
     const context: ResponseContext = {
       requestId,

@@ -1,3 +1,4 @@
+import type { Leaving } from '../../shared/asking/leaving.ts';
 import type { Env } from '../env.ts';
 import {
   type AttemptBody,
@@ -31,6 +32,7 @@ export interface Asker {
   ctx: { waitUntil(work: Promise<unknown>): void };
   /** Aborted when the client leaves. */
   signal: AbortSignal;
+  leaving: Pick<Leaving, 'on'>;
 }
 
 /** Asks the object of `session` for an attempt. Rejects where the object is gone: its successor can be asked. */
@@ -53,8 +55,8 @@ export async function askTunnel(
 }
 
 /** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave: that is told by another call. */
-async function callAttempt(
-  { env, ctx, signal }: Asker,
+function callAttempt(
+  { env, ctx, leaving }: Asker,
   session: string,
   open: AttemptRequest,
   body: Uint8Array,
@@ -62,13 +64,8 @@ async function callAttempt(
   const stub = env.TUNNEL.getByName(session);
   const { requestId, attempt } = open;
   // All that this request was doing ends when its client leaves, but for this. Calls of one stub arrive in order.
-  const onLeft = () => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {}));
-  signal.addEventListener('abort', onLeft);
-  try {
-    return (await stub.attempt(open, body)) as CallResult;
-  } finally {
-    signal.removeEventListener('abort', onLeft);
-  }
+  leaving.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
+  return stub.attempt(JSON.stringify(open), body) as Promise<CallResult>;
 }
 
 async function fetchAttempt(

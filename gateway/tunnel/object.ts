@@ -124,9 +124,9 @@ export class TunnelObject extends DurableObject<Env> {
     return this.#attempts.fetch(JSON.parse(open) as AttemptRequest, request);
   }
 
-  /** A small request for an answer that may come whole. */
-  attempt(open: AttemptRequest, body: Uint8Array): Promise<CallResult> {
-    return this.#attempts.call(open, body);
+  /** A small request for an answer that may come whole. `open`: an AttemptRequest as JSON, which costs less to hand over than its members do. */
+  attempt(open: string, body: Uint8Array): Promise<CallResult> {
+    return this.#attempts.call(JSON.parse(open) as AttemptRequest, body);
   }
 
   /** For queues: how many requests the engine was done with, once they are not `seen`. */

@@ -1,0 +1,41 @@
+/** The part of AbortSignal that is needed here. */
+interface Signal {
+  readonly aborted: boolean;
+  addEventListener(type: 'abort', call: () => void): void;
+  removeEventListener(type: 'abort', call: () => void): void;
+}
+
+/**
+ * A client's leaving, as all parts of one request hear of it. They share one listener at the runtime, which goes when the request is
+ * over: one that stays holds what the request made until workerd collects its whole heap, and each small collection before that
+ * copies it.
+ */
+export class Leaving {
+  readonly #signal: Signal;
+  readonly #calls: (() => void)[] = [];
+
+  constructor(signal: Signal) {
+    this.#signal = signal;
+    signal.addEventListener('abort', this.#onLeft);
+  }
+
+  /** The client has left. */
+  get left(): boolean {
+    return this.#signal.aborted;
+  }
+
+  /** `call` is called when the client leaves. */
+  on(call: () => void): void {
+    this.#calls.push(call);
+  }
+
+  /** Nobody wants to know it any more. Idempotent. */
+  over(): void {
+    this.#signal.removeEventListener('abort', this.#onLeft);
+    this.#calls.length = 0;
+  }
+
+  readonly #onLeft = (): void => {
+    for (const call of [...this.#calls]) call();
+  };
+}

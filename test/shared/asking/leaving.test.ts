@@ -1,0 +1,32 @@
+import { expect, test } from 'vitest';
+import { Leaving } from '../../../shared/asking/leaving.ts';
+
+test('all parts of a request hear of its client’s leaving, also when one of them ends the request by it', () => {
+  const client = new AbortController();
+  const leaving = new Leaving(client.signal);
+  const heard: string[] = [];
+  leaving.on(() => {
+    heard.push('first');
+    leaving.over();
+  });
+  leaving.on(() => heard.push('second'));
+  expect(leaving.left).toBe(false);
+  client.abort();
+  expect(heard).toEqual(['first', 'second']);
+  expect(leaving.left).toBe(true);
+});
+
+test('a request that is over leaves nothing at the runtime', () => {
+  const listeners = new Set<() => void>();
+  const leaving = new Leaving({
+    aborted: false,
+    addEventListener: (_, call) => listeners.add(call),
+    removeEventListener: (_, call) => listeners.delete(call),
+  });
+  leaving.on(() => {});
+  leaving.on(() => {});
+  expect(listeners.size).toBe(1);
+  leaving.over();
+  leaving.over();
+  expect(listeners.size).toBe(0);
+});
