@@ -301,17 +301,30 @@ function writeOpen(out: FrameWriter, frame: OpenFrame): void {
   out.varint(frame.bodyLength === undefined ? 0 : frame.bodyLength + 1);
 }
 
+/** Where the bytes of a UUID's text begin. */
+const UUID_BYTES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34] as const;
+const UUID_DASHES: ReadonlySet<number> = new Set([8, 13, 18, 23]);
+const HEX_PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+
+/** Of a lower-case digit. */
+function hexDigit(text: string, at: number): number {
+  const code = text.charCodeAt(at);
+  return code < 0x3a ? code - 0x30 : code - 0x57;
+}
+
 function writeRequestId(out: FrameWriter, id: string, uuid: boolean): void {
   if (!uuid) return out.text(id);
-  const hex = id.replaceAll('-', '');
-  for (let i = 0; i < 32; i += 2) out.byte(Number.parseInt(hex.slice(i, i + 2), 16));
+  for (const at of UUID_BYTES) out.byte(hexDigit(id, at) * 16 + hexDigit(id, at + 1));
 }
 
 function readRequestId(input: FrameReader, uuid: boolean): string {
   if (!uuid) return input.text(128);
-  let hex = '';
-  for (const byte of input.bytes(16)) hex += byte.toString(16).padStart(2, '0');
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+  let id = '';
+  for (const byte of input.bytes(16)) {
+    if (UUID_DASHES.has(id.length)) id += '-';
+    id += HEX_PAIRS[byte];
+  }
+  return id;
 }
 
 function writeReport(out: FrameWriter, usage: ReportedUsage, name: ReportName | undefined): void {

@@ -98,12 +98,8 @@ export class Outgoing {
    */
   #append(bytes: Uint8Array): void {
     const last = this.#chunks.length - 1;
+    if (this.#slabUsed + bytes.length > this.#slab.length) this.#renewSlab(bytes.length);
     const open = this.#chunks[last];
-    const from = this.#slabUsed;
-    if (from + bytes.length > this.#slab.length) {
-      this.#slab = new Uint8Array(SLAB_BYTES);
-      this.#slabUsed = 0;
-    }
     this.#slab.set(bytes, this.#slabUsed);
     const start = this.#slabUsed;
     this.#slabUsed += bytes.length;
@@ -113,6 +109,18 @@ export class Outgoing {
     } else {
       this.#chunks.push(this.#slab.subarray(start, this.#slabUsed));
     }
+  }
+
+  /** The first slab is as large as what it is made for, as most bodies are one piece; what is in it moves where more comes. */
+  #renewSlab(bytes: number): void {
+    const last = this.#chunks.length - 1;
+    const open = this.#chunks[last];
+    const isFirst = this.#slab === EMPTY;
+    const begun = !isFirst && this.#slab.length < SLAB_BYTES && open?.buffer === this.#slab.buffer ? open : EMPTY;
+    this.#slab = new Uint8Array(isFirst ? bytes : SLAB_BYTES);
+    this.#slab.set(begun);
+    this.#slabUsed = begun.length;
+    if (begun !== EMPTY) this.#chunks[last] = this.#slab.subarray(0, begun.length);
   }
 
   finish(): void {
