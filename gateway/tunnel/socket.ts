@@ -43,7 +43,8 @@ export class AgentSocket {
     const port = {
       send: (message: Uint8Array) => this.#send(message),
       busy: () => false, // workerd says nothing about its queue: the peer's credit bounds it
-      schedule: (flush: () => void) => queueMicrotask(flush),
+      // Not queueMicrotask: workerd's makes an object of its own for each call.
+      schedule: (flush: () => void) => void Promise.resolve().then(flush),
     };
     this.link = new Link(port, { send: 0, receive: isolateBudget.window }, restored);
   }

@@ -4,15 +4,19 @@ import { parseRequirements, type Requirement, RequirementError } from '../routin
 
 type Word = 'require' | 'prefer';
 
+const NOTHING: [string, string][] = [];
+
 /** What a request demands of nodes, by its headers and its body's `metadata`; given both, both hold. @throws ApiError 400 */
 export function readDemand(
   header: (name: string) => string | null | undefined,
   metadata: Readonly<Record<string, string>>,
 ): Demand {
   const said = (word: Word): [string, string][] => {
+    const [asHeader, asMember] = [header(`x-otela-${word}`), metadata[`otela_${word}`]];
+    if (!asHeader && !asMember) return NOTHING;
     const found: [string, string | null | undefined][] = [
-      [`x-otela-${word}`, header(`x-otela-${word}`)],
-      [`metadata.otela_${word}`, metadata[`otela_${word}`]],
+      [`x-otela-${word}`, asHeader],
+      [`metadata.otela_${word}`, asMember],
     ];
     return found.flatMap(([param, text]): [string, string][] => (text ? [[param, text]] : []));
   };

@@ -29,9 +29,11 @@ export class Timing {
     const lookup = this.#lookupEnd - this.#ingressEnd;
     const back = Math.max(0, now - this.#lookupEnd - head.forwardMs - head.engineMs);
     const other = Math.max(0, now - this.#start - ingress - lookup - head.forwardMs - head.engineMs - back);
-    const stages = { ingress, lookup, forward: head.forwardMs, engine: head.engineMs, return: back, other };
-    return Object.entries(stages)
-      .map(([name, ms]) => `${name};dur=${Math.round(ms * 100) / 100}`)
-      .join(', ');
+    return `ingress;dur=${rounded(ingress)}, lookup;dur=${rounded(lookup)}, forward;dur=${rounded(head.forwardMs)}, engine;dur=${rounded(head.engineMs)}, return;dur=${rounded(back)}, other;dur=${rounded(other)}`;
   }
+}
+
+/** Hundredths of a millisecond. */
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100;
 }
