@@ -3,9 +3,10 @@ import type { Env } from '../env.ts';
 import { Reporter } from '../observe/report.ts';
 import { countRow } from '../observe/rows.ts';
 import { Histogram } from './histogram.ts';
-import { type Change, type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
+import { type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
 import type { Annotation } from './prefixes.ts';
 import { NO_SESSION, type UsageRow } from './row.ts';
+import { storeRows } from './stored-rows.ts';
 import { addToTotals, addTotal, nameOf, type Total, totalOf } from './totals.ts';
 
 /** Totals are added in D1 so long after their first record came. */
@@ -78,7 +79,8 @@ export class UsageObject extends DurableObject<Env> {
   /** Idempotent; an exact row replaces an estimated one. */
   add(rows: readonly UsageRow[]): void {
     this.#create();
-    const changes = rows.flatMap((row) => this.#store(row));
+    const now = Date.now();
+    const changes = storeRows(this.ctx.storage.sql, rows, (row) => countRow(this.#reporter.counts, row, now));
     if (this.#counted) this.#minutes.count(changes);
     const totals = new Map<string, Total>();
     for (const { row, sign } of changes) {
@@ -105,32 +107,6 @@ export class UsageObject extends DurableObject<Env> {
     for (const { session, stream, buckets } of notes) {
       this.ctx.storage.sql.exec(query, JSON.stringify(buckets), session, stream);
     }
-  }
-
-  /** What comes with the row, and what goes. */
-  #store(row: UsageRow): Change[] {
-    const { sql } = this.ctx.storage;
-    const { session, stream, at, estimated, traced, model, prompt, completion } = row;
-    const query = 'SELECT row FROM records WHERE session = ? AND stream IN (?, ?)';
-    const known = sql.exec<Stored>(query, session, stream, row.replaces ?? stream).toArray();
-    const before = known.map((one) => JSON.parse(one.row) as UsageRow);
-    if (before.some((one) => !one.estimated) || (before.length > 0 && estimated)) return [];
-    for (const one of before) sql.exec('DELETE FROM records WHERE session = ? AND stream = ?', session, one.stream);
-    sql.exec(
-      `INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
-       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      session,
-      stream,
-      at,
-      Number(estimated),
-      Number(traced),
-      model,
-      prompt,
-      completion,
-      JSON.stringify(row),
-    );
-    if (before.length === 0) countRow(this.#reporter.counts, row, Date.now());
-    return [...before.map((one) => ({ row: one, sign: -1 as const })), { row, sign: 1 }];
   }
 
   /** Deletes what is on record of a user. Sums that still waited for D1 are there when this returns, for whoever asks next. */

@@ -5,6 +5,9 @@ export type { UsageRecord };
 /** Records one session's object keeps at least; twice as many at most, then the oldest make room. */
 const KEPT = 20_000;
 
+/** Records of one statement: with the longest receipts one MiB of text, of which D1 and objects take two. */
+const TOGETHER = 100;
+
 /** Where nobody takes them over for so long that more wait, the oldest are given up after all. */
 const WAITING_MAX = 200_000;
 
@@ -26,24 +29,48 @@ export function createUsageTable(sql: SqlStorage): void {
  */
 export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[], provider = ''): void {
   let newest = 0;
-  for (const { record, replaces } of withoutDoubles(sql, records)) {
-    newest = Math.max(newest, record.stream);
-    const estimate = sql.exec('SELECT 1 FROM usage WHERE stream = ?', record.stream).toArray().length > 0;
-    const { rowsWritten } = sql.exec(
-      `INSERT INTO usage (stream, estimated, record) VALUES (?, ?, ?)
-       ON CONFLICT (stream) DO UPDATE SET estimated = excluded.estimated, record = excluded.record
-       WHERE usage.estimated = 1 AND excluded.estimated = 0`,
-      record.stream,
-      record.estimated ? 1 : 0,
-      JSON.stringify(record),
-    );
-    if (rowsWritten === 0) continue;
-    const again = estimate || replaces !== undefined ? 1 : 0;
-    const pending = 'INSERT INTO pending (stream, replaces, again, provider) VALUES (?, ?, ?, ?)';
-    sql.exec(pending, record.stream, replaces ?? null, again, provider);
+  const fresh = withoutDoubles(sql, records);
+  for (let from = 0; from < fresh.length; from += TOGETHER) {
+    const some = fresh.slice(from, from + TOGETHER);
+    newest = some.reduce((most, { record }) => Math.max(most, record.stream), newest);
+    storeTogether(sql, some, provider);
   }
   prune(sql, newest);
 }
+
+/** Three statements for all of them: one costs about as much as a hundred records do. */
+function storeTogether(sql: SqlStorage, fresh: readonly Fresh[], provider: string): void {
+  const isEstimate = new Map<number, boolean>();
+  const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
+  for (const { stream, estimated } of sql.exec<StoredKind>(STORED_KINDS, streams))
+    isEstimate.set(stream, estimated === 1);
+  const written: UsageRecord[] = [];
+  const pending: [stream: number, replaces: number | null, again: 0 | 1][] = [];
+  for (const { record, replaces } of fresh) {
+    const { stream, estimated } = record;
+    const before = isEstimate.get(stream);
+    if (before === false || (before === true && estimated)) continue;
+    isEstimate.set(stream, estimated);
+    written.push(record);
+    pending.push([stream, replaces ?? null, before !== undefined || replaces !== undefined ? 1 : 0]);
+  }
+  if (written.length === 0) return;
+  sql.exec(
+    `INSERT OR REPLACE INTO usage (stream, estimated, record)
+     SELECT value ->> 'stream', value ->> 'estimated', value FROM json_each(?)`,
+    JSON.stringify(written),
+  );
+  sql.exec(
+    `INSERT INTO pending (stream, replaces, again, provider)
+     SELECT value ->> 0, value ->> 1, value ->> 2, ? FROM json_each(?)`,
+    provider,
+    JSON.stringify(pending),
+  );
+}
+
+type StoredKind = { stream: number; estimated: number };
+
+const STORED_KINDS = 'SELECT stream, estimated FROM usage WHERE stream IN (SELECT value FROM json_each(?))';
 
 /** Numbers have gaps wherever an object woke: how far apart they are says only when it is worth counting the records. */
 function prune(sql: SqlStorage, newest: number): void {

@@ -1,0 +1,78 @@
+/** Rows of use as an hour's object has them on disk: few statements for many rows, since each costs more than the row does. */
+import type { Change } from './minutes.ts';
+import type { UsageRow } from './row.ts';
+
+/** Rows of one statement: half a MiB. */
+const TOGETHER = 500;
+
+/**
+ * Stores what is not there yet, an exact row in an estimate's place. `onNew` is told of rows that replace none.
+ * @returns what came, and what went
+ */
+export function storeRows(sql: SqlStorage, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
+  const changes: Change[] = [];
+  for (let from = 0; from < rows.length; from += TOGETHER) {
+    changes.push(...storeTogether(sql, rows.slice(from, from + TOGETHER), onNew));
+  }
+  return changes;
+}
+
+function storeTogether(sql: SqlStorage, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
+  const changes: Change[] = [];
+  const known = storedRows(sql, rows);
+  const written = new Map<string, UsageRow>();
+  for (const row of rows) {
+    const before = namesOf(row).flatMap((name) => known.get(name) ?? []);
+    if (before.some((one) => !one.estimated) || (before.length > 0 && row.estimated)) continue;
+    for (const one of before) {
+      known.delete(nameOf(one));
+      if (written.delete(nameOf(one))) continue;
+      sql.exec('DELETE FROM records WHERE session = ? AND stream = ?', one.session, one.stream);
+    }
+    known.set(nameOf(row), row);
+    written.set(nameOf(row), row);
+    if (before.length === 0) onNew(row);
+    for (const one of before) changes.push({ row: one, sign: -1 });
+    changes.push({ row, sign: 1 });
+  }
+  if (written.size === 0) return changes;
+  sql.exec(
+    `INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
+     SELECT value ->> 'session', value ->> 'stream', value ->> 'at', value ->> 'estimated', value ->> 'traced',
+       value ->> 'model', value ->> 'prompt', value ->> 'completion', value FROM json_each(?)`,
+    JSON.stringify([...written.values()]),
+  );
+  return changes;
+}
+
+/** What is stored under the names of these rows, and of those that they replace. */
+function storedRows(sql: SqlStorage, rows: readonly UsageRow[]): Map<string, UsageRow> {
+  const names = rows.flatMap(({ session, stream, replaces = stream }) =>
+    replaces === stream
+      ? [[session, stream]]
+      : [
+          [session, stream],
+          [session, replaces],
+        ],
+  );
+  // CROSS JOIN: the names one by one by their index, never all that is stored.
+  const query = `SELECT row FROM json_each(?) AS name CROSS JOIN records
+    ON records.session = name.value ->> 0 AND records.stream = name.value ->> 1`;
+  const known = new Map<string, UsageRow>();
+  for (const stored of sql.exec<{ row: string }>(query, JSON.stringify(names))) {
+    const row = JSON.parse(stored.row) as UsageRow;
+    known.set(nameOf(row), row);
+  }
+  return known;
+}
+
+function nameOf({ session, stream }: Pick<UsageRow, 'session' | 'stream'>): string {
+  return `${session} ${stream}`;
+}
+
+/** Its own, and that of the estimate which it replaces. */
+function namesOf({ session, stream, replaces = stream }: UsageRow): string[] {
+  return replaces === stream
+    ? [nameOf({ session, stream })]
+    : [stream, replaces].map((one) => nameOf({ session, stream: one }));
+}
