@@ -5,7 +5,7 @@
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type BuildOptions, build } from 'esbuild';
+import { type BuildOptions, build, type Plugin } from 'esbuild';
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
 const DIST = join(ROOT, 'dist');
@@ -33,9 +33,21 @@ const REFUSE_OLD_NODE = `if (Number(process.versions.node.split('.')[0]) < 24) {
   process.exit(2);
 }`;
 
+/** An older Node lacks it, and would say so before the banner's sentence: what is imported is linked before anything runs. */
+const SQLITE_LATE: Plugin = {
+  name: 'sqlite-late',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^node:sqlite$/ }, ({ path }) => ({ path, namespace: 'late' }));
+    onLoad({ filter: /.*/, namespace: 'late' }, ({ path }) => ({
+      contents: `module.exports = process.getBuiltinModule('${path}')`,
+    }));
+  },
+};
+
 const COMMAND = {
   ...COMMON,
   platform: 'node',
+  plugins: [SQLITE_LATE],
   target: 'node24',
   // workerd is a binary that its package finds, highs a WebAssembly file.
   external: ['workerd', 'highs'],

@@ -26,7 +26,7 @@ it('docs/troubleshooting.md has every exit code of the agent', () => {
 });
 
 it('docs/troubleshooting.md quotes what the programs print', () => {
-  const source = ['agent', 'gateway', 'shared'].flatMap(sources).join('\n');
+  const source = [...['agent', 'gateway', 'shared'].flatMap(sources), read('build.ts')].join('\n');
   const quotes = [...read('docs/troubleshooting.md').matchAll(/^\| ([^|]*`[^|]*`[^|]*) \|/gm)].flatMap(
     ([, cell = '']) => [...cell.matchAll(/`([^`]+)`/g)].map(([, quote = '']) => quote),
   );

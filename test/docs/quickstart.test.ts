@@ -1,4 +1,5 @@
 /** What the quick starts say, done as they say it. */
+import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { cp, mkdir, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
@@ -30,6 +31,12 @@ async function place(programs: Record<string, string>, yours: Record<string, str
     OTELA_MESH: '127.0.0.1',
   };
   return { cwd, env, yours, has };
+}
+
+/** What it prints; nothing where there is no such program. */
+function run(program: string, ...args: string[]): string {
+  const { stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' });
+  return `${stdout ?? ''}${stderr ?? ''}`;
 }
 
 function tell({ skipped }: Read): void {
@@ -73,4 +80,14 @@ it('docs/quickstart-operator.md, in a copy of this clone', async () => {
   tell(read);
   expect(read.skipped.map((one) => one.split(' needs ')[1])).toEqual(['the npm registry']);
   expect(existsSync(join(here.cwd, 'dist/dashboard/index.html'))).toBe(true);
+  // The machine's own Node, where it is an older one.
+  const old = ['/usr/bin/node', '/usr/local/bin/node'].find(
+    (node) => Number(/^v(\d+)/.exec(run(node, '--version'))?.[1]) < 24,
+  );
+  if (old === undefined) return console.log('not run: programs under an older Node; there is none here');
+  for (const program of ['otela-gateway', 'otela-agent', 'otela-plan']) {
+    expect(run(old, join(here.cwd, 'dist', `${program}.js`), 'help')).toMatch(
+      /^this needs Node 24 or later, and is run by v\d/,
+    );
+  }
 });
