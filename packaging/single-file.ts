@@ -32,8 +32,14 @@ export async function seaBlob(bundle: string): Promise<Buffer> {
   const work = await mkdtemp(join(tmpdir(), 'otela-sea-'));
   try {
     const [config, output] = [join(work, 'sea.json'), join(work, 'blob')];
-    // Its name alone: the blob keeps it for stack traces, and where the builder's clone lies is nobody's business.
-    const settings = { main: basename(bundle), output, disableExperimentalSEAWarning: true };
+    const settings = {
+      // Its name alone: the blob keeps it for stack traces, and where the builder's clone lies is nobody's business.
+      main: basename(bundle),
+      output,
+      disableExperimentalSEAWarning: true,
+      // NODE_OPTIONS is meant for the user's own Node: what that one knows could end this one before it begins.
+      execArgvExtension: 'none',
+    };
     await writeFile(config, JSON.stringify(settings));
     await promisify(execFile)(process.execPath, ['--experimental-sea-config', config], { cwd: dirname(bundle) });
     return await readFile(output);

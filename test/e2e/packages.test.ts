@@ -155,7 +155,9 @@ it('the single file runs without Node, and joins with the manifest beside it; a 
   const manifest = ['manifest.json', 'manifest.sig'];
   const env = { PATH: BARE_PATH };
   const program = await downloaded('whole', OWN, manifest);
-  expect(execFileSync(program, ['version'], { encoding: 'utf8', env })).toBe(`otela-agent ${versionHere}\n`);
+  // What a user's own Node is told is nothing to it.
+  const told = { ...env, NODE_OPTIONS: '--require /nowhere/hook.cjs' };
+  expect(execFileSync(program, ['version'], { encoding: 'utf8', env: told })).toBe(`otela-agent ${versionHere}\n`);
   const gateway = await gatewayThatAsks();
   await agentAt(gateway, { executable: program, env });
   await gateway.serving(1, 15_000, MODEL);
