@@ -79,11 +79,12 @@ Prints a job script; look at it, then submit it:
   --partition NAME          [the cluster's default]
   --time LIMIT              [04:00:00]
   --container none|apptainer|enroot   [none]
-  --image FILE              of the container [by the engine's name]
+  --image FILE              of the container [vllm.sif; for enroot vllm.sqsh]
   --gateway URL             or OTELA_GATEWAY, or the configuration file
+  --token-file FILE         the same; read in the job, it is not in the script [~/.otela-token]
+  --config FILE             the configuration file
   --submit                  runs sbatch with it and prints what that says
-
-The join token is read from ~/.otela-token in the job: it is not in the script.`;
+  --json                    {"script"}, with --submit {"job", "script"}`;
 
 const START = `otela-agent start [flags] [-- COMMAND…]
 

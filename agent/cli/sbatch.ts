@@ -1,15 +1,29 @@
 /** `otela-agent sbatch`: a job script for this user's gateway, printed or handed to Slurm. */
 import { spawn } from 'node:child_process';
-import { JOB_CONTAINERS, JOB_ENGINES, type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
+import { resolve as absolute } from 'node:path';
+import { directive, JOB_CONTAINERS, JOB_ENGINES, type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
 import type { Taken } from '../../shared/terminal/completion.ts';
 import { JSON_FLAG } from './choose.ts';
 import { EXIT_DONE, EXIT_ENGINE, UsageError } from './exit.ts';
 import { type FlagSpec, parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import { type Env, readSettings } from './sources.ts';
+import { gatewayUrl } from './start-config.ts';
 
-const VALUES = ['gateway', 'config', 'model', 'engine', 'gpus', 'partition', 'time', 'container', 'image'] as const;
+const VALUES = [
+  'gateway',
+  'token-file',
+  'config',
+  'model',
+  'engine',
+  'gpus',
+  'partition',
+  'time',
+  'container',
+  'image',
+] as const;
 const OFFERED: Partial<Record<(typeof VALUES)[number], Taken>> = {
+  'token-file': 'file',
   config: 'file',
   engine: JOB_ENGINES,
   container: JOB_CONTAINERS,
@@ -36,33 +50,57 @@ export async function sbatchCommand(argv: readonly string[], env: Env, io: Io): 
     io.stderr.write(`otela-agent: sbatch: ${said.trim()}\n`);
     return EXIT_ENGINE;
   }
-  const job = /\d+/.exec(said)?.[0] ?? '';
+  const job = /Submitted batch job (\d+)/.exec(said)?.[1] ?? '';
   io.out(flags.has('json') ? JSON.stringify({ job, script }) : said.trim());
   return EXIT_DONE;
 }
 
-/** @throws UsageError */
+/** @throws UsageError: what would fail in the job fails here, before it has waited in a queue. */
 function requested(flags: ReadonlyMap<string, string[]>, env: Env): JobRequest {
   const one = (name: (typeof VALUES)[number]) => flags.get(name)?.at(-1)?.trim();
-  const only = new Map([...flags].filter(([name]) => name === 'gateway' || name === 'config'));
-  const gateway = readSettings(only, env).values.get('gateway')?.values.join(',');
-  if (gateway === undefined) throw new UsageError('which gateway? say --gateway URL or set OTELA_GATEWAY');
+  const settings = readSettings(new Map([...flags].filter(([name]) => SETTINGS_TAKEN.includes(name))), env).values;
+  const gateways = settings.get('gateway')?.values ?? [];
+  if (gateways.length === 0) throw new UsageError('which gateway? say --gateway URL or set OTELA_GATEWAY');
+  for (const gateway of gateways) gatewayUrl(gateway);
   const model = one('model');
   if (!model) throw new UsageError('which model? say --model NAME');
+  if (model.startsWith('-')) throw new UsageError(`--model: the engine would take "${model}" for a flag`);
   const gpus = one('gpus') ?? '1';
   if (!/^[1-9]\d{0,2}$/.test(gpus)) throw new UsageError(`--gpus: "${gpus}" is no number of GPUs on one node`);
   const time = one('time') ?? '04:00:00';
-  if (!/^(\d+-)?\d+(:\d{1,2}){0,2}$/.test(time))
+  if (!/^(\d{1,5}-)?\d{1,7}(:\d{1,2}){0,2}$/.test(time))
     throw new UsageError(`--time: "${time}" is no time limit such as 04:00:00 or 1-12:00:00`);
+  const partition = one('partition') ?? '';
+  if (directive(partition) !== partition) throw new UsageError(`--partition: "${partition}" is no name of a partition`);
+  const container = among('container', one('container'), JOB_CONTAINERS);
+  const image = one('image') ?? '';
+  if (image !== '' && container === 'none') throw new UsageError('--image: of which --container, apptainer or enroot?');
+  const tokenFile = settings.get('token-file')?.values.at(-1);
   return {
-    gateway,
-    model,
+    gateway: gateways.map(oneLine('--gateway')).join(','),
+    model: oneLine('--model')(model),
     engine: among('engine', one('engine'), JOB_ENGINES),
     gpus: Number(gpus),
-    partition: one('partition') ?? '',
+    partition,
     time,
-    container: among('container', one('container'), JOB_CONTAINERS),
-    image: one('image') ?? '',
+    container,
+    image: oneLine('--image')(image),
+    ...(tokenFile === undefined ? {} : { tokenFile: oneLine('--token-file')(fromAnywhere(tokenFile)) }),
+  };
+}
+
+const SETTINGS_TAKEN: readonly string[] = ['gateway', 'token-file', 'config'];
+
+/** The job may begin in another directory than this one. */
+function fromAnywhere(path: string): string {
+  return path.startsWith('~/') ? path : absolute(path);
+}
+
+function oneLine(flag: string): (text: string) => string {
+  return (text) => {
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
+    if (/[\u0000-\u001f\u007f]/.test(text)) throw new UsageError(`${flag}: a line break or another control character`);
+    return text;
   };
 }
 
@@ -83,7 +121,7 @@ function submit(script: string, env: Env): Promise<{ code: number; said: string 
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
     child.stdin.on('error', () => {}); // it ended before it read: its exit code says so
-    child.on('error', (error) => resolve({ code: 1, said: error.message }));
+    child.on('error', (error) => resolve({ code: 1, said: `${error.message}; is this a login node of the cluster?` }));
     child.on('close', (code) => resolve({ code: code ?? 1, said }));
     child.stdin.end(script);
   });

@@ -1,6 +1,6 @@
 /** The settings of `otela-agent start`, checked: from here on they are typed. */
 
-import { existsSync } from 'node:fs';
+import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/labels.ts';
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
@@ -136,8 +136,10 @@ function templates(
 
 function releaseDir(directory: string | undefined): string | undefined {
   if (directory === undefined) return undefined;
-  const absent = [MANIFEST_FILE, SIGNATURE_FILE].find((name) => !existsSync(join(directory, name)));
-  if (absent !== undefined) throw new UsageError(`release-dir: there is no ${absent} in ${directory}`);
+  for (const file of [MANIFEST_FILE, SIGNATURE_FILE]) {
+    if (!existsSync(join(directory, file))) throw new UsageError(`release-dir: there is no ${file} in ${directory}`);
+    asUsage(() => accessSync(join(directory, file), constants.R_OK));
+  }
   return directory;
 }
 
@@ -183,7 +185,8 @@ function gateways(texts: readonly string[], env: Env, warnings: string[]): URL[]
   return [...urls.values()];
 }
 
-function gatewayUrl(text: string): URL {
+/** @throws UsageError */
+export function gatewayUrl(text: string): URL {
   const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `https://${text}`);
   if (!url || !['http:', 'https:', 'ws:', 'wss:'].includes(url.protocol) || url.hostname === '') {
     throw new UsageError(`--gateway: "${text}" is not an address such as https://gateway.example.org`);

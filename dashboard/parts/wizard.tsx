@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
+import { defaultImage, type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
 import { Copy, Field } from './ui.tsx';
 
 /** An sbatch script for a cluster, a model and an engine, as it is typed. */
@@ -49,7 +49,7 @@ export function Wizard({ gateway }: { gateway: string }) {
         </Field>
         {job.container !== 'none' && (
           <Field label="Image">
-            {(id) => <input id={id} value={job.image} onInput={set('image')} placeholder="vllm.sif" />}
+            {(id) => <input id={id} value={job.image} onInput={set('image')} placeholder={defaultImage(job)} />}
           </Field>
         )}
       </form>

@@ -12,8 +12,15 @@ export interface JobRequest {
   /** As Slurm writes it: `D-HH:MM:SS`, `HH:MM:SS` or minutes. */
   time: string;
   container: (typeof JOB_CONTAINERS)[number];
-  /** Of a container; empty: a file by the engine's name. */
+  /** Of a container; empty: `defaultImage`. */
   image: string;
+  /** Path of the join token in the job, `~/` for the home there; absent: `~/.otela-token`. */
+  tokenFile?: string;
+}
+
+/** A file by the engine's name, of the kind that the container's program starts. */
+export function defaultImage({ engine, container }: Pick<JobRequest, 'engine' | 'container'>): string {
+  return `${engine}.${container === 'enroot' ? 'sqsh' : 'sif'}`;
 }
 
 /** POSIX shell, single quotes. */
@@ -22,12 +29,28 @@ export function shellQuoted(text: string): string {
 }
 
 /** Slurm reads these lines itself: one word each, without anything that could begin another line. */
-function directive(text: string): string {
+export function directive(text: string): string {
   return text.replace(/[^\w.:,@/-]/g, '');
 }
 
+/** The shell of the job knows where its home is; quotes would keep it from saying so. */
+function pathQuoted(path: string): string {
+  return path.startsWith('~/') ? `$HOME/${shellQuoted(path.slice(2))}` : shellQuoted(path);
+}
+
+/** Loopback is open to everybody on a node. SGLang takes a key on its command line alone, where everybody sees it as well. */
+const ENGINE_KEY = {
+  vllm: [
+    '# Other users of the node reach the engine too; without this key it answers them with 401.',
+    "VLLM_API_KEY=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')",
+    'export VLLM_API_KEY OTELA_ENGINE_KEY=$VLLM_API_KEY',
+  ],
+  sglang: [],
+} as const satisfies Record<JobRequest['engine'], readonly string[]>;
+
 /** Whatever the fields hold, the script does nothing but what it says: they are quoted, or reduced to what Slurm's lines may have. */
-export function jobScript({ gateway, model, engine, gpus, partition, time, container, image }: JobRequest): string {
+export function jobScript(job: JobRequest): string {
+  const { gateway, model, engine, gpus, partition, time, container, tokenFile = '~/.otela-token' } = job;
   const lines = [
     '#!/bin/bash',
     '#SBATCH --job-name=otela',
@@ -39,9 +62,10 @@ export function jobScript({ gateway, model, engine, gpus, partition, time, conta
     '#SBATCH --signal=B:USR1@120',
     '',
     `export OTELA_GATEWAY=${shellQuoted(gateway)}`,
-    'export OTELA_TOKEN_FILE=$HOME/.otela-token',
+    `export OTELA_TOKEN_FILE=${pathQuoted(tokenFile)}`,
+    ...ENGINE_KEY[engine],
     'exec otela-agent start -- \\',
-    `  ${[...wrapped(container, image || `${engine}.sif`), ...serve(engine, model, gpus)].join(' ')}`,
+    `  ${[...wrapped(container, engine, job.image || defaultImage(job)), ...serve(engine, model, gpus)].join(' ')}`,
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -56,8 +80,10 @@ function serve(engine: JobRequest['engine'], model: string, gpus: number): strin
   return ['python3', '-m', 'sglang.launch_server', ...flags];
 }
 
-function wrapped(container: JobRequest['container'], image: string): string[] {
+function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
   if (container === 'apptainer') return ['apptainer', 'exec', '--nv', shellQuoted(image)];
-  if (container === 'enroot') return ['enroot', 'start', shellQuoted(image)];
+  // Unlike Apptainer it hands no variable on that it is not told of.
+  const key = engine === 'vllm' ? ['--env', 'VLLM_API_KEY'] : [];
+  if (container === 'enroot') return ['enroot', 'start', ...key, shellQuoted(image)];
   return [];
 }

@@ -22,6 +22,15 @@ function argumentsIn(script: string): string[] {
   return stdout.trimEnd().split('\n');
 }
 
+/** What the agent would find in its environment. */
+function environmentIn(script: string): Record<string, string> {
+  const stand = 'otela-agent() { env; }; exec() { "$@"; }; SLURM_JOB_ID=7\n';
+  const { stdout } = spawnSync('bash', ['--norc'], { input: stand + script, encoding: 'utf8' });
+  return Object.fromEntries(
+    stdout.split('\n').map((line) => [line.split('=', 1)[0], line.slice(line.indexOf('=') + 1)]),
+  );
+}
+
 it('serves the model behind an agent, on a port of the job’s own', () => {
   const script = jobScript(JOB);
   expect(script.split('\n').slice(0, 7)).toEqual([
@@ -35,6 +44,15 @@ it('serves the model behind an agent, on a port of the job’s own', () => {
   ]);
   const words = 'start -- vllm serve Qwen/Qwen3-8B --tensor-parallel-size 4 --host 127.0.0.1 --port 20007';
   expect(argumentsIn(script)).toEqual(words.split(' '));
+});
+
+it('gives vLLM a key of the job’s own, which the agent and a container get too', () => {
+  const [key, again] = [1, 2].map(() => environmentIn(jobScript(JOB)));
+  expect(key?.VLLM_API_KEY).toMatch(/^[0-9a-f]{48}$/);
+  expect(key?.OTELA_ENGINE_KEY).toBe(key?.VLLM_API_KEY);
+  expect(again?.VLLM_API_KEY).not.toBe(key?.VLLM_API_KEY);
+  const words = 'start -- enroot start --env VLLM_API_KEY vllm.sqsh vllm serve';
+  expect(argumentsIn(jobScript({ ...JOB, container: 'enroot' })).slice(0, 9)).toEqual(words.split(' '));
 });
 
 it('knows SGLang and containers', () => {
