@@ -21,6 +21,8 @@ const FINISHED_MAX = 10_000;
 const LOAD_EVERY_MS = 500;
 /** And so often while something runs: what is older than a few seconds nobody believes. */
 const LOAD_AGAIN_MS = 1_000;
+/** And so many times after the last one ended, where the engine was said to be busy: its last word may be of the moment before. */
+const LOADS_AFTER = 2;
 
 /** Counts what the engine is given, and tells how busy it is. */
 export interface LoadCounter {
@@ -42,6 +44,9 @@ export class Exchanges {
   #loadSaidAt = Number.NEGATIVE_INFINITY;
   /** The last answer that ended was not told. */
   #loadOwed = false;
+  /** Requests at the engine, as was said last; and how often that is still to be looked at. */
+  #loadSaid = 0;
+  #loadsAfter = 0;
   /** The other end reads RATE. */
   #readsRate = false;
   readonly #named = new Map<string, Exchange>();
@@ -202,18 +207,22 @@ export class Exchanges {
     this.#loadSaidAt = now;
     const { tokensPerSecond, ...load } = this.#load.current;
     if (tokensPerSecond !== undefined && this.#readsRate) this.#link.put({ type: 'rate', tokensPerSecond });
+    this.#loadSaid = load.running + load.waiting;
     this.#link.put({ type: 'load', ...load });
   }
 
   #sayLoadAgain(now: number): void {
     const since = now - this.#loadSaidAt;
-    if (!(this.#loadOwed && since >= LOAD_EVERY_MS) && !(this.#running > 0 && since >= LOAD_AGAIN_MS)) return;
-    if (this.#running > 0) this.#load?.look();
+    if (this.#loadOwed && since >= LOAD_EVERY_MS) return this.#sayLoad();
+    if (since < LOAD_AGAIN_MS) return;
+    if (this.#running === 0 && (this.#loadSaid === 0 || this.#loadsAfter-- <= 0)) return;
+    this.#load?.look();
     this.#sayLoad();
   }
 
   #onIdle(exchange: Exchange): void {
     this.#running--;
+    this.#loadsAfter = LOADS_AFTER;
     this.#load?.end();
     this.#sayLoad();
     this.#finished.add(exchange);

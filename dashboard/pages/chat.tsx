@@ -3,18 +3,13 @@ import type { Live } from '../api/live.ts';
 import { ChatPane } from '../chat/pane.tsx';
 import { NO_SETTINGS, type Settings, SettingsForm } from '../chat/settings.tsx';
 import { catalogue } from '../parts/catalogue.ts';
-import { Empty } from '../parts/ui.tsx';
+import { Empty, Loading } from '../parts/ui.tsx';
 
 export function ChatPage({ live, model }: { live: Live; model: string }) {
   const models = catalogue(live.nodes.values()).flatMap(({ id, serving }) => (serving > 0 ? [id] : []));
   const [two, setTwo] = useState(false);
   const [settings, setSettings] = useState<Settings>(NO_SETTINGS);
-  if (models.length === 0 && live.connection !== 'live')
-    return (
-      <p role="status" class="quiet">
-        Loading …
-      </p>
-    );
+  if (models.length === 0 && live.connection !== 'live') return <Loading />;
   return (
     <>
       <h1>Chat</h1>

@@ -102,16 +102,16 @@ function Row({ one, act }: { one: Key; act: (work: Promise<string | undefined>) 
       <td>{dateTime(one.last_used_at)}</td>
       <td>{dateTime(one.expires_at)}</td>
       <td>{one.revoked_at === null ? <Tag kind="good">good</Tag> : <Tag kind="plain">revoked</Tag>}</td>
-      <td class="row">
+      <td>
         {one.revoked_at === null && (
-          <>
+          <div class="row whole">
             <button type="button" class="small" onClick={rotate} aria-label={`Rotate ${one.name}`}>
               Rotate
             </button>
             <button type="button" class="small" onClick={revoke} aria-label={`Revoke ${one.name}`}>
               Revoke
             </button>
-          </>
+          </div>
         )}
       </td>
     </tr>
@@ -131,6 +131,8 @@ function KeyForm({ submit }: { submit: (body: unknown) => void }) {
       </Field>
       <Field label="Requests per minute">{(id) => <input id={id} name="rpm" type="number" min="1" />}</Field>
       <Field label="Tokens per minute">{(id) => <input id={id} name="tpm" type="number" min="1" />}</Field>
+      <Field label="Requests at once">{(id) => <input id={id} name="once" type="number" min="1" />}</Field>
+      <Field label="Tokens per month">{(id) => <input id={id} name="month" type="number" min="1" />}</Field>
       <Field label="Trusted providers" hint="Ids with commas between; empty: as the gateway says.">
         {(id) => <input id={id} name="trusted" placeholder="eth, psi@peer" />}
       </Field>
@@ -144,7 +146,12 @@ function KeyForm({ submit }: { submit: (body: unknown) => void }) {
 export function keyBody(form: FormData): Record<string, unknown> {
   const text = (name: string) => String(form.get(name) ?? '').trim();
   const number = (name: string) => (text(name) === '' ? undefined : Number(text(name)));
-  const limits = { requests_per_minute: number('rpm'), tokens_per_minute: number('tpm') };
+  const limits = {
+    requests_per_minute: number('rpm'),
+    tokens_per_minute: number('tpm'),
+    concurrent_requests: number('once'),
+    tokens_per_month: number('month'),
+  };
   const trusted = text('trusted')
     .split(',')
     .map((one) => one.trim())

@@ -3,7 +3,7 @@ import type { Live } from '../api/live.ts';
 import type { ModelLoad, Node } from '../api/schemas.ts';
 import { type CatalogueModel, catalogue } from '../parts/catalogue.ts';
 import { count, gpus, plural, timeLeft } from '../parts/format.ts';
-import { Copy, Dialog, Empty, Tag, Wide } from '../parts/ui.tsx';
+import { Copy, Dialog, Empty, Loading, Tag, Wide } from '../parts/ui.tsx';
 import { useMinute } from '../parts/use-minute.ts';
 
 export function ModelsPage({ live }: { live: Live }) {
@@ -13,6 +13,7 @@ export function ModelsPage({ live }: { live: Live }) {
   return (
     <>
       <h1>Models</h1>
+      {models.length === 0 && live.connection === 'connecting' && <Loading />}
       {models.length === 0 && live.connection === 'live' && (
         <Empty>
           Nobody serves a model at this moment. A provider adds one by wrapping a serve command with otela-agent.

@@ -6,7 +6,7 @@ import { NetworkMap } from '../parts/network-map.tsx';
 import { NodeDetails } from '../parts/node-details.tsx';
 import { NodeHistory } from '../parts/node-history.tsx';
 import { NodeState } from '../parts/node-state.tsx';
-import { Empty, Field, Wide } from '../parts/ui.tsx';
+import { Empty, Field, Loading, Wide } from '../parts/ui.tsx';
 import { useMinute } from '../parts/use-minute.ts';
 
 /** Rows that are drawn; who looks for one among thousands filters. */
@@ -35,7 +35,9 @@ export function NodesPage({ me, live }: World) {
         {plural(all.length, 'node')}
         {left > 0 && `; ${left} left in the last day`}
       </p>
-      {all.length === 0 ? (
+      {all.length === 0 && live.connection === 'connecting' ? (
+        <Loading />
+      ) : all.length === 0 ? (
         <Empty>No node is here.</Empty>
       ) : (
         <Wide label="Nodes">

@@ -23,6 +23,12 @@ export function dateTime(iso: string | null | undefined): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
+/** To the second, of days not long past. */
+export function exactTime(iso: string): string {
+  const parts = { month: 'short', day: 'numeric', hour: 'numeric', minute: '2-digit', second: '2-digit' } as const;
+  return new Date(iso).toLocaleString(undefined, parts);
+}
+
 /** `4 × GH200`, by class. */
 export function gpus(list: readonly { class: string }[]): string {
   const by = new Map<string, number>();

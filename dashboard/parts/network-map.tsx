@@ -1,20 +1,24 @@
 import type { Node } from '../api/schemas.ts';
 import { plural } from './format.ts';
+import { useMedia } from './use-media.ts';
 
 /** Clusters that are drawn: more would be a hedgehog. */
 const CLUSTERS_MAX = 24;
 /** Dots of one cluster; more are told as a number. */
 const DOTS_MAX = 60;
 
+/** Of the drawing's own; on a phone it is half as wide, so that its words can be read. */
 const WIDTH = 720;
-const CELL = 160;
 const COLUMNS = 4;
+const NARROW = '(max-width: 34rem)';
+const CELL = 160;
 
 /**
  * Who talks to whom: this gateway, the clusters, and each node as a dot. A node without a tunnel to this gateway is drawn hollow; where
  * there are some that others hear, they are at other gateways.
  */
 export function NetworkMap({ nodes }: { nodes: readonly Node[] }) {
+  const narrow = useMedia(NARROW);
   const clusters = new Map<string, Node[]>();
   for (const node of nodes) {
     const name = `${node.cluster} (${node.provider})`;
@@ -24,20 +28,22 @@ export function NetworkMap({ nodes }: { nodes: readonly Node[] }) {
   }
   const shown = [...clusters].sort((a, b) => b[1].length - a[1].length).slice(0, CLUSTERS_MAX);
   if (shown.length === 0) return null;
-  const height = 70 + Math.ceil(shown.length / COLUMNS) * CELL;
-  const columns = Math.min(COLUMNS, shown.length);
+  const width = narrow ? WIDTH / 2 : WIDTH;
+  const most = narrow ? COLUMNS / 2 : COLUMNS;
+  const height = 70 + Math.ceil(shown.length / most) * CELL;
+  const columns = Math.min(most, shown.length);
   const others = nodes.some(isElsewhere);
-  const here = others ? WIDTH / 3 : WIDTH / 2;
-  const there = (2 * WIDTH) / 3;
+  const here = others ? width / 3.5 : width / 2;
+  const there = width - here;
   return (
     <svg
       class="map"
-      viewBox={`0 0 ${WIDTH} ${height}`}
+      viewBox={`0 0 ${width} ${height}`}
       role="img"
       aria-label={`${others ? 'This gateway, others,' : 'One gateway'} and ${plural(clusters.size, 'cluster')} with ${plural(nodes.length, 'node')}`}
     >
       {shown.map(([name, members], n) => {
-        const { x, y } = place(n, columns);
+        const { x, y } = place(n, columns, width);
         return (
           <g key={name}>
             {members.some(({ connected }) => connected) && <line x1={here} y1={40} x2={x} y2={y - 50} class="way" />}
@@ -48,7 +54,7 @@ export function NetworkMap({ nodes }: { nodes: readonly Node[] }) {
       <Gateway x={here} name={others ? 'this gateway' : 'gateway'} />
       {others && <Gateway x={there} name="others" />}
       {shown.map(([name, members], n) => (
-        <Cluster key={name} name={name} members={members} {...place(n, columns)} />
+        <Cluster key={name} name={name} members={members} {...place(n, columns, width)} />
       ))}
     </svg>
   );
@@ -70,8 +76,8 @@ function Gateway({ x, name }: { x: number; name: string }) {
   );
 }
 
-function place(n: number, columns: number): { x: number; y: number } {
-  const width = WIDTH / columns;
+function place(n: number, columns: number, whole: number): { x: number; y: number } {
+  const width = whole / columns;
   return { x: width * (n % columns) + width / 2, y: 70 + Math.floor(n / columns) * CELL + 60 };
 }
 

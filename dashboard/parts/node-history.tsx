@@ -2,7 +2,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import * as z from 'zod/mini';
 import { ask } from '../api/client.ts';
 import { listOf } from '../api/schemas.ts';
-import { dateTime, plural } from './format.ts';
+import { exactTime, plural } from './format.ts';
 import { Plot } from './plot.tsx';
 import { Empty, Show, Tag, Wide } from './ui.tsx';
 import { useLoad } from './use-load.ts';
@@ -68,7 +68,7 @@ function Told({ events, here }: { events: readonly NodeEvent[]; here: number }) 
     <>
       <Plot title="Over time" about={plural(events.length, 'event')} times={times} lines={lines} stepped height={160} />
       <Wide label="Joins and losses">
-        <table class="history">
+        <table>
           <thead>
             <tr>
               <th>When</th>
@@ -84,7 +84,7 @@ function Told({ events, here }: { events: readonly NodeEvent[]; here: number }) 
             {events.slice(0, rows).map((one) => (
               <tr key={one.id}>
                 <td>
-                  <time dateTime={one.at}>{dateTime(one.at)}</time>
+                  <time dateTime={one.at}>{exactTime(one.at)}</time>
                 </td>
                 <td>{TAGS[one.event]}</td>
                 <td>

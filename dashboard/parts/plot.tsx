@@ -27,6 +27,10 @@ interface PlotProps {
   height?: number;
 }
 
+function atLeastAnHour(from: number, to: number): [number, number] {
+  return from < to ? [from, to] : [to - 3600, to];
+}
+
 /** Lines over time. Drawn anew when `times` or `lines` are others: keep them while they are the same. */
 export function Plot({ title, about, times, lines, range, stepped = false, height = 240 }: PlotProps) {
   const ref = useRef<HTMLDivElement>(null);
@@ -45,7 +49,8 @@ export function Plot({ title, about, times, lines, range, stepped = false, heigh
         legend: { show: false },
         cursor: { show: false },
         scales: {
-          x: range === undefined ? {} : { range: (_plot, from, to) => range(from, to) },
+          // Of a single value uPlot itself makes years.
+          x: { range: () => (range ?? atLeastAnHour)(times[0] ?? 0, times.at(-1) ?? 0) },
           y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] },
         },
         axes: [axis, { ...axis, size: 70, incrs: WHOLE }],

@@ -12,14 +12,17 @@ export function Show<T>({
   children: (value: T) => ComponentChildren;
   retry: () => void;
 }) {
-  if (of.state === 'loading')
-    return (
-      <p role="status" class="quiet">
-        Loading …
-      </p>
-    );
+  if (of.state === 'loading') return <Loading />;
   if (of.state === 'failed') return <Failure error={of.error} retry={retry} />;
   return <>{children(of.value)}</>;
+}
+
+export function Loading() {
+  return (
+    <p role="status" class="quiet">
+      Loading …
+    </p>
+  );
 }
 
 export function Failure({ error, retry }: { error: Error; retry?: (() => void) | undefined }) {
