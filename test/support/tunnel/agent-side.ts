@@ -17,8 +17,9 @@ export interface AgentSide {
 }
 
 /** Without the first handshake. */
-export async function startAgentSide(more: Partial<TunnelOptions> = {}): Promise<AgentSide> {
+export async function startAgentSide(more: Partial<TunnelOptions> = {}, reads?: number): Promise<AgentSide> {
   const [gateway, engine] = await Promise.all([HandGateway.open(), startEngine({ models: [MODEL] })]);
+  gateway.reads = reads;
   const log: string[] = [];
   const refusals: Refusal[] = [];
   const identity = new TestIssuer().identity();
@@ -41,8 +42,11 @@ export async function startAgentSide(more: Partial<TunnelOptions> = {}): Promise
 }
 
 /** With it: `socket` is ready for frames. */
-export async function openAgentSide(more: Partial<TunnelOptions> = {}): Promise<AgentSide & { socket: HandSocket }> {
-  const side = await startAgentSide(more);
+export async function openAgentSide(
+  more: Partial<TunnelOptions> = {},
+  reads?: number,
+): Promise<AgentSide & { socket: HandSocket }> {
+  const side = await startAgentSide(more, reads);
   const socket = await side.gateway.socket(0);
   await socket.greet();
   return { ...side, socket };

@@ -73,6 +73,8 @@ export class HandGateway {
   /** Answers the next upgrades itself instead of taking them. */
   refuse: ((request: IncomingMessage, response: ServerResponse) => void) | undefined;
   upgrades = 0;
+  /** What it says at the upgrade that it reads; undefined: nothing. */
+  reads: number | undefined;
 
   private constructor(server: Server, port: number) {
     this.#server = server;
@@ -82,6 +84,9 @@ export class HandGateway {
   static async open(): Promise<HandGateway> {
     const server = createServer((request, response) => gateway.#respond(request, response));
     const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+    sockets.on('headers', (headers) => {
+      if (gateway.reads !== undefined) headers.push(`x-otela-frames: ${gateway.reads}`);
+    });
     server.on('upgrade', (request, socket, head) => {
       gateway.upgrades++;
       if (gateway.refuse !== undefined) {
