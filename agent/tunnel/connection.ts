@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import { helloMessage } from '../../shared/lattice/session.ts';
 import { WireError } from '../../shared/wire/error.ts';
@@ -34,6 +35,8 @@ export class Connection {
   readonly #generation: number;
   readonly #audience: string;
   readonly #events: ConnectionEvents;
+  /** The connection below the socket, once it is open. */
+  #raw: Socket | undefined;
   #link: Link | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
   #pongBy: NodeJS.Timeout | undefined;
@@ -57,6 +60,9 @@ export class Connection {
     socket.on('message', (data: Buffer, isBinary: boolean) => this.#onMessage(data, isBinary));
     socket.on('close', (code, reason) => this.#onClose(code, reason.toString()));
     socket.on('error', () => {}); // close follows
+    socket.on('upgrade', (response) => {
+      this.#raw = response.socket;
+    });
     socket.on('open', () => {
       this.#welcomeBy = setTimeout(() => this.close(4002, 'no welcome'), WELCOME_WITHIN_MS);
     });
@@ -108,7 +114,8 @@ export class Connection {
   }
 
   #welcome(window: number, gateway: string): void {
-    const port = socketPort(this.#socket, () => this.#link?.flush());
+    if (this.#raw === undefined) throw new WireError('bad_state', 'a welcome before the upgrade');
+    const port = socketPort(this.#socket, this.#raw, () => this.#link?.flush());
     const link = new Link(port, { send: window, receive: SOCKET_WINDOW_BYTES });
     this.#link = link;
     clearTimeout(this.#welcomeBy);

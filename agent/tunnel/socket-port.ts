@@ -1,5 +1,7 @@
+import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import type { LinkPort } from '../../shared/wire/link.ts';
+import { FrameMaker } from './masked-frame.ts';
 
 /** Above this the socket counts as busy: frames wait and merge instead of queueing one by one. */
 const BUSY_BYTES = 256 * 1024;
@@ -7,21 +9,30 @@ const BUSY_BYTES = 256 * 1024;
 /** An acknowledgement waits this long for an answer to ride with; the gateway gives it a second. */
 const LAZY_MS = 5;
 
-/** A ws socket as a link's port. `onDrain` is called when a busy socket takes bytes again. */
-export function socketPort(socket: WebSocket, onDrain: () => void): LinkPort {
+/**
+ * A ws socket as a link's port. `raw` is the connection below it: frames of ours go there as a whole, as those of `ws` do (pings and
+ * the like), so that neither ever stands inside the other. `onDrain` is called when a busy socket takes bytes again.
+ */
+export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void): LinkPort {
+  const frames = new FrameMaker();
   let busy = false;
   let lazy: NodeJS.Timeout | undefined;
   const written = (): void => {
-    if (!busy || socket.bufferedAmount >= BUSY_BYTES / 2) return;
+    if (!busy || raw.writableLength >= BUSY_BYTES / 2) return;
     busy = false;
     onDrain();
   };
   return {
     send: (message) => {
-      socket.send(message, written);
-      busy = socket.bufferedAmount >= BUSY_BYTES;
+      if (socket.readyState !== socket.OPEN) return; // behind a close frame nothing follows
+      const { frame, release } = frames.make(message);
+      raw.write(frame, () => {
+        release();
+        written();
+      });
+      busy = raw.writableLength >= BUSY_BYTES;
     },
-    copies: true, // masked into a buffer of its own: see nonZeroMask
+    copies: true,
     busy: () => busy,
     // After the reads of this turn of the event loop: what they brought shares a message.
     schedule: (flush) => setImmediate(flush),

@@ -5,7 +5,6 @@ import { connect as tlsConnect } from 'node:tls';
 import { WebSocket } from 'ws';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { proxyFor } from '../host/proxy.ts';
-import { nonZeroMask } from './mask.ts';
 
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
@@ -28,7 +27,6 @@ export async function openWebSocket(options: WebSocketOptions): Promise<WebSocke
   return new WebSocket(url, {
     headers: options.headers,
     perMessageDeflate: false,
-    generateMask: nonZeroMask,
     handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
     maxPayload: MESSAGE_MAX_BYTES,
     ...(tunnel === undefined

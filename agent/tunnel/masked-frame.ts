@@ -1,0 +1,74 @@
+/** Messages of a client as WebSocket frames. `ws` masks byte by byte into fresh memory, which was a quarter of what an agent did for a large body. */
+import { randomFillSync } from 'node:crypto';
+
+/** Frames of this size and below, and those up to the second, have memory that is used again; larger ones are rare. */
+const SMALL_BYTES = 16 * 1024;
+const LARGE_BYTES = 384 * 1024;
+/** Kept of each size. As many are on their way at once: a socket with more than 256 KiB is busy. */
+const KEPT = 4;
+
+/** Behind the longest header (RFC 6455 §5.2: 14 bytes), where a word begins. */
+const PAYLOAD_AT = 16;
+const FINAL_BINARY = 0x82;
+const MASKED = 0x80;
+
+const keys = new Int32Array(1024);
+let nextKey = keys.length;
+
+/** Unpredictable, as RFC 6455 §5.3 wants it. */
+function newKey(): number {
+  if (nextKey === keys.length) {
+    randomFillSync(keys);
+    nextKey = 0;
+  }
+  return keys[nextKey++] ?? 0;
+}
+
+/** Makes frames in memory that is used again when `release` is called. */
+export class FrameMaker {
+  readonly #small: Buffer[] = [];
+  readonly #large: Buffer[] = [];
+
+  /** One final binary frame with a copy of the message, and how to say that nobody reads it any more. */
+  make(message: Uint8Array): { frame: Buffer; release: () => void } {
+    const { length } = message;
+    const needed = PAYLOAD_AT + length + 3;
+    const free = needed <= SMALL_BYTES ? this.#small : this.#large;
+    const memory = this.#take(free, needed);
+    memory.set(message, PAYLOAD_AT);
+    const key = newKey();
+    const words = new Int32Array(memory.buffer, memory.byteOffset + PAYLOAD_AT, (length + 3) >> 2);
+    for (let n = 0; n < words.length; n++) words[n] = (words[n] ?? 0) ^ key;
+    const keyAt = PAYLOAD_AT - 4;
+    new Int32Array(memory.buffer, memory.byteOffset + keyAt, 1)[0] = key;
+    const frame = memory.subarray(writeHead(memory, keyAt, length), PAYLOAD_AT + length);
+    return { frame, release: () => this.#give(free, memory) };
+  }
+
+  #take(free: Buffer[], needed: number): Buffer {
+    const usual = free === this.#small ? SMALL_BYTES : LARGE_BYTES;
+    if (needed > usual) return Buffer.allocUnsafeSlow(needed);
+    return free.pop() ?? Buffer.allocUnsafeSlow(usual);
+  }
+
+  #give(free: Buffer[], memory: Buffer): void {
+    if (memory.length <= LARGE_BYTES && free.length < KEPT) free.push(memory);
+  }
+}
+
+/** Writes what stands before the key, and returns where it begins. */
+function writeHead(memory: Buffer, keyAt: number, length: number): number {
+  let at = keyAt;
+  let short = length;
+  if (length > 0xffff) {
+    at = memory.writeUIntBE(length, keyAt - 6, 6) - 8;
+    memory.writeUInt16BE(0, at);
+    short = 127;
+  } else if (length > 125) {
+    at = memory.writeUInt16BE(length, keyAt - 2) - 2;
+    short = 126;
+  }
+  memory[at - 1] = MASKED | short;
+  memory[at - 2] = FINAL_BINARY;
+  return at - 2;
+}
