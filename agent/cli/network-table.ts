@@ -65,5 +65,9 @@ export function networkTable(rows: readonly NetworkRow[]): string[] {
   const widths = head.map((title, column) => Math.max(title.length, ...cells.map((row) => row[column]?.length ?? 0)));
   const line = (row: readonly string[]) =>
     `  ${row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join('  ')}`.trimEnd();
-  return [`network: ${rows.length} sessions, ${serving} serving`, line(head), ...cells.map(line)];
+  return [
+    `network: ${rows.length} ${rows.length === 1 ? 'session' : 'sessions'}, ${serving} serving`,
+    line(head),
+    ...cells.map(line),
+  ];
 }
