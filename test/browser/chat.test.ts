@@ -64,6 +64,28 @@ it('what the user sends as markup is text, and an answer with markup does nothin
   expect(complaints).toEqual([]);
 });
 
+it('reasoning is folded, and only the providers that were named may see a question', async () => {
+  const { page } = await visitors.enter(visitors.house.key);
+  const asked: (string | null)[] = [];
+  await page.route('**/v1/chat/completions', async (route) => {
+    asked.push(await route.request().headerValue('x-otela-trusted-providers'));
+    const deltas = [{ reasoning_content: 'Seven times six' }, { content: 'It is 42.' }];
+    const events = deltas.map((delta) => `data: ${JSON.stringify({ choices: [{ delta }] })}\n\n`).join('');
+    await route.fulfill({ headers: { 'content-type': 'text/event-stream' }, body: `${events}data: [DONE]\n\n` });
+  });
+  await go(page, 'Chat');
+  await page.getByText('System prompt, temperature').click();
+  await page.getByLabel('Trusted providers').fill('lab, eth');
+  await page.getByLabel('Message').fill('What is it?');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByText('It is 42.').waitFor();
+  const thought = page.getByText('Seven times six');
+  expect(await thought.isVisible()).toBe(false);
+  await page.getByText('Reasoning', { exact: true }).click();
+  await thought.waitFor({ state: 'visible' });
+  expect(asked).toEqual(['lab, eth']);
+});
+
 it('two models answer side by side, with a picture', async () => {
   const { page } = await visitors.enter(visitors.house.key);
   await go(page, 'Chat');

@@ -25,3 +25,40 @@ it('a key is made, shown once, works, and is refused after it was revoked', asyn
   await eventually('its end', 6_000, async () => ((await ask()).status === 401 ? true : undefined));
   expect(complaints).toEqual([]);
 });
+
+it('a key that is rotated is shown once as another one, with all its limits', async () => {
+  const { page, complaints } = await visitors.enter();
+  await go(page, 'Keys');
+  await page.getByRole('button', { name: 'New key' }).click();
+  await page.getByLabel('Name').fill('robot');
+  await page.getByLabel('Requests at once').fill('3');
+  await page.getByLabel('Tokens per month').fill('9000');
+  await page.getByLabel('Trusted providers').fill('lab');
+  await page.getByRole('button', { name: 'Make it' }).click();
+  const first = await page.locator('.once code').innerText();
+  const row = page.getByRole('row', { name: 'robot' }).first();
+  expect(await row.innerText()).toMatch(/3 at once, 9000 tokens\/month\s+lab/);
+  await row.getByRole('button', { name: 'Rotate robot' }).click();
+  await expect.poll(() => page.locator('.once code').innerText()).not.toBe(first);
+  expect(await page.locator('.once code').innerText()).toMatch(/^sk-otela-/);
+  expect(complaints).toEqual([]);
+});
+
+it('what the gateway refuses is said, and tried again when asked', async () => {
+  const { page } = await visitors.enter();
+  let down = true;
+  await page.route('**/admin/keys?*', (route) =>
+    down
+      ? route.fulfill({
+          status: 503,
+          json: { error: { message: 'The accounts cannot be asked.', code: 'server_is_overloaded' } },
+        })
+      : route.continue(),
+  );
+  await go(page, 'Keys');
+  await page.getByRole('alert').getByText('The accounts cannot be asked.').waitFor();
+  down = false;
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByRole('table').waitFor();
+  expect(await page.getByRole('alert').count()).toBe(0);
+});

@@ -43,6 +43,48 @@ it('nodes: the map, one node in detail, a filter, and what happened', async () =
   expect(complaints).toEqual([]);
 });
 
+it('a node that falls silent is shown so, with what was noticed, and a provider handles its own nodes alone', async () => {
+  const { gateway, token } = visitors.house;
+  const engine = await startEngine({ models: [SECOND] });
+  atEnd(() => engine.close());
+  const ends = Math.floor(Date.now() / 1000) + 2 * 3600 + 30;
+  const env = {
+    SLURM_JOB_ID: '7',
+    SLURM_JOB_PARTITION: 'gpu',
+    SLURMD_NODENAME: 'nid001',
+    SLURM_JOB_END_TIME: String(ends),
+  };
+  const agent = await startAgent({ gateways: [gateway.url], token, engineUrl: engine.url, env });
+  const [node] = await gateway.serving(1, 15_000, SECOND);
+  const { page, complaints } = await visitors.enter(
+    await gateway.createKey('lab', { role: 'provider', provider: 'lab' }),
+  );
+  await go(page, 'Nodes');
+  const short = node?.session.slice(0, 8) ?? '';
+  const row = page.getByRole('region', { name: 'Nodes' }).getByRole('row').filter({ hasText: short });
+  await row.getByText(/^(2 h 0|1 h 59) min$/).waitFor();
+  await row.getByRole('button').click();
+  const details = page.getByRole('dialog');
+  await details.getByRole('button', { name: 'Drain' }).waitFor();
+  expect(await details.getByRole('button', { name: 'End session' }).count()).toBe(0);
+  await page.keyboard.press('Escape');
+  agent.signal('SIGKILL', 'group');
+  await row.getByText('silent').waitFor();
+  const lost = page.getByRole('region', { name: 'Joins and losses' }).getByRole('row').filter({ hasText: 'silent' });
+  await lost.getByText('its tunnel closed').waitFor();
+  expect(await lost.innerText()).toMatch(/nid001/);
+  expect(complaints).toEqual([]);
+
+  await gateway.admin('POST', 'providers', { id: 'eth' });
+  const others = await visitors.enter(await gateway.createKey('eth', { role: 'provider', provider: 'eth' }));
+  await go(others.page, 'Nodes');
+  await others.page.getByText('No node has come or gone').waitFor();
+  await others.page.getByRole('button', { name: short }).click();
+  await others.page.getByRole('dialog').getByText('Session', { exact: true }).waitFor();
+  expect(await others.page.getByRole('dialog').getByRole('button').allInnerTexts()).toEqual(['Close']);
+  expect(others.complaints).toEqual([]);
+});
+
 it('a node is drained by its button, after a question, and what runs there finishes', async () => {
   const { gateway, token } = visitors.house;
   const engine = await startEngine({ models: [DRAINED] });
