@@ -7,11 +7,16 @@ import type { Env } from './sources.ts';
 export const SESSION_FLAG: FlagSpec = { flag: 'session', kind: 'value', help: 'the agent whose session begins so' };
 export const JSON_FLAG: FlagSpec = { flag: 'json', kind: 'switch', help: 'for scripts' };
 
-/** All agents, or those whose session begins with what was asked for. */
+/** All agents, or those whose session begins with what was asked for. Throws UsageError where all are others. */
 export async function chosenAgents(flags: ReadonlyMap<string, string[]>, env: Env): Promise<LocalAgent[]> {
   const prefix = flags.get('session')?.at(-1) ?? '';
   const agents = await localAgents(env);
-  return agents.filter(({ session }) => session.startsWith(prefix));
+  const meant = agents.filter(({ session }) => session.startsWith(prefix));
+  if (agents.length > 0 && meant.length === 0) {
+    const names = agents.map(({ session }) => session).join(', ');
+    throw new UsageError(`no session of an agent here begins with "${prefix}"; there are ${names}`);
+  }
+  return meant;
 }
 
 /** The one agent meant; a command that changes something never guesses. */

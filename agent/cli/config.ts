@@ -2,7 +2,7 @@
 
 import { JSON_FLAG } from './choose.ts';
 import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, parseFlags } from './flags.ts';
+import { type FlagSpec, parseFlags, refuseStray } from './flags.ts';
 import type { Io } from './io.ts';
 import { SETTINGS, START_FLAGS, settingName } from './settings.ts';
 import { type Env, readSettings } from './sources.ts';
@@ -10,7 +10,8 @@ import { type Env, readSettings } from './sources.ts';
 export const FLAGS: readonly FlagSpec[] = [...START_FLAGS, JSON_FLAG];
 
 export function configCommand(argv: readonly string[], env: Env, io: Io): number {
-  const { flags } = parseFlags(argv, FLAGS);
+  const { flags, positionals } = parseFlags(argv, FLAGS);
+  refuseStray(positionals);
   const { values, warnings } = readSettings(flags, env);
   const rows = SETTINGS.map((setting) => {
     const found = values.get(settingName(setting));

@@ -2,7 +2,7 @@
 import { ask } from '../host/control-client.ts';
 import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
 import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, parseFlags } from './flags.ts';
+import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import type { Env } from './sources.ts';
 
@@ -13,10 +13,11 @@ export const FLAGS: readonly FlagSpec[] = [
 ];
 
 export async function drainCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags } = parseFlags(argv, FLAGS);
+  const flags = onlyFlags(argv, FLAGS);
   const { session, directory } = await oneAgent(flags, env);
   for await (const _accepted of ask(directory, { op: 'drain' }, 0)) {
-    io.out(flags.has('json') ? JSON.stringify({ session, state: 'draining' }) : `${session} is draining`);
+    if (!flags.has('json')) io.out(`${session} is draining`);
+    else if (!flags.has('wait')) io.out(JSON.stringify({ session, state: 'draining' }));
     if (!flags.has('wait')) return EXIT_DONE;
   }
   io.out(flags.has('json') ? JSON.stringify({ session, state: 'left' }) : `${session} has left`);

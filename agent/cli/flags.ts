@@ -54,6 +54,20 @@ export function parseFlags(argv: readonly string[], specs: readonly FlagSpec[]):
   return parsed;
 }
 
+/** A word that would be passed over may be the one that was meant. Throws UsageError. */
+export function refuseStray([stray]: readonly string[], hint = ''): void {
+  if (stray !== undefined) throw new UsageError(`"${stray}" is not a flag${hint}`);
+}
+
+/** For commands that take flags alone. Throws UsageError. */
+export function onlyFlags(argv: readonly string[], specs: readonly FlagSpec[]): ParsedFlags['flags'] {
+  const { flags, positionals, command } = parseFlags(argv, specs);
+  const named = specs.some(({ flag }) => flag === 'session');
+  refuseStray(positionals, named ? `; an agent is named by --session ${positionals[0]}` : '');
+  if (command !== undefined) throw new UsageError('only start and doctor take a command');
+  return flags;
+}
+
 function readValue(spec: FlagSpec, rawName: string, value: string | undefined, inline: boolean): string {
   if (spec.kind === 'switch') {
     if (value !== undefined) throw new UsageError(`${rawName} takes no value`);

@@ -130,23 +130,27 @@ Ending
 const WATCHING = `otela-agent status [--session PREFIX] [--json]
 otela-agent models [--session PREFIX] [--json]
 
-Asks every agent of yours that runs on this machine. Into a running Slurm job:
+Asks every agent of yours that runs on this machine, or the one whose session begins with PREFIX. In status * marks this agent in the network.
+While an engine loads, status shows since when, and its last line. For a script, until all models are there:
+  until otela-agent models --json | jq -e 'length > 0 and all(.state == "ready")' > /dev/null; do sleep 5; done
+Into a running Slurm job:
   srun --jobid 4711 --overlap otela-agent status`;
 
-const LOGS = `otela-agent logs [--session PREFIX] [--follow]
+const LOGS = `otela-agent logs [--session PREFIX] [--follow] [--json]
 
-The engine's last 256 KiB of output, byte for byte; with --follow also what comes.
+The engine's last 256 KiB of output, byte for byte; with --follow also what comes. With --json each line, cut at 4 KiB, is {"session", "line"}.
   otela-agent logs | tail -50`;
 
-const METRICS = `otela-agent metrics [--session PREFIX]
+const METRICS = `otela-agent metrics [--session PREFIX] [--json]
 
 The figures of the agent, its engine and its tunnels in Prometheus' text format. For node_exporter's textfile collector:
   otela-agent metrics > /var/lib/node_exporter/otela.prom
-Over the network, in clear: start --metrics HOST:PORT.`;
+With --json the same text, as {"session", "metrics"}. Over the network, in clear: start --metrics HOST:PORT.`;
 
 const DRAIN = `otela-agent drain [--session PREFIX] [--wait] [--json]
 
-The agent takes no new requests, lets the running ones finish, ends the engine and exits with 0. --wait returns after that.`;
+The agent takes no new requests, lets the running ones finish, ends the engine and exits with 0. --wait returns after that.
+  otela-agent drain --session 6rcohdmy --wait`;
 
 const CONFIG = `otela-agent config [flags of start] [--json]
 

@@ -1,8 +1,9 @@
-/** `otela-agent logs`: the last output of the engine, byte for byte, and with --follow what comes. */
+/** `otela-agent logs`: the last output of the engine, byte for byte or as JSON line by line, and with --follow what comes. */
+import { LineReader } from '../engine/lines.ts';
 import { ask } from '../host/control-client.ts';
-import { oneAgent, SESSION_FLAG } from './choose.ts';
+import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
 import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, parseFlags } from './flags.ts';
+import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import type { Env } from './sources.ts';
 
@@ -12,19 +13,25 @@ const SILENCE_MS = 5000;
 export const FLAGS: readonly FlagSpec[] = [
   SESSION_FLAG,
   { flag: 'follow', kind: 'switch', short: 'f', help: 'and what comes' },
+  JSON_FLAG,
 ];
 
 export async function logsCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags } = parseFlags(argv, FLAGS);
-  const { directory } = await oneAgent(flags, env);
+  const flags = onlyFlags(argv, FLAGS);
+  const { session, directory } = await oneAgent(flags, env);
   const follow = flags.has('follow');
+  const lines = flags.has('json') ? new LineReader((line) => io.out(JSON.stringify({ session, line }))) : undefined;
   let readerGone = false;
   io.stdout.once('error', () => {
     readerGone = true;
   });
   for await (const answer of ask(directory, { op: 'logs', follow }, follow ? 0 : SILENCE_MS)) {
     if (readerGone) break;
-    if ('data' in answer) io.stdout.write(Buffer.from(answer.data, 'base64'));
+    if (!('data' in answer)) continue;
+    const piece = Buffer.from(answer.data, 'base64');
+    if (lines === undefined) io.stdout.write(piece);
+    else lines.push(piece);
   }
+  lines?.end();
   return EXIT_DONE;
 }

@@ -30,7 +30,7 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
   const [command = 'help', ...rest] = argv;
   try {
     if (asksForHelp(command, rest)) {
-      io.out(helpFor(command));
+      io.out(helpFor(helped(command, rest)));
       return EXIT_DONE;
     }
     switch (command) {
@@ -76,6 +76,13 @@ function asksForHelp(command: string, rest: readonly string[]): boolean {
   return (
     isCommand(command) && rest.slice(0, end < 0 ? undefined : end).some((word) => word === '--help' || word === '-h')
   );
+}
+
+/** `otela-agent help status` is `otela-agent status --help`. */
+function helped(command: string, [named]: readonly string[]): string {
+  if (command !== 'help' || named === undefined || named.startsWith('-')) return command;
+  if (!isCommand(named)) throw unknownCommand(named);
+  return named;
 }
 
 function unknownCommand(command: string): UsageError {

@@ -1,14 +1,14 @@
 /** `otela-agent models`: what this user's engines on this machine serve. */
 import { chosenAgents, JSON_FLAG, NO_AGENT, SESSION_FLAG } from './choose.ts';
 import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, parseFlags } from './flags.ts';
+import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import type { Env } from './sources.ts';
 
 export const FLAGS: readonly FlagSpec[] = [SESSION_FLAG, JSON_FLAG];
 
 export async function modelsCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags } = parseFlags(argv, FLAGS);
+  const flags = onlyFlags(argv, FLAGS);
   const agents = await chosenAgents(flags, env);
   const models = agents.flatMap(({ session, status }) => status.models.map((model) => ({ session, ...model })));
   if (flags.has('json')) {

@@ -25,11 +25,15 @@ export function partsStatus({
   };
 }
 
-function engineStatus({ pid, health }: NonNullable<Parts['engine']>, target: { origin: string; pathPrefix: string }) {
+function engineStatus(engine: NonNullable<Parts['engine']>, target: { origin: string; pathPrefix: string }) {
+  const { pid, health, waitingMs } = engine;
+  const [lastLine] = waitingMs === undefined ? [] : engine.lastLines(1);
   return {
     url: `${target.origin}${target.pathPrefix}`,
     answering: health.answering,
     ...(pid === undefined ? {} : { pid }),
     ...(health.trouble === undefined || health.answering ? {} : { trouble: health.trouble }),
+    ...(waitingMs === undefined ? {} : { waiting_s: Math.round(waitingMs / 1000) }),
+    ...(lastLine === undefined ? {} : { last_line: lastLine }),
   };
 }

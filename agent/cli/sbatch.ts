@@ -5,7 +5,7 @@ import { directive, JOB_CONTAINERS, JOB_ENGINES, type JobRequest, jobScript } fr
 import type { Taken } from '../../shared/terminal/completion.ts';
 import { JSON_FLAG } from './choose.ts';
 import { EXIT_DONE, EXIT_ENGINE, UsageError } from './exit.ts';
-import { type FlagSpec, parseFlags } from './flags.ts';
+import { type FlagSpec, parseFlags, refuseStray } from './flags.ts';
 import type { Io } from './io.ts';
 import { type Env, readSettings } from './sources.ts';
 import { gatewayUrl } from './start-config.ts';
@@ -38,7 +38,8 @@ export const FLAGS: readonly FlagSpec[] = [
 const SAID_MAX_BYTES = 64 * 1024;
 
 export async function sbatchCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags, command } = parseFlags(argv, FLAGS);
+  const { flags, positionals, command } = parseFlags(argv, FLAGS);
+  refuseStray(positionals);
   if (command !== undefined) throw new UsageError('sbatch writes the command itself: say --model and --engine');
   const script = jobScript(requested(flags, env));
   if (!flags.has('submit')) {

@@ -4,7 +4,7 @@ import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { chosenAgents, JSON_FLAG, NO_AGENT, SESSION_FLAG } from './choose.ts';
 import { formatDuration } from './duration.ts';
 import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, parseFlags } from './flags.ts';
+import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
 import { networkTable } from './network-table.ts';
 import type { Env } from './sources.ts';
@@ -12,7 +12,7 @@ import type { Env } from './sources.ts';
 export const FLAGS: readonly FlagSpec[] = [SESSION_FLAG, JSON_FLAG];
 
 export async function statusCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags } = parseFlags(argv, FLAGS);
+  const flags = onlyFlags(argv, FLAGS);
   const agents = await chosenAgents(flags, env);
   const known = await Promise.all(
     agents.map(async (agent) => ({ status: agent.status, network: await askNetwork(agent) })),
@@ -54,9 +54,11 @@ function describe(status: AgentStatus, now: number): string[] {
   }
   if (status.ingress) lines.push(`  ingress   ${status.ingress.url}, key in ${status.ingress.key_file}`);
   if (status.engine) {
-    const { url, answering, trouble, pid } = status.engine;
-    const state = answering ? 'answering' : `not answering${trouble ? ` (${trouble})` : ''}`;
+    const { url, answering, trouble, pid, waiting_s, last_line } = status.engine;
+    const since = waiting_s === undefined ? '' : ` for ${formatDuration(waiting_s * 1000)}`;
+    const state = answering ? 'answering' : `not answering${since}${trouble ? ` (${trouble})` : ''}`;
     lines.push(`  engine    ${url}  ${state}${pid === undefined ? '' : `, pid ${pid}`}`);
+    if (last_line !== undefined) lines.push(`            ${last_line}`);
   }
   for (const { id, state } of status.models) lines.push(`  model     ${id}  ${state}`);
   if (status.hardware) {

@@ -59,6 +59,11 @@ export class Engine {
     return this.#watch?.health ?? UNSEEN;
   }
 
+  /** Since when it has been loading; undefined where it is not. */
+  get waitingMs(): number | undefined {
+    return this.#watch?.waitingMs;
+  }
+
   tail(): Buffer {
     return this.#child?.tail.bytes() ?? Buffer.alloc(0);
   }

@@ -53,7 +53,7 @@ function plainLine(line: string): string {
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
       .replace(/\u001b\[[0-9;?]*[ -/]*[@-~]/g, '')
       // biome-ignore lint/suspicious/noControlCharactersInRegex: an engine must not drive the operator's terminal through us
-      .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, '')
+      .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '')
       .trim()
       .slice(0, LINE_MAX_CHARS)
   );

@@ -32,6 +32,11 @@ export class EngineWatch {
     return this.#health;
   }
 
+  /** How long it has been looked at without an answer ever; undefined once it has answered, or before the first look. */
+  get waitingMs(): number | undefined {
+    return this.#running === undefined || this.#health.everReady ? undefined : this.#options.now() - this.#since;
+  }
+
   /** As if it had never answered. */
   forget(): void {
     this.#health = UNSEEN;

@@ -45,6 +45,9 @@ export const statusSchema = z.object({
       url: z.string(),
       answering: z.boolean(),
       trouble: z.string().optional(),
+      /** While it has never answered: for how long, and the last line that it printed. */
+      waiting_s: z.number().optional(),
+      last_line: z.string().optional(),
     })
     .optional(),
   /** Where other agents reach this one; absent while it is in no mesh. */

@@ -5,7 +5,7 @@ import { toolRunner } from '../../host/run-tool.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { JSON_FLAG } from '../choose.ts';
 import { EXIT_DONE, EXIT_ENGINE, UsageError } from '../exit.ts';
-import { type FlagSpec, parseFlags } from '../flags.ts';
+import { type FlagSpec, parseFlags, refuseStray } from '../flags.ts';
 import type { Io } from '../io.ts';
 import { START_FLAGS } from '../settings.ts';
 import { type Env, readSettings } from '../sources.ts';
@@ -18,7 +18,8 @@ const TOKEN = /^otela-join-[\w-]{43}$/;
 export const FLAGS: readonly FlagSpec[] = [...START_FLAGS, JSON_FLAG];
 
 export async function doctorCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags, command } = parseFlags(argv, FLAGS);
+  const { flags, positionals, command } = parseFlags(argv, FLAGS);
+  refuseStray(positionals, "; the engine's command comes after --");
   const asJson = flags.has('json');
   flags.delete('json');
   const run = toolRunner(env);
