@@ -120,7 +120,10 @@ export class Attempts implements ExchangeHost {
   async fetch(open: AttemptRequest, request: Request): Promise<Response> {
     const length = Number(request.headers.get('content-length') ?? Number.NaN);
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
-    if (request.signal.aborted) return failureResponse('cancelled', '');
+    if (request.signal.aborted) {
+      this.leave(open); // it came as a call first, and nobody will attend to it
+      return failureResponse('cancelled', '');
+    }
     const broken = this.#broken.get(nameOf(open));
     if (open.answerOffset === BROKEN_OFF) return failureResponse(broken?.code ?? 'lost', 'the answer broke off');
     if (open.resume && broken?.length === open.answerOffset)

@@ -1,19 +1,19 @@
 import type { NodeLoad } from '../routing/load.ts';
 import { WireError } from '../wire/error.ts';
-import type { Frame, OpenFrame } from '../wire/frames.ts';
+import type { Frame } from '../wire/frames.ts';
 import { Incoming } from '../wire/incoming.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
 import type { Link } from '../wire/link.ts';
 import { AnswerBody } from './answer-body.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
+import { countEvents } from './count-events.ts';
+import { type Known, Listener } from './listener.ts';
+import { openFrameOf } from './open-frame.ts';
 import { Patience } from './patience.ts';
 import { Upload } from './upload.ts';
 
 /** A reader that takes nothing for this long gives way when the socket fills up. */
 const STALLED_MS = 500;
-
-/** An answer that has this much and no end is read as a stream at once. */
-const LARGE_BYTES = 64 * 1024;
 
 /** What an exchange needs of its owner. */
 export interface ExchangeHost {
@@ -42,11 +42,8 @@ export class Exchange {
   readonly #host: ExchangeHost;
   readonly #upload: Upload;
   readonly #incoming: Incoming;
-  /** Who waits for the result; told once. */
-  #tell: ((result: AttemptResult) => void) | undefined;
-  #inform: ((result: WholeResult) => void) | undefined;
-  #large: (() => void) | undefined;
-  #told = false;
+  /** Who waits for the result. */
+  readonly #listener = new Listener();
   #link: Link | undefined;
   /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
   #openings = 0;
@@ -58,8 +55,6 @@ export class Exchange {
   #failing: AttemptFailure | undefined;
   /** When the attempt fails unless something happens; undefined once accepted and connected. */
   #deadline: number | undefined;
-  /** Came as a call, where leaving is not seen: cancelled then, unless somebody attends to it. */
-  #attendBy: number | undefined;
   #parked = false;
   #pulledAt: number;
   /** Parts of it were asked for more than once, so that its report may come twice. */
@@ -109,7 +104,7 @@ export class Exchange {
 
   /** The result was told: what comes now is the rest of the answer, or why there is none. */
   get told(): boolean {
-    return this.#told;
+    return this.#listener.told;
   }
 
   /** An opening is on its way, or arrived. */
@@ -123,8 +118,7 @@ export class Exchange {
 
   /** `tell` gets the result, for somebody whose leaving is seen. */
   attend(tell: (result: AttemptResult) => void): void {
-    this.#attendBy = undefined;
-    this.#tell = tell;
+    this.#listener.attend(tell);
     this.#answer();
   }
 
@@ -133,15 +127,12 @@ export class Exchange {
    * small one. Nobody is asked to attend yet.
    */
   inform(tell: (result: WholeResult) => void, large: () => void): void {
-    this.#inform = tell;
-    this.#large = large;
+    this.#listener.inform(tell, large);
   }
 
   /** The result is held for somebody who attends by then; else nobody wants it, and it is cancelled. */
   hold(attendBy: number): void {
-    this.#inform = undefined;
-    this.#large = undefined;
-    this.#attendBy = attendBy;
+    this.#listener.hold(attendBy);
   }
 
   /** Nothing more is expected of the agent: all there is to know waits for its reader. */
@@ -157,7 +148,9 @@ export class Exchange {
     }
     this.#link = link;
     if (this.#openings > 0) this.#incoming.resume();
-    link.put(this.#openFrame());
+    const { request, stream } = this;
+    const resume = request.resume || this.accepted;
+    link.put(openFrameOf(request, { stream, resume, from: this.#incoming.received, bodyLength: this.#upload.length }));
     this.#openings++;
     if (this.#sendsAlong) this.#upload.attach(link, this.stream);
   }
@@ -170,28 +163,6 @@ export class Exchange {
   disconnect(now: number, patienceMs = RESUME_WINDOW_MS): void {
     this.#link = undefined;
     if (this.accepted && !this.#settled) this.#deadline = now + patienceMs;
-  }
-
-  #openFrame(): OpenFrame {
-    const { request } = this;
-    return {
-      type: 'open',
-      stream: this.stream,
-      resume: request.resume || this.accepted,
-      requestId: request.requestId,
-      attempt: request.attempt,
-      answerOffset: this.#incoming.received,
-      endpoint: request.endpoint,
-      headers: request.headers,
-      edits: request.edits.map((edit) => ({ ...edit, insert: encoder.encode(edit.insert) })),
-      streaming: request.streaming,
-      dropUsage: request.dropUsage,
-      firstByteMs: request.firstByteMs,
-      stallMs: request.stallMs,
-      receipt: request.receipt,
-      ...(request.prefixes === true && { prefixes: true }),
-      bodyLength: this.#upload.length,
-    };
   }
 
   onFrame(frame: Frame): void {
@@ -289,31 +260,21 @@ export class Exchange {
 
   #answer(): void {
     const head = this.#head;
-    if (head === undefined || this.#told || this.#over) return;
+    if (head === undefined || this.told || this.#over) return;
+    this.#listener.answered(() => this.#known(head), this.answer, this.#incoming.buffered);
+  }
+
+  #known({ status, headers, engineTenths }: Extract<Frame, { type: 'head' }>): Known {
     const forwardMs = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
-    const { status, headers, engineTenths } = head;
     const load = this.#host.load?.();
-    const known = { headers, forwardMs, engineMs: engineTenths / 10, ...(load === undefined ? {} : { load }) };
-    const result = { kind: 'head' as const, status, head: known };
-    if (this.#tell !== undefined) {
-      this.#told = true;
-      this.#tell({ ...result, whole: this.answer.takeWhole() });
-      return;
-    }
-    if (this.#inform === undefined) return;
-    const whole = this.answer.takeWhole();
-    if (whole === undefined) {
-      if (this.#incoming.buffered >= LARGE_BYTES) this.#large?.();
-      return;
-    }
-    this.#told = true;
-    this.#inform({ ...result, whole });
+    const head = { headers, forwardMs, engineMs: engineTenths / 10, ...(load === undefined ? {} : { load }) };
+    return { kind: 'head', status, head };
   }
 
   /** Called now and then with the time: gives up what nobody acknowledged, resumed or attends to. */
   tick(now: number): void {
     if (this.#over) return;
-    if (this.#attendBy !== undefined && now >= this.#attendBy) return this.cancel();
+    if (this.#listener.isGone(now)) return this.cancel();
     if (this.#isOverdue(now)) {
       this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
       const code = this.#head === undefined ? 'first_byte_timeout' : 'stall_timeout';
@@ -334,18 +295,14 @@ export class Exchange {
   /** The reader gets what came before it learns that there is no more. */
   #breakOff(code: AttemptFailure, message: string): void {
     if (this.request.resume) this.#answer(); // somebody reads already: all there is of the rest belongs to it
-    if (!this.#told || !this.answer.breakOff(code)) return this.fail(code, message);
+    if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
     this.#deadline = undefined;
   }
 
   fail(code: AttemptFailure, message: string): void {
     if (this.#over) return;
-    if (!this.#told) {
-      this.#told = true;
-      const result = { kind: 'failure' as const, code, message };
-      (this.#tell ?? this.#inform)?.(result);
-    }
+    this.#listener.failed(code, message);
     this.answer.fail(code);
     this.#finish(code);
   }
@@ -365,17 +322,3 @@ export class Exchange {
     this.#host.onOver(this, failure);
   }
 }
-
-const encoder = new TextEncoder();
-
-/** Blank lines in a piece of an event stream: each ends an event. One that is cut between two pieces is not counted. */
-function countEvents(bytes: Uint8Array): number {
-  let events = 0;
-  for (let at = bytes.indexOf(LF); at !== -1; at = bytes.indexOf(LF, at + 1)) {
-    if (bytes[at + 1] === LF || (bytes[at + 1] === CR && bytes[at + 2] === LF)) events++;
-  }
-  return events;
-}
-
-const LF = 10;
-const CR = 13;

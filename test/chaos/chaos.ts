@@ -111,13 +111,15 @@ export function findings({ a, b, c }: Chaos): Finding[] {
     );
     add('A: nodes that did not serve again', lost, '0', lost === 0);
   }
-  if (b !== undefined)
+  if (b !== undefined) {
+    add('B: streams, all of them resumable, that did not end whole', b.errors, '0', b.errors === 0);
     add(
       'B: Pearson’s r of tokens/s against replicas that serve',
       b.pearson.toFixed(3),
       `≥ ${PEARSON_LEAST}`,
       b.pearson >= PEARSON_LEAST,
     );
+  }
   if (c !== undefined) {
     const slowest = Math.max(
       ...c.kills.map(({ allBackMs }) => (Number.isNaN(allBackMs) ? Number.POSITIVE_INFINITY : allBackMs)),
