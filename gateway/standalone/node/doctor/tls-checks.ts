@@ -1,6 +1,7 @@
 /** The certificate and its key: what browsers and SDKs would say of them, before they do. */
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile, stat } from 'node:fs/promises';
+import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
 
@@ -60,7 +61,7 @@ function names(leaf: X509Certificate, publicUrl: string | undefined): Finding[] 
   const said = leaf.subjectAltName ?? '';
   if (publicUrl === undefined || !URL.canParse(publicUrl)) return [good('TLS names', said || 'none')];
   const host = new URL(publicUrl).hostname.replace(/^\[|\]$/g, '');
-  const fits = leaf.checkHost(host) ?? leaf.checkIP(host);
+  const fits = isIP(host) === 0 ? leaf.checkHost(host) : leaf.checkIP(host);
   if (fits !== undefined) return [good('TLS names', `${host} is among ${said}`)];
   return [
     bad('TLS names', `${host} is not among ${said || 'its names'}`, 'Get a certificate for the name that clients use.'),

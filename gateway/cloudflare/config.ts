@@ -1,0 +1,59 @@
+/** wrangler.toml for one installation: the clone's own, with what is particular to it. Written beside it, because its paths count from there. */
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** In the clone's file until somebody puts an id of their own there. */
+const NO_DATABASE = '00000000-0000-0000-0000-000000000000';
+const ASSETS = '[assets]\ndirectory = "dist/dashboard"\nbinding = "ASSETS"\nrun_worker_first = true\n\n';
+
+export interface Installation {
+  /** Of the Worker. */
+  name: string;
+  production: boolean;
+  database: { name: string; id: string };
+  /** Public keys, between commas; undefined: as the clone's file has it. */
+  releaseKeys: string | undefined;
+}
+
+/** The file's text as it is to be; what does not fit is an error, not a guess. */
+export function configFor(text: string, { name, production, database, releaseKeys }: Installation): string {
+  // Bindings have names as well: only the Worker's own is another.
+  const own = /^name = "[\w-]+"$/m.exec(text)?.[0] ?? '';
+  let config = text.replaceAll(`${own}\n`, `name = "${name}"\n`);
+  config = replaced(config, /^database_name = ".*"$/gm, `database_name = "${database.name}"`);
+  config = replaced(config, /^database_id = ".*"$/gm, `database_id = "${database.id}"`);
+  if (releaseKeys !== undefined)
+    config = replaced(config, /^RELEASE_KEYS = ".*"$/gm, `RELEASE_KEYS = "${releaseKeys}"`);
+  // A trial has the dashboard too.
+  return production
+    ? config
+    : replaced(config, /^\[\[durable_objects\.bindings\]\]$/m, `${ASSETS}[[durable_objects.bindings]]`);
+}
+
+function replaced(text: string, pattern: RegExp, by: string): string {
+  const other = text.replace(pattern, () => by);
+  if (pattern.test(text)) return other;
+  throw new Error(`wrangler.toml has no line like ${pattern.source}`);
+}
+
+/** The id that somebody wrote into the clone's file. */
+export function databaseIdIn(text: string): string | undefined {
+  const id = /^database_id = "(.*)"$/m.exec(text)?.[1];
+  return id === NO_DATABASE ? undefined : id;
+}
+
+/** Whether it names whose releases are admitted. */
+export const releaseKeysIn = (text: string) => /^RELEASE_KEYS = ".+"$/m.test(text);
+
+export const readConfig = (root: string) => readFile(join(root, 'wrangler.toml'), 'utf8');
+
+/** Writes it for as long as `use` runs, and says where. */
+export async function withConfig<T>(root: string, text: string, use: (file: string) => Promise<T>): Promise<T> {
+  const file = join(root, `wrangler.${process.pid}.deploy.toml`);
+  try {
+    await writeFile(file, text, { mode: 0o600 });
+    return await use(file);
+  } finally {
+    await rm(file, { force: true });
+  }
+}

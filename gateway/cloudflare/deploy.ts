@@ -1,0 +1,112 @@
+/** From a clone to Cloudflare in one go. Every step looks at what is there first, so it may be cut off and run again at any point. */
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import { configFor, databaseIdIn, readConfig, withConfig } from './config.ts';
+import { findOrMakeDatabase } from './database.ts';
+import { noteSent, wantedSecrets, withSecretsFile } from './keys.ts';
+import { jsonOf, type Wrangler, WranglerError } from './wrangler.ts';
+
+/** A new name on workers.dev is known everywhere within a minute. */
+const READY_MS = 90_000;
+const RETRY_MS = 1_000;
+const ANSWER_MS = 10_000;
+/** Of Cloudflare's API: there is no such Worker; and how wrangler says it. */
+const NO_WORKER = /\[code: 100(07|90)\]|Worker "[^"]*" not found/i;
+
+export interface DeployOptions {
+  root: string;
+  wrangler: Wrangler;
+  name: string;
+  production: boolean;
+  database: string;
+  jurisdiction: string | undefined;
+  releaseKeys: string | undefined;
+  /** Directory of the keys. */
+  keys: string;
+  newAdminKey: boolean;
+  /** Where clients reach it; undefined: what Cloudflare says. */
+  url: string | undefined;
+  /** Seconds since 1970. */
+  nowS: number;
+  /** Makes what is deployed besides the Worker. */
+  build(): Promise<void>;
+  log(line: string): void;
+}
+
+export interface Deployed {
+  url: string | undefined;
+  /** Only of the run that made it. */
+  adminKey: string | undefined;
+}
+
+/** @throws WranglerError with its words */
+export async function deploy(options: DeployOptions): Promise<Deployed> {
+  const { root, wrangler, name, production, keys, log } = options;
+  const clone = await readConfig(root);
+  const id = databaseIdIn(clone) ?? (await database(options));
+  const config = configFor(clone, {
+    name,
+    production,
+    database: { name: options.database, id },
+    releaseKeys: options.releaseKeys,
+  });
+  await options.build();
+  return withConfig(root, config, async (file) => {
+    const where = ['--config', file, `--env=${production ? 'production' : ''}`];
+    // Before the code that needs them; they only add, so the code that still runs does not mind.
+    await wrangler(['d1', 'migrations', 'apply', options.database, '--remote', ...where]);
+    log('migrations: applied');
+    const listed = await secretsOf(wrangler, where);
+    const { secrets, adminKey, notes } = await wantedSecrets(keys, listed, options);
+    for (const note of notes) log(`note: ${note}`);
+    // Shown now: it is on disk, and what follows may fail.
+    if (adminKey !== undefined) log(`admin key, shown this once (and kept in ${keys}/admin.key): ${adminKey}`);
+    const said = await send(options, secrets, where);
+    const url = options.url ?? /https:\/\/\S+\.workers\.dev/.exec(said)?.[0];
+    log(`Worker: deployed as ${name}${url === undefined ? '' : ` at ${url}`}`);
+    if (url !== undefined) await ready(url, log);
+    return { url, adminKey };
+  });
+}
+
+async function database({ wrangler, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
+  const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction);
+  log(`D1 ${name}: ${made ? 'made' : 'found'}, ${id}`);
+  return id;
+}
+
+/** Names; none where the Worker is still to come. */
+async function secretsOf(wrangler: Wrangler, where: readonly string[]): Promise<string[]> {
+  try {
+    const listed = z.array(z.object({ name: z.string() })).parse(jsonOf(await wrangler(['secret', 'list', ...where])));
+    return listed.map(({ name }) => name);
+  } catch (error) {
+    if (error instanceof WranglerError && NO_WORKER.test(error.said)) return [];
+    throw error;
+  }
+}
+
+/** Code and missing secrets are one version: none of the two ever runs without the other. Those that are set stay. */
+async function send({ wrangler, keys, log }: DeployOptions, secrets: Record<string, string>, where: readonly string[]) {
+  const names = Object.keys(secrets);
+  log(names.length === 0 ? 'secrets: all are set' : `secrets: setting ${names.join(', ')}`);
+  if (names.length === 0) return wrangler(['deploy', ...where]);
+  const said = await withSecretsFile(keys, secrets, (file) => wrangler(['deploy', ...where, '--secrets-file', file]));
+  await noteSent(keys, secrets);
+  return said;
+}
+
+async function ready(url: string, log: (line: string) => void): Promise<void> {
+  const deadline = Date.now() + READY_MS;
+  for (;;) {
+    const status = await fetch(new URL('/readyz', url), { signal: AbortSignal.timeout(ANSWER_MS) }).then(
+      (response) => String(response.status),
+      (error: unknown) =>
+        error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error),
+    );
+    if (status === '200') return log('ready: it answers, its store included');
+    if (Date.now() > deadline)
+      throw new Error(`deployed, but ${url}/readyz says ${status}; npx wrangler tail shows why`);
+    await delay(RETRY_MS);
+  }
+}

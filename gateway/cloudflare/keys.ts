@@ -1,0 +1,109 @@
+/**
+ * The secrets of a gateway on Cloudflare, as files of its operator's (0600), for Cloudflare tells nobody what it was given:
+ *
+ *     admin.key     the first operator's key; Cloudflare gets its SHA-256
+ *     issuer/       the keys that admit nodes: see standalone/node/issuer-files.ts. root.key never leaves this machine
+ *     sent.json     SHA-256 of what was sent, by name: what is sent already is not sent again
+ *
+ * Each is on disk before it is sent: whatever is cut off, the next run goes on with the same keys.
+ */
+import { access, chmod, mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { KEY_PREFIX, newSecret, sha256Hex } from '../accounts/secrets.ts';
+import { environment, openIssuer } from '../standalone/node/issuer-files.ts';
+
+const ADMIN_SECRET = 'ADMIN_KEY_SHA256';
+const ISSUER_SECRET = 'OTELA_GATEWAY_KEY';
+const sentSchema = z.record(z.string(), z.string());
+
+export interface Wanted {
+  /** To be sent, by name. */
+  secrets: Record<string, string>;
+  /** Made by this run: to be shown, once. */
+  adminKey?: string;
+  notes: string[];
+}
+
+/**
+ * What Cloudflare lacks, of what is here or is made here.
+ * @param listed names of the secrets that the Worker has
+ */
+export async function wantedSecrets(
+  dir: string,
+  listed: readonly string[],
+  { newAdminKey, nowS }: { newAdminKey: boolean; nowS: number },
+): Promise<Wanted> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await chmod(dir, 0o700);
+  const wanted: Wanted = { secrets: {}, notes: [] };
+  const sent = await readSent(dir);
+  const want = (name: string, value: string) => {
+    if (listed.includes(name) ? sent[name] !== sha256Hex(value) : value !== '') wanted.secrets[name] = value;
+  };
+  const file = join(dir, 'admin.key');
+  const known = newAdminKey ? undefined : await readOr(file);
+  if (known !== undefined) want(ADMIN_SECRET, sha256Hex(known));
+  else if (listed.includes(ADMIN_SECRET) && !newAdminKey)
+    wanted.notes.push(`the admin key is set, and is not in ${dir}; --new-admin-key makes another`);
+  else {
+    const key = newSecret(KEY_PREFIX).plaintext;
+    await write(file, key);
+    wanted.adminKey = key;
+    want(ADMIN_SECRET, sha256Hex(key));
+  }
+  const issuer = join(dir, 'issuer');
+  if (listed.includes(ISSUER_SECRET) && (await readOr(join(issuer, 'gateway.key'))) === undefined)
+    wanted.notes.push(`the issuer's keys are set, and are not in ${dir}: they stay as they are`);
+  else {
+    // Renews the certificate where the root key is at hand.
+    for (const [name, value] of Object.entries(environment(await openIssuer(issuer, nowS)))) want(name, value);
+  }
+  return wanted;
+}
+
+/** Remembers what Cloudflare has taken. */
+export async function noteSent(dir: string, secrets: Readonly<Record<string, string>>): Promise<void> {
+  const hashes = Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, sha256Hex(value)]));
+  await write(join(dir, 'sent.json'), JSON.stringify({ ...(await readSent(dir)), ...hashes }, null, 1));
+}
+
+/** A file that only we can read, for as long as `use` runs: secrets do not stand in arguments. */
+export async function withSecretsFile<T>(
+  dir: string,
+  secrets: Readonly<Record<string, string>>,
+  use: (file: string) => Promise<T>,
+): Promise<T> {
+  const file = join(dir, 'sending.json');
+  try {
+    await write(file, JSON.stringify(secrets));
+    return await use(file);
+  } finally {
+    await rm(file, { force: true });
+  }
+}
+
+async function readSent(dir: string): Promise<Record<string, string>> {
+  const text = await readOr(join(dir, 'sent.json'));
+  return text === undefined ? {} : sentSchema.parse(JSON.parse(text));
+}
+
+async function readOr(file: string): Promise<string | undefined> {
+  const there = await access(file).then(
+    () => true,
+    () => false,
+  );
+  return there ? (await readFile(file, 'utf8')).trim() : undefined;
+}
+
+/** Under its own name only when whole and on disk. */
+async function write(file: string, text: string): Promise<void> {
+  const handle = await open(`${file}.new`, 'w', 0o600);
+  try {
+    await handle.writeFile(`${text}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(`${file}.new`, file);
+}

@@ -1,0 +1,70 @@
+/** Cloudflare's own tool, run without questions: what it needs to know is in its arguments, its environment, or its login. */
+import { spawn } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import * as z from 'zod';
+
+/** What was said is kept for whoever has to find out; a deployment prints some 10 KiB. */
+const SAID_MAX_CHARS = 256 * 1024;
+
+/** It ended with another code than 0. */
+export class WranglerError extends Error {
+  /** Both of its outputs. */
+  readonly said: string;
+
+  constructor(args: readonly string[], code: number | null, said: string) {
+    super(`wrangler ${args.join(' ')} ended with ${code}:\n${said.trim()}`);
+    this.said = said;
+  }
+}
+
+/** Runs `wrangler ARGS`. Resolves with what it wrote to stdout. @throws WranglerError */
+export type Wrangler = (args: readonly string[]) => Promise<string>;
+
+/** The one that package.json pins, in the directory of the clone. */
+export function wranglerIn(root: string, env: NodeJS.ProcessEnv): Wrangler {
+  const main = mainOf();
+  // CI: never asks. Its banner would stand in front of JSON.
+  const quiet = {
+    ...env,
+    CI: 'true',
+    WRANGLER_SEND_METRICS: 'false',
+    WRANGLER_HIDE_BANNER: 'true',
+    NO_COLOR: '1',
+    FORCE_COLOR: '0',
+  };
+  return (args) =>
+    new Promise((resolve, reject) => {
+      const child = spawn(process.execPath, [main, ...args], {
+        cwd: root,
+        env: quiet,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
+      let [out, all] = ['', ''];
+      child.stdout.setEncoding('utf8').on('data', (text: string) => {
+        out = (out + text).slice(-SAID_MAX_CHARS);
+        all = (all + text).slice(-SAID_MAX_CHARS);
+      });
+      child.stderr.setEncoding('utf8').on('data', (text: string) => {
+        all = (all + text).slice(-SAID_MAX_CHARS);
+      });
+      child.once('error', reject);
+      child.once('close', (code) => {
+        if (code === 0) resolve(out);
+        else reject(new WranglerError(args, code, all));
+      });
+    });
+}
+
+function mainOf(): string {
+  const require = createRequire(import.meta.url);
+  const manifest = require.resolve('wrangler/package.json');
+  const { bin } = z.object({ bin: z.object({ wrangler: z.string() }) }).parse(require(manifest));
+  return join(dirname(manifest), bin.wrangler);
+}
+
+/** What it printed as JSON, behind whatever warnings. */
+export function jsonOf(text: string): unknown {
+  const at = text.search(/^[[{]/m);
+  return JSON.parse(at < 0 ? text : text.slice(at));
+}
