@@ -145,7 +145,11 @@ function modelOperations(): Operation[] {
     read('/v1/models/{id}', 'One of them.', 'scope inference'),
     ...REGISTRY_VIEWS.flatMap((name) => [
       read(`/v1/registry/${name}`, `The registry: ${name}.`, 'scope registry'),
-      read(`/v1/registry/${name}/stream`, `The registry: ${name}, and each change, as events.`, 'scope registry'),
+      read(
+        `/v1/registry/${name}/stream`,
+        `The registry: ${name}, and each change, as events; with load=1 also what the engines of each model do.`,
+        'scope registry',
+      ),
     ]),
   ];
 }

@@ -19,16 +19,13 @@ import { provesSession } from './handshake.ts';
 import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
+import { type RecordWord, RegistryLine } from './registry-line.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 import { StreamIds } from './stream-ids.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER, PING_TEXT, PONG_TEXT } from './words.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TICK_MS = 250;
-
-/** Records that one session may tell the registry: so many at once, then one each so many ms. */
-const RECORD_BURST = 20;
-const RECORD_EVERY_MS = 200;
 
 /** Sockets that have not answered the challenge; the oldest makes room. */
 const CHALLENGED_MAX = 64;
@@ -70,15 +67,10 @@ export class TunnelObject extends DurableObject<Env> {
   #saved = true;
   /** An opening was not acknowledged and nothing came since: the registry has been told. */
   #silent = false;
-  /** A record whose turn in the queue below has not come: a newer one takes its place, however many come. */
-  #waiting: { word: { peer: AgentSocket; sequence: number; update: Uint8Array } } | undefined;
-  /** Words to the registry, one after the other: a "gone" must not overtake the "here" before it. */
-  #registryQueue: Promise<void> = Promise.resolve();
+  readonly #registry: RegistryLine;
   readonly #probes = new Probes();
   readonly #load = new NodeLoadWatch();
   readonly #deploys = new Deploys();
-  /** Time up to which records have been told; behind now by the burst at most. */
-  #pace = 0;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -88,6 +80,12 @@ export class TunnelObject extends DurableObject<Env> {
       silent: () => this.#onSilent(),
       double: () => this.#onDouble(),
       load: () => this.#load.current,
+    });
+    this.#registry = new RegistryLine({
+      env,
+      waitUntil: (work) => ctx.waitUntil(work),
+      tell: (registry, word) => this.#tell(registry, word),
+      lost: () => this.#onLost(),
     });
     createUsageTable(ctx.storage.sql);
     createIngressUsageTable(ctx.storage.sql);
@@ -241,7 +239,7 @@ export class TunnelObject extends DurableObject<Env> {
   #onFrame(peer: AgentSocket, frame: Frame, touched: Set<Exchange>): void {
     switch (frame.type) {
       case 'record':
-        return this.#publish(peer, frame.sequence, frame.update);
+        return this.#registry.record({ peer, sequence: frame.sequence, update: frame.update });
       case 'probe':
         return this.#ask(peer, frame.nonce, frame.session);
       case 'probed':
@@ -285,31 +283,12 @@ export class TunnelObject extends DurableObject<Env> {
     peer.link.put({ type: 'stored', sequence });
   }
 
-  #publish(peer: AgentSocket, sequence: number, update: Uint8Array): void {
-    const word = { peer, sequence, update };
-    if (this.#waiting !== undefined) {
-      this.#waiting.word = word;
-      return;
-    }
-    const waiting = { word };
-    this.#waiting = waiting;
-    this.#toRegistry(async (registry) => {
-      await this.#paced();
-      if (this.#waiting === waiting) this.#waiting = undefined;
-      const { peer: sender, sequence: number, update: words } = waiting.word;
-      const published = await registry.publish(this.#session, ticketOf(sender).bytes, words);
-      if (published.kind === 'stored') return sender.link.put({ type: 'recorded', sequence: number });
-      const over = published.kind === 'over';
-      sender.close(over ? CLOSE.over : CLOSE.protocol, over ? published.reason : `bad record: ${published.reason}`);
-      this.#gone(sender);
-    });
-  }
-
-  /** A flood of ever new records costs the registry a few signatures a second; the newest of them is what is told. */
-  async #paced(): Promise<void> {
-    const now = Date.now();
-    this.#pace = Math.max(this.#pace + RECORD_EVERY_MS, now - RECORD_BURST * RECORD_EVERY_MS);
-    if (this.#pace > now) await new Promise((resolve) => setTimeout(resolve, this.#pace - now));
+  async #tell(registry: DurableObjectStub<RegistryObject>, { peer, sequence, update }: RecordWord): Promise<void> {
+    const published = await registry.publish(this.#session, ticketOf(peer).bytes, update);
+    if (published.kind === 'stored') return peer.link.put({ type: 'recorded', sequence });
+    const over = published.kind === 'over';
+    peer.close(over ? CLOSE.over : CLOSE.protocol, over ? published.reason : `bad record: ${published.reason}`);
+    this.#gone(peer);
   }
 
   /** The session is over: its agent needs a new one. */
@@ -356,7 +335,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (this.#silent) return;
     this.#silent = true;
     const gone = this.#active === undefined; // a socket that an object lost with its memory is never closed by an event
-    this.#toRegistry((registry) => (gone ? registry.closed(this.#session) : registry.suspect(this.#session)));
+    this.#registry.say((registry) => (gone ? registry.closed(this.#session) : registry.suspect(this.#session)));
   }
 
   /** Only counted: nothing depends on it. */
@@ -368,7 +347,7 @@ export class TunnelObject extends DurableObject<Env> {
   /** A suspicion is no verdict: whoever speaks again is served again. */
   #onSound(): void {
     this.#silent = false;
-    this.#toRegistry((registry) => registry.trust(this.#session));
+    this.#registry.say((registry) => registry.trust(this.#session));
   }
 
   #gone(peer: AgentSocket): void {
@@ -379,25 +358,14 @@ export class TunnelObject extends DurableObject<Env> {
     this.#active = undefined;
     this.#deploys.abandon();
     this.#attempts.disconnect();
-    this.#waiting = undefined; // what comes after this is said after it
-    this.#toRegistry((registry) => registry.closed(this.#session));
+    this.#registry.cut();
+    this.#registry.say((registry) => registry.closed(this.#session));
   }
 
-  /** Tries for some seconds: the registry object may just be moving. */
-  #toRegistry(say: (registry: DurableObjectStub<RegistryObject>) => Promise<void>): void {
-    this.#registryQueue = this.#registryQueue.then(async () => {
-      for (let attempt = 0; attempt < 5; attempt++) {
-        try {
-          return await say(this.env.REGISTRY.getByName(REGISTRY_NAME));
-        } catch {
-          await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** attempt));
-        }
-      }
-      if (this.#active === undefined) return;
-      this.#active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
-      this.#gone(this.#active);
-    });
-    this.ctx.waitUntil(this.#registryQueue);
+  #onLost(): void {
+    if (this.#active === undefined) return;
+    this.#active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
+    this.#gone(this.#active);
   }
 
   // --- while something is open ----------------------------------------------------------------------------------------
