@@ -57,14 +57,16 @@ function makeStateDir(session: string, env: Env): string {
       troubles.push(trouble);
       continue;
     }
+    const directory = join(base, session);
     try {
-      const directory = join(base, session);
       mkdirSync(directory, { mode: 0o700 });
       writeFileSync(join(directory, 'owner.json'), JSON.stringify({ pid: process.pid, host: hostname() }), {
         mode: 0o600,
       });
       return directory;
     } catch (error) {
+      // A full disk takes the directory and refuses what belongs in it.
+      removeStateDir(directory);
       troubles.push(error instanceof Error ? error.message : String(error));
     }
   }

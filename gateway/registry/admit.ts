@@ -37,6 +37,12 @@ const admitSchema = z.object({
  */
 export const admitRoutes = new Hono<{ Bindings: Env }>();
 
+/** Plain workerd tells no time by itself, and `otela-agent doctor` compares clocks by it (RFC 9110 §6.6.1). */
+admitRoutes.use('/admit', async (c, next) => {
+  await next();
+  c.header('date', new Date().toUTCString());
+});
+
 admitRoutes.post('/admit', async (c) => {
   const body = await readBody(c.req.raw, admitSchema);
   const mismatch = versionMismatch(String(body.protocol));

@@ -2,14 +2,16 @@
 
 import { bad, described, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
 import { toolRunner } from '../../host/run-tool.ts';
+import { relayProxy } from '../../mesh/relay/pass.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
+import { authority } from '../../tunnel/websocket.ts';
 import { JSON_FLAG } from '../choose.ts';
 import { EXIT_DONE, EXIT_ENGINE, UsageError } from '../exit.ts';
 import { type FlagSpec, parseFlags, refuseStray } from '../flags.ts';
 import type { Io } from '../io.ts';
 import { START_FLAGS } from '../settings.ts';
-import { type Env, readSettings } from '../sources.ts';
-import { type StartConfig, startConfig } from '../start-config.ts';
+import { type Env, readSettings, type Settings } from '../sources.ts';
+import { gatewayUrl, type StartConfig, startConfig } from '../start-config.ts';
 import { checkGateway } from './gateway-check.ts';
 import { checkEngine, checkGpus, checkJob, checkState } from './host-checks.ts';
 
@@ -23,30 +25,43 @@ export async function doctorCommand(argv: readonly string[], env: Env, io: Io): 
   const asJson = flags.has('json');
   flags.delete('json');
   const run = toolRunner(env);
-  const config = settled(() => startConfig(readSettings(flags, env), command, env));
-  const findings: Finding[] =
-    config instanceof UsageError
-      ? [
-          bad(
-            'settings',
-            config.message,
-            'otela-agent start --help tells every flag; otela-agent config where each value comes from.',
-          ),
-        ]
-      : await checkConfig(config, env);
+  const settings = settled(() => readSettings(flags, env));
+  const findings = settings instanceof UsageError ? [wrong(settings)] : await checkSettings(settings, command, env);
   findings.push(await checkGpus(env, run), await checkJob(env, run), checkState(env));
   if (asJson) io.out(JSON.stringify(findings, null, 2));
   else for (const finding of findings) io.out(described(finding, io.paint));
   return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_ENGINE : EXIT_DONE;
 }
 
-async function checkConfig(config: StartConfig, env: Env): Promise<Finding[]> {
+/** One wrong setting hides the others, but not the way to the gateways. */
+async function checkSettings(settings: Settings, command: string[] | undefined, env: Env): Promise<Finding[]> {
+  const config = settled(() => startConfig(settings, command, env));
+  if (!(config instanceof UsageError)) return checkConfig(config, env);
+  const texts = settings.values.get('gateway')?.values ?? [];
+  const gateways = texts.map((text) => settled(() => gatewayUrl(text))).filter((url) => url instanceof URL);
+  return [wrong(config), ...(await checkWays(gateways, env))];
+}
+
+function wrong(error: UsageError): Finding {
+  const fix = 'otela-agent start --help tells every flag; otela-agent config where each value comes from.';
+  return bad('settings', error.message, fix);
+}
+
+async function checkWays(gateways: readonly URL[], env: Env, relayTo?: (gateway: URL) => URL): Promise<Finding[]> {
   const now = () => Date.now();
-  const ways = await Promise.all(
-    config.gateways.map((gateway) => checkGateway({ gateway, env, post: postToGateway, now })),
+  const ways = gateways.map((gateway) =>
+    checkGateway({ gateway, env, relay: relayTo?.(gateway), post: postToGateway, now }),
   );
+  return (await Promise.all(ways)).flat();
+}
+
+async function checkConfig(config: StartConfig, env: Env): Promise<Finding[]> {
+  const { gateways, token, mesh } = config;
+  const { relay } = mesh;
+  const relayTo = relay === undefined ? undefined : (gateway: URL) => relayProxy(relay, authority(gateway), token);
+  const ways = await checkWays(gateways, env, relayTo);
   const warnings = config.warnings.map((warning) => odd('settings', warning, 'It works; better is to mend it.'));
-  return [...warnings, ...ways.flat(), checkToken(config.token), await checkEngine(config.command, config.engine, env)];
+  return [...warnings, ...ways, checkToken(token), await checkEngine(config.command, config.engine, env)];
 }
 
 function checkToken(token: string): Finding {

@@ -13,18 +13,20 @@ const SKEW_MAX_MS = 60_000;
 export interface GatewayCheck {
   gateway: URL;
   env: Env;
+  /** The agent with `--offer-relay` through which this one would go, as a proxy. */
+  relay?: URL | undefined;
   post: typeof postToGateway;
   /** Milliseconds since the epoch. */
   now(): number;
 }
 
 /** Findings about the way and, where the gateway told the time, about the clock. Never rejects. */
-export async function checkGateway({ gateway, env, post, now }: GatewayCheck): Promise<Finding[]> {
+export async function checkGateway({ gateway, env, relay, post, now }: GatewayCheck): Promise<Finding[]> {
   const what = `gateway ${gateway.host}`;
   let way = 'directly';
   try {
-    const proxy = proxyFor(gateway, env);
-    if (proxy !== undefined) way = `through the proxy ${proxy.host}`;
+    const proxy = relay ?? proxyFor(gateway, env);
+    if (proxy !== undefined) way = `through the ${relay === undefined ? 'proxy' : 'relay'} ${proxy.host}`;
     const askedAt = now();
     const answer = await post({
       gateway,
@@ -32,6 +34,7 @@ export async function checkGateway({ gateway, env, post, now }: GatewayCheck): P
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ protocol: PROTOCOL_VERSION, public_key: Buffer.alloc(32).toString('base64url') }),
       env: { ...env },
+      proxy: relay,
       signal: AbortSignal.timeout(ANSWER_MS),
     });
     return [judge(what, way, answer), ...clock(answer.date, askedAt, now())];
@@ -44,12 +47,7 @@ function judge(what: string, way: string, answer: GatewayAnswer): Finding {
   const said = messageOf(answer);
   if (answer.status === 401 && answer.text.includes('invalid_api_key')) return good(what, `answers, ${way}`);
   if (answer.status === 426) return bad(what, `speaks another protocol: ${said}`, 'Upgrade the older of the two.');
-  if (answer.status === 407)
-    return bad(
-      what,
-      `the proxy wants a name and a password (${way})`,
-      'Put them into HTTPS_PROXY: http://name:password@host:port.',
-    );
+  if (answer.status === 407) return bad(what, `the proxy wants a name and a password (${way})`, PASSWORD);
   if (answer.status >= 500)
     return odd(what, `answers ${answer.status}: ${said}`, 'Its operator should look; an agent tries again by itself.');
   return bad(
@@ -78,13 +76,31 @@ const FIXES: readonly (readonly [RegExp, string])[] = [
   ],
   [/ECONNREFUSED/, 'Nothing listens there: check host and port of --gateway.'],
   [/certificate|CERT|self.signed/i, 'Its certificate is not trusted here: put the CA’s file into NODE_EXTRA_CA_CERTS.'],
-  [/proxy/i, 'The proxy does not let it pass: check HTTPS_PROXY, or name the host in NO_PROXY.'],
+];
+
+const PASSWORD = 'Put them into HTTPS_PROXY: http://name:password@host:port.';
+
+/** What to do where a proxy stands between. */
+const PROXY_FIXES: typeof FIXES = [
+  [/answered 407/, PASSWORD],
+  [
+    /answered \d+/,
+    'The proxy does not let it pass: ask for the gateway’s host and port, or name the host in NO_PROXY.',
+  ],
+  [/certificate|CERT|self.signed/i, 'What answers is not trusted here: put the CA’s file into NODE_EXTRA_CA_CERTS.'],
+  [/./, 'The proxy itself does not answer: check HTTPS_PROXY, or name the gateway’s host in NO_PROXY.'],
+];
+const RELAY_FIXES: typeof FIXES = [
+  [/answered 407/, 'The relay was started with another join token: both need the same.'],
+  [/answered \d+/, 'The relay passes to its own gateways alone: start it with the same --gateway.'],
+  [/./, 'Start the agent with --offer-relay there, with --mesh HOST:PORT as --relay says.'],
 ];
 
 function unreachable(what: string, way: string, error: unknown): Finding {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const said = error instanceof Error ? error.message : String(error);
-  const fix = FIXES.find(([pattern]) => pattern.test(`${code} ${said}`))?.[1];
+  const fixes = way.includes('relay') ? RELAY_FIXES : way.includes('proxy') ? PROXY_FIXES : FIXES;
+  const fix = fixes.find(([pattern]) => pattern.test(`${code} ${said}`))?.[1];
   return bad(
     what,
     `not reached ${way}: ${said || code}`,

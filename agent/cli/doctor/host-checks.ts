@@ -1,13 +1,13 @@
 /** What this machine has for an agent: GPUs, a job, an engine, a place for its state. */
-import { accessSync, constants } from 'node:fs';
 import { dirname } from 'node:path';
 import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
+import { isOccupied } from '../../engine/engine.ts';
 import { missingCommand } from '../../engine/exec.ts';
 import { EngineProbe } from '../../engine/probe.ts';
 import { inventory } from '../../host/inventory.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import { askEndTime, slurmJob } from '../../host/slurm.ts';
-import { stateBases } from '../../host/state-dir.ts';
+import { StateDir } from '../../host/state-dir.ts';
 import type { EngineTarget } from '../../tunnel/types.ts';
 import type { Env } from '../sources.ts';
 
@@ -17,7 +17,7 @@ export async function checkGpus(env: Env, run: RunTool): Promise<Finding> {
   if (gpus.length > 0) return good('GPUs', `${gpus.length}: ${[...new Set(gpus.map(({ name }) => name))].join(', ')}`);
   return odd(
     'GPUs',
-    notes.join('; ') || 'none',
+    notes.map((note) => note.replace(/^GPUs: /, '')).join('; ') || 'none',
     'In a job, ask for them (--gpus or --gres); without any, an engine may still run on CPUs.',
   );
 }
@@ -36,7 +36,7 @@ export async function checkJob(env: Env, run: RunTool): Promise<Finding> {
   );
 }
 
-/** `command` has not run, so its engine need not answer; one that somebody else started must. */
+/** `command` has not run, so nothing may answer in its engine's place; one that somebody else started must. */
 export async function checkEngine(
   command: string[] | undefined,
   target: EngineTarget | undefined,
@@ -44,11 +44,17 @@ export async function checkEngine(
 ): Promise<Finding> {
   if (command !== undefined) {
     const missing = missingCommand(command[0] ?? '', env.PATH);
-    if (missing === undefined) return good('engine', `${command[0]} is here`);
+    if (missing !== undefined)
+      return bad(
+        'engine',
+        missing,
+        'Load its module or activate its environment before otela-agent, or give the full path.',
+      );
+    if (target === undefined || !(await isOccupied(target))) return good('engine', `${command[0]} is here`);
     return bad(
       'engine',
-      missing,
-      'Load its module or activate its environment before otela-agent, or give the full path.',
+      `something answers at ${target.origin} already`,
+      'Give the engine another --port: another job on this node may have this one.',
     );
   }
   if (target === undefined) return good('engine', 'none: the agent would join idle');
@@ -61,15 +67,13 @@ export async function checkEngine(
 }
 
 export function checkState(env: Env): Finding {
-  const places = [...new Set(stateBases(env).map(dirname))];
-  const writable = places.find((place) => {
-    try {
-      accessSync(place, constants.W_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-  if (writable !== undefined) return good('state', `goes below ${writable}`);
-  return bad('state', `no place to write: ${places.join(', ')}`, 'Set TMPDIR to a directory that is yours.');
+  try {
+    // Made and removed: permissions alone do not tell of a full disk, or of whose directory stands there already.
+    const state = new StateDir(env);
+    state.remove();
+    return good('state', `goes below ${dirname(state.path)}`);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    return bad('state', why, 'Set TMPDIR to a directory that is yours and has space.');
+  }
 }

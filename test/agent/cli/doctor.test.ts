@@ -1,5 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -27,6 +28,24 @@ afterEach(() => {
 /** Stands in for a gateway, or for whatever else answers at its address. */
 async function answering(status: number, body: string, headers: Record<string, string> = {}): Promise<string> {
   const server = createServer((_request, response) => response.writeHead(status, headers).end(body));
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  return `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+}
+
+/** Connects where it is asked to (200), or answers CONNECT with another status. */
+async function proxyThatAnswers(status: number): Promise<string> {
+  const server = createServer();
+  server.on('connect', (request, socket) => {
+    if (status !== 200) return socket.end(`HTTP/1.1 ${status} No\r\nconnection: close\r\n\r\n`);
+    const [host, port] = (request.url ?? '').split(':');
+    const onward = connect({ host: host ?? '', port: Number(port) }, () => {
+      socket.write('HTTP/1.1 200 OK\r\n\r\n');
+      onward.pipe(socket).pipe(onward);
+    });
+    for (const end of [onward, socket]) end.on('error', () => {});
+  });
   servers.push(server);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
@@ -100,10 +119,12 @@ it('names each obstacle with its fix, and ends with 70', async () => {
 });
 
 it('settings that cannot be are one finding, and the rest is looked at all the same', async () => {
-  const { code, of } = await doctor(['--cluster', 'Not an id']);
+  const gateway = await answering(401, REFUSAL);
+  const { code, of } = await doctor(['--cluster', 'Not an id', '--gateway', gateway]);
   expect(code).toBe(70);
   expect(of('settings')).toMatchObject({ verdict: 'bad' });
-  expect(of('GPUs')).toBeDefined();
+  expect(of('gateway')).toMatchObject({ verdict: 'good' });
+  expect(of('GPUs')?.found).not.toContain('GPUs:');
 });
 
 it('an engine that somebody else starts must answer', async () => {
@@ -114,6 +135,8 @@ it('an engine that somebody else starts must answer', async () => {
     verdict: 'good',
     found: expect.stringContaining('serves m'),
   });
+  const taken = await doctor([...args, '--engine-port', new URL(engine).port, '--', 'bash', '-c', 'true']);
+  expect(taken.of('engine')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('already') });
   const gone = await doctor([...args, '--engine-url', 'http://127.0.0.1:1']);
   expect(gone.of('engine')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('nothing listens') });
 });
@@ -132,7 +155,45 @@ it('tells a closed port, an unknown name, a proxy and an old gateway apart', asy
   });
   expect(await check(await answering(503, '{}'))).toMatchObject({ verdict: 'odd' });
   const proxied = await check('https://gw.example.org', { https_proxy: 'http://127.0.0.1:1' });
-  expect(proxied).toMatchObject({ verdict: 'bad', found: expect.stringContaining('127.0.0.1:1') });
+  expect(proxied).toMatchObject({
+    verdict: 'bad',
+    found: expect.stringContaining('127.0.0.1:1'),
+    fix: expect.stringContaining('HTTPS_PROXY'),
+  });
+  const locked = await proxyThatAnswers(407);
+  expect(await check('https://gw.example.org', { https_proxy: locked })).toMatchObject({
+    verdict: 'bad',
+    fix: expect.stringContaining('name:password@'),
+  });
+});
+
+it('a gateway behind a relay is looked at through it', async () => {
+  const gateway = await answering(401, REFUSAL);
+  const relayed = async (relay: string) =>
+    (await doctor(['--gateway', gateway, ...withToken(), '--relay', new URL(relay).host])).of('gateway');
+  expect(await relayed(await proxyThatAnswers(200))).toMatchObject({
+    verdict: 'good',
+    found: expect.stringContaining('through the relay'),
+  });
+  expect(await relayed(await proxyThatAnswers(407))).toMatchObject({ fix: expect.stringContaining('join token') });
+  expect(await relayed('http://127.0.0.1:1')).toMatchObject({ fix: expect.stringContaining('--offer-relay') });
+});
+
+it('the place for its state is tried, and left as it was', async () => {
+  const { of } = await doctor(['--gateway', 'http://127.0.0.1:1', ...withToken()]);
+  expect(of('state')).toMatchObject({ verdict: 'good' });
+  expect(readdirSync(join(directory, 'otela-agent'))).toEqual([]);
+  // Both names are there, and open to everybody.
+  const names = [...new Set(['otela-agent', `otela-agent-${process.getuid?.()}`])];
+  for (const name of names) {
+    mkdirSync(join(directory, name), { recursive: true });
+    chmodSync(join(directory, name), 0o777);
+  }
+  expect((await doctor(['--gateway', 'http://127.0.0.1:1', ...withToken()])).of('state')).toMatchObject({
+    verdict: 'bad',
+    found: expect.stringContaining('can be written by others'),
+    fix: expect.stringContaining('TMPDIR'),
+  });
 });
 
 it('a clock that is minutes off is told, in which direction and by how much', async () => {

@@ -37,6 +37,15 @@ test('a join token and a key are exchanged for a ticket of that key', async () =
   expect(body.issuers).toMatchObject([{ name: 'local', id: issuerId }]);
 });
 
+test('an answer tells the time, a refusal too: agents compare their clocks by it', async () => {
+  const { token } = await seedToken();
+  for (const given of [token, undefined]) {
+    const answer = await admitRequest(given, { protocol: 2, public_key: 'A'.repeat(43) });
+    const off = Date.now() - Date.parse(answer.headers.get('date') ?? '');
+    expect([answer.status < 500, Math.abs(off) < 60_000]).toEqual([true, true]);
+  }
+});
+
 test('a ticket lasts an hour longer than its job', async () => {
   const { token } = await seedToken();
   const ends = new Date(Date.now() + 7_200_000);
