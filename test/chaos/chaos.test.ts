@@ -52,6 +52,12 @@ it('of a gateway that is killed twice only those see an error who were there, an
   for (const { allBackMs } of kills) expect(allBackMs).toBeLessThan(BACK_MOST_MS);
 });
 
+it('where most replicas fall at once every stream that may be continued waits for one, and ends whole', () => {
+  const { errors, problems, requests } = part(seen.b);
+  expect(errors, problems.join('\n')).toBe(0);
+  expect(requests).toBeGreaterThan(90);
+});
+
 it('tokens per second follow the number of replicas that serve', () => {
   const { pearson, windows } = part(seen.b);
   expect(pearson, JSON.stringify(windows)).toBeGreaterThan(PEARSON_LEAST);

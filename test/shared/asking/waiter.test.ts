@@ -1,0 +1,63 @@
+import { expect, test } from 'vitest';
+import { errorFor, PathError } from '../../../shared/asking/path-error.ts';
+import { Waiter, type WaiterOptions } from '../../../shared/asking/waiter.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { BusyNodes } from '../../../shared/routing/busy.ts';
+
+const NOW = 1_000_000;
+const nodes = (...sessions: string[]) => sessions.map((session) => ({ session }));
+
+function waiter(more: Partial<WaiterOptions> = {}): Waiter {
+  return new Waiter({ busyNodes: new BusyNodes(), queues: true, hopes: () => true, retriesMax: 3, ...more });
+}
+
+const failed = (code: PathError['code']) => errorFor(new PathError(code, ''));
+const nobody = new ApiError('no_capacity', 'nobody');
+
+test('a request whose node failed in its hands is told so; one whose client has its beginning waits', () => {
+  expect(waiter().mayWait(failed('lost'))).toBe(false);
+  const begun = waiter({ begun: true });
+  expect(begun.mayWait(failed('lost'))).toBe(true);
+  expect(begun.mayWait(failed('stall_timeout'))).toBe(false);
+  expect(begun.mayWait(new ApiError('upstream_error', 'of its own'))).toBe(false);
+});
+
+test('nodes that are gone count against no stream that has begun; engines that break it do', () => {
+  const begun = waiter({ begun: true });
+  for (let n = 0; n < 20; n++) begun.onFailure(`n${n}`, 'not_accepted', NOW);
+  for (let n = 0; n < 20; n++) begun.onFailure(`n${n}`, 'engine_unreachable', NOW);
+  expect([begun.retriesLeft, begun.mayWait(nobody)]).toEqual([3, true]);
+  for (let n = 0; n < 4; n++) begun.onFailure('n', 'engine_closed', NOW);
+  expect([begun.retriesLeft, begun.mayWait(nobody)]).toEqual([0, false]);
+  const other = waiter();
+  for (let n = 0; n < 4; n++) other.onFailure('n', 'not_accepted', NOW);
+  expect(other.mayWait(nobody)).toBe(false);
+});
+
+test('nobody waits without a queue, or where there is no hope', () => {
+  expect(waiter().mayWait(nobody)).toBe(true);
+  expect(waiter({ queues: false }).mayWait(nobody)).toBe(false);
+  expect(waiter({ hopes: () => false }).mayWait(nobody)).toBe(false);
+});
+
+test('a node that was busy is left alone for a moment, and remembered; all busy: nobody is asked', () => {
+  const one = waiter();
+  one.onFailure('a', 'overloaded', NOW);
+  expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('b'));
+  expect(one.among(nodes('a'), NOW)).toEqual([]);
+  expect(one.among(nodes('a'), NOW + 300)).toEqual(nodes('a'));
+  expect(one.busy).toEqual(['a']);
+});
+
+test('a turn tries the node that it names, and three at most; the next turn has its own three', () => {
+  const one = waiter();
+  one.attempts = 2;
+  one.begin({ session: 'c' });
+  expect(one.among(nodes('a', 'b', 'c'), NOW)).toEqual(nodes('c'));
+  one.attempts = 4;
+  expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('a', 'b'));
+  one.attempts = 5;
+  expect(one.among(nodes('a', 'b'), NOW)).toEqual([]);
+  one.begin({});
+  expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('a', 'b'));
+});
