@@ -22,7 +22,7 @@ export default defineConfig({
       nodeProject('agent', 30_000),
       nodeProject('scheduler', 30_000),
       nodeProject('e2e', 60_000),
-      nodeProject('docs', 180_000),
+      nodeProject('docs', 300_000),
       nodeProject('browser', 60_000),
       nodeProject('chaos', 240_000),
       nodeProject('slurm', 240_000),

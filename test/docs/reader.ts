@@ -5,7 +5,7 @@ import { Managed, type SpawnOptions } from '../support/processes.ts';
 import { namesOf, type Step, stepsOf } from './page.ts';
 
 /** An installation and a model that loads are the slowest things on the pages. */
-const BLOCK_MS = 60_000;
+const BLOCK_MS = 120_000;
 
 export interface Place extends Pick<SpawnOptions, 'uid' | 'gid'> {
   /** Where the reader stands; empty, or with the files that the page says others sent. */
