@@ -2,16 +2,61 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { judged, type Row } from '../report.ts';
 import { median, quantile } from '../stats.ts';
 import { noTraffic, traffic } from './network.ts';
-import type { Village } from './village.ts';
+import { processorMs } from './processor.ts';
+import type { Seen, Village } from './village.ts';
 
 /** From one update to the next: long after the one before has reached everybody. */
 const BETWEEN_MS = 200;
 /** After the last update: what has not come by then is late indeed, and counts as so late. */
 const AFTER_MS = 3_000;
 
+/** What a settled village does beside updates is measured for so long, and taken off. */
+const REST_MS = 5_000;
+
+/** What a village has spent so far. */
+interface Spent {
+  at: number;
+  processorMs: number;
+  messages: number;
+  /** AROUND_BYTES included. */
+  bytes: number;
+  /** Since this was last asked. */
+  seen: Seen[];
+}
+
+async function spent(village: Village): Promise<Spent> {
+  const { sent, seen } = await village.report();
+  const { messages, bytes } = sent;
+  const pids = village.processes.map(({ pid }) => pid);
+  return {
+    at: performance.now(),
+    processorMs: processorMs(pids),
+    messages,
+    bytes: bytes + AROUND_BYTES * messages,
+    seen,
+  };
+}
+
+/** What `updates` updates cost each agent, from `begin` to `end`, beyond what a village at rest spends in the same time. */
+function costs(village: Village, updates: number, rest: [Spent, Spent], wave: [Spent, Spent]): Row[] {
+  const share = (wave[1].at - wave[0].at) / (rest[1].at - rest[0].at);
+  const at = `${village.size} agents, ${updates} updates`;
+  const row = (what: string, of: 'processorMs' | 'messages' | 'bytes', unit: string) => {
+    const beyond = wave[1][of] - wave[0][of] - share * (rest[1][of] - rest[0][of]);
+    return { what: `… ${what} per agent and update`, at, value: beyond / updates / village.size, unit };
+  };
+  return [
+    row('processor time', 'processorMs', 'ms'),
+    row('messages sent', 'messages', 'messages'),
+    row('bytes sent', 'bytes', 'B'),
+  ];
+}
+
 /** How an update spreads: from the call that publishes it to each of the others having merged it. */
 export async function spread(village: Village, updates: number): Promise<Row[]> {
-  await village.report();
+  const idle = await spent(village);
+  await sleep(REST_MS);
+  const begin = await spent(village);
   const published = new Map<string, number>();
   for (let n = 0; n < updates; n++) {
     const said = await village.publish(village.anyone());
@@ -19,9 +64,9 @@ export async function spread(village: Village, updates: number): Promise<Row[]> 
     await sleep(BETWEEN_MS);
   }
   await sleep(AFTER_MS);
-  const { seen } = await village.report();
+  const end = await spent(village);
   const delays = new Map<string, Map<string, number>>();
-  for (const { process, index, session, version, at } of seen) {
+  for (const { process, index, session, version, at } of end.seen) {
     const name = `${session} ${version}`;
     const since = published.get(name);
     if (since === undefined) continue;
@@ -47,6 +92,7 @@ export async function spread(village: Village, updates: number): Promise<Row[]> 
       { ...row('… the last one, worst update', Math.max(...last)), spread: [Math.min(...last), median(last)] },
       { most: 1_000 },
     ),
+    ...costs(village, updates, [idle, begin], [begin, end]),
   ];
 }
 

@@ -11,6 +11,7 @@ import { Probes } from './probes.ts';
 import { Pulse } from './pulse.ts';
 import { Push } from './push.ts';
 import { Repair } from './repair.ts';
+import { Tree } from './tree.ts';
 import type { Event, GossipMemory, Liveness, PeerId } from './types.ts';
 import { Updates } from './updates.ts';
 
@@ -20,6 +21,7 @@ export class Core {
   readonly #opinions: Opinions;
   readonly #repair: Repair;
   readonly #pulse: Pulse;
+  readonly #tree: Tree;
   readonly #push: Push;
   readonly #probes: Probes;
   readonly #judge: Judge | undefined;
@@ -32,15 +34,17 @@ export class Core {
     this.#memory = memory;
     this.channels = new Channels(context);
     this.#opinions = new Opinions(context, (session) => this.#opinionChanged(session));
-    this.#repair = new Repair(context);
+    this.#tree = new Tree(context, this.channels, this.#opinions);
+    this.#repair = new Repair(context, this.#tree);
     this.#pulse = new Pulse(context, this.channels, this.#opinions, this.#repair);
-    this.#push = new Push(context, this.channels, this.#opinions);
+    this.#push = new Push(context, this.channels, this.#opinions, this.#tree);
     this.#probes = new Probes(context, this.channels, this.#opinions, this.#pulse);
     if (context.self.kind === 'gateway') this.#judge = new Judge(context, this.channels, this.#opinions);
     const parts = {
       channels: this.channels,
       opinions: this.#opinions,
       push: this.#push,
+      tree: this.#tree,
       judge: this.#judge,
       charge: (peer: Peer, checks: number) => this.#charge(peer, checks),
       reject: (peer: Peer, code: string) => this.#rejected(peer, code),

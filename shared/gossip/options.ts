@@ -10,8 +10,10 @@ export interface GossipOptions {
   fullMesh: number;
   /** Channels that nobody needs any more are closed after this: a ring that is still growing needs many of them again. */
   spareMs: number;
-  /** News go to the two ring neighbours and so many random peers. With 2, the last of 128 nodes has them after 4 ms; see docs. */
+  /** Suspicions, refutations and words about keys go to the two ring neighbours and so many random peers: they are rare, and hurried. */
   fanout: number;
+  /** The next on the ring is asked about news that it is not known to have, after this: longer than a wave takes. */
+  lazyMs: number;
   /** In clusters of so few, the owner tells all and the others only ask each other whether it arrived. */
   tellAll: number;
   /** Between probes; every other one goes to the next on the ring, so that each member is probed at least every 2 probeMs. */
@@ -109,6 +111,7 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   fullMesh: 17,
   spareMs: 10_000,
   fanout: 2,
+  lazyMs: 25,
   tellAll: 10,
   probeMs: 1000,
   jitter: 0.1,

@@ -30,10 +30,11 @@ export class Outbox {
 
   take(): Action[] {
     const actions: Action[] = [];
-    if (this.#changed.size > 0) actions.push({ type: 'changed', sessions: [...this.#changed] });
+    // First: whoever watches the replica here works while others wait for the news.
     for (const [peer, parts] of this.#parts) {
       for (const bytes of messages(parts)) actions.push({ type: 'send', peer, bytes });
     }
+    if (this.#changed.size > 0) actions.push({ type: 'changed', sessions: [...this.#changed] });
     actions.push(...this.#actions);
     this.#changed.clear();
     this.#parts.clear();

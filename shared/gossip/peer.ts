@@ -24,6 +24,10 @@ export interface Peer {
   expected: number;
   /** When it was last told what others say of it, or of others. */
   toldAt: number;
+  /** News go to it at once; see tree.ts. */
+  branch: boolean;
+  /** When it was last the first to tell news. */
+  firstAt: number;
 }
 
 export function newPeer(id: PeerId, inbound: boolean, { now, options }: Context): Peer {
@@ -41,5 +45,7 @@ export function newPeer(id: PeerId, inbound: boolean, { now, options }: Context)
     heardAt: now,
     expected: 0,
     toldAt: Number.NEGATIVE_INFINITY,
+    branch: true,
+    firstAt: Number.NEGATIVE_INFINITY,
   };
 }

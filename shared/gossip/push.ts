@@ -6,6 +6,7 @@ import { type Context, isGateway, ownRing } from './context.ts';
 import { Bucket } from './limits.ts';
 import { encodePart, type Part, type Suspicion } from './messages.ts';
 import type { Opinions } from './opinions.ts';
+import type { Tree } from './tree.ts';
 import type { PeerId } from './types.ts';
 import { weight } from './wanted.ts';
 
@@ -28,13 +29,15 @@ export class Push {
   readonly #context: Context;
   readonly #channels: Channels;
   readonly #opinions: Opinions;
+  readonly #tree: Tree;
   /** By the session whose word it is; at most PASSES_MAX, then all begin anew. */
   readonly #passes = new Map<string, Bucket>();
 
-  constructor(context: Context, channels: Channels, opinions: Opinions) {
+  constructor(context: Context, channels: Channels, opinions: Opinions, tree: Tree) {
     this.#context = context;
     this.#channels = channels;
     this.#opinions = opinions;
+    this.#tree = tree;
   }
 
   /** Passes on what was new here. `from`: who told us; undefined: it began here. */
@@ -43,8 +46,9 @@ export class Push {
     if (isOwners && about.session !== undefined && !this.#mayPass(about.session)) return;
     const part = encodePart({ type: 'news', update });
     if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
-    if (about.session !== undefined && from !== undefined && !isGateway(from) && this.#isSmall())
-      this.#askOn(about.session);
+    if (about.session === undefined) this.#spread(part, from);
+    else if (!this.#isSmall()) this.#tree.pass(part, about.session, from);
+    else if (from !== undefined && !isGateway(from)) this.#askOn(about.session);
     else this.#spread(part, from);
     this.#pushUp(part, about, from);
   }

@@ -9,6 +9,7 @@ import { encodeUpdate } from '../lattice/update.ts';
 import type { Context } from './context.ts';
 import { type IssuerSums, MESSAGE_MAX_BYTES, SUMS_BYTES } from './messages.ts';
 import type { Peer } from './peer.ts';
+import type { Tree } from './tree.ts';
 import type { PeerId } from './types.ts';
 
 /** Answer to the digests of one message. */
@@ -33,6 +34,7 @@ interface Pull {
 
 export class Repair {
   readonly #context: Context;
+  readonly #tree: Tree;
   #pull: Pull | undefined;
   #root: bigint | undefined;
   readonly #rootBytes = new Uint8Array(8);
@@ -40,8 +42,9 @@ export class Repair {
   readonly #touched = new Map<string, Float64Array>();
   readonly #pulled = new Map<string, number>();
 
-  constructor(context: Context) {
+  constructor(context: Context, tree: Tree) {
     this.#context = context;
+    this.#tree = tree;
   }
 
   /** Sum over all issuers: what a ping carries. */
@@ -194,7 +197,9 @@ export class Repair {
 
   /** Somebody knows something of these few: ask where we know less. */
   haveHeard(peer: Peer, digest: Digest): void {
-    if (digest.items.length <= HAVE_ITEMS_MAX && this.#context.replica.accepts(digest.issuer)) this.#want(peer, digest);
+    if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
+    this.#tree.heard(peer, digest);
+    this.#want(peer, digest);
   }
 
   #want(peer: Peer, digest: Digest): void {
@@ -209,10 +214,12 @@ export class Repair {
   give(peer: Peer, issuer: string, ids: readonly string[]): void {
     const { out, replica } = this.#context;
     let left = ANSWER_MAX_BYTES;
-    for (const update of replica.pull(issuer, ids)) {
-      left -= encodeUpdate(update).length;
-      if (left < 0) return;
-      out.send(peer.id, { type: 'repair', update });
+    for (const id of ids) {
+      for (const update of replica.pull(issuer, [id])) {
+        left -= encodeUpdate(update).length;
+        if (left < 0) return;
+        out.send(peer.id, { type: this.#tree.lacked(peer, id) ? 'news' : 'repair', update });
+      }
     }
   }
 

@@ -9,6 +9,7 @@ import type { Peer } from './peer.ts';
 import type { Push, Subject } from './push.ts';
 import type { Repair } from './repair.ts';
 import { Ring } from './ring.ts';
+import type { Tree } from './tree.ts';
 
 /** Signatures behind an entry that is new: ticket and record. */
 const CHECKS_PER_UPDATE = 2;
@@ -18,6 +19,7 @@ interface Parts {
   opinions: Opinions;
   push: Push;
   repair: Repair;
+  tree: Tree;
   /** A gateway's. */
   judge: Judge | undefined;
   /** Takes so many signature checks from what the peer may cause; ends its channel where that is too much. */
@@ -40,9 +42,11 @@ export class Updates {
   /** `isNews`: to be passed on. */
   heard(peer: Peer, update: Update, isNews: boolean): void {
     const result = this.#context.replica.merge(update);
-    const expected = !isNews && this.#parts.repair.expects(peer);
+    const expected = this.#parts.repair.expects(peer);
     switch (result.outcome) {
       case 'known':
+        if (isNews) for (const session of result.sessions) this.#parts.tree.toldAgain(peer, session);
+        return;
       case 'older':
       case 'collected':
         this.#noteConflict(result);

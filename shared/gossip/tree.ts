@@ -1,0 +1,140 @@
+/**
+ * The way of news through a cluster: a tree that waves of news cut out of the channels there are (Plumtree, Leitão, Pereira & Rodrigues
+ * 2007). Every new channel is a branch. Whoever is told by one peer what another told before says so, and that peer tells it no more.
+ * What the tree failed to bring, a neighbour on the ring asks about a moment later; the one who lacked it makes that channel a branch.
+ *
+ * Branches have a direction, and only the end that is told cuts them: if both ends could, two waves at once from two sides would cut off
+ * whoever stands between.
+ */
+import type { Digest, DigestItem } from '../lattice/digest.ts';
+import type { Channels } from './channels.ts';
+import type { Context } from './context.ts';
+import type { Part } from './messages.ts';
+import type { Opinions } from './opinions.ts';
+import type { Peer } from './peer.ts';
+import type { PeerId } from './types.ts';
+
+/** Words remembered, for those who ask about them; the oldest goes first. */
+const TOLD_MAX = 512;
+
+interface Told {
+  readonly issuer: string;
+  readonly item: DigestItem;
+  readonly at: number;
+  /** Whether it began in this cluster. From another it enters by several delegates, and each member hears it from all sides. */
+  readonly isHome: boolean;
+  readonly sentTo: Set<PeerId>;
+  /** Those who said that they have it. */
+  readonly knownBy: Set<PeerId>;
+}
+
+export class Tree {
+  readonly #context: Context;
+  readonly #channels: Channels;
+  readonly #opinions: Opinions;
+  /** By the id in digests, in the order of `at`; at most TOLD_MAX. */
+  readonly #told = new Map<string, Told>();
+  /** Of those, the ones that ring neighbours were not asked about yet, in the same order. */
+  readonly #unasked = new Set<Told>();
+
+  constructor(context: Context, channels: Channels, opinions: Opinions) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#opinions = opinions;
+  }
+
+  /** Sends on what was new here. `from`: the peer that told it; undefined: it began here. */
+  pass(part: Uint8Array, session: string, from: PeerId | undefined): void {
+    const { now, out, replica, self } = this.#context;
+    const entry = replica.get(session);
+    if (entry === undefined) return;
+    const { issuer, item } = entry;
+    const isHome = self.kind === 'agent' && entry.ticket.cluster === self.cluster;
+    const told: Told = { issuer, item, at: now, isHome, sentTo: new Set(), knownBy: new Set() };
+    const teller = from === undefined ? undefined : this.#channels.open.get(from);
+    if (teller !== undefined) {
+      told.knownBy.add(teller.id);
+      teller.branch = true;
+      teller.firstAt = now;
+    }
+    for (const peer of this.#channels.open.values()) {
+      if (peer.gateway || !peer.branch || peer.id === from || !this.#opinions.isReachable(peer.id)) continue;
+      out.send(peer.id, part);
+      told.sentTo.add(peer.id);
+    }
+    this.#remember(told);
+  }
+
+  #remember(told: Told): void {
+    const before = this.#told.get(told.item.id);
+    if (before !== undefined) this.#unasked.delete(before);
+    this.#told.delete(told.item.id);
+    if (this.#told.size >= TOLD_MAX) this.#forgetOldest();
+    this.#told.set(told.item.id, told);
+    this.#unasked.add(told);
+    this.#askSoon(told.at);
+  }
+
+  #forgetOldest(): void {
+    const [oldest] = this.#told.values();
+    if (oldest === undefined) return;
+    this.#told.delete(oldest.item.id);
+    this.#unasked.delete(oldest);
+  }
+
+  /** `session`'s news came from `peer`, and another had told the same. */
+  toldAgain(peer: Peer, session: string): void {
+    const { now, options, out, replica } = this.#context;
+    const told = this.#told.get(replica.get(session)?.item.id ?? '');
+    if (told === undefined) return;
+    told.knownBy.add(peer.id);
+    // Who brought other news first a moment ago is a branch for those, even while it is the longer way for these.
+    if (!told.isHome || now - peer.firstAt < options.quietMs) return;
+    out.send(peer.id, have(told));
+  }
+
+  /** `peer` says what it has. */
+  heard(peer: Peer, { items }: Digest): void {
+    for (const item of items) {
+      const told = this.#told.get(item.id);
+      if (told === undefined || !isSame(told.item, item)) continue;
+      told.knownBy.add(peer.id);
+      // It had this from somebody else, or would not say so.
+      if (told.isHome && told.sentTo.has(peer.id)) peer.branch = false;
+    }
+  }
+
+  /** `peer` lacked this. @returns whether it was news here a moment ago: then it is to be passed on there too */
+  lacked(peer: Peer, id: string): boolean {
+    const told = this.#told.get(id);
+    if (told === undefined) return false;
+    told.sentTo.add(peer.id);
+    peer.branch = true;
+    return true;
+  }
+
+  #askSoon(since: number): void {
+    const { agenda, options } = this.#context;
+    if (!agenda.has('have')) agenda.set('have', since + options.lazyMs, () => this.#ask());
+  }
+
+  /** The next on the ring, which connects all who know the same members: some member that was told stands before one that was not. */
+  #ask(): void {
+    const { now, options, out } = this.#context;
+    const next = this.#channels.neighbour(1, (id) => this.#opinions.isReachable(id));
+    for (const told of this.#unasked) {
+      // Spelt as where it is set: a difference could be rounded below, and this would be due for ever.
+      if (told.at + options.lazyMs > now) return this.#askSoon(told.at);
+      this.#unasked.delete(told);
+      if (next !== undefined && !told.sentTo.has(next) && !told.knownBy.has(next)) out.send(next, have(told));
+    }
+  }
+}
+
+function have({ issuer, item }: Told): Part {
+  return { type: 'have', digest: { issuer, items: [item] } };
+}
+
+function isSame(a: DigestItem, b: DigestItem): boolean {
+  return a.state === b.state && a.version === b.version && a.tie === b.tie && a.mark === b.mark;
+}
