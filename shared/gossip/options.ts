@@ -12,7 +12,7 @@ export interface GossipOptions {
   spareMs: number;
   /** Suspicions, refutations and words about keys go to the two ring neighbours and so many random peers: they are rare, and hurried. */
   fanout: number;
-  /** The next on the ring is asked about news that it is not known to have, after this: longer than a wave takes. */
+  /** A neighbour on the ring is asked about news that it is not known to have after this, the other after twice this: longer than a wave takes. */
   lazyMs: number;
   /** In clusters of so few, the owner tells all and the others only ask each other whether it arrived. */
   tellAll: number;

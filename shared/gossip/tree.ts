@@ -20,21 +20,24 @@ const TOLD_MAX = 512;
 interface Told {
   readonly issuer: string;
   readonly item: DigestItem;
-  readonly at: number;
   /** Whether it began in this cluster. From another it enters by several delegates, and each member hears it from all sides. */
   readonly isHome: boolean;
   readonly sentTo: Set<PeerId>;
   /** Those who said that they have it. */
   readonly knownBy: Set<PeerId>;
+  /** When the next neighbour is asked. */
+  askAt: number;
+  /** Whether the first one was. */
+  asked: boolean;
 }
 
 export class Tree {
   readonly #context: Context;
   readonly #channels: Channels;
   readonly #opinions: Opinions;
-  /** By the id in digests, in the order of `at`; at most TOLD_MAX. */
+  /** By the id in digests, the latest last; at most TOLD_MAX. */
   readonly #told = new Map<string, Told>();
-  /** Of those, the ones that ring neighbours were not asked about yet, in the same order. */
+  /** Of those, the ones about which neighbours on the ring are still to be asked. */
   readonly #unasked = new Set<Told>();
 
   constructor(context: Context, channels: Channels, opinions: Opinions) {
@@ -45,12 +48,13 @@ export class Tree {
 
   /** Sends on what was new here. `from`: the peer that told it; undefined: it began here. */
   pass(part: Uint8Array, session: string, from: PeerId | undefined): void {
-    const { now, out, replica, self } = this.#context;
+    const { now, options, out, replica, self } = this.#context;
     const entry = replica.get(session);
     if (entry === undefined) return;
     const { issuer, item } = entry;
     const isHome = self.kind === 'agent' && entry.ticket.cluster === self.cluster;
-    const told: Told = { issuer, item, at: now, isHome, sentTo: new Set(), knownBy: new Set() };
+    const askAt = now + options.lazyMs;
+    const told: Told = { issuer, item, isHome, sentTo: new Set(), knownBy: new Set(), askAt, asked: false };
     const teller = from === undefined ? undefined : this.#channels.open.get(from);
     if (teller !== undefined) {
       told.knownBy.add(teller.id);
@@ -72,7 +76,7 @@ export class Tree {
     if (this.#told.size >= TOLD_MAX) this.#forgetOldest();
     this.#told.set(told.item.id, told);
     this.#unasked.add(told);
-    this.#askSoon(told.at);
+    this.#askAt(told.askAt);
   }
 
   #forgetOldest(): void {
@@ -113,21 +117,32 @@ export class Tree {
     return true;
   }
 
-  #askSoon(since: number): void {
-    const { agenda, options } = this.#context;
-    if (!agenda.has('have')) agenda.set('have', since + options.lazyMs, () => this.#ask());
+  #askAt(at: number): void {
+    const { agenda } = this.#context;
+    if (!agenda.has('have')) agenda.set('have', at, () => this.#ask());
   }
 
-  /** The next on the ring, which connects all who know the same members: some member that was told stands before one that was not. */
+  /**
+   * Asks those on the ring, which connects all who know the same members: of some two neighbours one was told and one was not. The next
+   * one first; the one before has asked here by the time it would be asked itself, unless it lacks the news.
+   */
   #ask(): void {
     const { now, options, out } = this.#context;
-    const next = this.#channels.neighbour(1, (id) => this.#opinions.isReachable(id));
+    const isReachable = (id: PeerId) => this.#opinions.isReachable(id);
+    const [next, before] = ([1, -1] as const).map((step) => this.#channels.neighbour(step, isReachable));
+    let nextAt = Number.POSITIVE_INFINITY;
     for (const told of this.#unasked) {
-      // Spelt as where it is set: a difference could be rounded below, and this would be due for ever.
-      if (told.at + options.lazyMs > now) return this.#askSoon(told.at);
-      this.#unasked.delete(told);
-      if (next !== undefined && !told.sentTo.has(next) && !told.knownBy.has(next)) out.send(next, have(told));
+      const lacks = (id: PeerId | undefined) => id !== undefined && !told.sentTo.has(id) && !told.knownBy.has(id);
+      if (told.askAt <= now) {
+        const id = told.asked ? before : next;
+        if (id !== undefined && lacks(id)) out.send(id, have(told));
+        if (told.asked || !lacks(before)) this.#unasked.delete(told);
+        told.asked = true;
+        told.askAt += options.lazyMs;
+      }
+      if (this.#unasked.has(told)) nextAt = Math.min(nextAt, told.askAt);
     }
+    if (nextAt < Number.POSITIVE_INFINITY) this.#askAt(nextAt);
   }
 }
 
