@@ -111,7 +111,7 @@ export const DEFAULT_OPTIONS: GossipOptions = {
   fullMesh: 17,
   spareMs: 10_000,
   fanout: 2,
-  lazyMs: 25,
+  lazyMs: 20,
   tellAll: 10,
   probeMs: 1000,
   jitter: 0.1,

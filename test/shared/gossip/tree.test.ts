@@ -90,7 +90,7 @@ describe('the tree', () => {
     one.say(next, { type: 'have', digest: has(one, about) });
     expect(asked(one.pass(LATER_MS))).toBe(0);
     one.say(teller, news(one, about));
-    expect(asked(one.pass(20))).toBe(0);
+    expect(asked(one.pass(15))).toBe(0);
     expect(asked(one.pass(LATER_MS))).toBe(1);
     expect(asked(one.pass(LATER_MS))).toBe(0);
   });
