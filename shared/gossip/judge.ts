@@ -5,7 +5,8 @@
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
 import type { Suspicion } from './messages.ts';
-import { OBSERVERS_MAX, type Opinions } from './opinions.ts';
+import { OBSERVERS_MAX } from './opinion.ts';
+import type { Opinions } from './opinions.ts';
 import type { GossipMemory, PeerId, Verdict } from './types.ts';
 import { weight } from './wanted.ts';
 

@@ -5,40 +5,18 @@
 import type { Context } from './context.ts';
 import { memberEntry } from './context.ts';
 import { INCARNATION_MAX, type Refutation, refutationMessage, type Suspicion, suspicionMessage } from './messages.ts';
+import { hashOpinion, isSuspected, newOpinion, OBSERVERS_MAX, type Opinion } from './opinion.ts';
 import type { Liveness } from './types.ts';
 
-/** Distinct observers that shorten the grace; more say nothing new. */
-export const OBSERVERS_MAX = 3;
 /** Remembered per target, for the rate limit. */
 const ACCUSERS_MAX = 32;
-
-interface Row {
-  incarnation: number;
-  /** The target's signature under `incarnation`; none for 0. */
-  refutation: Refutation | undefined;
-  /** At this incarnation, by observer; at most OBSERVERS_MAX. */
-  readonly suspicions: Map<string, Suspicion>;
-  /** A gateway's own judgement. */
-  judged: boolean;
-  unreachable: boolean;
-  /** Its last direct probe failed: pushes go round it meanwhile. */
-  detour: boolean;
-  /** When each observer last accused; at most ACCUSERS_MAX. */
-  readonly accusers: Map<string, number>;
-  /** Suspicions in short succession, and the last one. */
-  flaps: number;
-  suspectedAt: number;
-  /** Refuted, but not trusted before this. */
-  heldUntil: number;
-  announced: Liveness;
-}
 
 export type Taken = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
 
 export class Opinions {
   readonly #context: Context;
   /** Only of sessions about which there is something to say; goes when they leave. Bounded by the replica's entries. */
-  readonly #rows = new Map<string, Row>();
+  readonly #rows = new Map<string, Opinion>();
   /** Rows that say suspected now. */
   readonly suspects = new Set<string>();
   /** Rows that say unreachable now. */
@@ -78,7 +56,7 @@ export class Opinions {
     if (this.#sum !== undefined) return this.#sum;
     let sum = 0;
     for (const [session, row] of this.#rows) {
-      if (row.incarnation > 0 || row.suspicions.size > 0) sum = (sum + hashRow(session, row)) >>> 0;
+      if (row.incarnation > 0 || row.suspicions.size > 0) sum = (sum + hashOpinion(session, row)) >>> 0;
     }
     this.#sum = sum;
     return sum;
@@ -237,7 +215,7 @@ export class Opinions {
     this.#sum = undefined;
   }
 
-  #noteAccuser(row: Row, observer: string): void {
+  #noteAccuser(row: Opinion, observer: string): void {
     if (row.accusers.size >= ACCUSERS_MAX) row.accusers.clear();
     row.accusers.set(observer, this.#context.now);
   }
@@ -248,7 +226,7 @@ export class Opinions {
     return this.#context.crypto.verify(key, refutationMessage(session, incarnation), signature);
   }
 
-  #clear(session: string, row: Row): void {
+  #clear(session: string, row: Opinion): void {
     const { now, options, agenda } = this.#context;
     const was = isSuspected(row);
     row.suspicions.clear();
@@ -262,7 +240,7 @@ export class Opinions {
     this.#changed(session);
   }
 
-  #countFlap(row: Row): void {
+  #countFlap(row: Opinion): void {
     const { now, options } = this.#context;
     row.flaps = now - row.suspectedAt < 2 * options.flapMaxMs ? Math.min(row.flaps + 1, 16) : 1;
     row.suspectedAt = now;
@@ -278,41 +256,19 @@ export class Opinions {
     this.#onChange(session);
   }
 
-  #announce(session: string, row: Row): void {
+  #announce(session: string, row: Opinion): void {
     const liveness = this.of(session);
     if (liveness === row.announced || session === this.#context.me) return;
     row.announced = liveness;
     this.#context.out.act({ type: 'liveness', session, liveness });
   }
 
-  #row(session: string): Row {
+  #row(session: string): Opinion {
     let row = this.#rows.get(session);
     if (row === undefined) {
-      row = {
-        incarnation: 0,
-        refutation: undefined,
-        suspicions: new Map(),
-        judged: false,
-        unreachable: false,
-        detour: false,
-        accusers: new Map(),
-        flaps: 0,
-        suspectedAt: Number.NEGATIVE_INFINITY,
-        heldUntil: Number.NEGATIVE_INFINITY,
-        announced: 'alive',
-      };
+      row = newOpinion();
       this.#rows.set(session, row);
     }
     return row;
   }
-}
-
-function isSuspected(row: Row): boolean {
-  return row.judged || row.suspicions.size > 0;
-}
-
-function hashRow(session: string, row: Row): number {
-  let value = 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0);
-  for (let i = 0; i < session.length; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);
-  return value >>> 0;
 }
