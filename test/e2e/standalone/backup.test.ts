@@ -1,9 +1,10 @@
 /** A gateway is copied while it works, killed, and goes on elsewhere. */
 import { spawnSync } from 'node:child_process';
-import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { deserialize } from 'node:v8';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -26,6 +27,20 @@ async function backedUp(data: string): Promise<string> {
   const { status, stderr } = cli('backup', '--data', data, '--out', file);
   expect([status, stderr]).toEqual([0, '']);
   return file;
+}
+
+/** The end of the numbers that nodes' objects have reserved for streams. */
+function streamsOf(data: string): number {
+  const directory = join(data, 'objects/opentela-TunnelObject');
+  const names = readdirSync(directory).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+  return Math.max(
+    ...names.map((name) => {
+      const database = new DatabaseSync(join(directory, name), { readOnly: true });
+      const [row] = database.prepare("SELECT value FROM _cf_KV WHERE key = 'streams'").all();
+      database.close();
+      return row?.value instanceof Uint8Array ? Number(deserialize(row.value)) : 0;
+    }),
+  );
 }
 
 /** Requests in the totals, by the hour's objects and D1. */
@@ -75,6 +90,9 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
   const known = await counted(second);
   for (let n = 0; n < 20; n++)
     expect((await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).status).toBe(200);
+  // workerd goes on from the number that the restore wrote, in V8's serialization.
+  expect(streamsOf(second.data)).toBeGreaterThan(2 ** 24);
+  expect(streamsOf(gateway.data)).toBeLessThan(2 ** 24);
   await eventually('twenty more', 20_000, async () => ((await counted(second)) >= known + 20 ? true : undefined));
 });
 

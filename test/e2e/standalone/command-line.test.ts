@@ -1,0 +1,122 @@
+/** What holds for every command of `otela-gateway`: help, exit codes, one object a line, colours. */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { helpOf } from '../../../gateway/standalone/node/command.ts';
+import { COMMANDS } from '../../../gateway/standalone/node/commands.ts';
+import { described } from '../../../shared/terminal/finding.ts';
+import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
+import { Gateway } from '../../support/gateway.ts';
+import { endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
+import { NODE, ROOT } from '../../support/where.ts';
+
+const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
+
+let gateway: Gateway;
+let door: string[];
+beforeAll(async () => {
+  gateway = await Gateway.start();
+  door = ['--url', gateway.url, '--key-file', join(gateway.data, 'admin.key')];
+});
+afterAll(endAll);
+
+it.each(Object.entries(COMMANDS))('%s teaches by example, and names each of its flags', (name, command) => {
+  const help = helpOf(name, command);
+  expect(help).toContain(`otela-gateway ${name}`);
+  expect(
+    help
+      .split('\n')
+      .filter((line) => line.startsWith(`  otela-gateway ${name}`) || line.includes(`; otela-gateway ${name}`)).length,
+  ).toBeGreaterThan(0);
+  for (const [flag, { help: about }] of Object.entries(command.flags)) {
+    expect(help).toContain(`--${flag}`);
+    expect(about).not.toBe('');
+  }
+  expect(Object.keys(command.flags)).toContain('json');
+  expect(help).toMatch(/Exit codes: 0 .*1 .*2 .*69 /);
+});
+
+it('every word in the examples is a command, a verb and a flag that there is', () => {
+  for (const command of Object.values(COMMANDS)) {
+    const lines = command.examples
+      .split('\n')
+      .flatMap((line) => /(?:^ {2}\(?|; |&& )otela-gateway ([a-z]+.*)$/.exec(line)?.[1] ?? []);
+    // What stands far to the right says what it does.
+    for (const line of lines.map((one) => one.split(/ {3,}/)[0] ?? '')) {
+      const [example = '', verb = ''] = line.split(/\s+/);
+      expect(Object.keys(COMMANDS)).toContain(example);
+      const { verbs, flags } = COMMANDS[example] ?? command;
+      if (verbs !== undefined && /^[a-z]+$/.test(verb)) expect(verbs).toContain(verb);
+      for (const [, flag = ''] of line.matchAll(/ --([a-z-]+)/g)) expect(Object.keys(flags)).toContain(flag);
+    }
+  }
+});
+
+it('--help wins over everything else on the line, and ends with 0', () => {
+  const { status, stdout, stderr } = cli('keys', 'create', '--nonsense', '--help');
+  expect([status, stderr]).toEqual([0, '']);
+  expect(stdout).toContain('otela-gateway keys create');
+  expect(cli('help', 'restore').stdout).toContain('otela-gateway restore');
+  expect(cli('help').stdout).toContain('otela-gateway COMMAND --help');
+});
+
+it.each([
+  [['kyes', 'list'], 2, /did you mean keys/],
+  [[], 2, /a command is missing/],
+  [['nodes', 'list', '--stat', 'x'], 2, /--stat[\s\S]*otela-gateway nodes --help/],
+  [['nodes', 'explode', 'x'], 2, /usage/],
+  [['peers', 'add', 'x'], 2, /usage/],
+  [['backup', '--data', '.'], 2, /--out/],
+  [['restore'], 2, /usage/],
+  [['backup', '--data', '/nonexistent', '--out', '/tmp/x'], 1, /no gateway's data/],
+  [['restore', '--data', '/dev/null/data', '/nonexistent.tar.gz'], 1, /\/dev\/null/],
+  [['keys', 'list', '--key-file', '/nonexistent'], 1, /cannot read/],
+])('%j ends with %i and says why, without a stack', (args, code, reason) => {
+  const { status, stderr } = cli(...args);
+  expect([status, stderr]).toEqual([code, expect.stringMatching(reason)]);
+  expect(stderr).not.toMatch(/\n {4}at /);
+});
+
+it('where no gateway answers the code is 69, so that a script can wait', async () => {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const { status, stderr } = cli('keys', 'list', '--url', url, '--key-file', join(gateway.data, 'admin.key'));
+  expect([status, stderr]).toEqual([69, expect.stringContaining('no gateway answers')]);
+});
+
+it('with --json every line of stdout is one JSON value', async () => {
+  const out = join(await temporaryDirectory(), 'backup.tar.gz');
+  const commands = [
+    ['keys', 'create', '--name', 'ada', ...door],
+    ['keys', 'list', ...door],
+    ['tokens', 'create', '--provider', 'eth', ...door],
+    ['providers', 'list', ...door],
+    ['settings', ...door],
+    ['audit', ...door],
+    ['usage', ...door],
+    ['backup', '--data', gateway.data, '--out', out],
+    ['issuer', 'show', '--data', gateway.data],
+    ['version'],
+  ];
+  for (const command of commands) {
+    const { status, stdout } = cli(...command, '--json');
+    expect([command, status]).toEqual([command, 0]);
+    for (const line of stdout
+      .trim()
+      .split('\n')
+      .filter((one) => one !== ''))
+      expect(() => JSON.parse(line)).not.toThrow();
+  }
+});
+
+it('colours stand on a terminal alone, and not where they are refused', () => {
+  expect(painterFor({ isTTY: true }, {})).toBe(coloured);
+  expect(painterFor({ isTTY: true }, { NO_COLOR: '1' })).toBe(plain);
+  expect(painterFor({ isTTY: true }, { TERM: 'dumb' })).toBe(plain);
+  expect(painterFor({ isTTY: false }, {})).toBe(plain);
+  const finding = { what: 'disk', verdict: 'bad', found: 'full', fix: 'make room' } as const;
+  expect(described(finding, plain)).toBe('BAD  disk: full\n       → make room');
+  expect(described(finding, coloured)).toContain('\u001b[31mBAD');
+  // Through a pipe, as spawnSync reads it.
+  expect(cli('doctor', '--data', gateway.data, '--port', '0').stdout).not.toContain('\u001b');
+});
