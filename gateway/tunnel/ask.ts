@@ -5,11 +5,12 @@ import {
   type AttemptFailure,
   type AttemptHead,
   type AttemptRequest,
-  type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
   NO_BODY,
   OPEN_HEADER,
+  type PackedResult,
+  unpack,
 } from './attempt.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
@@ -43,7 +44,7 @@ export async function askTunnel(
   body: AttemptBody,
 ): Promise<AttemptReply> {
   if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.streaming && !open.resume) {
-    const result = await callAttempt(asker, session, open, body);
+    const result = unpack(await callAttempt(asker, session, open, body));
     if (result.kind === 'failure') return result;
     if (result.kind === 'head') {
       const { status, head, whole } = result;
@@ -60,12 +61,12 @@ function callAttempt(
   session: string,
   open: AttemptRequest,
   body: Uint8Array,
-): Promise<CallResult> {
+): Promise<PackedResult> {
   const stub = env.TUNNEL.getByName(session);
   const { requestId, attempt } = open;
   // All that this request was doing ends when its client leaves, but for this. Calls of one stub arrive in order.
   leaving.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
-  return stub.attempt(JSON.stringify(open), body) as Promise<CallResult>;
+  return stub.attempt(JSON.stringify(open), body) as Promise<PackedResult>;
 }
 
 async function fetchAttempt(

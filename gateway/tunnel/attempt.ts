@@ -13,6 +13,38 @@ export type {
 /** What a call for an attempt gives: the answer if it came soon and whole; else it is to be fetched. */
 export type CallResult = WholeResult | { kind: 'fetch' };
 
+/**
+ * A CallResult on its way from the object to the Worker: JSON of all but its bytes, and behind that line the bytes, where they are
+ * text. An object would bring a function along that disposes of it, which costs more than all the rest of the answer.
+ */
+export type PackedResult = string | { said: string; whole: Uint8Array };
+
+/** Longer ones travel as bytes. */
+const TEXT_MAX_BYTES = 64 * 1024;
+
+const encoder = new TextEncoder();
+/** What it takes comes back byte for byte. */
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+export function pack(result: CallResult): PackedResult {
+  if (result.kind !== 'head') return `${JSON.stringify(result)}\n`;
+  const { whole, ...rest } = result;
+  const said = JSON.stringify(rest);
+  try {
+    if (whole.length <= TEXT_MAX_BYTES) return `${said}\n${decoder.decode(whole)}`;
+  } catch {
+    // audio, say
+  }
+  return { said, whole };
+}
+
+export function unpack(packed: PackedResult): CallResult {
+  if (typeof packed !== 'string') return { ...JSON.parse(packed.said), whole: packed.whole } as CallResult;
+  const end = packed.indexOf('\n');
+  const result = JSON.parse(packed.slice(0, end)) as CallResult;
+  return result.kind === 'head' ? { ...result, whole: encoder.encode(packed.slice(end + 1)) } : result;
+}
+
 /** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
 export const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 

@@ -1,5 +1,6 @@
 import { Abandoned } from '../../shared/asking/abandoned.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
+import { Leaving } from '../../shared/asking/leaving.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
@@ -12,10 +13,11 @@ import {
   type AttemptRequest,
   type AttemptResult,
   BROKEN_OFF,
-  type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
   NO_BODY,
+  type PackedResult,
+  pack,
 } from './attempt.ts';
 import { LastErrors } from './last-errors.ts';
 import type { StreamIds } from './stream-ids.ts';
@@ -68,6 +70,8 @@ export class Attempts implements ExchangeHost {
   readonly #abandoned = new Abandoned();
   /** Attempts that came as a call and may be fetched by name. */
   readonly #called = new Map<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
+  /** Those that Workers attend to, until they are over. */
+  readonly #fetchers = new Map<Exchange, Leaving>();
   /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
   readonly #broken = new Map<string, { code: AttemptFailure; length: number }>();
   readonly #on: AttemptsEvents;
@@ -130,7 +134,9 @@ export class Attempts implements ExchangeHost {
       return failureResponse(broken.code, 'the answer broke off');
     return new Promise((resolve) => {
       const exchange = this.#takeCalled(open) ?? this.#create(open, whole ?? request.body);
-      request.signal.addEventListener('abort', () => exchange.cancel());
+      const leaving = new Leaving(request.signal);
+      leaving.on(() => exchange.cancel());
+      this.#fetchers.set(exchange, leaving);
       exchange.attend((result) => resolve(responseFor(result, exchange)));
     });
   }
@@ -139,17 +145,17 @@ export class Attempts implements ExchangeHost {
    * A Worker's small request as a call. Its answer comes back with the call if it is soon there and whole; a client's leaving
    * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
-  call(open: AttemptRequest, body: Uint8Array): Promise<CallResult> {
+  call(open: AttemptRequest, body: Uint8Array): Promise<PackedResult> {
     const exchange = this.#create(open, body);
     return new Promise((resolve) => {
       const call = { exchange, giveUpAt: this.now() + CALL_MS, fetchIt: () => {} };
       call.fetchIt = () => {
         call.giveUpAt = Number.POSITIVE_INFINITY;
         exchange.hold(this.now() + FETCH_MS);
-        resolve({ kind: 'fetch' });
+        resolve(pack({ kind: 'fetch' }));
       };
       this.#called.set(nameOf(open), call);
-      exchange.inform(resolve, call.fetchIt);
+      exchange.inform((result) => resolve(pack(result)), call.fetchIt);
     });
   }
 
@@ -175,6 +181,8 @@ export class Attempts implements ExchangeHost {
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
     this.#exchanges.delete(exchange.stream);
     this.#called.delete(nameOf(exchange.request));
+    this.#fetchers.get(exchange)?.over();
+    this.#fetchers.delete(exchange);
     this.#settlement.ended(exchange, failure, this.now());
     this.#abandoned.ended(exchange, failure);
     this.errors.ended(exchange, failure, this.now());

@@ -12,7 +12,7 @@ import { TICKET_HEADER } from '../registry/tickets.ts';
 import { createIngressUsageTable, storeIngressUsage } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord, waitingUsage } from '../usage/record.ts';
-import { type AttemptRequest, type CallResult, OPEN_HEADER } from './attempt.ts';
+import { type AttemptRequest, OPEN_HEADER, type PackedResult } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { Deploys } from './deploys.ts';
 import { provesSession } from './handshake.ts';
@@ -123,7 +123,7 @@ export class TunnelObject extends DurableObject<Env> {
   }
 
   /** A small request for an answer that may come whole. `open`: an AttemptRequest as JSON, which costs less to hand over than its members do. */
-  attempt(open: string, body: Uint8Array): Promise<CallResult> {
+  attempt(open: string, body: Uint8Array): Promise<PackedResult> {
     return this.#attempts.call(JSON.parse(open) as AttemptRequest, body);
   }
 
