@@ -85,7 +85,7 @@ it('docs/quickstart-provider.md, without Slurm', async () => {
 it('docs/quickstart-operator.md, in a copy of this clone', async () => {
   const port = await freePort();
   const here = await place({}, { PORT: String(port), DATA: join(await temporaryDirectory(), 'data') }, NETWORK);
-  const left = new Set(['node_modules', 'dist', '.git', '.ci', '.wrangler', 'data', 'release']);
+  const left = new Set(['node_modules', 'dist', '.git', '.ci', '.wrangler', 'data', 'release', 'cloudflare-keys']);
   await cp(ROOT, here.cwd, { recursive: true, filter: (path) => !left.has(relative(ROOT, path)) });
   if (!ONLINE) await symlink(join(ROOT, 'node_modules'), join(here.cwd, 'node_modules'));
   const read = await follow('docs/quickstart-operator.md', here);
