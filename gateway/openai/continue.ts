@@ -21,7 +21,7 @@ export function allowsContinuing(request: Request, { resumes }: { resumes: boole
 }
 
 /** How the request waits for a node, should it have to. */
-export type Waiting = Omit<Turnwise<Delivery>, 'waiter' | 'tryNodes' | 'leaving'>;
+export type Waiting = Omit<Turnwise<Delivery>, 'waiter' | 'tryNodes' | 'ifLeft'>;
 
 /** An answer that outlives its node, where that can be. */
 export async function continuing(pending: Promise<Delivery>, errand: Errand, waiting: Waiting): Promise<Outgoing> {
@@ -60,7 +60,7 @@ function meansOf({ choice }: Delivery, errand: Errand, waiting: Waiting): Means<
         // Turns that it can make nothing of are not to hold up who could.
         scope: () => `${waiting.scope()}${needsOf(first)} ${rejected().join(' ')}`.trimEnd(),
         waiter,
-        leaving: () => undefined, // what its first node gave is on record
+        ifLeft: () => undefined, // what its first node gave is on record
         tryNodes: async () => {
           await snapshots.get(env, ctx, Date.now(), (now) => serves(now, model));
           return tryNodes();

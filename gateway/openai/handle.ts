@@ -29,7 +29,7 @@ import { snapshots, type View } from '../registry/snapshot.ts';
 import { chainOf } from '../routing/alias.ts';
 import { requireMet, routeOf } from '../routing/route.ts';
 import { receiptOf } from '../usage/receipt.ts';
-import { leavingRow, recordRefusal, type Sighting } from '../usage/refused.ts';
+import { recordRefusal, rowIfLeft, type Sighting } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
 import { allowsContinuing, continuing } from './continue.ts';
 import { discardBody } from './discard.ts';
@@ -162,7 +162,7 @@ async function forward(
       waiter,
       note,
       tryNodes: () => tryNodes(errand, ctx),
-      leaving: () => leavingRow(sighting),
+      ifLeft: () => rowIfLeft(sighting),
       signal: request.signal,
     };
     const handed = inTurn(waiting);

@@ -34,7 +34,7 @@ export interface Turnwise<D> {
   /** Asks nodes, those of now. Rejects with what the client is told where none answers. */
   tryNodes(): Promise<D>;
   /** What is to be on record should its client leave while it waits; undefined: nothing. */
-  leaving(): UsageRow | undefined;
+  ifLeft(): UsageRow | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }
@@ -110,7 +110,7 @@ function placeOf<D>(request: Turnwise<D>): Omit<QueuePlace, 'waitMs' | 'back'> {
     weight: weight ?? 1,
     busy: waiter.busy,
     places: settings.places,
-    leaving: request.leaving(),
+    ifLeft: request.ifLeft(),
     queuedMs: waiter.queuedMs,
   };
 }

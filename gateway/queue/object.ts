@@ -11,7 +11,7 @@ const WATCH_AGAIN_MS = 1_000;
 
 export interface QueuePlace extends PlaceRequest {
   /** What is to be on record should its client leave. */
-  leaving?: UsageRow | undefined;
+  ifLeft?: UsageRow | undefined;
   /** In queues before. */
   queuedMs?: number;
 }
@@ -49,9 +49,9 @@ export class QueueObject extends DurableObject<Env> {
   }
 
   /** Its client is gone, and with it the isolate's part of the request: what is to be on record is written from here. */
-  #left({ leaving, queuedMs = 0 }: QueuePlace, waitedMs: number): void {
-    if (leaving === undefined) return;
-    this.#refusals.add(leftRow(leaving, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
+  #left({ ifLeft, queuedMs = 0 }: QueuePlace, waitedMs: number): void {
+    if (ifLeft === undefined) return;
+    this.#refusals.add(leftRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
   }
 
   depth(): QueueDepth {

@@ -84,7 +84,7 @@ export function recordRefusal(sighting: Sighting, error: unknown, queuedMs: numb
 }
 
 /** What is on record of a request whose client leaves while it waits for a node; to be completed by `leftRow` when it does. */
-export function leavingRow(sighting: Sighting): UsageRow | undefined {
+export function rowIfLeft(sighting: Sighting): UsageRow | undefined {
   const row = rowOf(sighting, { code: LEFT, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
   return row && { ...row, aborted: true };
 }
