@@ -29,6 +29,14 @@ export function makeIo(
   };
 }
 
+/** Resolves when what was written has been taken, or can be taken by nobody any more. */
+export function flushed(stream: Writable): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream.writable) stream.write('', () => resolve());
+    else resolve();
+  });
+}
+
 /** A gateway's or an engine's words must neither drive the operator's terminal nor look like lines of ours. */
 function printable(line: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is replaced

@@ -8,7 +8,7 @@ import { doctorCommand } from './doctor/doctor.ts';
 import { drainCommand } from './drain.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_USAGE, UsageError } from './exit.ts';
 import { helpFor } from './help.ts';
-import { makeIo } from './io.ts';
+import { flushed, makeIo } from './io.ts';
 import { logsCommand } from './logs.ts';
 import { metricsCommand } from './metrics.ts';
 import { modelsCommand } from './models.ts';
@@ -17,6 +17,7 @@ import type { Env } from './sources.ts';
 import { type Outside, startCommand } from './start.ts';
 import { statusCommand } from './status.ts';
 import { versionCommand } from './version.ts';
+import { within } from './wait.ts';
 
 /** Replaced in tests; a process has its own. */
 export interface MainOptions extends Partial<Outside> {
@@ -93,5 +94,17 @@ function unknownCommand(command: string): UsageError {
   );
 }
 
+/** A job that ends does not wait for whoever reads its output and has stopped doing so. */
+const LAST_WORDS_MS = 2000;
+
+/** A pipe takes 64 KiB at a time: the rest waits here for its reader, and an exit would drop it. */
+async function run(argv: readonly string[]): Promise<void> {
+  const code = await main(argv, process.env);
+  const taken = Promise.all([flushed(process.stdout), flushed(process.stderr)]);
+  if (argv[0] === 'start') await within(LAST_WORDS_MS, taken);
+  else await taken;
+  process.exit(code);
+}
+
 // Not awaited: as one file it is a CommonJS script, and those cannot wait at their top.
-if (import.meta.main) void main(process.argv.slice(2), process.env).then((code) => process.exit(code));
+if (import.meta.main) void run(process.argv.slice(2));

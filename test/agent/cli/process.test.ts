@@ -54,6 +54,17 @@ describe('an agent process', () => {
     expect(await run.end(10_000)).toEqual({ code: 143, signal: null });
   });
 
+  it('gives all of the output to a reader that is slower than a pipe is long', async () => {
+    const directory = scratch();
+    const body = 'process.stdout.write("x".repeat(250_000), () => console.error("all")); setInterval(() => {}, 1e6)';
+    const run = agent(directory, ['--engine-port', '9', '--', NODE, '-e', body]);
+    await run.line(/all/, 10_000);
+    const command = `"${NODE}" "${AGENT_MAIN}" logs | { head -c 1 > /dev/null; sleep 1; wc -c; }`;
+    const reader = new Managed(['bash', '-c', command], { label: 'reader', env: userEnv(directory) });
+    const [, bytes] = await reader.line(/(\d+)/, 10_000);
+    expect(Number(bytes)).toBe(250_000 + 'all\n'.length - 1);
+  });
+
   it('lives on when the reader of its output goes', async () => {
     const directory = scratch();
     const noisy = 'setInterval(() => console.log("noise"), 20); setTimeout(() => process.exit(7), 1500)';
