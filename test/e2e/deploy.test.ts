@@ -92,10 +92,18 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
 
   const again = await run();
   expect([again.code, again.err]).toEqual([0, expect.stringContaining('secrets: all are set')]);
-  expect(cloudflare.workers.get('gw-test')).toMatchObject({ deployments: 2, secrets });
+  expect(cloudflare.workers.get('gw-test')).toMatchObject({ deployments: 2, secrets, vars: {} });
   expect(cloudflare.databases.size).toBe(1);
 
-  const other = await run('--new-admin-key');
+  // What was said before is remembered: --url and the rest are not needed any more.
+  const flags = ['--name', 'gw-test', '--keys', keys, '--production', '--release-keys', 'a-key,another'];
+  const other = await deploy(cloudflare.env, ...flags, '--new-admin-key');
+  expect(other.code).toBe(0);
+  expect(other.err).toContain(`at ${cloudflare.url}`);
+  expect(cloudflare.workers.get('gw-test')).toMatchObject({
+    deployments: 3,
+    vars: { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: 'a-key,another', DEFAULT_TRUST: 'marked' },
+  });
   expect(other.err).toMatch(/secrets: setting ADMIN_KEY_SHA256\n/);
   const [next = ''] = KEY.exec(other.err) ?? [];
   expect(next).not.toBe(key);
