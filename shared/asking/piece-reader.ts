@@ -1,6 +1,6 @@
-/** What workerd's own reader hands out at most. */
+/** What workerd's own reader hands out at most, and what one read of ours asks for where bytes stand waiting: each costs a turn of its own. */
 const LEAST_BYTES = 4 * 1024;
-const MOST_BYTES = 64 * 1024;
+const MOST_BYTES = 256 * 1024;
 
 /**
  * Reads a stream of the runtime's (a body of a request or a response) in pieces that grow with what is there: in workerd its

@@ -1,4 +1,9 @@
+import { DATA_MAX_BYTES, MESSAGE_TARGET_BYTES } from './limits.ts';
+
 const encoder = new TextEncoder();
+
+/** Room for a message of large bodies: its frames end behind the target, and heads take some bytes too. */
+const FULL_MESSAGE_BYTES = MESSAGE_TARGET_BYTES + DATA_MAX_BYTES + 4 * 1024;
 
 /** Builds one message. `take` hands its bytes over and starts the next one in a new buffer, `again` in the same one. */
 export class FrameWriter {
@@ -12,7 +17,9 @@ export class FrameWriter {
   #reserve(bytes: number): void {
     const needed = this.#length + bytes;
     if (needed <= this.#buffer.length) return;
-    const larger = new Uint8Array(Math.max(needed, this.#buffer.length * 2));
+    // A message of more than one large frame will be full: doubling would copy it twice, into memory that is cleared four times.
+    const next = needed > DATA_MAX_BYTES * 1.5 ? FULL_MESSAGE_BYTES : this.#buffer.length * 2;
+    const larger = new Uint8Array(Math.max(needed, next));
     larger.set(this.#buffer.subarray(0, this.#length));
     this.#buffer = larger;
   }

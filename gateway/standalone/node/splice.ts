@@ -13,6 +13,15 @@ const REFUSAL_LINGER_MS = 2_000;
 /** What one read of workerd's words takes at most. */
 const READ_BYTES = 64 * 1024;
 
+/** Of one read. Memory of this size is given back at once: every 32 MiB of it that waits for the garbage collector makes it look at everything. */
+const LARGE_BYTES = 16 * 1024;
+
+/** Gives back the memory of a chunk that the kernel has taken and that nobody reads any more. */
+function free(chunk: Buffer): void {
+  if (chunk.length < LARGE_BYTES) return;
+  if (chunk.buffer instanceof ArrayBuffer && chunk.length === chunk.buffer.byteLength) chunk.buffer.transfer(0);
+}
+
 /** How many chunks went by, for all connections together: quiet means that it stands still. */
 export interface Traffic {
   chunks: number;
@@ -49,7 +58,9 @@ export function splice(client: Socket, path: string, traffic: Traffic): void {
   };
   client.on('data', (chunk: Buffer) => {
     traffic.chunks += 1;
-    if (!upstream.write(chunk) && upstream.writableLength > 0) client.pause();
+    const room = upstream.write(chunk);
+    if (upstream.writableLength === 0) free(chunk);
+    else if (!room) client.pause();
   });
   client.on('drain', () => upstream.resume());
   upstream.on('drain', () => client.resume());
