@@ -1,9 +1,10 @@
 /** The example scripts run with stand-ins for otela-agent, srun and scontrol, which tell how they were called. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { MANIFEST_FILE, PLATFORMS, SIGNATURE_FILE } from '../../shared/release/release.ts';
 import { fakeTool, scratch, userEnv } from './support/harness.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
@@ -105,4 +106,16 @@ describe('one engine over several nodes', () => {
     expect(words[words.indexOf('--node-rank') + 1]).toBe('1');
     expect(words[words.indexOf('--master-addr') + 1]).toBe('n1');
   });
+});
+
+it('the image of a release copies what a release brings, and keeps the manifest beside the program', () => {
+  const lines = readFileSync(join(EXAMPLES, 'kubernetes/Dockerfile.release'), 'utf8').split('\n');
+  const platform = /^ARG PLATFORM=(.*)$/m.exec(lines.join('\n'))?.[1] ?? '';
+  expect(PLATFORMS).toContain(platform);
+  const copied = lines.filter((line) => line.startsWith('COPY ')).map((line) => line.split(' ').slice(2));
+  const named = copied.flatMap((words) => words.slice(0, -1)).map((word) => word.replace(/\$\{PLATFORM\}/, platform));
+  expect(named).toEqual(['otela-agent-linux-x64', MANIFEST_FILE, SIGNATURE_FILE]);
+  expect(new Set(copied.map((words) => dirname(words.at(-1)?.replace(/\/$/, '/x') ?? '')))).toEqual(
+    new Set(['/opt/otela']),
+  );
 });
