@@ -88,7 +88,7 @@ async function plainTcp(role: 'source' | 'sink', bytes: number): Promise<number>
 }
 
 /** Bytes per second of an engine's answer of that size, to the client. */
-async function download(target: Target, bytes: number): Promise<number> {
+export async function download(target: Target, bytes: number): Promise<number> {
   const client = new Client(target);
   const start = performance.now();
   const timing = await client.ask(
@@ -101,7 +101,7 @@ async function download(target: Target, bytes: number): Promise<number> {
 }
 
 /** Bytes per second of an opaque body of that size, from the client to the engine. */
-async function upload(target: Target, bytes: number): Promise<number> {
+export async function upload(target: Target, bytes: number): Promise<number> {
   const { request: send } = await import('node:http');
   const start = performance.now();
   return new Promise((resolve, reject) => {

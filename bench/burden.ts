@@ -1,0 +1,70 @@
+/**
+ * `node bench/burden.ts [ROUNDS]`: processor time of the runtime, the agent and the process that owns the public socket, for each token of
+ * streams and for each MiB of large bodies. Time on the clock says little on a machine that has other work; this says who has to do less.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { endAll } from '../test/support/processes.ts';
+import { Client, type Target } from './client.ts';
+import { openHouse, request, warm } from './house.ts';
+import { download, upload } from './sections/wide.ts';
+import { repeated } from './stats.ts';
+
+const MIB = 1024 * 1024;
+const BODY_BYTES = 200 * MIB;
+const NS_PER_US = 1_000;
+const rounds = Number(process.argv[2] ?? 3);
+
+/** What all threads of a process have run for, in ns: the first number of each one's schedstat. */
+function ranFor(pid: number): number {
+  const tasks = readdirSync(`/proc/${pid}/task`);
+  return tasks.reduce((sum, task) => {
+    try {
+      return sum + Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0]);
+    } catch {
+      return sum; // the thread has just ended
+    }
+  }, 0);
+}
+
+/** Streams whose starts are spread over a second; `perSecond` tokens each, 0: as fast as they come. Gives the tokens in all. */
+async function streams(target: Target, count: number, tokens: number, perSecond: number): Promise<number> {
+  const bytes = request(target, `stream ${tokens} ${perSecond}`, { stream: true });
+  await Promise.all(
+    Array.from({ length: count }, async (_, n) => {
+      const client = new Client(target);
+      await client.open();
+      if (perSecond > 0) await new Promise((resolve) => setTimeout(resolve, (n * 1_000) / count));
+      const { status, complete } = await client.ask(bytes);
+      client.close();
+      if (status !== 200 || !complete) throw new Error(`a stream broke: ${status}`);
+    }),
+  );
+  return count * tokens;
+}
+
+const WAYS: [what: string, unit: string, run: (target: Target) => Promise<number>][] = [
+  ['40 streams at 50 tokens/s', 'token', (target) => streams(target, 40, 400, 50)],
+  ['256 streams at 50 tokens/s', 'token', (target) => streams(target, 256, 200, 50)],
+  ['64 unpaced streams', 'token', (target) => streams(target, 64, 1_500, 0)],
+  ['200 MiB from the engine', 'MiB', (target) => download(target, BODY_BYTES).then(() => BODY_BYTES / MIB)],
+  ['200 MiB to the engine', 'MiB', (target) => upload(target, BODY_BYTES).then(() => BODY_BYTES / MIB)],
+];
+
+const house = await openHouse();
+await warm(house.through, 2_000);
+const pids = { runtime: house.gateway.workerd(), agent: house.agent.pid, socket: house.gateway.process.pid };
+for (const [what, unit, run] of WAYS) {
+  const seen = Object.keys(pids).map((): number[] => []);
+  for (let n = 0; n < rounds; n++) {
+    const before = Object.values(pids).map(ranFor);
+    const units = await run(house.through);
+    for (const [at, pid] of Object.values(pids).entries())
+      seen[at]?.push((ranFor(pid) - (before[at] ?? 0)) / NS_PER_US / units);
+  }
+  const told = Object.keys(pids).map((name, at) => {
+    const { median, least, most } = repeated(seen[at] ?? []);
+    return `${name} ${median.toFixed(1)} (${least.toFixed(1)} … ${most.toFixed(1)})`;
+  });
+  console.log(`${what}: µs per ${unit}: ${told.join(', ')}`);
+}
+await endAll();
