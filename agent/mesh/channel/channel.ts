@@ -146,8 +146,6 @@ export class Channel {
     const room = bytes.length <= SMALL_BYTES ? 2 * GOSSIP_SKIP_BYTES : GOSSIP_SKIP_BYTES;
     if (this.#socket.writableLength >= room) return false;
     this.link.put({ type: 'gossip', bytes });
-    // At the end of the turn it would wait for whatever else was read in this one: other channels' messages, and their signatures.
-    this.link.flush();
     return true;
   }
 
