@@ -1,7 +1,8 @@
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { WireError } from '../../shared/wire/error.ts';
-import { type Frame, readFrames } from '../../shared/wire/frames.ts';
+import { readFrames } from '../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { provesSession } from '../tunnel/handshake.ts';

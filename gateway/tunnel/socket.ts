@@ -1,5 +1,6 @@
 import { WireError } from '../../shared/wire/error.ts';
-import { type Frame, writeFrame } from '../../shared/wire/frames.ts';
+import { writeFrame } from '../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
 import { FrameWriter } from '../../shared/wire/writer.ts';
 import { isolateBudget } from './budget.ts';

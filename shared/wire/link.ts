@@ -1,5 +1,6 @@
 import { WireError } from './error.ts';
-import { type Frame, readFrames, writeFrame } from './frames.ts';
+import { readFrames, writeFrame } from './frame-codec.ts';
+import type { Frame } from './frames.ts';
 import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './limits.ts';
 import type { Outgoing } from './outgoing.ts';
 import { WindowPool } from './window-pool.ts';

@@ -53,6 +53,11 @@ export class FrameReader {
     return this.bytes(length);
   }
 
+  /** A blob with memory of its own: `slice` of a Node `Buffer` is a view, and would keep the whole message for the sake of a field. */
+  copy(maxBytes: number): Uint8Array<ArrayBuffer> {
+    return new Uint8Array(this.blob(maxBytes));
+  }
+
   text(maxBytes: number): string {
     return decoder.decode(this.blob(maxBytes));
   }

@@ -2,7 +2,8 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Frame, writeFrame } from '../../../shared/wire/frames.ts';
+import { writeFrame } from '../../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../../shared/wire/frames.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 import { chatBody } from '../../support/house.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';

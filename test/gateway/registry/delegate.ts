@@ -6,7 +6,8 @@ import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { Replica } from '../../../shared/lattice/replica.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';
 import { decodeUpdate } from '../../../shared/lattice/update.ts';
-import { type Frame, readFrames, writeFrame } from '../../../shared/wire/frames.ts';
+import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../../shared/wire/frames.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 import type { TestAgent } from './agent.ts';
 

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { WireError } from '../../../shared/wire/error.ts';
-import { type Frame, PROBE_VERDICTS, RESET_CODES, readFrames, writeFrame } from '../../../shared/wire/frames.ts';
+import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
+import { type Frame, PROBE_VERDICTS, RESET_CODES } from '../../../shared/wire/frames.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 
 const stream = fc.integer({ min: 1, max: 2 ** 40 });

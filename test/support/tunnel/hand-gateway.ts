@@ -2,7 +2,8 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { type Frame, type OpenFrame, readFrames } from '../../../shared/wire/frames.ts';
+import { readFrames } from '../../../shared/wire/frame-codec.ts';
+import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 import { eventually } from '../processes.ts';

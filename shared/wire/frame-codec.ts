@@ -1,0 +1,228 @@
+/** How frames are spelled: the type, the stream unless it is the last one again, then the fields. */
+import { WireError } from './error.ts';
+import { CONNECTION, type Frame, PROBE_VERDICTS, RESET_CODES, type ReportName, TYPES } from './frames.ts';
+import { readHeaders, writeHeaders } from './headers.ts';
+import {
+  BLOCK_DIGEST_BYTES,
+  BLOCKS_MAX,
+  DATA_MAX_BYTES,
+  DEPLOY_MAX_BYTES,
+  DEPLOYED_MAX_BYTES,
+  RECORD_MAX_BYTES,
+  TEXT_MAX_BYTES,
+  USAGE_MAX_BYTES,
+} from './limits.ts';
+import { readOpen, writeOpen } from './opening.ts';
+import { FrameReader } from './reader.ts';
+import { type ReportedUsage, readUsage, writeUsage } from './usage.ts';
+import type { FrameWriter } from './writer.ts';
+
+/** Set on the first byte: same stream as the frame before, whose number is left out. */
+const SAME_STREAM = 0x80;
+
+function streamOf(frame: Frame): number | undefined {
+  return 'stream' in frame ? frame.stream : undefined;
+}
+
+/** Appends a frame. `previous` is the stream of the frame before it in this message; returns the stream to hand in next. */
+export function writeFrame(out: FrameWriter, frame: Frame, previous: number | undefined): number | undefined {
+  const stream = streamOf(frame);
+  const type = TYPES.indexOf(frame.type);
+  if (stream === undefined) {
+    out.byte(type);
+  } else if (stream === previous) {
+    out.byte(type | SAME_STREAM);
+  } else {
+    out.byte(type);
+    out.varint(stream);
+  }
+  writeFields(out, frame);
+  return stream ?? previous;
+}
+
+function writeFields(out: FrameWriter, frame: Frame): void {
+  switch (frame.type) {
+    case 'open':
+      return writeOpen(out, frame);
+    case 'accept':
+      return out.varint(frame.bodyOffset * 2 + (frame.bodyDone ? 1 : 0));
+    case 'head':
+      out.varint(frame.status - 200);
+      out.varint(frame.engineTenths);
+      return writeHeaders(out, frame.headers);
+    case 'data':
+      out.varint(frame.offset);
+      return out.blob(frame.bytes);
+    case 'end':
+      return out.varint(frame.offset);
+    case 'reset':
+      out.varint(RESET_CODES.indexOf(frame.code));
+      return out.text(frame.message.slice(0, 512));
+    case 'credit':
+      out.varint(frame.consumed);
+      return out.varint(frame.window);
+    case 'report':
+      return writeReport(out, frame.usage, frame.name);
+    case 'settled':
+      out.varint(frame.streams.length);
+      for (const stream of frame.streams) out.varint(stream);
+      return;
+    case 'record':
+      out.varint(frame.sequence);
+      return out.blob(frame.update);
+    case 'recorded':
+      return out.varint(frame.sequence);
+    case 'challenge':
+      return out.blob(frame.nonce);
+    case 'hello':
+      out.blob(frame.publicKey);
+      out.blob(frame.signature);
+      out.varint(frame.generation);
+      return out.varint(frame.window);
+    case 'welcome':
+      out.varint(frame.window);
+      return out.text(frame.gateway);
+    case 'gossip':
+      return out.blob(frame.bytes);
+    case 'probe':
+      out.varint(frame.nonce);
+      return out.text(frame.session);
+    case 'probed':
+      out.varint(frame.nonce);
+      return out.varint(PROBE_VERDICTS.indexOf(frame.verdict));
+    case 'usage':
+      out.varint(frame.sequence);
+      return out.text(frame.json);
+    case 'stored':
+      return out.varint(frame.sequence);
+    case 'load':
+      out.varint(frame.running);
+      out.varint(frame.waiting);
+      return out.varint(frame.kvUse === undefined ? 0 : 1 + Math.round(frame.kvUse * 1000));
+    case 'rate':
+      return out.varint(Math.round(frame.tokensPerSecond * 10));
+    case 'deploy':
+      out.varint(frame.sequence);
+      return out.blob(frame.order);
+    case 'deployed':
+      out.varint(frame.sequence);
+      return out.text(frame.json);
+    case 'prefixes':
+      out.varint(frame.of);
+      return out.blob(frame.blocks);
+  }
+}
+
+function writeReport(out: FrameWriter, usage: ReportedUsage, name: ReportName | undefined): void {
+  writeUsage(out, usage, name !== undefined);
+  if (name === undefined) return;
+  out.text(name.requestId);
+  out.varint(name.attempt);
+  out.text(name.receipt);
+}
+
+/** Reads every frame of a message, in order. Throws WireError at the first thing that is wrong. */
+export function readFrames(message: Uint8Array, each: (frame: Frame) => void): void {
+  const input = new FrameReader(message);
+  let previous: number | undefined;
+  while (!input.done) {
+    const first = input.byte();
+    const type = TYPES[first & 0x7f];
+    if (type === undefined) throw new WireError('bad_frame', `no frame type ${first & 0x7f}`);
+    let stream = 0;
+    if (!CONNECTION.has(type)) {
+      if ((first & SAME_STREAM) === 0) previous = input.varint();
+      if (previous === undefined) throw new WireError('bad_frame', 'no frame before this one names a stream');
+      stream = previous;
+    } else if ((first & SAME_STREAM) !== 0) {
+      throw new WireError('bad_frame', `${type} belongs to no stream`);
+    }
+    each(readFields(input, type, stream));
+  }
+}
+
+function readFields(input: FrameReader, type: Frame['type'], stream: number): Frame {
+  switch (type) {
+    case 'open':
+      return readOpen(input, stream);
+    case 'accept':
+      return readAccept(input, stream);
+    case 'head': {
+      const status = 200 + input.varint();
+      if (status > 599) throw new WireError('bad_frame', `status ${status}`);
+      return { type, stream, status, engineTenths: input.varint(), headers: readHeaders(input) };
+    }
+    case 'data':
+      return { type, stream, offset: input.varint(), bytes: input.blob(DATA_MAX_BYTES) };
+    case 'end':
+      return { type, stream, offset: input.varint() };
+    case 'reset': {
+      const code = RESET_CODES[input.varint()] ?? 'failed';
+      return { type, stream, code, message: input.text(TEXT_MAX_BYTES) };
+    }
+    case 'credit':
+      return { type, stream, consumed: input.varint(), window: input.varint() };
+    case 'report':
+      return readReport(input, stream);
+    case 'settled':
+      return { type, streams: readStreams(input) };
+    case 'record':
+      return { type, sequence: input.varint(), update: input.copy(RECORD_MAX_BYTES) };
+    case 'recorded':
+      return { type, sequence: input.varint() };
+    case 'challenge':
+      return { type, nonce: input.copy(64) };
+    case 'hello':
+      return {
+        type,
+        publicKey: input.copy(64),
+        signature: input.copy(128),
+        generation: input.varint(),
+        window: input.varint(),
+      };
+    case 'welcome':
+      return { type, window: input.varint(), gateway: input.text(64) };
+    case 'gossip':
+      return { type, bytes: input.blob(DATA_MAX_BYTES) };
+    case 'probe':
+      return { type, nonce: input.varint(), session: input.text(32) };
+    case 'probed':
+      return { type, nonce: input.varint(), verdict: PROBE_VERDICTS[input.varint()] ?? 'unknown' };
+    case 'usage':
+      return { type, sequence: input.varint(), json: input.text(USAGE_MAX_BYTES) };
+    case 'stored':
+      return { type, sequence: input.varint() };
+    case 'load': {
+      const [running, waiting, kv] = [input.varint(), input.varint(), input.varint()];
+      return { type, running, waiting, ...(kv === 0 ? {} : { kvUse: Math.min(1, (kv - 1) / 1000) }) };
+    }
+    case 'rate':
+      return { type, tokensPerSecond: input.varint() / 10 };
+    case 'deploy':
+      return { type, sequence: input.varint(), order: input.copy(DEPLOY_MAX_BYTES) };
+    case 'deployed':
+      return { type, sequence: input.varint(), json: input.text(DEPLOYED_MAX_BYTES) };
+    case 'prefixes':
+      return { type, of: input.varint(), blocks: input.copy(BLOCKS_MAX * BLOCK_DIGEST_BYTES) };
+  }
+}
+
+function readAccept(input: FrameReader, stream: number): Frame {
+  const value = input.varint();
+  return { type: 'accept', stream, bodyOffset: Math.floor(value / 2), bodyDone: value % 2 === 1 };
+}
+
+function readReport(input: FrameReader, stream: number): Frame {
+  const { usage, named } = readUsage(input);
+  if (!named) return { type: 'report', stream, usage };
+  const name = { requestId: input.text(128), attempt: input.varint(), receipt: input.text(1024) };
+  return { type: 'report', stream, usage, name };
+}
+
+function readStreams(input: FrameReader): number[] {
+  const count = input.varint();
+  if (count > 65_536) throw new WireError('too_large', `${count} settled reports`);
+  const streams: number[] = [];
+  for (let i = 0; i < count; i++) streams.push(input.varint());
+  return streams;
+}
