@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import * as exits from '../../agent/cli/exit.ts';
+import { SETTINGS } from '../../agent/cli/settings.ts';
 import { ERROR_KINDS } from '../../shared/openai/errors.ts';
 import { ROOT } from '../support/where.ts';
 import { read } from './markdown.ts';
@@ -23,6 +24,14 @@ it('docs/troubleshooting.md has every exit code of the agent', () => {
   const [table = ''] = (page.split('| exit code |')[1] ?? '').split('\n\n');
   const listed = [...table.matchAll(/^\| (\d+) /gm)].map(([, code]) => Number(code));
   expect(listed).toEqual([...codes].sort((a, b) => a - b));
+});
+
+it('docs/agent.md has every flag of `otela-agent start`, and no other', () => {
+  const [table = ''] = (read('docs/agent.md').split(/^\| flag /m)[1] ?? '').split('\n\n');
+  const listed = [...table.matchAll(/^\| `--([a-z-]+)/gm)].map(([, flag]) => flag);
+  const flags = SETTINGS.flatMap(({ flag }) => (flag === '' ? [] : [flag]));
+  expect(flags.length).toBeGreaterThan(20);
+  expect(listed.toSorted()).toEqual(flags.toSorted());
 });
 
 it('docs/troubleshooting.md quotes what the programs print', () => {
