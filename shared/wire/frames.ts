@@ -125,7 +125,7 @@ export const TYPES = [
   'hello',
   'welcome',
   'gossip',
-  undefined, // 15 and 16 are kept for admission through a peer
+  undefined, // 15 and 16 were never used; their numbers are not given again
   undefined,
   'probe',
   'probed',
