@@ -5,7 +5,7 @@ import type { Reply } from '../deploy/deployments.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import { ownRelease } from '../host/release.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
-import type { Admission, AdmissionOptions } from '../tunnel/admission.ts';
+import { type Admission, type AdmissionOptions, GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
 import type { EngineTarget, Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import type { Parts } from './departure.ts';
@@ -36,9 +36,6 @@ export interface Surroundings {
   engine(): EngineTarget | undefined;
   load: LoadMeter;
 }
-
-/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
-const GATEWAYS_MAX = 16;
 
 /** Resolves when a gateway lets this agent in; rejects as `admit` does. */
 export async function joining(options: JoiningOptions, around: Surroundings, signal: AbortSignal): Promise<Admitted> {

@@ -13,6 +13,7 @@ import { type FatalPatterns, fatalPatterns } from '../engine/fatal.ts';
 import { type EngineLimits, MAX_WAITING } from '../engine/saturation.ts';
 import { engineSpan, type Span } from '../engine/span.ts';
 import { proxyFor } from '../host/proxy.ts';
+import { GATEWAYS_MAX } from '../tunnel/admission.ts';
 import type { EngineTarget } from '../tunnel/types.ts';
 import { parseDuration } from './duration.ts';
 import { UsageError } from './exit.ts';
@@ -53,8 +54,6 @@ export interface StartConfig {
   warnings: string[];
 }
 
-/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
-const GATEWAYS_MAX = 16;
 const LABELS_MAX = 32;
 /** Labels share the registry's 4 KiB with the list of models. */
 const LABELS_MAX_BYTES = 1024;

@@ -71,8 +71,8 @@ const BACKOFF_MAX_MS = 10_000;
 /** A gateway may ask for more patience than that, within reason. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
-/** Gateways that one agent serves at once. */
-const GATEWAYS_MAX = 16;
+/** Gateways that one agent serves at once: each costs a socket and a heartbeat. */
+export const GATEWAYS_MAX = 16;
 
 const answerSchema = z.object({
   ticket: z.string(),

@@ -3,12 +3,9 @@ import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../shared/lattice/session.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
-import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { LOG_TAIL_MAX_BYTES, PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { messageOf, postToGateway } from './gateway-request.ts';
-
-/** What a gateway keeps of one session. */
-export const LOG_TAIL_MAX_BYTES = 256 * 1024;
 
 export interface LogTailOptions {
   /** Asked in this order until one takes it. */

@@ -1,7 +1,5 @@
 /** The last words of engines that failed, for operators and their provider. */
 
-/** What one session may leave. */
-export const LOG_TAIL_MAX_BYTES = 256 * 1024;
 const KEPT_MS = 7 * 24 * 60 * 60_000;
 /** Together 256 MiB at most; the oldest go first. */
 const TAILS_MAX = 1_000;

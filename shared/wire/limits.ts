@@ -65,3 +65,6 @@ export const DEPLOY_MAX_BYTES = 16 * 1024;
 
 /** One DEPLOYED frame: what 64 templates allow. */
 export const DEPLOYED_MAX_BYTES = 128 * 1024;
+
+/** What an engine said last, as a gateway keeps it of one session. */
+export const LOG_TAIL_MAX_BYTES = 256 * 1024;
