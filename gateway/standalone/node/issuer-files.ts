@@ -24,6 +24,15 @@ import { TICKET_LIFE_MAX_S } from '../../../shared/lattice/ticket.ts';
 import { newSeed, workerdSigner } from '../../issuer/crypto.ts';
 import { certify, type GatewayKey, IssuerError, issuerOf, renewed } from '../../issuer/issuer.ts';
 
+/** Whatever else lies there is not the gateway's. */
+export const ISSUER_FILES: ReadonlySet<string> = new Set([
+  'root.key',
+  'gateway.key',
+  'gateway.cert',
+  'retired',
+  'revoked',
+]);
+
 export interface IssuerFiles {
   dir: string;
   /** Undefined: kept elsewhere. */

@@ -10,8 +10,8 @@ import program from '../../../../package.json' with { type: 'json' };
 import { JSON_FLAG } from '../client.ts';
 import { type Command, CommandError, EXIT_DONE, type Flag, UsageError } from '../command.ts';
 import { appliedMigrations } from '../schema-version.ts';
-import { copyDatabases, copyKeys, databasesOf } from './copies.ts';
-import { BACKUP_FORM, MANIFEST, type Manifest, sha256Of } from './manifest.ts';
+import { copyDatabases, copyKeys, databasesOf, heldAtOnce } from './copies.ts';
+import { BACKUP_FORM, MANIFEST, type Manifest, manifestSchema, sha256Of } from './manifest.ts';
 import { packed } from './tar.ts';
 
 const FLAGS = {
@@ -64,16 +64,20 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
   try {
     const copies = join(staging, 'data');
     const madeAt = new Date();
-    const paths = [...(await copyDatabases(data, await databasesOf(data), copies)), ...(await copyKeys(data, copies))];
-    const files = await Promise.all(
-      paths.sort().map(async (path) => {
-        const file = join(copies, path);
-        return { path, bytes: (await stat(file)).size, sha256: await sha256Of(file) };
-      }),
-    );
+    const atOnce = heldAtOnce();
+    const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
+    const paths = [...databases, ...(await copyKeys(data, copies))];
+    const files: Manifest['files'] = [];
+    // One after the other: each holds a descriptor.
+    for (const path of paths.sort()) {
+      const file = join(copies, path);
+      files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
+    }
     const migrations = appliedMigrations(join(copies, 'd1'));
     const { version } = program;
-    const manifest = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), migrations, files } as const;
+    const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), migrations, files };
+    // As restore will read it: what that would refuse is found now.
+    const manifest = manifestSchema.parse(form);
     const whole = join(staging, 'whole');
     await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));
     await rename(whole, out);

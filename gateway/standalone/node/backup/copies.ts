@@ -1,12 +1,21 @@
 /** Copies of a data directory's files while a gateway writes to them. */
+import { lstatSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir, readdir, readFile, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CommandError } from '../command.ts';
+import { ISSUER_FILES } from '../issuer-files.ts';
+import { BACKED_UP } from './manifest.ts';
 
-/** Databases whose moment is held at once: three descriptors each. */
+/** Databases whose moment is held at once, where the limit of open files allows it. */
 const HELD_MAX = 1_000;
+/** Of one that is held: the file, its log, the log's index. */
+const DESCRIPTORS_EACH = 3;
+/** Node's own, a copy being written and looked at. */
+const DESCRIPTORS_SPARE = 50;
+/** Where the system does not tell: what most allow. */
+const DESCRIPTORS_GUESS = 256;
 /** A database's first transaction may run just now. */
 const BUSY_MS = 5_000;
 /** In one step: between two, others could write, and the copy would begin anew. */
@@ -21,26 +30,50 @@ const STILL_MS = 50;
  */
 const ORDER = ['objects/opentela-TunnelObject', 'objects/opentela-RegistryObject', 'objects/', 'd1/'];
 
-/** Paths of the databases below `data`, relative, in the order in which they are to be copied. */
-export async function databasesOf(data: string): Promise<string[]> {
+/** How many databases may be held at once. Node has raised the soft limit to the hard one by now. */
+export function heldAtOnce(): number {
+  const said = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
+  const open = said === 'unlimited' ? Number.POSITIVE_INFINITY : Number(said);
+  return Math.max(1, Math.min(HELD_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
+}
+
+/** proc(5); nothing where there is no Linux. */
+function limits(): string {
+  try {
+    return readFileSync('/proc/self/limits', 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Paths of the databases below `data`, relative, in the order in which they are to be copied. @throws CommandError */
+export async function databasesOf(data: string, atOnce: number): Promise<string[]> {
   const found: string[] = [];
   for (const part of ['objects', 'd1']) {
-    const entries = await readdir(join(data, part), { recursive: true, withFileTypes: true }).catch(() => []);
+    const entries = await readdir(join(data, part), { recursive: true, withFileTypes: true }).catch(nothingThere);
     for (const entry of entries) {
       if (entry.isFile() && entry.name.endsWith('.sqlite'))
         found.push(join(entry.parentPath, entry.name).slice(data.length + 1));
     }
   }
+  const odd = found.find((path) => !BACKED_UP.test(path));
+  if (odd !== undefined)
+    throw new CommandError(`${join(data, odd)} is no database of a gateway's: move it away, then back up again`);
   const rank = (path: string) => ORDER.findIndex((start) => path.startsWith(start));
   const times = new Map(
     await Promise.all(found.map(async (path) => [path, await changedAt(join(data, path))] as const)),
   );
   const newestFirst = found.sort((a, b) => (times.get(b) ?? 0) - (times.get(a) ?? 0));
   // What is written to now belongs together; what rests may come in further lots.
-  const lots = Array.from({ length: Math.ceil(found.length / HELD_MAX) }, (_, n) =>
-    newestFirst.slice(n * HELD_MAX, (n + 1) * HELD_MAX).sort((a, b) => rank(a) - rank(b)),
+  const lots = Array.from({ length: Math.ceil(found.length / atOnce) }, (_, n) =>
+    newestFirst.slice(n * atOnce, (n + 1) * atOnce).sort((a, b) => rank(a) - rank(b)),
   );
   return lots.flat();
+}
+
+function nothingThere(error: unknown): never[] {
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+  throw new CommandError(error instanceof Error ? error.message : String(error), { cause: error });
 }
 
 /** Milliseconds since 1970. What is new stands in the log beside the file. */
@@ -50,17 +83,23 @@ async function changedAt(file: string): Promise<number> {
 }
 
 /**
- * Copies `paths` from `data` to `to`, a thousand at a time: of those each shows the moment at which its own transaction began, and
+ * Copies `paths` from `data` to `to`, so many at a time: of those each shows the moment at which its own transaction began, and
  * those moments lie milliseconds apart. Resolves with what was copied: an object that goes meanwhile is left out.
  */
-export async function copyDatabases(data: string, paths: readonly string[], to: string): Promise<string[]> {
+export async function copyDatabases(
+  data: string,
+  paths: readonly string[],
+  to: string,
+  atOnce: number,
+): Promise<string[]> {
   const copied: string[] = [];
-  for (let at = 0; at < paths.length; at += HELD_MAX) {
-    const held = paths.slice(at, at + HELD_MAX).flatMap((path) => {
-      const database = hold(join(data, path));
-      return database === undefined ? [] : [{ path, database }];
-    });
+  for (let at = 0; at < paths.length; at += atOnce) {
+    const held: { path: string; database: DatabaseSync }[] = [];
     try {
+      for (const path of paths.slice(at, at + atOnce)) {
+        const database = hold(join(data, path));
+        if (database !== undefined) held.push({ path, database });
+      }
       for (const { path, database } of held) {
         const target = join(to, path);
         await mkdir(dirname(target), { recursive: true, mode: 0o700 });
@@ -85,12 +124,11 @@ function hold(file: string): DatabaseSync | undefined {
     return database;
   } catch (error) {
     database?.close();
-    if (error instanceof Error && 'errcode' in error && error.errcode === SQLITE_CANTOPEN) return undefined;
+    // SQLite says "unable to open" (14) as well where descriptors or rights are missing.
+    if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
     throw new CommandError(`${file}: ${error instanceof Error ? error.message : error}`, { cause: error });
   }
 }
-
-const SQLITE_CANTOPEN = 14;
 
 /** A copy that cannot be used is found now, while the original can still be mended. */
 function refuseDamaged(file: string, path: string): void {
@@ -118,8 +156,9 @@ export async function copyKeys(data: string, to: string): Promise<string[]> {
 }
 
 async function keysOf(data: string): Promise<Map<string, string>> {
-  const names = await readdir(join(data, 'issuer')).catch(() => []);
-  const paths = ['admin.key', ...names.filter((name) => !name.endsWith('.new')).map((name) => `issuer/${name}`)];
+  const names = await readdir(join(data, 'issuer')).catch(nothingThere);
+  // An editor's copy of a key is none of the gateway's, and restore would refuse it.
+  const paths = ['admin.key', ...names.filter((name) => ISSUER_FILES.has(name)).map((name) => `issuer/${name}`)];
   return new Map(
     await Promise.all(paths.map(async (path) => [path, await readFile(join(data, path), 'utf8')] as const)),
   );

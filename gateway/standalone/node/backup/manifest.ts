@@ -10,7 +10,7 @@ export const BACKUP_FORM = 1;
 export const MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
 /** Only names that a data directory has: no way up, no absolute path. */
-const PATH = /^(admin\.key|issuer\/[\w.-]+|(d1|objects)\/[\w-]+\/[\w-][\w.-]*)$/;
+export const BACKED_UP = /^(admin\.key|issuer\/[\w.-]+|(d1|objects)\/[\w-]+\/[\w-][\w.-]*)$/;
 
 export const manifestSchema = z.object({
   otela_backup: z.literal(BACKUP_FORM),
@@ -22,7 +22,7 @@ export const manifestSchema = z.object({
   migrations: z.array(z.string()),
   files: z.array(
     z.object({
-      path: z.string().regex(PATH),
+      path: z.string().regex(BACKED_UP),
       bytes: z.number().int().min(0),
       sha256: z.string().regex(/^[0-9a-f]{64}$/),
     }),
