@@ -13,6 +13,21 @@ export interface ModelLoad {
   tokens_per_second: number | null;
 }
 
+/** Worked out so often at most, for however many look. */
+export const LOADS_MS = 1_000;
+
+/** What was last worked out of each index. */
+const worked = new WeakMap<NodeIndex, { at: number; text: string }>();
+
+/** `modelLoads` as JSON, at most a second old: the same string for all who ask within it. */
+export function modelLoadsText(index: NodeIndex, now: number): string {
+  const last = worked.get(index);
+  if (last !== undefined && now >= last.at && now - last.at < LOADS_MS) return last.text;
+  const text = JSON.stringify(modelLoads(index, now));
+  worked.set(index, { at: now, text });
+  return text;
+}
+
 /** Models of which something is known, by name. An engine that serves several models counts for each. Costs the nodes that serve. */
 export function modelLoads(index: NodeIndex, now: number): ModelLoad[] {
   const loads: ModelLoad[] = [];

@@ -1,13 +1,10 @@
 import type { RegistryEntry } from '../lattice/node.ts';
-import { modelLoads } from './model-loads.ts';
+import { LOADS_MS, modelLoadsText } from './model-loads.ts';
 import type { NodeIndex } from './nodes.ts';
 import { passes, publicEntry, type RegistryFilter, type RegistryViewName, registryView } from './registry-view.ts';
 
 /** Proxies end what is silent. */
 const PING_MS = 15_000;
-
-/** Loads are told so often at most. */
-const LOADS_MS = 1_000;
 
 export interface RegistryNow {
   /** Changes with everything below. */
@@ -25,7 +22,8 @@ export class RegistryNews {
   #list = '';
   readonly #withLoads: boolean;
   #loads = '[]';
-  #loadsSaidAt = Number.NEGATIVE_INFINITY;
+  /** What they are is looked at so often at most, whether or not they changed. */
+  #loadsLookedAt = Number.NEGATIVE_INFINITY;
   readonly #shown = new Map<string, RegistryEntry>();
 
   /** `withLoads`: also what the engines of each model do, as `load` events. */
@@ -48,12 +46,12 @@ export class RegistryNews {
   }
 
   #loadsNow(now: number): string {
-    if (!this.#withLoads || now - this.#loadsSaidAt < LOADS_MS) return '';
+    if (!this.#withLoads || now - this.#loadsLookedAt < LOADS_MS) return '';
+    this.#loadsLookedAt = now;
     const { nodes, tag } = this.#view();
-    const loads = JSON.stringify(modelLoads(nodes, now));
+    const loads = modelLoadsText(nodes, now);
     if (loads === this.#loads) return '';
     this.#loads = loads;
-    this.#loadsSaidAt = now;
     return event('load', `{"object":"list","data":${loads}}`, tag);
   }
 

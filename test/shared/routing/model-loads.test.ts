@@ -38,3 +38,24 @@ test('a stream that asked for them is told once a second at most, and that they 
   expect(asked?.since(12_000)).toBe('');
   expect(asked?.since(16_000)).toContain('{"object":"list","data":[]}');
 });
+
+test('what many streams are told is worked out once a second, changed or not', () => {
+  let worked = 0;
+  const counted = new NodeIndex();
+  counted.put(entry('a'));
+  const { models } = counted;
+  counted.models = () => {
+    worked++;
+    return models.call(counted);
+  };
+  counted.live.heard('a', { running: 1, waiting: 0, at: 20_000 });
+  const view = { tag: 't', nodes: counted };
+  const streams = Array.from({ length: 8 }, () => new RegistryNews(() => view, 'nodes', { requirements: [] }, true));
+  const told = (at: number) => streams.filter((stream) => stream.since(at).includes('event: load')).length;
+  expect(told(20_000)).toBe(8);
+  for (let at = 20_250; at < 23_000; at += 250) expect(told(at)).toBe(0);
+  expect(worked).toBe(3);
+  counted.live.heard('a', { running: 2, waiting: 0, at: 23_000 });
+  expect(told(23_000)).toBe(8);
+  expect(worked).toBe(4);
+});
