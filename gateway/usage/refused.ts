@@ -1,6 +1,6 @@
 /**
  * Requests of known accounts that no engine saw, refused or left while they waited: they too are on record. Written in batches beside requests, never in their way;
- * what is refused alike within a second is one row that says how many, so that a flood at a closed door costs nobody anything.
+ * what is refused alike within a second is one row that says how many, and how long each took in the mean, so that a flood at a closed door costs nobody anything.
  */
 
 import { reachesNoEngine } from '../../shared/asking/settlement.ts';
@@ -40,7 +40,7 @@ export class Refusals {
     const { at, key, project, model, endpoint, error, traced } = row;
     const name = JSON.stringify([shardOf(at), key, project, model, endpoint, error, traced]);
     const alike = this.#waiting.get(name);
-    if (alike !== undefined) alike.times = (alike.times ?? 1) + 1;
+    if (alike !== undefined) merge(alike, row);
     else if (this.#waiting.size < WAITING_MAX) this.#waiting.set(name, row);
     else this.#missed++;
     if (at - this.#begunAt < OVERDUE_MS) return;
@@ -51,23 +51,38 @@ export class Refusals {
   async #flushSoon(env: Env): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, TOGETHER_MS));
     this.#begunAt = Number.NEGATIVE_INFINITY;
-    const due = [...this.#waiting];
+    const due = [...this.#waiting.values()].map(rounded);
     this.#waiting.clear();
     if (this.#missed > 0)
       console.error(`${this.#missed} requests that no engine saw are not on record: too many kinds`);
     this.#missed = 0;
-    const shards = Map.groupBy(due, ([, row]) => shardOf(row.at));
+    const shards = Map.groupBy(due, ({ at }) => shardOf(at));
     await Promise.all(
       [...shards].map(async ([shard, rows]) => {
         try {
-          await env.USAGE.getByName(shard).add(rows.map(([, row]) => row));
+          await env.USAGE.getByName(shard).add(rows);
         } catch {
           // With the next batch; said twice, a row counts once.
-          for (const [, row] of rows) if (this.#waiting.size < WAITING_MAX) this.#waiting.set(String(row.stream), row);
+          for (const row of rows) if (this.#waiting.size < WAITING_MAX) this.#waiting.set(String(row.stream), row);
         }
       }),
     );
   }
+}
+
+/** `into` tells of `row` too. Totals multiply by `times`: with the first one's durations, one who waited long would count as many. */
+function merge(into: UsageRow, row: UsageRow): void {
+  const times = (into.times ?? 1) + 1;
+  const mean = (of: number, one: number) => of + (one - of) / times;
+  into.totalMs = mean(into.totalMs, row.totalMs);
+  const { queueMs = 0 } = into;
+  if (queueMs > 0 || row.queueMs !== undefined) into.queueMs = mean(queueMs, row.queueMs ?? 0);
+  into.times = times;
+}
+
+function rounded(row: UsageRow): UsageRow {
+  const queued = row.queueMs === undefined ? {} : { queueMs: Math.round(row.queueMs) };
+  return { ...row, totalMs: Math.round(row.totalMs), ...queued };
 }
 
 const ofIsolate = new Refusals();

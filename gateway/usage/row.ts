@@ -43,7 +43,7 @@ export interface UsageRow {
   buckets?: string[];
   /** Why no engine saw it: the code of our error. */
   error?: string;
-  /** How many requests alike were refused within a second; absent: one. */
+  /** How many requests alike were refused within a second; `totalMs` and `queueMs` are then their means. Absent: one. */
   times?: number;
   traced: boolean;
 }
