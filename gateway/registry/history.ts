@@ -6,6 +6,8 @@ export type NodeEvent = (typeof NODE_EVENTS)[number];
 
 /** Kept at most; the oldest go first. */
 const EVENTS_MAX = 20_000;
+/** Of one provider's: whose sessions come and go without end push out its own events, and nobody else's. */
+const OF_PROVIDER_MAX = 2_000;
 const KEPT_MS = 30 * 24 * 60 * 60_000;
 /** Looked after once in so many events, so that an event is one write. */
 const TRIM_EVERY = 256;
@@ -129,6 +131,15 @@ export class History {
   sweep(now: number): void {
     this.#untrimmed = 0;
     this.#sql.exec('DELETE FROM history WHERE at <= ?', now - KEPT_MS);
-    this.#sql.exec('DELETE FROM history WHERE id <= (SELECT MAX(id) FROM history) - ?', EVENTS_MAX);
+    // Both read the index or the keys once, of as many rows as are kept.
+    this.#sql.exec(
+      'DELETE FROM history WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY provider ORDER BY id DESC) AS n FROM history) WHERE n > ?)',
+      OF_PROVIDER_MAX,
+    );
+    // By number, not by id: those that a provider's own limit took are gone from between.
+    this.#sql.exec(
+      'DELETE FROM history WHERE id <= (SELECT id FROM history ORDER BY id DESC LIMIT 1 OFFSET ?)',
+      EVENTS_MAX,
+    );
   }
 }

@@ -81,7 +81,7 @@ test('it is bounded by number and by age', async () => {
   await runInDurableObject(env.REGISTRY.getByName('history-of-its-own'), (_, { storage }) => {
     const history = new History(storage);
     const entry = (n: number, state: 'JOIN' | 'LEFT') =>
-      ({ session: `s${n}`, provider: 'p', cluster: 'c', state, suspected: false }) as RegistryEntry;
+      ({ session: `s${n}`, provider: `p${n % 20}`, cluster: 'c', state, suspected: false }) as RegistryEntry;
     const day = 24 * 60 * 60_000;
     for (let n = 0; n < 20_600; n++) history.changed(undefined, entry(n, 'JOIN'), undefined, day + n);
     const kept = history.list({ limit: 30_000 });
@@ -92,6 +92,28 @@ test('it is bounded by number and by age', async () => {
     expect(history.list({ limit: 30_000 }).map(({ session }) => session)).toEqual(
       Array.from({ length: 9 }, (_, n) => `s${20_599 - n}`),
     );
+  });
+});
+
+test('a provider whose sessions come and go without end pushes out its own events, and nobody else’s', async () => {
+  await runInDurableObject(env.REGISTRY.getByName('history-of-a-noisy-one'), (_, { storage }) => {
+    const history = new History(storage);
+    const join = (session: string, provider: string, at: number) =>
+      history.changed(
+        undefined,
+        { session, provider, cluster: 'c', state: 'JOIN', suspected: false } as RegistryEntry,
+        undefined,
+        at,
+      );
+    const day = 24 * 60 * 60_000;
+    for (let n = 0; n < 100; n++) join(`quiet${n}`, 'quiet', day + n);
+
+    for (let n = 0; n < 25_000; n++) join(`noisy${n}`, 'noisy', day + 100 + n);
+    const noisy = history.list({ provider: 'noisy', limit: 30_000 });
+    expect(noisy[0]?.session).toBe('noisy24999');
+    expect(noisy.length).toBeGreaterThanOrEqual(2_000);
+    expect(noisy.length).toBeLessThan(2_256);
+    expect(history.list({ provider: 'quiet', limit: 1_000 })).toHaveLength(100);
   });
 });
 
