@@ -6,13 +6,14 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { seeded } from '../test/support/random.ts';
 import { ROOT } from '../test/support/where.ts';
 import { Client, type Target } from './client.ts';
 import { openHouse, peak, request, resident, warm } from './house.ts';
 import { machine } from './machine.ts';
 import { judged, type Row, table } from './report.ts';
 import { run } from './run.ts';
-import { quantile, repeated, seeded } from './stats.ts';
+import { quantile, repeated } from './stats.ts';
 
 const ADDED_P99_MS = 20;
 /** Streams begin within this, as those of independent people do; what is measured begins when all flow. */

@@ -1,16 +1,4 @@
-/** Numbers of a benchmark: seeded randomness, quantiles, medians over repeats. */
-
-/** Mulberry32: the same seed gives the same run. Returns numbers in [0, 1). */
-export function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
+/** Numbers of a benchmark: arrivals, quantiles, medians over repeats. */
 
 /** Start times in ms of a Poisson stream of `perSecond` requests, `count` of them. */
 export function arrivals(random: () => number, perSecond: number, count: number): number[] {

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask, Problem, send } from './api/client.ts';
-import { type Live, NOT_YET, watchNodes } from './api/live.ts';
+import { NOT_YET, watchNodes } from './api/live.ts';
 import { type Me, meSchema } from './api/schemas.ts';
 import { ChatPage } from './pages/chat.tsx';
 import { KeysPage } from './pages/keys.tsx';
@@ -9,14 +9,9 @@ import { ModelsPage } from './pages/models.tsx';
 import { NodesPage } from './pages/nodes.tsx';
 import { ProvidersPage } from './pages/providers.tsx';
 import { UsagePage } from './pages/usage.tsx';
+import type { World } from './pages/world.ts';
 import { useRoute } from './parts/route.ts';
 import { Failure } from './parts/ui.tsx';
-
-/** What every page may need. */
-export interface World {
-  me: Me;
-  live: Live;
-}
 
 interface Page {
   id: string;

@@ -1,19 +1,9 @@
 /** Where the local OpenAI endpoint listens, whom it trusts, and whom this node serves over the mesh. */
-import { isShippedPolicy, SHIPPED_POLICIES, type ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+import { isShippedPolicy, SHIPPED_POLICIES } from '../../shared/routing/policies/shipped.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
+import type { IngressConfig } from '../ingress/service.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
 import { UsageError } from './exit.ts';
-
-export interface IngressConfig {
-  /** Undefined: no ingress. */
-  listen: { host: string; port: number } | undefined;
-  /** Providers whose nodes a request may go to; undefined: our own. */
-  trust: string[] | undefined;
-  /** Providers whose agents this node serves; undefined: our own. */
-  serveTo: string[] | undefined;
-  /** How the ingress chooses among nodes; undefined: by load, and by conversation where a request names one. */
-  policy: ShippedPolicy | undefined;
-}
 
 /** Throws UsageError. */
 export function ingressConfig(

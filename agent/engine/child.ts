@@ -1,7 +1,7 @@
 /** The engine as a child process: its own process group, its output passed through, its end reported once. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
-import { engineEnvironment } from './command.ts';
+import { childEnvironment } from '../host/child-environment.ts';
 import { missingCommand, shieldedFromUsr1 } from './exec.ts';
 import { endGroup } from './group.ts';
 import { Guard } from './guard.ts';
@@ -37,7 +37,7 @@ export class EngineChild {
 
   constructor(options: ChildOptions) {
     this.#guard = new Guard(options.log);
-    const env = engineEnvironment(options.env);
+    const env = childEnvironment(options.env);
     // `detached` is setsid(2): a Ctrl-C at the terminal reaches the agent alone, which can then drain first.
     const [file = '', ...args] = shieldedFromUsr1(options.command, env);
     this.#child = spawn(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });

@@ -37,12 +37,3 @@ export function engineName(words: readonly string[]): EngineName | undefined {
   }
   return undefined;
 }
-
-/** The environment of the engine: ours without what is the agent's own, tokens above all. */
-export function engineEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
-  const kept: Record<string, string> = {};
-  for (const [name, value] of Object.entries(env)) {
-    if (value !== undefined && !name.startsWith('OTELA_')) kept[name] = value;
-  }
-  return kept;
-}

@@ -1,6 +1,6 @@
 /** Asks a program of the host (nvidia-smi, rocm-smi, squeue, scontrol). Any failure is an answer, never an exception. */
 import { execFile } from 'node:child_process';
-import { engineEnvironment } from '../engine/command.ts';
+import { childEnvironment } from './child-environment.ts';
 
 export type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
 
@@ -25,7 +25,7 @@ export function toolRunner(env: Readonly<Record<string, string | undefined>>): R
         killSignal: 'SIGKILL' as const,
         maxBuffer: TOOL_OUTPUT_MAX_BYTES,
         // Numbers and dates as programs write them: some sites set German or French locales.
-        env: { ...engineEnvironment(env), LC_ALL: 'C', ...more },
+        env: { ...childEnvironment(env), LC_ALL: 'C', ...more },
       };
       execFile(file, [...args], options, (error, stdout, stderr) => {
         if (!error) return resolve({ ok: true, stdout });

@@ -2,7 +2,8 @@ import { join } from 'node:path';
 import type { UsageRecord } from '../../shared/asking/settlement.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
-import type { IngressConfig } from '../cli/ingress-config.ts';
+import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
 import type { LoadCounter } from '../tunnel/exchanges.ts';
@@ -22,6 +23,18 @@ export const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
 
 /** No provider's id, so that no list can name it. */
 const UNADMITTED_PROVIDER = '(unadmitted)';
+
+/** Where the ingress listens, whom it trusts, and whom this node serves over the mesh. */
+export interface IngressConfig {
+  /** Undefined: no ingress. */
+  listen: { host: string; port: number } | undefined;
+  /** Providers whose nodes a request may go to; undefined: our own. */
+  trust: string[] | undefined;
+  /** Providers whose agents this node serves; undefined: our own. */
+  serveTo: string[] | undefined;
+  /** How the ingress chooses among nodes; undefined: by load, and by conversation where a request names one. */
+  policy: ShippedPolicy | undefined;
+}
 
 export interface RequestServiceOptions {
   config: IngressConfig;

@@ -6,11 +6,12 @@ import { connect, type Socket } from 'node:net';
 import { engineCommand, startAgent } from '../../test/support/agent.ts';
 import { Gateway } from '../../test/support/gateway.ts';
 import { Managed } from '../../test/support/processes.ts';
+import { seeded } from '../../test/support/random.ts';
 import { Client, post, type Target } from '../client.ts';
 import { MODEL } from '../engine-answers.ts';
 import { PATH, request, startEngine, warm } from '../house.ts';
 import { judged, type Row } from '../report.ts';
-import { arrivals, quantile, seeded } from '../stats.ts';
+import { arrivals, quantile } from '../stats.ts';
 
 const PER_SECOND = 4;
 const SERVICE_MS = 100;

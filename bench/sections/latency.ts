@@ -1,8 +1,10 @@
 /** Added latency, open loop: requests start when the schedule says, whether or not earlier ones are done. Direct and gateway take turns. */
+
+import { seeded } from '../../test/support/random.ts';
 import { Client, type Target } from '../client.ts';
 import { type House, request } from '../house.ts';
 import { judged, type Row } from '../report.ts';
-import { arrivals, median, quantile, repeated, seeded } from '../stats.ts';
+import { arrivals, median, quantile, repeated } from '../stats.ts';
 
 const LIMIT_MS = 0.7;
 

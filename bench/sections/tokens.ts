@@ -1,8 +1,10 @@
 /** Streams: how many tokens pass when nothing paces them, and what each token's way costs when something does. */
+
+import { seeded } from '../../test/support/random.ts';
 import { Client, type Target } from '../client.ts';
 import { type House, type Memory, peak, request } from '../house.ts';
 import { judged, type Row } from '../report.ts';
-import { median, quantile, repeated, seeded } from '../stats.ts';
+import { median, quantile, repeated } from '../stats.ts';
 
 const STREAMS = 64;
 const RATIO_LIMIT = 0.6;

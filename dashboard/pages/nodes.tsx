@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks';
 import type { Node } from '../api/schemas.ts';
-import type { World } from '../app.tsx';
 import { dateTime, gpus, plural, timeLeft } from '../parts/format.ts';
 import { NetworkMap } from '../parts/network-map.tsx';
 import { NodeDetails } from '../parts/node-details.tsx';
@@ -8,6 +7,7 @@ import { NodeHistory } from '../parts/node-history.tsx';
 import { NodeState } from '../parts/node-state.tsx';
 import { Empty, Field, Loading, Wide } from '../parts/ui.tsx';
 import { useMinute } from '../parts/use-minute.ts';
+import type { World } from './world.ts';
 
 /** Rows that are drawn; who looks for one among thousands filters. */
 const ROWS = 100;

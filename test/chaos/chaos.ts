@@ -1,5 +1,5 @@
 /** The three parts on one fleet, and what they must show. */
-import { seeded } from '../../bench/stats.ts';
+import { seeded } from '../support/random.ts';
 import { faults, type Pause } from './faults.ts';
 import { Fleet } from './fleet.ts';
 import { clientErrors, type PartA, partA } from './part-a.ts';

@@ -1,8 +1,8 @@
 /** Some members in one process, driven over IPC: `crew.ts` starts it. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { seeded } from '../../../bench/stats.ts';
 import type { Verdict } from '../../../shared/gossip/types.ts';
 import type { Replica } from '../../../shared/lattice/replica.ts';
+import { seeded } from '../random.ts';
 import { Member } from './member.ts';
 import { answerSchema, type Command, commandSchema, type MemberSpec, type Reply, type Sighting } from './protocol.ts';
 
