@@ -6,14 +6,14 @@ import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
 import { dashboardRoutes } from './dashboard.ts';
 import type { Env } from './env.ts';
+import { errorResponse } from './error-response.ts';
 import { healthRoutes } from './health.ts';
 import { metricsRoutes } from './observe/routes.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
-import { requestIdOf } from './openai/request-id.ts';
-import { errorResponse } from './openai/respond.ts';
 import { admitRoutes } from './registry/admit.ts';
 import { agentLogRoutes } from './registry/agent-logs.ts';
+import { requestIdOf } from './request-id.ts';
 import { connectAgent, connectGossip } from './tunnel/connect.ts';
 
 const app = new Hono<{ Bindings: Env }>();

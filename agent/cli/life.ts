@@ -5,6 +5,7 @@
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { ServedModel } from '../../shared/lattice/node.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
 import type { EngineExit } from '../engine/child.ts';
@@ -18,7 +19,6 @@ import { nodeCrypto } from '../host/crypto.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
-import { OWN_ISSUER } from '../ingress/service.ts';
 import { agentPage } from '../observe/page.ts';
 import type { MetricsServer } from '../observe/server.ts';
 import type { EngineTarget, Refusal } from '../tunnel/types.ts';
@@ -317,7 +317,7 @@ export class AgentLife {
   #networkRows(): NetworkRow[] {
     const { mesh, id } = this.#parts.sessions?.current ?? {};
     if (mesh === undefined || id === undefined) return [];
-    return networkRows(mesh, id, (issuer) => this.#network.issuerName(issuer) ?? OWN_ISSUER);
+    return networkRows(mesh, id, (issuer) => this.#network.issuerName(issuer) ?? LOCAL_ISSUER);
   }
 
   #page(): string {

@@ -5,9 +5,9 @@
 import { issuerId } from '../../shared/lattice/certificate.ts';
 import { Replica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { nodeCrypto } from '../host/crypto.ts';
-import { OWN_ISSUER } from '../ingress/service.ts';
 import type { SessionKey } from '../mesh/channel/session-key.ts';
 import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
 import { relayProxy } from '../mesh/relay/pass.ts';
@@ -64,7 +64,7 @@ export class Network {
   /** Whose tickets are good from now on. */
   learn({ ticket, issuers }: Admission): void {
     const named = issuers.map(({ name, root }): [string, string] => [issuerId(root, nodeCrypto), name]);
-    this.#issuers = new Map([...named, [ticket.issuer, OWN_ISSUER]]);
+    this.#issuers = new Map([...named, [ticket.issuer, LOCAL_ISSUER]]);
     this.#own = ticket.issuer;
     this.replica.setIssuers((issuer) => this.#issuers.has(issuer));
   }

@@ -3,6 +3,7 @@ import type { UsageRecord } from '../../shared/asking/settlement.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
@@ -14,9 +15,6 @@ import { ReplicaNodes } from './replica-nodes.ts';
 import { UsageDelivery } from './usage-delivery.ts';
 import { UsageQueue } from './usage-queue.ts';
 import { ingressUsage } from './usage-record.ts';
-
-/** Local name of our own issuer, here as at gateways. */
-export const OWN_ISSUER = 'local';
 
 /** The session of a node that no gateway has admitted yet: known to its own ingress alone. */
 export const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
@@ -84,8 +82,8 @@ export class RequestService {
     this.#nodes = new ReplicaNodes({
       replica,
       liveness: (session) => this.#self?.mesh.liveness(session) ?? 'alive',
-      issuerName: (issuer) => options.issuerName(issuer) ?? OWN_ISSUER,
-      own: OWN_ISSUER,
+      issuerName: (issuer) => options.issuerName(issuer) ?? LOCAL_ISSUER,
+      own: LOCAL_ISSUER,
       now: () => Date.now(),
     });
     this.requests = new Requests({
@@ -108,7 +106,7 @@ export class RequestService {
       ...listen,
       directory,
       registry: this.#nodes,
-      self: () => ({ issuer: OWN_ISSUER, provider: this.#self?.provider ?? UNADMITTED_PROVIDER }),
+      self: () => ({ issuer: LOCAL_ISSUER, provider: this.#self?.provider ?? UNADMITTED_PROVIDER }),
       trust: this.#options.config.trust,
       policy: this.#options.config.policy,
       requests: this.requests,
@@ -141,7 +139,7 @@ export class RequestService {
     this.#nodes.put({
       ...facts,
       session: UNADMITTED_SESSION,
-      issuer: OWN_ISSUER,
+      issuer: LOCAL_ISSUER,
       provider: UNADMITTED_PROVIDER,
       cluster: 'default',
       state: 'SERVING',

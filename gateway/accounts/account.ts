@@ -47,7 +47,7 @@ export interface Account {
   traced: boolean;
   /** With what its prompts begin with, as ids. */
   prefixes: boolean;
-  /** Who pays, sealed: see usage/receipt.ts. */
+  /** Who pays, sealed: see receipt.ts. */
   seal: string;
   /** Milliseconds since the epoch. */
   expiresAt: number | undefined;

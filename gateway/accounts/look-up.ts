@@ -1,11 +1,11 @@
 /** From rows to an account: a key's or a user's, with all that stands behind it, in one question to D1. */
 import { and, eq, inArray, max } from 'drizzle-orm';
 import type { Env } from '../env.ts';
-import { sealIdentity } from '../usage/receipt.ts';
 import { type Account, lowerRole, type Restrictions } from './account.ts';
 import { asked, database } from './database.ts';
 import { installationSecret } from './installation.ts';
 import type { Limits } from './limits.ts';
+import { sealIdentity } from './receipt.ts';
 import { apiKeys, auditLog, projects, users } from './schema.ts';
 
 export type Refusal = 'unknown' | 'revoked' | 'expired' | 'disabled';

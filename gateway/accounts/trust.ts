@@ -1,7 +1,13 @@
 /** Whose machines may see one request: the key's lists, the request's, and what the operator says of providers. */
 import { ApiError } from '../../shared/openai/errors.ts';
-import { canonical, decideTrust, readProviderList, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
-import { LOCAL_ISSUER } from '../registry/issuers.ts';
+import {
+  canonical,
+  decideTrust,
+  LOCAL_ISSUER,
+  readProviderList,
+  type Trust,
+  trustsNobody,
+} from '../../shared/routing/trust.ts';
 import type { View } from '../registry/snapshot.ts';
 import type { Account } from './account.ts';
 import { indexOf, type Settings } from './settings.ts';

@@ -1,7 +1,8 @@
+import { LEFT_ERROR } from '../../shared/asking/leaving.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import type { Env } from '../env.ts';
 import { endpointName } from './names.ts';
-import { LEFT_ERROR, type Note } from './note.ts';
+import type { Note } from './note.ts';
 
 /** A client chooses the model's name: longer ones are cut. */
 const MODEL_MAX = 128;

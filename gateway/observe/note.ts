@@ -1,6 +1,6 @@
 /** What is noted of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
 
-import type { Leaving } from '../../shared/asking/leaving.ts';
+import { LEFT_ERROR, LEFT_STATUS, type Leaving } from '../../shared/asking/leaving.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
@@ -27,10 +27,6 @@ import { Reporter } from './report.ts';
 interface Context {
   waitUntil(work: Promise<unknown>): void;
 }
-
-/** Nobody is there to see it; logs elsewhere call it so. */
-const LEFT_STATUS = 499;
-export const LEFT_ERROR = 'client_left';
 
 /** One per isolate. */
 export const reporter = new Reporter((now) => {

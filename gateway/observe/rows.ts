@@ -1,3 +1,4 @@
+import { LEFT_ERROR } from '../../shared/asking/leaving.ts';
 import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { NO_SESSION, type UsageRow } from '../usage/row.ts';
@@ -53,6 +54,6 @@ export function countRow(book: Book, row: Counted, now: number): void {
 /** `error.type` of OpenTelemetry: the engine's status, or how the attempt ended; empty where nothing went wrong. */
 function errorOf({ status, aborted, complete }: Counted): string {
   if (status >= 400) return String(status);
-  if (aborted) return 'client_left';
+  if (aborted) return LEFT_ERROR;
   return status === 0 || !complete ? 'incomplete' : '';
 }

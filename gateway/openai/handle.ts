@@ -11,6 +11,7 @@ import { authenticate } from '../accounts/authenticate.ts';
 import { Hold } from '../accounts/hold.ts';
 import { touch } from '../accounts/last-used.ts';
 import { isCounted, reasoningBudget } from '../accounts/reasoning.ts';
+import { receiptOf } from '../accounts/receipt.ts';
 import { settingsOf, timeoutsOf } from '../accounts/settings.ts';
 import {
   knowsAll,
@@ -21,22 +22,21 @@ import {
   trustOf,
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
+import { errorResponse } from '../error-response.ts';
 import { Note } from '../observe/note.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type Turnwise } from '../queue/in-turn.ts';
-
 import { snapshots, type View } from '../registry/snapshot.ts';
+import { requestIdOf } from '../request-id.ts';
 import { chainOf } from '../routing/alias.ts';
 import { requireMet, routeOf } from '../routing/route.ts';
-import { receiptOf } from '../usage/receipt.ts';
 import { recordRefusal, rowIfLeft, type Sighting } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
 import { allowsContinuing, continuing } from './continue.ts';
 import { discardBody } from './discard.ts';
 import { type Delivery, type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
-import { requestIdOf } from './request-id.ts';
-import { after, deliver, deliverLate, errorResponse, PING_MS, type ResponseContext } from './respond.ts';
+import { after, deliver, deliverLate, PING_MS, type ResponseContext } from './respond.ts';
 
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 

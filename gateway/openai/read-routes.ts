@@ -3,8 +3,8 @@ import { Hono } from 'hono';
 import type { Env } from '../env.ts';
 import { readModels } from '../registry/access.ts';
 import { registryRoutes } from '../registry/routes.ts';
+import { requestIdOf } from '../request-id.ts';
 import { listModels, retrieveModel } from './models.ts';
-import { requestIdOf } from './request-id.ts';
 
 export const readRoutes = new Hono<{ Bindings: Env }>();
 

@@ -4,7 +4,7 @@ import { Delivery as Handed } from '../../shared/asking/hand-over.ts';
 import { type After, isSlower } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
+import { ApiError, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
 import type { Note } from '../observe/note.ts';
@@ -33,12 +33,6 @@ export interface ResponseContext {
   note: Note;
   /** The body is not needed for another attempt any more. */
   release(): void;
-}
-
-export function errorResponse(error: unknown, requestId: string): Response {
-  const api = toApiError(error);
-  const headers = new Headers({ 'content-type': 'application/json', 'x-request-id': requestId, ...api.headers });
-  return new Response(errorBody(api), { status: api.status, headers });
 }
 
 /** The engine's answer as it is, under our headers. */

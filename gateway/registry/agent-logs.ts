@@ -3,12 +3,11 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
 import { logTailMessage } from '../../shared/lattice/session.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { providerId } from '../../shared/routing/trust.ts';
+import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { issuersView } from '../tunnel/connect.ts';
-import { LOCAL_ISSUER } from './issuers.ts';
 import { REGISTRY_NAME } from './object.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
 

@@ -1,8 +1,9 @@
 import * as z from 'zod';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { Env } from '../env.ts';
 import { GatewayIssuer, issuerOf, makeIssuer, renewed } from '../issuer/issuer.ts';
-import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
+import type { ListedIssuer } from './issuers.ts';
 import type { Meta } from './meta.ts';
 
 const OWN_KEY = 'issuer';

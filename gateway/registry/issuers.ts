@@ -3,9 +3,6 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { issuerId } from '../../shared/lattice/certificate.ts';
 import { type Crypto, KEY_BYTES } from '../../shared/lattice/crypto.ts';
 
-/** What our own issuer is called here; no peer may be. */
-export const LOCAL_ISSUER = 'local';
-
 /** As it travels: in snapshots, and to agents. */
 export interface ListedIssuer {
   /** `local`, or what the operator calls the peer. */

@@ -2,12 +2,13 @@ import { LatticeError } from '../../shared/lattice/error.ts';
 import { Replica } from '../../shared/lattice/replica.ts';
 import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
 import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../../shared/lattice/update.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
 import type { Authority } from './authority.ts';
 import type { History } from './history.ts';
-import { type ListedIssuer, LOCAL_ISSUER } from './issuers.ts';
+import type { ListedIssuer } from './issuers.ts';
 import { Roster } from './roster.ts';
 
 /** What an agent that asks to join is given. */

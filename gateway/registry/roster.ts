@@ -2,7 +2,7 @@ import type { Entry } from '../../shared/lattice/entry.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { NodeIndex } from '../../shared/routing/nodes.ts';
 import { registryEntry } from '../../shared/routing/registry-entry.ts';
-import { LOCAL_ISSUER } from './issuers.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { SnapshotStore } from './snapshot-store.ts';
 
 /** LEFT sessions are shown, and the models they served are known, this long. */

@@ -1,8 +1,7 @@
 import { ApiError } from '../../shared/openai/errors.ts';
-import { providerId } from '../../shared/routing/trust.ts';
+import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
-import { LOCAL_ISSUER } from '../registry/issuers.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../registry/tickets.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from './words.ts';

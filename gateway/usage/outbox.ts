@@ -1,10 +1,10 @@
 import { installationSecret } from '../accounts/installation.ts';
 import type { Settlement } from '../accounts/limits-object.ts';
+import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
-import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from './receipt.ts';
 import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, waitingUsage } from './record.ts';
 import { shardOf, type UsageRow } from './row.ts';
 

@@ -2,8 +2,8 @@
 import { createHmac } from 'node:crypto';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { BLOCK_DIGEST_BYTES } from '../../shared/wire/limits.ts';
+import { openIdentity, sealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
-import { openIdentity, sealOf } from './receipt.ts';
 import type { UsageRecord } from './record.ts';
 import { shardOf } from './row.ts';
 

@@ -3,6 +3,7 @@
  * what is refused alike within a second is one row that says how many, and how long each took in the mean, so that a flood at a closed door costs nobody anything.
  */
 
+import { LEFT_ERROR, LEFT_STATUS } from '../../shared/asking/leaving.ts';
 import { reachesNoEngine } from '../../shared/asking/settlement.ts';
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
 import type { Account } from '../accounts/account.ts';
@@ -100,7 +101,7 @@ export function recordRefusal(sighting: Sighting, error: unknown, queuedMs: numb
 
 /** What is on record of a request whose client leaves while it waits for a node; to be completed by `leftRow` when it does. */
 export function rowIfLeft(sighting: Sighting): UsageRow | undefined {
-  const row = rowOf(sighting, { code: LEFT, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
+  const row = rowOf(sighting, { code: LEFT_ERROR, status: LEFT_STATUS, queuedMs: 0 }, sighting.startedAt);
   return row && { ...row, aborted: true };
 }
 
@@ -108,10 +109,6 @@ export function rowIfLeft(sighting: Sighting): UsageRow | undefined {
 export function leftRow(row: UsageRow, queuedMs: number, now: number): UsageRow {
   return { ...row, at: now, totalMs: now - row.at, queueMs: Math.round(queuedMs) };
 }
-
-/** Nobody is there to see it; logs elsewhere call it so. */
-const LEFT_STATUS = 499;
-const LEFT = 'client_left';
 
 /** An attempt that may have reached its engine has its own record. */
 function reachedNobody(error: unknown): boolean {

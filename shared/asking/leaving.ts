@@ -1,3 +1,7 @@
+/** How a request is on record whose client left. Nobody is there to see it; logs elsewhere call it so. */
+export const LEFT_STATUS = 499;
+export const LEFT_ERROR = 'client_left';
+
 /** The part of AbortSignal that is needed here. */
 interface Signal {
   readonly aborted: boolean;

@@ -12,6 +12,9 @@ export const PROVIDER_ID_PATTERN = new RegExp(`^${NAME}(@${NAME})?$`);
 /** Ids in one list of a request or a key: more than any institution has partners. */
 export const PROVIDER_LIST_MAX = 64;
 
+/** What our own issuer is called here, at gateways and agents; no peer may be. */
+export const LOCAL_ISSUER = 'local';
+
 /** What trust looks at in a node. */
 export interface TrustedNode {
   /** `name`, or `name@peer` already. */

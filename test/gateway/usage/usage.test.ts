@@ -2,9 +2,9 @@ import { runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
+import { openReceipt, receiptOf, sealIdentity } from '../../../gateway/accounts/receipt.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
-import { openReceipt, receiptOf, sealIdentity } from '../../../gateway/usage/receipt.ts';
 import { shardOf, shardsBetween } from '../../../gateway/usage/row.ts';
 import { AT, usageRow as row } from '../support/usage-row.ts';
 

@@ -4,7 +4,7 @@
  */
 import * as z from 'zod';
 import { SAMPLING_NAMES, type Sampling } from '../../shared/openai/sampling.ts';
-import { seal, unseal } from '../accounts/seal.ts';
+import { seal, unseal } from './seal.ts';
 
 export interface Identity {
   keyId: string;

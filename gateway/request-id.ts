@@ -1,4 +1,4 @@
-import { REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
+import { REQUEST_ID_PATTERN } from '../shared/openai/headers.ts';
 
 /** The client's `x-request-id` if it is well formed, else a new one. */
 export function requestIdOf(request: Request): string {
