@@ -4,14 +4,16 @@ import { jsonOf, type Wrangler } from './wrangler.ts';
 
 const listSchema = z.array(z.object({ uuid: z.string(), name: z.string() }));
 
-/** Its id. Two runs at once would make one each under the same name, which Cloudflare refuses. */
+/** Its id; `before` it is made, somebody may object. Two runs at once would make one each under the same name, which Cloudflare refuses. */
 export async function findOrMakeDatabase(
   wrangler: Wrangler,
   name: string,
   jurisdiction: string | undefined,
+  before: () => Promise<void>,
 ): Promise<{ id: string; made: boolean }> {
-  const before = await find(wrangler, name);
-  if (before !== undefined) return { id: before, made: false };
+  const found = await find(wrangler, name);
+  if (found !== undefined) return { id: found, made: false };
+  await before();
   await wrangler(['d1', 'create', name, ...(jurisdiction === undefined ? [] : ['--jurisdiction', jurisdiction])]);
   const id = await find(wrangler, name);
   if (id === undefined) throw new Error(`D1 "${name}" was made and is not in the list; run this again in a minute`);

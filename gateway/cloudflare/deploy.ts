@@ -1,18 +1,17 @@
 /** From a clone to Cloudflare in one go. Every step looks at what is there first, so it may be cut off and run again at any point. */
+
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import * as z from 'zod';
 import { configFor, databaseIdIn, readConfig, withConfig } from './config.ts';
 import { findOrMakeDatabase } from './database.ts';
 import { noteSent, wantedSecrets, withSecretsFile } from './keys.ts';
-import { jsonOf, type Wrangler, WranglerError } from './wrangler.ts';
+import { RefusedError, runs, secretsOf } from './worker.ts';
+import type { Wrangler } from './wrangler.ts';
 
 /** A new name on workers.dev is known everywhere within a minute. */
 const READY_MS = 90_000;
 const RETRY_MS = 1_000;
 const ANSWER_MS = 10_000;
-/** Of Cloudflare's API: there is no such Worker; and how wrangler says it. */
-const NO_WORKER = /\[code: 100(07|90)\]|Worker "[^"]*" not found/i;
-
 export interface DeployOptions {
   root: string;
   wrangler: Wrangler;
@@ -24,6 +23,8 @@ export interface DeployOptions {
   /** Directory of the keys. */
   keys: string;
   newAdminKey: boolean;
+  /** To whoever looks on: logs of machines are read by others. */
+  showKey: boolean;
   /** Where clients reach it; undefined: what Cloudflare says. */
   url: string | undefined;
   /** Seconds since 1970. */
@@ -35,11 +36,11 @@ export interface DeployOptions {
 
 export interface Deployed {
   url: string | undefined;
-  /** Only of the run that made it. */
-  adminKey: string | undefined;
+  /** Only of the run that made the key in it. */
+  adminKeyFile: string | undefined;
 }
 
-/** @throws WranglerError with its words */
+/** @throws WranglerError with its words; RefusedError */
 export async function deploy(options: DeployOptions): Promise<Deployed> {
   const { root, wrangler, name, production, keys, log } = options;
   const clone = await readConfig(root);
@@ -56,34 +57,31 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
     // Before the code that needs them; they only add, so the code that still runs does not mind.
     await wrangler(['d1', 'migrations', 'apply', options.database, '--remote', ...where]);
     log('migrations: applied');
-    const listed = await secretsOf(wrangler, where);
+    const listed = (await secretsOf(wrangler, where)) ?? [];
     const { secrets, adminKey, notes } = await wantedSecrets(keys, listed, options);
     for (const note of notes) log(`note: ${note}`);
-    // Shown now: it is on disk, and what follows may fail.
-    if (adminKey !== undefined) log(`admin key, shown this once (and kept in ${keys}/admin.key): ${adminKey}`);
+    // Told now: it is on disk, and what follows may fail.
+    const kept = join(keys, 'admin.key');
+    if (adminKey !== undefined)
+      log(options.showKey ? `admin key, shown this once (and kept in ${kept}): ${adminKey}` : `admin key: in ${kept}`);
     const said = await send(options, secrets, where);
     const url = options.url ?? /https:\/\/\S+\.workers\.dev/.exec(said)?.[0];
     log(`Worker: deployed as ${name}${url === undefined ? '' : ` at ${url}`}`);
     if (url !== undefined) await ready(url, log);
-    return { url, adminKey };
+    return { url, adminKeyFile: adminKey === undefined ? undefined : kept };
   });
 }
 
-async function database({ wrangler, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
-  const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction);
+async function database({ wrangler, name: worker, database: name, jurisdiction, log }: DeployOptions): Promise<string> {
+  const { id, made } = await findOrMakeDatabase(wrangler, name, jurisdiction, async () => {
+    // It has one with all accounts in it, under another name.
+    if (await runs(wrangler, worker))
+      throw new RefusedError(
+        `Worker ${worker} runs already, and there is no D1 "${name}": say with --database which it has. An empty one: npx wrangler d1 create`,
+      );
+  });
   log(`D1 ${name}: ${made ? 'made' : 'found'}, ${id}`);
   return id;
-}
-
-/** Names; none where the Worker is still to come. */
-async function secretsOf(wrangler: Wrangler, where: readonly string[]): Promise<string[]> {
-  try {
-    const listed = z.array(z.object({ name: z.string() })).parse(jsonOf(await wrangler(['secret', 'list', ...where])));
-    return listed.map(({ name }) => name);
-  } catch (error) {
-    if (error instanceof WranglerError && NO_WORKER.test(error.said)) return [];
-    throw error;
-  }
 }
 
 /** Code and missing secrets are one version: none of the two ever runs without the other. Those that are set stay. */

@@ -3,9 +3,10 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { loadWorkerBundle } from '../standalone/node/worker-bundle.ts';
-import { readConfig, releaseKeysIn } from './config.ts';
+import { databaseIdIn, readConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
-import { remembered } from './remembered.ts';
+import { recalled, remember } from './remembered.ts';
+import { RefusedError, runs } from './worker.ts';
 import { wranglerIn } from './wrangler.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -62,16 +63,30 @@ async function main(args: string[]): Promise<number> {
     release_keys: values['release-keys'],
     url: values.url,
   };
-  const { production = false, database = name, jurisdiction, release_keys, url } = await remembered(keys, given);
+  const { known, said } = await recalled(keys, given);
+  const { production = false, database = name, jurisdiction, release_keys, url } = said;
   for (const word of [name, database])
     if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(word)) return wrongUse(`"${word}" is no name`);
   if (release_keys !== undefined && !/^[\w,-]+$/.test(release_keys))
     return wrongUse('--release-keys: base64url, between commas');
-  if (production && release_keys === undefined && !releaseKeysIn(await readConfig(ROOT)))
+  const clone = await readConfig(ROOT);
+  if (production && release_keys === undefined && !releaseKeysIn(clone))
     return wrongUse('--production without --release-keys: no agent would be admitted');
+  const wrangler = wranglerIn(ROOT, process.env);
+  // What nobody said here may have been said elsewhere: a trial over a production would let every agent in.
+  const unsaid = [
+    ...(given.production === undefined ? ['--production or --no-production'] : []),
+    ...(given.database === undefined && databaseIdIn(clone) === undefined ? ['--database'] : []),
+  ];
+  if (!known && unsaid.length > 0 && (await runs(wrangler, name)))
+    return wrongUse(
+      `Worker ${name} runs already and was not deployed from here: say ${unsaid.join(', and ')} as it has them ` +
+        `(Cloudflare shows its variables and bindings), or bring ${keys}/ from where it was deployed. Nothing was changed`,
+    );
+  await remember(keys, said);
   const deployed = await deploy({
     root: ROOT,
-    wrangler: wranglerIn(ROOT, process.env),
+    wrangler,
     name,
     production,
     database,
@@ -79,13 +94,14 @@ async function main(args: string[]): Promise<number> {
     releaseKeys: release_keys,
     keys,
     newAdminKey: values['new-admin-key'],
+    showKey: process.stderr.isTTY === true && !values.json,
     url,
     nowS: Math.floor(Date.now() / 1000),
     build: async () => void (await loadWorkerBundle()),
     log: (line) => console.error(line),
   });
   if (values.json)
-    console.log(JSON.stringify({ name, url: deployed.url ?? null, admin_key: deployed.adminKey ?? null }));
+    console.log(JSON.stringify({ name, url: deployed.url ?? null, admin_key_file: deployed.adminKeyFile ?? null }));
   else
     console.error(
       'Next: otela-gateway keys create and tokens create with --url and --key-file, as docs/deploy.md says.',
@@ -103,7 +119,7 @@ try {
 } catch (error) {
   const message = error instanceof Error ? error.message : String(error);
   const use = error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');
-  if (use) process.exitCode = wrongUse(message);
+  if (use || error instanceof RefusedError) process.exitCode = wrongUse(message);
   else {
     console.error(`npm run deploy: ${message}\n\nNothing is lost: run it again.`);
     process.exitCode = FAILED;

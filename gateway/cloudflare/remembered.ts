@@ -12,13 +12,27 @@ const schema = z.object({
 });
 type Said = z.infer<typeof schema>;
 
-/** What is given, else what was given before; stored for the next time. */
-export async function remembered(keys: string, given: { [name in keyof Said]: Said[name] | undefined }): Promise<Said> {
-  const file = join(keys, 'installation.json');
-  const text = await readFile(file, 'utf8').catch(() => '{}');
+/**
+ * What is given, else what was given before.
+ * @returns known: this machine has deployed it, or was going to
+ */
+export async function recalled(
+  keys: string,
+  given: { [name in keyof Said]: Said[name] | undefined },
+): Promise<{ known: boolean; said: Said }> {
+  const text = await readFile(fileIn(keys), 'utf8').catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  });
   const now = Object.entries(given).filter(([, value]) => value !== undefined);
-  const all = schema.parse({ ...schema.parse(JSON.parse(text)), ...Object.fromEntries(now) });
-  await mkdir(keys, { recursive: true, mode: 0o700 });
-  await writeFile(file, `${JSON.stringify(all, null, 1)}\n`, { mode: 0o600 });
-  return all;
+  const before = schema.parse(JSON.parse(text ?? '{}'));
+  return { known: text !== undefined, said: schema.parse({ ...before, ...Object.fromEntries(now) }) };
 }
+
+/** For the next time. */
+export async function remember(keys: string, said: Said): Promise<void> {
+  await mkdir(keys, { recursive: true, mode: 0o700 });
+  await writeFile(fileIn(keys), `${JSON.stringify(said, null, 1)}\n`, { mode: 0o600 });
+}
+
+const fileIn = (keys: string) => join(keys, 'installation.json');

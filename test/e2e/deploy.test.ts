@@ -72,14 +72,18 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
   expect(second.code).toBe(1);
   expect(second.err).toMatch(/D1 gw-test: found/);
   expect(migrations()).toEqual([all]);
-  // It is on disk before anything is told to Cloudflare, so it can be shown although the run failed.
-  const [key = ''] = KEY.exec(second.err) ?? [];
-  expect(readFileSync(join(keys, 'admin.key'), 'utf8').trim()).toBe(key);
+  // It is on disk before anything is told to Cloudflare, and named although the run failed; a log is not told what is in it.
+  expect(second.err).toContain(`admin key: in ${join(keys, 'admin.key')}`);
+  expect(second.err).not.toMatch(KEY);
+  const key = readFileSync(join(keys, 'admin.key'), 'utf8').trim();
+  expect(key).toMatch(KEY);
   expect(cloudflare.workers.size).toBe(0);
 
   const third = await run('--json');
-  expect([third.code, JSON.parse(third.out)]).toEqual([0, { name: 'gw-test', url: cloudflare.url, admin_key: null }]);
-  expect(third.err).not.toMatch(KEY);
+  expect([third.code, JSON.parse(third.out)]).toEqual([
+    0,
+    { name: 'gw-test', url: cloudflare.url, admin_key_file: null },
+  ]);
   const worker = cloudflare.workers.get('gw-test');
   expect(worker).toMatchObject({ deployments: 1, databases: [...cloudflare.databases.keys()] });
   expect(worker?.migrationTag).toMatch(/^v\d+$/);
@@ -105,7 +109,8 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
     vars: { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: 'a-key,another', DEFAULT_TRUST: 'marked' },
   });
   expect(other.err).toMatch(/secrets: setting ADMIN_KEY_SHA256\n/);
-  const [next = ''] = KEY.exec(other.err) ?? [];
+  const next = readFileSync(join(keys, 'admin.key'), 'utf8').trim();
+  expect([next, other.err]).toEqual([expect.stringMatching(KEY), expect.not.stringMatching(KEY)]);
   expect(next).not.toBe(key);
   expect(cloudflare.workers.get('gw-test')?.secrets).toEqual(new Map([...secrets, ['ADMIN_KEY_SHA256', sha256(next)]]));
 
@@ -115,6 +120,27 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
     expect(statSync(join(keys, name)).mode & 0o777).toBe(0o600);
   expect((await readdir(ROOT)).filter((name) => name.endsWith('.deploy.toml'))).toEqual([]);
 }, 600_000);
+
+it('a Worker that was deployed elsewhere stays as it is until it is said what it is', async () => {
+  const cloudflare = await Cloudflare.open();
+  atEnd(() => cloudflare.close());
+  const vars = { REQUIRE_SIGNED_AGENT: 'on' };
+  const live = { secrets: new Map(), vars, databases: ['of-elsewhere'], migrationTag: 'v5', deployments: 7 };
+  cloudflare.workers.set('gw-live', live);
+  const keys = join(await temporaryDirectory(), 'keys');
+  const run = (...args: string[]) => deploy(cloudflare.env, '--name', 'gw-live', '--keys', keys, ...args);
+
+  const plain = await run();
+  expect([plain.code, plain.err]).toEqual([2, expect.stringMatching(/--no-production, and --database/)]);
+  const half = await run('--no-production');
+  expect([half.code, half.err]).toEqual([2, expect.stringMatching(/say --database/)]);
+  // One that was refused is not remembered: the next is refused as well.
+  expect((await run()).code).toBe(2);
+  const misspelt = await run('--no-production', '--database', 'misspelt');
+  expect([misspelt.code, misspelt.err]).toEqual([2, expect.stringMatching(/no D1 "misspelt"/)]);
+  expect(cloudflare.asked.filter((asked) => !asked.startsWith('GET '))).toEqual([]);
+  expect(cloudflare.workers.get('gw-live')).toEqual(live);
+}, 120_000);
 
 it.each([
   [['--production'], /--release-keys/],
