@@ -4,13 +4,12 @@ import { helloMessage } from '../../shared/lattice/session.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { readFrames, writeFrame } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
+import { PING_TEXT } from '../../shared/wire/heartbeat.ts';
 import { SOCKET_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import { Link } from '../../shared/wire/link.ts';
 import { FrameWriter } from '../../shared/wire/writer.ts';
 import { socketPort } from './socket-port.ts';
 import type { Identity } from './types.ts';
-
-const PING_TEXT = 'otela:ping';
 
 /** NATs of clusters forget idle connections after minutes, some after one. */
 const PING_EVERY_MS = 15_000;

@@ -13,7 +13,7 @@ import { RequestBody } from './request-body.ts';
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
-export interface ExchangeHost {
+export interface ExchangeOwner {
   now(): number;
   /** The engine answers: its head goes out next. */
   onHead(): void;
@@ -39,7 +39,7 @@ export class Exchange {
   readonly open: OpenFrame;
   readonly endpoint: Endpoint;
   readonly body: RequestBody;
-  readonly #host: ExchangeHost;
+  readonly #host: ExchangeOwner;
   readonly #outgoing = new Outgoing();
   #stream: number;
   #link: Link | undefined;
@@ -57,7 +57,7 @@ export class Exchange {
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError for edits that overlap */
-  constructor(open: OpenFrame, endpoint: Endpoint, host: ExchangeHost) {
+  constructor(open: OpenFrame, endpoint: Endpoint, host: ExchangeOwner) {
     this.open = open;
     this.name = nameOf(open);
     this.endpoint = endpoint;

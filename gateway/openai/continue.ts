@@ -5,7 +5,7 @@ import { Waiter } from '../../shared/asking/waiter.ts';
 import { needsOf, unlike } from '../../shared/routing/unlike.ts';
 import { receiptOf } from '../accounts/receipt.ts';
 import { busyNodes } from '../queue/busy.ts';
-import { inTurn, longestWait, type Turnwise } from '../queue/in-turn.ts';
+import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import type { Answer } from './answer.ts';
 import { asking, type Choice, type Delivery, type Errand, forModel } from './hand-over.ts';
@@ -21,7 +21,7 @@ export function allowsContinuing(request: Request, { resumes }: { resumes: boole
 }
 
 /** How the request waits for a node, should it have to. */
-export type Waiting = Omit<Turnwise<Delivery>, 'waiter' | 'tryNodes' | 'ifLeft'>;
+export type Waiting = Omit<QueuedRequest<Delivery>, 'waiter' | 'tryNodes' | 'ifLeft'>;
 
 /** An answer that outlives its node, where that can be. */
 export async function continuing(pending: Promise<Delivery>, errand: Errand, waiting: Waiting): Promise<Outgoing> {

@@ -21,7 +21,7 @@ import { timeoutsOf } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
 import type { View } from '../registry/snapshot.ts';
-import * as health from '../routing/health.ts';
+import * as nodeMemory from '../routing/node-memory.ts';
 import { questionOf, type Route } from '../routing/route.ts';
 import { askTunnel } from '../tunnel/ask.ts';
 import { type AttemptBody, BROKEN_OFF } from '../tunnel/attempt.ts';
@@ -59,7 +59,7 @@ export type Delivery = loop.Delivery<Choice, Answer>;
 
 /** Tries nodes until one answers. @throws ApiError when none did */
 export function handOver(errand: Errand): Promise<Delivery> {
-  if (errand.waiter.attempts === 0) health.retryBudget.asked(Date.now());
+  if (errand.waiter.attempts === 0) nodeMemory.retryBudget.asked(Date.now());
   return loop.handOver(asking(errand));
 }
 
@@ -68,7 +68,7 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
   const { settings } = errand.view;
   const among = (candidates: readonly Candidate[]) => waiter.among(candidates, Date.now());
   const question = () => {
-    const isAvoided = health.breakers.avoided(Date.now(), isRepeatable(intake));
+    const isAvoided = nodeMemory.breakers.avoided(Date.now(), isRepeatable(intake));
     return questionOf(errand.route, errand.trust, { among, isAvoided });
   };
   let isProbe = false;
@@ -76,7 +76,7 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
     choose: (tried) => choose(errand.view.nodes, question(), tried),
     attempt: (choice, attempt) => {
       waiter.attempts = attempt.number;
-      isProbe = health.breakers.started(choice.node.session, Date.now());
+      isProbe = nodeMemory.breakers.started(choice.node.session, Date.now());
       started(choice);
       return tryNode(errand, choice, attempt);
     },
@@ -87,11 +87,11 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
     },
     onEnd: (choice, ending) => {
       ended(choice, ending);
-      health.ended(errand, choice.node.session, ending, isProbe);
+      nodeMemory.ended(errand, choice.node.session, ending, isProbe);
     },
     first: waiter.attempts + 1,
     retriesMax: waiter.retriesLeft,
-    mayRetry: () => health.retryBudget.take(Date.now(), settings.retries.retryShare),
+    mayRetry: () => nodeMemory.retryBudget.take(Date.now(), settings.retries.retryShare),
     repeatable: () => isRepeatable(intake),
     left: () => leaving.left,
     whenLeft: (call) => leaving.on(call),

@@ -25,7 +25,7 @@ import type { Env } from '../env.ts';
 import { errorResponse } from '../error-response.ts';
 import { Note } from '../observe/note.ts';
 import { busyNodes } from '../queue/busy.ts';
-import { inTurn, longestWait, type Turnwise } from '../queue/in-turn.ts';
+import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { requestIdOf } from '../request-id.ts';
 import { chainOf } from '../routing/alias.ts';
@@ -149,7 +149,7 @@ async function forward(
       note,
       release: intake.release,
     };
-    const waiting: Turnwise<Delivery> = {
+    const waiting: QueuedRequest<Delivery> = {
       env,
       name,
       model: chain.model,

@@ -9,13 +9,13 @@ import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
 import type { UsageRow } from '../usage/row.ts';
-import { waitingHere } from './here.ts';
 import type { QueuePlace } from './object.ts';
+import { waitingHere } from './waiting-here.ts';
 
 /** An object that throws is being replaced. */
 const ASK_AGAIN_MS = 250;
 
-export interface Turnwise<D> {
+export interface QueuedRequest<D> {
   env: Env;
   /** Of the request, ours: names its place. */
   name: string;
@@ -40,7 +40,7 @@ export interface Turnwise<D> {
 }
 
 /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity after the longest wait */
-export function inTurn<D>(request: Turnwise<D>): Promise<D> {
+export function inTurn<D>(request: QueuedRequest<D>): Promise<D> {
   const { model, waiter, signal } = request;
   return loop.inTurn({
     model,
@@ -64,7 +64,7 @@ export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: b
 }
 
 /** One wait in the queue, from entering to whatever ends it. */
-async function queued<D>(request: Turnwise<D>, wait: { until: number; back: boolean }): Promise<PlaceAnswer> {
+async function queued<D>(request: QueuedRequest<D>, wait: { until: number; back: boolean }): Promise<PlaceAnswer> {
   const { model, signal } = request;
   const leave = waitingHere.enter(model, request.scope(), request.bytes());
   if (leave === undefined) return { kind: 'full', retryAfterMs: 1_000 };
@@ -78,7 +78,7 @@ async function queued<D>(request: Turnwise<D>, wait: { until: number; back: bool
   }
 }
 
-async function answerOf<D>(request: Turnwise<D>, { until, back }: { until: number; back: boolean }) {
+async function answerOf<D>(request: QueuedRequest<D>, { until, back }: { until: number; back: boolean }) {
   const { env, model, signal } = request;
   const place = placeOf(request);
   for (let again = back; ; again = false) {
@@ -96,7 +96,7 @@ async function answerOf<D>(request: Turnwise<D>, { until, back }: { until: numbe
   }
 }
 
-function placeOf<D>(request: Turnwise<D>): Omit<QueuePlace, 'waitMs' | 'back'> {
+function placeOf<D>(request: QueuedRequest<D>): Omit<QueuePlace, 'waitMs' | 'back'> {
   const { name, account, priority, settings, waiter } = request;
   const { keyId, projectId } = account;
   const weight =

@@ -4,7 +4,7 @@ import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../registry/tickets.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER } from './words.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from './door-headers.ts';
 
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 

@@ -4,6 +4,7 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { PING_TEXT, PONG_TEXT } from '../../shared/wire/heartbeat.ts';
 import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
@@ -15,6 +16,7 @@ import { createUsageTable, readUsage, storeUsage, type UsageRecord, waitingUsage
 import { type AttemptRequest, OPEN_HEADER, type PackedResult } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { Deploys } from './deploys.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from './door-headers.ts';
 import { provesSession } from './handshake.ts';
 import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
@@ -22,7 +24,6 @@ import { Probes } from './probes.ts';
 import { type RecordWord, RegistryLine } from './registry-line.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 import { StreamIds } from './stream-ids.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER, PING_TEXT, PONG_TEXT } from './words.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TICK_MS = 250;
