@@ -1,7 +1,8 @@
 /**
  * `npm test`: everything that can run on this machine, one thing after the other. `npm test -- e2e netns` runs those parts only.
  * Ends with one line, `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
- * Files of tests that failed run a second time, alone: what passes then is named as flaky, and counts as passed.
+ * Files of tests that failed run a second time, alone: what passes then is named as flaky, and counts as passed. Skipped tests are named
+ * where their part ends.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -33,7 +34,7 @@ const CHECKS: Record<string, string[]> = {
   'tsc worker': ['tsc', '-p', 'tsconfig.worker.json'],
   'tsc node': ['tsc', '-p', 'tsconfig.node.json'],
   'tsc dashboard': ['tsc', '-p', 'dashboard/tsconfig.json'],
-  'wrangler deploy --dry-run': ['wrangler', 'deploy', '--dry-run', '--outdir', 'dist/worker'],
+  'wrangler deploy --dry-run': ['npm', 'run', '--silent', 'deploy:check'],
 };
 const PROJECTS = [
   'shared',
@@ -122,7 +123,8 @@ function readReport(path: string, status: number): Outcome {
 }
 
 function vitest(name: string, path: string, files: readonly string[]): Outcome {
-  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${path}`];
+  const skipped = join(ROOT, 'test/support/skipped.ts');
+  const reporters = ['--reporter=default', `--reporter=${skipped}`, '--reporter=json', `--outputFile.json=${path}`];
   const status = command(['vitest', 'run', '--project', name, ...reporters, ...files]);
   const outcome = readReport(path, status);
   for (const left of sweep(run)) console.error(`left running by ${name}, ended now: ${left}`);

@@ -21,7 +21,7 @@ const here = await lookup(NAME).then(
 );
 const openssl = spawnSync('openssl', ['version']).status === 0;
 const able = openssl && here;
-if (!able) console.log('skipped: admission by a peer needs openssl, and a host name that is 127.0.0.1');
+const UNABLE = 'needs openssl, and a host name that is 127.0.0.1';
 
 /** A proxy that is not there: no way out of the node's own. */
 const NO_WAY_OUT = { https_proxy: 'http://127.0.0.1:1' };
@@ -85,40 +85,31 @@ async function agent(args: string[], env: Record<string, string> = {}, joinToken
 const address = (of: Awaited<ReturnType<typeof agent>>) =>
   eventually('it is in the mesh', 20_000, () => of.status()?.mesh?.addresses[0]);
 
-it.skipIf(!able)(
-  'a node without a way to the gateway is admitted through a peer, and is one of the mesh',
-  async () => {
-    const first = await agent([]);
-    const second = await agent(['--peer', await address(first)], NO_WAY_OUT);
-    await eventually('the second is admitted', 30_000, () => second.status()?.admitted || undefined);
-    const { session } = second.status() ?? {};
-    await eventually(
-      'the first knows that it serves',
-      20_000,
-      () => first.status()?.network.some((row) => row.session === session && row.state === 'SERVING') || undefined,
-    );
-    expect(second.status()?.gateways).toMatchObject([{ connected: false }]);
-  },
-  120_000,
-);
+it('a node without a way to the gateway is admitted through a peer, and is one of the mesh', async ({ skip }) => {
+  skip(!able, UNABLE);
+  const first = await agent([]);
+  const second = await agent(['--peer', await address(first)], NO_WAY_OUT);
+  await eventually('the second is admitted', 30_000, () => second.status()?.admitted || undefined);
+  const { session } = second.status() ?? {};
+  await eventually(
+    'the first knows that it serves',
+    20_000,
+    () => first.status()?.network.some((row) => row.session === session && row.state === 'SERVING') || undefined,
+  );
+  expect(second.status()?.gateways).toMatchObject([{ connected: false }]);
+}, 120_000);
 
-it.skipIf(!able)(
-  'a peer passes nothing on for somebody with another join token',
-  async () => {
-    const first = await agent([]);
-    const stranger = await agent(['--peer', await address(first)], NO_WAY_OUT, await gateway.createJoinToken('other'));
-    await stranger.process.line(/not admitted yet/, 30_000);
-    expect(stranger.status()?.admitted).toBe(false);
-  },
-  90_000,
-);
+it('a peer passes nothing on for somebody with another join token', async ({ skip }) => {
+  skip(!able, UNABLE);
+  const first = await agent([]);
+  const stranger = await agent(['--peer', await address(first)], NO_WAY_OUT, await gateway.createJoinToken('other'));
+  await stranger.process.line(/not admitted yet/, 30_000);
+  expect(stranger.status()?.admitted).toBe(false);
+}, 90_000);
 
-it.skipIf(!able)(
-  'a relay passes everything on: the node behind it serves',
-  async () => {
-    const first = await agent(['--offer-relay']);
-    await agent(['--relay', await address(first)], NO_WAY_OUT);
-    await gateway.serving(2, 30_000);
-  },
-  90_000,
-);
+it('a relay passes everything on: the node behind it serves', async ({ skip }) => {
+  skip(!able, UNABLE);
+  const first = await agent(['--offer-relay']);
+  await agent(['--relay', await address(first)], NO_WAY_OUT);
+  await gateway.serving(2, 30_000);
+}, 90_000);

@@ -89,23 +89,23 @@ it('behind -- stands another program: bash offers commands, then files, and no f
 });
 
 const [zsh, fish] = [which('zsh'), which('fish')];
-if (zsh === undefined) console.log('skipped: completion of zsh, which is not installed');
-if (fish === undefined) console.log('skipped: completion of fish, which is not installed');
 
-it.skipIf(zsh === undefined).each(PROGRAMS)('zsh takes the script of %s and knows the program by it', (program) => {
+it.for(PROGRAMS)('zsh takes the script of %s and knows the program by it', (program, { skip }) => {
+  skip(zsh === undefined, 'zsh is not installed');
   const script = scriptOf(program, 'zsh');
   run('zsh', '-f', '-n', script);
   const ask = `autoload -Uz compinit; compinit -D -u; source ${script}; print -r -- $_comps[${program}]`;
   expect(run('zsh', '-f', '-c', ask).trim()).toBe(`_${program.replace('-', '_')}`);
 });
 
-it.skipIf(fish === undefined).each([
+it.for([
   ['otela-gateway', 'keys ro', 'rotate'],
   ['otela-gateway', 'keys create --role op', 'operator'],
   ['otela-gateway', 'doctor --pub', '--public-url'],
   ['otela-agent', 'start --ti', '--tier'],
   ['otela-plan', 'plan --objective th', 'throughput'],
-] as const)('fish completes %s %s', (program, typed, expected) => {
+] as const)('fish completes %s %s', ([program, typed, expected], { skip }) => {
+  skip(fish === undefined, 'fish is not installed');
   const ask = `source ${scriptOf(program, 'fish')}; complete -C '${program} ${typed}'`;
   const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', ask], {
     encoding: 'utf8',

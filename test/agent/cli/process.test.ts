@@ -74,28 +74,26 @@ describe('an agent process', () => {
     expect(run.output).toContain('the engine ended with code 7');
   });
 
-  it.skipIf(process.getuid?.() !== 0)(
-    'works as an ordinary user without a home (needs root to become one)',
-    async () => {
-      const directory = scratch();
-      chmodSync(directory, 0o755);
-      const tmp = join(directory, 'tmp');
-      mkdirSync(tmp);
-      chmodSync(tmp, 0o1777);
-      const home = join(directory, 'home');
-      mkdirSync(home, { mode: 0o555 });
-      const port = await freePort();
-      const more = { HOME: home, TMPDIR: tmp, XDG_RUNTIME_DIR: '/run/user/65534' };
-      const run = agent(directory, ['--', ...engineCommand(port)], more, 65_534);
-      await run.line(/stand-in engine ready/, 10_000);
-      const status = new Managed([NODE, AGENT_MAIN, 'status', '--json'], {
-        uid: 65_534,
-        env: { ...userEnv(directory), ...more },
-      });
-      expect(await status.end(10_000)).toEqual({ code: 0, signal: null });
-      expect(status.output).toContain(`"url": "http://127.0.0.1:${port}"`);
-      // Somebody else, root even, is not shown other people's agents.
-      expect((await runToEnd(['status', '--json'], { ...userEnv(directory), ...more })).out).toBe('[]\n');
-    },
-  );
+  it('works as an ordinary user without a home', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'needs root to become another user');
+    const directory = scratch();
+    chmodSync(directory, 0o755);
+    const tmp = join(directory, 'tmp');
+    mkdirSync(tmp);
+    chmodSync(tmp, 0o1777);
+    const home = join(directory, 'home');
+    mkdirSync(home, { mode: 0o555 });
+    const port = await freePort();
+    const more = { HOME: home, TMPDIR: tmp, XDG_RUNTIME_DIR: '/run/user/65534' };
+    const run = agent(directory, ['--', ...engineCommand(port)], more, 65_534);
+    await run.line(/stand-in engine ready/, 10_000);
+    const status = new Managed([NODE, AGENT_MAIN, 'status', '--json'], {
+      uid: 65_534,
+      env: { ...userEnv(directory), ...more },
+    });
+    expect(await status.end(10_000)).toEqual({ code: 0, signal: null });
+    expect(status.output).toContain(`"url": "http://127.0.0.1:${port}"`);
+    // Somebody else, root even, is not shown other people's agents.
+    expect((await runToEnd(['status', '--json'], { ...userEnv(directory), ...more })).out).toBe('[]\n');
+  });
 });
