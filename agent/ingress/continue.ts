@@ -6,7 +6,8 @@ import type { Means } from '../../shared/asking/successor.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
 import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
-import { needsOf, unlike } from '../../shared/routing/unlike.ts';
+import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
+import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
 import type { Budget } from './budget.ts';
 import { asking, type Choice, type Delivery, type Errand } from './hand-over.ts';
 import type { Queued, Queues } from './queues.ts';
@@ -20,6 +21,7 @@ export interface Going {
   /** How the request waits for a node, should it have to. */
   waiting: Omit<Queued<Delivery>, 'waiter' | 'tryNodes'>;
   nodes: NodeIndex;
+  trust: Trust;
   budget: Budget;
   queues: Queues;
   pingMs: number;
@@ -33,14 +35,18 @@ export function goingOn(delivery: Delivery, going: Going): Outgoing {
   return continued(delivery, errand, meansOf(delivery, going), share);
 }
 
-function meansOf({ choice }: Delivery, { errand, waiting, nodes, queues, pingMs }: Going): Means<Choice, Answer> {
+function meansOf(
+  { choice }: Delivery,
+  { errand, waiting, nodes, trust, queues, pingMs }: Going,
+): Means<Choice, Answer> {
   const { model } = errand.intake;
   const first = nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
   const mayQueue = queues.longestWait(true) > 0;
+  const hopes = () => hasAlike(nodes.model(model), model, first, (entry) => isTrusted(trust, entry));
   const newWaiter = (more: { queues: boolean }) =>
     new Waiter({
       busyNodes: queues.busyNodes,
-      hopes: () => true,
+      hopes,
       retriesMax: RETRIES_MAX,
       begun: true,
       ...more,

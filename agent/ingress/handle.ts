@@ -174,7 +174,7 @@ async function forward(one: Case): Promise<void> {
   };
   const handed = queues.inTurn(waiting);
   const goesOn = streaming && headerOf(request, 'x-otela-resume') === '1';
-  const going = { errand, waiting, nodes: desk.registry.index, budget: desk.budget, queues, pingMs };
+  const going = { errand, waiting, nodes: desk.registry.index, trust, budget: desk.budget, queues, pingMs };
   const pending = goesOn ? handed.then((delivery) => goingOn(delivery, going)) : handed;
   pending.then(intake.release, intake.release);
   if (streaming && (await isSlower(pending, pingMs, after))) return deliverLate(pending, context);

@@ -71,7 +71,7 @@ export class Queues {
     const waitMs = until - Date.now();
     if (waitMs <= 0) return { kind: 'late' };
     const place = { name, project: '', key: client, scope: request.scope(), priority, weight: 1, busy: waiter.busy };
-    const asked = { ...place, waitMs, back, places: this.#limits.places };
+    const asked = { ...place, waitMs, back, places: this.#limits.places, begun: waiter.begun };
     const answer = await this.#lineOf(model).wait(asked, (leave) => {
       let waits = true;
       request.whenLeft(() => waits && leave());

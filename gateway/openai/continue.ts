@@ -2,7 +2,8 @@
 import { continued, type Share } from '../../shared/asking/continued.ts';
 import type { Means } from '../../shared/asking/successor.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
-import { needsOf, unlike } from '../../shared/routing/unlike.ts';
+import { isTrusted } from '../../shared/routing/trust.ts';
+import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
 import { receiptOf } from '../accounts/receipt.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
@@ -33,14 +34,14 @@ export async function continuing(pending: Promise<Delivery>, errand: Errand, wai
 }
 
 function meansOf({ choice }: Delivery, errand: Errand, waiting: Waiting): Means<Choice, Answer> {
-  const { view, env, ctx } = errand;
+  const { view, env, ctx, trust } = errand;
   const { model } = choice;
   const route = { ...errand.route, fallbacks: [] };
   const first = view.nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
   const { maxRetries: retriesMax } = view.settings.retries;
   const queues = longestWait(waiting.settings, true) > 0;
-  const newWaiter = (more: { queues: boolean }) =>
-    new Waiter({ busyNodes, hopes: () => true, retriesMax, begun: true, ...more });
+  const hopes = () => hasAlike(view.model(model), model, first, (entry) => isTrusted(trust, entry));
+  const newWaiter = (more: { queues: boolean }) => new Waiter({ busyNodes, hopes, retriesMax, begun: true, ...more });
   /** Of the search that is on: a stream has one at a time. */
   let waiter = newWaiter({ queues });
   return {

@@ -110,6 +110,7 @@ function placeOf<D>(request: QueuedRequest<D>): Omit<QueuePlace, 'waitMs' | 'bac
     weight: weight ?? 1,
     busy: waiter.busy,
     places: settings.places,
+    begun: waiter.begun,
     ifLeft: request.ifLeft(),
     queuedMs: waiter.queuedMs,
   };

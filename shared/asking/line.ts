@@ -21,6 +21,8 @@ export interface PlaceRequest extends Place {
   back: boolean;
   /** How many may wait for this model. */
   places: number;
+  /** Of a stream that broke off: those have at most half of the places, so that a dead fleet's streams do not refuse everybody else. */
+  begun?: boolean;
 }
 
 /** What it is told. */
@@ -48,6 +50,8 @@ export class Line {
   #turns: Turns<PlaceRequest> | undefined;
   /** By name, one for each place of the queue. */
   readonly #waiters = new Map<string, (answer: PlaceAnswer) => void>();
+  /** Those of them whose streams broke off. */
+  readonly #begun = new Set<string>();
   #stop: () => void = () => {};
   /** Turns given since `#countedFrom`. */
   #given = 0;
@@ -80,7 +84,9 @@ export class Line {
     if (turns.leave(name)) this.#waiters.get(name)?.(LATE);
     const now = this.#clock.now();
     if (asked.back) turns.back(asked, busy, now);
-    else {
+    else if (asked.begun && this.#begun.size >= Math.max(1, Math.floor(asked.places / 2))) {
+      return Promise.resolve(this.#full());
+    } else {
       const entered = turns.enter(asked, busy, now);
       if (entered.kind === 'full') return Promise.resolve(this.#full());
       if (entered.pushedOut !== undefined) this.#waiters.get(entered.pushedOut.name)?.(this.#full());
@@ -96,10 +102,14 @@ export class Line {
       const answer = (given: PlaceAnswer) => {
         stopTimer();
         stopWatching();
-        if (this.#waiters.get(name) === answer) this.#waiters.delete(name);
+        if (this.#waiters.get(name) === answer) {
+          this.#waiters.delete(name);
+          this.#begun.delete(name);
+        }
         resolve(given);
       };
       this.#waiters.set(name, answer);
+      if (asked.begun) this.#begun.add(name);
       this.#look();
     });
   }

@@ -45,6 +45,11 @@ export class Waiter {
     this.#options = options;
   }
 
+  /** Its client has the beginning of the answer already. */
+  get begun(): boolean {
+    return this.#options.begun ?? false;
+  }
+
   /** Attempts that it may still fail with. */
   get retriesLeft(): number {
     return Math.max(0, this.#options.retriesMax - this.#failures);
@@ -98,6 +103,6 @@ export class Waiter {
     const { code, cause } = error;
     if (code === 'no_capacity' && hopes(error)) return true;
     if (!(cause instanceof PathError)) return false;
-    return this.#busy.size > 0 || (begun === true && mayTryAnother(cause.code));
+    return this.#busy.size > 0 || (begun === true && mayTryAnother(cause.code) && hopes(error));
   }
 }

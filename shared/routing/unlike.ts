@@ -1,4 +1,4 @@
-import type { ServedModel } from '../lattice/node.ts';
+import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
 import type { ModelNodes } from './nodes.ts';
 
 /**
@@ -12,12 +12,23 @@ export function* unlike(
 ): Iterable<string> {
   if (nodes === undefined) return;
   for (const list of [nodes.ready, nodes.suspected]) {
-    for (const { session, models } of list) {
-      const served = models.find(({ id }) => id === model);
-      const same = served?.revision === first?.revision && served?.quantization === first?.quantization;
-      if (!same) yield session;
-    }
+    for (const entry of list) if (!isAlike(entry, model, first)) yield entry.session;
   }
+}
+
+/** Whether some node is known, gone ones included, that serves or served `model` as `first` does, of those that `may` allows. */
+export function hasAlike(
+  nodes: ModelNodes | undefined,
+  model: string,
+  first: ServedModel | undefined,
+  may: (entry: RegistryEntry) => boolean,
+): boolean {
+  return nodes?.all.some((entry) => isAlike(entry, model, first) && may(entry)) ?? false;
+}
+
+function isAlike({ models }: RegistryEntry, model: string, first: ServedModel | undefined): boolean {
+  const served = models.find(({ id }) => id === model);
+  return served?.revision === first?.revision && served?.quantization === first?.quantization;
 }
 
 /** What every node that goes on must have besides, as a part of a scope's name. */

@@ -122,6 +122,30 @@ it('a broken stream waits for a node, with comments, and goes on', async () => {
   expect(hear(said).ids.size).toBe(1);
 });
 
+it('a broken stream waits for no node that nobody knows any more', async () => {
+  const all = new Village();
+  const here = await all.add({ engine: false, queue: PATIENT });
+  const node = await all.add();
+  const alike = await all.add({ engine: false, models: [MODEL] });
+  all.publish({ ...alike.entry, models: [{ id: MODEL, state: 'ready', revision: 'another' }] });
+  node.engine?.control({ tokens: 40, pauseAfter: 8 });
+  const body = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 40 };
+  const response = await here.ask('/completions', body, { headers: { 'x-otela-resume': '1' } });
+  let said = '';
+  const decoder = new TextDecoder();
+  const over = (async () => {
+    for await (const piece of response.body ?? []) said += decoder.decode(piece, { stream: true });
+    return hear(said);
+  })();
+  await eventually('it has begun', 5_000, () => (hear(said).textChunks >= 8 ? true : undefined));
+  all.publish({ ...node.entry, state: 'DOWN' });
+  node.engine?.hangUp();
+  const startedAt = Date.now();
+  all.registry.index.delete(node.session);
+  expect(await over).toMatchObject({ dones: 0, errors: [{ code: 'upstream_error' }] });
+  expect(Date.now() - startedAt).toBeLessThan(PATIENT.streamMs / 2);
+});
+
 const counts = (nodes: readonly Villager[]) => nodes.map(({ engine }) => engine?.requests.length ?? 0);
 
 it('--policy round-robin: each node in its turn', async () => {

@@ -109,6 +109,29 @@ test('a full line refuses whoever fills it, and makes room for another project',
   expect(told[second.name]).toMatchObject({ kind: 'full' });
 });
 
+test('streams that broke off have half of the places, and their places go to the next of them', async () => {
+  const { told, leave, line, enter, clock } = opened();
+  const begun = { places: 4, begun: true, scope: 'broken' };
+  const [one, two, three] = [enter(begun), enter(begun), enter(begun)];
+  await clock.advance(0);
+  expect(told).toEqual({ [three.name]: { kind: 'full', retryAfterMs: expect.any(Number) } });
+  enter({ places: 4 });
+  enter({ places: 4 });
+  expect(line.depth.waiting).toBe(4);
+  leave[one.name]?.();
+  enter(begun);
+  await clock.advance(0);
+  expect(line.depth.waiting).toBe(4);
+  expect([told[one.name]?.kind, two.name in told]).toEqual(['late', false]);
+  // Whose turn came to nothing has its place back.
+  await clock.advance(260);
+  expect(told[two.name]).toEqual({ kind: 'turn' });
+  enter(begun);
+  const again = enter({ ...begun, name: two.name, back: true });
+  await clock.advance(0);
+  expect(again.name === two.name && line.depth.waiting).toBe(4);
+});
+
 test('a line that closes lets all go', async () => {
   const { told, line, enter, clock } = opened();
   const names = [enter(), enter(), enter()].map(({ name }) => name);

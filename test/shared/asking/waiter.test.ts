@@ -38,6 +38,7 @@ test('nobody waits without a queue, or where there is no hope', () => {
   expect(waiter().mayWait(nobody)).toBe(true);
   expect(waiter({ queues: false }).mayWait(nobody)).toBe(false);
   expect(waiter({ hopes: () => false }).mayWait(nobody)).toBe(false);
+  expect(waiter({ begun: true, hopes: () => false }).mayWait(failed('lost'))).toBe(false);
 });
 
 test('a node that was busy is left alone for a moment, and remembered; all busy: nobody is asked', () => {
