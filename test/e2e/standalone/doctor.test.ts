@@ -1,5 +1,6 @@
 /** `otela-gateway doctor`: each obstacle is made, and found with its fix; nothing is changed by looking. */
-import { execFile, execFileSync, spawnSync } from 'node:child_process';
+import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -48,7 +49,7 @@ test('beside a gateway that runs it finds that gateway, at its port and at its p
   expect(of('gateway')?.found).toBe('one runs on this directory');
   expect(of(`port ${port}`)).toMatchObject({
     verdict: 'good',
-    found: expect.stringMatching(/process \d+ .*main\.ts serve/),
+    found: expect.stringMatching(/process \d+ \(node\)$/),
   });
   expect(of('public URL')).toMatchObject({ verdict: 'good' });
   expect(of('admin key')).toMatchObject({ verdict: 'good' });
@@ -86,7 +87,7 @@ test('a directory of something else, and a port that somebody else has', async (
   expect(of('data directory')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('something else') });
   expect(of(`port ${port}`)).toMatchObject({
     verdict: 'bad',
-    found: expect.stringContaining(`process ${process.pid} `),
+    found: `is held by process ${process.pid} (node)`,
   });
   expect(of('public URL')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('no OpenTela gateway') });
   const nobody = await doctor(
@@ -98,6 +99,17 @@ test('a directory of something else, and a port that somebody else has', async (
     `http://127.0.0.1:${await freePort()}`,
   );
   expect(nobody.of('public URL')).toMatchObject({ verdict: 'bad', found: expect.stringContaining('not reached') });
+});
+
+test('of a process that has the port its program is told, not its arguments', async () => {
+  const code =
+    "require('node:http').createServer().listen(0, '127.0.0.1', function () { console.log(this.address().port) })";
+  const other = spawn(NODE, ['-e', code, '--', '--password=hunter2'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  atEnd(() => void other.kill('SIGKILL'));
+  const [port] = await once(other.stdout, 'data');
+  const { of } = await doctor('--data', join(await temporaryDirectory(), 'data'), '--port', String(port).trim());
+  const found = of(`port ${String(port).trim()}`)?.found;
+  expect(found).toBe(`is held by process ${other.pid} (node)`);
 });
 
 test('few open files are told', async () => {

@@ -1,12 +1,16 @@
 /** The port to listen on, and the way that clients take to it. */
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { basename } from 'node:path';
 import * as z from 'zod';
 import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+import { printable } from '../../../../shared/terminal/printable.ts';
 
 const ANSWER_MS = 10_000;
 /** In /proc/net/tcp, from the kernel's include/net/tcp_states.h. */
 const LISTENING = '0A';
+/** Whatever a process calls itself. */
+const PROGRAM_MAX_CHARS = 40;
 
 /** @param running a gateway has the data directory: then it should have the port as well */
 export async function checkPort(host: string, port: number, running: boolean): Promise<Finding> {
@@ -22,8 +26,8 @@ export async function checkPort(host: string, port: number, running: boolean): P
   }
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(port);
-    const found = `is held by ${holder ?? 'a process of another user'}`;
-    if (running && (holder === undefined || /gateway/.test(holder))) return good(what, found);
+    const found = `is held by ${holder?.shown ?? 'a process of another user'}`;
+    if (running && (holder === undefined || holder.gateway)) return good(what, found);
     return bad(what, found, `End it, or choose another --port. Who it is, as root: ss -ltnp 'sport = :${port}'.`);
   }
   if (code === 'EACCES')
@@ -46,8 +50,8 @@ function tryToListen(host: string, port: number): Promise<string | undefined> {
   });
 }
 
-/** `PID (its command)`, where this user may see it: sockets by their inode (proc(5)). */
-async function holderOf(port: number): Promise<string | undefined> {
+/** Shown as `process PID (its program)`, where this user may see it: sockets by their inode (proc(5)). */
+async function holderOf(port: number): Promise<{ shown: string; gateway: boolean } | undefined> {
   const tables = await Promise.all(
     ['tcp', 'tcp6'].map((name) => readFile(`/proc/net/${name}`, 'utf8').catch(() => '')),
   );
@@ -61,7 +65,9 @@ async function holderOf(port: number): Promise<string | undefined> {
     const links = await Promise.all(descriptors.map((fd) => readlink(`/proc/${pid}/fd/${fd}`).catch(() => '')));
     if (!links.some((link) => inodes.has(link))) continue;
     const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    return `process ${pid} (${command.replaceAll('\0', ' ').trim().slice(0, 120)})`;
+    // No more of it: what a doctor finds is sent to others, and some programs take their secrets as arguments.
+    const program = printable(basename(command.split(/[\0\s]/)[0] ?? '')).slice(0, PROGRAM_MAX_CHARS);
+    return { shown: `process ${pid} (${program})`, gateway: command.includes('gateway') };
   }
   return undefined;
 }
