@@ -1,6 +1,10 @@
 /** Where a command writes. */
 import type { Writable } from 'node:stream';
 import { type Paint, painterFor } from '../../shared/terminal/paint.ts';
+import { printable } from '../../shared/terminal/printable.ts';
+
+/** A gateway or an engine may say more. */
+const LINE_MAX_CHARS = 2_000;
 
 export interface Io {
   stdout: Writable;
@@ -25,7 +29,10 @@ export function makeIo(
     stderr,
     paint: painterFor(stdout, env),
     out: (line) => void stdout.write(`${line}\n`),
-    log: (line) => void stderr.write(`otela-agent ${new Date().toISOString().slice(0, 19)}Z ${printable(line)}\n`),
+    log: (line) =>
+      void stderr.write(
+        `otela-agent ${new Date().toISOString().slice(0, 19)}Z ${printable(line).slice(0, LINE_MAX_CHARS)}\n`,
+      ),
   };
 }
 
@@ -35,10 +42,4 @@ export function flushed(stream: Writable): Promise<void> {
     if (stream.writable) stream.write('', () => resolve());
     else resolve();
   });
-}
-
-/** A gateway's or an engine's words must neither drive the operator's terminal nor look like lines of ours. */
-function printable(line: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is replaced
-  return line.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ').slice(0, 2000);
 }

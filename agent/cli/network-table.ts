@@ -1,4 +1,5 @@
 /** The network as an agent's replica shows it: for `otela-agent status`. */
+import { printable } from '../../shared/terminal/printable.ts';
 import type { NetworkRow } from '../host/control-protocol.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 
@@ -38,12 +39,6 @@ function byPlace(a: NetworkRow, b: NetworkRow): number {
   );
 }
 
-/** Names come from other agents. */
-function printable(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is replaced
-  return text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ');
-}
-
 /** Enough to tell sessions apart and to give to `--session`. */
 const SESSION_CHARS = 8;
 
@@ -60,6 +55,7 @@ export function networkTable(rows: readonly NetworkRow[]): string[] {
       row.host ?? '-',
       row.gpus.map(({ class: kind, count }) => `${count} ${kind}`).join(', ') || 'no GPU',
       row.models.map(({ id, state }) => (state === 'ready' ? id : `${id} (${state})`)).join(', ') || '-',
+      // Names come from other agents.
     ].map(printable),
   );
   const widths = head.map((title, column) => Math.max(title.length, ...cells.map((row) => row[column]?.length ?? 0)));

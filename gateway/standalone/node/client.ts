@@ -1,6 +1,7 @@
 /** The admin REST, for a shell: how it is reached and how its answers are printed. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
+import { printable } from '../../../shared/terminal/printable.ts';
 import { CommandError, EXIT_UNREACHABLE, type Flag } from './command.ts';
 
 /** The gateway said no: told without a stack. */
@@ -44,7 +45,7 @@ export function doorTo(path: string, values: { url: string; 'key-file': string; 
 export type Row = (value: unknown) => string[];
 
 export function print(door: Door, row: Row, answer: unknown): number {
-  console.log(door.json ? JSON.stringify(answer) : row(answer).join('  '));
+  console.log(door.json ? JSON.stringify(answer) : printable(row(answer).join('  ')));
   return 0;
 }
 
@@ -113,7 +114,7 @@ async function send(
 
 function refusal(status: number, text: string): ClientError {
   const said = errorSchema.safeParse(parseJson(text));
-  return new ClientError(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`);
+  return new ClientError(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
 }
 
 function parseJson(text: string): unknown {

@@ -1,6 +1,7 @@
 /** `otela-gateway nodes …`: what runs at each node now. */
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
+import { printable, printableJson } from '../../../shared/terminal/printable.ts';
 import { ask, CONNECTION, type Door, doorTo } from './client.ts';
 import { type Command, EXIT_DONE, type Flag, UsageError } from './command.ts';
 
@@ -71,7 +72,7 @@ async function nodesCommand(args: string[]): Promise<number> {
   const path = `/${encodeURIComponent(session)}`;
   switch (verb) {
     case 'show':
-      console.log(JSON.stringify(await ask(door, 'GET', path), null, door.json ? 0 : 2));
+      console.log(printableJson(await ask(door, 'GET', path), door.json ? 0 : 2));
       return EXIT_DONE;
     case 'drain': {
       const drained = await ask(door, 'POST', `${path}/drain`);
@@ -112,7 +113,7 @@ async function tellHistory(door: Door, session: string | undefined): Promise<voi
   for (const one of data.toReversed()) {
     const { at, event, session: of, node, provider, cluster, reason } = one;
     if (door.json) console.log(JSON.stringify(one));
-    else console.log([at, event.padEnd(9), of, node ?? '-', provider, cluster, reason ?? ''].join('  ').trimEnd());
+    else tell([at, event.padEnd(9), of, node ?? '-', provider, cluster, reason ?? '']);
   }
 }
 
@@ -122,5 +123,10 @@ function say({ json }: Door, node: z.infer<typeof nodeSchema>): void {
   const engine = load === null ? '-' : `${load.running} running, ${load.waiting} waiting`;
   const served = models.map(({ id }) => id).join(',') || '-';
   const standing = suspected ? `${state} (suspected)` : state;
-  console.log([session, standing, provider, cluster, in_flight ?? '-', engine, breaker.state, served].join('  '));
+  tell([session, standing, provider, cluster, String(in_flight ?? '-'), engine, breaker.state, served]);
+}
+
+/** A line for people. Names, models and reasons are what a provider's agent said. */
+function tell(cells: readonly string[]): void {
+  console.log(printable(cells.join('  ')).trimEnd());
 }

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
+import { printable } from '../../../shared/terminal/printable.ts';
 import { ask, ClientError, CONNECTION, doorTo, download } from './client.ts';
 import { type Command, EXIT_DONE, type Flag, UsageError } from './command.ts';
 import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
@@ -205,7 +206,7 @@ async function auditCommand(args: string[]): Promise<number> {
   const door = doorTo('/admin/audit', values);
   for (let after = '', more = true; more; ) {
     const { data, has_more } = page.parse(await ask(door, 'GET', after));
-    for (const one of data) console.log(values.json ? JSON.stringify(one) : row(one).join('  '));
+    for (const one of data) console.log(values.json ? JSON.stringify(one) : printable(row(one).join('  ')));
     after = `?after=${data.at(-1)?.id}`;
     more = has_more && data.length > 0;
   }
@@ -220,7 +221,7 @@ function aligned(rows: string[][]): string[] {
   const widths = rows[0]?.map((_, column) => Math.max(...rows.map((one) => one[column]?.length ?? 0))) ?? [];
   return rows.map((one) =>
     one
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .map((cell, column) => printable(cell).padEnd(widths[column] ?? 0))
       .join('  ')
       .trimEnd(),
   );

@@ -1,5 +1,6 @@
 /** What holds for every command of `otela-gateway`: help, exit codes, one object a line, colours. */
-import { spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { helpOf } from '../../../gateway/standalone/node/command.ts';
@@ -7,7 +8,7 @@ import { COMMANDS } from '../../../gateway/standalone/node/commands.ts';
 import { described } from '../../../shared/terminal/finding.ts';
 import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
 import { Gateway } from '../../support/gateway.ts';
-import { endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
+import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
 const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
@@ -119,4 +120,38 @@ it('colours stand on a terminal alone, and not where they are refused', () => {
   expect(described(finding, coloured)).toContain('\u001b[31mBAD');
   // Through a pipe, as spawnSync reads it.
   expect(cli('doctor', '--data', gateway.data, '--port', '0').stdout).not.toContain('\u001b');
+});
+
+it('what a provider’s agent says of itself does not drive the terminal', async () => {
+  const evil = '\u001b[2J\u009b31mall is well\r\n\u202e';
+  const node = { session: 's', state: 'SERVING', suspected: false, provider: evil, cluster: evil, in_flight: 0 };
+  const event = { id: 1, at: '2026-11-22', session: 's', node: evil, provider: 'p', cluster: 'c', event: 'left' };
+  const answers: Record<string, unknown> = {
+    '/admin/nodes': { data: [{ ...node, load: null, breaker: { state: 'closed' }, models: [{ id: evil }] }] },
+    '/admin/nodes/history': { data: [{ ...event, reason: evil }] },
+    '/admin/nodes/s': { ...node, host: evil },
+  };
+  const server = createServer(({ url = '' }, response) => {
+    const answer = answers[url.split('?')[0] ?? ''];
+    response.statusCode = answer === undefined ? 404 : 200;
+    response.end(JSON.stringify(answer === undefined ? { error: { message: evil } } : { has_more: false, ...answer }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => void server.close().closeAllConnections());
+  const address = server.address();
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+  for (const [lines, ...args] of [
+    [1, 'list'],
+    [1, 'history'],
+    [10, 'show', 's'],
+    [1, 'drain', 'other'],
+  ] as const) {
+    const said = await new Promise<string>((resolve) => {
+      const command = [MAIN, 'nodes', ...args, '--url', url, '--key-file', join(gateway.data, 'admin.key')];
+      execFile(NODE, command, (_, stdout, stderr) => resolve(stdout + stderr));
+    });
+    expect(said).toContain('all is well');
+    expect(said.replaceAll('\n', '')).toMatch(/^[^\p{Cc}\u202e]*$/u);
+    expect([args, said.trimEnd().split('\n').length]).toEqual([args, lines]);
+  }
 });
