@@ -102,4 +102,3 @@ export const joinTokenSchema = z.object({
 });
 export type JoinToken = z.infer<typeof joinTokenSchema>;
 
-export const workloadSchema = z.looseObject({ model: z.string(), requests: z.optional(z.number()) });

@@ -30,7 +30,6 @@ export const linkSchema = z.object({
   bandwidth: fraction,
   fitted: z.string(),
 });
-export type Link = z.infer<typeof linkSchema>;
 
 /**
  * What the engine's host adds, in ms: to each step, to each step for each sequence in it, and to each request once (HTTP, tokeniser,

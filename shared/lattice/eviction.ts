@@ -1,5 +1,5 @@
 /** The issuer's word that a session has left, signed by the key that admitted it: the ticket names that key, so nothing else need be carried. */
-import { ByteReader, ByteWriter, hex, ownBytes } from './bytes.ts';
+import { ByteReader, ByteWriter, hex } from './bytes.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
 import { ID_PATTERN } from './node.ts';
@@ -51,10 +51,6 @@ export function verifyEviction(eviction: Eviction, key: Uint8Array, crypto: Cryp
     throw new LatticeError('bad_signature', 'the eviction is not signed by the key that admitted the session');
   }
   return eviction;
-}
-
-export function openEviction(bytes: Uint8Array, key: Uint8Array, crypto: Crypto): Eviction {
-  return verifyEviction(decodeEviction(ownBytes(bytes), crypto), key, crypto);
 }
 
 function message(body: Uint8Array): Uint8Array {

@@ -72,9 +72,6 @@ export type Gpu = z.infer<typeof gpuSchema>;
 /** The owner's half of a registry entry. */
 export type NodeRecord = z.infer<typeof nodeRecordSchema>;
 
-/** Largest encoded record a gateway accepts: bounds what one agent can make every replica hold. */
-export const NODE_RECORD_MAX_BYTES = 16 * 1024;
-
 /** A registry entry as a gateway knows it: the owner's record plus what admission and the tunnel add. */
 export interface RegistryEntry extends NodeRecord {
   session: string;

@@ -2,15 +2,13 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { startAgent } from '../support/agent.ts';
-import { type EngineOptions, startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { MODEL } from '../support/house.ts';
-import { atEnd, freePort, Managed, temporaryDirectory } from '../support/processes.ts';
+import { atEnd, freePort, type Managed, temporaryDirectory } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 const HERE = join(ROOT, 'test/netns');
 export const GATEWAY_ADDRESS = '198.51.100.10';
-const ENGINE_READY_MS = 15_000;
 
 export interface NetworkOptions {
   /** One way, on each cluster's uplink. */
@@ -103,18 +101,4 @@ export async function settle(
     ...models.flatMap((model) => ['--model', model]),
   ];
   return startAgent({ gateways: [wide.gateway.url], token: wide.token, command, prefix: on(host), args });
-}
-
-/** An engine on a host, without an agent. */
-export async function engineOn(host: string, more: string[] = []): Promise<{ url: string; process: Managed }> {
-  const process = new Managed([...on(host), NODE, join(ROOT, 'test/support/engine.ts'), '--host', '0.0.0.0', ...more], {
-    label: `engine on ${host}`,
-  });
-  const [, url = ''] = await process.line(/stand-in engine ready (\S+)/, ENGINE_READY_MS);
-  return { url, process };
-}
-
-/** An engine in this process, reached from everywhere on the wan. */
-export function engineHere(options: EngineOptions = {}) {
-  return startEngine({ host: '198.51.100.254', ...options });
 }

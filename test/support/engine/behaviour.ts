@@ -47,5 +47,3 @@ export const controlSchema = z.object({
   /** How many requests it is for; all of them when absent. */
   requests: z.number().int().min(1).optional(),
 });
-
-export type Control = z.infer<typeof controlSchema>;

@@ -44,7 +44,6 @@ const viewSchema = z.object({
   liveness: z.string(),
   cluster: z.string(),
 });
-export type ViewRow = z.infer<typeof viewSchema>;
 
 export const replySchema = z.object({
   id: z.number(),
