@@ -101,4 +101,3 @@ export const joinTokenSchema = z.object({
   token: z.optional(z.string()),
 });
 export type JoinToken = z.infer<typeof joinTokenSchema>;
-
