@@ -80,6 +80,11 @@ export class Ingress {
     return this.#desk && join(this.#options.directory(), INGRESS_KEY_FILE);
   }
 
+  /** Requests that wait for a free node. */
+  get waiting(): number {
+    return this.#queues.waiting;
+  }
+
   /** Writes the key, then listens. Rejects where the address cannot be had. */
   async open(): Promise<void> {
     const { directory, host, port, log, requests, registry } = this.#options;

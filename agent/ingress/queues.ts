@@ -50,6 +50,13 @@ export class Queues {
     return streaming ? this.#limits.streamMs : this.#limits.unaryMs;
   }
 
+  /** Requests that wait now, for whichever model. */
+  get waiting(): number {
+    let sum = 0;
+    for (const { depth } of this.#lines.values()) sum += depth.waiting;
+    return sum;
+  }
+
   /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity. PathError `cancelled` when the client left */
   inTurn<D>(request: Queued<D>): Promise<D> {
     const { model, waiter, streaming, scope } = request;

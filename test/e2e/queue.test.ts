@@ -80,7 +80,7 @@ it('who leaves while it waits is never asked for', async () => {
   await gone('left/alone');
   const leaving = new AbortController();
   const asked = ask('left/alone', {}, { signal: leaving.signal }).catch(() => 'left');
-  await new Promise((resolve) => setTimeout(resolve, 600)); // it is in the queue by then, or was never sent
+  await gateway.queued(1, 'left/alone');
   leaving.abort();
   expect(await asked).toBe('left');
   const { engine } = await addNode('left/alone');
@@ -122,7 +122,7 @@ it('where all nodes are busy the places that become free go to projects by weigh
     ...Array.from({ length: 8 }, (_, n) => send(small, `small-${n}`)),
     ...Array.from({ length: 8 }, (_, n) => send(large, `large-${n}`)),
   ];
-  await new Promise((resolve) => setTimeout(resolve, 1_500)); // all of them are in the queue, on a slow machine too
+  await gateway.queued(waiting.length, model);
   await hold.body?.cancel();
   await Promise.all(waiting);
   const order = engine.requests.slice(1).map(({ headers }) => String(headers['x-request-id']).split('-')[0]);

@@ -155,6 +155,8 @@ it('what nobody serves is in the workload as unserved, and counts for no length'
 });
 
 it('who leaves while it waits for a node is on record: 499, how long it waited, and nothing used', async () => {
+  /** In the queue, each; after it was seen there. */
+  const WAITS_MS = 700;
   await house.gateway.admin('PUT', 'models/awaited', {});
   await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 30_000, stream_ms: 30_000 } });
   const { id, key } = await makeKey();
@@ -166,23 +168,36 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
       () => 'answered',
       () => 'left',
     );
-    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    await house.gateway.queued(1, 'awaited');
+    await new Promise((resolve) => setTimeout(resolve, WAITS_MS));
     leaving.abort();
     expect(await left).toBe('left');
   };
-  await eventually('waiting is allowed', 10_000, async () =>
-    Promise.race([
-      ask(key, { model: 'awaited', temperature: 1 }).then(() => undefined),
-      new Promise<true>((resolve) => setTimeout(resolve, 500, true)),
-    ]),
-  );
+  // Not of this project, so not in its trace.
+  await eventually('waiting is allowed', 10_000, async () => {
+    const leaving = new AbortController();
+    const init = { signal: leaving.signal };
+    const over = house.ask('/v1/chat/completions', chatBody({}, { model: 'awaited' }), init).then(
+      () => undefined,
+      () => undefined,
+    );
+    const waiting = house.gateway.queued(1, 'awaited', 5_000).then(
+      () => true as const,
+      () => undefined,
+    );
+    const waits = await Promise.race([over, waiting]);
+    leaving.abort();
+    await over;
+    return waits;
+  });
+  await house.gateway.queued(0, 'awaited');
   const before = await trace();
   await waits({});
   await waits({ stream: true });
   const lines = await fresh(before, 2);
   for (const line of lines) {
     expect(line).toMatchObject({ status: 499, error: 'client_left', attempt: 0, model: 'awaited', output_tokens: 0 });
-    expect(line.queue_ms).toBeGreaterThan(500);
+    expect(line.queue_ms).toBeGreaterThan(WAITS_MS - 200);
     expect(line.queue_ms).toBeLessThan(10_000);
   }
   const sums = z.object({

@@ -156,6 +156,24 @@ export class Gateway {
     });
   }
 
+  /** Sum of a metric's samples, of those whose labels begin so: `{gen_ai_request_model="m"`. */
+  async metric(name: string, labels = ''): Promise<number> {
+    const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${this.adminKey}` } });
+    if (!response.ok) throw new Error(`metrics: ${response.status} ${await response.text()}`);
+    return (await response.text())
+      .split('\n')
+      .filter((line) => line.startsWith(`${name}${labels}`) && /^[{ ]/.test(line.slice(name.length)))
+      .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
+  }
+
+  /** Waits until exactly `count` requests for `model` are in its queue. */
+  async queued(count: number, model: string, withinMs = 10_000): Promise<void> {
+    const waiting = () => this.metric('otela_queue_waiting', `{gen_ai_request_model="${model}"`);
+    await eventually(`${count} in the queue of ${model}`, withinMs, async () =>
+      (await waiting()) === count ? true : undefined,
+    );
+  }
+
   async stop(): Promise<void> {
     await this.process.stop();
   }

@@ -20,19 +20,33 @@ async function waitingPlace(queue: object = PATIENT, more: object = {}) {
   return { all, here, node, back: () => all.publish(node.entry) };
 }
 
-const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const waiting = ({ ingress }: Villager, count: number) =>
+  eventually(`${count} in the queue`, 5_000, () => (ingress.waiting === count ? true : undefined));
+
+const pings = (said: string) => hear(said).comments.filter((comment) => comment === 'ping').length;
+
+/** What a stream has said so far, and its end. */
+function reading(response: Response): { said(): string; over: Promise<void> } {
+  let said = '';
+  const decoder = new TextDecoder();
+  const read = async () => {
+    for await (const piece of response.body ?? []) said += decoder.decode(piece, { stream: true });
+  };
+  return { said: () => said, over: read() };
+}
 
 it('who finds no node waits for one that comes, unary and as a stream with comments', async () => {
   const { here, back } = await waitingPlace(PATIENT, { pingMs: 100 });
   const unary = here.ask(CHAT, chatBody());
   const stream = await here.ask(CHAT, chatBody({ tokens: 5 }, { stream: true }));
   expect(stream.status).toBe(200);
-  await wait(350);
+  const { said, over } = reading(stream);
+  await waiting(here, 2);
+  await eventually('three pings', 5_000, () => (pings(said()) >= 3 ? true : undefined));
   back();
   expect((await unary).status).toBe(200);
-  const heard = hear(await stream.text());
-  expect(heard).toMatchObject({ text: wordsOf(5), dones: 1, errors: [] });
-  expect(heard.comments.filter((comment) => comment === 'ping').length).toBeGreaterThanOrEqual(3);
+  await over;
+  expect(hear(said())).toMatchObject({ text: wordsOf(5), dones: 1, errors: [] });
 });
 
 it('who waits too long is told so: 503, and in a stream that was opened in-band', async () => {
@@ -51,16 +65,16 @@ it('who waits too long is told so: 503, and in a stream that was opened in-band'
 it('a full queue is 429 and says when to come again; batch makes room for interactive', async () => {
   const { here, back } = await waitingPlace({ ...PATIENT, places: 2 });
   const batch = { headers: { 'x-otela-priority': 'batch' } };
-  const waiting = [here.ask(CHAT, chatBody()), here.ask(CHAT, chatBody(), batch)];
-  await wait(200);
+  const asked = [here.ask(CHAT, chatBody()), here.ask(CHAT, chatBody(), batch)];
+  await waiting(here, 2);
   const refused = await here.ask(CHAT, chatBody(), batch);
   expect(refused.status).toBe(429);
   expect((await envelopeOf(refused)).code).toBe('queue_full');
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
-  waiting.push(here.ask(CHAT, chatBody()));
-  expect((await Promise.race(waiting)).status).toBe(429);
+  asked.push(here.ask(CHAT, chatBody()));
+  expect((await Promise.race(asked)).status).toBe(429);
   back();
-  expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([200, 429, 200]);
+  expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 429, 200]);
   expect((await here.ask(CHAT, chatBody(), { headers: { 'x-otela-priority': 'soon' } })).status).toBe(400);
 });
 
@@ -68,9 +82,10 @@ it('who leaves while it waits is never asked for', async () => {
   const { here, node, back } = await waitingPlace();
   const leaving = new AbortController();
   const left = here.ask(CHAT, chatBody(), { signal: leaving.signal }).catch(() => 'left');
-  await wait(100);
+  await waiting(here, 1);
   leaving.abort();
   expect(await left).toBe('left');
+  await waiting(here, 0);
   back();
   expect((await here.ask(CHAT, chatBody())).status).toBe(200);
   expect(node.engine?.requests).toHaveLength(1);
@@ -89,10 +104,10 @@ it('waiting helps nobody whose model nobody ever served, or whose requirement no
 
 it('an agent that leaves lets those go that wait', async () => {
   const { here } = await waitingPlace();
-  const waiting = here.ask(CHAT, chatBody());
-  await wait(200);
+  const asked = here.ask(CHAT, chatBody());
+  await waiting(here, 1);
   const drained = here.ingress.drain();
-  const response = await waiting;
+  const response = await asked;
   expect(response.status).toBe(503);
   expect((await envelopeOf(response)).message).toContain('leaving');
   await drained;
@@ -105,21 +120,16 @@ it('a broken stream waits for a node, with comments, and goes on', async () => {
   node.engine?.control({ tokens: 40, pauseAfter: 8 });
   const body = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 40 };
   const response = await here.ask('/completions', body, { headers: { 'x-otela-resume': '1' } });
-  let said = '';
-  const decoder = new TextDecoder();
-  const over = (async () => {
-    for await (const piece of response.body ?? []) said += decoder.decode(piece, { stream: true });
-  })();
-  await eventually('it has begun', 5_000, () => (hear(said).textChunks >= 8 ? true : undefined));
+  const { said, over } = reading(response);
+  await eventually('it has begun', 5_000, () => (hear(said()).textChunks >= 8 ? true : undefined));
   all.publish({ ...node.entry, state: 'DOWN' });
   node.engine?.hangUp();
-  const pings = () => hear(said).comments.filter((comment) => comment === 'ping').length;
-  await eventually('it waits', 5_000, () => (pings() >= 2 ? true : undefined));
+  await eventually('it waits', 5_000, () => (pings(said()) >= 2 ? true : undefined));
   const next = await all.add();
   next.engine?.control({ tokens: 40 });
   await over;
-  expect(hear(said)).toMatchObject({ text: wordsOf(40), dones: 1, errors: [], finishes: [expect.anything()] });
-  expect(hear(said).ids.size).toBe(1);
+  expect(hear(said())).toMatchObject({ text: wordsOf(40), dones: 1, errors: [], finishes: [expect.anything()] });
+  expect(hear(said()).ids.size).toBe(1);
 });
 
 it('a broken stream waits for no node that nobody knows any more', async () => {
@@ -131,18 +141,14 @@ it('a broken stream waits for no node that nobody knows any more', async () => {
   node.engine?.control({ tokens: 40, pauseAfter: 8 });
   const body = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 40 };
   const response = await here.ask('/completions', body, { headers: { 'x-otela-resume': '1' } });
-  let said = '';
-  const decoder = new TextDecoder();
-  const over = (async () => {
-    for await (const piece of response.body ?? []) said += decoder.decode(piece, { stream: true });
-    return hear(said);
-  })();
-  await eventually('it has begun', 5_000, () => (hear(said).textChunks >= 8 ? true : undefined));
+  const { said, over } = reading(response);
+  await eventually('it has begun', 5_000, () => (hear(said()).textChunks >= 8 ? true : undefined));
   all.publish({ ...node.entry, state: 'DOWN' });
   node.engine?.hangUp();
   const startedAt = Date.now();
   all.registry.index.delete(node.session);
-  expect(await over).toMatchObject({ dones: 0, errors: [{ code: 'upstream_error' }] });
+  await over;
+  expect(hear(said())).toMatchObject({ dones: 0, errors: [{ code: 'upstream_error' }] });
   expect(Date.now() - startedAt).toBeLessThan(PATIENT.streamMs / 2);
 });
 
