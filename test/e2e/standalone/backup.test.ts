@@ -1,14 +1,13 @@
 /** A gateway is copied while it works, killed, and goes on elsewhere. */
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { copyFile, mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { deserialize } from 'node:v8';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { copyDatabases } from '../../../gateway/standalone/node/backup/copies.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { chatBody, openHouse } from '../../support/house.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
@@ -122,60 +121,6 @@ test('any tar lists it, and its manifest names every file with its sum', async (
   // A copy taken while nothing runs is as good.
   await gateway.stop();
   expect(await backedUp(gateway.data)).toMatch(/backup/);
-});
-
-/** A data directory with so many objects, none of which a gateway has open. */
-async function withObjects(count: number): Promise<string> {
-  const data = await temporaryDirectory();
-  for (const part of ['issuer', 'd1', 'objects/opentela-UsageObject'])
-    await mkdir(join(data, part), { recursive: true });
-  await writeFile(join(data, 'lock'), '');
-  await writeFile(join(data, 'admin.key'), 'a-key\n');
-  await writeFile(join(data, 'issuer/root.key'), 'root\n');
-  for (let n = 0; n < count; n++) databaseAt(join(data, `objects/opentela-UsageObject/${n}.sqlite`));
-  return data;
-}
-
-function databaseAt(file: string): void {
-  const database = new DatabaseSync(file);
-  database.exec('PRAGMA journal_mode = WAL; CREATE TABLE records (n)');
-  database.close();
-}
-
-test('with few descriptors every database is copied nevertheless', async () => {
-  const data = await withObjects(150);
-  const file = join(await temporaryDirectory(), 'backup.tar.gz');
-  const command = [MAIN, 'backup', '--data', data, '--out', file];
-  const { status, stderr } = spawnSync('sh', ['-c', 'ulimit -n 80 && exec "$@"', 'sh', NODE, ...command], {
-    encoding: 'utf8',
-  });
-  expect([status, stderr]).toEqual([0, '']);
-  expect(tar('-tzf', file).stdout.match(/\.sqlite$/gm)).toHaveLength(150);
-});
-
-test('a database that is gone is left out; one that is there and cannot be opened is an error', async () => {
-  const [data, to] = [await withObjects(1), await temporaryDirectory()];
-  const [kept, gone, shut] = ['0', 'gone', 'shut'].map((name) => `objects/opentela-UsageObject/${name}.sqlite`);
-  expect(await copyDatabases(data, [gone ?? '', kept ?? ''], to, 10)).toEqual([kept]);
-  // SQLite has one code for all of these: no file, no descriptor left, no right, a link in a circle.
-  await symlink('shut.sqlite', join(data, shut ?? ''));
-  await expect(copyDatabases(data, [shut ?? ''], to, 10)).rejects.toThrow(/shut\.sqlite: unable to open/);
-});
-
-test('what an editor left among the keys is not taken; a database at a strange place is refused by name', async () => {
-  const data = await withObjects(1);
-  await writeFile(join(data, 'issuer/root.key~'), 'old\n');
-  const file = await backedUp(data);
-  expect(tar('-tzf', file).stdout).not.toContain('~');
-  const elsewhere = join(await temporaryDirectory(), 'data');
-  expect(cli('restore', '--data', elsewhere, file).status).toBe(0);
-  expect((await readdir(join(elsewhere, 'issuer'))).sort()).toEqual(['root.key']);
-  await mkdir(join(data, 'objects/opentela-UsageObject/old'));
-  databaseAt(join(data, 'objects/opentela-UsageObject/old/0.sqlite'));
-  const out = join(await temporaryDirectory(), 'backup.tar.gz');
-  const { status, stderr } = cli('backup', '--data', data, '--out', out);
-  expect([status, stderr]).toEqual([1, expect.stringContaining('old/0.sqlite')]);
-  expect(await readdir(join(out, '..'))).toEqual([]);
 });
 
 test('a restore goes into an empty directory alone, and never into one that a gateway uses', async () => {

@@ -1,7 +1,7 @@
 /** `otela-gateway backup`: everything that a gateway keeps, in one file, while it runs. */
 import { createWriteStream } from 'node:fs';
-import { access, mkdtemp, open, realpath, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, join, resolve } from 'node:path';
+import { access, open, realpath, rename, stat } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { parseArgs } from 'node:util';
@@ -12,6 +12,7 @@ import { type Command, CommandError, EXIT_DONE, type Flag, UsageError } from '..
 import { appliedMigrations } from '../schema-version.ts';
 import { copyDatabases, copyKeys, databasesOf, heldAtOnce } from './copies.ts';
 import { BACKUP_FORM, MANIFEST, type Manifest, manifestSchema, sha256Of } from './manifest.ts';
+import { withStaging } from './staging.ts';
 import { packed } from './tar.ts';
 
 const FLAGS = {
@@ -58,33 +59,32 @@ async function backupCommand(args: string[]): Promise<number> {
 async function backUp(directory: string, out: string): Promise<Manifest> {
   const data = await gatewayData(directory);
   if (await exists(out)) throw new CommandError(`${out} exists; a backup never replaces one`);
-  const staging = await mkdtemp(join(dirname(out), `.${basename(out)}.`)).catch((cause: unknown) => {
-    throw new CommandError(`cannot write to ${dirname(out)}`, { cause });
-  });
-  try {
-    const copies = join(staging, 'data');
-    const madeAt = new Date();
-    const atOnce = heldAtOnce();
-    const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
-    const paths = [...databases, ...(await copyKeys(data, copies))];
-    const files: Manifest['files'] = [];
-    // One after the other: each holds a descriptor.
-    for (const path of paths.sort()) {
-      const file = join(copies, path);
-      files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
-    }
-    const migrations = appliedMigrations(join(copies, 'd1'));
-    const { version } = program;
-    const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), migrations, files };
-    // As restore will read it: what that would refuse is found now.
-    const manifest = manifestSchema.parse(form);
-    const whole = join(staging, 'whole');
-    await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));
-    await rename(whole, out);
-    return manifest;
-  } finally {
-    await rm(staging, { recursive: true, force: true });
-  }
+  return withStaging(
+    dirname(out),
+    (line) => console.error(line),
+    async (staging) => {
+      const copies = join(staging, 'data');
+      const madeAt = new Date();
+      const atOnce = heldAtOnce();
+      const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
+      const paths = [...databases, ...(await copyKeys(data, copies))];
+      const files: Manifest['files'] = [];
+      // One after the other: each holds a descriptor.
+      for (const path of paths.sort()) {
+        const file = join(copies, path);
+        files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
+      }
+      const migrations = appliedMigrations(join(copies, 'd1'));
+      const { version } = program;
+      const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), migrations, files };
+      // As restore will read it: what that would refuse is found now.
+      const manifest = manifestSchema.parse(form);
+      const whole = join(staging, 'whole');
+      await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));
+      await rename(whole, out);
+      return manifest;
+    },
+  );
 }
 
 async function write(manifest: Manifest, copies: string, target: string, mtimeS: number): Promise<void> {
