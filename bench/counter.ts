@@ -1,7 +1,7 @@
 /** A TCP splice that counts what passes: put between agent and gateway, it sees each byte of the tunnel, WebSocket framing included. */
 import { connect, createServer, type Server, type Socket } from 'node:net';
 
-export interface Count {
+interface Count {
   /** Gateway → agent. */
   out: number;
   /** Agent → gateway. */

@@ -18,7 +18,7 @@ export interface Row {
   note?: string | undefined;
 }
 
-export interface Limit {
+interface Limit {
   most?: number;
   least?: number;
 }

@@ -36,7 +36,7 @@ const BESIDE = ['package.json', 'package-lock.json', 'LICENSE', 'README.md'];
 const CHECKSUMS = 'SHA256SUMS';
 const PUBLIC_KEY = 'release.pub';
 
-export interface ReleaseOptions {
+interface ReleaseOptions {
   key: ReleaseKey;
   /** What lies there is removed. */
   out: string;

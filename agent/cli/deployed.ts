@@ -16,7 +16,7 @@ import type { Env } from './sources.ts';
 import type { StartConfig } from './start-config.ts';
 import { type Once, within } from './wait.ts';
 
-export interface DeployedEngineOptions {
+interface DeployedEngineOptions {
   parts: Parts;
   /** The operator's labels; lines of the engine's output that end it. */
   config: Pick<StartConfig, 'labels' | 'fatal'>;
@@ -160,7 +160,7 @@ export class DeployedEngine implements EngineKeeper {
   }
 }
 
-export interface AcceptingOptions extends DeployedEngineOptions {
+interface AcceptingOptions extends DeployedEngineOptions {
   templates: Templates;
 }
 

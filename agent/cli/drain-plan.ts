@@ -17,7 +17,7 @@ export interface DrainPlan {
   graceMs: number;
 }
 
-export interface DrainFacts {
+interface DrainFacts {
   cause: DrainCause;
   /** `--drain-timeout`. */
   timeoutMs: number | undefined;

@@ -3,7 +3,7 @@ import { UsageError } from './exit.ts';
 const UNIT_MS: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** setTimeout fires at once above this (2^31 - 1 ms), so no duration may reach it. */
-export const LONGEST_DURATION_MS = 2_147_483_647;
+const LONGEST_DURATION_MS = 2_147_483_647;
 
 /**
  * `90s`, `2m`, `1h30m`, `500ms`, `0` → milliseconds.

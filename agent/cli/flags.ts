@@ -15,7 +15,7 @@ export interface FlagSpec {
   help?: string;
 }
 
-export interface ParsedFlags {
+interface ParsedFlags {
   /** Values as written, in order. A switch has `['true']`. */
   flags: Map<string, string[]>;
   positionals: string[];

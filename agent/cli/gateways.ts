@@ -12,7 +12,7 @@ export interface GatewayStatus {
   refused?: string;
 }
 
-export interface GatewaysOptions {
+interface GatewaysOptions {
   urls: readonly URL[];
   /** The gateway that admitted the session, as a gossip peer: it alone evicts it, so its word is enough. */
   admittedBy: string;

@@ -41,7 +41,7 @@ import type { StartConfig } from './start-config.ts';
 import { AGENT_VERSION } from './version.ts';
 import { Once } from './wait.ts';
 
-export interface LifeOptions extends JoiningOptions {
+interface LifeOptions extends JoiningOptions {
   config: StartConfig;
   signals: SignalSource;
   stdout: Writable;

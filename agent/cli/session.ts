@@ -14,7 +14,7 @@ import type { Member } from './network.ts';
 import { type NodeWord, payloadOf, type RecordChange, RecordKeeper } from './record.ts';
 import { within } from './wait.ts';
 
-export interface SessionOptions {
+interface SessionOptions {
   ticket: Ticket;
   key: SessionKey;
   gateways: readonly URL[];

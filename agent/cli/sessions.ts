@@ -10,7 +10,7 @@ import type { NodeFacts, NodeWord, RecordChange } from './record.ts';
 import type { Session } from './session.ts';
 import { Once, within } from './wait.ts';
 
-export interface SessionEvents {
+interface SessionEvents {
   /** No gateway will have this session, nor another of this agent. */
   onRefused(refusal: Refusal): void;
   /** The session has ended, as every gateway that can be asked says. */
@@ -25,7 +25,7 @@ export interface Admitted {
   create(first: NodeWord, events: SessionEvents): Session;
 }
 
-export interface SessionsOptions {
+interface SessionsOptions {
   facts: NodeFacts;
   /** Tries until it has leave; throws RefusedError, or anything when `signal` is aborted. */
   admit(signal: AbortSignal): Promise<Admitted>;

@@ -2,7 +2,7 @@
 import type { Taken } from '../../shared/terminal/completion.ts';
 import type { FlagSpec } from './flags.ts';
 
-export interface Setting {
+interface Setting {
   /** `--name`, and the same word in the configuration file. Empty: there is no flag, so that it cannot show in `ps`. */
   flag: string;
   env: string;

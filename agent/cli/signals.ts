@@ -1,7 +1,7 @@
 /** Which signals end the agent, and when a repeated one means "now". */
 import type { DrainCause } from './drain-plan.ts';
 
-export const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const;
+const END_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const;
 export type EndSignal = (typeof END_SIGNALS)[number];
 
 /** Subscribes to the process's signals; returns how to stop. Injected in tests. */
@@ -20,7 +20,7 @@ export const processSignals: SignalSource = (handler) => {
  */
 const ECHO_MS = 1000;
 
-export interface SignalOutcome {
+interface SignalOutcome {
   kind: 'drain' | 'force' | 'echo';
   cause: DrainCause;
 }

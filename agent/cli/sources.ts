@@ -8,7 +8,7 @@ import { SETTINGS, type SettingName, settingName } from './settings.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;
 
-export interface Sourced {
+interface Sourced {
   /** As written: one entry per repetition. */
   values: string[];
   /** `--flag`, `OTELA_X` or `FILE:LINE`. */

@@ -21,7 +21,7 @@ export interface EngineKeeper {
   tell(): void;
 }
 
-export interface DeploymentsOptions {
+interface DeploymentsOptions {
   templates: Templates;
   keeper: EngineKeeper;
   /** Milliseconds since 1970. */

@@ -6,7 +6,7 @@ import type { Crypto } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { type Deployments, REASON_MAX, type Reply } from './deployments.ts';
 
-export interface OrdersOptions {
+interface OrdersOptions {
   /** Undefined: this agent was not started to take deployments. */
   deployments(): Deployments | undefined;
   /** As `otela-agent drain` does. */

@@ -41,7 +41,7 @@ const templateSchema = z.strictObject({
   ready_within_s: z.number().int().min(1).max(86_400).default(READY_WITHIN_S),
 });
 
-export interface Template extends z.infer<typeof templateSchema> {
+interface Template extends z.infer<typeof templateSchema> {
   name: string;
 }
 

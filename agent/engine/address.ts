@@ -4,7 +4,7 @@ import { commandWords, type EngineName, engineName, flagValue } from './command.
 
 const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
 
-export interface AddressHints {
+interface AddressHints {
   url?: string | undefined;
   port?: number | undefined;
   key?: string | undefined;

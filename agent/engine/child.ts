@@ -17,7 +17,7 @@ export type EngineExit =
 /** After its end, output still in the pipe is waited for this long: a process it left behind may hold the pipe open. */
 const LAST_OUTPUT_MS = 500;
 
-export interface ChildOptions {
+interface ChildOptions {
   command: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
   stdout: Writable;

@@ -9,8 +9,8 @@ export interface Fact {
   value: string;
 }
 
-export const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
-export type FactKey = (typeof FACT_KEYS)[number];
+const FACT_KEYS = ['context', 'quantization', 'engine', 'revision'] as const;
+type FactKey = (typeof FACT_KEYS)[number];
 
 /** `quantization=fp8`, `meta/Llama-3:8b:context=32768`. Throws Error with a sentence for the person at the keyboard. */
 export function parseFact(text: string): Fact {

@@ -1,7 +1,7 @@
 /** The last bytes of the engine's output: what an operator needs to see when it has died. */
 
 /** Enough for a Python traceback of every worker of an 8-GPU engine. */
-export const TAIL_MAX_BYTES = 256 * 1024;
+const TAIL_MAX_BYTES = 256 * 1024;
 
 export class Tail {
   readonly #maxBytes: number;

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Health, nextHealth, pauseBeforeNextLook, UNSEEN } from './health.ts';
 import type { Sighting } from './probe.ts';
 
-export interface WatchOptions {
+interface WatchOptions {
   look(): Promise<Sighting>;
   onChange(health: Health): void;
   /** Called now and then while it has never been ready; `waitedMs` since the start. */

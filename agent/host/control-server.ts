@@ -12,7 +12,7 @@ import {
 import { withShortPath } from './socket-path.ts';
 import { CONTROL_SOCKET } from './state-dir.ts';
 
-export interface ControlHandlers {
+interface ControlHandlers {
   status(): AgentStatus;
   /** All sessions that this agent knows of. */
   network(): NetworkRow[];

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { RunTool } from './run-tool.ts';
 import { askEndTime, environmentEndTime, type SlurmJob } from './slurm.ts';
 
-export interface JobEndOptions {
+interface JobEndOptions {
   job: SlurmJob;
   env: Readonly<Record<string, string | undefined>>;
   run: RunTool;

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 
 const MIB_BYTES = 1024 * 1024;
 
-export interface MemorySources {
+interface MemorySources {
   readText(path: string): string | undefined;
   totalBytes: number;
 }

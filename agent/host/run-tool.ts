@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { childEnvironment } from './child-environment.ts';
 
-export type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
+type ToolAnswer = { ok: true; stdout: string } | { ok: false; reason: string; absent: boolean };
 
 /** Runs `file` with `args`; injected so that a host can be described in a test. */
 export type RunTool = (

@@ -23,7 +23,7 @@ export function slurmJob(env: Env): SlurmJob | undefined {
 }
 
 /** `ends: undefined` is a job without a limit; `unknown` is no news: what was known before still holds. */
-export type EndTime = { kind: 'known'; ends: Date | undefined } | { kind: 'unknown'; reason: string };
+type EndTime = { kind: 'known'; ends: Date | undefined } | { kind: 'unknown'; reason: string };
 
 /**
  * The end of the job as slurmctld knows it now: limits are changed by `scontrol update` while jobs run, and

@@ -24,7 +24,7 @@ const SESSIONS_MAX = 1000;
  * Directories that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often those of the login
  * node and do not exist here; `/tmp/otela-agent` may be another user's, so each place has a second name with our number.
  */
-export function stateBases(env: Env): string[] {
+function stateBases(env: Env): string[] {
   const uid = process.getuid?.() ?? 0;
   const temporary = isDirectory(env.TMPDIR) ? env.TMPDIR : '/tmp';
   const places = new Set([...(isDirectory(env.XDG_RUNTIME_DIR) ? [env.XDG_RUNTIME_DIR] : []), temporary]);

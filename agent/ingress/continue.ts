@@ -16,7 +16,7 @@ import { after, type Delivery as Outgoing } from './respond.ts';
 /** What is used without anybody asking for it leaves no record. */
 export const NO_RECEIPT = '';
 
-export interface Going {
+interface Going {
   errand: Errand;
   /** How the request waits for a node, should it have to. */
   waiting: Omit<Queued<Delivery>, 'waiter' | 'tryNodes'>;

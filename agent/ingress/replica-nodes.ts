@@ -12,7 +12,7 @@ const LEFT_MAX = 20_000;
 /** As this agent sees a session; `unreachable` says something about our path alone. */
 export type Liveness = 'alive' | 'suspected' | 'unreachable';
 
-export interface ReplicaNodesOptions {
+interface ReplicaNodesOptions {
   replica: Pick<Replica, 'get'>;
   liveness(session: string): Liveness;
   /** Local name of an issuer; undefined for one that is on no list. */

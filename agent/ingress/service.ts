@@ -17,7 +17,7 @@ import { UsageQueue } from './usage-queue.ts';
 import { ingressUsage } from './usage-record.ts';
 
 /** The session of a node that no gateway has admitted yet: known to its own ingress alone. */
-export const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
+const UNADMITTED_SESSION = 'unadmitted'.padEnd(26, '2');
 
 /** No provider's id, so that no list can name it. */
 const UNADMITTED_PROVIDER = '(unadmitted)';
@@ -34,7 +34,7 @@ export interface IngressConfig {
   policy: ShippedPolicy | undefined;
 }
 
-export interface RequestServiceOptions {
+interface RequestServiceOptions {
   config: IngressConfig;
   /** Outlives sessions. */
   replica: Replica;

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/asking/ingress-usage.ts';
 
 /** Records kept for gateways that are away: at a request per second, most of three hours. Then the oldest make room. */
-export const USAGE_KEPT_MAX = 10_000;
+const USAGE_KEPT_MAX = 10_000;
 
 /** A burst is written once. */
 const WRITE_AFTER_MS = 1_000;
@@ -15,7 +15,7 @@ const ADOPTED_MAX = 64;
 
 const FILE = /^([0-9]+)-([A-Za-z0-9.-]+)\.json$/;
 
-export interface UsageQueueOptions {
+interface UsageQueueOptions {
   /** Where records wait for the next agent, should this one end first; undefined: in memory only. */
   directory: string | undefined;
   max?: number;

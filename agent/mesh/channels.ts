@@ -2,12 +2,12 @@ import type { Proven } from './channel/accept.ts';
 import { Channel, type ChannelEvents } from './channel/channel.ts';
 
 /** Full mesh of the largest cluster that is connected in full, ring and random links of larger ones, and requests' channels. */
-export const CHANNELS_MAX = 256;
+const CHANNELS_MAX = 256;
 
 /** The end that should close the lesser of two channels may be gone. */
 const SPARE_MS = 5_000;
 
-export interface ChannelsOptions {
+interface ChannelsOptions {
   /** Own session. */
   session: string;
   max?: number;

@@ -8,7 +8,7 @@ import type { Identity } from '../tunnel/types.ts';
 import { openWebSocket, type WebSocketOptions } from '../tunnel/websocket.ts';
 import { GOSSIP_SKIP_BYTES } from './channel/limits.ts';
 
-export interface DelegateOptions {
+interface DelegateOptions {
   gateway: URL;
   identity: Identity;
   /** Encoded. */

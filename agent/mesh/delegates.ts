@@ -9,7 +9,7 @@ export interface MeshGateway {
   url: URL;
 }
 
-export interface DelegatesOptions {
+interface DelegatesOptions {
   identity: Identity;
   ticket: Uint8Array;
   env: NodeJS.ProcessEnv;

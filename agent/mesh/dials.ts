@@ -6,7 +6,7 @@ import { ChannelError } from './channel/error.ts';
 /** Connections that are being made; the core asks for a few at a time, requests for as many as there are nodes. */
 const DIALS_MAX = 64;
 
-export interface DialsOptions {
+interface DialsOptions {
   own: Credentials;
   openTicket(ticket: Uint8Array): Peer;
   /** A session's ticket, where it is known. */

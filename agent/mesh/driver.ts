@@ -1,7 +1,7 @@
 import { type GossipState, step } from '../../shared/gossip/index.ts';
 import type { Action, Event } from '../../shared/gossip/types.ts';
 
-export interface DriverOptions {
+interface DriverOptions {
   state: GossipState;
   /** Carries an action out. Events that this causes come after all actions of the same step. */
   act(action: Exclude<Action, { type: 'timer' }>): void;

@@ -6,7 +6,7 @@ const SEED_MAX_MS = 30_000;
 /** Addresses on one command line. */
 export const SEEDS_MAX = 32;
 
-export interface SeedsOptions {
+interface SeedsOptions {
   /** Host:port of agents that may know others. */
   addresses: readonly string[];
   /** Resolves when a channel to whoever is there stands; rejects where none could be had. */

@@ -5,7 +5,7 @@ import { decodeTicket, type Ticket, verifyTicket } from '../../shared/lattice/ti
 import type { Peer } from './channel/channel.ts';
 import { ChannelError } from './channel/error.ts';
 
-export interface TicketsOptions {
+interface TicketsOptions {
   crypto: Crypto;
   replica: Replica;
   /** Own session: nobody else comes with it. */

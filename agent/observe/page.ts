@@ -7,7 +7,7 @@ import type { Mesh } from '../mesh/mesh.ts';
 import * as families from './families.ts';
 
 /** What a page is made of: `otela-agent status`, and what is counted beside it. */
-export interface AgentFigures {
+interface AgentFigures {
   status: AgentStatus;
   /** Undefined while no engine answers. */
   load: EngineLoad | undefined;

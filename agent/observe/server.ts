@@ -9,7 +9,7 @@ import { Strangers } from '../ingress/strangers.ts';
 const CONNECTIONS_MAX = 16;
 const TIMEOUT_MS = 10_000;
 
-export interface MetricsServerOptions {
+interface MetricsServerOptions {
   host: string;
   /** 0: any free one. */
   port: number;

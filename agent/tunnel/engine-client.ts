@@ -25,7 +25,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'set-cookie',
 ]);
 
-export interface EngineEvents {
+interface EngineEvents {
   onHead(status: number, headers: HeaderList): void;
   onData(chunk: Uint8Array): void;
   onEnd(): void;

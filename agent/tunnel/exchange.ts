@@ -13,7 +13,7 @@ import { RequestBody } from './request-body.ts';
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
-export interface ExchangeOwner {
+interface ExchangeOwner {
   now(): number;
   /** The engine answers: its head goes out next. */
   onHead(): void;

@@ -9,7 +9,7 @@ import { throughProxy } from './websocket.ts';
 /** A list of issuers with their keys is a few KiB; a proxy's error page is cut off. */
 const ANSWER_MAX_BYTES = 64 * 1024;
 
-export interface GatewayRequest {
+interface GatewayRequest {
   gateway: URL;
   /** Below the gateway's own path, e.g. `/agent/admit`. */
   path: string;

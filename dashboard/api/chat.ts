@@ -10,7 +10,7 @@ export interface Message {
   content: string | Part[];
 }
 
-export interface ChatRequest {
+interface ChatRequest {
   model: string;
   messages: Message[];
   temperature?: number;
@@ -27,7 +27,7 @@ export interface Told {
   tokensPerSecond?: number;
 }
 
-export interface ChatEvents {
+interface ChatEvents {
   onText(text: string): void;
   onReasoning(text: string): void;
   onTold(told: Told): void;

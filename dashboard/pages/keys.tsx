@@ -143,7 +143,7 @@ function KeyForm({ submit }: { submit: (body: unknown) => void }) {
 }
 
 /** What the form says, as the gateway wants it; what is empty is left out. */
-export function keyBody(form: FormData): Record<string, unknown> {
+function keyBody(form: FormData): Record<string, unknown> {
   const text = (name: string) => String(form.get(name) ?? '').trim();
   const number = (name: string) => (text(name) === '' ? undefined : Number(text(name)));
   const limits = {

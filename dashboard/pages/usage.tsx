@@ -120,7 +120,7 @@ function csvUrl(data: readonly Usage[], group: string): string {
 }
 
 /** RFC 4180. A cell that a spreadsheet would take for a formula is kept from being one. */
-export function usageCsv(data: readonly Usage[], group: string): string {
+function usageCsv(data: readonly Usage[], group: string): string {
   const quoted = (text: string) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
   const rows = data.map((one) => [quoted(name(one, group)), ...COLUMNS.map((column) => String(one[column] ?? 0))]);
   return [[group, ...COLUMNS], ...rows].map((row) => `${row.join(',')}\r\n`).join('');

@@ -118,7 +118,7 @@ const TAGS: Readonly<Record<NodeEvent['event'], preact.JSX.Element>> = {
 };
 
 /** How many there were after each join and loss, counted back from those that are `here`. `events`: the newest first. */
-export function nodesOverTime(
+function nodesOverTime(
   events: readonly NodeEvent[],
   here: number,
 ): { times: number[]; lines: { label: string; values: number[] }[] } {

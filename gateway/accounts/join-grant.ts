@@ -6,7 +6,7 @@ import { asked, database } from './database.ts';
 import { joinTokens } from './schema.ts';
 import { isSecret, sha256Hex, TOKEN_PREFIX } from './secrets.ts';
 
-export interface JoinGrant {
+interface JoinGrant {
   tokenId: string;
   provider: string;
   /** Undefined: the agent may name any. */

@@ -3,7 +3,7 @@ import type { Env } from '../env.ts';
 import type { Limits } from './limits.ts';
 import { Meter, type RateLimits, rateLimitHeaders, type Shortage } from './meter.ts';
 
-export interface Reservation {
+interface Reservation {
   /** Of the request. */
   name: string;
   keyId: string;

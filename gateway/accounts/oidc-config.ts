@@ -13,7 +13,7 @@ function isSafe(url: string): boolean {
   return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
 }
 
-export const issuerSchema = z.strictObject({
+const issuerSchema = z.strictObject({
   /** As in its tokens, character by character. */
   issuer: z
     .url({ protocol: /^https?$/ })

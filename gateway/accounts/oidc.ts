@@ -34,7 +34,7 @@ const discoverySchema = z.looseObject({
   token_endpoint: endpoint,
   jwks_uri: endpoint,
 });
-export type Discovery = z.infer<typeof discoverySchema>;
+type Discovery = z.infer<typeof discoverySchema>;
 const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).max(100) });
 const tokensSchema = z.looseObject({ id_token: z.string().max(32_768) });
 
@@ -116,7 +116,7 @@ function reasonOf(error: unknown): string {
   return 'This token is not signed by its issuer.';
 }
 
-export interface CodeExchange {
+interface CodeExchange {
   code: string;
   verifier: string;
   redirectUri: string;

@@ -10,7 +10,7 @@ const RECOGNISABLE_CHARS = 6;
 export const KEY_PREFIX = 'sk-otela-';
 export const TOKEN_PREFIX = 'otela-join-';
 
-export interface Secret {
+interface Secret {
   /** Shown once, never stored. */
   plaintext: string;
   hash: string;

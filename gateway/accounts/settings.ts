@@ -10,7 +10,7 @@ import { RETRY_DEFAULTS, type RetrySettings, retrySettings } from './retry-setti
 import { CLASS_TIMEOUTS, type ModelSettings, type RoutingSettings, routingSchema } from './routing-settings.ts';
 import { auditLog, modelSettings, modelWeights, providers, settings } from './schema.ts';
 
-export interface ProviderSettings {
+interface ProviderSettings {
   trusted_by_default: boolean;
   deleted: boolean;
 }
@@ -150,7 +150,7 @@ export function timeoutsOf(given: Settings, model: string): { first_byte_ms: num
 }
 
 /** Settings as requests ask them: made once per snapshot that brings new ones. */
-export interface SettingsIndex {
+interface SettingsIndex {
   /** From another name of a model to the model. */
   aliases: ReadonlyMap<string, string>;
   changed: ReadonlyMap<string, number>;

@@ -10,7 +10,7 @@ import { arrive } from './people.ts';
 /** Three parts of base64url; keys of ours have no dots. */
 const JWT = /^[\w-]+\.[\w-]+\.[\w-]*$/;
 /** Tokens with many groups are long; headers above 16 KiB no server takes. */
-export const TOKEN_MAX_CHARS = 12_000;
+const TOKEN_MAX_CHARS = 12_000;
 
 export function isToken(key: string): boolean {
   return key.length <= TOKEN_MAX_CHARS && JWT.test(key);

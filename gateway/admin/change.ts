@@ -47,7 +47,7 @@ const IDEMPOTENT_MS = 24 * 60 * 60_000;
 /** As Stripe's: 255 characters. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 
-export interface Creation extends Change {
+interface Creation extends Change {
   statements: BatchItem<'sqlite'>[];
   /** The answer: what was made, with its secret. */
   shown: object;

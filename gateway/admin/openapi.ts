@@ -191,7 +191,7 @@ const errorSchema = {
 };
 
 /** OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.0). */
-export function openApi(origin: string): object {
+function openApi(origin: string): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const { method, path, tag, summary, needs, operation } of allOperations()) {
     const operationId = `${method}_${path.replace(/\W+/g, '_').replace(/^_|_$/g, '')}`;

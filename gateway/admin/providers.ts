@@ -23,7 +23,7 @@ const createSchema = z.strictObject({
 });
 const patchSchema = z.strictObject({ name: nameSchema.optional(), trusted_by_default: z.boolean().optional() });
 
-export const providerSchema = z.object({
+const providerSchema = z.object({
   object: z.literal('provider'),
   id: z.string(),
   name: z.string(),

@@ -8,7 +8,7 @@ import type { Env } from '../env.ts';
 import { readBody, readQuery } from '../json-body.ts';
 import { callerOf } from './caller.ts';
 
-export type AdminContext = Context<{ Bindings: Env }>;
+type AdminContext = Context<{ Bindings: Env }>;
 
 /** Who calls. */
 export interface Caller {

@@ -33,7 +33,7 @@ const patchSchema = z.strictObject({
   disabled: z.boolean().optional(),
 });
 
-export const userSchema = z.object({
+const userSchema = z.object({
   object: z.literal('user'),
   id: z.string(),
   name: z.string(),

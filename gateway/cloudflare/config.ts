@@ -6,7 +6,7 @@ import { join } from 'node:path';
 const NO_DATABASE = '00000000-0000-0000-0000-000000000000';
 const ASSETS = '[assets]\ndirectory = "dist/dashboard"\nbinding = "ASSETS"\nrun_worker_first = true\n\n';
 
-export interface Installation {
+interface Installation {
   /** Of the Worker. */
   name: string;
   production: boolean;

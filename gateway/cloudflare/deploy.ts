@@ -12,7 +12,7 @@ import type { Wrangler } from './wrangler.ts';
 const READY_MS = 90_000;
 const RETRY_MS = 1_000;
 const ANSWER_MS = 10_000;
-export interface DeployOptions {
+interface DeployOptions {
   root: string;
   wrangler: Wrangler;
   name: string;
@@ -34,7 +34,7 @@ export interface DeployOptions {
   log(line: string): void;
 }
 
-export interface Deployed {
+interface Deployed {
   url: string | undefined;
   /** Only of the run that made the key in it. */
   adminKeyFile: string | undefined;

@@ -26,7 +26,7 @@ export interface GatewayKey {
 }
 
 /** Longer than anybody lets a gateway run without an update; each start of a self-hosted one renews it. */
-export const CERTIFICATE_LIFE_S = 400 * 86_400;
+const CERTIFICATE_LIFE_S = 400 * 86_400;
 /** A clock that is set back a little must not make its own certificate invalid. */
 const CERTIFICATE_SLACK_S = 86_400;
 /** Of a ticket whose agent names no end of its job. */
@@ -34,9 +34,9 @@ const TICKET_LIFE_S = 7 * 86_400;
 /** A job's last minutes, and clocks that disagree about them. */
 const AFTER_JOB_S = 3600;
 /** For how long a replica may have been away and still be told of every session that ended meanwhile. */
-export const PARTITION_WINDOW_S = 86_400;
+const PARTITION_WINDOW_S = 86_400;
 
-export interface Newcomer {
+interface Newcomer {
   sessionKey: Uint8Array;
   provider: string;
   cluster: string;

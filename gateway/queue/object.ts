@@ -16,7 +16,7 @@ export interface QueuePlace extends PlaceRequest {
   queuedMs?: number;
 }
 
-export interface QueueDepth {
+interface QueueDepth {
   waiting: number;
   interactive: number;
   batch: number;

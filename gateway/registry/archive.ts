@@ -10,7 +10,7 @@ interface Row {
   shown?: RegistryEntry | undefined;
 }
 
-export interface ArchiveSource {
+interface ArchiveSource {
   words(session: string): Uint8Array | undefined;
   shown(session: string): RegistryEntry | undefined;
 }

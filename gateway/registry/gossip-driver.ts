@@ -16,7 +16,7 @@ import { workerdCrypto } from '../issuer/crypto.ts';
 /** A timer that is nearer than this is kept in memory; the object would not sleep before it anyway. */
 const NEAR_MS = 8_000;
 
-export interface GossipDriverOptions {
+interface GossipDriverOptions {
   /** `gw:…` and our issuer. */
   id: string;
   issuer: string;

@@ -33,7 +33,7 @@ interface Member {
   attachment: Attachment;
 }
 
-export interface GossipSocketEvents {
+interface GossipSocketEvents {
   opened(session: string): void;
   closed(session: string): void;
   message(session: string, bytes: Uint8Array): void;

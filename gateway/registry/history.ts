@@ -41,7 +41,7 @@ export interface HistoryAsked {
 }
 
 /** What `before` and `now` say of one session that differs, in order. Pure. */
-export function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | undefined): NodeEvent[] {
+function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | undefined): NodeEvent[] {
   const was = before?.state ?? 'LEFT';
   const is = now?.state ?? 'LEFT';
   const events: NodeEvent[] = [];

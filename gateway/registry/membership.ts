@@ -35,7 +35,7 @@ export interface NewNode {
 /** `over`: the session has ended, its agent needs a new one. `refused`: the word breaks a rule. */
 export type Published = { kind: 'stored' } | { kind: 'refused'; reason: string } | { kind: 'over'; reason: string };
 
-export interface MembershipEvents {
+interface MembershipEvents {
   /** Words that are to be passed on. */
   local(updates: readonly Update[]): void;
   /** The tunnel of a session opened here, or one that was in doubt has spoken on it. */

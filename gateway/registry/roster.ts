@@ -18,7 +18,7 @@ type Suspicion = 'tunnel' | 'gossip';
 /** How a session's path to this gateway stands. `closed`: it was open before. */
 type Tunnel = 'open' | 'closed';
 
-export interface RosterOptions {
+interface RosterOptions {
   /** Name here of an issuer; undefined where it is not listed. */
   issuerName(id: string): string | undefined;
   now(): number;

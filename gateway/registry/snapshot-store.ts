@@ -19,7 +19,7 @@ export interface SnapshotDelta {
 }
 
 /** What travels with the sessions. */
-export interface Carried {
+interface Carried {
   /** Undefined while D1 could not be asked. */
   settings?: Settings;
   issuers: ListedIssuer[];

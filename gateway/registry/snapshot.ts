@@ -108,7 +108,7 @@ class IsolateView implements View {
  * The isolate's copy of the registry. Requests read it without waiting; while they flow it is at most a second old, and an
  * isolate without requests asks nobody.
  */
-export class SnapshotCache {
+class SnapshotCache {
   readonly #view = new IsolateView();
   #checkedAt = Number.NEGATIVE_INFINITY;
   #refreshing: { done: Promise<void>; since: number; fresh: boolean } | undefined;

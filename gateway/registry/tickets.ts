@@ -15,7 +15,7 @@ export const PROTOCOL_HEADER = 'x-otela-protocol';
 /** Forgotten whole when full, by the lattice itself. */
 const certificates: CertificateCache = new Map();
 
-export interface ShownTicket {
+interface ShownTicket {
   ticket: Ticket;
   issuer: ListedIssuer;
   view: View;

@@ -6,7 +6,7 @@ export interface Migration {
   statements: string[];
 }
 
-export interface StandaloneConfig {
+interface StandaloneConfig {
   /** Source of the gateway's bundle and of the D1 service. */
   gateway: string;
   d1: string;

@@ -50,7 +50,7 @@ const LISTENERS_MAX = 64;
 /** Failures of this side, which the agent does not know of. */
 const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
 
-export interface AttemptsEvents {
+interface AttemptsEvents {
   /** There begins to be something to tick for. */
   busy(): void;
   /** An opening was not acknowledged. */

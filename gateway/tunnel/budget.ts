@@ -10,7 +10,7 @@ const ISOLATE_WINDOW_BYTES = 48 * 1024 * 1024;
  * Nobody is told when shares change: each object looks when it next reads a message. Another object's socket cannot be written
  * to from here, and an object that was put to sleep has left a socket behind that nobody will take out: a session counts once.
  */
-export class WindowBudget {
+class WindowBudget {
   readonly #members = new Map<string, object>();
 
   /** Returns how to leave; the session's next socket takes the place of this one. */

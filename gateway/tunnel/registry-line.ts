@@ -18,7 +18,7 @@ export interface RecordWord {
   update: Uint8Array;
 }
 
-export interface RegistryLineOptions {
+interface RegistryLineOptions {
   env: Pick<Env, 'REGISTRY'>;
   waitUntil(work: Promise<void>): void;
   tell(registry: Registry, word: RecordWord): Promise<void>;

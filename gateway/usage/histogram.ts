@@ -3,7 +3,7 @@ const FACTOR = 1.05;
 /** Beyond 10^12 nothing is counted in tokens. */
 const BUCKETS = 1 + Math.ceil(Math.log(1e12) / Math.log(FACTOR));
 
-export interface HistogramState {
+interface HistogramState {
   count: number;
   sum: number;
   squares: number;

@@ -46,7 +46,7 @@ export function storeIngressUsage(sql: SqlStorage, json: string, reporter: strin
   return true;
 }
 
-export type WaitingUsage = {
+type WaitingUsage = {
   number: number;
   at: number;
   /** The provider whose agent says so. */

@@ -9,7 +9,7 @@ const PAGE = 500;
 /** 64 bits: enough to tell users apart, and nothing to go back from. */
 const PSEUDONYM_CHARS = 16;
 
-export interface TraceQuestion {
+interface TraceQuestion {
   /** Milliseconds since the epoch; `to` is not included. */
   from: number;
   to: number;

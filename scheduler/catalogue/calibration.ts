@@ -5,7 +5,7 @@ const fraction = z.number().finite().min(0.01).max(2);
 const microseconds = z.number().finite().min(0).max(10_000);
 
 /** How much of its data sheet a GPU reaches. Shares of peak, except `p` (how soft the roofline's corner is) and the launch times. */
-export const efficiencySchema = z.object({
+const efficiencySchema = z.object({
   compute: fraction,
   /** Of `compute`, what is left under continuous load: a hot GPU at its power limit clocks down. Kernels are profiled cool. */
   sustained: fraction,
@@ -25,7 +25,7 @@ export type Efficiency = z.infer<typeof efficiencySchema>;
  * All-reduce over t GPUs of S bytes: latency + (2(t-1)/t) S / (link/2 * bandwidth). `bandwidth` is the share of one
  * direction of the link that a ring reaches.
  */
-export const linkSchema = z.object({
+const linkSchema = z.object({
   latency_us: microseconds,
   bandwidth: fraction,
   fitted: z.string(),
@@ -35,7 +35,7 @@ export const linkSchema = z.object({
  * What the engine's host adds, in ms: to each step, to each step for each sequence in it, and to each request once (HTTP, tokeniser,
  * hand-over). The last delays the request but keeps no GPU from another's step.
  */
-export const hostSchema = z.object({
+const hostSchema = z.object({
   step_ms: z.number().min(0).max(1000),
   sequence_ms: z.number().min(0).max(100),
   request_ms: z.number().min(0).max(1000),

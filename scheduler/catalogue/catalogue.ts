@@ -17,7 +17,7 @@ export interface Catalogue {
   calibration: Calibration;
 }
 
-export interface CatalogueFiles {
+interface CatalogueFiles {
   gpus?: readonly string[];
   /** Models files or Hugging Face config.json files; `NAME=path/config.json` gives the served name. */
   models?: readonly string[];

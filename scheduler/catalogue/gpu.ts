@@ -3,7 +3,7 @@ import * as z from 'zod';
 const positive = z.number().finite().positive();
 
 /** One row of `data/gpus.json`: data-sheet units. */
-export const gpuRowSchema = z.strictObject({
+const gpuRowSchema = z.strictObject({
   id: z.string().min(1).max(64),
   class: z.string().min(1).max(32),
   bf16_tflops: positive,

@@ -3,7 +3,7 @@ import * as z from 'zod';
 const count = z.number().int().positive().max(10_000_000);
 
 /** One row of `data/models.json`. */
-export const modelRowSchema = z.strictObject({
+const modelRowSchema = z.strictObject({
   id: z.string().min(1).max(256),
   layers: count.max(1000),
   hidden: count,

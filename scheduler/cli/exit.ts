@@ -9,9 +9,9 @@ export const EXIT_INFEASIBLE = 3;
 /** The solver's time ended before its gap was reached: the best plan so far was printed. */
 export const EXIT_TIME_OUT = 4;
 /** EX_UNAVAILABLE: the gateway did not answer, or refused. */
-export const EXIT_GATEWAY = 69;
+const EXIT_GATEWAY = 69;
 /** EX_TEMPFAIL: another controller is at work. */
-export const EXIT_BUSY = 75;
+const EXIT_BUSY = 75;
 /** EX_SOFTWARE */
 export const EXIT_FAILED = 70;
 

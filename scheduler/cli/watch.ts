@@ -11,7 +11,7 @@ import { EXIT_DONE, EXIT_FAILED } from './exit.ts';
 import { number, readFlags } from './flags.ts';
 import type { Io } from './io.ts';
 
-export interface WatchOutside extends Outside {
+interface WatchOutside extends Outside {
   /** Ends the watch; everything it started goes on. */
   signal?: AbortSignal;
   /** Waits so many ms, or throws when the watch is over. */

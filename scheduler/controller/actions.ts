@@ -7,7 +7,7 @@ export type Action =
   | { kind: 'stop'; job: string; model: string; pool: string; tp: number; why: string };
 
 /** After so many jobs of a placement that ended unasked in a row, a person has to look (`--retry`). */
-export const FAILURES_MAX = 3;
+const FAILURES_MAX = 3;
 
 export interface Differences {
   actions: Action[];

@@ -19,7 +19,7 @@ const LOOK_EVERY_MS = 1_000;
 /** Nodes of one pool that are asked in turn when one refuses: it may just have been given something by somebody else. */
 const TRIES = 3;
 
-export interface AgentsOptions {
+interface AgentsOptions {
   gateway: Gateway;
   catalogue: Catalogue;
   /** Wall clock, ms. */

@@ -171,7 +171,7 @@ function grouped({ jobs }: ControllerState): Placement[] {
   return placements;
 }
 
-export interface Applied {
+interface Applied {
   state: ControllerState;
   done: string[];
   failed: string[];

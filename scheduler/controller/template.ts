@@ -1,7 +1,7 @@
 import { SchedulerError } from '../errors.ts';
 
 /** What a template may name as `{{name}}`. */
-export interface TemplateValues {
+interface TemplateValues {
   model: string;
   tp: string;
   pool: string;

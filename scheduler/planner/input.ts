@@ -32,7 +32,7 @@ const lengthsSchema = z.union([
 export const isRate = (rate: number): boolean => rate === 0 || (rate >= 1e-6 && rate <= 1e7);
 export const RATE_WORDS = 'a rate is 0 or between 0.000001 and 10,000,000 requests/s';
 
-export const inventorySchema = z.strictObject({
+const inventorySchema = z.strictObject({
   about: z.string().optional(),
   pools: z
     .array(
@@ -84,7 +84,7 @@ export interface Inventory {
   running: Placement[];
 }
 
-export function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inventory {
+function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inventory {
   const file = parse(inventorySchema, value, what);
   const pools = file.pools.map((row): Pool => {
     const gpu = findGpu(catalogue, row.gpu);
@@ -103,7 +103,7 @@ export function inventoryFrom(value: unknown, catalogue: Catalogue, what: string
   return { pools, running: file.running.map((row) => ({ ...row, model: findModel(catalogue, row.model).id })) };
 }
 
-export function workloadFrom(value: unknown, catalogue: Catalogue, what: string): Demand[] {
+function workloadFrom(value: unknown, catalogue: Catalogue, what: string): Demand[] {
   return parse(workloadSchema, value, what).models.map(({ tp, ...row }) => ({
     ...row,
     model: findModel(catalogue, row.model),

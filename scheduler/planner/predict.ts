@@ -5,7 +5,7 @@ import { drawRequests } from '../serving/requests.ts';
 import type { Demand, PlanOptions, Pool } from '../solver/problem.ts';
 import type { Plan } from './types.ts';
 
-export interface PredictedModel {
+interface PredictedModel {
   model: string;
   result: SimulationResult | undefined;
 }

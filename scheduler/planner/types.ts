@@ -52,7 +52,7 @@ export interface Plan {
   pick?: (model: string) => (replicas: readonly SimulatedReplica[]) => SimulatedPolicy;
 }
 
-export interface PlannerContext {
+interface PlannerContext {
   catalogue: Catalogue;
   options: PlanOptions;
 }

@@ -16,7 +16,7 @@ export interface Deployment {
 export const RUNTIME_BYTES = 2e9;
 
 /** vLLM's `--gpu-memory-utilization`. */
-export const MEMORY_FRACTION = 0.9;
+const MEMORY_FRACTION = 0.9;
 
 /** Weights of the whole replica, bytes. Copied key-value heads count as often as they are stored. */
 export function weightBytes({ model, tp, weights }: Pick<Deployment, 'model' | 'tp' | 'weights'>): number {

@@ -8,7 +8,7 @@ export interface Moments {
   output: { mean: number; square: number };
 }
 
-export interface FluidState {
+interface FluidState {
   /** Mean sequences in the batch. */
   batch: number;
   /** Mean seconds per step, prompts' share included. */

@@ -6,14 +6,14 @@ import { Replica } from './replica.ts';
 import { drawRequests } from './requests.ts';
 
 /** What one replica gives at one load. */
-export interface LoadPoint {
+interface LoadPoint {
   /** Requests/s. */
   rate: number;
   /** Mean seconds from arrival to last token. */
   latencyS: number;
 }
 
-export interface Profile {
+interface Profile {
   /** Requests/s that a backlog ends at. */
   capacity: number;
   points: LoadPoint[];
@@ -30,7 +30,7 @@ const sample = ({ limits }: ProfileOf) => Math.min(SAMPLE_MAX, Math.max(SAMPLE, 
 /** A capacity decides between plans: half a per cent is worth the milliseconds. */
 const BACKLOG_SAMPLES = 4;
 
-export interface ProfileOf {
+interface ProfileOf {
   step: StepModel;
   limits: EngineLimits;
   input: Lengths;

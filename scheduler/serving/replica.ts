@@ -9,7 +9,7 @@ import type { Sequence } from './sequence.ts';
 /** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
 export type Finished = (request: number, firstToken: number | undefined, end: number) => void;
 
-export interface ReplicaCounters {
+interface ReplicaCounters {
   steps: number;
   decodeTokens: number;
   prefillTokens: number;

@@ -19,7 +19,7 @@ export interface Requests {
   output: Int32Array;
 }
 
-export interface Drawing {
+interface Drawing {
   arrivals: Arrivals;
   input: Lengths;
   output: Lengths;

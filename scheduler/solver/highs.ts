@@ -74,7 +74,7 @@ export interface Solved {
   seconds: number;
 }
 
-export interface SolveLimits {
+interface SolveLimits {
   timeLimitS: number;
   gap: number;
   seed: number;

@@ -8,7 +8,7 @@ const MODELS_AT_ONCE = 10;
 /** Seconds for one neighbourhood. */
 const ROUND_S = 2;
 
-export interface Incumbent {
+interface Incumbent {
   counts: number[];
   /** By column of the formulation. */
   values: Float64Array;

@@ -1,7 +1,7 @@
 import { type Counts, type Option, type Pool, poolGpus } from './problem.ts';
 
 /** A linear condition on one pool: sum of factor * replicas <= limit. */
-export interface PackingRow {
+interface PackingRow {
   pool: number;
   limit: number;
   /** Adds to `limit` when the pool gets one more GPU. */

@@ -11,7 +11,7 @@ import { minimise } from './fit.ts';
 import { type MeasuredDrain, measuredDrains, measuredLlama13b } from './measured.ts';
 import { signed } from './table.ts';
 
-export function stepFor(
+function stepFor(
   catalogue: Catalogue,
   model: string,
   gpu: string,

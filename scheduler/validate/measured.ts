@@ -19,7 +19,7 @@ export function readCsv(name: string): Row[] {
 
 export const numberIn = (row: Row, column: string): number => Number(row[column]);
 
-export interface MeasuredGemm {
+interface MeasuredGemm {
   gpu: string;
   model: string;
   tp: number;
@@ -45,7 +45,7 @@ export function measuredGemms(): MeasuredGemm[] {
   );
 }
 
-export interface MeasuredAllReduce {
+interface MeasuredAllReduce {
   node: string;
   tp: number;
   bytes: number;

@@ -5,7 +5,7 @@ import { allReduceSection, attentionSection, gemmSection } from './kernels.ts';
 import { helixSection, relativeSection } from './other-gpus.ts';
 import { percent, table } from './table.ts';
 
-export interface Validation {
+interface Validation {
   sections: Section[];
   missed: number;
 }

@@ -42,7 +42,7 @@ export interface Clock {
 }
 
 /** Calls `leave` when the waiter's client leaves; what it returns ends that. */
-export type WhenLeft = (leave: () => void) => () => void;
+type WhenLeft = (leave: () => void) => () => void;
 
 /** Nothing of it survives its process. */
 export class Line {

@@ -4,7 +4,7 @@ import type { AttemptRequest } from './attempt.ts';
 const encoder = new TextEncoder();
 
 /** What differs between openings of one attempt. */
-export interface Opening {
+interface Opening {
   stream: number;
   /** Claim only: it was accepted before. */
   resume: boolean;

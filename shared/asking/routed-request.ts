@@ -5,7 +5,7 @@ import type { RoutedRequest } from '../routing/policy.ts';
 import type { Body, Known } from './intake.ts';
 
 /** Names a conversation, where neither the body's `prompt_cache_key` nor its `user` is to. */
-export const SESSION_HEADER = 'x-otela-session';
+const SESSION_HEADER = 'x-otela-session';
 export const PRIORITY_HEADER = 'x-otela-priority';
 
 /** Longer names are cut: they are only hashed. */

@@ -30,7 +30,7 @@ export class Unfit extends PathError {
   }
 }
 
-export interface TokenizerOptions<C extends Choice, A extends Answer> {
+interface TokenizerOptions<C extends Choice, A extends Answer> {
   errand: Errand;
   plan: Plan;
   text: string;

@@ -8,7 +8,7 @@ import { parameterSpecsSchema, parametersSchema, templateNameSchema } from './pa
 export const offerSchema = z.object({ template: templateNameSchema, parameters: parameterSpecsSchema });
 export type Offer = z.infer<typeof offerSchema>;
 
-export const DEPLOYMENT_STATES = ['starting', 'running', 'stopping', 'failed'] as const;
+const DEPLOYMENT_STATES = ['starting', 'running', 'stopping', 'failed'] as const;
 
 export const deploymentSchema = z.object({
   id: deploymentIdSchema,

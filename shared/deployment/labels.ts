@@ -5,7 +5,7 @@ export const ACCEPTS_LABEL = 'otela.accepts';
 /** Id of the deployment that this session is. */
 export const DEPLOYMENT_LABEL = 'otela.deployment';
 /** `ID reason` of the deployment before this session, where that failed. */
-export const FAILED_LABEL = 'otela.deployment-failed';
+const FAILED_LABEL = 'otela.deployment-failed';
 /** Labels that an agent may add to those of its operator. */
 export const OWN_LABELS_MAX = 2;
 

@@ -13,7 +13,7 @@ import { DeploymentError } from './error.ts';
 import { parametersSchema, templateNameSchema } from './parameters.ts';
 
 /** Ids of deployments, chosen by whoever orders them: the session that follows says which one it is. */
-export const DEPLOYMENT_ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
+const DEPLOYMENT_ID_PATTERN = /^[a-z0-9][a-z0-9-]{0,62}$/;
 export const deploymentIdSchema = z.string().regex(DEPLOYMENT_ID_PATTERN);
 
 const startSchema = z.strictObject({
@@ -39,8 +39,7 @@ export type Wish = z.infer<typeof wishSchema>;
 
 export const NONCE_BYTES = 16;
 const WISH_MAX_BYTES = 8 * 1024;
-export const ORDER_MAX_BYTES =
-  CERTIFICATE_BYTES + SESSION_BYTES + NONCE_BYTES + 4 + 2 + WISH_MAX_BYTES + SIGNATURE_BYTES;
+const ORDER_MAX_BYTES = CERTIFICATE_BYTES + SESSION_BYTES + NONCE_BYTES + 4 + 2 + WISH_MAX_BYTES + SIGNATURE_BYTES;
 
 /** An order is on its way for a second; clocks of clusters are not always right. */
 export const ORDER_LIFE_S = 120;
@@ -73,7 +72,7 @@ export function signOrder(fields: OrderFields, gateway: Signer): Uint8Array {
 }
 
 /** What whoever receives an order knows. */
-export interface OrderContext {
+interface OrderContext {
   /** The receiver's. */
   session: string;
   /** Of the receiver's ticket: nobody else's word counts. */

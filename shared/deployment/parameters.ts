@@ -5,14 +5,14 @@
 import * as z from 'zod';
 import { DeploymentError } from './error.ts';
 
-export const NAME_PATTERN = /^[a-z][a-z0-9_]{0,31}$/;
+const NAME_PATTERN = /^[a-z][a-z0-9_]{0,31}$/;
 export const TEMPLATE_NAME_PATTERN = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 export const templateNameSchema = z
   .string()
   .regex(TEMPLATE_NAME_PATTERN, 'a template is named by lower-case letters, digits and . _ -');
 
 /** Parameters of one template. */
-export const PARAMETERS_MAX = 16;
+const PARAMETERS_MAX = 16;
 const ALLOWED_MAX = 128;
 
 /**
@@ -21,7 +21,7 @@ const ALLOWED_MAX = 128;
  */
 const SAFE = /^[A-Za-z0-9][A-Za-z0-9._/:@=,+-]{0,255}$/;
 
-export const valueSchema = z.union([z.string().max(256), z.number()]);
+const valueSchema = z.union([z.string().max(256), z.number()]);
 export const parametersSchema = z
   .record(z.string().regex(NAME_PATTERN), valueSchema)
   .refine((given) => Object.keys(given).length <= PARAMETERS_MAX, `at most ${PARAMETERS_MAX} parameters`);
@@ -41,7 +41,7 @@ const patternSchema = z
 
 const integer = z.number().int().min(-1_000_000_000_000).max(1_000_000_000_000);
 
-export const parameterSpecSchema = z
+const parameterSpecSchema = z
   .discriminatedUnion('type', [
     z.strictObject({
       type: z.literal('string'),
@@ -63,7 +63,7 @@ export const parameterSpecSchema = z
     const problem = spec.default === undefined ? undefined : problemOf(spec, spec.default);
     if (problem !== undefined) fail(`its default ${problem}`);
   });
-export type ParameterSpec = z.infer<typeof parameterSpecSchema>;
+type ParameterSpec = z.infer<typeof parameterSpecSchema>;
 
 export const parameterSpecsSchema = z
   .record(
@@ -71,7 +71,7 @@ export const parameterSpecsSchema = z
     parameterSpecSchema,
   )
   .refine((specs) => Object.keys(specs).length <= PARAMETERS_MAX, `at most ${PARAMETERS_MAX} parameters`);
-export type ParameterSpecs = z.infer<typeof parameterSpecsSchema>;
+type ParameterSpecs = z.infer<typeof parameterSpecsSchema>;
 
 /**
  * What is wrong with each, by name, in one error; else the values as they go into the command.

@@ -3,7 +3,7 @@
  * Memory is nominal (GiB per device, as data sheets print it); what a device has is asked of its driver.
  */
 
-export interface GpuClass {
+interface GpuClass {
   /** As in `x-otela-require: gpu=GH200`. */
   name: string;
   vendor: 'nvidia' | 'amd' | 'intel';

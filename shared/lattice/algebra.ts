@@ -54,7 +54,7 @@ export function isCollected(session: Excludable, control: Control): boolean {
 }
 
 /** A root that takes back itself takes back all. */
-export function isRevoked(keyName: string, control: Control, rootName: string): boolean {
+function isRevoked(keyName: string, control: Control, rootName: string): boolean {
   return control.revocations.has(keyName) || control.revocations.has(rootName);
 }
 

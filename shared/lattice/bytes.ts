@@ -3,7 +3,7 @@ import { LatticeError } from './error.ts';
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-export const U32_MAX = 0xffff_ffff;
+const U32_MAX = 0xffff_ffff;
 
 /** Fields after one another. `label` starts what is signed or hashed, so that no signature serves for another kind of thing. */
 export class ByteWriter {

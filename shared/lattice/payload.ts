@@ -9,7 +9,7 @@ export const PAYLOAD_MAX_BYTES = 4096;
 const text = (max: number) => z.string().max(max);
 
 /** Like devices are one row. */
-export const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(1024) });
+const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(1024) });
 
 export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: true, hardware: true }).extend({
   hardware: z.object({

@@ -33,7 +33,7 @@ export interface ReplicaOptions {
 }
 
 /** Two different payloads that one session signed with one version: proof that its owner lies. */
-export interface Conflict {
+interface Conflict {
   session: string;
   records: [Uint8Array, Uint8Array];
 }

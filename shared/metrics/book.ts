@@ -11,7 +11,7 @@ const VALUE_MAX = 128;
 const SEPARATOR = '\u001f';
 
 /** A number; of a histogram the counts of its buckets, the infinite one last, and then the sum. */
-export type Value = number | number[];
+type Value = number | number[];
 
 /** Plain data: goes from isolates to objects and to disk. Families by name, series by their labels' values. */
 export type BookState = Record<string, Sample[]>;

@@ -4,7 +4,7 @@ const encoder = new TextEncoder();
 /** A decoder that eats a leading U+FEFF would make `"\uFEFFname"` and `"name"` the same model. */
 const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true });
 
-export const NO_BYTES = new Uint8Array(0);
+const NO_BYTES = new Uint8Array(0);
 
 export function utf8(text: string): Uint8Array {
   return encoder.encode(text);

@@ -11,7 +11,7 @@ export interface Edit {
 }
 
 /** Two are made here; a peer that sends more is not one of ours. */
-export const MAX_EDITS = 16;
+const MAX_EDITS = 16;
 
 const MEMBER = '"include_usage":true';
 const TRUE = utf8('true');

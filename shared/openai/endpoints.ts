@@ -2,7 +2,7 @@
 import { utf8 } from './bytes.ts';
 
 /** How a complete SSE stream says that it is complete. */
-export type Terminal =
+type Terminal =
   | { kind: 'done' }
   | { kind: 'event'; types: readonly string[] }
   /** The answer is not SSE: its end is the end of the body. */

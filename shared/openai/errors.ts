@@ -46,7 +46,7 @@ export const ERROR_KINDS = {
 
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
-export interface ApiErrorOptions {
+interface ApiErrorOptions {
   /** The parameter at fault, as the client wrote it. */
   param?: string;
   /** Lower-case names; added to the code's own, and win over them. */

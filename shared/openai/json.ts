@@ -3,7 +3,7 @@ import { textOf } from './bytes.ts';
 import { ApiError } from './errors.ts';
 
 /** Deeper bodies are refused: engines parse recursively and some die of it. */
-export const MAX_JSON_DEPTH = 512;
+const MAX_JSON_DEPTH = 512;
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;

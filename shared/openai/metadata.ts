@@ -3,7 +3,7 @@ import { ApiError } from './errors.ts';
 import type { JsonReader } from './json.ts';
 
 /** OpenAI allows 16 pairs of 64 and 512 characters; more is kept so that lists of providers fit. */
-export const MAX_METADATA_ENTRIES = 64;
+const MAX_METADATA_ENTRIES = 64;
 const MAX_KEY_BYTES = 256;
 const MAX_VALUE_BYTES = 4096;
 

@@ -5,7 +5,7 @@
 import { Needle, sameBytes, startsWith, textOf, utf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 
-export const MAX_PARTS = 100;
+const MAX_PARTS = 100;
 const MAX_PART_HEADER_BYTES = 16 * 1024;
 const MAX_MODEL_BYTES = 256;
 /** RFC 2046 §5.1.1. */
@@ -20,7 +20,7 @@ const DASHES = utf8('--');
 /** What form parsers of engines take for true (pydantic's list). */
 const TRUE_WORDS = new Set(['true', '1', 'on', 't', 'y', 'yes']);
 
-export interface MultipartScan {
+interface MultipartScan {
   model?: string;
   stream: boolean;
 }

@@ -12,11 +12,11 @@ export interface Span {
   end: number;
 }
 
-export interface IncludeUsage extends Span {
+interface IncludeUsage extends Span {
   value: 'true' | 'false' | 'null' | 'other';
 }
 
-export type StreamOptions =
+type StreamOptions =
   | (Span & { kind: 'object'; empty: boolean; includeUsage?: IncludeUsage })
   | (Span & { kind: 'null' | 'other' });
 
@@ -40,7 +40,7 @@ export interface JsonScan {
   empty: boolean;
 }
 
-export const MAX_MODEL_CHARS = 256;
+const MAX_MODEL_CHARS = 256;
 const MAX_HINT_CHARS = 512;
 const NUMBER_MAX_BYTES = 12;
 /** `\uXXXX` is the longest way to write one UTF-16 unit. */

@@ -5,7 +5,7 @@
 import { concat, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
 
 /** Longer events are passed on without being looked into. */
-export const MAX_EVENT_BYTES = 1024 * 1024;
+const MAX_EVENT_BYTES = 1024 * 1024;
 
 const LF = 0x0a;
 const CR = 0x0d;

@@ -25,7 +25,7 @@ export const MANIFEST_MAX_CHARS = 32 * 1024;
 const FILES_MAX = 256;
 
 /** Releases that one gateway takes are signed by this many keys at most: a former one, and that of a fork. */
-export const RELEASE_KEYS_MAX = 16;
+const RELEASE_KEYS_MAX = 16;
 
 const digestSchema = z.string().regex(/^[0-9a-f]{64}$/);
 

@@ -3,7 +3,7 @@ import type { Gpu, RegistryEntry } from '../lattice/node.ts';
 import type { GpuGroup, NodePayload } from '../lattice/payload.ts';
 import { providerId } from './trust.ts';
 
-export interface EntryReading {
+interface EntryReading {
   /** Local name of the entry's issuer. */
   issuer: string;
   /** Local name of our own issuer: its providers have ids without `@`. */

@@ -6,7 +6,7 @@ import { passes, publicEntry, type RegistryFilter, type RegistryViewName, regist
 /** Proxies end what is silent. */
 const PING_MS = 15_000;
 
-export interface RegistryNow {
+interface RegistryNow {
   /** Changes with everything below. */
   tag: string;
   nodes: NodeIndex;

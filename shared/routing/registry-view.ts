@@ -6,7 +6,7 @@ import { type Requirement, RequirementError, requirement, satisfies } from './re
 export const REGISTRY_VIEWS = ['nodes', 'models', 'providers'] as const;
 export type RegistryViewName = (typeof REGISTRY_VIEWS)[number];
 
-export interface ListOf<T> {
+interface ListOf<T> {
   object: 'list';
   data: T[];
 }
@@ -81,7 +81,7 @@ export function nodesView(index: NodeIndex, filter: RegistryFilter, now: number)
   return list([...selected(index, filter, now)].map(publicEntry));
 }
 
-export interface ModelSummary {
+interface ModelSummary {
   id: string;
   /** Sessions that are not LEFT. */
   replicas: number;
@@ -107,7 +107,7 @@ export function modelsView(index: NodeIndex, filter: RegistryFilter, now: number
   return list(shown.sort((a, b) => (a.id < b.id ? -1 : 1)));
 }
 
-export interface ProviderSummary {
+interface ProviderSummary {
   id: string;
   nodes: number;
   serving: number;

@@ -7,7 +7,7 @@ import type { RegistryEntry, ServedModel } from '../lattice/node.ts';
 import { durationMs, modelFacts, nodeFacts, quantizationBits } from './facts.ts';
 
 /** Bounds what one header can make every candidate be compared with. */
-export const REQUIREMENTS_MAX = 16;
+const REQUIREMENTS_MAX = 16;
 const VALUES_MAX = 16;
 const TEXT_MAX_CHARS = 2048;
 
@@ -31,7 +31,7 @@ const KEYS = {
 } as const satisfies Record<string, { kind: Kind; read(value: string): string | number | undefined }>;
 
 export type RequirementKey = keyof typeof KEYS;
-export const REQUIREMENT_KEYS: readonly string[] = Object.keys(KEYS);
+const REQUIREMENT_KEYS: readonly string[] = Object.keys(KEYS);
 
 /** `values` are any of; numbers are GiB (vram), bits (quantization), tokens (context), milliseconds (time_left). */
 export interface Requirement {

@@ -24,7 +24,7 @@ export function defaultImage({ engine, container }: Pick<JobRequest, 'engine' | 
 }
 
 /** POSIX shell, single quotes. */
-export function shellQuoted(text: string): string {
+function shellQuoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
 

@@ -3,7 +3,7 @@
 /** What may follow: nothing that a shell could know, files, directories, commands of the PATH, or these words. */
 export type Taken = 'word' | 'file' | 'directory' | 'command' | readonly string[];
 
-export interface CompletedFlag {
+interface CompletedFlag {
   /** Without the dashes. */
   name: string;
   /** Absent: a switch. */
@@ -11,7 +11,7 @@ export interface CompletedFlag {
   help?: string;
 }
 
-export interface CompletedCommand {
+interface CompletedCommand {
   name: string;
   summary: string;
   /** Right behind the command's name. */

@@ -43,7 +43,7 @@ export interface LinkState {
 }
 
 /** A body to send on one stream. */
-export interface Sender {
+interface Sender {
   outgoing: Outgoing;
   /** Written once behind the last byte: END and what belongs to it. */
   ending(): Frame[];

@@ -8,7 +8,7 @@ import { endAll } from '../support/processes.ts';
 export const PAGES = ['models', 'chat', 'keys', 'usage', 'nodes', 'providers'];
 
 /** Of one file; there from its first test on. */
-export interface Visitors {
+interface Visitors {
   house: House;
   browser: Browser;
   /** Logs in, by default with the operator's key. */

@@ -9,7 +9,7 @@ import { PREEMPTION, whyNoSlurm } from './slurm-replica.ts';
 
 export type PartName = 'a' | 'b' | 'c';
 
-export interface ChaosOptions {
+interface ChaosOptions {
   parts: readonly PartName[];
   seed: number;
   replicas: number;

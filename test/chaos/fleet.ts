@@ -21,7 +21,7 @@ const nodesSchema = z.object({
   ),
 });
 
-export interface FleetOptions {
+interface FleetOptions {
   replicas: number;
   slots: number;
   tokensPerSecond: number;

@@ -8,7 +8,7 @@ import { type Accounts, audit } from './ledger.ts';
 import { TOKENS_MEAN, Traffic } from './traffic.ts';
 import { type Strike, Victims } from './victims.ts';
 
-export interface PartAOptions {
+interface PartAOptions {
   /** Without victims, before them. */
   calmSeconds: number;
   seconds: number;

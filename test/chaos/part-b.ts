@@ -4,7 +4,7 @@ import type { Fleet } from './fleet.ts';
 import { tell } from './part-a.ts';
 import { Traffic } from './traffic.ts';
 
-export interface PartBOptions {
+interface PartBOptions {
   /** How many replicas live, one step after the other. */
   steps: readonly number[];
   secondsPerStep: number;
@@ -14,7 +14,7 @@ export interface PartBOptions {
   log(line: string): void;
 }
 
-export interface Window {
+interface Window {
   /** Seconds since the part began. */
   at: number;
   /** Replicas that the gateway listed as serving, on average. */

@@ -4,7 +4,7 @@ import type { Fleet } from './fleet.ts';
 import { tell } from './part-a.ts';
 import { TOKENS_MEAN, Traffic } from './traffic.ts';
 
-export interface PartCOptions {
+interface PartCOptions {
   load: number;
   /** Between the kills, and after the last. */
   pauseSeconds: number;
@@ -13,7 +13,7 @@ export interface PartCOptions {
   log(line: string): void;
 }
 
-export interface Kill {
+interface Kill {
   /** ms from the kill until it listened. */
   listensMs: number;
   /** ms from then until all agents served; NaN: not within a minute. */

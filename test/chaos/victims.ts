@@ -13,7 +13,7 @@ export interface Strike {
   fault: string;
 }
 
-export interface VictimsOptions {
+interface VictimsOptions {
   fleet: Fleet;
   faults: readonly Fault[];
   random: () => number;

@@ -20,7 +20,7 @@ export function read(path: string): string {
 }
 
 /** Without fenced blocks, which keep their lines. */
-export function prose(text: string): string {
+function prose(text: string): string {
   let open = false;
   return text
     .split('\n')

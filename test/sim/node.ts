@@ -23,9 +23,9 @@ import { exponential, type Rng } from './random.ts';
 /** Measured on one core of a small cloud machine; docs/registry.md. */
 export const CPU = { sendMs: 0.012, receiveMs: 0.03, verifyMs: 0.12 };
 /** A garbage collection, a neighbour's burst: every 10 s for 20 ms, both exponential. */
-export const STALL = { everyMs: 10_000, meanMs: 20 };
+const STALL = { everyMs: 10_000, meanMs: 20 };
 
-export interface NodeSetup {
+interface NodeSetup {
   name: string;
   self: Self;
   replica: Replica;

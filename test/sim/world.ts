@@ -40,7 +40,7 @@ export interface WorldOptions {
   skew: (agent: number) => number;
 }
 
-export const DEFAULT_WORLD: WorldOptions = {
+const DEFAULT_WORLD: WorldOptions = {
   seed: 1,
   clusters: [8],
   gateways: 1,

@@ -3,7 +3,7 @@ import { type Browser, type BrowserContextOptions, chromium, type Page } from 'p
 import { which } from './abilities.ts';
 import { atEnd } from './processes.ts';
 
-export const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
+const CHROMIUM = process.env.OTELA_TEST_CHROMIUM ?? which('chromium');
 
 export async function openBrowser(): Promise<Browser> {
   if (CHROMIUM === undefined) throw new Error('no chromium here');

@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { DatabaseSync } from 'node:sqlite';
 import { z } from 'zod';
 
-export interface StandInWorker {
+interface StandInWorker {
   /** Values by name, which Cloudflare tells nobody. */
   secrets: Map<string, string>;
   vars: Record<string, string>;

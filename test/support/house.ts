@@ -6,7 +6,7 @@ import { atEnd, type Managed } from './processes.ts';
 
 export const MODEL = 'stand-in/model-1';
 
-export interface HouseOptions {
+interface HouseOptions {
   /** How many nodes, each with an engine of its own. Default 1. */
   nodes?: number;
   engine?: EngineOptions;
@@ -65,7 +65,7 @@ export function chatBody(standIn: object = {}, more: object = {}): Record<string
   return { model: MODEL, messages: [{ role: 'user', content: 'Say something.' }], stand_in: standIn, ...more };
 }
 
-export interface ErrorEnvelope {
+interface ErrorEnvelope {
   message: string;
   type: string;
   param: unknown;

@@ -8,7 +8,7 @@ export const CLIENT_ID = 'opentela';
 export const CLIENT_SECRET = 'a secret of the client, with %/+ in it';
 export const AUDIENCE = 'https://gateway.test/api';
 
-export interface IdentityOptions {
+interface IdentityOptions {
   redirectUri: string;
   /** Claims by login name, beside `sub`, which is the name. */
   people: Record<string, Record<string, unknown>>;

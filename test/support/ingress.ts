@@ -10,7 +10,7 @@ export interface Status extends AgentStatus {
   network: NetworkRow[];
 }
 
-export interface IngressAgentOptions {
+interface IngressAgentOptions {
   gateway: Gateway;
   token: string;
   engineUrl?: string;

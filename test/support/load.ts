@@ -50,7 +50,7 @@ export function load(house: Asker, workers: number, standIn: object = { delayMs:
   return load;
 }
 
-export interface Streamed {
+interface Streamed {
   status: number;
   /** The words that came. */
   words: string;

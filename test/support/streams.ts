@@ -1,6 +1,6 @@
 /** A reader of event streams that has nothing in common with the code that is tested. */
 
-export interface Heard {
+interface Heard {
   text: string;
   ids: Set<unknown>;
   roles: number;

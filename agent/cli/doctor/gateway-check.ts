@@ -10,7 +10,7 @@ const ANSWER_MS = 10_000;
 /** Tickets and certificates begin and end by the clock; an hour's reserve stands behind each. */
 const SKEW_MAX_MS = 60_000;
 
-export interface GatewayCheck {
+interface GatewayCheck {
   gateway: URL;
   env: Env;
   /** The agent with `--offer-relay` through which this one would go, as a proxy. */

@@ -28,7 +28,7 @@ const LIMITS: ListenerLimits = {
   ticketsBurst: 1_000,
 };
 
-export interface ListenerOptions {
+interface ListenerOptions {
   own: Credentials;
   /** Verifies a ticket. Throws where it is not good here; what it throws is not answered with a byte. */
   openTicket(ticket: Uint8Array): Peer;

@@ -23,7 +23,7 @@ const ADMISSION_BYTES = 64 * 1024;
 const ADMISSION_MS = 30_000;
 const ADMISSIONS_MAX = 16;
 
-export interface RelayOptions {
+interface RelayOptions {
   /** The only places that it connects to. */
   gateways: readonly URL[];
   /** Join tokens of this agent: whoever proves to hold one of them is relayed. */

@@ -8,7 +8,7 @@ import { CommandError, EXIT_UNREACHABLE, type Flag } from './command.ts';
 export class ClientError extends CommandError {}
 
 /** Nobody is there to say anything. */
-export class Unreachable extends ClientError {
+class Unreachable extends ClientError {
   override readonly exitCode = EXIT_UNREACHABLE;
 }
 

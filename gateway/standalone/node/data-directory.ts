@@ -30,7 +30,7 @@ export interface DataDirectory {
 }
 
 /** Of the operator's making, not ours: told without a stack. */
-export class DataDirectoryError extends CommandError {}
+class DataDirectoryError extends CommandError {}
 
 /**
  * Opens the directory, making what is missing.

@@ -19,7 +19,7 @@ export interface TlsMaterial {
   key: Buffer;
 }
 
-export interface PublicSocketOptions {
+interface PublicSocketOptions {
   /** workerd's Unix socket. */
   path: string;
   tls?: TlsMaterial | undefined;

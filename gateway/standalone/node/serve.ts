@@ -19,7 +19,7 @@ export interface ServeOptions {
   tls?: { cert: string; key: string };
 }
 
-export interface RunningGateway {
+interface RunningGateway {
   /** As it is printed, with the port that was really taken. */
   url: string;
   /** Reads the TLS files again; rejects and keeps the old ones when they are no pair. Absent without TLS. */

@@ -23,7 +23,7 @@ export type TraceLine = z.infer<typeof traceLineSchema>;
 const ARRIVALS_MAX = 5_000_000;
 const PREFIXES_MAX = 5_000_000;
 
-export interface ModelStats {
+interface ModelStats {
   model: string;
   /** A request of it thought aloud: its engine told reasoning tokens. */
   reasoning: boolean;

@@ -19,7 +19,7 @@ const STALE_MS = 5_000;
 /** Kept of its output, to say why it did not start. */
 const TAIL_LINES = 20;
 
-export interface WorkerdOptions {
+interface WorkerdOptions {
   config: string;
   /** Where the config makes it listen; removed before each start, because a socket file outlives its process. */
   socket: string;

@@ -34,7 +34,7 @@ function withPartial(messages: unknown, text: string): unknown[] {
 }
 
 /** Bodies for `/tokenize`. */
-export interface TokenQuestions {
+interface TokenQuestions {
   /** Of the text alone. */
   text: Uint8Array;
   /** Chat: of the prompt as it was rendered at first, and of the prompt with the partial answer. */

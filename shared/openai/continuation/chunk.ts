@@ -15,7 +15,7 @@ export interface Chunk {
 }
 
 /** What an engine says of an error in its stream. */
-export interface SaidError {
+interface SaidError {
   /** It is the engine's own trouble, not the request's. */
   isEngines: boolean;
 }

@@ -20,7 +20,7 @@ export interface Plan {
 }
 
 /** Why it cannot be, as a part of a sentence to the client. */
-export interface NoPlan {
+interface NoPlan {
   why: string;
 }
 

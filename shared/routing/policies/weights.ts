@@ -4,10 +4,10 @@ import type { RoutedRequest } from '../policy.ts';
 
 /** A request's class, for rules that are not for all: how urgent it is, or how long its prompt. */
 export const REQUEST_CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
-export type RequestClass = (typeof REQUEST_CLASSES)[number];
+type RequestClass = (typeof REQUEST_CLASSES)[number];
 
 /** Prompts of more estimated tokens are long. */
-export const LONG_INPUT_TOKENS = 2_048;
+const LONG_INPUT_TOKENS = 2_048;
 
 /** The weight of each node that fits all that is named. A node that no rule fits gets nothing while another one gets something. */
 export interface WeightRule {

@@ -13,7 +13,7 @@ import { type Engine, type EngineOptions, startEngine } from '../../support/engi
 import { MODEL } from '../../support/house.ts';
 import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
 
-export interface VillagerOptions {
+interface VillagerOptions {
   provider?: string;
   issuer?: string;
   engine?: EngineOptions | false;

@@ -20,7 +20,7 @@ import { standInCrypto, standInSigner } from '../../sim/crypto.ts';
 import { EPOCH_S, Issuer, type Membership } from '../../sim/issuer.ts';
 import { type Rng, seeded } from '../../sim/random.ts';
 
-export type PartOf<T extends Part['type']> = Extract<Part, { type: T }>;
+type PartOf<T extends Part['type']> = Extract<Part, { type: T }>;
 
 export class One {
   readonly rng: Rng = seeded(77);

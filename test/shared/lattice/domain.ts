@@ -63,11 +63,11 @@ function record(session: number, state: Lifecycle, version: number, payload: num
 
 const sessionOf = fc.nat({ max: sessions.length - 1 });
 
-export const aRecord: fc.Arbitrary<EntryUpdate> = fc
+const aRecord: fc.Arbitrary<EntryUpdate> = fc
   .tuple(sessionOf, fc.constantFrom(...LIFECYCLE), fc.nat({ max: 1 }), fc.nat({ max: 1 }))
   .map(([session, state, version, payload]) => record(session, state, version, payload));
 
-export const anEviction: fc.Arbitrary<EntryUpdate> = fc
+const anEviction: fc.Arbitrary<EntryUpdate> = fc
   .tuple(sessionOf, fc.constantFrom('silent', 'operator'))
   .map(([session, reason]) => {
     const one = sessions[session];
@@ -83,11 +83,11 @@ const together: fc.Arbitrary<EntryUpdate> = fc
       : said,
   );
 
-export const aFloor: fc.Arbitrary<Update> = fc
+const aFloor: fc.Arbitrary<Update> = fc
   .tuple(fc.constantFrom(...keys), fc.constantFrom(150, 200, 201, 401))
   .map(([key, at]) => key.floor(at));
 
-export const aRevocation: fc.Arbitrary<Update> = fc
+const aRevocation: fc.Arbitrary<Update> = fc
   .constantFrom(
     ...keys.map((key) => key.signer.publicKey),
     ...keys.map((key) => key.signer.publicKey),

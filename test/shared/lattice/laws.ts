@@ -8,7 +8,7 @@ import { decodeUpdate, encodeUpdate, type Update } from '../../../shared/lattice
 import { aCopiedTicket, aForgery, anUpdate, aSwappedPayload, crypto, type Lattice, lab, updates } from './domain.ts';
 import { expected } from './oracle.ts';
 
-export interface Law {
+interface Law {
   says: string;
   /** Throws where it does not hold. */
   check(lattice: Lattice, runs: number, seed?: number): void;

@@ -16,7 +16,7 @@ export const cuts = fc.array(fc.nat(100_000), { maxLength: 12 });
 export const space = fc.stringMatching(/^[ \t\r\n]{0,3}$/);
 
 /** One way of writing a string: each UTF-16 unit may be an escape. */
-export function jsonString(value: string, escapeEvery: number): string {
+function jsonString(value: string, escapeEvery: number): string {
   if (escapeEvery === 0) return JSON.stringify(value);
   let out = '"';
   for (let i = 0; i < value.length; i++) {

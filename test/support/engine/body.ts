@@ -7,7 +7,7 @@ import type { EngineRequest } from './record.ts';
 const JSON_LIMIT_BYTES = 256 * 1024 * 1024;
 const START_BYTES = 64 * 1024;
 
-export interface ReadBody {
+interface ReadBody {
   /** undefined: not JSON, or malformed. */
   json: Record<string, unknown> | undefined;
   /** The first bytes, latin1: enough for the text fields of a multipart body that come first. */

@@ -26,7 +26,7 @@ export const commandSchema = z.discriminatedUnion('do', [
 ]);
 export type Command = z.infer<typeof commandSchema>;
 
-export const sightingSchema = z.object({
+const sightingSchema = z.object({
   /** Who saw it: index in the process. */
   index: z.number(),
   session: z.string(),

@@ -8,7 +8,7 @@ import { HandGateway, type HandSocket } from './hand-gateway.ts';
 import { TestIssuer, wordsOf } from './identities.ts';
 import { nodeRecord } from './workshop.ts';
 
-export interface AgentSide {
+interface AgentSide {
   gateway: HandGateway;
   engine: Engine;
   tunnel: Tunnel;

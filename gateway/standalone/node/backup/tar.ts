@@ -23,7 +23,7 @@ const AT = {
   prefix: 345,
 };
 
-export interface Packed {
+interface Packed {
   /** Relative, with slashes. */
   path: string;
   bytes: number;
