@@ -1,9 +1,9 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { chat } from '../api/chat.ts';
+import { useState } from 'preact/hooks';
 import { Field } from '../parts/ui.tsx';
-import { cutAt, emptyAnswer, messagesOf, samplingOf, type Turn, userTurn } from './conversation.ts';
+import { cutAt, userTurn } from './conversation.ts';
 import type { Settings } from './settings.tsx';
 import { TurnView } from './turn.tsx';
+import { useConversation } from './use-conversation.ts';
 
 /** Larger pictures are refused here, before the browser stalls on them. */
 const IMAGE_MAX_BYTES = 8 * 1024 * 1024;
@@ -19,56 +19,21 @@ interface PaneProps {
 export function ChatPane({ name, models, initial, settings }: PaneProps) {
   const [chosen, setChosen] = useState(initial);
   const model = chosen || models[0] || '';
-  const [turns, setTurns] = useState<Turn[]>([]);
+  const conversation = useConversation(model, settings);
+  const { turns, busy } = conversation;
   const [draft, setDraft] = useState('');
   const [images, setImages] = useState<string[]>([]);
-  const running = useRef<AbortController>(undefined);
-  const [busy, setBusy] = useState(false);
-  useEffect(() => () => running.current?.abort(), []);
-
-  const answer = async (asked: Turn[]) => {
-    const controller = new AbortController();
-    running.current = controller;
-    setBusy(true);
-    const reply = emptyAnswer();
-    const show = () => setTurns([...asked, { ...reply }]);
-    show();
-    try {
-      const request = { model, messages: messagesOf(asked, settings.system), ...samplingOf(settings) };
-      const events = {
-        onText: (text: string) => {
-          reply.text += text;
-          show();
-        },
-        onReasoning: (text: string) => {
-          reply.reasoning += text;
-          show();
-        },
-        onTold: (told: Turn['told']) => {
-          if (told !== undefined) reply.told = told;
-          show();
-        },
-      };
-      await chat(request, settings.trusted, events, controller.signal);
-    } catch (error) {
-      if (!controller.signal.aborted) reply.error = error instanceof Error ? error.message : String(error);
-      show();
-    } finally {
-      setBusy(false);
-    }
-  };
 
   const sendDraft = () => {
     if (draft.trim() === '' || busy || model === '') return;
-    const asked = [...turns, userTurn(draft, images)];
     setDraft('');
     setImages([]);
-    void answer(asked);
+    conversation.ask([...turns, userTurn(draft, images)]);
   };
   const edit = (index: number) => {
     setDraft(turns[index]?.text ?? '');
     setImages(turns[index]?.images ?? []);
-    setTurns(cutAt(turns, index));
+    conversation.cut(index);
   };
   const attach = (files: FileList | null) => {
     for (const file of files ?? []) {
@@ -98,7 +63,7 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
             key={index}
             turn={turn}
             edit={busy ? undefined : () => edit(index)}
-            again={busy || index < turns.length - 1 ? undefined : () => void answer(cutAt(turns, index))}
+            again={busy || index < turns.length - 1 ? undefined : () => conversation.ask(cutAt(turns, index))}
           />
         ))}
       </ol>
@@ -136,7 +101,7 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
         </Field>
         <div class="row">
           {busy ? (
-            <button type="button" onClick={() => running.current?.abort()}>
+            <button type="button" onClick={conversation.stop}>
               Stop
             </button>
           ) : (
@@ -157,14 +122,7 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
               }}
             />
           </label>
-          <button
-            type="button"
-            onClick={() => {
-              running.current?.abort();
-              setTurns([]);
-            }}
-            disabled={turns.length === 0}
-          >
+          <button type="button" onClick={conversation.clear} disabled={turns.length === 0}>
             New conversation
           </button>
         </div>
