@@ -1,35 +1,26 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
-import { fromBase64url } from '../../shared/lattice/base64url.ts';
-import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { PING_TEXT, PONG_TEXT } from '../../shared/wire/heartbeat.ts';
-import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
-import { workerdCrypto } from '../issuer/crypto.ts';
 import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
-import { TICKET_HEADER } from '../registry/tickets.ts';
 import { createIngressUsageTable, storeIngressUsage } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord, waitingUsage } from '../usage/record.ts';
 import { type AttemptRequest, OPEN_HEADER, type PackedResult } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { Deploys } from './deploys.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER } from './door-headers.ts';
-import { provesSession } from './handshake.ts';
 import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
 import { type RecordWord, RegistryLine } from './registry-line.ts';
-import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
+import { type AgentSocket, CLOSE } from './socket.ts';
+import { AgentSockets } from './sockets.ts';
 import { StreamIds } from './stream-ids.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TICK_MS = 250;
-
-/** Sockets that have not answered the challenge; the oldest makes room. */
-const CHALLENGED_MAX = 64;
 
 /** Agents ping every 15 s; a socket with open streams and no sign of life for this long is dead. */
 const SILENCE_MS = 40_000;
@@ -61,11 +52,8 @@ export class TunnelObject extends DurableObject<Env> {
   readonly #outbox: Outbox;
   /** Whose node it is: the last socket said so. */
   #provider = '';
-  readonly #sockets = new Map<WebSocket, AgentSocket>();
-  #active: AgentSocket | undefined;
-  #lastFrameAt = 0;
+  readonly #sockets: AgentSockets;
   #ticking: ReturnType<typeof setInterval> | null = null;
-  #saved = true;
   /** An opening was not acknowledged and nothing came since: the registry has been told. */
   #silent = false;
   readonly #registry: RegistryLine;
@@ -76,6 +64,11 @@ export class TunnelObject extends DurableObject<Env> {
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#session = ctx.id.name ?? '';
+    this.#sockets = new AgentSockets(ctx, this.#session, {
+      activated: (peer) => this.#onActive(peer),
+      replaced: () => this.#attempts.disconnect(),
+      idle: () => this.#attempts.open === 0,
+    });
     this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), {
       busy: () => this.#busy(),
       silent: () => this.#onSilent(),
@@ -93,31 +86,16 @@ export class TunnelObject extends DurableObject<Env> {
     this.#outbox = new Outbox(ctx, env, this.#session);
     this.#outbox.wake();
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
-    for (const socket of ctx.getWebSockets()) this.#wake(socket);
+    this.#sockets.wake();
   }
 
-  /** A socket that outlived the object's memory: usable if no stream was open, else it starts afresh. */
-  #wake(socket: WebSocket): void {
-    const attachment = socket.deserializeAttachment() as SocketAttachment;
-    const peer = new AgentSocket(socket, attachment, attachment.idle);
-    if (attachment.phase === 'active' && attachment.idle === undefined) {
-      peer.close(CLOSE.resync, 'the gateway lost the state of this socket');
-      return;
-    }
-    this.#sockets.set(socket, peer);
-    const newest = this.#active === undefined || attachment.generation > this.#active.attachment.generation;
-    if (attachment.phase === 'active' && newest) this.#activate(peer);
-  }
-
-  #activate(peer: AgentSocket): void {
-    this.#active = peer;
+  #onActive(peer: AgentSocket): void {
     this.#provider = peer.attachment.provider;
-    peer.activate(this.#session);
     this.#attempts.connect(peer.link);
   }
 
   override async fetch(request: Request): Promise<Response> {
-    if (request.headers.get('upgrade') === 'websocket') return this.#accept(request);
+    if (request.headers.get('upgrade') === 'websocket') return this.#sockets.accept(request);
     const open = request.headers.get(OPEN_HEADER);
     if (open === null) return new Response('not an attempt', { status: 400 });
     return this.#attempts.fetch(JSON.parse(open) as AttemptRequest, request);
@@ -145,12 +123,12 @@ export class TunnelObject extends DurableObject<Env> {
 
   /** For who looks at this node. Null: no agent is here. */
   standing(): TunnelStanding | null {
-    const active = this.#active;
+    const { active } = this.#sockets;
     if (active === undefined) return null;
     const { connectedAt, reads = 0 } = active.attachment;
     return {
       reads,
-      heardAt: this.#heardAt(active),
+      heardAt: this.#sockets.heardAt(active),
       open: this.#attempts.open,
       connectedAt,
       outbox: waitingUsage(this.ctx.storage.sql),
@@ -160,81 +138,21 @@ export class TunnelObject extends DurableObject<Env> {
 
   // --- the agent's side ---------------------------------------------------------------------------------------------
 
-  #accept(request: Request): Response {
-    this.#makeRoom();
-    const { 0: client, 1: server } = new WebSocketPair();
-    this.ctx.acceptWebSocket(server);
-    const nonce = crypto.getRandomValues(new Uint8Array(32));
-    const peer = new AgentSocket(server, {
-      phase: 'challenged',
-      ticket: request.headers.get(TICKET_HEADER) ?? '',
-      audience: request.headers.get(AUDIENCE_HEADER) ?? '',
-      gateway: request.headers.get(GATEWAY_HEADER) ?? '',
-      provider: request.headers.get('x-otela-provider') ?? '',
-      nonce: toHex(nonce),
-      generation: 0,
-      connectedAt: Date.now(),
-      reads: Number(request.headers.get(FRAMES_HEADER)) || 0,
-    });
-    server.serializeAttachment(peer.attachment);
-    this.#sockets.set(server, peer);
-    server.send(encodeFrame({ type: 'challenge', nonce }));
-    const headers = { [FRAMES_HEADER]: String(FRAMES_READ) };
-    return new Response(null, { status: 101, webSocket: client, headers });
-  }
-
-  /** Tickets are public: whoever has this one can knock, and only its owner can answer the challenge. */
-  #makeRoom(): void {
-    const waiting = [...this.#sockets.values()].filter(({ attachment }) => attachment.phase === 'challenged');
-    const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
-    if (oldest === undefined) return;
-    this.#sockets.delete(oldest.socket);
-    oldest.close(CLOSE.resync, 'others knock, and this one did not answer'); // an honest one comes again
-  }
-
   override webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void {
-    const peer = this.#sockets.get(socket);
+    const peer = this.#sockets.of(socket);
     if (peer === undefined) return socket.close(CLOSE.resync, 'unknown socket');
     let hello: Extract<Frame, { type: 'hello' }> | undefined;
     const touched = new Set<Exchange>();
     const fine = peer.receive(message, (frame) => {
       if (frame.type === 'hello') hello = frame;
-      else if (peer === this.#active) this.#onFrame(peer, frame, touched);
+      else if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);
     });
     if (!fine) return this.#gone(peer);
-    this.#lastFrameAt = Date.now();
-    if (this.#silent && peer === this.#active) this.#onSound();
+    this.#sockets.heard(Date.now());
+    if (this.#silent && peer === this.#sockets.active) this.#onSound();
     for (const exchange of touched) exchange.onMessageEnd();
-    if (this.#saved && peer === this.#active && peer.drifted) peer.save(true); // late words of what was over already
-    if (hello !== undefined && peer.attachment.phase === 'challenged') this.#greet(peer, hello);
-  }
-
-  #greet(peer: AgentSocket, hello: Extract<Frame, { type: 'hello' }>): void {
-    const { audience } = peer.attachment;
-    const nonce = fromHex(peer.attachment.nonce);
-    if (!provesSession(ticketOf(peer), { nonce, audience }, hello)) {
-      // A proxy that puts its own Host header makes every honest signature one for somewhere else.
-      peer.close(CLOSE.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
-      return;
-    }
-    const former = this.#active;
-    if (former !== undefined && former.attachment.generation >= hello.generation) {
-      peer.close(CLOSE.replaced, 'a newer socket of this session is open');
-      return;
-    }
-    peer.attachment = { ...peer.attachment, phase: 'active', generation: hello.generation };
-    if (former !== undefined) {
-      this.#sockets.delete(former.socket);
-      former.close(CLOSE.replaced, 'replaced by a newer socket of this session');
-      this.#attempts.disconnect();
-    }
-    // A message of its own: an agent reads nothing behind the welcome in the message that brings it.
-    const { gateway } = peer.attachment;
-    peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit, gateway }));
-    peer.link.open(hello.window);
-    this.#saved = this.#attempts.open === 0;
-    this.#activate(peer);
-    peer.save(this.#saved);
+    this.#sockets.settle(peer);
+    if (hello !== undefined) this.#sockets.greet(peer, hello);
   }
 
   #onFrame(peer: AgentSocket, frame: Frame, touched: Set<Exchange>): void {
@@ -285,7 +203,7 @@ export class TunnelObject extends DurableObject<Env> {
   }
 
   async #tell(registry: DurableObjectStub<RegistryObject>, { peer, sequence, update }: RecordWord): Promise<void> {
-    const published = await registry.publish(this.#session, ticketOf(peer).bytes, update);
+    const published = await registry.publish(this.#session, peer.ticket.bytes, update);
     if (published.kind === 'stored') return peer.link.put({ type: 'recorded', sequence });
     const over = published.kind === 'over';
     peer.close(over ? CLOSE.over : CLOSE.protocol, over ? published.reason : `bad record: ${published.reason}`);
@@ -294,7 +212,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   /** The session is over: its agent needs a new one. */
   end(reason: string): void {
-    const active = this.#active;
+    const { active } = this.#sockets;
     if (active === undefined) return;
     active.close(CLOSE.over, reason);
     this.#gone(active);
@@ -311,20 +229,20 @@ export class TunnelObject extends DurableObject<Env> {
 
   /** Is the agent at the other end there? `unknown` where no tunnel says anything about it. */
   probe(): Promise<ProbeVerdict> {
-    const link = this.#active?.link;
+    const link = this.#sockets.active?.link;
     if (link === undefined) return Promise.resolve('unknown');
     return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session: this.#session }));
   }
 
   /** Sends an order, or an empty one, which asks; gives what the agent answers, JSON. Null: it did not, or there is no tunnel. */
   deploy(order: Uint8Array): Promise<string | null> {
-    const link = this.#active?.link;
+    const link = this.#sockets.active?.link;
     if (link === undefined) return Promise.resolve(null);
     return this.#deploys.send((sequence) => link.put({ type: 'deploy', sequence, order }));
   }
 
   override webSocketClose(socket: WebSocket): void {
-    const peer = this.#sockets.get(socket);
+    const peer = this.#sockets.of(socket);
     if (peer !== undefined) this.#gone(peer);
   }
 
@@ -335,7 +253,7 @@ export class TunnelObject extends DurableObject<Env> {
   #onSilent(): void {
     if (this.#silent) return;
     this.#silent = true;
-    const gone = this.#active === undefined; // a socket that an object lost with its memory is never closed by an event
+    const gone = this.#sockets.active === undefined; // a socket that an object lost with its memory is never closed by an event
     this.#registry.say((registry) => (gone ? registry.closed(this.#session) : registry.suspect(this.#session)));
   }
 
@@ -353,10 +271,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   #gone(peer: AgentSocket): void {
     this.#silent = false;
-    this.#sockets.delete(peer.socket);
-    peer.close(CLOSE.resync, 'closed');
-    if (peer !== this.#active) return;
-    this.#active = undefined;
+    if (!this.#sockets.gone(peer)) return;
     this.#deploys.abandon();
     this.#attempts.disconnect();
     this.#registry.cut();
@@ -364,16 +279,17 @@ export class TunnelObject extends DurableObject<Env> {
   }
 
   #onLost(): void {
-    if (this.#active === undefined) return;
-    this.#active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
-    this.#gone(this.#active);
+    const { active } = this.#sockets;
+    if (active === undefined) return;
+    active.close(CLOSE.resync, 'the registry cannot be reached'); // the agent comes back and says it again
+    this.#gone(active);
   }
 
   // --- while something is open ----------------------------------------------------------------------------------------
 
   /** Something is open, or to be settled. */
   #busy(): void {
-    this.#save(false);
+    this.#sockets.save(false);
     this.#ticking ??= setInterval(() => this.#onTick(), TICK_MS);
   }
 
@@ -386,11 +302,11 @@ export class TunnelObject extends DurableObject<Env> {
       storeUsage(this.ctx.storage.sql, records, this.#provider);
       this.#outbox.schedule();
     }
-    if (streams.length > 0) this.#active?.link.put({ type: 'settled', streams });
+    if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams });
     if (!this.#attempts.idle) return;
     clearInterval(this.#ticking);
     this.#ticking = null;
-    this.#save(true);
+    this.#sockets.save(true);
   }
 
   override alarm(): Promise<void> {
@@ -399,36 +315,10 @@ export class TunnelObject extends DurableObject<Env> {
 
   /** A socket may die without an event; open streams must not wait for it for ever. */
   #watch(now: number): void {
-    const active = this.#active;
+    const { active } = this.#sockets;
     if (active === undefined || this.#attempts.open === 0) return;
-    if (now - this.#heardAt(active) < SILENCE_MS) return;
+    if (now - this.#sockets.heardAt(active) < SILENCE_MS) return;
     active.close(CLOSE.silent, 'no sign of life');
     this.#gone(active);
   }
-
-  #heardAt({ socket, attachment }: AgentSocket): number {
-    const ping = this.ctx.getWebSocketAutoResponseTimestamp(socket)?.getTime() ?? 0;
-    return Math.max(ping, this.#lastFrameAt, attachment.connectedAt);
-  }
-
-  /** Writes the attachment when the tunnel turns busy or idle. */
-  #save(idle: boolean): void {
-    if (this.#active === undefined || this.#saved === idle) return;
-    this.#saved = idle;
-    this.#active.save(idle);
-  }
-}
-
-/** Opened by the Worker before it came here. */
-function ticketOf(peer: AgentSocket): Ticket {
-  const bytes = fromBase64url(peer.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
-  return decodeTicket(bytes, workerdCrypto);
-}
-
-function toHex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
-function fromHex(hex: string): Uint8Array<ArrayBuffer> {
-  return new Uint8Array((hex.match(/../g) ?? []).map((pair) => Number.parseInt(pair, 16)));
 }

@@ -1,8 +1,11 @@
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { writeFrame } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
 import { FrameWriter } from '../../shared/wire/writer.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
 import { isolateBudget } from './budget.ts';
 
 /**
@@ -48,6 +51,12 @@ export class AgentSocket {
       schedule: (flush: () => void) => void Promise.resolve().then(flush),
     };
     this.link = new Link(port, { send: 0, receive: isolateBudget.window }, restored);
+  }
+
+  /** Opened by the Worker before it came here. */
+  get ticket(): Ticket {
+    const bytes = fromBase64url(this.attachment.ticket, TICKET_MAX_BYTES) ?? new Uint8Array();
+    return decodeTicket(bytes, workerdCrypto);
   }
 
   /** From here on it has a share of the isolate's memory. */

@@ -1,0 +1,172 @@
+import type { Frame } from '../../shared/wire/frames.ts';
+import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
+import { TICKET_HEADER } from '../registry/tickets.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from './door-headers.ts';
+import { provesSession } from './handshake.ts';
+import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
+
+/** Sockets that have not answered the challenge; the oldest makes room. */
+const CHALLENGED_MAX = 64;
+
+interface Events {
+  /** This socket is the session's from now on. */
+  activated(peer: AgentSocket): void;
+  /** The session's socket makes way for a newer one. */
+  replaced(): void;
+  /** No stream is open. */
+  idle(): boolean;
+}
+
+/**
+ * The sockets of one session: those whose agents have yet to prove that the session is theirs, and the newest that did.
+ *
+ * Survives hibernation: the sockets and their attachments (see SocketAttachment).
+ */
+export class AgentSockets {
+  readonly #ctx: DurableObjectState;
+  readonly #session: string;
+  readonly #events: Events;
+  readonly #all = new Map<WebSocket, AgentSocket>();
+  #active: AgentSocket | undefined;
+  /** The active one's attachment has its link's counters. */
+  #saved = true;
+  #lastFrameAt = 0;
+
+  constructor(ctx: DurableObjectState, session: string, events: Events) {
+    this.#ctx = ctx;
+    this.#session = session;
+    this.#events = events;
+  }
+
+  get active(): AgentSocket | undefined {
+    return this.#active;
+  }
+
+  of(socket: WebSocket): AgentSocket | undefined {
+    return this.#all.get(socket);
+  }
+
+  /** Those that outlived the object's memory: usable if no stream was open, else the agent starts afresh. */
+  wake(): void {
+    for (const socket of this.#ctx.getWebSockets()) {
+      const attachment = socket.deserializeAttachment() as SocketAttachment;
+      const peer = new AgentSocket(socket, attachment, attachment.idle);
+      if (attachment.phase === 'active' && attachment.idle === undefined) {
+        peer.close(CLOSE.resync, 'the gateway lost the state of this socket');
+        continue;
+      }
+      this.#all.set(socket, peer);
+      const newest = this.#active === undefined || attachment.generation > this.#active.attachment.generation;
+      if (attachment.phase === 'active' && newest) this.#activate(peer);
+    }
+  }
+
+  #activate(peer: AgentSocket): void {
+    this.#active = peer;
+    peer.activate(this.#session);
+    this.#events.activated(peer);
+  }
+
+  /** An agent that the door let through: it is challenged. */
+  accept(request: Request): Response {
+    this.#makeRoom();
+    const { 0: client, 1: server } = new WebSocketPair();
+    this.#ctx.acceptWebSocket(server);
+    const nonce = crypto.getRandomValues(new Uint8Array(32));
+    const peer = new AgentSocket(server, {
+      phase: 'challenged',
+      ticket: request.headers.get(TICKET_HEADER) ?? '',
+      audience: request.headers.get(AUDIENCE_HEADER) ?? '',
+      gateway: request.headers.get(GATEWAY_HEADER) ?? '',
+      provider: request.headers.get('x-otela-provider') ?? '',
+      nonce: toHex(nonce),
+      generation: 0,
+      connectedAt: Date.now(),
+      reads: Number(request.headers.get(FRAMES_HEADER)) || 0,
+    });
+    server.serializeAttachment(peer.attachment);
+    this.#all.set(server, peer);
+    server.send(encodeFrame({ type: 'challenge', nonce }));
+    const headers = { [FRAMES_HEADER]: String(FRAMES_READ) };
+    return new Response(null, { status: 101, webSocket: client, headers });
+  }
+
+  /** Tickets are public: whoever has this one can knock, and only its owner can answer the challenge. */
+  #makeRoom(): void {
+    const waiting = [...this.#all.values()].filter(({ attachment }) => attachment.phase === 'challenged');
+    const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
+    if (oldest === undefined) return;
+    this.#all.delete(oldest.socket);
+    oldest.close(CLOSE.resync, 'others knock, and this one did not answer'); // an honest one comes again
+  }
+
+  /** The answer to the challenge; said again it says nothing. */
+  greet(peer: AgentSocket, hello: Extract<Frame, { type: 'hello' }>): void {
+    if (peer.attachment.phase !== 'challenged') return;
+    const { audience } = peer.attachment;
+    const nonce = fromHex(peer.attachment.nonce);
+    if (!provesSession(peer.ticket, { nonce, audience }, hello)) {
+      // A proxy that puts its own Host header makes every honest signature one for somewhere else.
+      peer.close(CLOSE.refused, `not this session's signature for Host ${audience.slice(0, 64)}`);
+      return;
+    }
+    const former = this.#active;
+    if (former !== undefined && former.attachment.generation >= hello.generation) {
+      peer.close(CLOSE.replaced, 'a newer socket of this session is open');
+      return;
+    }
+    peer.attachment = { ...peer.attachment, phase: 'active', generation: hello.generation };
+    if (former !== undefined) {
+      this.#all.delete(former.socket);
+      former.close(CLOSE.replaced, 'replaced by a newer socket of this session');
+      this.#events.replaced();
+    }
+    // A message of its own: an agent reads nothing behind the welcome in the message that brings it.
+    const { gateway } = peer.attachment;
+    peer.socket.send(encodeFrame({ type: 'welcome', window: peer.link.state.receiveLimit, gateway }));
+    peer.link.open(hello.window);
+    this.#saved = this.#events.idle();
+    this.#activate(peer);
+    peer.save(this.#saved);
+  }
+
+  /** It is closed, if it was not. True where it was the active one, of which there is none now. */
+  gone(peer: AgentSocket): boolean {
+    this.#all.delete(peer.socket);
+    peer.close(CLOSE.resync, 'closed');
+    if (peer !== this.#active) return false;
+    this.#active = undefined;
+    return true;
+  }
+
+  /** A message came, at this time. */
+  heard(now: number): void {
+    this.#lastFrameAt = now;
+  }
+
+  /** When the active one was last heard, a heartbeat included; milliseconds since the epoch. */
+  heardAt({ socket, attachment }: AgentSocket): number {
+    const ping = this.#ctx.getWebSocketAutoResponseTimestamp(socket)?.getTime() ?? 0;
+    return Math.max(ping, this.#lastFrameAt, attachment.connectedAt);
+  }
+
+  /** Writes the attachment when the tunnel turns busy or idle. */
+  save(idle: boolean): void {
+    if (this.#active === undefined || this.#saved === idle) return;
+    this.#saved = idle;
+    this.#active.save(idle);
+  }
+
+  /** A message was read: on an idle tunnel it had late words of what was over already. */
+  settle(peer: AgentSocket): void {
+    if (this.#saved && peer === this.#active && peer.drifted) peer.save(true);
+  }
+}
+
+function toHex(bytes: Uint8Array): string {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+function fromHex(hex: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array((hex.match(/../g) ?? []).map((pair) => Number.parseInt(pair, 16)));
+}
