@@ -1,4 +1,5 @@
 /** What the socket's tests need to see from inside: who left, how much was pulled, what was never read. */
+const begun = [];
 const left = [];
 let pulled = 0;
 
@@ -20,12 +21,14 @@ function body(id, chunkBytes, chunks) {
 }
 
 const ROUTES = {
+  '/begun': () => Response.json(begun),
   '/left': () => Response.json(left),
   '/pulled': () => Response.json(pulled),
   '/echo': async (request) => new Response(await request.arrayBuffer()),
   '/download': (_request, id, query) => new Response(body(id, 65_536, Number(query.get('chunks')))),
   /** Never answers. */
   '/prefill': (request, id) => {
+    begun.push(id);
     request.signal.addEventListener('abort', () => left.push(id));
     return new Promise((resolve) => setTimeout(resolve, 60_000, new Response('late')));
   },

@@ -41,6 +41,14 @@ async function rawClient(request: string, to = door): Promise<Socket> {
 const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\nhost: door\r\n${more}\r\n`;
 const json = async (path: string): Promise<unknown> => (await fetch(door.url + path)).json();
 
+/** Before that there is nobody in the Worker whom a client could leave: a leaving ends what it finds of the connection at once. */
+async function expectBegun(id: string): Promise<void> {
+  await eventually(`${id} is with the Worker`, 10_000, async () => {
+    const begun = await json('/begun');
+    return Array.isArray(begun) && begun.includes(id) ? true : undefined;
+  });
+}
+
 /** Within a second, and only then: the Worker must not find out by a timer of its own. */
 async function expectLeft(id: string): Promise<void> {
   await eventually(`the Worker hears that ${id} left`, 1_000, async () => {
@@ -52,8 +60,7 @@ async function expectLeft(id: string): Promise<void> {
 test('a fetch that is aborted before any answer ends the request inside the Worker', async () => {
   const abort = new AbortController();
   const waiting = fetch(`${door.url}/prefill?id=fetch`, { signal: abort.signal });
-  // Another request on its own connection comes back: the first one has been handed over by then.
-  await json('/left');
+  await expectBegun('fetch');
   abort.abort();
   await expect(waiting).rejects.toThrow();
   await expectLeft('fetch');
@@ -61,7 +68,7 @@ test('a fetch that is aborted before any answer ends the request inside the Work
 
 test('a plain FIN before any answer does so too, as curl sends it', async () => {
   const socket = await rawClient(get('/prefill?id=fin'));
-  await json('/left');
+  await expectBegun('fin');
   socket.resume().end();
   await Promise.all([expectLeft('fin'), once(socket, 'close')]);
 });
