@@ -12,21 +12,25 @@ beforeAll(async () => {
 });
 afterAll(endAll);
 
+/** So long a call waits for a small answer (gateway/tunnel/attempts.ts): what waited for that never takes less, in no round. */
+const CALL_MS = 200;
+/** A busy machine makes any one round slow. */
+const ROUNDS_MAX = 40;
+
 it('a large answer does not wait for a small one’s patience', async () => {
   const took: Record<number, number> = {};
   for (const bytes of [1_000, 100_000, 300_000, 1_048_576, 1_100_000, 3_000_000]) {
-    const times: number[] = [];
-    for (let round = 0; round < 3; round++) {
+    let least = Number.POSITIVE_INFINITY;
+    for (let round = 0; round < ROUNDS_MAX && least >= CALL_MS; round++) {
       const startedAt = performance.now();
       const body = { model: 'stand-in/model-1', input: 'x', voice: 'x', stand_in: { bytes } };
       const response = await shop.ask('/v1/audio/speech', body);
       expect((await response.arrayBuffer()).byteLength).toBe(bytes);
-      times.push(performance.now() - startedAt);
+      least = Math.min(least, performance.now() - startedAt);
     }
-    took[bytes] = Math.round(Math.min(...times));
+    took[bytes] = Math.round(least);
   }
-  console.log('ms by bytes', took);
-  for (const ms of Object.values(took)) expect(ms).toBeLessThan(350);
+  for (const [bytes, ms] of Object.entries(took)) expect(ms, `${bytes} bytes`).toBeLessThan(CALL_MS);
 });
 
 it('answers that take about as long as a call waits are computed once', async () => {
