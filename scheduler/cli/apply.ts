@@ -23,7 +23,7 @@ import { readInventory, readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
-import { EXIT_DONE, EXIT_FAILED, EXIT_INFEASIBLE } from './exit.ts';
+import { EXIT_DONE, EXIT_FAILED, EXIT_INFEASIBLE, planExit } from './exit.ts';
 import {
   CATALOGUE_FLAGS,
   catalogueFrom,
@@ -36,7 +36,6 @@ import {
   text,
 } from './flags.ts';
 import type { Io } from './io.ts';
-import { planExit } from './plan.ts';
 import { planText, whyText } from './show.ts';
 import { WeightSender } from './weights.ts';
 

@@ -1,25 +1,16 @@
 import { writeFileSync } from 'node:fs';
 import type { ParseArgsOptionsConfig } from 'node:util';
-import { loadPlanner } from '../planner/load.ts';
 import { planOfCounts } from '../planner/of-counts.ts';
 import { type Prediction, predict } from '../planner/predict.ts';
 import type { Plan } from '../planner/types.ts';
 import { equalSplit, memoryProportional } from '../solver/baselines.ts';
 import { OptionTable } from '../solver/options.ts';
 import { percent, table } from '../validate/table.ts';
-import {
-  CATALOGUE_FLAGS,
-  catalogueFrom,
-  ENGINE_FLAGS,
-  number,
-  PLAN_FLAGS,
-  planOptionsFrom,
-  readFlags,
-  text,
-} from './flags.ts';
+import { planExit } from './exit.ts';
+import { readFlags, text } from './flags.ts';
 import { type Io, json } from './io.ts';
 import { type Bars, barsSvg, barsText } from './picture.ts';
-import { planExit, SOURCE_FLAGS, sources } from './plan.ts';
+import { PLANNING_FLAGS, planned } from './planned.ts';
 
 export interface Compared {
   name: string;
@@ -28,26 +19,14 @@ export interface Compared {
 }
 
 export const FLAGS = {
-  ...CATALOGUE_FLAGS,
-  ...ENGINE_FLAGS,
-  ...PLAN_FLAGS,
-  ...SOURCE_FLAGS,
-  duration: { type: 'string' },
+  ...PLANNING_FLAGS,
   svg: { type: 'string' },
-  json: { type: 'boolean' },
 } as const satisfies ParseArgsOptionsConfig;
 
 /** `otela-plan compare`: our plan, the paper's memory-proportional baseline and an equal split, under the same simulation. */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = readFlags(argv, FLAGS);
-  const catalogue = catalogueFrom(flags);
-  const options = planOptionsFrom(flags, catalogue, io.log);
-  const { inventory, workload } = await sources(flags, catalogue, io);
-  const durationS = number(flags, 'duration', 300, { min: 1, max: 86_400 });
-  const ours = await (await loadPlanner(text(flags, 'planner')))(inventory.pools, workload, inventory.running, {
-    catalogue,
-    options,
-  });
+  const { inventory, workload, options, durationS, plan: ours } = await planned(flags, io, 1);
   const optionTable = new OptionTable(workload, inventory.pools, options);
   const baselines = {
     memP: await memoryProportional(optionTable.options, workload, inventory.pools),

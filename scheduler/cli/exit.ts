@@ -1,4 +1,5 @@
 import type { SchedulerErrorCode } from '../errors.ts';
+import type { Plan } from '../planner/types.ts';
 
 /** Exit codes that scripts test for. */
 export const EXIT_DONE = 0;
@@ -33,4 +34,9 @@ export function exitOf(code: SchedulerErrorCode): number {
     case 'busy':
       return EXIT_BUSY;
   }
+}
+
+export function planExit(plan: Plan): number {
+  if (plan.infeasible !== undefined) return EXIT_INFEASIBLE;
+  return plan.report?.status === 'time-limit' ? EXIT_TIME_OUT : EXIT_DONE;
 }

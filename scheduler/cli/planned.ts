@@ -1,0 +1,84 @@
+/** What `plan` and `compare` have in common: from flags to a plan. */
+import type { ParseArgsOptionsConfig } from 'node:util';
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { gatewayFrom } from '../live/gateway.ts';
+import { liveInventory, liveWorkload } from '../live/observed.ts';
+import { type Inventory, readInventory, readWorkload } from '../planner/input.ts';
+import { loadPlanner } from '../planner/load.ts';
+import type { Plan } from '../planner/types.ts';
+import type { Demand, PlanOptions } from '../solver/problem.ts';
+import {
+  CATALOGUE_FLAGS,
+  catalogueFrom,
+  ENGINE_FLAGS,
+  type Flags,
+  number,
+  PLAN_FLAGS,
+  planOptionsFrom,
+  required,
+  text,
+} from './flags.ts';
+import type { Io } from './io.ts';
+
+const SOURCE_FLAGS = {
+  inventory: { type: 'string' },
+  workload: { type: 'string' },
+  live: { type: 'boolean' },
+  gateway: { type: 'string' },
+  'key-file': { type: 'string' },
+  window: { type: 'string' },
+} as const;
+
+/** Inventory and workload from files, or from a gateway where `--live`; a file overrides the live half. */
+async function sources(
+  flags: Flags,
+  catalogue: Catalogue,
+  io: Io,
+): Promise<{ inventory: Inventory; workload: Demand[] }> {
+  if (flags.live !== true) {
+    return {
+      inventory: readInventory(required(flags, 'inventory'), catalogue),
+      workload: readWorkload(required(flags, 'workload'), catalogue),
+    };
+  }
+  const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'));
+  const [inventoryFile, workloadFile] = [text(flags, 'inventory'), text(flags, 'workload')];
+  const inventory =
+    inventoryFile === undefined
+      ? await liveInventory(gateway, catalogue, io.log)
+      : readInventory(inventoryFile, catalogue);
+  const workload =
+    workloadFile === undefined
+      ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '1h', io.log)
+      : readWorkload(workloadFile, catalogue);
+  return { inventory, workload };
+}
+
+export const PLANNING_FLAGS = {
+  ...CATALOGUE_FLAGS,
+  ...ENGINE_FLAGS,
+  ...PLAN_FLAGS,
+  ...SOURCE_FLAGS,
+  duration: { type: 'string' },
+  json: { type: 'boolean' },
+} as const satisfies ParseArgsOptionsConfig;
+
+interface Planned {
+  inventory: Inventory;
+  workload: Demand[];
+  options: PlanOptions;
+  /** To be simulated. */
+  durationS: number;
+  plan: Plan;
+}
+
+/** `leastS`: of the simulation. */
+export async function planned(flags: Flags, io: Io, leastS = 0): Promise<Planned> {
+  const catalogue = catalogueFrom(flags);
+  const options = planOptionsFrom(flags, catalogue, io.log);
+  const { inventory, workload } = await sources(flags, catalogue, io);
+  const durationS = number(flags, 'duration', 300, { min: leastS, max: 86_400 });
+  const planner = await loadPlanner(text(flags, 'planner'));
+  const plan = await planner(inventory.pools, workload, inventory.running, { catalogue, options });
+  return { inventory, workload, options, durationS, plan };
+}
