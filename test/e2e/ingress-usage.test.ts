@@ -1,9 +1,11 @@
 /** What an agent's ingress used while no gateway was there reaches a gateway's books when one is, and counts once. */
+
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
 import { UsageDelivery } from '../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../agent/ingress/usage-queue.ts';
 import { type IngressUsage, ingressUsageSchema } from '../../shared/asking/ingress-usage.ts';
+import { ingressUsage } from '../support/ingress-usage.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
@@ -14,25 +16,6 @@ beforeAll(async () => {
 });
 afterAll(endAll);
 
-function usage(n: number, more: Partial<IngressUsage> = {}): IngressUsage {
-  return {
-    request_id: `request-${n}`,
-    attempt: 1,
-    model: 'm',
-    session: 'a'.repeat(26),
-    prompt_tokens: 3,
-    completion_tokens: n,
-    cached_tokens: 0,
-    reasoning_tokens: 0,
-    estimated: false,
-    complete: true,
-    aborted: false,
-    answer_bytes: 100,
-    at: 1_700_000_000_000,
-    ...more,
-  };
-}
-
 async function stored(bench: Bench): Promise<IngressUsage[]> {
   const rows = await workshop.rows(bench, 'SELECT record FROM ingress_usage ORDER BY number');
   return rows.map((row) => ingressUsageSchema.parse(JSON.parse(String(Object(row).record))));
@@ -41,11 +24,11 @@ async function stored(bench: Bench): Promise<IngressUsage[]> {
 it('is delivered over the tunnel, through cuts, once each and exact where it became exact', async () => {
   const queue = new UsageQueue({ directory: undefined, log: () => {} });
   const delivery = new UsageDelivery(queue);
-  queue.add(Array.from({ length: 100 }, (_, n) => usage(n, { estimated: n === 0 })));
+  queue.add(Array.from({ length: 100 }, (_, n) => ingressUsage(n, { estimated: n === 0 })));
   const bench = await workshop.addNode({}, { usage: delivery });
   bench.path.cut();
   await eventually('the queue to be empty', 10_000, () => (queue.size === 0 ? true : undefined));
-  queue.add([usage(0, { completion_tokens: 77 }), usage(5)]);
+  queue.add([ingressUsage(0, { completion_tokens: 77 }), ingressUsage(5)]);
   await eventually('the queue to be empty', 10_000, () => (queue.size === 0 ? true : undefined));
   const records = await stored(bench);
   expect(records.length).toBe(100);
@@ -74,16 +57,21 @@ it('stands in the totals under the provider whose agent used it, each attempt on
   const at = Date.now();
   const model = 'm-totals';
   queue.add([
-    ...Array.from({ length: 20 }, (_, n) => usage(1000 + n, { model, at, provider: 'eth', completion_tokens: 2 })),
-    usage(2000, { model, at: at + 10 * 365 * 86_400_000, provider: 'eth', completion_tokens: 2 }),
-    usage(2001, { model, at, provider: 'eth', completion_tokens: 50, estimated: true }),
+    ...Array.from({ length: 20 }, (_, n) =>
+      ingressUsage(1000 + n, { model, at, provider: 'eth', completion_tokens: 2 }),
+    ),
+    ingressUsage(2000, { model, at: at + 10 * 365 * 86_400_000, provider: 'eth', completion_tokens: 2 }),
+    ingressUsage(2001, { model, at, provider: 'eth', completion_tokens: 50, estimated: true }),
   ]);
   const totals = async () => {
     const answer = await workshop.admin('GET', 'usage?group_by=key,model,provider&model=m-totals');
     return totalsSchema.parse(answer).data[0];
   };
   await eventually('the totals', 15_000, async () => ((await totals())?.requests === 22 ? true : undefined));
-  queue.add([usage(2001, { model, at, provider: 'eth', completion_tokens: 6 }), usage(1000, { model, at })]);
+  queue.add([
+    ingressUsage(2001, { model, at, provider: 'eth', completion_tokens: 6 }),
+    ingressUsage(1000, { model, at }),
+  ]);
   const total = await eventually('the exact totals', 15_000, async () => {
     const now = await totals();
     return now?.completion_tokens === 48 ? now : undefined;
@@ -95,10 +83,10 @@ it('survives the object that took it', async () => {
   const queue = new UsageQueue({ directory: undefined, log: () => {} });
   const delivery = new UsageDelivery(queue);
   const bench = await workshop.addNode({}, { usage: delivery });
-  queue.add([usage(1), usage(2)]);
+  queue.add([ingressUsage(1), ingressUsage(2)]);
   await eventually('the queue to be empty', 10_000, () => (queue.size === 0 ? true : undefined));
   await workshop.crash(bench);
-  queue.add([usage(2), usage(3)]);
+  queue.add([ingressUsage(2), ingressUsage(3)]);
   await eventually('the queue to be empty', 15_000, () => (queue.size === 0 ? true : undefined));
   expect((await stored(bench)).map(({ request_id }) => request_id)).toEqual(['request-1', 'request-2', 'request-3']);
 });
@@ -111,7 +99,7 @@ it('an agent that sends something else loses its socket, and the gateway nothing
       usage: {
         connected: (outlet) => outlet.send(1, '{"request_id":"x"}'),
         disconnected: () => {},
-        stored: () => queue.add([usage(1)]),
+        stored: () => queue.add([ingressUsage(1)]),
       },
     },
   );

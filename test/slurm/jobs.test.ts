@@ -1,10 +1,11 @@
 /** Agents in real Slurm jobs of an ordinary user, seen from the client's side: a second replica outside Slurm keeps serving. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { RegisteredNode } from '../support/gateway.ts';
-import { type House, MODEL, openHouse } from '../support/house.ts';
+import { type House, MODEL } from '../support/house.ts';
 import { load, stream } from '../support/load.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { Cluster, type Job } from './cluster.ts';
+import type { Cluster, Job } from './cluster.ts';
+import { openPlace } from './place.ts';
 
 /** Served by the job's engine alone, beside MODEL, which a second replica outside Slurm serves too. */
 const ONLY = 'stand-in/in-the-job';
@@ -14,9 +15,7 @@ let cluster: Cluster;
 let token: string;
 
 beforeEach(async () => {
-  house = await openHouse();
-  cluster = await Cluster.up();
-  token = await cluster.secret('token', await house.gateway.createJoinToken('hpc', 'alps'));
+  ({ house, cluster, token } = await openPlace());
 });
 afterEach(endAll);
 

@@ -1,18 +1,17 @@
 /** What the registry shows while Slurm preempts, kills and ends jobs: nobody dead is routed to, nobody alive is kept out. */
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { type House, MODEL, openHouse } from '../support/house.ts';
+import { type House, MODEL } from '../support/house.ts';
 import { load } from '../support/load.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { Cluster, type Job } from './cluster.ts';
+import type { Cluster, Job } from './cluster.ts';
+import { openPlace } from './place.ts';
 
 let house: House;
 let cluster: Cluster;
 let token: string;
 
 beforeEach(async () => {
-  house = await openHouse();
-  cluster = await Cluster.up();
-  token = await cluster.secret('token', await house.gateway.createJoinToken('hpc', 'alps'));
+  ({ house, cluster, token } = await openPlace());
 });
 afterEach(endAll);
 

@@ -13,31 +13,14 @@ import {
   USAGE_BATCH_MAX,
 } from '../../../shared/asking/ingress-usage.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
+import { ingressUsage as usedByIngress } from '../../support/ingress-usage.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';
 
 afterEach(endAll);
 
 const log = () => {};
 
-function usage(n: number, more: Partial<IngressUsage> = {}): IngressUsage {
-  return {
-    request_id: `request-${n}`,
-    attempt: 1,
-    model: 'm',
-    session: 'a'.repeat(26),
-    provider: 'lab',
-    prompt_tokens: 3,
-    completion_tokens: n,
-    cached_tokens: 0,
-    reasoning_tokens: 0,
-    estimated: false,
-    complete: true,
-    aborted: false,
-    answer_bytes: 100,
-    at: 1_700_000_000_000 + n,
-    ...more,
-  };
-}
+const usage = (n: number, more: Partial<IngressUsage> = {}) => usedByIngress(n, { provider: 'lab', ...more });
 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => usage(n));
 

@@ -1,0 +1,21 @@
+import type { IngressUsage } from '../../shared/asking/ingress-usage.ts';
+
+/** What an agent's ingress used for its n-th request, of n tokens. */
+export function ingressUsage(n: number, more: Partial<IngressUsage> = {}): IngressUsage {
+  return {
+    request_id: `request-${n}`,
+    attempt: 1,
+    model: 'm',
+    session: 'a'.repeat(26),
+    prompt_tokens: 3,
+    completion_tokens: n,
+    cached_tokens: 0,
+    reasoning_tokens: 0,
+    estimated: false,
+    complete: true,
+    aborted: false,
+    answer_bytes: 100,
+    at: 1_700_000_000_000 + n,
+    ...more,
+  };
+}
