@@ -2,7 +2,7 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { LIFECYCLE } from '../../shared/lattice/node.ts';
 import type { Book } from '../../shared/metrics/book.ts';
 import { breakerAt, LOAD_KNOWN_MS } from '../../shared/routing/load.ts';
-import type { RegistryCounters } from '../registry/object.ts';
+import type { RegistryCounters } from '../registry/counters.ts';
 import type { Roster } from '../registry/roster.ts';
 import {
   BREAKERS,

@@ -5,7 +5,6 @@ import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/load.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { PING_TEXT, PONG_TEXT } from '../../shared/wire/heartbeat.ts';
-import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { type Census, takeCensus } from '../observe/census.ts';
@@ -13,6 +12,8 @@ import { AUDIENCE_HEADER } from '../tunnel/door-headers.ts';
 import { Admissions } from './admissions.ts';
 import { AlarmClock } from './alarm-clock.ts';
 import { Authority } from './authority.ts';
+import { CarriedSettings } from './carried-settings.ts';
+import type { RegistryCounters } from './counters.ts';
 import { GossipDriver } from './gossip-driver.ts';
 import { StoredGossip } from './gossip-memory.ts';
 import { GossipSockets } from './gossip-sockets.ts';
@@ -22,35 +23,11 @@ import { type AdmittedNode, Membership, type NewNode, type Published } from './m
 import { Meta } from './meta.ts';
 import { type Look, type LookedFor, look } from './node-page.ts';
 import { type OrderReply, orderFor } from './orders.ts';
-import { readPeers } from './peers.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { TICKET_HEADER } from './tickets.ts';
 
 /** There is one registry object per gateway. */
 export const REGISTRY_NAME = 'registry';
-
-/** Why and by whom it has been asked since it woke; tests and operators count with it. */
-export interface RegistryCounters {
-  sessions: number;
-  snapshots: number;
-  words: number;
-  /** From delegates. */
-  messages: number;
-  alarms: number;
-  timers: number;
-  /** Of tunnel objects, which they wake. */
-  probes: number;
-  /** Attempts that an engine completed although their requests had gone to another node. */
-  doubles: number;
-  delegates: number;
-  /** Where the issuer's key is from. */
-  issuer: 'environment' | 'own';
-  issuerId: string;
-  /** End of the gateway's certificate; seconds since 1970. */
-  certificateEnds: number;
-  /** Clusters of which nobody is evicted for now, because so many of their nodes turned suspect at once. */
-  frozen: string[];
-}
 
 /**
  * One replica of the registry: the gateway's peer among those of the agents. Requests never reach it; isolates follow it by
@@ -69,10 +46,7 @@ export class RegistryObject extends DurableObject<Env> {
   readonly #members: Membership;
   readonly #sockets: GossipSockets;
   readonly #gossip: GossipDriver;
-  /** Readings of the settings are numbered. */
-  #reloads = 0;
-  #reloaded = 0;
-  #reading: Promise<void> | undefined;
+  readonly #settings: CarriedSettings;
   #snapshots = 0;
   #words = 0;
   #messages = 0;
@@ -100,6 +74,9 @@ export class RegistryObject extends DurableObject<Env> {
     );
     const { id, issuer } = this.#authority.issuer;
     this.#members.roster.store.set({ issuers: this.#authority.listed, gateway: id });
+    this.#settings = new CarriedSettings(env, this.#members.roster.store, this.#authority, () =>
+      this.#gossip.handle({ type: 'replaced', sessions: this.#members.relist() }),
+    );
     ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
     this.#sockets = new GossipSockets(ctx, id, {
       opened: (session) => this.#gossip.handle({ type: 'opened', peer: session, inbound: true }),
@@ -249,34 +226,16 @@ export class RegistryObject extends DurableObject<Env> {
   // --- what isolates ask ----------------------------------------------------------------------------------------------
 
   /** Settings and peers as they are stored now. */
-  async reloadSettings(): Promise<void> {
-    const number = ++this.#reloads;
-    const [settings, peers] = await Promise.all([readSettings(this.env), readPeers(this.env)]);
-    if (number < this.#reloaded) return; // a later reading was faster
-    this.#reloaded = number;
-    if (this.#authority.list(peers)) {
-      this.#gossip.handle({ type: 'replaced', sessions: this.#members.relist() });
-    }
-    const { listed, issuer } = this.#authority;
-    this.#members.roster.store.set({ settings, issuers: listed, gateway: issuer.id });
+  reloadSettings(): Promise<void> {
+    return this.#settings.reload();
   }
 
   /** What changed since `tag`, or null where the caller has it already. */
   async snapshot(tag: string | null, _fresh = true): Promise<SnapshotDelta | null> {
     this.#snapshots++;
     // A store that is down takes no node out of routing: settings follow when it is back.
-    if (this.#members.roster.store.carried.settings === undefined) await this.#firstSettings();
+    if (this.#members.roster.store.carried.settings === undefined) await this.#settings.first();
     return this.#members.roster.store.since(tag);
-  }
-
-  /** One reading for all who ask meanwhile: a store that is down is not asked by every isolate twice a second. */
-  #firstSettings(): Promise<void> {
-    this.#reading ??= this.reloadSettings()
-      .catch(() => {})
-      .finally(() => {
-        this.#reading = undefined;
-      });
-    return this.#reading;
   }
 
   /** Answers: enough to know that it can. */

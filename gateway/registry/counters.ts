@@ -1,0 +1,22 @@
+/** Why and by whom it has been asked since it woke; tests and operators count with it. */
+export interface RegistryCounters {
+  sessions: number;
+  snapshots: number;
+  words: number;
+  /** From delegates. */
+  messages: number;
+  alarms: number;
+  timers: number;
+  /** Of tunnel objects, which they wake. */
+  probes: number;
+  /** Attempts that an engine completed although their requests had gone to another node. */
+  doubles: number;
+  delegates: number;
+  /** Where the issuer's key is from. */
+  issuer: 'environment' | 'own';
+  issuerId: string;
+  /** End of the gateway's certificate; seconds since 1970. */
+  certificateEnds: number;
+  /** Clusters of which nobody is evicted for now, because so many of their nodes turned suspect at once. */
+  frozen: string[];
+}
