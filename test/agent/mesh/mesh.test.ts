@@ -76,6 +76,13 @@ const allSee = (members: readonly Member[], sessions: readonly string[]) =>
     return members.every((member) => serving(member).join() === wanted) ? true : undefined;
   });
 
+/** Each has a channel to each: until then the first one may be all that the others have in common, and its end has no witness. */
+const allMeet = (members: readonly Member[]) =>
+  eventually('all have met', WITHIN_MS, () => {
+    const met = (one: Member) => members.every((other) => one === other || one.mesh.channels.get(other.session));
+    return members.every(met) ? true : undefined;
+  });
+
 const sessionsOf = (members: readonly Member[]) => members.map(({ session }) => session);
 
 it('a newcomer whose own first word is all that differs is not left alone until the next round', async () => {
@@ -154,6 +161,7 @@ describe('agents that know one of them', () => {
     const more = { askRelay: () => Promise.resolve('silent' as const) };
     const members = [await join({ more }), await join({ more }), await join({ more }), await join({ more })];
     await allSee(members, sessionsOf(members));
+    await allMeet(members);
     const [gone, ...others] = members;
     if (gone === undefined) return;
     // As a killed process: its sockets end, nothing is said.
@@ -175,6 +183,7 @@ describe('agents that know one of them', () => {
       await join({ more: { askRelay } }),
     ];
     await allSee(members, sessionsOf(members));
+    await allMeet(members);
     const [cutOff, ...others] = members;
     if (cutOff === undefined) return;
     for (const channel of cutOff.mesh.channels) channel.destroy('cut');
