@@ -1,4 +1,5 @@
 /** API keys. Operators see and make all; who logged in sees and makes their own, never with more than they have. */
+
 import { and, count, eq, gt, isNull, or, type SQL } from 'drizzle-orm';
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -19,15 +20,11 @@ import {
   pageOf,
   restrictionColumns,
   restrictionsSchema,
-  restrictionView,
-  shownRestrictions,
-  time,
 } from './fields.ts';
-import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { type Key, keySchema, keyView } from './key-view.ts';
+import { nameSchema, pageSchema } from './list.ts';
 import { requireProject, requireProvider, requireUser } from './references.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
-
-type Key = typeof apiKeys.$inferSelect;
 
 /** Of those who make them for themselves. */
 const OWN_KEYS_MAX = 50;
@@ -63,22 +60,6 @@ const rotateSchema = z.strictObject({
 });
 const filterSchema = pageSchema.extend({ user_id: idText.optional(), project_id: idText.optional() });
 
-export const keySchema = shownRestrictions.extend({
-  object: z.literal('key'),
-  id: z.string(),
-  name: z.string(),
-  role: z.enum(ROLES),
-  provider: z.string().nullable(),
-  user_id: z.string().nullable(),
-  project_id: z.string().nullable(),
-  prefix: z.string(),
-  scopes: z.array(z.enum(SCOPES)).nullable(),
-  rotated_from: z.string().nullable(),
-  created_at: z.iso.datetime(),
-  expires_at: z.iso.datetime().nullable(),
-  last_used_at: z.iso.datetime().nullable(),
-  revoked_at: z.iso.datetime().nullable(),
-});
 const newKeySchema = keySchema.extend({ key: z.string() });
 
 const COMMON = { role: 'consumer', login: true } as const;
@@ -107,7 +88,7 @@ export const keyRoutes: readonly AdminRoute[] = [
         user_id === undefined ? undefined : eq(apiKeys.userId, user_id),
         project_id === undefined ? undefined : eq(apiKeys.projectId, project_id),
       );
-      return pageOf(call.env, apiKeys, page, where, view);
+      return pageOf(call.env, apiKeys, page, where, keyView);
     },
   }),
   route({
@@ -116,7 +97,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     path: '/keys/:id',
     summary: 'One key.',
     answer: keySchema,
-    run: async (call) => view(await found(call)),
+    run: async (call) => keyView(await found(call)),
   }),
   route({
     ...COMMON,
@@ -194,12 +175,12 @@ function insert(
   return createOnce(call, {
     action,
     object: row.id,
-    after: view(row),
+    after: keyView(row),
     statements: [database(call.env).insert(apiKeys).values(row), ...more],
-    shown: { ...view(row), key: plaintext },
+    shown: { ...keyView(row), key: plaintext },
     find: async (id) => {
       const known = await findKey(call.env, eq(apiKeys.id, id));
-      return known && view(known);
+      return known && keyView(known);
     },
   });
 }
@@ -215,10 +196,10 @@ async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object
     ...(scopes !== undefined && { scopes }),
     ...(expires_at !== undefined && { expiresAt: expiryMs(expires_at, now) }),
   };
-  if (Object.keys(set).length === 0) return view(row);
-  const after = view({ ...row, ...set });
+  if (Object.keys(set).length === 0) return keyView(row);
+  const after = keyView({ ...row, ...set });
   const update = database(env).update(apiKeys).set(set).where(eq(apiKeys.id, row.id));
-  await change(call, [update], { action: 'key.update', object: row.id, before: view(row), after });
+  await change(call, [update], { action: 'key.update', object: row.id, before: keyView(row), after });
   return after;
 }
 
@@ -236,8 +217,8 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
     await change(call, [], {
       action: 'key.update',
       object: old.id,
-      before: view(old),
-      after: view({ ...old, expiresAt: end }),
+      before: keyView(old),
+      after: keyView({ ...old, expiresAt: end }),
     });
   }
   return response;
@@ -248,11 +229,11 @@ async function revokeKey(call: Call): Promise<object> {
   const row = await found(call);
   if (row.revokedAt !== null) {
     await tell(call.env);
-    return view(row);
+    return keyView(row);
   }
-  const after = view({ ...row, revokedAt: call.now });
+  const after = keyView({ ...row, revokedAt: call.now });
   const update = database(call.env).update(apiKeys).set({ revokedAt: call.now }).where(eq(apiKeys.id, row.id));
-  await change(call, [update], { action: 'key.revoke', object: row.id, before: view(row), after });
+  await change(call, [update], { action: 'key.revoke', object: row.id, before: keyView(row), after });
   return after;
 }
 
@@ -290,25 +271,4 @@ async function findKey(env: Env, where: SQL | undefined): Promise<Key | undefine
 
 function denied(message: string): ApiError {
   return new ApiError('permission_denied', message);
-}
-
-/** What may be shown of a key again and again: never its hash. */
-function view(row: Key): z.infer<typeof keySchema> {
-  return {
-    object: 'key',
-    id: row.id,
-    name: row.name,
-    role: row.role,
-    provider: row.provider,
-    user_id: row.userId,
-    project_id: row.projectId,
-    prefix: row.prefix,
-    scopes: row.scopes,
-    ...restrictionView(row),
-    rotated_from: row.rotatedFrom,
-    created_at: rfc3339(row.createdAt),
-    expires_at: time(row.expiresAt),
-    last_used_at: time(row.lastUsedAt),
-    revoked_at: time(row.revokedAt),
-  } as z.infer<typeof keySchema>;
 }
