@@ -16,9 +16,9 @@ afterEach(endAll);
 const WITHIN_MS = 1_000;
 
 /** An ingress without an engine, and a node that has one. */
-async function twoHouses(): Promise<{ here: Villager; there: Villager }> {
+async function twoHouses(): Promise<{ here: Villager; there: Villager; village: Village }> {
   const village = new Village();
-  return { here: await village.add({ engine: false }), there: await village.add() };
+  return { here: await village.add({ engine: false }), there: await village.add(), village };
 }
 
 async function abortedAfter(there: Villager, phase: (request: EngineRequest) => boolean, leave: () => Promise<void>) {
@@ -108,13 +108,22 @@ it('readers that stand still hold their engine back, and nobody else', async () 
 });
 
 it('a reader that stood still gets every byte when it reads on', async () => {
-  const { here } = await twoHouses();
+  const { here, village } = await twoHouses();
   const bytes = 16 * 1024 * 1024;
-  const others = await Promise.all(Array.from({ length: 20 }, () => standStill(here, bytes)));
+  const pressed = (yes: boolean) =>
+    eventually(yes ? 'pressed' : 'relieved', 10_000, () =>
+      village.pressure(here) >= 1 / 2 === yes ? true : undefined,
+    );
+  // The first: it has stood still for longest when the channel is relieved of all that stand still.
   const response = await here.ask('/chat/completions', chatBody({ bytes }));
-  await new Promise((resolve) => setTimeout(resolve, 1_500)); // long enough to be parked beside so many others
+  const full = pressed(true);
+  const others = await Promise.all(Array.from({ length: 20 }, () => standStill(here, bytes)));
+  await full;
+  await pressed(false);
   const hash = createHash('sha256');
   for await (const chunk of response.body ?? []) hash.update(chunk);
   expect(hash.digest('hex')).toBe(patternSha256(bytes));
+  const [record] = await here.accounted(1);
+  expect(record, 'it gave way meanwhile').toMatchObject({ repeated: true, complete: true });
   for (const socket of others) socket.destroy();
 });

@@ -75,6 +75,12 @@ export class Village {
     return pair.near;
   }
 
+  /** Of what may come to this villager over the channels that it dialled, the largest part that waits for its readers. */
+  pressure(villager: Villager): number {
+    const own = [...this.#pairs].filter(({ ends }) => ends[0] === villager);
+    return Math.max(0, ...own.map(({ pair }) => pair.near.link.pressure));
+  }
+
   /** Every channel of this villager ends, as when its connection is lost; or only the oldest `count`. */
   cut(villager: Villager, count = Number.POSITIVE_INFINITY): void {
     let left = count;
