@@ -5,7 +5,6 @@
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
 import type { ServedModel } from '../../shared/lattice/node.ts';
-import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
 import type { EngineExit } from '../engine/child.ts';
@@ -13,13 +12,11 @@ import { Engine, isOccupied } from '../engine/engine.ts';
 import { commandFacts, withFacts } from '../engine/facts.ts';
 import type { Health } from '../engine/health.ts';
 import { LoadMeter } from '../engine/load.ts';
-import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
-import { agentPage } from '../observe/page.ts';
 import type { MetricsServer } from '../observe/server.ts';
 import type { EngineTarget, Refusal } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
@@ -32,9 +29,8 @@ import { Job } from './job.ts';
 import { type JoiningOptions, joining, type Surroundings } from './joining.ts';
 import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
-import { networkRows } from './network-table.ts';
-import { partsStatus } from './parts-status.ts';
 import { openRequests, unadmitted } from './requests.ts';
+import { SelfReport } from './self-report.ts';
 import { Sessions } from './sessions.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
 import type { StartConfig } from './start-config.ts';
@@ -66,7 +62,7 @@ export class AgentLife {
   readonly #network: Network;
   readonly #host: string;
   readonly #run: RunTool;
-  readonly #startedAt = new Date();
+  readonly #report: SelfReport;
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
   readonly #departure: Departure;
@@ -95,6 +91,13 @@ export class AgentLife {
     this.#host = this.#job.node ?? hostname().slice(0, 255);
     this.#network = new Network({ config, env, host: this.#host, log });
     this.#departure = new Departure(this.#parts, options.log);
+    this.#report = new SelfReport({
+      parts: this.#parts,
+      job: this.#job,
+      network: this.#network,
+      load: () => this.#target && this.#load.current,
+      name: () => this.#state?.name ?? '',
+    });
     this.#parts.orders = new Orders({
       deployments: () => this.#parts.deployments,
       drain: (why) => this.#ending.settle({ kind: 'drain', cause: 'request', why }),
@@ -122,7 +125,7 @@ export class AgentLife {
       this.#state = state;
       control = new ControlServer(state.path, this.#controlHandlers());
       await control.open();
-      metrics = await openMetrics(config.metrics, { state, page: () => this.#page(), log });
+      metrics = await openMetrics(config.metrics, { state, page: () => this.#report.page(), log });
       if (config.span.role === 'register') {
         const around = { network: this.#network, engine: () => this.#target, load: this.#load };
         this.#parts.requests = await openRequests({ config, ...around, state, log });
@@ -305,39 +308,12 @@ export class AgentLife {
 
   #controlHandlers() {
     return {
-      status: () => this.#status(),
-      network: () => this.#networkRows(),
-      metrics: () => this.#page(),
+      status: () => this.#report.status(),
+      network: () => this.#report.networkRows(),
+      metrics: () => this.#report.page(),
       drain: () => this.#ending.settle({ kind: 'drain', cause: 'request', why: 'otela-agent drain' }),
       tail: () => this.#parts.engine?.tail() ?? Buffer.alloc(0),
       follow: (listener: (chunk: Buffer) => void) => this.#parts.engine?.follow(listener) ?? (() => {}),
-    };
-  }
-
-  #networkRows(): NetworkRow[] {
-    const { mesh, id } = this.#parts.sessions?.current ?? {};
-    if (mesh === undefined || id === undefined) return [];
-    return networkRows(mesh, id, (issuer) => this.#network.issuerName(issuer) ?? LOCAL_ISSUER);
-  }
-
-  #page(): string {
-    const { sessions, requests } = this.#parts;
-    const { user, system } = process.cpuUsage();
-    return agentPage({
-      status: this.#status(),
-      load: this.#target && this.#load.current,
-      mesh: sessions?.current?.mesh,
-      meshInFlight: requests?.inFlight ?? 0,
-      process: { rss: process.memoryUsage.rss(), cpuUs: user + system },
-    });
-  }
-
-  #status(): AgentStatus {
-    return {
-      session: this.#state?.name ?? '',
-      started_at: this.#startedAt.toISOString(),
-      ...partsStatus(this.#parts),
-      ...this.#job.record(),
     };
   }
 }

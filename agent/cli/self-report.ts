@@ -1,0 +1,59 @@
+import type { EngineLoad } from '../../shared/routing/load.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
+import { agentPage } from '../observe/page.ts';
+import type { Parts } from './departure.ts';
+import type { Job } from './job.ts';
+import type { Network } from './network.ts';
+import { networkRows } from './network-table.ts';
+import { partsStatus } from './parts-status.ts';
+
+interface SelfReportOptions {
+  parts: Parts;
+  job: Pick<Job, 'record'>;
+  network: Pick<Network, 'issuerName'>;
+  /** Undefined while no engine answers. */
+  load(): EngineLoad | undefined;
+  /** Of its state directory: the session, once there is one. */
+  name(): string;
+}
+
+/** What an agent tells of itself: to its own commands, and to Prometheus. */
+export class SelfReport {
+  readonly #options: SelfReportOptions;
+  readonly #startedAt = new Date();
+
+  constructor(options: SelfReportOptions) {
+    this.#options = options;
+  }
+
+  networkRows(): NetworkRow[] {
+    const { parts, network } = this.#options;
+    const { mesh, id } = parts.sessions?.current ?? {};
+    if (mesh === undefined || id === undefined) return [];
+    return networkRows(mesh, id, (issuer) => network.issuerName(issuer) ?? LOCAL_ISSUER);
+  }
+
+  /** In Prometheus' text format. */
+  page(): string {
+    const { parts, load } = this.#options;
+    const { user, system } = process.cpuUsage();
+    return agentPage({
+      status: this.status(),
+      load: load(),
+      mesh: parts.sessions?.current?.mesh,
+      meshInFlight: parts.requests?.inFlight ?? 0,
+      process: { rss: process.memoryUsage.rss(), cpuUs: user + system },
+    });
+  }
+
+  status(): AgentStatus {
+    const { parts, job, name } = this.#options;
+    return {
+      session: name(),
+      started_at: this.#startedAt.toISOString(),
+      ...partsStatus(parts),
+      ...job.record(),
+    };
+  }
+}
