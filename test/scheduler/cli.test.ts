@@ -112,7 +112,7 @@ describe('otela-plan', () => {
     const pools = file({
       pools: ['A100-80-SXM', 'H100-SXM', 'L40S', 'GH200-96', 'A40'].map((gpu) => ({ gpu, nodes: 5, gpus_per_node: 4 })),
     });
-    const { code, out } = await plan(pools, many, '--time-limit', '0.3', '--gap', '0', '--duration', '0');
+    const { code, out } = await plan(pools, many, '--time-limit', '0.1', '--gap', '0', '--duration', '0');
     expect(code).toBe(4);
     expect(out).toMatch(/TIME LIMIT/);
     expect(out).toMatch(/within \d+\.\d+ % of the best possible/);
