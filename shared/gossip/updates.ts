@@ -1,5 +1,5 @@
 /** What changes the replica, and what follows from it: members on the ring, news for others, the end of the own session. */
-import type { MergeResult } from '../lattice/replica.ts';
+import type { MergeResult } from '../lattice/merger.ts';
 import type { Update } from '../lattice/update.ts';
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';

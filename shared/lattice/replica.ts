@@ -2,21 +2,16 @@
  * A replica of the registry: per issuer one lattice. It verifies what comes in, rank first and signature second, so that old news
  * costs no cryptography. No clock, no randomness: equal updates in any order make equal replicas.
  */
-import { compareEvictions, compareRecords, isCollected } from './algebra.ts';
-import { ownBytes } from './bytes.ts';
-import { type CertificateCache, issuerId, openCertificate } from './certificate.ts';
-import { decodeFloor, decodeRevocation, type Floor, openFloor, openRevocation, type Revocation } from './control.ts';
+import { isCollected } from './algebra.ts';
+import type { Floor, Revocation } from './control.ts';
 import type { Crypto } from './crypto.ts';
 import { covers, type Digest, type DigestScope } from './digest.ts';
 import type { Entry } from './entry.ts';
-import { LatticeError, type LatticeErrorCode } from './error.ts';
-import { decodeEviction, type Eviction, verifyEviction } from './eviction.ts';
 import { type Fingerprint, Tally } from './fingerprint.ts';
-import { PAYLOAD_MAX_BYTES } from './payload.ts';
-import { decodeRecord, type OwnerRecord, payloadHash, verifyRecord } from './record.ts';
-import { Shelf } from './shelf.ts';
-import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
-import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from './update.ts';
+import { type MergeResult, Merger } from './merger.ts';
+import { Shelves } from './shelves.ts';
+import type { Ticket } from './ticket.ts';
+import { encodeUpdate, type Update } from './update.ts';
 
 export interface ReplicaLimits {
   /** Sessions per issuer, tombstones included. Default 65,536. */
@@ -32,251 +27,75 @@ export interface ReplicaOptions {
   limits?: ReplicaLimits;
 }
 
-/** Two different payloads that one session signed with one version: proof that its owner lies. */
-interface Conflict {
-  session: string;
-  records: [Uint8Array, Uint8Array];
-}
-
-export type MergeResult =
-  /** `sessions`: whose entry changed or went. */
-  | { outcome: 'merged'; issuer: string; sessions: string[]; conflict?: Conflict }
-  /** We have exactly this. */
-  | { outcome: 'known'; issuer: string; sessions: string[] }
-  /** We have something newer. */
-  | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
-  /** Below its key's floor, or the key is revoked: gone for good. Its owner needs a new session, its sender our floors. */
-  | { outcome: 'collected'; issuer: string; session: string }
-  /** To be merged when it comes with this: ask for it. */
-  | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
-  | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
-
 export type Standing = 'good' | 'unknown_issuer' | 'revoked' | 'collected' | 'left';
-
-interface ReadEntry {
-  session: string;
-  record: OwnerRecord | undefined;
-  eviction: Eviction | undefined;
-  /** Of a session that is not known yet; not verified. */
-  ticket?: Ticket;
-  known: Entry | undefined;
-  shelf: Shelf;
-}
 
 export class Replica {
   readonly #crypto: Crypto;
-  #accepts: (issuer: string) => boolean;
-  readonly #entriesMax: number;
-  readonly #keysMax: number;
-  /** By issuer; only listed ones. */
-  readonly #shelves = new Map<string, Shelf>();
-  readonly #certificates: CertificateCache = new Map();
+  readonly #limits: Required<ReplicaLimits>;
+  readonly #shelves: Shelves;
+  readonly #merger: Merger;
 
-  constructor(options: ReplicaOptions) {
-    this.#crypto = options.crypto;
-    this.#accepts = options.accepts;
-    this.#entriesMax = options.limits?.entriesPerIssuer ?? 65_536;
-    this.#keysMax = options.limits?.keysPerIssuer ?? 1024;
+  constructor({ crypto, accepts, limits }: ReplicaOptions) {
+    this.#crypto = crypto;
+    this.#limits = {
+      entriesPerIssuer: limits?.entriesPerIssuer ?? 65_536,
+      keysPerIssuer: limits?.keysPerIssuer ?? 1024,
+    };
+    this.#shelves = new Shelves(crypto, accepts);
+    this.#merger = new Merger({ crypto, shelves: this.#shelves, ...this.#limits });
   }
 
   /** Another replica that holds the same, at a fraction of the memory: for simulators of a thousand. */
   fork(): Replica {
-    const limits = { entriesPerIssuer: this.#entriesMax, keysPerIssuer: this.#keysMax };
-    const copy = new Replica({ crypto: this.#crypto, accepts: this.#accepts, limits });
-    for (const [issuer, shelf] of this.#shelves) copy.#shelves.set(issuer, shelf.fork());
+    const copy = new Replica({ crypto: this.#crypto, accepts: this.#shelves.accepts, limits: this.#limits });
+    copy.#shelves.copy(this.#shelves);
     return copy;
   }
 
   /** Takes what is better than what is known. Never throws: what is wrong with an update is in its result. */
   merge(update: Update | Uint8Array): MergeResult {
-    return this.#merge(update, false);
+    return this.#merger.merge(update, false);
   }
 
   /** `merge` for what this replica itself verified and stored before: signatures are not checked again. */
   load(update: Update | Uint8Array): MergeResult {
-    return this.#merge(update, true);
-  }
-
-  #merge(given: Update | Uint8Array, trusted: boolean): MergeResult {
-    try {
-      const update = given instanceof Uint8Array ? decodeUpdate(given) : given;
-      switch (update.kind) {
-        case 'entry':
-          return this.#mergeEntry(update, trusted);
-        case 'floor':
-          return this.#mergeFloor(decodeFloor(ownBytes(update.floor)), trusted);
-        case 'revocation':
-          return this.#mergeRevocation(decodeRevocation(ownBytes(update.revocation)), trusted);
-      }
-    } catch (error) {
-      if (error instanceof LatticeError) return { outcome: 'rejected', code: error.code, message: error.message };
-      throw error;
-    }
-  }
-
-  #mergeEntry(update: EntryUpdate, trusted: boolean): MergeResult {
-    const read = this.#read(update);
-    if ('outcome' in read) return read;
-    const { session, known, shelf } = read;
-    const { issuer } = shelf;
-    const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
-    const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
-    // Of one rank and yet not the same: worth a signature, for it proves a lie.
-    const conflict = contradiction(read.record, known?.record);
-    if (order <= 0 && evicts <= 0 && conflict === undefined)
-      return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
-    const record = order > 0 ? read.record : known?.record;
-    const eviction = evicts > 0 ? read.eviction : known?.eviction;
-    const payload = this.#payloadFor(record, eviction !== undefined, update.payload, known);
-    if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
-    if (known === undefined && shelf.entries.size >= this.#entriesMax)
-      throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
-    const ticket = this.#opened(read, trusted);
-    if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
-    if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
-    shelf.put({ ticket, record: copied(record, known?.record), payload: payload && ownBytes(payload), eviction });
-    return { outcome: 'merged', issuer, sessions: [session], ...conflict };
-  }
-
-  /** Everything that costs no signature. */
-  #read(update: EntryUpdate): ReadEntry | MergeResult {
-    const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
-    const eviction =
-      update.eviction === undefined ? undefined : decodeEviction(ownBytes(update.eviction), this.#crypto);
-    const session = record?.session ?? eviction?.session;
-    if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
-    if (eviction !== undefined && eviction.session !== session)
-      throw new LatticeError('mismatch', 'parts of different sessions');
-    const known = this.get(session);
-    const shelf = known === undefined ? undefined : this.#shelves.get(known.issuer);
-    if (known !== undefined && shelf !== undefined) return { session, record, eviction, known, shelf };
-    return this.#readNew(session, update.ticket, { record, eviction });
-  }
-
-  /** The first word of a session: its ticket must come with it. */
-  #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
-    if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
-    const ticket = decodeTicket(ownBytes(bytes), this.#crypto);
-    if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
-    const shelf = this.#shelf(ticket.issuer, ticket.certificate.root);
-    if (shelf.excludes(ticket)) return { outcome: 'collected', issuer: shelf.issuer, session } as const;
-    return { session, ...said, ticket, known: undefined, shelf };
-  }
-
-  /** The bytes that belong to `record`; nothing where nobody needs them any more. */
-  #payloadFor(
-    record: OwnerRecord | undefined,
-    evicted: boolean,
-    given: Uint8Array | undefined,
-    known: Entry | undefined,
-  ): Uint8Array | undefined | 'lacking' {
-    if (given !== undefined && given.length > PAYLOAD_MAX_BYTES)
-      throw new LatticeError('too_large', `payload of ${given.length} bytes`);
-    if (record === undefined || evicted || record.state === 'LEFT') return undefined;
-    if (known?.payloadBytes !== undefined && known.record?.payloadHash === record.payloadHash)
-      return known.payloadBytes;
-    if (given === undefined) return 'lacking';
-    if (payloadHash(given, this.#crypto) !== record.payloadHash)
-      throw new LatticeError('mismatch', 'not the payload that was signed');
-    return given;
-  }
-
-  /** A thousand tickets share one certificate, so checking that costs nothing and lets them share it in memory too. */
-  #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
-    if (ticket === undefined) {
-      if (known === undefined) throw new LatticeError('incomplete', 'no ticket');
-      return known.ticket;
-    }
-    if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);
-    return { ...ticket, certificate: openCertificate(ticket.certificate.bytes, this.#crypto, this.#certificates) };
-  }
-
-  #verify({ record, eviction }: ReadEntry, ticket: Ticket, says: boolean, evicts: boolean): void {
-    if (says && record !== undefined) verifyRecord(record, ticket.sessionKey, this.#crypto);
-    if (evicts && eviction !== undefined) verifyEviction(eviction, ticket.certificate.key, this.#crypto);
-  }
-
-  #mergeFloor(floor: Floor, trusted: boolean): MergeResult {
-    const shelf = this.#shelfOf(floor.certificate.root);
-    const { issuer, floors } = shelf;
-    const known = floors.get(floor.certificate.keyName);
-    if (known !== undefined && known.at >= floor.at)
-      return { outcome: known.at === floor.at ? 'known' : 'older', issuer, sessions: [] };
-    if (known === undefined && floors.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
-    const opened = trusted ? floor : openFloor(floor.bytes, this.#crypto, this.#certificates);
-    return { outcome: 'merged', issuer, sessions: shelf.raiseFloor(opened) };
-  }
-
-  #mergeRevocation(revocation: Revocation, trusted: boolean): MergeResult {
-    const shelf = this.#shelfOf(revocation.root);
-    const { issuer, revocations } = shelf;
-    if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
-    // A root that takes itself back is heard in any case.
-    if (revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
-      throw new LatticeError('full', 'too many revocations');
-    const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
-    return { outcome: 'merged', issuer, sessions: shelf.revoke(opened) };
-  }
-
-  /** Made when first spoken of; only for issuers on the list, which bounds them. */
-  #shelf(issuer: string, root: Uint8Array): Shelf {
-    const known = this.#shelves.get(issuer);
-    if (known !== undefined) return known;
-    if (!this.#accepts(issuer)) throw new LatticeError('unknown_issuer', `issuer ${issuer} is not listed here`);
-    const shelf = new Shelf(issuer, ownBytes(root), this.#crypto);
-    this.#shelves.set(issuer, shelf);
-    return shelf;
-  }
-
-  #shelfOf(root: Uint8Array): Shelf {
-    return this.#shelf(issuerId(root, this.#crypto), root);
+    return this.#merger.merge(update, true);
   }
 
   /** Another list of issuers: those no longer on it go, with their sessions, and nobody else's. @returns the sessions */
   setIssuers(accepts: (issuer: string) => boolean): string[] {
-    this.#accepts = accepts;
-    const gone: string[] = [];
-    for (const [issuer, shelf] of this.#shelves) {
-      if (accepts(issuer)) continue;
-      this.#shelves.delete(issuer);
-      gone.push(...shelf.entries.keys());
-    }
-    return gone;
+    return this.#shelves.setIssuers(accepts);
   }
 
   accepts(issuer: string): boolean {
-    return this.#accepts(issuer);
+    return this.#shelves.accepts(issuer);
   }
 
   get(session: string): Entry | undefined {
-    for (const shelf of this.#shelves.values()) {
-      const entry = shelf.entries.get(session);
-      if (entry !== undefined) return entry;
-    }
-    return undefined;
+    return this.#shelves.entry(session);
   }
 
   /** Of one issuer or of all. */
   *entries(issuer?: string): Generator<Entry> {
-    for (const shelf of this.#shelves.values()) {
+    for (const shelf of this.#shelves.all()) {
       if (issuer === undefined || shelf.issuer === issuer) yield* shelf.entries.values();
     }
   }
 
   get size(): number {
     let size = 0;
-    for (const shelf of this.#shelves.values()) size += shelf.entries.size;
+    for (const shelf of this.#shelves.all()) size += shelf.entries.size;
     return size;
   }
 
   /** Those of whom anything is known. */
   issuers(): string[] {
-    return [...this.#shelves.keys()];
+    return this.#shelves.issuers();
   }
 
   /** Whether the holder of this (opened) ticket may speak: asked before a socket is accepted. */
   standing(ticket: Ticket): Standing {
-    if (!this.#accepts(ticket.issuer)) return 'unknown_issuer';
+    if (!this.#shelves.accepts(ticket.issuer)) return 'unknown_issuer';
     const shelf = this.#shelves.get(ticket.issuer);
     if (shelf === undefined) return 'good';
     if (shelf.excludes(ticket)) return isCollected(ticket, shelf) ? 'collected' : 'revoked';
@@ -325,7 +144,7 @@ export class Replica {
   wants(digest: Digest): string[] {
     const shelf = this.#shelves.get(digest.issuer);
     if (shelf !== undefined) return shelf.wants(digest);
-    return this.#accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
+    return this.#shelves.accepts(digest.issuer) ? digest.items.map((item) => item.id) : [];
   }
 
   /** Answers a pull: full updates of those ids that we have. */
@@ -342,18 +161,4 @@ export class Replica {
   updates(issuer: string): Update[] {
     return this.delta({ issuer, items: [] }).updates;
   }
-}
-
-function contradiction(
-  record: OwnerRecord | undefined,
-  known: OwnerRecord | undefined,
-): { conflict: Conflict } | undefined {
-  if (record === undefined || known === undefined || record.payloadHash === known.payloadHash) return undefined;
-  if (record.state !== known.state || record.version !== known.version) return undefined;
-  return { conflict: { session: record.session, records: [known.bytes, ownBytes(record.bytes)] } };
-}
-
-/** Bytes of a message are copied before they are kept: a view would keep the message. */
-function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
-  return record === undefined || record === known ? record : { ...record, bytes: ownBytes(record.bytes) };
 }

@@ -20,8 +20,10 @@ const control = of('control.ts');
 const digest = of('digest.ts');
 const entry = of('entry.ts');
 const fingerprint = of('fingerprint.ts');
+const merger = of('merger.ts');
 const replica = of('replica.ts');
 const shelf = of('shelf.ts');
+const shelves = of('shelves.ts');
 const ticket = of('ticket.ts');
 
 const STATE_FIRST = 'if (a.state !== b.state) return lifecycleRank(a.state) - lifecycleRank(b.state);';
@@ -36,17 +38,17 @@ const PUT = 'shelf.put({ ticket,';
 
 export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
   told: [
-    replica(
+    merger(
       'payloads outlive their session',
       "if (record === undefined || evicted || record.state === 'LEFT') return undefined;",
       'if (record === undefined) return given;',
     ),
-    replica(
+    merger(
       "a former version's payload stays",
       'known?.payloadBytes !== undefined && known.record?.payloadHash === record.payloadHash',
       'known?.payloadBytes !== undefined',
     ),
-    replica('evictions are dropped', EVICTION, 'const eviction = known?.eviction;'),
+    merger('evictions are dropped', EVICTION, 'const eviction = known?.eviction;'),
     entry(
       'an owner may outlive its eviction',
       'record === undefined || eviction !== undefined',
@@ -60,8 +62,8 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
     ),
     algebra('floors ask for the birth', 'session.expires < floor.at', 'session.expires - 100 < floor.at'),
     algebra('floors are off by one', 'session.expires < floor.at', 'session.expires <= floor.at'),
-    replica('floors are not merged', FLOOR_RANK, 'if (known !== undefined || true)'),
-    replica('revocations are not merged', 'if (revocations.has(revocation.keyName))', 'if (revocations)'),
+    merger('floors are not merged', FLOOR_RANK, 'if (known !== undefined || true)'),
+    merger('revocations are not merged', 'if (revocations.has(revocation.keyName))', 'if (revocations)'),
     algebra('a root cannot take itself back', REVOKED, 'return control.revocations.has(keyName);'),
     algebra(
       'any revocation takes back all keys',
@@ -76,8 +78,8 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       "compareText(a?.hash ?? '', b?.hash ?? '')",
       'b === undefined ? 1 : 0',
     ),
-    replica('a new record undoes an eviction', EVICTION, 'const eviction = evicts > 0 ? read.eviction : undefined;'),
-    replica('the last floor counts, not the highest', FLOOR_RANK, 'if (known?.at === floor.at && known !== undefined)'),
+    merger('a new record undoes an eviction', EVICTION, 'const eviction = evicts > 0 ? read.eviction : undefined;'),
+    merger('the last floor counts, not the highest', FLOOR_RANK, 'if (known?.at === floor.at && known !== undefined)'),
     shelf('a floor spares what is there', 'if (!this.excludes(entry)) continue;', 'continue;'),
   ],
   commutative: [algebra('of two records of one version the first one stays', TIE, 'return 0;')],
@@ -87,7 +89,7 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'if (!this.excludes(entry)) continue;',
       "if (!this.excludes(entry) || entry.state === 'SERVING') continue;",
     ),
-    replica(
+    merger(
       'old sessions that are not known are refused',
       'const order =',
       "if (known === undefined && read.record?.state === 'LEFT') return { outcome: 'older', issuer, sessions: [session] };\n    const order =",
@@ -97,24 +99,24 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
   inflation: [
     algebra('records are ordered by version alone', STATE_FIRST, ''),
     algebra('records are ordered by state alone', 'if (a.version !== b.version) return a.version - b.version;', ''),
-    replica(
+    merger(
       'a record is taken whatever is known',
       'const record = order > 0 ? read.record',
       'const record = order !== 0 ? read.record',
     ),
-    replica(
+    merger(
       'a full replica makes room by forgetting',
       PUT,
       `if (shelf.entries.size > 2) shelf.entries.delete([...shelf.entries.keys()][0] ?? '');\n    ${PUT}`,
     ),
   ],
   noReturn: [
-    replica(
+    merger(
       'the floor is not asked when something comes',
       ARRIVAL,
       "if (known && shelf.excludes(ticket)) return { outcome: 'collected'",
     ),
-    replica(
+    merger(
       'live sessions pass the floor when they come',
       ARRIVAL,
       "if (shelf.excludes(ticket) && record?.state !== 'SERVING') return { outcome: 'collected'",
@@ -188,16 +190,16 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
     fingerprint('who is live does not count', 'live += bucket.live;', ''),
   ],
   thin: [
-    replica(
+    merger(
       'a thin record drops the payload',
       "if (given === undefined) return 'lacking';",
       'if (given === undefined) return given;',
     ),
   ],
   forgery: [
-    replica('records are not verified', 'verifyRecord(record, ticket.sessionKey, this.#crypto);', ';'),
-    replica('evictions are not verified', 'verifyEviction(eviction, ticket.certificate.key, this.#crypto);', ';'),
-    replica(
+    merger('records are not verified', 'verifyRecord(record, ticket.sessionKey, this.#crypto);', ';'),
+    merger('evictions are not verified', 'verifyEviction(eviction, ticket.certificate.key, this.#crypto);', ';'),
+    merger(
       'tickets are not verified',
       'if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);',
       '',
@@ -222,29 +224,29 @@ export const MUTANTS: { [law in LawName]?: readonly Mutant[] } = {
       'if (!crypto.verify(revocation.root,',
       'if (at === 0 && !crypto.verify(revocation.root,',
     ),
-    replica(
+    shelves(
       'an issuer that is not listed is heard',
-      'if (!this.#accepts(issuer)) throw',
+      'if (!this.accepts(issuer)) throw',
       'if (issuer.length === 0) throw',
     ),
   ],
   together: [
-    replica("another session's ticket will do", 'if (ticket.session !== session)', 'if (ticket.session === undefined)'),
-    replica(
+    merger("another session's ticket will do", 'if (ticket.session !== session)', 'if (ticket.session === undefined)'),
+    merger(
       'a payload is taken as it comes',
       'if (payloadHash(given, this.#crypto) !== record.payloadHash)',
       'if (given.length > 5000)',
     ),
   ],
   results: [
-    replica(
+    merger(
       'a floor does not say whom it took',
       'sessions: shelf.raiseFloor(opened) }',
       'sessions: shelf.raiseFloor(opened).slice(1) }',
     ),
   ],
   load: [
-    replica(
+    merger(
       'what is loaded is not kept',
       PUT,
       `if (trusted) return { outcome: 'known', issuer, sessions: [session] };\n    ${PUT}`,

@@ -1,0 +1,207 @@
+/**
+ * What comes into a replica: read, ranked, then verified, so that old news costs no cryptography; what is better than what is known is put
+ * onto its issuer's shelf.
+ */
+import { compareEvictions, compareRecords } from './algebra.ts';
+import { ownBytes } from './bytes.ts';
+import { type CertificateCache, openCertificate } from './certificate.ts';
+import { decodeFloor, decodeRevocation, type Floor, openFloor, openRevocation, type Revocation } from './control.ts';
+import type { Crypto } from './crypto.ts';
+import type { Entry } from './entry.ts';
+import { LatticeError, type LatticeErrorCode } from './error.ts';
+import { decodeEviction, type Eviction, verifyEviction } from './eviction.ts';
+import { PAYLOAD_MAX_BYTES } from './payload.ts';
+import { decodeRecord, type OwnerRecord, payloadHash, verifyRecord } from './record.ts';
+import type { Shelf } from './shelf.ts';
+import type { Shelves } from './shelves.ts';
+import { decodeTicket, type Ticket, verifyTicket } from './ticket.ts';
+import { decodeUpdate, type EntryUpdate, type Update } from './update.ts';
+
+/** Two different payloads that one session signed with one version: proof that its owner lies. */
+interface Conflict {
+  session: string;
+  records: [Uint8Array, Uint8Array];
+}
+
+export type MergeResult =
+  /** `sessions`: whose entry changed or went. */
+  | { outcome: 'merged'; issuer: string; sessions: string[]; conflict?: Conflict }
+  /** We have exactly this. */
+  | { outcome: 'known'; issuer: string; sessions: string[] }
+  /** We have something newer. */
+  | { outcome: 'older'; issuer: string; sessions: string[]; conflict?: Conflict }
+  /** Below its key's floor, or the key is revoked: gone for good. Its owner needs a new session, its sender our floors. */
+  | { outcome: 'collected'; issuer: string; session: string }
+  /** To be merged when it comes with this: ask for it. */
+  | { outcome: 'deferred'; session: string; lacks: 'ticket' | 'payload' }
+  | { outcome: 'rejected'; code: LatticeErrorCode; message: string };
+
+interface MergerOptions {
+  crypto: Crypto;
+  shelves: Shelves;
+  /** Sessions per issuer, tombstones included. */
+  entriesPerIssuer: number;
+  /** Gateway keys per issuer with a floor, and as many revoked ones. */
+  keysPerIssuer: number;
+}
+
+interface ReadEntry {
+  session: string;
+  record: OwnerRecord | undefined;
+  eviction: Eviction | undefined;
+  /** Of a session that is not known yet; not verified. */
+  ticket?: Ticket;
+  known: Entry | undefined;
+  shelf: Shelf;
+}
+
+export class Merger {
+  readonly #crypto: Crypto;
+  readonly #shelves: Shelves;
+  readonly #entriesMax: number;
+  readonly #keysMax: number;
+  readonly #certificates: CertificateCache = new Map();
+
+  constructor(options: MergerOptions) {
+    this.#crypto = options.crypto;
+    this.#shelves = options.shelves;
+    this.#entriesMax = options.entriesPerIssuer;
+    this.#keysMax = options.keysPerIssuer;
+  }
+
+  /** `trusted`: this replica verified and stored it before, so signatures are not checked again. Never throws: what is wrong is in the result. */
+  merge(given: Update | Uint8Array, trusted: boolean): MergeResult {
+    try {
+      const update = given instanceof Uint8Array ? decodeUpdate(given) : given;
+      switch (update.kind) {
+        case 'entry':
+          return this.#mergeEntry(update, trusted);
+        case 'floor':
+          return this.#mergeFloor(decodeFloor(ownBytes(update.floor)), trusted);
+        case 'revocation':
+          return this.#mergeRevocation(decodeRevocation(ownBytes(update.revocation)), trusted);
+      }
+    } catch (error) {
+      if (error instanceof LatticeError) return { outcome: 'rejected', code: error.code, message: error.message };
+      throw error;
+    }
+  }
+
+  #mergeEntry(update: EntryUpdate, trusted: boolean): MergeResult {
+    const read = this.#read(update);
+    if ('outcome' in read) return read;
+    const { session, known, shelf } = read;
+    const { issuer } = shelf;
+    const order = read.record === undefined ? 0 : compareRecords(read.record, known?.record);
+    const evicts = read.eviction === undefined ? 0 : compareEvictions(read.eviction, known?.eviction);
+    // Of one rank and yet not the same: worth a signature, for it proves a lie.
+    const conflict = contradiction(read.record, known?.record);
+    if (order <= 0 && evicts <= 0 && conflict === undefined)
+      return { outcome: order < 0 || evicts < 0 ? 'older' : 'known', issuer, sessions: [session] };
+    const record = order > 0 ? read.record : known?.record;
+    const eviction = evicts > 0 ? read.eviction : known?.eviction;
+    const payload = this.#payloadFor(record, eviction !== undefined, update.payload, known);
+    if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
+    if (known === undefined && shelf.entries.size >= this.#entriesMax)
+      throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
+    const ticket = this.#opened(read, trusted);
+    if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
+    if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
+    shelf.put({ ticket, record: copied(record, known?.record), payload: payload && ownBytes(payload), eviction });
+    return { outcome: 'merged', issuer, sessions: [session], ...conflict };
+  }
+
+  /** Everything that costs no signature. */
+  #read(update: EntryUpdate): ReadEntry | MergeResult {
+    const record = update.record === undefined ? undefined : decodeRecord(update.record, this.#crypto);
+    const eviction =
+      update.eviction === undefined ? undefined : decodeEviction(ownBytes(update.eviction), this.#crypto);
+    const session = record?.session ?? eviction?.session;
+    if (session === undefined) throw new LatticeError('incomplete', 'neither a record nor an eviction');
+    if (eviction !== undefined && eviction.session !== session)
+      throw new LatticeError('mismatch', 'parts of different sessions');
+    const known = this.#shelves.entry(session);
+    const shelf = known === undefined ? undefined : this.#shelves.get(known.issuer);
+    if (known !== undefined && shelf !== undefined) return { session, record, eviction, known, shelf };
+    return this.#readNew(session, update.ticket, { record, eviction });
+  }
+
+  /** The first word of a session: its ticket must come with it. */
+  #readNew(session: string, bytes: Uint8Array | undefined, said: Pick<ReadEntry, 'record' | 'eviction'>) {
+    if (bytes === undefined) return { outcome: 'deferred', session, lacks: 'ticket' } as const;
+    const ticket = decodeTicket(ownBytes(bytes), this.#crypto);
+    if (ticket.session !== session) throw new LatticeError('mismatch', "another session's ticket");
+    const shelf = this.#shelves.of(ticket.issuer, ticket.certificate.root);
+    if (shelf.excludes(ticket)) return { outcome: 'collected', issuer: shelf.issuer, session } as const;
+    return { session, ...said, ticket, known: undefined, shelf };
+  }
+
+  /** The bytes that belong to `record`; nothing where nobody needs them any more. */
+  #payloadFor(
+    record: OwnerRecord | undefined,
+    evicted: boolean,
+    given: Uint8Array | undefined,
+    known: Entry | undefined,
+  ): Uint8Array | undefined | 'lacking' {
+    if (given !== undefined && given.length > PAYLOAD_MAX_BYTES)
+      throw new LatticeError('too_large', `payload of ${given.length} bytes`);
+    if (record === undefined || evicted || record.state === 'LEFT') return undefined;
+    if (known?.payloadBytes !== undefined && known.record?.payloadHash === record.payloadHash)
+      return known.payloadBytes;
+    if (given === undefined) return 'lacking';
+    if (payloadHash(given, this.#crypto) !== record.payloadHash)
+      throw new LatticeError('mismatch', 'not the payload that was signed');
+    return given;
+  }
+
+  /** A thousand tickets share one certificate, so checking that costs nothing and lets them share it in memory too. */
+  #opened({ ticket, known }: ReadEntry, trusted: boolean): Ticket {
+    if (ticket === undefined) {
+      if (known === undefined) throw new LatticeError('incomplete', 'no ticket');
+      return known.ticket;
+    }
+    if (!trusted) return verifyTicket(ticket, this.#crypto, this.#certificates);
+    return { ...ticket, certificate: openCertificate(ticket.certificate.bytes, this.#crypto, this.#certificates) };
+  }
+
+  #verify({ record, eviction }: ReadEntry, ticket: Ticket, says: boolean, evicts: boolean): void {
+    if (says && record !== undefined) verifyRecord(record, ticket.sessionKey, this.#crypto);
+    if (evicts && eviction !== undefined) verifyEviction(eviction, ticket.certificate.key, this.#crypto);
+  }
+
+  #mergeFloor(floor: Floor, trusted: boolean): MergeResult {
+    const shelf = this.#shelves.ofRoot(floor.certificate.root);
+    const { issuer, floors } = shelf;
+    const known = floors.get(floor.certificate.keyName);
+    if (known !== undefined && known.at >= floor.at)
+      return { outcome: known.at === floor.at ? 'known' : 'older', issuer, sessions: [] };
+    if (known === undefined && floors.size >= this.#keysMax) throw new LatticeError('full', 'too many floors');
+    const opened = trusted ? floor : openFloor(floor.bytes, this.#crypto, this.#certificates);
+    return { outcome: 'merged', issuer, sessions: shelf.raiseFloor(opened) };
+  }
+
+  #mergeRevocation(revocation: Revocation, trusted: boolean): MergeResult {
+    const shelf = this.#shelves.ofRoot(revocation.root);
+    const { issuer, revocations } = shelf;
+    if (revocations.has(revocation.keyName)) return { outcome: 'known', issuer, sessions: [] };
+    // A root that takes itself back is heard in any case.
+    if (revocations.size >= this.#keysMax && revocation.keyName !== shelf.rootName)
+      throw new LatticeError('full', 'too many revocations');
+    const opened = trusted ? revocation : openRevocation(revocation.bytes, this.#crypto);
+    return { outcome: 'merged', issuer, sessions: shelf.revoke(opened) };
+  }
+}
+
+function contradiction(
+  record: OwnerRecord | undefined,
+  known: OwnerRecord | undefined,
+): { conflict: Conflict } | undefined {
+  if (record === undefined || known === undefined || record.payloadHash === known.payloadHash) return undefined;
+  if (record.state !== known.state || record.version !== known.version) return undefined;
+  return { conflict: { session: record.session, records: [known.bytes, ownBytes(record.bytes)] } };
+}
+
+/** Bytes of a message are copied before they are kept: a view would keep the message. */
+function copied(record: OwnerRecord | undefined, known: OwnerRecord | undefined): OwnerRecord | undefined {
+  return record === undefined || record === known ? record : { ...record, bytes: ownBytes(record.bytes) };
+}
