@@ -4,13 +4,10 @@
  */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
-import type { ServedModel } from '../../shared/lattice/node.ts';
 import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
 import type { EngineExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
-import { commandFacts, withFacts } from '../engine/facts.ts';
-import type { Health } from '../engine/health.ts';
 import { LoadMeter } from '../engine/load.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { nodeCrypto } from '../host/crypto.ts';
@@ -23,13 +20,13 @@ import { Departure, type Parts } from './departure.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import type { DrainCause } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
+import { EngineWatch } from './engine-watch.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
-import { healthNews } from './health-news.ts';
 import { Job } from './job.ts';
 import { type JoiningOptions, joining, type Surroundings } from './joining.ts';
 import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
-import { openRequests, unadmitted } from './requests.ts';
+import { openRequests } from './requests.ts';
 import { SelfReport } from './self-report.ts';
 import { Sessions } from './sessions.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
@@ -53,9 +50,6 @@ type Ending =
   | { kind: 'fatal'; sign: string }
   | { kind: 'refused'; refusal: Refusal };
 
-/** Somebody else's engine that does not listen for this long was stopped; a shorter absence is a restart. */
-const ENGINE_GONE_MS = 30_000;
-
 export class AgentLife {
   readonly #options: LifeOptions;
   readonly #job: Job;
@@ -66,11 +60,11 @@ export class AgentLife {
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
   readonly #departure: Departure;
+  readonly #watch: EngineWatch;
   readonly #load: LoadMeter;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
   #signalled = false;
-  #goneTimer: NodeJS.Timeout | undefined;
 
   constructor(options: LifeOptions) {
     this.#options = options;
@@ -90,7 +84,15 @@ export class AgentLife {
     });
     this.#host = this.#job.node ?? hostname().slice(0, 255);
     this.#network = new Network({ config, env, host: this.#host, log });
-    this.#departure = new Departure(this.#parts, options.log);
+    this.#departure = new Departure(this.#parts, log);
+    this.#watch = new EngineWatch({
+      config,
+      parts: this.#parts,
+      ending: this.#ending,
+      deployed: () => this.#deployed,
+      ...(options.engineGoneMs === undefined ? {} : { goneMs: options.engineGoneMs }),
+      log,
+    });
     this.#report = new SelfReport({
       parts: this.#parts,
       job: this.#job,
@@ -136,7 +138,7 @@ export class AgentLife {
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       return await this.#end(ending);
     } finally {
-      clearTimeout(this.#goneTimer);
+      this.#watch.close();
       this.#job.close();
       this.#network.close();
       await this.#parts.requests?.close();
@@ -169,7 +171,7 @@ export class AgentLife {
         const sign = config.fatal.find(line);
         if (sign !== undefined) this.#ending.settle({ kind: 'fatal', sign });
       },
-      onHealth: (health) => this.#onHealth(health),
+      onHealth: (health) => this.#watch.see(health),
       now: () => performance.now(),
     });
     this.#parts.engine = engine;
@@ -182,7 +184,7 @@ export class AgentLife {
       ...this.#options,
       templates,
       parts: this.#parts,
-      onHealth: (health) => this.#onHealth(health),
+      onHealth: (health) => this.#watch.see(health),
       ending: this.#ending,
       graceMs: () => this.#job.plan('signal').graceMs,
     });
@@ -221,7 +223,7 @@ export class AgentLife {
       log,
       random: Math.random,
     });
-    if (this.#parts.engine) this.#onHealth(this.#parts.engine.health);
+    if (this.#parts.engine) this.#watch.see(this.#parts.engine.health);
     await Promise.race([this.#parts.sessions.open(), this.#ending.promise]);
   }
 
@@ -236,38 +238,6 @@ export class AgentLife {
       // Whoever cleaned up there took the socket too; the engine serves all the same.
       this.#options.log(`no state directory any more: ${error instanceof Error ? error.message : String(error)}`);
     }
-  }
-
-  #onHealth(health: Health): void {
-    const { log } = this.#options;
-    const { sessions } = this.#parts;
-    if (!sessions || this.#ending.settled) return;
-    const before = sessions.state;
-    const models = this.#described(health.models);
-    sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
-    if (sessions.current === undefined) this.#parts.requests?.unadmitted(unadmitted(sessions));
-    for (const line of healthNews(before, health, models, this.#options.config.facts)) log(line);
-    this.#watchForGone(health);
-  }
-
-  /** An engine that is not our child and was stopped: its session ends, this agent waits idle for the next engine. */
-  #watchForGone({ everReady, answering }: Health): void {
-    const { config, engineGoneMs = ENGINE_GONE_MS } = this.#options;
-    clearTimeout(this.#goneTimer);
-    if (!everReady || answering || config.command || this.#deployed) return;
-    this.#goneTimer = setTimeout(() => {
-      const { engine, sessions } = this.#parts;
-      if (this.#ending.settled || !engine || engine.health.answering) return;
-      // Unknown is not gone: a look that found something else than a closed port starts the wait again.
-      if (engine.health.refusals === 0) return this.#watchForGone(engine.health);
-      engine.forget();
-      void sessions?.becomeIdle('its engine was stopped');
-    }, engineGoneMs);
-  }
-
-  #described(models: readonly ServedModel[]): ServedModel[] {
-    const { command, facts } = this.#options.config;
-    return withFacts(models, commandFacts(this.#deployed?.command ?? command), facts);
   }
 
   #onSignal(signal: EndSignal, reader: SignalReader): void {
