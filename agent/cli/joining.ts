@@ -2,12 +2,13 @@
 
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import type { Reply } from '../deploy/deployments.ts';
+import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import { ownRelease } from '../host/release.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
 import { type Admission, type AdmissionOptions, GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
-import type { EngineTarget, Tunnel, TunnelOptions } from '../tunnel/types.ts';
+import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
 import type { Parts } from './departure.ts';
 import type { Job } from './job.ts';
 import { lessRepeated } from './less-repeated.ts';

@@ -6,7 +6,7 @@ import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/labels.
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { MANIFEST_FILE, SIGNATURE_FILE } from '../../shared/release/release.ts';
 import { readTemplates, type Templates } from '../deploy/templates.ts';
-import { engineTarget } from '../engine/address.ts';
+import { type EngineTarget, engineTarget } from '../engine/address.ts';
 import { shellWrapped } from '../engine/command.ts';
 import { type Fact, parseFact } from '../engine/facts.ts';
 import { type FatalPatterns, fatalPatterns } from '../engine/fatal.ts';
@@ -15,7 +15,6 @@ import { engineSpan, type Span } from '../engine/span.ts';
 import { proxyFor } from '../host/proxy.ts';
 import type { IngressConfig } from '../ingress/service.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
-import type { EngineTarget } from '../tunnel/types.ts';
 import { parseDuration } from './duration.ts';
 import { UsageError } from './exit.ts';
 import { ingressConfig } from './ingress-config.ts';

@@ -1,6 +1,15 @@
 /** Where the engine listens, worked out from flags and from the engine's own command line. */
-import type { EngineTarget } from '../tunnel/types.ts';
 import { commandWords, type EngineName, engineName, flagValue } from './command.ts';
+
+/** Where requests go on this machine. */
+export interface EngineTarget {
+  /** Scheme, host and port, e.g. `http://127.0.0.1:8000`. */
+  origin: string;
+  /** '' or a path without a trailing slash, e.g. `/llm`. */
+  pathPrefix: string;
+  /** The engine's own API key, sent as `Authorization: Bearer`. */
+  key?: string;
+}
 
 const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
 

@@ -1,7 +1,7 @@
 /** The engine as the agent sees it: perhaps a child of ours, perhaps somebody else's, perhaps none. */
 import { connect } from 'node:net';
 import type { Writable } from 'node:stream';
-import type { EngineTarget } from '../tunnel/types.ts';
+import type { EngineTarget } from './address.ts';
 import { EngineChild, type EngineExit } from './child.ts';
 import { type Health, UNSEEN } from './health.ts';
 import { EngineProbe } from './probe.ts';

@@ -1,7 +1,7 @@
 /** How busy the engine is, from its `/metrics` where it has one, and from what this agent itself has given it. */
 import { Agent, request } from 'undici';
 import type { EngineLoad } from '../../shared/routing/load.ts';
-import type { EngineTarget } from '../tunnel/types.ts';
+import type { EngineTarget } from './address.ts';
 import { type EngineLimits, Saturation } from './saturation.ts';
 import { TokenRate } from './token-rate.ts';
 

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { request } from 'undici';
 import { readTokens, TOKENS_ANSWER_MAX_BYTES } from '../../shared/openai/continuation/bodies.ts';
 import { BLOCK_DIGEST_BYTES, BLOCKS_MAX } from '../../shared/wire/limits.ts';
-import type { EngineTarget } from '../tunnel/types.ts';
+import type { EngineTarget } from './address.ts';
 
 /** As vLLM's cache blocks. */
 const BLOCK_TOKENS = 16;

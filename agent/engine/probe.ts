@@ -2,7 +2,7 @@
 import { Agent, request } from 'undici';
 import { z } from 'zod';
 import type { ServedModel } from '../../shared/lattice/node.ts';
-import type { EngineTarget } from '../tunnel/types.ts';
+import type { EngineTarget } from './address.ts';
 
 /** What one look showed. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
 export type Sighting =

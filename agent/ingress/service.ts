@@ -4,11 +4,10 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
-
+import type { EngineTarget } from '../engine/address.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
 import type { LoadCounter } from '../tunnel/exchanges.ts';
-import type { EngineTarget } from '../tunnel/types.ts';
 import { NO_RECEIPT } from './continue.ts';
 import { Ingress } from './ingress.ts';
 import { ReplicaNodes } from './replica-nodes.ts';

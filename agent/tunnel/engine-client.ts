@@ -3,8 +3,8 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
+import type { EngineTarget } from '../engine/address.ts';
 import type { RequestBody } from './request-body.ts';
-import type { EngineTarget } from './types.ts';
 
 /** uvicorn, under vLLM and SGLang, closes idle connections after 5 s: leave before it does. */
 const KEEP_ALIVE_MS = 4_000;

@@ -4,11 +4,11 @@ import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
 import { RATE_FRAME } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import type { ReportedUsage } from '../../shared/wire/usage.ts';
+import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import { EngineClient } from './engine-client.ts';
 import { Exchange, nameOf } from './exchange.ts';
 import { Reports } from './reports.ts';
-import type { EngineTarget } from './types.ts';
 
 /** Attempts at once: more than an engine batches. What comes above it is told to go elsewhere. */
 const EXCHANGES_MAX = 4096;

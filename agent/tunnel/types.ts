@@ -1,18 +1,9 @@
 /** What the tunnel needs from the rest of the agent, and what it gives back. */
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Reply } from '../deploy/deployments.ts';
+import type { EngineTarget } from '../engine/address.ts';
 import type { LoadCounter } from './exchanges.ts';
 import type { WebSocketOptions } from './websocket.ts';
-
-/** Where requests go on this machine. */
-export interface EngineTarget {
-  /** Scheme, host and port, e.g. `http://127.0.0.1:8000`. */
-  origin: string;
-  /** '' or a path without a trailing slash, e.g. `/llm`. */
-  pathPrefix: string;
-  /** The engine's own API key, sent as `Authorization: Bearer`. */
-  key?: string;
-}
 
 /** Why the gateway will not have this agent: retrying cannot help, the process ends with 69. */
 export interface Refusal {

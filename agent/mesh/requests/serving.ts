@@ -1,8 +1,8 @@
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
+import type { EngineTarget } from '../../engine/address.ts';
 import type { Exchange } from '../../tunnel/exchange.ts';
 import { Exchanges, type LoadCounter } from '../../tunnel/exchanges.ts';
-import type { EngineTarget } from '../../tunnel/types.ts';
 import type { RequestChannel, StreamFrame } from './types.ts';
 
 /** Sessions served at once; a cluster whose every node asks this one. */
