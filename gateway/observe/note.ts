@@ -4,8 +4,8 @@ import { LEFT_ERROR, LEFT_STATUS, type Leaving } from '../../shared/asking/leavi
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
+import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import type { Sighting } from '../usage/refused.ts';
 import {
   ATTEMPTS,
   BROKEN,
@@ -35,6 +35,19 @@ export const reporter = new Reporter((now) => {
 });
 let inFlight = 0;
 const queued = new Map<string, number>();
+
+/** What became known of a request before it ended; filled in as it goes on. */
+export interface Sighting {
+  requestId: string;
+  /** Milliseconds since the epoch. */
+  startedAt: number;
+  account?: Account;
+  untracked?: boolean;
+  /** Id in the endpoint table. */
+  endpoint?: number;
+  model?: string;
+  streamed?: boolean;
+}
 
 export class Note {
   readonly seen: Readonly<Sighting>;

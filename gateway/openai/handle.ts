@@ -23,14 +23,14 @@ import {
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
 import { errorResponse } from '../error-response.ts';
-import { Note } from '../observe/note.ts';
+import { Note, type Sighting } from '../observe/note.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import { requestIdOf } from '../request-id.ts';
 import { chainOf } from '../routing/alias.ts';
 import { requireMet, routeOf } from '../routing/route.ts';
-import { recordRefusal, rowIfLeft, type Sighting } from '../usage/refused.ts';
+import { recordRefusal, rowIfLeft } from '../usage/refused.ts';
 import { takeBody } from './body.ts';
 import { allowsContinuing, continuing } from './continue.ts';
 import { discardBody } from './discard.ts';

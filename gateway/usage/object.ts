@@ -1,7 +1,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Env } from '../env.ts';
 import { Reporter } from '../observe/report.ts';
-import { countRow } from '../observe/rows.ts';
+import { countRow } from './count-row.ts';
 import { Histogram } from './histogram.ts';
 import { type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
 import type { Annotation } from './prefixes.ts';

@@ -6,8 +6,8 @@
 import { LEFT_ERROR, LEFT_STATUS } from '../../shared/asking/leaving.ts';
 import { reachesNoEngine } from '../../shared/asking/settlement.ts';
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
-import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
+import type { Sighting } from '../observe/note.ts';
 import { NO_SESSION, shardOf, type UsageRow } from './row.ts';
 
 const TOGETHER_MS = 1_000;
@@ -17,19 +17,6 @@ const OVERDUE_MS = 5_000;
 const WAITING_MAX = 1_000;
 
 type Context = { waitUntil(work: Promise<unknown>): void };
-
-/** What became known of a request before it ended; filled in as it goes on. */
-export interface Sighting {
-  requestId: string;
-  /** Milliseconds since the epoch. */
-  startedAt: number;
-  account?: Account;
-  untracked?: boolean;
-  /** Id in the endpoint table. */
-  endpoint?: number;
-  model?: string;
-  streamed?: boolean;
-}
 
 /** What is written together. Whoever has one writes it with a context of its own. */
 export class Refusals {

@@ -3,7 +3,7 @@ import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { FAMILIES, IN_FLIGHT, RECORDS, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
 import { OBSERVE_NAME, type Report } from '../../../gateway/observe/report.ts';
-import { countRow } from '../../../gateway/observe/rows.ts';
+import { countRow } from '../../../gateway/usage/count-row.ts';
 import { Book } from '../../../shared/metrics/book.ts';
 import { exposition } from '../../../shared/metrics/exposition.ts';
 import { flawOf } from '../../../shared/metrics/family.ts';

@@ -1,7 +1,6 @@
 import { LEFT_ERROR } from '../../shared/asking/leaving.ts';
 import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
-import { NO_SESSION, type UsageRow } from '../usage/row.ts';
 import {
   CLIENT_DURATION,
   FIRST_TOKEN,
@@ -10,8 +9,9 @@ import {
   RECORDS,
   TOKEN_USAGE,
   TOKENS_BY_KIND,
-} from './families.ts';
-import { operationName } from './names.ts';
+} from '../observe/families.ts';
+import { operationName } from '../observe/names.ts';
+import { NO_SESSION, type UsageRow } from './row.ts';
 
 type Counted = Pick<
   UsageRow,
