@@ -1,5 +1,6 @@
 /** Whose machines may see one request: the key's lists, the request's, and what the operator says of providers. */
 import { ApiError } from '../../shared/openai/errors.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import {
   canonical,
   decideTrust,
@@ -8,7 +9,6 @@ import {
   type Trust,
   trustsNobody,
 } from '../../shared/routing/trust.ts';
-import type { View } from '../registry/snapshot.ts';
 import type { Account } from './account.ts';
 import { indexOf, type Settings } from './settings.ts';
 
@@ -65,12 +65,19 @@ function decide({ restrictions }: Account, requested: RequestedTrust, settings: 
   });
 }
 
+/** What a view of the registry says of providers: those of the settings, of the nodes, and the peers that have their own. */
+interface Known {
+  readonly settings: Settings;
+  readonly nodes: Pick<NodeIndex, 'entries'>;
+  readonly issuers: ReadonlyMap<string, { name: string }>;
+}
+
 /** Whether every provider that a request names is one that this gateway knows or knew. */
-export function knowsAll(view: View, requested: RequestedTrust): boolean {
+export function knowsAll(view: Known, requested: RequestedTrust): boolean {
   return requested.every((list) => list.every((id) => knows(view, id)));
 }
 
-function knows({ settings, nodes, issuers }: View, named: string): boolean {
+function knows({ settings, nodes, issuers }: Known, named: string): boolean {
   const id = canonical(named, LOCAL_ISSUER);
   if (Object.hasOwn(settings.providers, id)) return true;
   // Whom a peer admits is the peer's to know.
@@ -86,7 +93,7 @@ function knows({ settings, nodes, issuers }: View, named: string): boolean {
  * What is wrong before any node is looked for.
  * @throws ApiError 503 while nobody knows whom to trust, 400 unknown_provider, 403 no_trusted_provider
  */
-export function requireTrust(view: View, requested: RequestedTrust, trust: Trust): void {
+export function requireTrust(view: Known, requested: RequestedTrust, trust: Trust): void {
   if (!view.settings.known) {
     throw new ApiError('server_is_overloaded', 'The gateway does not know yet whom to trust. Try again shortly.');
   }
