@@ -2,42 +2,28 @@
  * Clusters of agents and their gateways in virtual time. Everything that decides is real (shared/gossip, shared/lattice); what is made up is
  * the network, the CPU, the signatures and the tunnels, whose messages are counted as the agents' own.
  */
-import {
-  type Action,
-  type GossipMemory,
-  type GossipOptions,
-  livenessOf,
-  type PeerId,
-  remember,
-} from '../../shared/gossip/index.ts';
-import { keyName } from '../../shared/lattice/certificate.ts';
+import { type Action, livenessOf, type PeerId, remember } from '../../shared/gossip/index.ts';
 import type { Lifecycle } from '../../shared/lattice/node.ts';
-import { Replica } from '../../shared/lattice/replica.ts';
+import type { Replica } from '../../shared/lattice/replica.ts';
 import type { Update } from '../../shared/lattice/update.ts';
 import { Clock } from './clock.ts';
-import { standInCrypto, standInSigner } from './crypto.ts';
-import { EPOCH_S, Issuer, type Membership } from './issuer.ts';
+import { standInCrypto } from './crypto.ts';
+import type { Issuer } from './issuer.ts';
 import { Links } from './links.ts';
 import { DEFAULT_NETWORK, Network, type NetworkOptions } from './network.ts';
-import { SimNode } from './node.ts';
+import type { SimNode } from './node.ts';
 import { type Agent, type Gateway, type Place, Places } from './places.ts';
+import { Population, type PopulationOptions } from './population.ts';
 import { fork, type Rng, seeded } from './random.ts';
 import { Tunnels } from './tunnels.ts';
 
 export type { Agent } from './places.ts';
 
-export interface WorldOptions {
+export interface WorldOptions extends PopulationOptions {
   seed: number;
   /** Agents per cluster. */
   clusters: number[];
-  gateways: number;
   network: Partial<NetworkOptions>;
-  gossip: Partial<GossipOptions>;
-  stalls: boolean;
-  /** Agents on one machine. */
-  perHost: number;
-  /** What the i-th agent's clock is off by, ms. */
-  skew: (agent: number) => number;
 }
 
 const DEFAULT_WORLD: WorldOptions = {
@@ -66,19 +52,16 @@ export class World {
   readonly crypto = standInCrypto();
   readonly network: Network;
   readonly rng: Rng;
-  readonly issuers: Issuer[] = [];
   readonly agents: Agent[];
   readonly gateways: Gateway[];
   readonly #places: Places;
+  readonly #population: Population;
   readonly #links: Links;
   readonly #tunnels: Tunnels;
   /** Every notable action, in order; tests read it. */
   readonly told: Told[] = [];
   /** Hears each action with the virtual time at which it took effect. */
   listener: (peer: PeerId, action: Action, at: number) => void = () => {};
-  #hosts = 0;
-  /** What everybody knows at the beginning. */
-  readonly #founding: Replica;
 
   constructor(options: Partial<WorldOptions> = {}) {
     this.options = { ...DEFAULT_WORLD, ...options };
@@ -90,31 +73,20 @@ export class World {
     this.#tunnels = new Tunnels(this.#places);
     this.agents = this.#places.agents;
     this.gateways = this.#places.gateways;
-    for (let i = 0; i < Math.max(1, this.options.gateways); i++) this.issuers.push(new Issuer(this.crypto, this.rng));
-    this.#founding = this.replica();
-    // Worlds begin settled: everybody knows everybody.
-    const members = this.options.clusters.flatMap((size, c) => {
-      const issuer = this.#issuer(c % this.issuers.length);
-      return Array.from({ length: size }, () => this.#admit(issuer, `c${c}`, this.#newHost()));
+    this.#population = new Population({
+      places: this.#places,
+      crypto: this.crypto,
+      rng: this.rng,
+      options: this.options,
+      act: this.#act.bind(this),
     });
-    for (const member of members) {
-      member.say('SERVING');
-      this.#founding.load(member.full());
-    }
-    for (let i = 0; i < this.options.gateways; i++) this.#addGateway(this.#issuer(i), undefined, this.#founding.fork());
-    for (const member of members) this.#embody(member, this.#founding.fork());
+    this.#population.settle(this.options.clusters);
     for (const gateway of this.gateways) gateway.node.take({ type: 'start' });
     for (const agent of this.agents) this.#startAgent(agent);
   }
 
-  #issuer(i: number): Issuer {
-    const issuer = this.issuers[i];
-    if (issuer === undefined) throw new Error(`no issuer ${i}`);
-    return issuer;
-  }
-
   get issuer(): Issuer {
-    return this.#issuer(0);
+    return this.#population.issuer(0);
   }
 
   get gateway(): Gateway {
@@ -129,65 +101,6 @@ export class World {
     return agent;
   }
 
-  /** Seconds since 1970. */
-  get nowS(): number {
-    return Math.floor(EPOCH_S + this.clock.now / 1000);
-  }
-
-  replica(): Replica {
-    const ids = new Set(this.issuers.map((issuer) => issuer.id));
-    return new Replica({ crypto: this.crypto, accepts: (issuer) => ids.has(issuer) });
-  }
-
-  #addGateway(issuer: Issuer, memory: GossipMemory | undefined, replica = this.replica()): Gateway {
-    const id = `gw:${keyName(issuer.gateway.publicKey)}`;
-    const host = `gateway-${id.slice(3, 9)}`;
-    const node = new SimNode({
-      name: host,
-      self: { kind: 'gateway', id, issuer: issuer.id },
-      replica,
-      crypto: this.crypto,
-      signer: undefined,
-      options: this.options.gossip,
-      memory,
-      clock: this.clock,
-      rng: fork(this.rng),
-      stalls: this.options.stalls,
-      onAction: (from, action, at) => this.#act(id, from, action, at),
-    });
-    const gateway: Gateway = { kind: 'gateway', node, id, host, issuer, hidden: false };
-    this.#places.add(gateway);
-    return gateway;
-  }
-
-  #newHost(): string {
-    return `host-${Math.floor(this.#hosts++ / this.options.perHost)}`;
-  }
-
-  #admit(issuer: Issuer, cluster: string, host: string): Membership {
-    return issuer.admit({ provider: 'lab', cluster, birth: this.nowS }, standInSigner(this.rng), host);
-  }
-
-  #embody(membership: Membership, replica: Replica): Agent {
-    const { session, signer, cluster, host } = membership;
-    const node = new SimNode({
-      name: session.slice(0, 6),
-      self: { kind: 'agent', session, cluster, host },
-      replica,
-      crypto: this.crypto,
-      signer,
-      options: this.options.gossip,
-      clock: this.clock,
-      rng: fork(this.rng),
-      stalls: this.options.stalls,
-      skewMs: this.options.skew(this.agents.length),
-      onAction: (from, action, at) => this.#act(session, from, action, at),
-    });
-    const agent: Agent = { kind: 'agent', node, membership, host, cluster, hidden: false, tunnels: new Map() };
-    this.#places.add(agent);
-    return agent;
-  }
-
   #startAgent(agent: Agent): void {
     agent.node.take({ type: 'start' });
     agent.node.take({ type: 'local', updates: [agent.membership.full()] });
@@ -195,8 +108,8 @@ export class World {
   }
 
   /** A new agent with a fresh session; it knows nobody unless a replica is given. */
-  join(cluster: string, host = this.#newHost(), replica = this.replica()): Agent {
-    const agent = this.#embody(this.#admit(this.issuer, cluster, host), replica);
+  join(cluster: string, host?: string, replica?: Replica): Agent {
+    const agent = this.#population.join(this.issuer, cluster, host, replica);
     agent.membership.say('JOIN');
     this.#startAgent(agent);
     const first = agent.membership.full();
@@ -249,7 +162,8 @@ export class World {
     const memory = keeps === 'all' ? remember(gateway.node.state) : undefined;
     this.kill(gateway);
     this.gateways.splice(this.gateways.indexOf(gateway), 1);
-    const next = this.#addGateway(gateway.issuer, memory, keeps === 'all' ? gateway.node.replica : this.replica());
+    const replica = keeps === 'all' ? gateway.node.replica : undefined;
+    const next = this.#population.addGateway(gateway.issuer, replica, memory);
     next.node.take({ type: 'start' });
     for (const agent of this.agents) {
       if (agent.node.status === 'dead') continue;
@@ -360,7 +274,7 @@ export class World {
 
   /** Roots of all running replicas, to be compared. */
   fingerprint(replica: Replica): string {
-    return this.issuers
+    return this.#population.issuers
       .map(({ id }) => {
         const { live, left } = replica.fingerprint(id);
         return `${live.toString(16)}/${left.toString(16)}`;
