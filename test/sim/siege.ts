@@ -1,0 +1,40 @@
+/** A cluster with one hostile member, whose bytes a test writes. */
+import { peersOf } from '../../shared/gossip/index.ts';
+import { encodePart, type Part } from '../../shared/gossip/messages.ts';
+import { ByteWriter } from '../../shared/lattice/bytes.ts';
+import { session } from './observe.ts';
+import { type Agent, World } from './world.ts';
+
+/** A cluster of honest nodes and one of them whose bytes we write. */
+export function siege(nodes = 12, seed = 41) {
+  const world = new World({ seed, clusters: [nodes] });
+  world.run(12_000);
+  const villain = world.agent(0);
+  const [peer] = peersOf(villain.node.state);
+  const target = world.agents.find((agent) => session(agent) === peer);
+  if (target === undefined) throw new Error('the villain has no neighbour');
+  const send = (bytes: Uint8Array) => target.node.take({ type: 'message', peer: session(villain), bytes });
+  const say = (...parts: Part[]) => send(concat(parts.map(encodePart)));
+  return { world, villain, target, send, say, roots: () => world.fingerprint(target.node.replica) };
+}
+
+export function concat(parts: readonly Uint8Array[]): Uint8Array {
+  const out = new ByteWriter();
+  for (const part of parts) out.bytes(part);
+  return out.done();
+}
+
+/** Why `by` ended its channels to `on`, in order. */
+export function hungUp(world: World, by: Agent, on: Agent): string[] {
+  return world.told.flatMap(({ node, action }) =>
+    node === session(by) && action.type === 'hangUp' && action.peer === session(on) ? [action.reason] : [],
+  );
+}
+
+/** Two bits flipped near its end, where signatures stand. */
+export function flip(bytes: Uint8Array | undefined): Uint8Array {
+  const copy = (bytes ?? new Uint8Array(1)).slice();
+  copy[copy.length - 70] = (copy[copy.length - 70] ?? 0) ^ 1;
+  copy[copy.length - 3] = (copy[copy.length - 3] ?? 0) ^ 1;
+  return copy;
+}
