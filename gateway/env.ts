@@ -44,7 +44,10 @@ export interface Env extends IssuerEnvironment {
   REGISTRY_ACCESS?: string;
   /** Bearer of whoever may read /metrics and nothing else. Without it operators' keys may, and nobody else. */
   OTELA_METRICS_TOKEN?: string;
-  /** `on`: an object that streams lives as long as this process, so that no other one is ever asked for the rest. So it is in plain workerd. */
+  /**
+   * `on`: an object that streams or has a socket lives as long as this process: no other one is ever asked for the rest, and it need not sleep.
+   * So it is in plain workerd.
+   */
   OBJECTS_STAY?: string;
   /** Which requests are logged: `error` (default), `all` or `off`. */
   REQUEST_LOG?: string;

@@ -1,8 +1,8 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
+import { Turns } from '../../shared/asking/turns.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
-import { PING_TEXT, PONG_TEXT } from '../../shared/wire/heartbeat.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
 import { createIngressUsageTable, storeIngressUsage } from '../usage/ingress.ts';
@@ -11,6 +11,7 @@ import { createUsageTable, readUsage, storeUsage, type UsageRecord, waitingUsage
 import { type AttemptRequest, OPEN_HEADER, type PackedResult } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { Deploys } from './deploys.ts';
+import { holdingFor } from './holding.ts';
 import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
@@ -54,6 +55,7 @@ export class TunnelObject extends DurableObject<Env> {
   #provider = '';
   readonly #sockets: AgentSockets;
   #ticking: ReturnType<typeof setInterval> | null = null;
+  readonly #turns = new Turns(TICK_MS);
   /** An opening was not acknowledged and nothing came since: the registry has been told. */
   #silent = false;
   readonly #registry: RegistryLine;
@@ -64,7 +66,7 @@ export class TunnelObject extends DurableObject<Env> {
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
     this.#session = ctx.id.name ?? '';
-    this.#sockets = new AgentSockets(ctx, this.#session, {
+    this.#sockets = new AgentSockets(holdingFor(ctx, env, this), this.#session, {
       activated: (peer) => this.#onActive(peer),
       replaced: () => this.#attempts.disconnect(),
       idle: () => this.#attempts.open === 0,
@@ -85,7 +87,6 @@ export class TunnelObject extends DurableObject<Env> {
     createIngressUsageTable(ctx.storage.sql);
     this.#outbox = new Outbox(ctx, env, this.#session);
     this.#outbox.wake();
-    ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
     this.#sockets.wake();
   }
 
@@ -295,8 +296,10 @@ export class TunnelObject extends DurableObject<Env> {
 
   #onTick(): void {
     const now = Date.now();
-    this.#attempts.tick(now);
-    this.#watch(now);
+    if (this.#turns.judges(now)) {
+      this.#attempts.tick(now);
+      this.#watch(now);
+    }
     const { records, streams } = this.#attempts.settle(now);
     if (records.length > 0) {
       storeUsage(this.ctx.storage.sql, records, this.#provider);
@@ -306,6 +309,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (!this.#attempts.idle) return;
     clearInterval(this.#ticking);
     this.#ticking = null;
+    this.#turns.rest();
     this.#sockets.save(true);
   }
 

@@ -7,9 +7,10 @@ import { Link, type LinkState } from '../../shared/wire/link.ts';
 import { FrameWriter } from '../../shared/wire/writer.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { isolateBudget } from './budget.ts';
+import type { Holding } from './holding.ts';
 
 /**
- * What a socket's attachment holds: it outlives hibernation, the object's memory does not.
+ * What a socket's attachment holds: it outlives hibernation, the object's memory does not. In memory alone where objects stay.
  * `idle` has the link's counters while no stream is open; with streams open it is absent, and an object that wakes to such a
  * socket has lost them: it closes the socket, the agent comes back and the streams are claimed.
  */
@@ -39,10 +40,12 @@ export class AgentSocket {
   readonly socket: WebSocket;
   readonly link: Link;
   attachment: SocketAttachment;
+  readonly #holding: Pick<Holding, 'note'>;
   #leave: (() => void) | undefined;
 
-  constructor(socket: WebSocket, attachment: SocketAttachment, restored?: LinkState) {
+  constructor(socket: WebSocket, holding: Pick<Holding, 'note'>, attachment: SocketAttachment, restored?: LinkState) {
     this.socket = socket;
+    this.#holding = holding;
     this.attachment = attachment;
     const port = {
       send: (message: Uint8Array) => this.#send(message),
@@ -103,7 +106,7 @@ export class AgentSocket {
   save(idle: boolean): void {
     const { idle: _, ...rest } = this.attachment;
     this.attachment = idle ? { ...rest, idle: this.link.state } : rest;
-    this.socket.serializeAttachment(this.attachment);
+    this.#holding.note(this.socket, this.attachment);
   }
 
   close(code: number, reason: string): void {

@@ -3,6 +3,7 @@ import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from './door-headers.ts';
 import { provesSession } from './handshake.ts';
+import type { Holding } from './holding.ts';
 import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
 
 /** Sockets that have not answered the challenge; the oldest makes room. */
@@ -23,7 +24,7 @@ interface Events {
  * Survives hibernation: the sockets and their attachments (see SocketAttachment).
  */
 export class AgentSockets {
-  readonly #ctx: DurableObjectState;
+  readonly #holding: Holding;
   readonly #session: string;
   readonly #events: Events;
   readonly #all = new Map<WebSocket, AgentSocket>();
@@ -32,8 +33,8 @@ export class AgentSockets {
   #saved = true;
   #lastFrameAt = 0;
 
-  constructor(ctx: DurableObjectState, session: string, events: Events) {
-    this.#ctx = ctx;
+  constructor(holding: Holding, session: string, events: Events) {
+    this.#holding = holding;
     this.#session = session;
     this.#events = events;
   }
@@ -48,9 +49,9 @@ export class AgentSockets {
 
   /** Those that outlived the object's memory: usable if no stream was open, else the agent starts afresh. */
   wake(): void {
-    for (const socket of this.#ctx.getWebSockets()) {
+    for (const socket of this.#holding.survivors()) {
       const attachment = socket.deserializeAttachment() as SocketAttachment;
-      const peer = new AgentSocket(socket, attachment, attachment.idle);
+      const peer = new AgentSocket(socket, this.#holding, attachment, attachment.idle);
       if (attachment.phase === 'active' && attachment.idle === undefined) {
         peer.close(CLOSE.resync, 'the gateway lost the state of this socket');
         continue;
@@ -71,9 +72,9 @@ export class AgentSockets {
   accept(request: Request): Response {
     this.#makeRoom();
     const { 0: client, 1: server } = new WebSocketPair();
-    this.#ctx.acceptWebSocket(server);
+    this.#holding.take(server);
     const nonce = crypto.getRandomValues(new Uint8Array(32));
-    const peer = new AgentSocket(server, {
+    const peer = new AgentSocket(server, this.#holding, {
       phase: 'challenged',
       ticket: request.headers.get(TICKET_HEADER) ?? '',
       audience: request.headers.get(AUDIENCE_HEADER) ?? '',
@@ -84,7 +85,7 @@ export class AgentSockets {
       connectedAt: Date.now(),
       reads: Number(request.headers.get(FRAMES_HEADER)) || 0,
     });
-    server.serializeAttachment(peer.attachment);
+    this.#holding.note(server, peer.attachment);
     this.#all.set(server, peer);
     server.send(encodeFrame({ type: 'challenge', nonce }));
     const headers = { [FRAMES_HEADER]: String(FRAMES_READ) };
@@ -146,8 +147,7 @@ export class AgentSockets {
 
   /** When the active one was last heard, a heartbeat included; milliseconds since the epoch. */
   heardAt({ socket, attachment }: AgentSocket): number {
-    const ping = this.#ctx.getWebSocketAutoResponseTimestamp(socket)?.getTime() ?? 0;
-    return Math.max(ping, this.#lastFrameAt, attachment.connectedAt);
+    return Math.max(this.#holding.pingedAt(socket), this.#lastFrameAt, attachment.connectedAt);
   }
 
   /** Writes the attachment when the tunnel turns busy or idle. */

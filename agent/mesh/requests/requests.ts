@@ -1,5 +1,6 @@
 import type { AttemptBody, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import type { UsageRecord } from '../../../shared/asking/settlement.ts';
+import { Turns } from '../../../shared/asking/turns.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
@@ -35,6 +36,7 @@ export class Requests implements ChannelEvents {
   readonly #own = new Map<string, MemoryPair>();
   #streams = 0;
   #ticking: NodeJS.Timeout | undefined;
+  readonly #turns = new Turns(TICK_MS);
 
   constructor(options: RequestsOptions) {
     this.#options = options;
@@ -106,9 +108,10 @@ export class Requests implements ChannelEvents {
 
   #tick(): void {
     const now = performance.now();
+    const judges = this.#turns.judges(now);
     this.serving.tick(now);
     for (const [session, peer] of this.#asked) {
-      peer.tick(now);
+      if (judges) peer.tick(now);
       this.#settle(peer, now);
       if (peer.idle) this.#asked.delete(session);
     }
