@@ -1,18 +1,18 @@
 /** A node is somebody else's machine: whatever it says costs its own requests at most. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { helloMessage } from '../../shared/lattice/session.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { chatBody, envelopeOf } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { HandAgent, messageOf } from '../support/tunnel/hand-agent.ts';
-import { TestIssuer, wordsOf } from '../support/tunnel/identities.ts';
-import { type Bench, nodeRecord, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+import { wordsOf } from '../support/tunnel/identities.ts';
+import { Neighbour } from '../support/tunnel/neighbour.ts';
+import { nodeRecord, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
 
 let shop: Workshop;
-let neighbour: Bench;
+let neighbour: Neighbour;
 beforeAll(async () => {
   shop = await openWorkshop();
-  neighbour = await shop.addNode({ models: ['neighbour'] });
+  neighbour = await Neighbour.open(shop);
 });
 afterAll(endAll);
 
@@ -22,8 +22,7 @@ beforeEach(() => {
   model = `hostile/${++count}`;
 });
 
-const chat = (more: object = {}, init: RequestInit = {}) =>
-  shop.ask('/v1/chat/completions', chatBody({}, { model, ...more }), init);
+const chat = (more: object = {}) => shop.ask('/v1/chat/completions', chatBody({}, { model, ...more }));
 const bytes = (length: number) => new Uint8Array(length);
 const JSON_HEAD = {
   type: 'head',
@@ -31,168 +30,6 @@ const JSON_HEAD = {
   engineTenths: 1,
   headers: [['content-type', 'application/json']],
 } as const;
-
-/** Its socket is never lost to what others do. */
-let neighbourConnections = 1;
-
-async function neighbourServes(): Promise<void> {
-  const response = await shop.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { model: 'neighbour' }));
-  expect(response.status, await response.text()).toBe(200);
-  expect(neighbour.path.connections).toBe(neighbourConnections);
-}
-
-describe('the handshake', () => {
-  it('refuses a signature that was made for another socket', async () => {
-    const identity = shop.issuer.identity();
-    const first = new HandAgent(shop, identity);
-    const { nonce } = await first.when('challenge');
-    const hello = first.hello(nonce);
-    first.send(hello);
-    await first.when('welcome');
-    const second = new HandAgent(shop, identity);
-    await second.when('challenge');
-    second.send({ ...hello, generation: 2 });
-    expect((await second.closed).code).toBe(4004);
-    const third = new HandAgent(shop, identity);
-    await third.when('challenge');
-    third.send(hello);
-    expect((await third.closed).code).toBe(4004);
-    expect(first.closeCode).toBeUndefined();
-  });
-
-  it('refuses a session that belongs to another key', async () => {
-    const own = shop.issuer.identity();
-    const agent = new HandAgent(shop, { ...own, session: neighbour.session, ticket: neighbour.ticket });
-    const { nonce } = await agent.when('challenge');
-    agent.send(agent.hello(nonce, 99));
-    expect(await agent.closed).toMatchObject({ code: 4004, reason: expect.stringContaining('signature') });
-    await neighbourServes();
-  });
-
-  it('refuses a signature that was made for another gateway', async () => {
-    const identity = shop.issuer.identity();
-    const agent = new HandAgent(shop, identity);
-    const { nonce } = await agent.when('challenge');
-    const message = helloMessage(identity.session, 1, nonce, 'gateway.elsewhere.example');
-    agent.send(agent.hello(nonce, 1, { signature: identity.sign(message) }));
-    expect(await agent.closed).toMatchObject({ code: 4004, reason: expect.stringContaining(`Host ${shop.url.host}`) });
-  });
-
-  it('lets the newest generation win and tells the loser with 4001; an older one is not let in', async () => {
-    const identity = shop.issuer.identity();
-    const old = await new HandAgent(shop, identity).join([model], 5);
-    const older = new HandAgent(shop, identity);
-    const { nonce } = await older.when('challenge');
-    older.send(older.hello(nonce, 4));
-    expect((await older.closed).code).toBe(4001);
-    const newer = await new HandAgent(shop, identity).join([model], 6);
-    expect(await old.closed).toMatchObject({ code: 4001 });
-    const asked = chat();
-    newer.answer((await newer.opening()).stream);
-    expect((await asked).status).toBe(200);
-  });
-
-  it('moves what is under way to the newer socket', async () => {
-    const identity = shop.issuer.identity();
-    const old = await new HandAgent(shop, identity).join([model], 1);
-    const asked = chat();
-    const { stream, requestId } = await old.opening();
-    old.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
-    const newer = await new HandAgent(shop, identity).join([model], 2);
-    const again = await newer.when('open');
-    expect(again).toMatchObject({ stream, requestId });
-    newer.answer(again.stream);
-    expect((await asked).status).toBe(200);
-  });
-
-  it('ignores what comes before it and survives a second one', async () => {
-    const agent = new HandAgent(shop);
-    const { nonce } = await agent.when('challenge');
-    agent.send({ type: 'record', sequence: 1, update: agent.words(['before/hello']) });
-    agent.send(agent.hello(nonce), agent.hello(nonce), { type: 'record', sequence: 2, update: agent.words([model]) });
-    agent.send(agent.hello(nonce, 2));
-    await agent.when('welcome');
-    agent.send(agent.hello(nonce, 3));
-    agent.send({ type: 'record', sequence: 3, update: agent.words([model]) });
-    expect((await agent.when('recorded')).sequence).toBe(3);
-    const asked = chat();
-    agent.answer((await agent.opening()).stream);
-    expect((await asked).status).toBe(200);
-    const unknown = await shop.ask('/v1/chat/completions', chatBody({}, { model: 'before/hello' }));
-    expect(unknown.status).toBe(404);
-  });
-
-  it('is not fooled by a socket that ends while its signature is checked', async () => {
-    const identity = shop.issuer.identity();
-    const real = await new HandAgent(shop, identity).join([model], 1);
-    for (let generation = 2; generation < 12; generation++) {
-      const ghost = new HandAgent(shop, identity);
-      const { nonce } = await ghost.when('challenge');
-      ghost.send(ghost.hello(nonce, generation));
-      ghost.socket.terminate();
-      await ghost.closed;
-    }
-    const last = await new HandAgent(shop, identity).join([model], 50);
-    expect((await real.closed).code).toBe(4001);
-    const asked = chat();
-    last.answer((await last.opening()).stream);
-    expect((await asked).status).toBe(200);
-  });
-});
-
-describe('a ticket', () => {
-  const now = Math.floor(Date.now() / 1000);
-  const forged = () => {
-    const { ticket, ...identity } = shop.issuer.identity();
-    const wrong = ticket.bytes.slice();
-    wrong[wrong.length - 1] = (wrong[wrong.length - 1] ?? 0) ^ 1;
-    return { ...identity, ticket: { ...ticket, bytes: wrong } };
-  };
-  const cut = () => {
-    const { ticket, ...identity } = shop.issuer.identity();
-    return { ...identity, ticket: { ...ticket, bytes: ticket.bytes.slice(0, 80) } };
-  };
-
-  it.each([
-    ['of an issuer that is not listed', () => new TestIssuer().identity(), 403],
-    ['with a forged signature', forged, 400],
-    ['that is cut off', cut, 400],
-    ['that has ended', () => shop.issuer.identity({ birth: now - 100, expires: now - 10 }), 410],
-  ])('%s is refused before any object is asked', async (_, identity, status) => {
-    const agent = new HandAgent(shop, identity());
-    expect(await agent.refused).toBe(status);
-  });
-
-  it('that was copied opens sockets that nobody answers on, and keeps its owner out of none', async () => {
-    const strangers = Array.from({ length: 100 }, () => {
-      const { ticket, session } = neighbour;
-      return new HandAgent(shop, { ...shop.issuer.identity(), ticket, session });
-    });
-    await Promise.all(strangers.map((stranger) => stranger.when('challenge')));
-    await eventually('most are gone', 10_000, () =>
-      strangers.filter(({ socket }) => socket.readyState >= socket.CLOSING).length >= 36 ? true : undefined,
-    );
-    const connections = neighbour.path.connections;
-    neighbour.path.cut();
-    await eventually('the owner is back', 10_000, () => (neighbour.path.connections > connections ? true : undefined));
-    await eventually('and serves', 10_000, async () => {
-      const response = await shop.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { model: 'neighbour' }));
-      return response.status === 200 ? true : undefined;
-    });
-    for (const stranger of strangers) stranger.socket.terminate();
-    neighbourConnections = neighbour.path.connections;
-  });
-
-  it('whose session is ended by the operator ends its tunnel with 4006, and opens none again', async () => {
-    const agent = await new HandAgent(shop).join([model]);
-    await shop.admin('DELETE', `nodes/${agent.identity.session}`);
-    expect(await agent.closed).toMatchObject({ code: 4006, reason: 'operator' });
-    await shop.refreshed();
-    expect(await new HandAgent(shop, agent.identity).refused).toBe(410);
-    expect((await chat()).status).toBe(503);
-    await neighbourServes();
-  });
-});
 
 describe('an agent that breaks the protocol', () => {
   const wrongs: Record<string, (stream: number) => Uint8Array | string> = {
@@ -250,7 +87,7 @@ describe('an agent that breaks the protocol', () => {
         agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true });
         agent.sendRaw(wrong(stream));
         const { code, reason } = await agent.closed;
-        await neighbourServes();
+        await neighbour.serves();
         const response = await asked;
         const error = response.status === 200 ? '' : (await envelopeOf(response)).code;
         return { what, code, says: reason !== '', status: response.status, error };
@@ -330,7 +167,7 @@ describe('an agent that is merely odd', () => {
       expect(response.status).toBe(200);
       expect(response.headers.get('set-cookie')).toBeNull();
       expect(await response.text()).toBe('{}');
-      await neighbourServes();
+      await neighbour.serves();
     },
   );
 
@@ -426,7 +263,7 @@ describe('an agent that is merely odd', () => {
       });
       agent.send(...frames);
     }
-    await neighbourServes();
+    await neighbour.serves();
     agent.socket.resume();
     expect(await agent.closed).toMatchObject({ code: 4002, reason: expect.stringContaining('nobody opened') });
     expect(agent.all('reset').length).toBeLessThanOrEqual(50_000);
@@ -443,7 +280,7 @@ describe('an agent that is merely odd', () => {
       agent.all('recorded').some(({ sequence }) => sequence >= 2_001) ? true : undefined,
     );
     expect(agent.all('recorded').length).toBeLessThan(500); // most were never worth a write
-    await neighbourServes();
+    await neighbour.serves();
   });
 });
 

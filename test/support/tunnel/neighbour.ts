@@ -1,0 +1,36 @@
+/** An honest node beside those that misbehave: its socket is never lost to what they do. */
+import { expect } from 'vitest';
+import { chatBody } from '../house.ts';
+import type { Bench, Workshop } from './workshop.ts';
+
+export class Neighbour {
+  readonly bench: Bench;
+  readonly #shop: Workshop;
+  /** Of its path, as many as the test itself brought about. */
+  #connections = 1;
+
+  private constructor(shop: Workshop, bench: Bench) {
+    this.#shop = shop;
+    this.bench = bench;
+  }
+
+  static async open(shop: Workshop): Promise<Neighbour> {
+    return new Neighbour(shop, await shop.addNode({ models: ['neighbour'] }));
+  }
+
+  ask(): Promise<Response> {
+    return this.#shop.ask('/v1/chat/completions', chatBody({ tokens: 3 }, { model: 'neighbour' }));
+  }
+
+  /** Expects an answer, over the same socket as ever. */
+  async serves(): Promise<void> {
+    const response = await this.ask();
+    expect(response.status, await response.text()).toBe(200);
+    expect(this.bench.path.connections).toBe(this.#connections);
+  }
+
+  /** The test cut its path: the socket that it has now is the one to keep. */
+  reconnected(): void {
+    this.#connections = this.bench.path.connections;
+  }
+}
