@@ -1,15 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Endpoint, findEndpoint } from '../../../shared/openai/endpoints.ts';
+import type { Endpoint } from '../../../shared/openai/endpoints.ts';
 import { createMeter, type MeterOptions } from '../../../shared/openai/meter.ts';
+import { at, chat, counts } from './metered.ts';
 import { bytes, cut, cuts, gaps, space, text, write } from './support.ts';
 
-const at = (name: string): Endpoint => {
-  const found = findEndpoint('POST', `/v1/${name}`);
-  if (found === undefined || 'methodNotAllowed' in found) throw new Error(name);
-  return found;
-};
-const chat = at('chat/completions');
 const UNARY = { streaming: false, dropUsageEvent: false };
 
 /** Also asserts the rule that holds for every unary answer: each chunk passes at once, as the same object. */
@@ -29,7 +24,6 @@ function run(endpoint: Endpoint, pieces: readonly (Uint8Array | string)[], optio
 const answer =
   '{"id":"c","choices":[{"index":0,"message":{"content":"say \\"usage\\":{\\"prompt_tokens\\":9} \\\\"},"finish_reason":"length"}],' +
   '"usage":{"prompt_tokens":11,"total_tokens":16,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":2}},"x":[]}';
-const counts = { prompt: 11, completion: 5, cached: 8, reasoning: 2, estimated: false };
 
 describe('a unary JSON answer', () => {
   it('tells its usage, end and finish, cut at every single offset', () => {
