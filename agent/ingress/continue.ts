@@ -47,6 +47,7 @@ function meansOf(
     new Waiter({
       busyNodes: queues.busyNodes,
       hopes,
+      repeatable: () => true,
       retriesMax: RETRIES_MAX,
       begun: true,
       ...more,

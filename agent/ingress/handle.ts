@@ -134,6 +134,7 @@ async function forward(one: Case): Promise<void> {
     busyNodes: queues.busyNodes,
     queues: queues.longestWait(streaming) > 0,
     hopes: (error) => !isRefusal(error) && (nodes.model(model)?.all.some((entry) => isTrusted(trust, entry)) ?? false),
+    repeatable: () => isRepeatable(intake),
     retriesMax: RETRIES_MAX,
   });
   timing.lookupDone(Date.now());

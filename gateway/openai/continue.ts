@@ -41,7 +41,8 @@ function meansOf({ choice }: Delivery, errand: Errand, waiting: Waiting): Means<
   const { maxRetries: retriesMax } = view.settings.retries;
   const queues = longestWait(waiting.settings, true) > 0;
   const hopes = () => hasAlike(view.model(model), model, first, (entry) => isTrusted(trust, entry));
-  const newWaiter = (more: { queues: boolean }) => new Waiter({ busyNodes, hopes, retriesMax, begun: true, ...more });
+  const newWaiter = (more: { queues: boolean }) =>
+    new Waiter({ busyNodes, hopes, repeatable: () => true, retriesMax, begun: true, ...more });
   /** Of the search that is on: a stream has one at a time. */
   let waiter = newWaiter({ queues });
   return {

@@ -1,3 +1,4 @@
+import { isRepeatable } from '../../shared/asking/intake.ts';
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
 import { PRIORITY_HEADER, readPriority } from '../../shared/asking/routed-request.ts';
@@ -114,7 +115,13 @@ async function forward(
     note.known = isKnown(view, chain.model);
     requireKnown(view, models, waitMs > 0 ? hopes : () => false);
     timing.lookupDone(Date.now());
-    const waiter = new Waiter({ busyNodes, queues: waitMs > 0, hopes, retriesMax: retriesMax(view, chain.model) });
+    const waiter = new Waiter({
+      busyNodes,
+      queues: waitMs > 0,
+      hopes,
+      repeatable: () => isRepeatable(intake),
+      retriesMax: retriesMax(view, chain.model),
+    });
     const receiptFor = (model: string) => receiptOf(account.seal, model, untracked, intake.sampling);
     const errand: Errand = {
       name,

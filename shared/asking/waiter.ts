@@ -12,6 +12,9 @@ const BUSY_MAX = 16;
 /** Failures that no engine had a part in: the node was gone already, or its engine was. */
 const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
 
+/** Failures by which nobody is left to say more: the next node may do better, and so may the one that comes back. */
+const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([...ABSENT, 'unreachable', 'lost', 'unknown']);
+
 export interface WaiterOptions {
   /** Of all requests of this asker. */
   busyNodes: BusyNodes;
@@ -19,11 +22,10 @@ export interface WaiterOptions {
   queues: boolean;
   /** Some node that it may go to was ever there, though nobody has capacity for it now. */
   hopes(error: ApiError): boolean;
+  /** Another attempt can have the whole body. */
+  repeatable(): boolean;
   retriesMax: number;
-  /**
-   * Its client has the beginning of the answer already: it waits where another request would be told that its node failed, and
-   * nodes that are gone without having begun do not count against it.
-   */
+  /** Its client has the beginning of the answer already: it waits also where another request would be told that its engine failed. */
   begun?: boolean;
 }
 
@@ -86,7 +88,7 @@ export class Waiter {
   }
 
   onFailure(session: string, code: AttemptFailure, now: number): void {
-    if (!passesOver(code) && !(this.#options.begun && ABSENT.has(code))) this.#failures++;
+    if (!passesOver(code) && !ABSENT.has(code)) this.#failures++;
     if (code !== 'overloaded') return;
     this.#options.busyNodes.mark(session, now);
     this.#note(session);
@@ -98,11 +100,12 @@ export class Waiter {
 
   /** Whether a request that ended so may find a node by waiting. */
   mayWait(error: unknown): boolean {
-    const { queues, hopes, retriesMax, begun } = this.#options;
-    if (!queues || !(error instanceof ApiError) || this.#failures > retriesMax) return false;
+    const { queues, hopes, repeatable, retriesMax, begun } = this.#options;
+    if (!queues || !(error instanceof ApiError) || this.#failures > retriesMax || !repeatable()) return false;
     const { code, cause } = error;
     if (code === 'no_capacity' && hopes(error)) return true;
     if (!(cause instanceof PathError)) return false;
-    return this.#busy.size > 0 || (begun === true && mayTryAnother(cause.code) && hopes(error));
+    if (this.#busy.size > 0) return true;
+    return (begun ? mayTryAnother(cause.code) : GONE.has(cause.code)) && hopes(error);
   }
 }

@@ -76,6 +76,20 @@ it('a request for a model whose nodes are gone is answered by the next one that 
   expect(engine.requests).toHaveLength(3);
 });
 
+it('a request whose only node dies in its hands, before a word of the answer, is answered by the next one', async () => {
+  const first = await addNode('dies/once');
+  await gateway.serving(1, 15_000, 'dies/once');
+  first.engine.control({ delayMs: 60_000 });
+  const asked = ask('dies/once');
+  await first.engine.when(({ bodyBytes }) => bodyBytes > 0, 10_000);
+  process.kill(first.agent.pid, 'SIGKILL');
+  const { engine } = await addNode('dies/once');
+  const response = await asked;
+  expect(response.status, await response.text()).toBe(200);
+  expect(response.headers.get('x-otela-attempts')).toBe('2');
+  expect(engine.requests).toHaveLength(1);
+});
+
 it('who leaves while it waits is never asked for', async () => {
   await gone('left/alone');
   const leaving = new AbortController();

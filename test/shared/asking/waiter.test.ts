@@ -8,30 +8,44 @@ const NOW = 1_000_000;
 const nodes = (...sessions: string[]) => sessions.map((session) => ({ session }));
 
 function waiter(more: Partial<WaiterOptions> = {}): Waiter {
-  return new Waiter({ busyNodes: new BusyNodes(), queues: true, hopes: () => true, retriesMax: 3, ...more });
+  return new Waiter({
+    busyNodes: new BusyNodes(),
+    queues: true,
+    hopes: () => true,
+    repeatable: () => true,
+    retriesMax: 3,
+    ...more,
+  });
 }
 
 const failed = (code: PathError['code']) => errorFor(new PathError(code, ''));
 const nobody = new ApiError('no_capacity', 'nobody');
 
-test('a request whose node failed in its hands is told so; one whose client has its beginning waits', () => {
-  expect(waiter().mayWait(failed('lost'))).toBe(false);
+test('a request whose node is gone waits for another; whose engine failed in its hands is told so, unless its client has its beginning', () => {
+  expect(waiter().mayWait(failed('lost'))).toBe(true);
+  expect(waiter().mayWait(failed('engine_unreachable'))).toBe(true);
+  expect(waiter().mayWait(failed('engine_closed'))).toBe(false);
   const begun = waiter({ begun: true });
-  expect(begun.mayWait(failed('lost'))).toBe(true);
+  expect(begun.mayWait(failed('engine_closed'))).toBe(true);
   expect(begun.mayWait(failed('stall_timeout'))).toBe(false);
   expect(begun.mayWait(new ApiError('upstream_error', 'of its own'))).toBe(false);
 });
 
-test('nodes that are gone count against no stream that has begun; engines that break it do', () => {
-  const begun = waiter({ begun: true });
-  for (let n = 0; n < 20; n++) begun.onFailure(`n${n}`, 'not_accepted', NOW);
-  for (let n = 0; n < 20; n++) begun.onFailure(`n${n}`, 'engine_unreachable', NOW);
-  expect([begun.retriesLeft, begun.mayWait(nobody)]).toEqual([3, true]);
-  for (let n = 0; n < 4; n++) begun.onFailure('n', 'engine_closed', NOW);
-  expect([begun.retriesLeft, begun.mayWait(nobody)]).toEqual([0, false]);
-  const other = waiter();
-  for (let n = 0; n < 4; n++) other.onFailure('n', 'not_accepted', NOW);
-  expect(other.mayWait(nobody)).toBe(false);
+test.each([[true], [false]])(
+  'nodes that are not there count against nobody; those that are lost with it do (begun: %s)',
+  (begun) => {
+    const one = waiter({ begun });
+    for (let n = 0; n < 20; n++) one.onFailure(`n${n}`, 'not_accepted', NOW);
+    for (let n = 0; n < 20; n++) one.onFailure(`n${n}`, 'engine_unreachable', NOW);
+    expect([one.retriesLeft, one.mayWait(nobody)]).toEqual([3, true]);
+    for (let n = 0; n < 4; n++) one.onFailure('n', 'lost', NOW);
+    expect([one.retriesLeft, one.mayWait(nobody)]).toEqual([0, false]);
+  },
+);
+
+test('a body that is on its way to one node cannot wait for another', () => {
+  expect(waiter({ repeatable: () => false }).mayWait(failed('not_accepted'))).toBe(false);
+  expect(waiter({ repeatable: () => false }).mayWait(nobody)).toBe(false);
 });
 
 test('nobody waits without a queue, or where there is no hope', () => {
