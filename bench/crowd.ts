@@ -10,7 +10,7 @@ import { seeded } from '../test/support/random.ts';
 import { ROOT } from '../test/support/where.ts';
 import { Client, type Target } from './client.ts';
 import { openHouse, peak, request, resident, warm } from './house.ts';
-import { machine } from './machine.ts';
+import { aboutMachine, watchMachine } from './machine.ts';
 import { judged, type Row, table } from './report.ts';
 import { run } from './run.ts';
 import { quantile, repeated } from './stats.ts';
@@ -97,7 +97,7 @@ async function crowd(target: Target, rate: number, seed: number): Promise<Seen> 
 }
 
 async function main(): Promise<number> {
-  const facts = machine();
+  const measuredOn = watchMachine();
   const house = await openHouse();
   await warm(house.through, 2_000);
   const before = resident(house);
@@ -152,9 +152,11 @@ async function main(): Promise<number> {
         note: 'direct: before',
       });
   }
+  const machine = measuredOn();
+  console.log(`\n${aboutMachine(machine)}\n`);
   console.log(table(rows));
   mkdirSync(join(values.out, '..'), { recursive: true });
-  writeFileSync(values.out, `${JSON.stringify({ machine: facts, rows }, undefined, 1)}\n`);
+  writeFileSync(values.out, `${JSON.stringify({ machine, rows }, undefined, 1)}\n`);
   return rows.some(({ met }) => met === false) ? 1 : 0;
 }
 

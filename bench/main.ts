@@ -9,7 +9,7 @@ import { endAll } from '../test/support/processes.ts';
 import { ROOT } from '../test/support/where.ts';
 import { type Counter, startCounter } from './counter.ts';
 import { type House, type Memory, openHouse, resident, warm } from './house.ts';
-import { machine } from './machine.ts';
+import { aboutMachine, watchMachine } from './machine.ts';
 import { type Row, table } from './report.ts';
 import { run } from './run.ts';
 import { fairness } from './sections/fairness.ts';
@@ -121,7 +121,7 @@ async function main(): Promise<number> {
     console.error(`no such section; there are: ${SECTIONS.join(', ')}`);
     return 2;
   }
-  const facts = machine();
+  const measuredOn = watchMachine();
   const rows: Row[] = [];
   const skipped: string[] = [];
   // `tunnel` last: it brings a gateway of its own.
@@ -142,15 +142,13 @@ async function main(): Promise<number> {
     if (typeof result === 'string') skipped.push(`wide: ${result}`);
     else rows.push(...result);
   }
-  const { cpu, cores, kernel, node, workerd, load } = facts;
-  console.log(
-    `\n${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, workerd ${workerd}, load before ${load.toFixed(2)}, seed ${seed}${quick ? ', QUICK: not to be quoted' : ''}\n`,
-  );
+  const machine = measuredOn();
+  console.log(`\n${aboutMachine(machine)}, seed ${seed}${quick ? ', QUICK: not to be quoted' : ''}\n`);
   console.log(table(rows));
   for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
   const out = values.out ?? join(ROOT, 'bench/results', quick ? 'quick.local.json' : 'latest.json');
   mkdirSync(join(out, '..'), { recursive: true });
-  writeFileSync(out, `${JSON.stringify({ machine: facts, seed, quick, rows, skipped }, null, 2)}\n`);
+  writeFileSync(out, `${JSON.stringify({ machine, seed, quick, rows, skipped }, null, 2)}\n`);
   const missed = rows.filter((row) => row.met === false);
   console.log(
     `\n${missed.length === 0 ? 'Every requirement that was measured is met.' : `${missed.length} requirements are missed.`} Numbers: ${out}`,

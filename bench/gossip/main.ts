@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { seeded } from '../../test/support/random.ts';
 import { ROOT } from '../../test/support/where.ts';
-import { machine } from '../machine.ts';
+import { aboutMachine, watchMachine } from '../machine.ts';
 import { type Row, table } from '../report.ts';
 import { run } from '../run.ts';
 import { churn, hung, idle, killed, spread } from './measures.ts';
@@ -56,22 +56,20 @@ async function size(agents: number, rows: Row[], skipped: string[]): Promise<voi
 }
 
 async function main(): Promise<number> {
-  const facts = machine();
+  const measuredOn = watchMachine();
   const rows: Row[] = [];
   const skipped: string[] = [];
   for (const agents of values.only.split(',').map(Number)) await size(agents, rows, skipped);
-  const { cpu, cores, kernel, node, load } = facts;
+  const machine = measuredOn();
   const quick = values.quick ? ', QUICK: not to be quoted' : '';
-  console.log(
-    `\n${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, load before ${load.toFixed(2)}, seed ${values.seed}${quick}\n`,
-  );
+  console.log(`\n${aboutMachine(machine)}, seed ${values.seed}${quick}\n`);
   console.log(table(rows));
   for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
   const out = values.out ?? join(ROOT, 'bench/results', values.quick ? 'gossip-quick.local.json' : 'gossip.json');
   mkdirSync(join(out, '..'), { recursive: true });
   writeFileSync(
     out,
-    `${JSON.stringify({ machine: facts, seed: Number(values.seed), quick: values.quick, rows, skipped }, null, 2)}\n`,
+    `${JSON.stringify({ machine, seed: Number(values.seed), quick: values.quick, rows, skipped }, null, 2)}\n`,
   );
   const missed = rows.filter((row) => row.met === false);
   console.log(

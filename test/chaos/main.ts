@@ -6,7 +6,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { parseArgs } from 'node:util';
-import { machine } from '../../bench/machine.ts';
+import { watchMachine } from '../../bench/machine.ts';
 import { endAll } from '../support/processes.ts';
 import { chaos, findings, longForm, type PartName, shortForm } from './chaos.ts';
 import { publish, RESULT } from './report.ts';
@@ -41,7 +41,7 @@ async function main(): Promise<number> {
   const form = values.short ? shortForm() : longForm(Number(values.minutes));
   if (values.rate !== undefined) form.tokensPerSecond = Number(values.rate);
   if (values['step-seconds'] !== undefined) form.b.secondsPerStep = Number(values['step-seconds']);
-  const facts = machine();
+  const measuredOn = watchMachine();
   const log = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${line}`);
   const result = await chaos({ ...form, parts, seed: Number(values.seed), log });
   const found = findings(result);
@@ -58,6 +58,7 @@ async function main(): Promise<number> {
   ];
   for (const line of told) console.log(`       ${line}`);
   mkdirSync(dirname(values.out), { recursive: true });
+  const facts = measuredOn();
   const measured = Object.fromEntries(parts.map((part) => [part, facts]));
   const run: Run = resultSchema.parse(JSON.parse(JSON.stringify({ measured, ...result, findings: found })));
   const whole = values.keep ? merged(run, resultSchema.parse(JSON.parse(readFileSync(values.out, 'utf8')))) : run;

@@ -57,7 +57,7 @@ const partC = z.looseObject({
   kills: z.array(z.object({ listensMs: z.number(), allBackMs: perhaps, failed: z.number(), saved: z.number() })),
 });
 
-/** Of the start of the run that a part is from. */
+/** Of the run that a part is from. */
 const machine = z.object({
   cpu: z.string(),
   cores: z.number(),
@@ -66,6 +66,7 @@ const machine = z.object({
   node: z.string(),
   workerd: z.string(),
   load: z.number(),
+  stolen: z.number().default(0),
   date: z.string(),
 });
 

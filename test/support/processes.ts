@@ -263,7 +263,7 @@ export function memoryOf(pid: number): { rssMib: number; peakMib: number } {
 /** A directory that is gone at teardown. */
 export async function temporaryDirectory(name = 'otela-test'): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), `${name}-`));
-  atEnd(() => rm(path, { recursive: true, force: true }));
+  atEnd(() => rm(path, { recursive: true, force: true, maxRetries: 5 })); // a runtime that is dying may still write
   return path;
 }
 
