@@ -181,6 +181,12 @@ export function engineCommand(port: number, ...more: string[]): string[] {
   return [NODE, path, '--port', String(port), ...more];
 }
 
+/** For scripts of engines that do not end by themselves. */
+export const FOR_EVER = 'setInterval(() => {}, 1e6);';
+
+/** Arguments of `start` with an engine that serves nothing and does what the script says. */
+export const scriptedEngine = (script: string) => ['--engine-port', '9', '--', NODE, '-e', script];
+
 /** A process that no longer runs; a zombie that nobody has reaped yet has ended as well. */
 export function processRuns(pid: number): boolean {
   try {

@@ -1,0 +1,102 @@
+import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { freePort } from '../../support/processes.ts';
+import { engineCommand, FOR_EVER, fakeTool, NODE, scratch, startAgent } from '../support/harness.ts';
+
+describe('in a Slurm job', () => {
+  const job = { SLURM_JOB_ID: '4711', SLURM_JOB_PARTITION: 'normal', SLURMD_NODENAME: 'n1' };
+
+  it('tells job, node, partition and end, and is volatile', async () => {
+    const directory = scratch();
+    fakeTool(directory, 'squeue', '[ "$TZ" = UTC ] && [ "$3" = 4711 ] && echo 2099-01-02T03:04:05');
+    const run = startAgent(directory, [], job);
+    await run.until(() => run.tunnels[0]?.latest?.job?.ends_at !== undefined);
+    expect(run.tunnel.latest).toMatchObject({
+      tier: 'volatile',
+      job: { id: '4711', node: 'n1', partition: 'normal', ends_at: '2099-01-02T03:04:05.000Z' },
+    });
+  });
+
+  it('asks for its own task where the id is that of a whole array', async () => {
+    const directory = scratch();
+    fakeTool(directory, 'squeue', '[ "$3" = 4000_7 ] && echo 2099-01-02T03:04:05');
+    const array = { SLURM_ARRAY_JOB_ID: '4000', SLURM_ARRAY_TASK_ID: '7' };
+    const run = startAgent(directory, [], { ...job, ...array });
+    await run.until(() => run.tunnels[0]?.latest?.job?.ends_at?.startsWith('2099') ?? false);
+    expect(run.tunnel.latest?.job?.id).toBe('4711');
+  });
+
+  it.each([
+    ['NONE', undefined],
+    ['2099-01-02T03:04:05\n2099-01-02T03:04:05', '2099-01-02T03:04:05.000Z'],
+    ['2099-01-02T03:04:05\n2098-01-02T03:04:05', '2100-01-01T00:00:00.000Z'],
+    ['garbage', '2100-01-01T00:00:00.000Z'],
+  ])('takes squeue’s answer "%s" for what it is worth', async (answer, ends) => {
+    const directory = scratch();
+    fakeTool(directory, 'squeue', `printf '${answer.replace(/\n/g, '\\n')}\\n'; touch ${directory}/asked`);
+    // What the environment says holds until slurmctld says otherwise.
+    const run = startAgent(directory, [], { ...job, SLURM_JOB_END_TIME: String(Date.UTC(2100, 0, 1) / 1000) });
+    await run.until(() => existsSync(join(directory, 'asked')) && run.tunnels[0]?.latest !== undefined);
+    await run.until(() => run.tunnels[0]?.latest?.job?.ends_at === ends);
+  });
+
+  it('joins all the same when squeue fails, and says so once', async () => {
+    const directory = scratch();
+    fakeTool(directory, 'squeue', 'echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1');
+    const run = startAgent(directory, [], job);
+    await run.until(() => run.stderr.text.includes('Unable to contact'));
+    await run.state('JOIN');
+    expect(run.tunnel.latest?.job).toEqual({ id: '4711', node: 'n1', partition: 'normal' });
+  });
+
+  it('drains --drain-before the end of the job and exits with 0', async () => {
+    const directory = scratch();
+    const ends = new Date(Date.now() + 30_000).toISOString().slice(0, 19);
+    fakeTool(directory, 'squeue', `echo ${ends}`);
+    const run = startAgent(directory, ['--drain-before', '29s'], job);
+    expect(await run.exit).toBe(0);
+    expect(run.tunnel.states).toEqual(['JOIN', 'DOWN', 'LEFT']);
+    expect(run.stderr.text).toContain('the job ends in');
+  });
+
+  it('does not drain when the limit was raised meanwhile', async () => {
+    const directory = scratch();
+    const soon = new Date(Date.now() + 30_000).toISOString().slice(0, 19);
+    const asked = join(directory, 'asked');
+    fakeTool(directory, 'squeue', `[ -e ${asked} ] && echo 2099-01-01T00:00:00 || echo ${soon}; touch ${asked}`);
+    const run = startAgent(directory, ['--drain-before', '28s'], job);
+    await run.until(() => run.tunnels[0]?.latest?.job?.ends_at?.startsWith('2099') ?? false);
+    expect(run.tunnel.latest?.state).toBe('JOIN');
+    rmSync(asked);
+  });
+
+  it('registers one session with all GPUs on rank 0 of an engine over two nodes', async () => {
+    const directory = scratch();
+    fakeTool(directory, 'nvidia-smi', '[ "$1" = -L ] || echo "0, GPU-1, NVIDIA GH200 120GB, 97871"');
+    const port = await freePort();
+    const run = startAgent(directory, ['--', ...engineCommand(port, '--nnodes', '2', '--node-rank', '0')], job);
+    await run.state('SERVING');
+    expect(run.tunnel.latest?.hardware.gpus).toEqual([
+      { class: 'GH200', name: 'NVIDIA GH200 120GB', vram_mib: 97_871, count: 2 },
+    ]);
+  });
+
+  it('supervises without a session on rank 1, and shows its engine’s death in the exit code', async () => {
+    const args = ['--', NODE, '-e', 'setTimeout(() => process.exit(4), 200)', '--', '--nnodes=2', '--node-rank=1'];
+    const run = startAgent(scratch(), args, job);
+    expect(await run.exit).toBe(70);
+    expect(run.tunnels).toHaveLength(0);
+    expect(run.stderr.text).toContain('rank 0 registers');
+  });
+
+  it('keeps its part of the engine on rank 1 while rank 0 drains', async () => {
+    const args = ['--drain-timeout', '200ms', '--span-nodes', '--', NODE, '-e', `console.log('up'); ${FOR_EVER}`];
+    const run = startAgent(scratch(), args, { ...job, SLURM_PROCID: '1', SLURM_STEP_NUM_NODES: '2' });
+    await run.until(() => run.stdout.text.includes('up'));
+    const before = performance.now();
+    run.signal('SIGTERM');
+    expect(await run.exit).toBe(143);
+    expect(performance.now() - before).toBeGreaterThanOrEqual(190);
+  });
+});
