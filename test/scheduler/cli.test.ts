@@ -1,33 +1,11 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { dataPath } from '../../scheduler/catalogue/catalogue.ts';
 import { printable } from '../../scheduler/cli/io.ts';
-import { maxFlow } from '../../scheduler/planner/flow.ts';
 import { ROOT } from '../support/where.ts';
+import { file, folder, INVENTORY, model, plan, workload } from './support/plan-files.ts';
 import { otelaPlan } from './support/small.ts';
-
-const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-let files = 0;
-function file(content: unknown, name = `${++files}.json`): string {
-  const path = join(folder, name);
-  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
-  return path;
-}
-
-const INVENTORY = file({ pools: [{ id: 'a', gpu: 'A100-80-SXM', nodes: 2, gpus_per_node: 4 }] });
-const model = (changes: object = {}) => ({
-  model: 'Llama-3.1-8B-Instruct',
-  rate: 5,
-  input: 400,
-  output: 100,
-  ...changes,
-});
-const workload = (...models: object[]) => file({ models });
-const plan = (inventory: string, load: string, ...more: string[]) =>
-  otelaPlan('plan', '--inventory', inventory, '--workload', load, '--duration', '20', ...more);
 
 describe('otela-plan', () => {
   it('prints a plan with weights, latencies and reasons', async () => {
@@ -281,65 +259,6 @@ describe('otela-plan', () => {
     expect(found.log).toMatch(message);
     expect(found.log).not.toMatch(/at .*\.ts:\d+/);
     expect(found.code).toBe(code);
-  });
-});
-
-describe("a planner of one's own", () => {
-  it('by maximum flow routes by its flow, through its own pick', async () => {
-    const { code, out } = await plan(
-      INVENTORY,
-      workload(model()),
-      '--planner',
-      join(ROOT, 'scheduler/planner/max-flow.ts'),
-    );
-    expect(code).toBe(0);
-    expect(out).toMatch(/objective max-flow/);
-    expect(out).toMatch(/maximum flow/);
-  });
-
-  it.each([
-    ['export default 3;', /no function/],
-    ['nonsense(', /cannot load/],
-    [
-      "export default async (pools) => ({ placements: [{ model: 'meta-llama/Llama-3.1-8B-Instruct', pool: pools[0].id, tp: 1, replicas: 9, share: 1 }] });",
-      /9 GPUs of a, which has 8/,
-    ],
-    [
-      "export default async (pools) => ({ placements: [{ model: 'x', pool: pools[0].id, tp: 1, replicas: 1, share: 1 }] });",
-      /no such model/,
-    ],
-    [
-      "export default async (pools) => ({ placements: [{ model: 'meta-llama/Llama-3.1-8B-Instruct', pool: pools[0].id, tp: 3, replicas: 1, share: 1 }] });",
-      /3 does not divide/,
-    ],
-  ])('that is wrong is refused: %s', async (text, message) => {
-    const { code, log } = await plan(INVENTORY, workload(model()), '--planner', file(text, `planner-${++files}.mjs`));
-    expect(log).toMatch(message);
-    expect(code).toBe(2);
-  });
-
-  it('the flow is the maximum, and what flows in flows out', () => {
-    // Cormen et al., figure 26.1: 23.
-    const edges = [
-      ['s', '1', 16],
-      ['s', '2', 13],
-      ['1', '3', 12],
-      ['2', '1', 4],
-      ['2', '4', 14],
-      ['3', '2', 9],
-      ['3', 't', 20],
-      ['4', '3', 7],
-      ['4', 't', 4],
-    ].map(([from, to, capacity]) => ({ from: String(from), to: String(to), capacity: Number(capacity) }));
-    const { total, flow } = maxFlow(edges, 's', 't');
-    expect(total).toBe(23);
-    for (const node of ['1', '2', '3', '4']) {
-      const sum = (end: 'from' | 'to') =>
-        edges
-          .filter((edge) => edge[end] === node)
-          .reduce((all, { from, to }) => all + (flow.get(`${from}>${to}`) ?? 0), 0);
-      expect(sum('from')).toBeCloseTo(sum('to'));
-    }
   });
 });
 
