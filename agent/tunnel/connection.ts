@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
 import { helloMessage } from '../../shared/lattice/session.ts';
+import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
-import { readFrames, writeFrame } from '../../shared/wire/frame-codec.ts';
+import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { PING_TEXT } from '../../shared/wire/heartbeat.ts';
 import { SOCKET_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import { Link } from '../../shared/wire/link.ts';
-import { FrameWriter } from '../../shared/wire/writer.ts';
 import { socketPort } from './socket-port.ts';
 import type { Identity } from './types.ts';
 
@@ -64,7 +64,7 @@ export class Connection {
       this.#raw = response.socket;
     });
     socket.on('open', () => {
-      this.#welcomeBy = setTimeout(() => this.close(4002, 'no welcome'), WELCOME_WITHIN_MS);
+      this.#welcomeBy = setTimeout(() => this.close(CLOSE.protocol, 'no welcome'), WELCOME_WITHIN_MS);
     });
     this.#heartbeat = setInterval(() => this.#ping(), PING_EVERY_MS);
   }
@@ -87,7 +87,7 @@ export class Connection {
     } catch (error) {
       // A peer that breaks the protocol gets a new socket, not a guess.
       if (!(error instanceof WireError) && !(error instanceof RangeError)) throw error;
-      this.close(4002, error.message);
+      this.close(CLOSE.protocol, error.message);
     }
   }
 
@@ -101,7 +101,6 @@ export class Connection {
 
   #hello(nonce: Uint8Array): void {
     const message = helloMessage(this.#identity.session, this.#generation, nonce, this.#audience);
-    const out = new FrameWriter();
     const hello: Frame = {
       type: 'hello',
       publicKey: this.#identity.publicKey,
@@ -109,8 +108,7 @@ export class Connection {
       generation: this.#generation,
       window: SOCKET_WINDOW_BYTES,
     };
-    writeFrame(out, hello, undefined);
-    this.#socket.send(out.take());
+    this.#socket.send(encodeFrame(hello));
   }
 
   #welcome(window: number, gateway: string): void {

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { WebSocket } from 'ws';
 import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
+import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
@@ -33,13 +34,6 @@ const FINAL: ReadonlySet<number> = new Set([400, 401, FORBIDDEN, 426]);
 
 /** The list of issuers at a gateway changes, so who was refused asks again, seldom. */
 const FORBIDDEN_RETRY_MS = 30_000;
-
-/** Close codes of the gateway: see docs/protocol.md. */
-const REPLACED = 4001;
-const RESYNC = 4003;
-const REFUSED = 4004;
-const SILENT = 4005;
-const OVER = 4006;
 
 /** RFC 9110 §15.5.11: the session was, and is no more. */
 const GONE = 410;
@@ -197,11 +191,11 @@ class GatewayTunnel implements Tunnel {
     }
     if (this.#closed) return;
     if (performance.now() - this.#readyAt >= STABLE_MS) this.#failures = 0;
-    if (code === REFUSED) return this.#refused({ status: FORBIDDEN, message: reason });
-    if (code === REPLACED)
+    if (code === CLOSE.refused) return this.#refused({ status: FORBIDDEN, message: reason });
+    if (code === CLOSE.replaced)
       return this.#refused({ status: 409, message: `another agent holds this session: ${reason}` });
-    if (code === OVER) return this.#over(reason);
-    this.#again(`${reason || 'closed'} (${code})`, code === RESYNC || code === SILENT);
+    if (code === CLOSE.over) return this.#over(reason);
+    this.#again(`${reason || 'closed'} (${code})`, code === CLOSE.resync || code === CLOSE.silent);
   }
 
   #again(why: string, atOnce = false): void {

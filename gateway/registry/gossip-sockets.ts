@@ -1,12 +1,12 @@
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
-import { readFrames } from '../../shared/wire/frame-codec.ts';
+import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
-import { provesSession } from '../tunnel/handshake.ts';
-import { CLOSE, encodeFrame } from '../tunnel/socket.ts';
+import { provesSession } from './handshake.ts';
 
 /** Delegates are three per cluster, and some more while a cluster is split. */
 const SOCKETS_MAX = 1024;

@@ -2,9 +2,9 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
-import { snapshots, type View } from '../registry/snapshot.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
+import { issuersView } from '../registry/issuers-view.ts';
 import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../registry/tickets.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER } from './door-headers.ts';
 
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 
@@ -50,15 +50,4 @@ function checkUpgrade(request: Request): Response | undefined {
 /** The host that the agent dialled: what it signs must be for this gateway. */
 function audienceOf(request: Request): string {
   return request.headers.get('host') ?? new URL(request.url).host;
-}
-
-/**
- * The view with the list of issuers; one that lacks `wanted` is refreshed first.
- * @throws ApiError 503 while nobody has said yet whose tickets are good.
- */
-export async function issuersView(env: Env, ctx: Context, wanted?: string): Promise<View> {
-  const knows = ({ issuers }: View) => (wanted === undefined ? issuers.size > 0 : issuers.has(wanted));
-  const view = await snapshots.get(env, ctx, Date.now(), knows);
-  if (view.issuers.size > 0) return view;
-  throw new ApiError('server_is_overloaded', 'The registry does not answer yet. Try again shortly.');
 }

@@ -1,6 +1,7 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
 import { Turns } from '../../shared/asking/turns.ts';
+import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
@@ -16,7 +17,7 @@ import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
 import { type RecordWord, RegistryLine } from './registry-line.ts';
-import { type AgentSocket, CLOSE } from './socket.ts';
+import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
 import { StreamIds } from './stream-ids.ts';
 

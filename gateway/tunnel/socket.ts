@@ -1,10 +1,9 @@
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
+import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
-import { writeFrame } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
-import { FrameWriter } from '../../shared/wire/writer.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { isolateBudget } from './budget.ts';
 import type { Holding } from './holding.ts';
@@ -31,9 +30,6 @@ export interface SocketAttachment {
   reads?: number;
   idle?: LinkState;
 }
-
-/** Close codes of ours; the agent's reaction is in docs/protocol.md. */
-export const CLOSE = { replaced: 4001, protocol: 4002, resync: 4003, refused: 4004, silent: 4005, over: 4006 } as const;
 
 /** An agent's socket with its link. */
 export class AgentSocket {
@@ -124,10 +120,4 @@ export class AgentSocket {
     this.#leave?.();
     this.#leave = undefined;
   }
-}
-
-export function encodeFrame(frame: Frame): Uint8Array {
-  const writer = new FrameWriter();
-  writeFrame(writer, frame, undefined);
-  return writer.take();
 }

@@ -1,10 +1,12 @@
+import { CLOSE } from '../../shared/wire/close.ts';
+import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
+import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
+import { provesSession } from '../registry/handshake.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
-import { AUDIENCE_HEADER, GATEWAY_HEADER } from './door-headers.ts';
-import { provesSession } from './handshake.ts';
 import type { Holding } from './holding.ts';
-import { AgentSocket, CLOSE, encodeFrame, type SocketAttachment } from './socket.ts';
+import { AgentSocket, type SocketAttachment } from './socket.ts';
 
 /** Sockets that have not answered the challenge; the oldest makes room. */
 const CHALLENGED_MAX = 64;

@@ -15,7 +15,7 @@ import {
 import { readOpen, writeOpen } from './opening.ts';
 import { FrameReader } from './reader.ts';
 import { type ReportedUsage, readUsage, writeUsage } from './usage.ts';
-import type { FrameWriter } from './writer.ts';
+import { FrameWriter } from './writer.ts';
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
 const SAME_STREAM = 0x80;
@@ -38,6 +38,13 @@ export function writeFrame(out: FrameWriter, frame: Frame, previous: number | un
   }
   writeFields(out, frame);
   return stream ?? previous;
+}
+
+/** A message of this frame alone. */
+export function encodeFrame(frame: Frame): Uint8Array {
+  const out = new FrameWriter();
+  writeFrame(out, frame, undefined);
+  return out.take();
 }
 
 function writeFields(out: FrameWriter, frame: Frame): void {

@@ -12,9 +12,7 @@ import { openOrder, type Wish } from '../../../shared/deployment/order.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { helloMessage } from '../../../shared/lattice/session.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
-import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
-import type { Frame } from '../../../shared/wire/frames.ts';
-import { FrameWriter } from '../../../shared/wire/writer.ts';
+import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 import { good, knock, refusal } from './support.ts';
@@ -31,12 +29,6 @@ beforeAll(async () => {
 });
 
 const drain = (session: string, key: string | undefined) => knock('POST', `/admin/nodes/${session}/drain`, { key });
-
-function encode(frame: Frame): Uint8Array {
-  const out = new FrameWriter();
-  writeFrame(out, frame, undefined);
-  return out.take();
-}
 
 /** The agent's tunnel; what it is ordered is in `wishes`, and answered by `answer`. `frames`: what it says at the upgrade. */
 async function connect(agent: TestAgent, frames: string | undefined, answer: DeploymentAnswer) {
@@ -60,11 +52,11 @@ async function connect(agent: TestAgent, frames: string | undefined, answer: Dep
         if (frame.type === 'challenge') {
           const signature = agent.signer.sign(helloMessage(session, 1, frame.nonce, 'gateway.test'));
           const { publicKey } = agent.signer;
-          socket.send(encode({ type: 'hello', publicKey, signature, generation: 1, window: 1_000_000 }));
+          socket.send(encodeFrame({ type: 'hello', publicKey, signature, generation: 1, window: 1_000_000 }));
         } else if (frame.type === 'welcome') resolve();
         else if (frame.type === 'deploy') {
           wishes.push(openOrder(frame.order, context).wish);
-          socket.send(encode({ type: 'deployed', sequence: frame.sequence, json: JSON.stringify(answer) }));
+          socket.send(encodeFrame({ type: 'deployed', sequence: frame.sequence, json: JSON.stringify(answer) }));
         }
       });
     });
