@@ -1,45 +1,21 @@
 /** Channels between agents: who gets one, what goes over it, how it ends. */
-import { connect, createServer, type Socket } from 'node:net';
-import { connect as tlsConnect } from 'node:tls';
+import { createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { acceptSecure } from '../../../agent/mesh/channel/accept.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { framed } from '../../../agent/mesh/channel/messages.ts';
-import { preface, readPreface } from '../../../agent/mesh/channel/preface.ts';
-import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure.ts';
+import { readPreface } from '../../../agent/mesh/channel/preface.ts';
+import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { byHand } from './by-hand.ts';
 import { connected, identity, Node, openTicket } from './node.ts';
 
 afterEach(endAll);
 
-const introduce = (ticket: Uint8Array) => preface({ ticket, known: false });
 const text = (bytes: string) => Buffer.from(bytes);
-
-/** Sends and tells how many bytes came back until the connection ended. */
-function answerTo(port: number, bytes: Uint8Array): Promise<number> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
-    let got = 0;
-    socket.on('data', (piece) => {
-      got += piece.length;
-    });
-    socket.on('error', () => {});
-    socket.on('close', () => resolve(got));
-  });
-}
 
 /** `once` of node:events rejects at an error, which is how the other end hangs up here. */
 const happens = (socket: Socket, event: string) => new Promise<void>((resolve) => socket.once(event, () => resolve()));
-
-/** A connection whose handshake is done by hand, so that anything may follow it. */
-async function byHand(to: Node, own = identity()) {
-  const socket = connect(to.port, '127.0.0.1');
-  socket.write(introduce(own.ticket));
-  const secured = secureClient(socket, sessionContext(own));
-  secured.on('error', () => {});
-  await to.log.heard(`opened ${own.session}`);
-  return { socket: secured, own };
-}
 
 describe('two agents', () => {
   it('hear each other, and each knows for sure who the other is', async () => {
@@ -111,45 +87,6 @@ describe('two agents', () => {
     full.channels.get(first.own.session)?.gossip(text('still served'));
     await first.log.heard('gossip still served');
   });
-});
-
-describe('a stranger gets no byte', () => {
-  const cases: [string, () => Uint8Array][] = [
-    ['that speaks HTTP', () => text('GET / HTTP/1.1\r\nhost: x\r\n\r\n')],
-    ['that asks for a tunnel', () => text('CONNECT example.org:443 HTTP/1.1\r\nhost: example.org:443\r\n\r\n')],
-    ['that speaks TLS', () => Buffer.from('160301020001000', 'hex')],
-    ['with another version', () => text('otela-mesh-9\n\0\x02xx')],
-    ['with a ticket that is none', () => introduce(text('x'.repeat(400)))],
-    ['with an empty ticket', () => text('otela-mesh-1\n\0\0')],
-    ['with a ticket beyond the limit', () => Buffer.concat([text('otela-mesh-1\n'), Buffer.alloc(65_535, 255)])],
-    ['with half a ticket', () => introduce(identity().ticket).subarray(0, -5)],
-    ['that says nothing', () => text('')],
-  ];
-  it.each(cases)('%s', async (_, bytes) => {
-    const node = await Node.start(identity(), { handshakeMs: 300 });
-    expect(await answerTo(node.port, bytes())).toBe(0);
-    expect(node.listener.pending).toBe(0);
-    expect(node.log.lines).toEqual([]);
-  });
-
-  it.each(['another key', 'no certificate'])(
-    'with a copied ticket and %s: TLS begins and nothing comes in it',
-    async (how) => {
-      const [node, honest, thief] = [await Node.start(), identity(), identity()];
-      const socket = connect(node.port, '127.0.0.1');
-      socket.write(introduce(honest.ticket));
-      const keys = how === 'another key' ? { secureContext: sessionContext(thief) } : {};
-      const secured = tlsConnect({ socket, rejectUnauthorized: false, ...keys });
-      let got = 0;
-      secured.on('data', (piece) => {
-        got += piece.length;
-      });
-      secured.on('error', () => {});
-      await new Promise((resolve) => secured.on('close', resolve));
-      expect(got).toBe(0);
-      expect(node.log.lines).toEqual([]);
-    },
-  );
 });
 
 describe('the one that dials', () => {
@@ -280,45 +217,5 @@ describe('a peer that misbehaves loses its channel, the others theirs not', () =
     expect(b.channels.get(own.session)?.waiting ?? 0).toBeLessThan(1024 * 1024);
     await a.dial(b);
     await b.log.heard(`opened ${a.own.session}`);
-  });
-});
-
-describe('floods of connections', () => {
-  it('that say nothing push each other out; an honest agent gets its channel at once', async () => {
-    const node = await Node.start(identity(), { strangers: 20, handshakeMs: 60_000 });
-    const sockets: Socket[] = [];
-    for (let i = 0; i < 300; i++) {
-      const socket = connect(node.port, '127.0.0.1');
-      socket.on('error', () => {});
-      sockets.push(socket);
-    }
-    const honest = await Node.start();
-    await honest.dial(node, node.own.session);
-    await node.log.heard(`opened ${honest.own.session}`);
-    expect(node.listener.pending).toBeLessThanOrEqual(20);
-    for (const socket of sockets) socket.destroy();
-  });
-
-  it('with a copied ticket hold four places, and its owner still gets in', async () => {
-    const node = await Node.start(identity(), { handshakeMs: 60_000 });
-    const honest = await Node.start();
-    const sockets: Socket[] = [];
-    for (let i = 0; i < 50; i++) {
-      const socket = connect(node.port, '127.0.0.1', () => socket.write(introduce(honest.own.ticket)));
-      socket.on('error', () => {});
-      sockets.push(socket);
-    }
-    await eventually('all are read', 5_000, () => (sockets.filter((s) => s.destroyed).length >= 46 ? true : undefined));
-    expect(node.listener.pending).toBeLessThanOrEqual(4);
-    await honest.dial(node, node.own.session);
-    await node.log.heard(`opened ${honest.own.session}`);
-    for (const socket of sockets) socket.destroy();
-  });
-
-  it('with new tickets are checked so many times a second and no more', async () => {
-    const node = await Node.start(identity(), { ticketsBurst: 5, ticketsPerSecond: 1 });
-    for (let i = 0; i < 20; i++) await answerTo(node.port, introduce(text('x'.repeat(38))));
-    const honest = await Node.start();
-    await expect(honest.dial(node)).rejects.toMatchObject({ code: 'broken' });
   });
 });

@@ -1,0 +1,31 @@
+/** Connections to an agent with no agent behind them. */
+import { connect } from 'node:net';
+import { preface } from '../../../agent/mesh/channel/preface.ts';
+import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure.ts';
+import { identity, type Node } from './node.ts';
+
+/** The first bytes of a connection, which show this ticket. */
+export const introduce = (ticket: Uint8Array) => preface({ ticket, known: false });
+
+/** Sends and tells how many bytes came back until the connection ended. */
+export function answerTo(port: number, bytes: Uint8Array): Promise<number> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write(bytes));
+    let got = 0;
+    socket.on('data', (piece) => {
+      got += piece.length;
+    });
+    socket.on('error', () => {});
+    socket.on('close', () => resolve(got));
+  });
+}
+
+/** A connection whose handshake is done by hand, so that anything may follow it. */
+export async function byHand(to: Node, own = identity()) {
+  const socket = connect(to.port, '127.0.0.1');
+  socket.write(introduce(own.ticket));
+  const secured = secureClient(socket, sessionContext(own));
+  secured.on('error', () => {});
+  await to.log.heard(`opened ${own.session}`);
+  return { socket: secured, own };
+}
