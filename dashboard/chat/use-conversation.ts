@@ -29,7 +29,11 @@ export function useConversation(model: string, settings: Settings): Conversation
     running.current = controller;
     setBusy(true);
     const reply = emptyAnswer();
-    const show = () => setTurns([...asked, { ...reply }]);
+    /** Of a conversation that was left for a new one, nothing is shown any more. */
+    const isShown = () => running.current === controller;
+    const show = () => {
+      if (isShown()) setTurns([...asked, { ...reply }]);
+    };
     show();
     try {
       const request = { model, messages: messagesOf(asked, settings.system), ...samplingOf(settings) };
@@ -52,7 +56,7 @@ export function useConversation(model: string, settings: Settings): Conversation
       if (!controller.signal.aborted) reply.error = error instanceof Error ? error.message : String(error);
       show();
     } finally {
-      setBusy(false);
+      if (isShown()) setBusy(false);
     }
   };
 
@@ -64,6 +68,8 @@ export function useConversation(model: string, settings: Settings): Conversation
     stop,
     clear: () => {
       stop();
+      running.current = undefined;
+      setBusy(false);
       setTurns([]);
     },
   };

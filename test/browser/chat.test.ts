@@ -45,6 +45,21 @@ it('a chat streams, says who answered and how fast, stops, is edited and made ag
   expect(complaints).toEqual([]);
 });
 
+it('a new conversation while an answer streams ends it, and nothing of it comes back', async () => {
+  visitors.house.engine.control({ tokens: 400, tokensPerSecond: 40 });
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  await go(page, 'Chat');
+  await page.getByLabel('Message').fill('Tell me');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.locator('.turn .markdown').first().waitFor();
+  await page.getByRole('button', { name: 'New conversation' }).click();
+  await eventually('the engine to stop', 5_000, async () => (visitors.house.engine.running() === 0 ? true : undefined));
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  expect(await page.locator('.turn').count()).toBe(0);
+  visitors.house.engine.control({});
+  expect(complaints).toEqual([]);
+});
+
 it('what the user sends as markup is text, and an answer with markup does nothing', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
   const evil =
