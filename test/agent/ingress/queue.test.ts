@@ -113,10 +113,8 @@ it('an agent that leaves lets those go that wait', async () => {
   await drained;
 });
 
-it('a broken stream waits for a node, with comments, and goes on', async () => {
-  const all = new Village();
-  const here = await all.add({ engine: false, queue: PATIENT, pingMs: 100 });
-  const node = await all.add();
+/** A stream of 40 words that `here` asked for; its `node` goes after 8 of them. */
+async function brokenStream(all: Village, here: Villager, node: Villager) {
   node.engine?.control({ tokens: 40, pauseAfter: 8 });
   const body = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 40 };
   const response = await here.ask('/completions', body, { headers: { 'x-otela-resume': '1' } });
@@ -124,6 +122,14 @@ it('a broken stream waits for a node, with comments, and goes on', async () => {
   await eventually('it has begun', 5_000, () => (hear(said()).textChunks >= 8 ? true : undefined));
   all.publish({ ...node.entry, state: 'DOWN' });
   node.engine?.hangUp();
+  return { said, over };
+}
+
+it('a broken stream waits for a node, with comments, and goes on', async () => {
+  const all = new Village();
+  const here = await all.add({ engine: false, queue: PATIENT, pingMs: 100 });
+  const node = await all.add();
+  const { said, over } = await brokenStream(all, here, node);
   await eventually('it waits', 5_000, () => (pings(said()) >= 2 ? true : undefined));
   const next = await all.add();
   next.engine?.control({ tokens: 40 });
@@ -138,13 +144,7 @@ it('a broken stream waits for no node that nobody knows any more', async () => {
   const node = await all.add();
   const alike = await all.add({ engine: false, models: [MODEL] });
   all.publish({ ...alike.entry, models: [{ id: MODEL, state: 'ready', revision: 'another' }] });
-  node.engine?.control({ tokens: 40, pauseAfter: 8 });
-  const body = { model: MODEL, stream: true, prompt: 'Say something: ', max_tokens: 40 };
-  const response = await here.ask('/completions', body, { headers: { 'x-otela-resume': '1' } });
-  const { said, over } = reading(response);
-  await eventually('it has begun', 5_000, () => (hear(said()).textChunks >= 8 ? true : undefined));
-  all.publish({ ...node.entry, state: 'DOWN' });
-  node.engine?.hangUp();
+  const { said, over } = await brokenStream(all, here, node);
   const startedAt = Date.now();
   all.registry.index.delete(node.session);
   await over;
