@@ -2,15 +2,12 @@
 import * as z from 'zod';
 import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/weights.ts';
-import { POLICY_NAMES } from '../routing/policy-names.ts';
 import type { ModelClass } from './model-classes.ts';
 
 const modelName = z.string().min(1).max(256);
 
-export const policySchema = z
-  .string()
-  .max(64)
-  .refine((name) => POLICY_NAMES.includes(name), { error: `there are ${POLICY_NAMES.join(', ')}` });
+/** A name as it is stored: an operator may have taken out the policy since, and then it says nothing. */
+export const policyName = z.string().max(64);
 
 /** Models that are tried in turn where nobody serves the one before. */
 export const fallbacksSchema = z.array(modelName).max(4);
@@ -22,7 +19,7 @@ const few = <T extends z.ZodType>(value: T) =>
 
 /** Of a key or a project: counts before what the installation says. */
 export const ownRoutingSchema = z.strictObject({
-  policy: policySchema.optional(),
+  policy: policyName.optional(),
   /** From a name to the model that it stands for. */
   aliases: few(modelName).optional(),
   /** By model. */
@@ -37,7 +34,7 @@ const classTimeouts = z.strictObject({ first_byte_ms: timeoutSchema.optional(), 
 
 /** Of the installation. */
 export const routingSchema = z.strictObject({
-  policy: policySchema.optional(),
+  policy: policyName.optional(),
   timeouts: z.strictObject({ standard: classTimeouts.optional(), reasoning: classTimeouts.optional() }).optional(),
 });
 export type RoutingSettings = z.infer<typeof routingSchema>;

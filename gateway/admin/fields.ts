@@ -9,8 +9,9 @@ import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/tru
 import { endpointName } from '../accounts/account.ts';
 import { asked, database } from '../accounts/database.ts';
 import { type Limits, limitsSchema } from '../accounts/limits.ts';
-import { type OwnRouting, ownRoutingSchema } from '../accounts/routing-settings.ts';
+import { type OwnRouting, ownRoutingSchema, policyName } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
+import { POLICY_NAMES } from '../routing/policy-names.ts';
 import { list, older, type Page, rfc3339 } from './list.ts';
 
 /** RFC 3339, in the future. Kept as milliseconds. */
@@ -39,12 +40,17 @@ export const restrictionsSchema = z.strictObject({
     .nullable(),
 });
 
+/** A policy that there is. */
+export const policySchema = policyName.refine((name) => POLICY_NAMES.includes(name), {
+  error: `there are ${POLICY_NAMES.join(', ')}`,
+});
+
 /** What changes how a request is served, and nobody's rights. */
 export const habitsSchema = z.strictObject({
   /** A stream that breaks goes on at another node, as with `x-otela-resume: 1`. */
   resume: z.boolean(),
   /** Policy, aliases and fallbacks of its own. */
-  routing: ownRoutingSchema.nullable(),
+  routing: ownRoutingSchema.extend({ policy: policySchema.optional() }).nullable(),
 });
 
 /** What only operators give: who has it could lift what others set. */

@@ -4,12 +4,12 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { MODEL_CLASSES } from '../accounts/model-classes.ts';
 import { maxRetriesSchema } from '../accounts/retry-settings.ts';
-import { aliasesSchema, fallbacksSchema, policySchema, timeoutSchema } from '../accounts/routing-settings.ts';
+import { aliasesSchema, fallbacksSchema, timeoutSchema } from '../accounts/routing-settings.ts';
 import { modelSettings } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
 import { parse } from '../json-body.ts';
 import { change, tell } from './change.ts';
-import { listOf } from './fields.ts';
+import { listOf, policySchema } from './fields.ts';
 import { rfc3339 } from './list.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 

@@ -11,6 +11,7 @@ import { settings } from '../accounts/schema.ts';
 import { readSettings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { change } from './change.ts';
+import { policySchema } from './fields.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 const patchSchema = z.strictObject({
@@ -27,7 +28,7 @@ const patchSchema = z.strictObject({
   /** Waiting for a node where none is free; what is left out of it is the default. */
   queue: queueSchema.nullable().optional(),
   /** The policy and the time-outs of models that have none of their own. */
-  routing: routingSchema.nullable().optional(),
+  routing: routingSchema.extend({ policy: policySchema.optional() }).nullable().optional(),
   /** Attempts after the first, where a model has no number of its own. */
   max_retries: maxRetriesSchema.nullable().optional(),
   /** Retries as a share of all requests; beyond it a failure is told at once. */

@@ -1,7 +1,10 @@
 import { env } from 'cloudflare:workers';
 import { beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
+import { settings } from '../../../gateway/accounts/schema.ts';
 import { readSettings, timeoutsOf } from '../../../gateway/accounts/settings.ts';
+import { Policies } from '../../../gateway/routing/policies.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from './support.ts';
 
@@ -58,6 +61,18 @@ test('time-outs are the model’s, else those of its class, the installation’s
   expect(await good(admin('PATCH', '/settings', { routing }), anything)).toMatchObject({ routing });
   expect(await of('own')).toEqual({ first_byte_ms: 5_000, stall_ms: 1_000 });
   expect(await of('any')).toEqual({ first_byte_ms: 900_000, stall_ms: 6_000 });
+  await good(admin('PATCH', '/settings', { routing: null }), anything);
+});
+
+test('a policy that was taken out of the gateway is passed over: the time-outs beside it stay, and nobody can set it again', async () => {
+  const routing = { policy: 'taken-out', timeouts: { standard: { stall_ms: 7_000 } } };
+  await database(env).insert(settings).values({ name: 'routing', value: routing, updatedAt: 0 });
+  const stored = await readSettings(env);
+  expect(timeoutsOf(stored, 'any').stall_ms).toBe(7_000);
+  expect(
+    new Policies().for(stored, { routing: [] }, { model: 'any', priority: 'interactive', inputTokens: 1 }, 'any').name,
+  ).toBe('least-load');
+  await refusal(admin('PATCH', '/settings', { routing }), 400, 'invalid_request');
   await good(admin('PATCH', '/settings', { routing: null }), anything);
 });
 
