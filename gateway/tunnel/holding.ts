@@ -2,6 +2,9 @@ import { PING_TEXT, PONG_TEXT } from '../../shared/wire/heartbeat.ts';
 import type { Env } from '../env.ts';
 import type { SocketAttachment } from './socket.ts';
 
+/** Heartbeats come every 15 s. Whoever sends more and reads nothing gets no more answers than these wait for it. */
+const ANSWERED_EVERY_MS = 100;
+
 /** How an object holds the sockets of its agents. */
 export interface Holding {
   /** Takes a socket over: what comes on it, and its end, come to the object as the runtime's hibernation would bring them. */
@@ -64,7 +67,9 @@ class Awake implements Holding {
     socket.accept();
     socket.addEventListener('message', ({ data }) => {
       if (data !== PING_TEXT) return this.#handler.webSocketMessage(socket, data);
-      this.#pings.set(socket, Date.now());
+      const now = Date.now();
+      if (now - this.pingedAt(socket) < ANSWERED_EVERY_MS) return;
+      this.#pings.set(socket, now);
       socket.send(PONG_TEXT);
     });
     const gone = () => this.#handler.webSocketClose(socket);
