@@ -34,6 +34,8 @@ interface Scope {
   probeAt: number;
   /** Who tries now, until when nothing said means success. `told`: a node had a place, which says nothing of more of them. */
   trying: Map<string, { until: number; told: boolean }>;
+  /** Those of them that nobody told: the window is theirs alone, or ends that keep coming would hide what else is free. */
+  untold: number;
   /** Nodes that were busy, oldest first. */
   sessions: Set<string>;
 }
@@ -79,11 +81,18 @@ export class Turns<P extends Place> {
     const place = this.#placed(asked);
     this.#queue.back(place);
     const scope = this.#arrived(place, busy, now + PROBE_MS);
-    this.#scopes.get(tried?.id ?? '')?.trying.delete(asked.name);
-    this.#drop(tried?.id ?? '');
+    if (tried !== undefined) this.#tried(tried.id, asked.name);
     if (tried?.told) return;
     scope.window = 1;
     scope.probeAt = now + PROBE_MS;
+  }
+
+  /** Its try is over, whatever came of it. */
+  #tried(id: string, name: string): void {
+    const scope = this.#scopes.get(id);
+    if (scope?.trying.get(name)?.told === false) scope.untold--;
+    scope?.trying.delete(name);
+    this.#drop(id);
   }
 
   #tryOf(name: string): { id: string; told: boolean } | undefined {
@@ -102,7 +111,7 @@ export class Turns<P extends Place> {
   #arrived(place: P, busy: readonly string[], probeAt: number): Scope {
     let scope = this.#scopes.get(place.scope);
     if (scope === undefined) {
-      scope = { waiting: 0, window: 1, probeAt, trying: new Map(), sessions: new Set() };
+      scope = { waiting: 0, window: 1, probeAt, trying: new Map(), untold: 0, sessions: new Set() };
       this.#scopes.set(place.scope, scope);
     }
     scope.waiting++;
@@ -170,12 +179,14 @@ export class Turns<P extends Place> {
 
   #isOpen(id: string, now: number): boolean {
     const scope = this.#scopes.get(id);
-    return scope !== undefined && now >= scope.probeAt && scope.trying.size < scope.window;
+    return scope !== undefined && now >= scope.probeAt && scope.untold < scope.window;
   }
 
   #give(place: P, session: string | undefined, now: number): Turn<P> {
+    this.#tried(place.scope, place.name); // it may be back in another role, before its former try was over
     const scope = this.#scopes.get(place.scope);
     scope?.trying.set(place.name, { until: now + LEASE_MS, told: session !== undefined });
+    if (scope !== undefined && session === undefined) scope.untold++;
     this.#left(place.scope);
     return { place, session };
   }
@@ -184,10 +195,9 @@ export class Turns<P extends Place> {
     for (const [id, scope] of this.#scopes) {
       for (const [name, { until, told }] of scope.trying) {
         if (until > now) break; // in the order of giving
-        scope.trying.delete(name);
         if (!told) scope.window = Math.min(WINDOW_MAX, scope.window + 1);
+        this.#tried(id, name);
       }
-      this.#drop(id);
     }
   }
 
@@ -197,8 +207,8 @@ export class Turns<P extends Place> {
     const sooner = (time: number) => {
       if (at === undefined || time < at) at = time;
     };
-    for (const { waiting, trying, window, probeAt } of this.#scopes.values()) {
-      if (waiting > 0 && trying.size < window) sooner(probeAt);
+    for (const { waiting, trying, untold, window, probeAt } of this.#scopes.values()) {
+      if (waiting > 0 && untold < window) sooner(probeAt);
       const first = trying.values().next().value;
       if (first !== undefined) sooner(first.until);
     }

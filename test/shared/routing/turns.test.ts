@@ -53,6 +53,28 @@ describe('turns', () => {
     expect(turns.size).toBe(3);
   });
 
+  it('ends that keep coming hold up no tries: nodes that came meanwhile are found as fast', () => {
+    const turns = waiting(500);
+    let untold = 0;
+    for (let now = 1; now <= PROBE_MS + 4 * LEASE_MS; now += 10) {
+      turns.freed('n1', 1);
+      untold += turns.due(now).filter(({ session }) => session === undefined).length;
+    }
+    expect(untold).toBeGreaterThanOrEqual(1 + 2 + 4 + 8);
+  });
+
+  it('who has a second turn before the first is over counts once', () => {
+    const turns = waiting(0);
+    const again = place();
+    turns.enter(again, ['n1'], 0);
+    expect(turns.due(PROBE_MS)).toHaveLength(1);
+    turns.enter(again, ['n1'], PROBE_MS + 1);
+    turns.freed('n1', 1);
+    expect(turns.due(PROBE_MS + 2)).toMatchObject([{ session: 'n1' }]);
+    turns.enter(place(), ['n1'], PROBE_MS + 3);
+    expect(turns.due(PROBE_MS + 4)).toMatchObject([{ session: undefined }]);
+  });
+
   it('a place that was told of opens no window', () => {
     const turns = waiting(50);
     for (let n = 0; n < 10; n++) {
