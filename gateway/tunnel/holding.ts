@@ -68,7 +68,7 @@ class Awake implements Holding {
     socket.addEventListener('message', ({ data }) => {
       if (data !== PING_TEXT) return this.#handler.webSocketMessage(socket, data);
       const now = Date.now();
-      if (now - this.pingedAt(socket) < ANSWERED_EVERY_MS) return;
+      if (now - this.pingedAt(socket) < ANSWERED_EVERY_MS || socket.readyState !== WebSocket.OPEN) return;
       this.#pings.set(socket, now);
       socket.send(PONG_TEXT);
     });

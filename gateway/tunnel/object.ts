@@ -1,6 +1,6 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
-import { Turns } from '../../shared/asking/turns.ts';
+import { Rounds } from '../../shared/asking/rounds.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
@@ -56,7 +56,7 @@ export class TunnelObject extends DurableObject<Env> {
   #provider = '';
   readonly #sockets: AgentSockets;
   #ticking: ReturnType<typeof setInterval> | null = null;
-  readonly #turns = new Turns(TICK_MS);
+  readonly #rounds = new Rounds(TICK_MS);
   /** An opening was not acknowledged and nothing came since: the registry has been told. */
   #silent = false;
   readonly #registry: RegistryLine;
@@ -297,7 +297,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   #onTick(): void {
     const now = Date.now();
-    if (this.#turns.judges(now)) {
+    if (this.#rounds.judges(now)) {
       this.#attempts.tick(now);
       this.#watch(now);
     }
@@ -310,7 +310,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (!this.#attempts.idle) return;
     clearInterval(this.#ticking);
     this.#ticking = null;
-    this.#turns.rest();
+    this.#rounds.rest();
     this.#sockets.save(true);
   }
 

@@ -46,6 +46,7 @@ it.each([
 ])('%s costs the agent its socket: 4002', async (_, wrong) => {
   const agent = await new HandAgent(shop).join(['awake/wrong']);
   agent.sendRaw(wrong);
+  agent.sendRaw(PING_TEXT); // comes to a socket that is closed on the other side
   expect((await agent.closed).code).toBe(4002);
 });
 
@@ -56,4 +57,8 @@ it('an agent whose socket breaks without a word is served by its next one', asyn
   const asked = shop.ask('/v1/chat/completions', chatBody({}, { model: 'awake/again' }));
   agent.answer((await agent.opening()).stream);
   expect((await asked).status).toBe(200);
+});
+
+it('none of it was an error inside the gateway', () => {
+  expect(shop.logs()).toEqual([]);
 });

@@ -1,6 +1,6 @@
 import type { AttemptBody, AttemptRequest } from '../../../shared/asking/attempt.ts';
+import { Rounds } from '../../../shared/asking/rounds.ts';
 import type { UsageRecord } from '../../../shared/asking/settlement.ts';
-import { Turns } from '../../../shared/asking/turns.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
@@ -36,7 +36,7 @@ export class Requests implements ChannelEvents {
   readonly #own = new Map<string, MemoryPair>();
   #streams = 0;
   #ticking: NodeJS.Timeout | undefined;
-  readonly #turns = new Turns(TICK_MS);
+  readonly #rounds = new Rounds(TICK_MS);
 
   constructor(options: RequestsOptions) {
     this.#options = options;
@@ -108,7 +108,7 @@ export class Requests implements ChannelEvents {
 
   #tick(): void {
     const now = performance.now();
-    const judges = this.#turns.judges(now);
+    const judges = this.#rounds.judges(now);
     this.serving.tick(now);
     for (const [session, peer] of this.#asked) {
       if (judges) peer.tick(now);

@@ -3,7 +3,7 @@
  * timer before it comes to its sockets: what was waited for may lie in its own buffers, so that such a turn judges nobody. Never
  * two of them in a row: who is always late has to judge some time. (The local health of Lifeguard, arXiv:1707.00788.)
  */
-export class Turns {
+export class Rounds {
   readonly #lateMs: number;
   #lastAt: number | undefined;
   #excused = false;

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { Turns } from '../../../shared/asking/turns.ts';
+import { Rounds } from '../../../shared/asking/rounds.ts';
 
 const EVERY_MS = 250;
 
 function judged(...at: number[]): boolean[] {
-  const turns = new Turns(EVERY_MS);
-  return at.map((now) => turns.judges(now));
+  const rounds = new Rounds(EVERY_MS);
+  return at.map((now) => rounds.judges(now));
 }
 
 test('turns in time judge, and so do those that are a little late', () => {
@@ -21,8 +21,8 @@ test('who is late every time judges every other time', () => {
 });
 
 test('a rest is no pause', () => {
-  const turns = new Turns(EVERY_MS);
-  turns.judges(0);
-  turns.rest();
-  expect(turns.judges(60_000)).toBe(true);
+  const rounds = new Rounds(EVERY_MS);
+  rounds.judges(0);
+  rounds.rest();
+  expect(rounds.judges(60_000)).toBe(true);
 });
