@@ -9,7 +9,7 @@ const nodeProject = (name: string, timeoutMs: number) => ({
     environment: 'node' as const,
     testTimeout: timeoutMs,
     hookTimeout: timeoutMs,
-    // These start processes and listen on sockets; two at once on a small machine only measure each other.
+    // The others start processes and listen on sockets; `npm test` runs two of them at once, and more would only measure each other.
     fileParallelism: name === 'shared' || name === 'sim',
   },
 });

@@ -2,10 +2,10 @@
  * `node bench/burden.ts [ROUNDS]`: processor time of the runtime, the agent and the process that owns the public socket, for each token of
  * streams and for each MiB of large bodies. Time on the clock says little on a machine that has other work; this says who has to do less.
  */
-import { readdirSync, readFileSync } from 'node:fs';
 import { endAll } from '../test/support/processes.ts';
 import { Client, type Target } from './client.ts';
 import { openHouse, request, warm } from './house.ts';
+import { ranFor } from './ran-for.ts';
 import { download, upload } from './sections/wide.ts';
 import { repeated } from './stats.ts';
 
@@ -13,18 +13,6 @@ const MIB = 1024 * 1024;
 const BODY_BYTES = 200 * MIB;
 const NS_PER_US = 1_000;
 const rounds = Number(process.argv[2] ?? 3);
-
-/** What all threads of a process have run for, in ns: the first number of each one's schedstat. */
-function ranFor(pid: number): number {
-  const tasks = readdirSync(`/proc/${pid}/task`);
-  return tasks.reduce((sum, task) => {
-    try {
-      return sum + Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0]);
-    } catch {
-      return sum; // the thread has just ended
-    }
-  }, 0);
-}
 
 /** Streams whose starts are spread over a second; `perSecond` tokens each, 0: as fast as they come. Gives the tokens in all. */
 async function streams(target: Target, count: number, tokens: number, perSecond: number): Promise<number> {

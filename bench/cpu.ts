@@ -2,29 +2,23 @@
  * `node bench/cpu.ts [ROUNDS]`: what a request costs the gateway in processor time, with its line in the log and without, in turns.
  * Small unary requests on 16 connections; the runtime's and the public socket's own processor seconds over the answers of each round.
  */
-import { readFileSync } from 'node:fs';
 import { endAll } from '../test/support/processes.ts';
 import { type House, openHouse, warm } from './house.ts';
+import { ranFor } from './ran-for.ts';
 import { wrk } from './sections/throughput.ts';
 import { repeated } from './stats.ts';
 
 const CONNECTIONS = 16;
 const SECONDS = 4;
-const TICKS_PER_S = 100;
+const NS_PER_US = 1_000;
 const rounds = Number(process.argv[2] ?? 3);
-
-/** User and system time of a process, in seconds: fields 14 and 15 of proc(5)'s stat, behind a name that may hold anything. */
-function cpuOf(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
-  return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_S;
-}
 
 async function round(house: House) {
   const pids = [house.gateway.workerd(), house.gateway.process.pid];
-  const before = pids.map(cpuOf);
+  const before = pids.map(ranFor);
   const { perSecond } = await wrk(house.through, CONNECTIONS, SECONDS);
   const [runtime = 0, socket = 0] = pids.map(
-    (pid, n) => ((cpuOf(pid) - (before[n] ?? 0)) * 1e6) / (perSecond * SECONDS),
+    (pid, n) => (ranFor(pid) - (before[n] ?? 0)) / NS_PER_US / (perSecond * SECONDS),
   );
   return { runtime, socket, perSecond };
 }

@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 import type { Env } from './env.ts';
 import { releaseRules } from './registry/attest.ts';
-import { REGISTRY_NAME } from './registry/object.ts';
+import { REGISTRY_NAME } from './registry-name.ts';
 
 export const healthRoutes = new Hono<{ Bindings: Env }>();
 

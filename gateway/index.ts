@@ -13,8 +13,9 @@ import { handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { admitRoutes } from './registry/admit.ts';
 import { agentLogRoutes } from './registry/agent-logs.ts';
+import { connectGossip } from './registry/door.ts';
 import { requestIdOf } from './request-id.ts';
-import { connectAgent, connectGossip } from './tunnel/connect.ts';
+import { connectAgent } from './tunnel/connect.ts';
 
 const app = new Hono<{ Bindings: Env }>();
 

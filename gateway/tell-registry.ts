@@ -1,6 +1,7 @@
 /** Telling the registry what changed in D1, so that every isolate hears of it with the next snapshot. */
 import { ApiError } from '../shared/openai/errors.ts';
 import type { Env } from './env.ts';
+import { REGISTRY_NAME } from './registry-name.ts';
 
 /** Runs after the change is stored; if the registry does not answer, the same request may be repeated. */
 export async function tellRegistry(
@@ -8,7 +9,7 @@ export async function tellRegistry(
   tell: (registry: ReturnType<Env['REGISTRY']['getByName']>) => Promise<unknown>,
 ): Promise<void> {
   try {
-    await tell(env.REGISTRY.getByName('registry'));
+    await tell(env.REGISTRY.getByName(REGISTRY_NAME));
   } catch (cause) {
     const message =
       'The change is stored, but the registry could not be told: the old state may be acted on for up to 10 minutes. ' +

@@ -1,31 +1,17 @@
 /**
- * `npm test`: everything that can run on this machine, one thing after the other. `npm test -- e2e netns` runs those parts only.
- * Ends with one line, `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
+ * `npm test`: everything that can run on this machine. `npm test -- e2e netns` runs those parts only.
+ * Two runs of vitest go side by side, since tests mostly wait; what each says is printed when it is over. Ends with one line,
+ * `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
  * Files of tests that failed run a second time, alone: what passes then is named as flaky, and counts as passed. Skipped tests are named
  * where their part ends.
  */
-import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
-import { z } from 'zod';
 import { cannotRun } from './support/abilities.ts';
-import { MARK, sweep } from './support/processes.ts';
+import { command, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { ROOT } from './support/where.ts';
-
-interface Tally {
-  passed: number;
-  failed: number;
-  skipped: number;
-}
-
-interface Outcome extends Tally {
-  /** Absolute paths of test files. */
-  failedFiles: string[];
-  /** `file > test` of what failed. */
-  failures: string[];
-}
 
 /** Checks that are one command each, before any test. */
 const CHECKS: Record<string, string[]> = {
@@ -36,42 +22,31 @@ const CHECKS: Record<string, string[]> = {
   'tsc dashboard': ['tsc', '-p', 'dashboard/tsconfig.json'],
   'wrangler deploy --dry-run': ['npm', 'run', '--silent', 'deploy:check'],
 };
+/** The longest first, so that both lanes end at about the same time. */
 const PROJECTS = [
-  'shared',
-  'sim',
-  'gateway',
-  'agent',
-  'scheduler',
   'e2e',
-  'docs',
-  'browser',
-  'chaos',
-  'slurm',
+  'agent',
+  'gateway',
   'netns',
+  'slurm',
+  'browser',
+  'docs',
+  'sim',
+  'shared',
+  'scheduler',
+  'chaos',
 ];
+/** Its files are divided among so many runs. */
+const SHARDS: Record<string, number> = { e2e: 4 };
+/** Loads the machine as far as it goes and allows no error: runs when all others are over. */
+const ALONE: ReadonlySet<string> = new Set(['chaos']);
+const LANES = Math.min(2, availableParallelism());
 /** More files than these do not fail by chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;
-/** A part that takes longer than this hangs. */
-const PART_LIMIT_MS = 30 * 60_000;
-
-const reportSchema = z.object({
-  numPassedTests: z.number(),
-  numFailedTests: z.number(),
-  numPendingTests: z.number(),
-  numTodoTests: z.number(),
-  testResults: z.array(
-    z.object({
-      name: z.string(),
-      status: z.string(),
-      assertionResults: z.array(z.object({ status: z.string(), fullName: z.string() })),
-    }),
-  ),
-});
 
 const run = `test-${randomBytes(6).toString('hex')}`;
-const environment = {
+const env = {
   ...process.env,
-  [MARK]: run,
   // npm may run under an older Node of the machine's: ours first.
   PATH: `${join(ROOT, 'node_modules/.bin')}${delimiter}${process.env.PATH ?? ''}`,
   CLOUDFLARE_CF_FETCH_ENABLED: 'false',
@@ -80,104 +55,123 @@ const environment = {
   WRANGLER_HIDE_BANNER: 'true',
 };
 
-function command(argv: string[]): number {
-  const [file = '', ...args] = argv;
-  const done = spawnSync(file, args, {
-    cwd: ROOT,
-    env: environment,
-    stdio: 'inherit',
-    timeout: PART_LIMIT_MS,
-    killSignal: 'SIGKILL',
-  });
-  if (done.error) console.error(`${file}: ${done.error.message}`);
-  return done.status ?? 1;
+/** A part, or a shard of one. */
+interface Job {
+  project: string;
+  /** What it is called in the output, and in the environment of all that it starts. */
+  title: string;
+  id: string;
+  args: string[];
 }
 
-function check(name: string, argv: string[], tally: Tally): void {
-  console.log(`\n== ${name}`);
-  if (command(argv) === 0) tally.passed++;
-  else tally.failed++;
+function jobsOf(project: string): Job[] {
+  const shards = SHARDS[project] ?? 1;
+  if (shards === 1) return [{ project, title: project, id: `${run}-${project}`, args: [] }];
+  return Array.from({ length: shards }, (_, n) => ({
+    project,
+    title: `${project} ${n + 1}/${shards}`,
+    id: `${run}-${project}-${n + 1}`,
+    args: [`--shard=${n + 1}/${shards}`],
+  }));
 }
 
-/** What vitest's JSON report says; a file that failed to load, and a run that failed with no failed test, count as one failure each. */
-function readReport(path: string, status: number): Outcome {
-  try {
-    const report = reportSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
-    const failedFiles = report.testResults.filter((file) => file.status === 'failed');
-    const unloaded = failedFiles.filter((file) => file.assertionResults.length === 0).length;
-    const failed = report.numFailedTests + unloaded;
-    return {
-      passed: report.numPassedTests,
-      failed: failed === 0 && status !== 0 ? 1 : failed,
-      skipped: report.numPendingTests + report.numTodoTests,
-      failedFiles: failedFiles.map(({ name }) => name),
-      failures: failedFiles.flatMap(({ name, assertionResults }) => {
-        const tests = assertionResults.filter((one) => one.status === 'failed').map(({ fullName }) => fullName);
-        return (tests.length > 0 ? tests : ['(the file itself)']).map((test) => `${relative(ROOT, name)} > ${test}`);
-      }),
-    };
-  } catch (error) {
-    console.error(`no report: ${error instanceof Error ? error.message : String(error)}`);
-    return { passed: 0, failed: 1, skipped: 0, failedFiles: [], failures: [] };
+/** Runs `jobs` in their order, `lanes` at once; gives each one's outcome. */
+async function runAll(jobs: readonly Job[], lanes: number, directory: string): Promise<Map<Job, Outcome>> {
+  const outcomes = new Map<Job, Outcome>();
+  const left = [...jobs];
+  const quiet = Math.min(lanes, jobs.length) > 1;
+  const lane = async () => {
+    for (let job = left.shift(); job !== undefined; job = left.shift()) {
+      const { project, title, id, args } = job;
+      console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
+      const startedAt = performance.now();
+      const ended = () => `\n== ${title}, ${Math.round((performance.now() - startedAt) / 1_000)} s`;
+      outcomes.set(job, await vitestRun(project, args, { id, directory, env, ...(quiet ? { title: ended } : {}) }));
+    }
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
+  return outcomes;
+}
+
+class Tally {
+  passed = 0;
+  failed = 0;
+  skipped = 0;
+  /** `file > test` of what passed at the second try only. */
+  readonly flaky: string[] = [];
+
+  /** All of one project, and what its second try gave, if there was one. */
+  add(first: Outcome, second: Outcome | undefined): void {
+    const failed = second?.failed ?? first.failed;
+    if (second !== undefined) this.flaky.push(...first.failures.filter((test) => !second.failures.includes(test)));
+    // A test that passed at first and fails now is one that fails: the sum stays that of the tests that ran.
+    this.passed += first.passed + first.failed - failed;
+    this.failed += failed;
+    this.skipped += first.skipped;
   }
 }
 
-function vitest(name: string, path: string, files: readonly string[]): Outcome {
-  const skipped = join(ROOT, 'test/support/skipped.ts');
-  const reporters = ['--reporter=default', `--reporter=${skipped}`, '--reporter=json', `--outputFile.json=${path}`];
-  const status = command(['vitest', 'run', '--project', name, ...reporters, ...files]);
-  const outcome = readReport(path, status);
-  for (const left of sweep(run)) console.error(`left running by ${name}, ended now: ${left}`);
-  return outcome;
+function sum(outcomes: readonly Outcome[]): Outcome {
+  return {
+    passed: outcomes.reduce((total, { passed }) => total + passed, 0),
+    failed: outcomes.reduce((total, { failed }) => total + failed, 0),
+    skipped: outcomes.reduce((total, { skipped }) => total + skipped, 0),
+    failedFiles: outcomes.flatMap(({ failedFiles }) => failedFiles),
+    failures: outcomes.flatMap(({ failures }) => failures),
+  };
 }
 
-function project(name: string, directory: string, tally: Tally, flaky: string[]): void {
-  console.log(`\n== ${name}`);
-  const reason = cannotRun(name);
-  if (reason !== undefined) {
-    console.log(`skipped: ${reason}`);
+async function runProjects(projects: readonly string[], directory: string, tally: Tally): Promise<void> {
+  const able = projects.filter((name) => {
+    const reason = cannotRun(name);
+    if (reason === undefined) return true;
+    console.log(`\n== ${name}\nskipped: ${reason}`);
     tally.skipped++;
-    return;
+    return false;
+  });
+  const together = able.filter((name) => !ALONE.has(name)).flatMap(jobsOf);
+  const alone = able.filter((name) => ALONE.has(name)).flatMap(jobsOf);
+  const outcomes = new Map([...(await runAll(together, LANES, directory)), ...(await runAll(alone, 1, directory))]);
+  for (const name of able) {
+    const first = sum([...outcomes].filter(([job]) => job.project === name).map(([, outcome]) => outcome));
+    if (first.passed + first.failed === 0) {
+      console.error(`${name}: no test ran`);
+      first.failed = 1;
+    }
+    tally.add(first, await secondTry(name, first, directory));
   }
-  const first = vitest(name, join(directory, `${name}.json`), []);
-  if (first.passed + first.failed === 0) {
-    console.error(`${name}: no test ran`);
-    first.failed = 1;
-  }
-  const { failedFiles } = first;
-  const again = first.failed > 0 && failedFiles.length > 0 && failedFiles.length <= SECOND_TRY_MAX;
-  if (again) console.log(`\n== ${name}, a second time: ${failedFiles.map((file) => relative(ROOT, file)).join(' ')}`);
-  const second = again ? vitest(name, join(directory, `${name}-again.json`), failedFiles) : undefined;
-  const failed = second?.failed ?? first.failed;
-  if (second !== undefined) flaky.push(...first.failures.filter((test) => !second.failures.includes(test)));
-  // A test that passed at first and fails now is one that fails: the sum stays that of the tests that ran.
-  tally.passed += first.passed + first.failed - failed;
-  tally.failed += failed;
-  tally.skipped += first.skipped;
 }
 
-function main(only: string[]): number {
+async function secondTry(project: string, first: Outcome, directory: string): Promise<Outcome | undefined> {
+  const files = first.failedFiles;
+  if (first.failed === 0 || files.length === 0 || files.length > SECOND_TRY_MAX) return undefined;
+  console.log(`\n== ${project}, a second time: ${files.map((file) => relative(ROOT, file)).join(' ')}`);
+  return vitestRun(project, files, { id: `${run}-${project}-again`, directory, env });
+}
+
+async function main(only: string[]): Promise<number> {
   const unknown = only.find((name) => name !== 'checks' && !PROJECTS.includes(name));
   if (unknown !== undefined) {
     console.error(`no part is called ${unknown}; there are: checks ${PROJECTS.join(' ')}`);
     return 2;
   }
   const wanted = (name: string) => only.length === 0 || only.includes(name);
-  const tally: Tally = { passed: 0, failed: 0, skipped: 0 };
-  const flaky: string[] = [];
+  const tally = new Tally();
   const directory = mkdtempSync(join(tmpdir(), 'otela-report-'));
   try {
-    if (wanted('checks')) for (const [name, argv] of Object.entries(CHECKS)) check(name, argv, tally);
-    for (const name of PROJECTS.filter(wanted)) project(name, directory, tally, flaky);
+    for (const [name, argv] of wanted('checks') ? Object.entries(CHECKS) : []) {
+      console.log(`\n== ${name}`);
+      if ((await command(argv, env)) === 0) tally.passed++;
+      else tally.failed++;
+    }
+    await runProjects(PROJECTS.filter(wanted), directory, tally);
   } finally {
     rmSync(directory, { recursive: true, force: true });
-    sweep(run);
   }
-  for (const test of flaky) console.log(`flaky, passed at the second try: ${test}`);
-  console.log(
-    `\n${tally.passed} passed, ${tally.failed} failed${tally.skipped > 0 ? `, ${tally.skipped} skipped` : ''}`,
-  );
-  return tally.failed === 0 && tally.passed > 0 ? 0 : 1;
+  for (const test of tally.flaky) console.log(`flaky, passed at the second try: ${test}`);
+  const { passed, failed, skipped } = tally;
+  console.log(`\n${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
+  return failed === 0 && passed > 0 ? 0 : 1;
 }
 
-process.exitCode = main(process.argv.slice(2));
+process.exitCode = await main(process.argv.slice(2));

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { type Body, type Intake, lookInto, unseen } from '../../shared/asking/intake.ts';
+import { type Body, type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
@@ -23,8 +23,9 @@ const NOTHING: Body = { kind: 'kept', bytes: new Uint8Array(0) };
  */
 export async function takeBody(request: IncomingMessage, endpoint: Endpoint, budget: Budget): Promise<Intake> {
   const declared = Number(request.headers['content-length'] ?? Number.NaN);
+  requirePlain(request.headers['content-encoding']);
   const opaqueModel = request.headers['x-otela-model'];
-  if (typeof opaqueModel === 'string') return takeOpaque(request, opaqueModel, declared, budget);
+  if (typeof opaqueModel === 'string') return takeOpaque(request, endpoint, opaqueModel, declared, budget);
   if (declared > LIMIT_BYTES) throw tooLarge();
   const multipart = /^multipart\/form-data\b/i.test(request.headers['content-type'] ?? '');
   if (endpoint.body === 'multipart' && !multipart) {
@@ -48,11 +49,17 @@ export async function takeBody(request: IncomingMessage, endpoint: Endpoint, bud
   }
 }
 
-async function takeOpaque(request: IncomingMessage, model: string, declared: number, budget: Budget): Promise<Intake> {
+async function takeOpaque(
+  request: IncomingMessage,
+  endpoint: Endpoint,
+  model: string,
+  declared: number,
+  budget: Budget,
+): Promise<Intake> {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const known = { ...unseen(model, request.headers['x-otela-stream'] === '1'), release: () => {} };
+  const known = { ...unseen(endpoint, model, request.headers['x-otela-stream']), release: () => {} };
   if (declared <= KEPT_ALWAYS_BYTES) {
     const bytes = await readBounded(request, declared, budget.share());
     return { ...known, body: { kind: 'kept', bytes } };

@@ -84,12 +84,16 @@ export class UsageQueue {
     if (records.length > 0) this.#options.log(`${records.length} usage records of a former agent are taken over`);
   }
 
-  /** An exact record replaces an estimated one of the same attempt. */
+  /** An exact record replaces an estimated one of the same attempt; a late one does not know when and how that went. */
   add(records: readonly IngressUsage[]): void {
     for (const record of records) {
       const name = usageName(record);
       const known = this.#kept.get(name);
-      if (known === undefined || (known.estimated && !record.estimated)) this.#kept.set(name, record);
+      if (known === undefined) this.#kept.set(name, record);
+      else if (known.estimated && !record.estimated) {
+        const { course = known.course } = record;
+        this.#kept.set(name, { ...record, at: known.at, ...(course !== undefined && { course }) });
+      }
     }
     for (const name of this.#kept.keys()) {
       if (this.#kept.size <= this.#max) break;

@@ -73,6 +73,8 @@ export class EngineClient {
     if (!headers.includes('x-request-id')) headers.push('x-request-id', open.requestId);
     const length = body.contentLength;
     if (length !== undefined) headers.push('content-length', String(length));
+    // Without it a server may compress as it likes (RFC 9110 §12.5.3), and nothing on the way back would undo that.
+    headers.push('accept-encoding', 'identity');
     if (this.target.key !== undefined) headers.push('authorization', `Bearer ${this.target.key}`);
     return headers;
   }
@@ -139,7 +141,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
   }
 
   #isStale(error: Error): boolean {
-    if (this.#answered || this.#repeated || !(error instanceof errors.SocketError)) return false;
+    if (this.#answered || this.#repeated || !isClosing(error)) return false;
     return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
   }
 
@@ -155,6 +157,13 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
     this.#aborted = true;
     this.#controller?.abort(new Error('the client left'));
   }
+}
+
+/** A close by an engine that had our request in its buffer already reaches us as a reset, the one before that as an end. */
+function isClosing(error: Error): boolean {
+  return (
+    error instanceof errors.SocketError || ('code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE'))
+  );
 }
 
 function headerList(headers: Record<string, string | string[] | undefined>): HeaderList {

@@ -52,8 +52,10 @@ export class Exchange {
   #said = false;
   #paused = false;
   #startedAt = 0;
-  /** When the engine last gave a byte, or was allowed to again. */
+  /** When the engine last took or gave a byte of a body, or was allowed to give one again. */
   #progressAt = 0;
+  /** A byte of the answer's body came. vLLM and SGLang send the head of a stream at once, long before they have a word to say. */
+  #begun = false;
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError for edits that overlap */
@@ -137,7 +139,6 @@ export class Exchange {
 
   #onHead(status: number, headers: HeaderList): void {
     const contentType = headers.find(([name]) => name === 'content-type')?.[1];
-    this.#progressAt = this.#host.now();
     this.#meter = createMeter(this.endpoint, {
       streaming: contentType?.startsWith('text/event-stream') ?? false,
       dropUsageEvent: this.open.dropUsage,
@@ -145,13 +146,14 @@ export class Exchange {
       status,
       ...(contentType === undefined ? {} : { contentType }),
     });
-    const engineTenths = Math.round((this.#progressAt - this.#startedAt) * 10);
+    const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
     this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers };
     this.#host.onHead();
     this.#link?.put(this.#head);
   }
 
   #onData(chunk: Uint8Array): void {
+    this.#begun = true;
     this.#progressAt = this.#host.now();
     for (const piece of this.#meter?.push(chunk) ?? []) this.#outgoing.push(piece);
     this.#link?.kick(this.#stream);
@@ -249,11 +251,10 @@ export class Exchange {
   tick(now: number): void {
     if (this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil) return this.cancel();
     if (this.finished || this.#paused || this.#call === undefined) return;
-    const first = this.#head === undefined;
-    const limit = first ? this.open.firstByteMs : this.open.stallMs;
+    const limit = this.#begun ? this.open.stallMs : this.open.firstByteMs;
     if (limit === 0 || now - this.#progressAt < limit) return;
     this.#call.abort();
-    const code = first ? 'first_byte_timeout' : 'stall_timeout';
+    const code = this.#begun ? 'stall_timeout' : 'first_byte_timeout';
     this.#finish({ kind: 'reset', code, message: `nothing from the engine for ${limit} ms` });
   }
 
@@ -270,7 +271,10 @@ export function nameOf(open: Pick<OpenFrame, 'requestId' | 'attempt'>): string {
   return `${open.requestId}/${open.attempt}`;
 }
 
-/** Without a length the end of a connection is the end of an answer, also where its engine died in the middle (RFC 9112 §6.3). */
+/**
+ * Without a length the end of a connection is the end of an answer, also where its engine died in the middle (RFC 9112 §6.3); a proxy
+ * between then makes it look like any other end.
+ */
 function unlessWhole(ending: Ending): Ending {
   return ending.kind === 'end' ? { kind: 'reset', code: 'engine_closed', message: 'it ends in the middle' } : ending;
 }

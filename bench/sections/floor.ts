@@ -1,6 +1,6 @@
 /**
  * What the runtime alone costs on this machine, by the same client at the same rates: a Worker that reads a request and answers, and one
- * that sends it through an object and a WebSocket to another process and back. No gateway of this design can be faster than the second.
+ * that sends it through an object and a WebSocket to another process and back, by a call of the runtime's from Worker to object.
  */
 import { copyFile, mkdir, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';

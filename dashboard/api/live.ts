@@ -19,13 +19,20 @@ export interface Live {
 
 export const NOT_YET: Live = { nodes: new Map(), connection: 'connecting', moves: 0, loads: new Map() };
 
-/** Calls `onChange` at most once a frame. The browser connects again by itself. */
+/** A browser gives up for good where it is answered by an error, as a proxy does while its gateway starts anew. */
+const AGAIN_MS = 3_000;
+const AGAIN_MAX_MS = 30_000;
+
+/** Calls `onChange` at most once a frame. Connects again until it is told to end. */
 export function watchNodes(onChange: (live: Live) => void): () => void {
   const nodes = new Map<string, Node>();
   let moves = 0;
   let loads = NOT_YET.loads;
   let connection: Connection = 'connecting';
   let frame = 0;
+  let againMs = AGAIN_MS;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let source: EventSource;
   const changed = () => {
     frame ||= requestAnimationFrame(() => {
       frame = 0;
@@ -37,36 +44,50 @@ export function watchNodes(onChange: (live: Live) => void): () => void {
     nodes.set(node.session, node);
     if (before?.state !== node.state || before.suspected !== node.suspected) moves++;
   };
-  const source = new EventSource('/v1/registry/nodes/stream?load=1');
-  source.addEventListener('snapshot', ({ data }: MessageEvent<string>) => {
+  const onSnapshot = ({ data }: MessageEvent<string>) => {
     nodes.clear();
     for (const node of snapshotSchema.parse(JSON.parse(data)).data) nodes.set(node.session, node);
     moves++;
     connection = 'live';
     changed();
-  });
-  source.addEventListener('node', ({ data }: MessageEvent<string>) => {
+  };
+  const onNode = ({ data }: MessageEvent<string>) => {
     put(nodeSchema.parse(JSON.parse(data)));
     changed();
-  });
-  source.addEventListener('load', ({ data }: MessageEvent<string>) => {
+  };
+  const onLoad = ({ data }: MessageEvent<string>) => {
     loads = new Map(loadSchema.parse(JSON.parse(data)).data.map((one) => [one.id, one]));
     changed();
-  });
-  source.addEventListener('gone', ({ data }: MessageEvent<string>) => {
+  };
+  const onGone = ({ data }: MessageEvent<string>) => {
     nodes.delete(goneSchema.parse(JSON.parse(data)).session);
     changed();
-  });
-  source.addEventListener('error', () => {
+  };
+  const onOpen = () => {
+    againMs = AGAIN_MS;
+    connection = 'live';
+    changed();
+  };
+  const onError = () => {
     connection = 'lost';
     loads = NOT_YET.loads;
     changed();
-  });
-  source.addEventListener('open', () => {
-    connection = 'live';
-    changed();
-  });
+    if (source.readyState !== EventSource.CLOSED) return;
+    timer = setTimeout(connect, againMs);
+    againMs = Math.min(AGAIN_MAX_MS, 2 * againMs);
+  };
+  const connect = () => {
+    source = new EventSource('/v1/registry/nodes/stream?load=1');
+    source.addEventListener('snapshot', onSnapshot);
+    source.addEventListener('node', onNode);
+    source.addEventListener('load', onLoad);
+    source.addEventListener('gone', onGone);
+    source.addEventListener('error', onError);
+    source.addEventListener('open', onOpen);
+  };
+  connect();
   return () => {
+    clearTimeout(timer);
     source.close();
     cancelAnimationFrame(frame);
   };

@@ -1,16 +1,18 @@
 import { useState } from 'preact/hooks';
 import * as z from 'zod/mini';
-import { ask, tell } from '../api/client.ts';
-import { type Key, keySchema, listOf, type Me } from '../api/schemas.ts';
+import { askPages, tell } from '../api/client.ts';
+import { type Key, keySchema, type Me } from '../api/schemas.ts';
 import { dateTime } from '../parts/format.ts';
-import { Dialog, Empty, Failure, Field, Once, Show, Tag, Wide } from '../parts/ui.tsx';
+import { isGood, Standing } from '../parts/standing.tsx';
+import { Dialog, Empty, Failure, Field, More, Once, Show, Wide } from '../parts/ui.tsx';
 import { useAction } from '../parts/use-action.ts';
 import { useLoad } from '../parts/use-load.ts';
-
-const keysSchema = listOf(keySchema);
+import { useMinute } from '../parts/use-minute.ts';
 
 export function KeysPage({ me }: { me: Me }) {
-  const [keys, again] = useLoad((signal) => ask(keysSchema, '/admin/keys?limit=100', signal), []);
+  const now = useMinute();
+  const [pages, setPages] = useState(1);
+  const [keys, again] = useLoad((signal) => askPages(keySchema, '/admin/keys', pages, signal), [pages]);
   const [making, setMaking] = useState(false);
   const [secret, setSecret] = useState<string>();
   const { error, act } = useAction<string | undefined>((made) => {
@@ -36,31 +38,34 @@ export function KeysPage({ me }: { me: Me }) {
       {secret !== undefined && <Once what="Your new key." secret={secret} close={() => setSecret(undefined)} />}
       {error && !making && <Failure error={error} />}
       <Show of={keys} retry={again}>
-        {({ data }) =>
+        {({ data, more }) =>
           data.length === 0 ? (
             <Empty>There is no key yet.</Empty>
           ) : (
-            <Wide label="Keys">
-              <table>
-                <thead>
-                  <tr>
-                    <th>Name</th>
-                    <th>Begins with</th>
-                    <th>Limits</th>
-                    <th>Trusted providers</th>
-                    <th>Last used</th>
-                    <th>Expires</th>
-                    <th>State</th>
-                    <th>Actions</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {data.map((key) => (
-                    <Row key={key.id} one={key} act={act} />
-                  ))}
-                </tbody>
-              </table>
-            </Wide>
+            <>
+              <Wide label="Keys">
+                <table>
+                  <thead>
+                    <tr>
+                      <th>Name</th>
+                      <th>Begins with</th>
+                      <th>Limits</th>
+                      <th>Trusted providers</th>
+                      <th>Last used</th>
+                      <th>Expires</th>
+                      <th>State</th>
+                      <th>Actions</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {data.map((key) => (
+                      <Row key={key.id} one={key} now={now} act={act} />
+                    ))}
+                  </tbody>
+                </table>
+              </Wide>
+              {more && <More onClick={() => setPages(pages + 1)} />}
+            </>
           )
         }
       </Show>
@@ -85,7 +90,7 @@ function limitsOf({ limits }: Key): string {
   return said.filter(Boolean).join(', ') || '–';
 }
 
-function Row({ one, act }: { one: Key; act: (work: Promise<string | undefined>) => void }) {
+function Row({ one, now, act }: { one: Key; now: number; act: (work: Promise<string | undefined>) => void }) {
   const rotate = () => act(tell(keySchema, 'POST', `/admin/keys/${one.id}/rotate`, {}).then(({ key }) => key));
   const revoke = () => {
     if (confirm(`Revoke “${one.name}”? Whoever uses it is refused within seconds.`))
@@ -101,9 +106,11 @@ function Row({ one, act }: { one: Key; act: (work: Promise<string | undefined>) 
       <td>{one.trusted_providers?.join(', ') ?? 'as the gateway says'}</td>
       <td>{dateTime(one.last_used_at)}</td>
       <td>{dateTime(one.expires_at)}</td>
-      <td>{one.revoked_at === null ? <Tag kind="good">good</Tag> : <Tag kind="plain">revoked</Tag>}</td>
       <td>
-        {one.revoked_at === null && (
+        <Standing of={one} now={now} />
+      </td>
+      <td>
+        {isGood(one, now) && (
           <div class="row whole">
             <button type="button" class="small" onClick={rotate} aria-label={`Rotate ${one.name}`}>
               Rotate

@@ -123,7 +123,8 @@ function Replica({ node, now }: { node: Node; now: number }) {
 const LANGUAGES = ['curl', 'Python', 'JavaScript'] as const;
 
 function snippet(language: (typeof LANGUAGES)[number], model: string, url: string): string {
-  const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] });
+  // Names are providers' words, and this is to be pasted into a shell.
+  const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] }).replaceAll("'", `'\\''`);
   switch (language) {
     case 'curl':
       return `curl ${url}/chat/completions -H "Authorization: Bearer $OPENAI_API_KEY" \\\n  -H 'Content-Type: application/json' -d '${body}'`;

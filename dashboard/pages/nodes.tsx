@@ -5,7 +5,7 @@ import { NetworkMap } from '../parts/network-map.tsx';
 import { NodeDetails } from '../parts/node-details.tsx';
 import { NodeHistory } from '../parts/node-history.tsx';
 import { NodeState } from '../parts/node-state.tsx';
-import { Empty, Field, Loading, Wide } from '../parts/ui.tsx';
+import { Empty, Field, Loading, More, Wide } from '../parts/ui.tsx';
 import { useMinute } from '../parts/use-minute.ts';
 import type { World } from './world.ts';
 
@@ -62,11 +62,7 @@ export function NodesPage({ me, live }: World) {
           </table>
         </Wide>
       )}
-      {all.length > rows && (
-        <button type="button" onClick={() => setRows(rows + 10 * ROWS)}>
-          Show more
-        </button>
-      )}
+      {all.length > rows && <More onClick={() => setRows(rows + 10 * ROWS)} />}
       <h2>Joins and losses</h2>
       <NodeHistory moves={live.moves} here={mine} />
       {shown !== undefined && (

@@ -1,17 +1,19 @@
 import { useState } from 'preact/hooks';
 import * as z from 'zod/mini';
-import { ask, tell } from '../api/client.ts';
-import { type JoinToken, joinTokenSchema, listOf, type Me } from '../api/schemas.ts';
+import { askPages, tell } from '../api/client.ts';
+import { type JoinToken, joinTokenSchema, type Me } from '../api/schemas.ts';
 import { dateTime } from '../parts/format.ts';
-import { Dialog, Empty, Failure, Field, Once, Show, Tag, Wide } from '../parts/ui.tsx';
+import { Standing } from '../parts/standing.tsx';
+import { Dialog, Empty, Failure, Field, More, Once, Show, Wide } from '../parts/ui.tsx';
 import { useAction } from '../parts/use-action.ts';
 import { useLoad } from '../parts/use-load.ts';
+import { useMinute } from '../parts/use-minute.ts';
 import { Wizard } from '../parts/wizard.tsx';
 
-const tokensSchema = listOf(joinTokenSchema);
-
 export function ProvidersPage({ me }: { me: Me }) {
-  const [tokens, again] = useLoad((signal) => ask(tokensSchema, '/admin/join-tokens?limit=100', signal), []);
+  const [pages, setPages] = useState(1);
+  const [tokens, again] = useLoad((signal) => askPages(joinTokenSchema, '/admin/join-tokens', pages, signal), [pages]);
+  const now = useMinute();
   const [making, setMaking] = useState(false);
   const [secret, setSecret] = useState<string>();
   const { error, act } = useAction<JoinToken | undefined>((made) => {
@@ -35,58 +37,65 @@ export function ProvidersPage({ me }: { me: Me }) {
       {secret !== undefined && <Once what="Your new join token." secret={secret} close={() => setSecret(undefined)} />}
       {error && !making && <Failure error={error} />}
       <Show of={tokens} retry={again}>
-        {({ data }) =>
+        {({ data, more }) =>
           data.length === 0 ? (
             <Empty>There is no join token yet. An agent needs one to join.</Empty>
           ) : (
-            <Wide label="Join tokens">
-              <table>
-                <thead>
-                  <tr>
-                    <th>Name</th>
-                    <th>Provider</th>
-                    <th>Cluster</th>
-                    <th>Begins with</th>
-                    <th class="n">Nodes</th>
-                    <th>Expires</th>
-                    <th>State</th>
-                    <th>Actions</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {data.map((token) => (
-                    <tr key={token.id}>
-                      <th scope="row">{token.name}</th>
-                      <td>{token.provider}</td>
-                      <td>{token.cluster ?? 'any'}</td>
-                      <td>
-                        <code>{token.prefix}…</code>
-                      </td>
-                      <td class="n">
-                        {token.nodes}
-                        {token.max_nodes === null ? '' : ` of ${token.max_nodes}`}
-                      </td>
-                      <td>{dateTime(token.expires_at)}</td>
-                      <td>
-                        {token.revoked_at === null ? <Tag kind="good">good</Tag> : <Tag kind="plain">revoked</Tag>}
-                      </td>
-                      <td>
-                        {token.revoked_at === null && (
-                          <button
-                            type="button"
-                            class="small"
-                            aria-label={`Revoke ${token.name}`}
-                            onClick={() => revoke(token)}
-                          >
-                            Revoke
-                          </button>
-                        )}
-                      </td>
+            <>
+              <Wide label="Join tokens">
+                <table>
+                  <thead>
+                    <tr>
+                      <th>Name</th>
+                      <th>Provider</th>
+                      <th>Cluster</th>
+                      <th>Begins with</th>
+                      <th class="n">Nodes</th>
+                      <th>Expires</th>
+                      <th>State</th>
+                      <th>Actions</th>
                     </tr>
-                  ))}
-                </tbody>
-              </table>
-            </Wide>
+                  </thead>
+                  <tbody>
+                    {data.map((token) => (
+                      <tr key={token.id}>
+                        <th scope="row">{token.name}</th>
+                        <td>{token.provider}</td>
+                        <td>{token.cluster ?? 'any'}</td>
+                        <td>
+                          <code>{token.prefix}…</code>
+                        </td>
+                        <td class="n">
+                          {token.nodes}
+                          {token.max_nodes === null ? '' : ` of ${token.max_nodes}`}
+                        </td>
+                        <td>{dateTime(token.expires_at)}</td>
+                        <td>
+                          <Standing
+                            of={token}
+                            now={now}
+                            usedUp={token.max_nodes !== null && token.nodes >= token.max_nodes}
+                          />
+                        </td>
+                        <td>
+                          {token.revoked_at === null && (
+                            <button
+                              type="button"
+                              class="small"
+                              aria-label={`Revoke ${token.name}`}
+                              onClick={() => revoke(token)}
+                            >
+                              Revoke
+                            </button>
+                          )}
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </Wide>
+              {more && <More onClick={() => setPages(pages + 1)} />}
+            </>
           )
         }
       </Show>

@@ -1,12 +1,24 @@
 import { useMemo, useState } from 'preact/hooks';
+import * as z from 'zod/mini';
 import { ask } from '../api/client.ts';
-import { listOf, type Me, type Usage, usageSchema } from '../api/schemas.ts';
+import { type Me, type Usage, usageSchema } from '../api/schemas.ts';
 import { count, milliseconds, plural } from '../parts/format.ts';
 import { Plot } from '../parts/plot.tsx';
 import { Empty, Field, Show, Wide } from '../parts/ui.tsx';
 import { useLoad } from '../parts/use-load.ts';
 
-const totalsSchema = listOf(usageSchema);
+const totalsSchema = z.object({ data: z.array(usageSchema), next: z.nullable(z.string()) });
+
+/** All of it: a sum that lacks some would be a wrong one. */
+async function totalsBy(group: string, signal: AbortSignal): Promise<Usage[]> {
+  const all: Usage[] = [];
+  for (let after = ''; ; ) {
+    const { data, next } = await ask(totalsSchema, `/admin/usage?group_by=${group}${after}`, signal);
+    all.push(...data);
+    if (next === null) return all;
+    after = `&after=${encodeURIComponent(next)}`;
+  }
+}
 
 const GROUPS: Readonly<Record<Me['role'], readonly string[]>> = {
   consumer: ['day', 'model', 'key'],
@@ -16,14 +28,14 @@ const GROUPS: Readonly<Record<Me['role'], readonly string[]>> = {
 
 export function UsagePage({ me }: { me: Me }) {
   const [group, setGroup] = useState('model');
-  const [days, dayAgain] = useLoad((signal) => ask(totalsSchema, '/admin/usage?group_by=day', signal), []);
-  const [totals, again] = useLoad((signal) => ask(totalsSchema, `/admin/usage?group_by=${group}`, signal), [group]);
+  const [days, dayAgain] = useLoad((signal) => totalsBy('day', signal), []);
+  const [totals, again] = useLoad((signal) => totalsBy(group, signal), [group]);
   return (
     <>
       <h1>Usage</h1>
       <p class="quiet">The last 30 days, UTC.</p>
       <Show of={days} retry={dayAgain}>
-        {({ data }) => <Days data={data} />}
+        {(data) => <Days data={data} />}
       </Show>
       <Field label="By">
         {(id) => (
@@ -37,9 +49,7 @@ export function UsagePage({ me }: { me: Me }) {
         )}
       </Field>
       <Show of={totals} retry={again}>
-        {({ data }) =>
-          data.length === 0 ? <Empty>Nothing was used yet.</Empty> : <Totals data={data} group={group} />
-        }
+        {(data) => (data.length === 0 ? <Empty>Nothing was used yet.</Empty> : <Totals data={data} group={group} />)}
       </Show>
     </>
   );

@@ -1,6 +1,7 @@
 import DOMPurify, { type Config } from 'dompurify';
 import { Marked } from 'marked';
 import { useEffect, useRef } from 'preact/hooks';
+import { canCopy } from './ui.tsx';
 
 /** Markup in an answer is shown as it stands: an answer about HTML is read, not run. */
 const markdown = new Marked({
@@ -30,7 +31,7 @@ export function Markdown({ text }: { text: string }) {
     const div = ref.current;
     if (div === null) return;
     div.replaceChildren(DOMPurify.sanitize(markdown.parse(text, { async: false }), CLEAN));
-    for (const block of div.querySelectorAll('pre')) block.append(copyButton(block));
+    if (canCopy()) for (const block of div.querySelectorAll('pre')) block.append(copyButton(block));
   }, [text]);
   return <div ref={ref} class="markdown" />;
 }

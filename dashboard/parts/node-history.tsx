@@ -4,7 +4,7 @@ import { ask } from '../api/client.ts';
 import { listOf } from '../api/schemas.ts';
 import { exactTime, plural } from './format.ts';
 import { Plot } from './plot.tsx';
-import { Empty, Show, Tag, Wide } from './ui.tsx';
+import { Empty, More, Show, Tag, Wide } from './ui.tsx';
 import { useLoad } from './use-load.ts';
 
 /** What is asked for: the plot shows all of it, the table its newest. */
@@ -99,11 +99,7 @@ function Told({ events, here }: { events: readonly NodeEvent[]; here: number }) 
           </tbody>
         </table>
       </Wide>
-      {events.length > rows && (
-        <button type="button" onClick={() => setRows(EVENTS_MAX)}>
-          Show more
-        </button>
-      )}
+      {events.length > rows && <More onClick={() => setRows(EVENTS_MAX)} />}
     </>
   );
 }

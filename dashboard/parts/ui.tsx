@@ -46,6 +46,9 @@ export function Tag({ kind, children }: { kind: 'good' | 'bad' | 'wait' | 'plain
   return <span class={`tag ${kind}`}>{children}</span>;
 }
 
+/** Without TLS browsers give pages no clipboard, but on this very machine: then there is no button that does nothing. */
+export const canCopy = (): boolean => navigator.clipboard !== undefined;
+
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
   const [done, setDone] = useState(false);
   useEffect(() => {
@@ -53,6 +56,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
     const timer = setTimeout(() => setDone(false), 1500);
     return () => clearTimeout(timer);
   }, [done]);
+  if (!canCopy()) return null;
   return (
     <button
       type="button"
@@ -113,6 +117,15 @@ export function Dialog({ title, close, children }: { title: string; close: () =>
       <h2 id={id}>{title}</h2>
       {children}
     </dialog>
+  );
+}
+
+/** Below a list that is longer. */
+export function More({ onClick }: { onClick: () => void }) {
+  return (
+    <button type="button" onClick={onClick}>
+      Show more
+    </button>
   );
 }
 

@@ -114,9 +114,17 @@ function matches(pattern: string, model: string): boolean {
   return pattern.endsWith('*') ? model.startsWith(pattern.slice(0, -1)) : pattern === model;
 }
 
-/** Whether a request is to be counted and not recorded. @throws ApiError 403 where the key may not ask for that */
+const NO_TRACK_HEADER = 'x-otela-no-track';
+
+/**
+ * Whether a request is to be counted and not recorded.
+ * @throws ApiError 403 where the key may not ask for that, 400 for another word than 1: a wish like this one is not passed over
+ */
 export function optsOut({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: Request): boolean {
-  if (request.headers.get('x-otela-no-track') !== '1') return false;
+  const wish = request.headers.get(NO_TRACK_HEADER);
+  if (wish === null || wish === '0') return false;
+  if (wish !== '1')
+    throw new ApiError('invalid_request', `${NO_TRACK_HEADER} is 1, or left out.`, { param: NO_TRACK_HEADER });
   if (mayOptOut) return true;
   throw new ApiError('permission_denied', 'This key may not opt out of being tracked: leave x-otela-no-track out.');
 }

@@ -48,8 +48,9 @@ export type Claims = Readonly<Record<string, unknown>>;
 
 /** What somebody's claims make of them here. */
 export interface Standing {
-  name: string;
-  email: string | null;
+  /** Undefined: not told by claims; access tokens rarely say. */
+  name: string | undefined;
+  email: string | null | undefined;
   /** Undefined: not told by claims. */
   role: Role | undefined;
   provider: string | undefined;
@@ -70,7 +71,7 @@ export function standingOf(config: OidcIssuer, claims: Claims): Standing {
   const told = config.role_claim === null ? undefined : (highest?.role ?? 'consumer');
   return {
     name: nameOf(claims),
-    email: typeof claims.email === 'string' && claims.email.length <= 320 ? claims.email : null,
+    email: emailOf(claims),
     role: told,
     provider: highest?.provider,
     projectId: project === undefined ? undefined : config.projects[project],
@@ -78,17 +79,22 @@ export function standingOf(config: OidcIssuer, claims: Claims): Standing {
   };
 }
 
-function nameOf(claims: Claims): string {
-  const given = [claims.name, claims.preferred_username, claims.email, claims.sub].find(
-    (one) => typeof one === 'string',
-  );
-  const plain =
-    typeof given === 'string'
-      ? given
-          .replace(/\p{Cc}/gu, ' ')
-          .trim()
-          .slice(0, NAME_MAX)
-      : '';
+function emailOf({ email }: Claims): string | null | undefined {
+  if (email === undefined) return undefined;
+  return typeof email === 'string' && email.length <= 320 ? email : null;
+}
+
+function nameOf({ name, preferred_username, email }: Claims): string | undefined {
+  const given = [name, preferred_username, email].find((one) => typeof one === 'string');
+  return typeof given === 'string' ? shownName(given) : undefined;
+}
+
+/** What is shown of somebody: a line of a terminal. */
+export function shownName(text: string): string {
+  const plain = text
+    .replace(/\p{Cc}/gu, ' ')
+    .trim()
+    .slice(0, NAME_MAX);
   return plain === '' ? 'somebody' : plain;
 }
 

@@ -6,7 +6,7 @@ import { tellRegistry } from '../tell-registry.ts';
 import type { Account } from './account.ts';
 import { asked, database } from './database.ts';
 import { findUser } from './look-up.ts';
-import { type Claims, type OidcIssuer, type Standing, standingOf } from './oidc-config.ts';
+import { type Claims, type OidcIssuer, type Standing, shownName, standingOf } from './oidc-config.ts';
 import { auditLog, users } from './schema.ts';
 import { newId } from './secrets.ts';
 
@@ -30,10 +30,9 @@ export async function arrive(
   const identity = { issuer: config.issuer, subject: claims.sub };
   const standing = standingOf(config, claims);
   let found = await findUser(env, identity);
+  const notMapped = config.admits === 'mapped' && !standing.mapped;
   if (found === 'unknown') {
-    if (config.admits === 'known' || (config.admits === 'mapped' && !standing.mapped)) {
-      throw new ApiError('permission_denied', 'You are not admitted here. Ask an operator of this gateway.');
-    }
+    if (config.admits === 'known' || notMapped) throw notAdmitted();
     await create(env, identity, standing, now);
     found = await findUser(env, identity);
   } else if (typeof found === 'object' && (await update(env, found.user, config, standing, now))) {
@@ -42,8 +41,14 @@ export async function arrive(
     const { REGISTRY } = env;
     if (REGISTRY !== undefined) await tellRegistry({ REGISTRY }, (registry) => registry.reloadSettings());
   }
+  // Who was mapped once and is no more: their keys have lost what the claims gave them by now.
+  if (notMapped) throw notAdmitted();
   if (typeof found === 'object') return found;
   throw new ApiError('permission_denied', 'Your account here is disabled. Ask an operator of this gateway.');
+}
+
+function notAdmitted(): ApiError {
+  return new ApiError('permission_denied', 'You are not admitted here. Ask an operator of this gateway.');
 }
 
 async function create(
@@ -55,8 +60,8 @@ async function create(
   const db = database(env);
   const row = {
     id: newId('user'),
-    name: standing.name,
-    email: standing.email,
+    name: standing.name ?? shownName(subject),
+    email: standing.email ?? null,
     role: standing.role ?? ('consumer' as const),
     provider: standing.provider ?? null,
     projectId: standing.projectId ?? null,
@@ -83,7 +88,8 @@ async function update(
     provider: standing.role === undefined ? user.provider : (standing.provider ?? null),
     projectId: config.project_claim === null ? user.projectId : (standing.projectId ?? null),
   };
-  const after = { ...told, name: standing.name, email: standing.email };
+  const { name = user.name, email = user.email } = standing;
+  const after = { ...told, name, email };
   const changed = told.role !== user.role || told.provider !== user.provider || told.projectId !== user.projectId;
   const fresh = user.lastLoginAt !== null && now - user.lastLoginAt < 60_000;
   if (!changed && fresh && after.name === user.name && after.email === user.email) return false;

@@ -51,6 +51,10 @@ interface Creation extends Change {
   statements: BatchItem<'sqlite'>[];
   /** The answer: what was made, with its secret. */
   shown: object;
+  /** Of the answer. */
+  status?: 200 | 201;
+  /** Refuses what must not be made now; not asked where it was made already. @throws ApiError */
+  check?(): Promise<void>;
   /** What is there under an id: the answer to a replay, without the secret. */
   find(id: string): Promise<object | undefined>;
 }
@@ -63,10 +67,10 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
   const db = database(call.env);
   const key = call.c.req.header('idempotency-key');
   const once: BatchItem<'sqlite'>[] = [];
+  const request = sha256Hex(`${call.c.req.path}\n${JSON.stringify(call.body)}`);
   if (key !== undefined) {
     if (!IDEMPOTENCY_KEY.test(key))
       throw new ApiError('invalid_request', 'idempotency-key: 1 to 255 plain characters.');
-    const request = sha256Hex(`${call.c.req.path}\n${JSON.stringify(call.body)}`);
     const replayed = await replay(call, key, request, creation);
     if (replayed !== undefined) return replayed;
     once.push(
@@ -74,24 +78,20 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
       db.insert(idempotency).values({ actor: call.actor, key, request, object: creation.object, createdAt: call.now }),
     );
   }
+  await creation.check?.();
   try {
     await asked(db.batch([auditLine(call, creation), ...once, ...creation.statements]));
   } catch (error) {
     // Two at once: the other one was first.
-    const again = key === undefined ? undefined : await replay(call, key, undefined, creation);
+    const again = key === undefined ? undefined : await replay(call, key, request, creation);
     if (again !== undefined) return again;
     throw isTaken(error) ? new ApiError('invalid_request', `"${creation.object}" exists already.`) : error;
   }
   await tell(call.env);
-  return call.c.json(creation.shown, 201, { 'cache-control': 'no-store' });
+  return call.c.json(creation.shown, creation.status ?? 201, { 'cache-control': 'no-store' });
 }
 
-async function replay(
-  call: AnyCall,
-  key: string,
-  request: string | undefined,
-  { find }: Creation,
-): Promise<Response | undefined> {
+async function replay(call: AnyCall, key: string, request: string, { find }: Creation): Promise<Response | undefined> {
   const [known] = await asked(
     database(call.env)
       .select()
@@ -99,7 +99,7 @@ async function replay(
       .where(and(eq(idempotency.actor, call.actor), eq(idempotency.key, key))),
   );
   if (known === undefined || known.createdAt <= call.now - IDEMPOTENT_MS) return undefined;
-  if (request !== undefined && known.request !== request) {
+  if (known.request !== request) {
     throw new ApiError('invalid_request', 'This idempotency-key was used for another request.');
   }
   const found = await find(known.object);

@@ -44,6 +44,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'put',
     path: PATH,
+    status: 202,
     summary:
       'Have an idle node start one of its templates. 202: its agent agreed; its session ends, and the one that follows carries the label otela.deployment.',
     body: putSchema,
@@ -54,6 +55,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: PATH,
+    status: 202,
     summary:
       'End the deployment that a node is: it drains, its session ends, and its agent joins idle. 202: its agent agreed.',
     query: deleteSchema,

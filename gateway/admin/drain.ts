@@ -15,6 +15,7 @@ export const drainRoutes: readonly AdminRoute[] = [
     role: 'provider',
     method: 'post',
     path: '/nodes/:session/drain',
+    status: 202,
     summary:
       'Have a node take nothing new, finish what runs, and leave; its agent and its engine end. 202: its agent agreed. Providers drain their own.',
     answer: z.object({

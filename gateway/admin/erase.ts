@@ -12,12 +12,13 @@ import type { Call } from './route.ts';
 const DAYS_PER_CALL = 4;
 const HOUR_MS = 60 * 60_000;
 const GONE = 'deleted';
+const ERASE = 'user.erase';
 
 /** One step; again until nothing is left. Whatever breaks off is done again from where it was. @returns days that are left */
 export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.$inferSelect): Promise<number> {
   const { id: user } = row;
   const { env, now } = call;
-  if (row.name !== GONE || row.disabledAt === null) await forgetWho(call, user);
+  if (!(await isForgotten(call, row))) await forgetWho(call, user);
   // Of the last minutes totals may not have arrived in D1: these hours are asked whatever it says.
   await forgetHours(env, user, [shardOf(now - HOUR_MS), shardOf(now)]);
   const days = usageTotals.day;
@@ -37,6 +38,14 @@ export async function eraseUser(call: Call<unknown, unknown>, row: typeof users.
       .where(mine),
   );
   return left?.n ?? 0;
+}
+
+/** Whether it was done, and nobody wrote anything about them since: a person may be called what is left of the deleted. */
+async function isForgotten({ env }: Call<unknown, unknown>, row: typeof users.$inferSelect): Promise<boolean> {
+  if (row.name !== GONE || row.disabledAt === null || row.email !== null || row.subject !== null) return false;
+  const { id, object, action } = auditLog;
+  const erased = and(eq(object, row.id), eq(action, ERASE));
+  return (await asked(database(env).select({ id }).from(auditLog).where(erased).limit(1))).length > 0;
 }
 
 /** Name, address and login; the names of their keys, and what the audit log says of both. The ids stay: they name nobody now. */
@@ -69,7 +78,7 @@ async function forgetWho(call: Call<unknown, unknown>, user: string): Promise<vo
       .set({ before: null, after: null })
       .where(or(eq(auditLog.object, user), inArray(auditLog.object, keys))),
   ];
-  await change(call, statements, { action: 'user.erase', object: user });
+  await change(call, statements, { action: ERASE, object: user });
 }
 
 async function forgetHours(env: Env, user: string, hours: readonly string[]): Promise<void> {

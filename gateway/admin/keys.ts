@@ -142,7 +142,6 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
   if (!operator && provider !== null && provider !== account.provider) throw denied('That provider is not yours.');
   const ofProvider = role === 'provider' ? (provider ?? user?.provider ?? account.provider ?? null) : null;
   if (role === 'provider') await requireProvider(env, ofProvider);
-  if (!operator) await requireFewKeys(call);
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
   const row: Key = {
     ...NO_RESTRICTIONS,
@@ -162,21 +161,21 @@ async function createKey(call: Call<z.infer<typeof createSchema>>): Promise<Resp
     lastUsedAt: null,
     revokedAt: null,
   };
-  return insert(call, row, plaintext, 'key.create', []);
+  const check = operator ? undefined : () => requireFewKeys(call);
+  return insert(call, row, plaintext, { action: 'key.create', statements: [], ...(check && { check }) });
 }
 
 function insert(
   call: Call<unknown, unknown>,
   row: Key,
   plaintext: string,
-  action: string,
-  more: Parameters<typeof createOnce>[1]['statements'],
+  { statements, ...what }: Pick<Parameters<typeof createOnce>[1], 'action' | 'statements' | 'check'>,
 ): Promise<Response> {
   return createOnce(call, {
-    action,
+    ...what,
     object: row.id,
     after: keyView(row),
-    statements: [database(call.env).insert(apiKeys).values(row), ...more],
+    statements: [database(call.env).insert(apiKeys).values(row), ...statements],
     shown: { ...keyView(row), key: plaintext },
     find: async (id) => {
       const known = await findKey(call.env, eq(apiKeys.id, id));
@@ -206,13 +205,13 @@ async function patchKey(call: Call<z.infer<typeof patchSchema>>): Promise<object
 async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Response> {
   const { body, env, now } = call;
   const old = await found(call);
-  if (old.revokedAt !== null) throw new ApiError('invalid_request', 'A revoked key cannot be rotated.');
   const { plaintext, hash, prefix } = newSecret(KEY_PREFIX);
   const row = { ...old, id: newId('key'), hash, prefix, rotatedFrom: old.id, createdAt: now, lastUsedAt: null };
   const end = Math.min(old.expiresAt ?? Number.POSITIVE_INFINITY, now + body.overlap_seconds * 1000);
   const ending = database(env).update(apiKeys).set({ expiresAt: end }).where(eq(apiKeys.id, old.id));
   // The old key's line comes by itself: its end is a change of its own.
-  const response = await insert(call, row, plaintext, 'key.rotate', [ending]);
+  const check = () => requireRotatable(call, old);
+  const response = await insert(call, row, plaintext, { action: 'key.rotate', statements: [ending], check });
   if (response.status === 201) {
     await change(call, [], {
       action: 'key.update',
@@ -222,6 +221,17 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
     });
   }
   return response;
+}
+
+/** What has ended, or is about to because it was rotated, would hand its end on. @throws ApiError 400 */
+async function requireRotatable({ env, now }: Call<unknown, unknown>, old: Key): Promise<void> {
+  if (old.revokedAt !== null) throw new ApiError('invalid_request', 'A revoked key cannot be rotated.');
+  if (old.expiresAt !== null && old.expiresAt <= now)
+    throw new ApiError('invalid_request', 'A key that has expired cannot be rotated: make a new one.');
+  const next = await findKey(env, eq(apiKeys.rotatedFrom, old.id));
+  if (next === undefined) return;
+  const message = `This key was rotated already: rotate "${next.id}", which took its place, or make a new one.`;
+  throw new ApiError('invalid_request', message);
 }
 
 /** D1 first: whatever fails afterwards, nobody who asks D1 is told that the key is good. */

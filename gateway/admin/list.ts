@@ -3,10 +3,13 @@ import { type SQL, sql } from 'drizzle-orm';
 import type { SQLiteColumn, SQLiteTable } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
 
+/** The longest id is a provider's of a peer: `name@peer`. */
+const AFTER_MAX_CHARS = 128;
+
 export const pageSchema = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(100),
   /** Id of the last entry of the page before. */
-  after: z.string().max(64).optional(),
+  after: z.string().max(AFTER_MAX_CHARS).optional(),
 });
 export type Page = z.infer<typeof pageSchema>;
 

@@ -1,6 +1,8 @@
 /** Sessions of nodes: what a failed one said last, and ending one. */
 import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import { writeDown } from './change.ts';
 import { listOf } from './fields.ts';
 import { listNodes, nodeSchema, oneNodeSchema, querySchema, readNode } from './node-views.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
@@ -61,6 +63,9 @@ async function readLogs(call: Call): Promise<Response> {
 
 async function endSession(call: Call): Promise<object> {
   const session = sessionOf(call);
+  const { nodes } = await asking(call.env, (registry) => registry.look({ session, limit: 1 }));
+  const { issuer, provider } = nodes[0]?.entry ?? {};
+  if (issuer === LOCAL_ISSUER) await writeDown(call, { action: 'node.end', object: session, before: { provider } });
   const evicted = await asking(call.env, (registry) => registry.evict(session));
   if (!evicted) throw new ApiError('not_found', `Session ${session} is not one of this gateway's issuer.`);
   return { object: 'node', session, deleted: true };

@@ -61,9 +61,11 @@ const IDEMPOTENCY = {
   schema: { type: 'string', maxLength: 255 },
 };
 
-function adminOperation({ method, path, summary, role, login, scope, body, query, answer }: AdminRoute): Operation {
+function adminOperation(route: AdminRoute): Operation {
+  const { method, path, summary, role, login, scope, body, query, answer } = route;
   const open = `/admin${openPath(path)}`;
-  const creates = method === 'post' && !path.includes(':');
+  const { status = method === 'post' ? 201 : 200 } = route;
+  const creates = status === 201;
   const content = answer && { [JSON_TYPE]: { schema: schemaOf(answer, 'output') } };
   const needs = [
     `role ${role}`,
@@ -79,7 +81,7 @@ function adminOperation({ method, path, summary, role, login, scope, body, query
     operation: {
       parameters: [...pathParameters(open), ...queryParameters(query), ...(creates ? [IDEMPOTENCY] : [])],
       ...(body && { requestBody: { required: true, content: { [JSON_TYPE]: { schema: schemaOf(body, 'input') } } } }),
-      responses: { [creates ? '201' : '200']: { description: 'Done.', ...(content && { content }) }, default: ERROR },
+      responses: { [status]: { description: 'Done.', ...(content && { content }) }, default: ERROR },
     },
   };
 }

@@ -106,10 +106,16 @@ async function createProject(call: Call<z.infer<typeof createSchema>>): Promise<
 
 async function patchProject(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
-  const { name = row.name, trace = row.trace, disabled = row.disabledAt !== null, ...more } = call.body;
-  const { trace_prefixes: tracePrefixes = row.tracePrefixes, ...narrowed } = more;
-  const disabledAt = disabled ? (row.disabledAt ?? call.now) : null;
-  const set = { ...restrictionColumns(narrowed), name, trace, tracePrefixes, disabledAt };
+  const { name, trace, trace_prefixes: tracePrefixes, disabled, ...narrowed } = call.body;
+  // What is not named is not written: another change may be writing it just now.
+  const set = {
+    ...restrictionColumns(narrowed),
+    ...(name !== undefined && { name }),
+    ...(trace !== undefined && { trace }),
+    ...(tracePrefixes !== undefined && { tracePrefixes }),
+    ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? call.now) : null }),
+  };
+  if (Object.keys(set).length === 0) return view(row);
   const after = view({ ...row, ...set });
   const update = database(call.env).update(projects).set(set).where(eq(projects.id, row.id));
   await change(call, [update], { action: 'project.update', object: row.id, before: view(row), after });

@@ -79,20 +79,31 @@ export const providerRoutes: readonly AdminRoute[] = [
   }),
 ];
 
-async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise<object> {
+async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
   const { id, name = id } = call.body;
   const trustedByDefault = call.body.trusted_by_default ?? (await marksNew(call.env));
   const known = await findProvider(call.env, id);
-  if (known !== undefined && known.deletedAt !== null) {
-    return update(call, known, { name, trustedByDefault, deletedAt: null }, 'provider.restore');
-  }
-  const row = { id, name, trustedByDefault, createdAt: call.now, deletedAt: null };
-  await requireRoom(call.env);
+  const deleted = known?.deletedAt == null ? undefined : known;
+  const set = { name, trustedByDefault, deletedAt: null };
+  const row = { id, createdAt: deleted?.createdAt ?? call.now, ...set };
+  const db = database(call.env);
+  const what =
+    deleted === undefined
+      ? {
+          action: 'provider.create',
+          statements: [db.insert(providers).values(row)],
+          check: () => requireRoom(call.env),
+        }
+      : {
+          action: 'provider.restore',
+          before: view(deleted),
+          statements: [db.update(providers).set(set).where(eq(providers.id, id))],
+          status: 200 as const,
+        };
   return createOnce(call, {
-    action: 'provider.create',
+    ...what,
     object: id,
     after: view(row),
-    statements: [database(call.env).insert(providers).values(row)],
     shown: view(row),
     find: async () => {
       const made = await findProvider(call.env, id);
@@ -115,8 +126,9 @@ export async function requireRoom(env: Pick<Env, 'DB'>): Promise<void> {
 
 async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
-  const { name = row.name, trusted_by_default: trustedByDefault = row.trustedByDefault } = call.body;
-  return update(call, row, { name, trustedByDefault }, 'provider.update');
+  const { name, trusted_by_default: trustedByDefault } = call.body;
+  const set = { ...(name !== undefined && { name }), ...(trustedByDefault !== undefined && { trustedByDefault }) };
+  return Object.keys(set).length === 0 ? view(row) : update(call, row, set, 'provider.update');
 }
 
 async function deleteProvider(call: Call): Promise<object> {

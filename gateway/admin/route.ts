@@ -3,6 +3,7 @@ import type { Context } from 'hono';
 import type * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { type Account, atLeast, requireScope } from '../accounts/account.ts';
+import { touch } from '../accounts/last-used.ts';
 import type { Role } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { readBody, readQuery } from '../json-body.ts';
@@ -44,6 +45,8 @@ export interface AdminRoute {
   scope?: 'usage';
   body?: z.ZodType;
   query?: z.ZodType;
+  /** Of its answer, where that is not 201 of a POST, which makes something, or 200 of all others. */
+  status?: 202;
   /** Of a JSON answer. */
   answer?: z.ZodType;
   run(c: AdminContext): Promise<Response>;
@@ -63,6 +66,7 @@ export function route<Body = undefined, Query = undefined>(definition: Definitio
 async function answer<Body, Query>(c: AdminContext, definition: Definition<Body, Query>): Promise<Response> {
   const now = Date.now();
   const caller = await callerOf(c.env, c.req.raw, now);
+  touch(caller.account, c.env, c.executionCtx, now);
   permit(caller, definition);
   const call: Call<Body, Query> = {
     ...caller,

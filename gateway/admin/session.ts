@@ -2,7 +2,7 @@
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from '../registry/object.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import type { Call } from './route.ts';
 
 /** Of the path. @throws ApiError 400 */

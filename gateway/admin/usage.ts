@@ -21,6 +21,8 @@ const ROWS_MAX = 10_000;
 /** Half a megabyte. */
 const PAGE_ROWS = 2_000;
 const DAY_MS = 86_400_000;
+/** A model's name may have 1,024 characters, and JSON six for one of them. */
+const CURSOR_MAX = 12_288;
 
 const daySchema = z.iso.date();
 const filterText = z.string().max(256).optional();
@@ -35,7 +37,7 @@ const usageQuery = z.strictObject({
     .pipe(z.array(z.enum(GROUPS)).min(1)),
   limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(PAGE_ROWS),
   /** `next` of the page before. */
-  after: z.string().max(4_096).optional(),
+  after: z.string().max(CURSOR_MAX).optional(),
   project: filterText,
   user: filterText,
   key: filterText,
@@ -187,7 +189,7 @@ function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
 
 function readCursor(cursor: string): string[] | undefined {
   try {
-    return cursorSchema.safeParse(JSON.parse(decoder.decode(fromBase64url(cursor, 4_096)))).data;
+    return cursorSchema.safeParse(JSON.parse(decoder.decode(fromBase64url(cursor, CURSOR_MAX)))).data;
   } catch {
     return undefined;
   }
@@ -253,10 +255,14 @@ async function readTrace({ env, query }: Call<unknown, z.infer<typeof traceQuery
   const [secret, hidden] = await Promise.all([
     installationSecret(env),
     asked(
-      database(env).select({ model: modelSettings.model }).from(modelSettings).where(eq(modelSettings.private, true)),
+      database(env)
+        .select({ model: modelSettings.model, aliases: modelSettings.aliases })
+        .from(modelSettings)
+        .where(eq(modelSettings.private, true)),
     ),
   ]);
-  const privateModels = new Set(hidden.map(({ model }) => model));
+  // A request that was refused may be on record by the name that it used.
+  const privateModels = new Set(hidden.flatMap(({ model, aliases }) => [model, ...(aliases ?? [])]));
   const body = traceStream(env, { from, to, format: query.format, secret, privateModels });
   const type = query.format === 'csv' ? 'text/csv; charset=utf-8' : 'application/x-ndjson';
   return new Response(body, { headers: { 'content-type': type, 'cache-control': 'no-store' } });

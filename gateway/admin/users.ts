@@ -126,17 +126,19 @@ async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Res
 async function patchUser(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const { body, env, now } = call;
   const row = await found(call);
-  const {
-    name = row.name,
-    email = row.email,
-    role = row.role,
-    provider = row.provider,
-    project_id = row.projectId,
-  } = body;
-  await requireFitting(call, role, provider, project_id === row.projectId ? null : project_id);
-  const { disabled = row.disabledAt !== null } = body;
-  const disabledAt = disabled ? (row.disabledAt ?? now) : null;
-  const set = { name, email, role, provider, projectId: project_id, disabledAt };
+  const { name, email, role, provider, project_id, disabled } = body;
+  const told = { role: role ?? row.role, provider: provider === undefined ? row.provider : provider };
+  await requireFitting(call, told.role, told.provider, project_id === row.projectId ? null : (project_id ?? null));
+  // What is not named is not written: a change of the name must not enable whom another change disables just now.
+  const set = {
+    ...(name !== undefined && { name }),
+    ...(email !== undefined && { email }),
+    ...(role !== undefined && { role }),
+    ...(provider !== undefined && { provider }),
+    ...(project_id !== undefined && { projectId: project_id }),
+    ...(disabled !== undefined && { disabledAt: disabled ? (row.disabledAt ?? now) : null }),
+  };
+  if (Object.keys(set).length === 0) return view(row);
   const db = database(env);
   const update = db.update(users).set(set).where(eq(users.id, row.id));
   // A disabled user is logged out: being enabled again is no reason to be logged in.

@@ -7,7 +7,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { atLeast, requireScope } from '../accounts/account.ts';
 import { authenticateAnew } from '../accounts/authenticate.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from '../registry/object.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import { addCensus } from './census.ts';
 import { FAMILIES } from './families.ts';
 import { reporter } from './note.ts';

@@ -1,4 +1,4 @@
-import { type Intake, lookInto, unseen } from '../../shared/asking/intake.ts';
+import { type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
@@ -20,8 +20,9 @@ let budgetUsed = 0;
  */
 export async function takeBody(request: Request, endpoint: Endpoint, env: Env): Promise<Intake> {
   const declared = Number(request.headers.get('content-length') ?? Number.NaN);
+  requirePlain(request.headers.get('content-encoding'));
   const opaqueModel = request.headers.get('x-otela-model');
-  if (opaqueModel !== null) return takeOpaque(request, opaqueModel, declared);
+  if (opaqueModel !== null) return takeOpaque(request, endpoint, opaqueModel, declared);
   const limit = Number(env.BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES);
   if (declared > limit) throw tooLarge(limit);
   checkType(request, endpoint);
@@ -35,11 +36,11 @@ export async function takeBody(request: Request, endpoint: Endpoint, env: Env): 
   }
 }
 
-function takeOpaque(request: Request, model: string, declared: number): Intake {
+function takeOpaque(request: Request, endpoint: Endpoint, model: string, declared: number): Intake {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const known = { ...unseen(model, request.headers.get('x-otela-stream') === '1'), release: () => {} };
+  const known = { ...unseen(endpoint, model, request.headers.get('x-otela-stream')), release: () => {} };
   if (request.body !== null && !(declared <= KEPT_ALWAYS_BYTES)) {
     const length = Number.isNaN(declared) ? undefined : declared;
     return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body), length } };

@@ -10,7 +10,8 @@ export const readRoutes = new Hono<{ Bindings: Env }>();
 
 readRoutes.use('*', async (c, next) => {
   await next();
-  if (c.req.method === 'GET') c.res.headers.set('x-request-id', requestIdOf(c.req.raw));
+  // An error, and what went on to the models' handler, has one already: that is the one in the log.
+  if (!c.res.headers.has('x-request-id')) c.res.headers.set('x-request-id', requestIdOf(c.req.raw));
 });
 
 readRoutes.get('/models', async (c) => {

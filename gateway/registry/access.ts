@@ -1,6 +1,7 @@
 import type { Context } from 'hono';
 import { type Account, requireScope } from '../accounts/account.ts';
 import { authenticate, presentedKey } from '../accounts/authenticate.ts';
+import { touch } from '../accounts/last-used.ts';
 import type { Env } from '../env.ts';
 import { snapshots, type View } from './snapshot.ts';
 
@@ -13,7 +14,7 @@ export type ReadContext = Context<{ Bindings: Env }>;
 export async function readView(c: ReadContext, open: boolean): Promise<{ view: View; account: Account | undefined }> {
   const view = await current(c);
   if (open && presentedKey(c.req.raw) === undefined) return { view, account: undefined };
-  const account = await authenticate(c.env, c.req.raw, view.settings, Date.now());
+  const account = await accountOf(c, view);
   requireScope(account, 'registry');
   return { view, account };
 }
@@ -21,9 +22,16 @@ export async function readView(c: ReadContext, open: boolean): Promise<{ view: V
 /** The same for who asks for models: always somebody with a key. */
 export async function readModels(c: ReadContext): Promise<{ view: View; account: Account }> {
   const view = await current(c);
-  const account = await authenticate(c.env, c.req.raw, view.settings, Date.now());
+  const account = await accountOf(c, view);
   requireScope(account, 'inference');
   return { view, account };
+}
+
+async function accountOf(c: ReadContext, { settings }: View): Promise<Account> {
+  const now = Date.now();
+  const account = await authenticate(c.env, c.req.raw, settings, now);
+  touch(account, c.env, c.executionCtx, now);
+  return account;
 }
 
 async function current(c: ReadContext): Promise<View> {

@@ -11,9 +11,9 @@ import { spendJoinToken, unknownToken } from '../accounts/join-grant.ts';
 import { isSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
 import { readBody } from '../json-body.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import { requireRelease } from './attest.ts';
 import type { AdmittedNode } from './membership.ts';
-import { REGISTRY_NAME } from './object.ts';
 import { versionMismatch } from './tickets.ts';
 
 /** Of an agent that names no cluster, with a token that names none. */

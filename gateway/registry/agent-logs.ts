@@ -7,8 +7,8 @@ import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { LOG_TAIL_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import { issuersView } from './issuers-view.ts';
-import { REGISTRY_NAME } from './object.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
 
 const SIGNATURE_HEADER = 'x-otela-signature';

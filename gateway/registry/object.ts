@@ -26,9 +26,6 @@ import { type OrderReply, orderFor } from './orders.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
 import { TICKET_HEADER } from './tickets.ts';
 
-/** There is one registry object per gateway. */
-export const REGISTRY_NAME = 'registry';
-
 /**
  * One replica of the registry: the gateway's peer among those of the agents. Requests never reach it; isolates follow it by
  * differences.

@@ -1,6 +1,6 @@
 import { DurableObject } from 'cloudflare:workers';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from './object.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import { type SnapshotDelta, SnapshotStore } from './snapshot-store.ts';
 
 /** The registry object hears from one location this often at most, however many isolates ask there. */

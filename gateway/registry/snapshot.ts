@@ -2,8 +2,8 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import { NO_SETTINGS, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import type { ListedIssuer } from './issuers.ts';
-import { REGISTRY_NAME } from './object.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
 
 /** A younger view is used as it is. */
@@ -187,14 +187,13 @@ function source(env: Env, location: string | undefined): SnapshotSource {
   return env.RELAY.getByName(location);
 }
 
-function withTimeout(work: Promise<void>): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, REFRESH_WAIT_MS);
-    void work.finally(() => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
+/** `work` may be another request's. What goes on after it must be this one's: hence a promise of its own, made as Mailbox tells. */
+async function withTimeout(work: Promise<void>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, REFRESH_WAIT_MS);
+  void work.finally(resolve);
+  await promise;
+  clearTimeout(timer);
 }
 
 /** One per isolate. */

@@ -18,12 +18,17 @@ let open = 0;
 
 const encoder = new TextEncoder();
 
+/** Its key or token has ended, or is not what it was. */
+function isOver(account: Account, now: number): boolean {
+  return (account.expiresAt ?? Number.POSITIVE_INFINITY) <= now || isStale(snapshots.view.settings, account);
+}
+
 /**
  * A registry view as server-sent events (WHATWG HTML §9.2): `snapshot` with the whole list first, then for nodes `node` for each
  * that changed and `gone` for each that no longer passes; for models and providers the list again. `withLoads`: beside them `load`
  * at most once a second, with what the engines of each model do. Served from the isolate's
- * view at the reader's pace: nothing queues up. Ends when anything about its reader's account changed: who comes
- * again is looked up again.
+ * view at the reader's pace: nothing queues up. Ends when its reader's key does, or anything about the account changed:
+ * who comes again is looked up again.
  * @throws ApiError 503 above 64 streams in this isolate.
  */
 export function watchRegistry(
@@ -49,7 +54,7 @@ export function watchRegistry(
       async pull(controller) {
         while (!over) {
           const now = Date.now();
-          if (account !== undefined && isStale(snapshots.view.settings, account)) {
+          if (account !== undefined && isOver(account, now)) {
             end();
             return controller.close();
           }

@@ -3,8 +3,8 @@ import type { Ending } from '../../shared/routing/attempts.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME } from '../registry/object.ts';
 import { snapshots } from '../registry/snapshot.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 
 export const retryBudget = new RetryBudget();
 

@@ -5,6 +5,7 @@ import {
   type AttemptFailure,
   type AttemptHead,
   type AttemptRequest,
+  type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
   NO_BODY,
@@ -12,6 +13,7 @@ import {
   type PackedResult,
   unpack,
 } from './attempt.ts';
+import { Letter, type Mailbox, mailboxOf } from './mailbox.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
 const CALL_MAX_BYTES = 64 * 1024;
@@ -44,7 +46,10 @@ export async function askTunnel(
   body: AttemptBody,
 ): Promise<AttemptReply> {
   if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.streaming && !open.resume) {
-    const result = unpack(await callAttempt(asker, session, open, body));
+    const box = mailboxOf(session);
+    const result = await (box === undefined
+      ? callAttempt(asker, session, open, body)
+      : postAttempt(asker, session, new Letter(open, body), box));
     if (result.kind === 'failure') return result;
     if (result.kind === 'head') {
       const { status, head, whole } = result;
@@ -55,18 +60,28 @@ export async function askTunnel(
   return fetchAttempt(asker, session, open, body);
 }
 
+/** Where Worker and object share an isolate. Its leaving is told as that of a call. */
+function postAttempt({ env, ctx, leaving }: Asker, session: string, letter: Letter, box: Mailbox): Promise<CallResult> {
+  const { requestId, attempt } = letter.open;
+  const stub = () => env.TUNNEL.getByName(session);
+  leaving.on(() => {
+    if (letter.withdraw()) ctx.waitUntil(Promise.resolve(stub().leave(requestId, attempt)).catch(() => {}));
+  });
+  return box.post(letter, () => Promise.resolve(stub().holds(requestId, attempt)));
+}
+
 /** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave: that is told by another call. */
-function callAttempt(
+async function callAttempt(
   { env, ctx, leaving }: Asker,
   session: string,
   open: AttemptRequest,
   body: Uint8Array,
-): Promise<PackedResult> {
+): Promise<CallResult> {
   const stub = env.TUNNEL.getByName(session);
   const { requestId, attempt } = open;
   // All that this request was doing ends when its client leaves, but for this. Calls of one stub arrive in order.
   leaving.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
-  return stub.attempt(JSON.stringify(open), body) as Promise<PackedResult>;
+  return unpack((await stub.attempt(JSON.stringify(open), body)) as PackedResult);
 }
 
 async function fetchAttempt(

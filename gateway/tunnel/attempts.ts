@@ -13,11 +13,10 @@ import {
   type AttemptRequest,
   type AttemptResult,
   BROKEN_OFF,
+  type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
   NO_BODY,
-  type PackedResult,
-  pack,
 } from './attempt.ts';
 import { LastErrors } from './last-errors.ts';
 import type { StreamIds } from './stream-ids.ts';
@@ -142,21 +141,24 @@ export class Attempts implements ExchangeHost {
   }
 
   /**
-   * A Worker's small request as a call. Its answer comes back with the call if it is soon there and whole; a client's leaving
+   * A Worker's small request as a call. `answer` gets its answer if it is soon there and whole; a client's leaving
    * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
-  call(open: AttemptRequest, body: Uint8Array): Promise<PackedResult> {
+  call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
     const exchange = this.#create(open, body);
-    return new Promise((resolve) => {
-      const call = { exchange, giveUpAt: this.now() + CALL_MS, fetchIt: () => {} };
-      call.fetchIt = () => {
-        call.giveUpAt = Number.POSITIVE_INFINITY;
-        exchange.hold(this.now() + FETCH_MS);
-        resolve(pack({ kind: 'fetch' }));
-      };
-      this.#called.set(nameOf(open), call);
-      exchange.inform((result) => resolve(pack(result)), call.fetchIt);
-    });
+    const call = { exchange, giveUpAt: this.now() + CALL_MS, fetchIt: () => {} };
+    call.fetchIt = () => {
+      call.giveUpAt = Number.POSITIVE_INFINITY;
+      exchange.hold(this.now() + FETCH_MS);
+      answer({ kind: 'fetch' });
+    };
+    this.#called.set(nameOf(open), call);
+    exchange.inform(answer, call.fetchIt);
+  }
+
+  /** It came as a call, and is neither answered nor fetched. */
+  holds(name: Pick<AttemptRequest, 'requestId' | 'attempt'>): boolean {
+    return this.#called.has(nameOf(name));
   }
 
   leave(name: Pick<AttemptRequest, 'requestId' | 'attempt'>): void {

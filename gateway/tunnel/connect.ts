@@ -1,19 +1,21 @@
-import { ApiError } from '../../shared/openai/errors.ts';
 import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
+import { audienceOf, checkUpgrade } from '../registry/door.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
 import { issuersView } from '../registry/issuers-view.ts';
-import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from '../registry/tickets.ts';
-
-type Context = Pick<ExecutionContext, 'waitUntil'>;
+import { readTicket, TICKET_HEADER } from '../registry/tickets.ts';
 
 /**
  * `GET /agent/connect`: hands an agent's socket to the object of its session. The session is named by a ticket, anybody's ticket;
  * that it is the agent's own it proves to the object.
  * @throws ApiError 400, 403, 410, 503; 426 is answered for another protocol version.
  */
-export async function connectAgent(request: Request, env: Env, ctx: Context): Promise<Response> {
+export async function connectAgent(
+  request: Request,
+  env: Env,
+  ctx: Pick<ExecutionContext, 'waitUntil'>,
+): Promise<Response> {
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
   const { ticket, issuer, view } = await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
@@ -26,28 +28,4 @@ export async function connectAgent(request: Request, env: Env, ctx: Context): Pr
     'x-otela-provider': providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER),
   };
   return env.TUNNEL.getByName(ticket.session).fetch('https://tunnel/connect', { headers });
-}
-
-/** `GET /agent/gossip`: the same for the registry object, whose peer the session is then. */
-export async function connectGossip(request: Request, env: Env, ctx: Context): Promise<Response> {
-  const mismatch = checkUpgrade(request);
-  if (mismatch !== undefined) return mismatch;
-  await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());
-  const headers = {
-    upgrade: 'websocket',
-    [TICKET_HEADER]: request.headers.get(TICKET_HEADER) ?? '',
-    [AUDIENCE_HEADER]: `gossip:${audienceOf(request)}`,
-  };
-  return env.REGISTRY.getByName('registry').fetch('https://registry/gossip', { headers });
-}
-
-function checkUpgrade(request: Request): Response | undefined {
-  if (request.headers.get('upgrade')?.toLowerCase() !== 'websocket')
-    throw new ApiError('invalid_request', 'Agents connect here with a WebSocket.');
-  return versionMismatch(request.headers.get(PROTOCOL_HEADER));
-}
-
-/** The host that the agent dialled: what it signs must be for this gateway. */
-function audienceOf(request: Request): string {
-  return request.headers.get('host') ?? new URL(request.url).host;
 }

@@ -5,16 +5,18 @@ import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
+import type { RegistryObject } from '../registry/object.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import { createIngressUsageTable, storeIngressUsage } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, type UsageRecord, waitingUsage } from '../usage/record.ts';
-import { type AttemptRequest, OPEN_HEADER, type PackedResult } from './attempt.ts';
+import { type AttemptRequest, OPEN_HEADER, type PackedResult, pack } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { Deploys } from './deploys.ts';
 import { holdingFor } from './holding.ts';
 import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
+import { Mailbox } from './mailbox.ts';
 import { Probes } from './probes.ts';
 import { type RecordWord, RegistryLine } from './registry-line.ts';
 import type { AgentSocket } from './socket.ts';
@@ -63,6 +65,8 @@ export class TunnelObject extends DurableObject<Env> {
   readonly #probes = new Probes();
   readonly #load = new NodeLoadWatch();
   readonly #deploys = new Deploys();
+  /** While a socket is here, where the Worker is in the same isolate. */
+  #mailbox: Mailbox | undefined;
 
   constructor(ctx: DurableObjectState, env: Env) {
     super(ctx, env);
@@ -94,6 +98,11 @@ export class TunnelObject extends DurableObject<Env> {
   #onActive(peer: AgentSocket): void {
     this.#provider = peer.attachment.provider;
     this.#attempts.connect(peer.link);
+    if (this.env.OBJECTS_STAY !== 'on' || this.#mailbox !== undefined) return;
+    this.#mailbox = new Mailbox(this.#session);
+    void this.#mailbox.serve((letter) =>
+      this.#attempts.call(letter.open, letter.body, (result) => letter.answer(result)),
+    );
   }
 
   override async fetch(request: Request): Promise<Response> {
@@ -105,7 +114,14 @@ export class TunnelObject extends DurableObject<Env> {
 
   /** A small request for an answer that may come whole. `open`: an AttemptRequest as JSON, which costs less to hand over than its members do. */
   attempt(open: string, body: Uint8Array): Promise<PackedResult> {
-    return this.#attempts.call(JSON.parse(open) as AttemptRequest, body);
+    return new Promise((resolve) => {
+      this.#attempts.call(JSON.parse(open) as AttemptRequest, body, (result) => resolve(pack(result)));
+    });
+  }
+
+  /** An attempt that came as a letter is neither answered nor fetched. */
+  holds(requestId: string, attempt: number): boolean {
+    return this.#attempts.holds({ requestId, attempt });
   }
 
   /** For queues: how many requests the engine was done with, once they are not `seen`. */
@@ -274,6 +290,8 @@ export class TunnelObject extends DurableObject<Env> {
   #gone(peer: AgentSocket): void {
     this.#silent = false;
     if (!this.#sockets.gone(peer)) return;
+    this.#mailbox?.close();
+    this.#mailbox = undefined;
     this.#deploys.abandon();
     this.#attempts.disconnect();
     this.#registry.cut();

@@ -1,5 +1,6 @@
 import type { Env } from '../env.ts';
-import { REGISTRY_NAME, type RegistryObject } from '../registry/object.ts';
+import type { RegistryObject } from '../registry/object.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import type { AgentSocket } from './socket.ts';
 
 /** Records that one session may tell the registry: so many at once, then one each so many ms. */

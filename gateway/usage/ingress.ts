@@ -23,7 +23,7 @@ export function createIngressUsageTable(sql: SqlStorage): void {
 }
 
 /**
- * Said twice it counts once; an exact record replaces an estimated one. Durable when it returns: the object's output gate holds
+ * Said twice it counts once; an exact record replaces an estimated one, whose course stays where it has none of its own. Durable when it returns: the object's output gate holds
  * the acknowledgement back until the rows are on disk. `reporter`: the agent's provider. False for what is no batch of records.
  */
 export function storeIngressUsage(sql: SqlStorage, json: string, reporter: string, now: number): boolean {
@@ -33,7 +33,8 @@ export function storeIngressUsage(sql: SqlStorage, json: string, reporter: strin
     const at = record.at < now - PAST_MS || record.at > now + FUTURE_MS ? now : record.at;
     sql.exec(
       `INSERT INTO ingress_usage (name, estimated, waiting, at, reporter, record) VALUES (?, ?, 1, ?, ?, ?)
-       ON CONFLICT (name) DO UPDATE SET estimated = excluded.estimated, waiting = 1, record = excluded.record
+       ON CONFLICT (name) DO UPDATE SET estimated = excluded.estimated, waiting = 1,
+         record = json_patch(json_patch('{}', json_object('course', json(ingress_usage.record -> 'course'))), excluded.record)
        WHERE ingress_usage.estimated = 1 AND excluded.estimated = 0`,
       usageName(record),
       record.estimated ? 1 : 0,

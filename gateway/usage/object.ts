@@ -7,7 +7,7 @@ import { type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
 import type { Annotation } from './prefixes.ts';
 import { NO_SESSION, type UsageRow } from './row.ts';
 import { storeRows } from './stored-rows.ts';
-import { addToTotals, addTotal, nameOf, type Total, totalOf } from './totals.ts';
+import { addToTotals, addTotal, forgetBatches, nameOf, type Total, totalOf } from './totals.ts';
 
 /** Totals are added in D1 so long after their first record came. */
 const TOTALS_MS = 2_000;
@@ -189,12 +189,15 @@ export class UsageObject extends DurableObject<Env> {
 
   /** Its totals stay in D1; the records go. */
   async #end(): Promise<void> {
+    // A record that comes later begins with batch 1 anew: one that D1 remembered would be taken for it.
+    await forgetBatches(this.env, this.#shard);
+    if (this.#waits()) return this.#schedule(TOTALS_MS);
     this.#exists = false;
     await this.ctx.storage.deleteAll();
   }
 
   #keptUntil(): number {
-    const days = Number(this.env.USAGE_KEPT_DAYS ?? KEPT_DAYS);
+    const days = Number(this.env.USAGE_KEPT_DAYS || KEPT_DAYS);
     return Date.parse(`${this.#shard}:00:00Z`) + (Number.isFinite(days) ? days : KEPT_DAYS) * DAY_MS;
   }
 

@@ -40,19 +40,20 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[], pro
 
 /** Three statements for all of them: one costs about as much as a hundred records do. */
 function storeTogether(sql: SqlStorage, fresh: readonly Fresh[], provider: string): void {
-  const isEstimate = new Map<number, boolean>();
+  const known = new Map<number, Pick<UsageRecord, 'estimated'> & { seen: Seen }>();
   const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
-  for (const { stream, estimated } of sql.exec<StoredKind>(STORED_KINDS, streams))
-    isEstimate.set(stream, estimated === 1);
+  for (const { stream, estimated, seen } of sql.exec<StoredKind>(STORED_KINDS, streams))
+    known.set(stream, { estimated: estimated === 1, seen: JSON.parse(seen) });
   const written: UsageRecord[] = [];
   const pending: [stream: number, replaces: number | null, again: 0 | 1][] = [];
   for (const { record, replaces } of fresh) {
     const { stream, estimated } = record;
-    const before = isEstimate.get(stream);
-    if (before === false || (before === true && estimated)) continue;
-    isEstimate.set(stream, estimated);
-    written.push(record);
-    pending.push([stream, replaces ?? null, before !== undefined || replaces !== undefined ? 1 : 0]);
+    const before = known.get(stream);
+    if (before !== undefined && (estimated || !before.estimated)) continue;
+    const seen = before?.seen ?? replaces?.seen;
+    known.set(stream, { estimated, seen: seen ?? record });
+    written.push(seen === undefined ? record : { ...record, ...seen });
+    pending.push([stream, replaces?.stream ?? null, seen === undefined ? 0 : 1]);
   }
   if (written.length === 0) return;
   sql.exec(
@@ -68,9 +69,19 @@ function storeTogether(sql: SqlStorage, fresh: readonly Fresh[], provider: strin
   );
 }
 
-type StoredKind = { stream: number; estimated: number };
+/**
+ * What the gateway itself saw of an attempt, `course` included where it was told. It stays when an exact count takes an estimate's
+ * place: the agent's late word knows none of it, and with another time it would lie in another hour, beside the estimate.
+ */
+type Seen = Pick<UsageRecord, 'at' | 'answerBytes' | 'course'>;
 
-const STORED_KINDS = 'SELECT stream, estimated FROM usage WHERE stream IN (SELECT value FROM json_each(?))';
+type StoredKind = { stream: number; estimated: number; seen: string };
+
+/** `seen`: as JSON. A member that is not there stays out, so that it takes nothing's place. */
+const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes', record ->> 'answerBytes',
+  'course', json(record -> 'course'))) AS seen`;
+
+const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
 
 /** Numbers have gaps wherever an object woke: how far apart they are says only when it is worth counting the records. */
 function prune(sql: SqlStorage, newest: number): void {
@@ -137,13 +148,13 @@ function withoutDoubles(sql: SqlStorage, records: readonly UsageRecord[]): reado
     const other = best.get(nameOf(record));
     if (other === undefined || (other.estimated && !record.estimated)) best.set(nameOf(record), record);
   }
-  const replaced = new Map<string, number>();
+  const replaced = new Map<string, NonNullable<Fresh['replaces']>>();
   for (const row of sql.exec<StoredName>(STORED_NAMES).toArray()) {
     const record = best.get(nameOf(row));
     if (record === undefined || record.stream === row.stream) continue;
     if (row.estimated === 1 && !record.estimated) {
       sql.exec('DELETE FROM usage WHERE stream = ?', row.stream);
-      replaced.set(nameOf(row), row.stream);
+      replaced.set(nameOf(row), { stream: row.stream, seen: JSON.parse(row.seen) });
     } else best.delete(nameOf(row));
   }
   return [...best].map(([name, record]) => ({ record, replaces: replaced.get(name) }));
@@ -151,13 +162,13 @@ function withoutDoubles(sql: SqlStorage, records: readonly UsageRecord[]): reado
 
 interface Fresh {
   record: UsageRecord;
-  /** The stream of the estimate that it stands for. */
-  replaces: number | undefined;
+  /** The estimate under another stream that it stands for. */
+  replaces: { stream: number; seen: Seen } | undefined;
 }
 
-type StoredName = { stream: number; estimated: number; requestId: string; attempt: number };
+type StoredName = { stream: number; estimated: number; seen: string; requestId: string; attempt: number };
 
-const STORED_NAMES = `SELECT stream, estimated, json_extract(record, '$.requestId') AS requestId,
+const STORED_NAMES = `SELECT stream, estimated, ${SEEN}, json_extract(record, '$.requestId') AS requestId,
   json_extract(record, '$.attempt') AS attempt FROM usage`;
 
 function nameOf({ requestId, attempt }: { requestId: string; attempt: number }): string {

@@ -1,5 +1,5 @@
 /** Totals in D1, by day and by whose and what: added to in batches, each of which counts once. */
-import { sql } from 'drizzle-orm';
+import { eq, sql } from 'drizzle-orm';
 import { database } from '../accounts/database.ts';
 import { usageBatches, usageTotals } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
@@ -88,6 +88,11 @@ export async function addToTotals(
   // Its key makes the whole batch fail where it came twice at once.
   await db.batch([db.insert(usageBatches).values({ shard, batch }), ...statements]);
   await db.delete(usageBatches).where(sql`shard = ${shard} AND batch < ${batch}`);
+}
+
+/** Of a shard that is no more. */
+export async function forgetBatches(env: Pick<Env, 'DB'>, shard: string): Promise<void> {
+  await database(env).delete(usageBatches).where(eq(usageBatches.shard, shard));
 }
 
 /** What a user used on a day becomes nobody's: sums of projects and providers stay what they are. All of it or nothing. */

@@ -77,6 +77,9 @@ export function modelFromConfig(config: unknown, id: string): Model {
   const heads = need('num_attention_heads', c.num_attention_heads, c.n_head);
   const experts = c.num_local_experts ?? c.num_experts ?? c.n_routed_experts ?? 1;
   const dense = c.intermediate_size ?? c.ffn_dim ?? c.n_inner ?? (c.n_embd === undefined ? undefined : 4 * c.n_embd);
+  const headDim = c.head_dim ?? Math.floor(hidden / heads);
+  if (headDim < 1)
+    throw new SchedulerError('bad_input', `${id}: a hidden_size of ${hidden} is too little for ${heads} heads`);
   const ffn = need('intermediate_size', experts > 1 ? (c.moe_intermediate_size ?? dense) : dense);
   return {
     id,
@@ -84,7 +87,7 @@ export function modelFromConfig(config: unknown, id: string): Model {
     hidden,
     heads,
     kvHeads: c.num_key_value_heads ?? (c.multi_query ? 1 : heads),
-    headDim: c.head_dim ?? Math.floor(hidden / heads),
+    headDim,
     ffn,
     vocab: c.vocab_size,
     gated: !NOT_GATED.has(type),

@@ -3,10 +3,10 @@ import * as z from 'zod';
 import { type Catalogue, findGpu, findModel, parse, readJson } from '../catalogue/catalogue.ts';
 import { PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
-import type { Lengths } from '../serving/lengths.ts';
+import { LENGTH_MAX, type Lengths } from '../serving/lengths.ts';
 import type { Demand, MeasuredCapacity, Placement, Pool } from '../solver/problem.ts';
 
-const tokens = z.number().finite().positive().max(10_000_000);
+const tokens = z.number().finite().positive().max(LENGTH_MAX);
 
 /** A number of tokens: always the same, or a distribution. */
 const lengthsSchema = z.union([
@@ -139,6 +139,9 @@ export function readMeasured(path: string, catalogue: Catalogue): MeasuredCapaci
   });
 }
 
+/** A trace of years is one of milliseconds. */
+const TRACE_MAX_S = 1e9;
+
 /** `arrival_s,input,output`, one line each, with or without that header. */
 export function readTrace(path: string): (readonly [number, number, number])[] {
   return readText(path)
@@ -146,7 +149,8 @@ export function readTrace(path: string): (readonly [number, number, number])[] {
     .filter((line, i) => line.trim() !== '' && !line.startsWith('#') && !(i === 0 && /[a-z]/i.test(line)))
     .map((line) => {
       const [arrival = Number.NaN, input = Number.NaN, output = Number.NaN] = line.split(',').map(Number);
-      if (!(arrival >= 0 && input >= 1 && output >= 1))
+      const within = arrival >= 0 && arrival <= TRACE_MAX_S && Math.max(input, output) <= LENGTH_MAX;
+      if (!(within && input >= 1 && output >= 1))
         throw new SchedulerError('bad_input', `${path}: not arrival_s,input,output: ${line.slice(0, 120)}`);
       return [arrival, input, output] as const;
     });

@@ -31,7 +31,7 @@ export interface Simulation {
 export interface SimulationResult {
   requests: number;
   refused: number;
-  /** Seconds from the first arrival to the last end. */
+  /** Seconds from the first arrival to the last end, refusals included. */
   durationS: number;
   /** Ended requests and answer tokens per second of `durationS`. */
   requestsPerS: number;
@@ -189,6 +189,8 @@ function summarise(simulation: Simulation, stages: readonly Stage[], times: Time
     tokens += output;
     if (end > last) last = end;
   }
+  // What is refused late, because its answer outgrew the memory, kept its replica busy until then.
+  for (const { replicas } of stages) for (const { engine } of replicas) last = Math.max(last, engine.clock);
   const durationS = Math.max(last - start, 1e-9);
   const totals = totalsOf(stages, durationS);
   return {

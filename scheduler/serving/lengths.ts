@@ -9,7 +9,7 @@ export type Lengths =
   | { kind: 'samples'; values: readonly number[] };
 
 /** No prompt or answer has more tokens; a wide distribution's tail has. */
-const LENGTH_MAX = 10_000_000;
+export const LENGTH_MAX = 10_000_000;
 
 export function drawLength(lengths: Lengths, random: Random): number {
   return Math.min(LENGTH_MAX, drawn(lengths, random));

@@ -1,6 +1,6 @@
 import { kvCapacityTokens } from '../roofline/deployment.ts';
 import type { StepModel } from '../roofline/step.ts';
-import { Heap } from './heap.ts';
+import { Decoding } from './decoding.ts';
 import { KvBlocks } from './kv-blocks.ts';
 import type { EngineLimits } from './limits.ts';
 import { Queue } from './queue.ts';
@@ -47,13 +47,10 @@ export class Replica {
   readonly #finished: Finished;
   readonly #blocks: KvBlocks;
   readonly #queue: Queue;
+  readonly #decoding: Decoding;
   #partial: Sequence | undefined;
   /** Admission order, for pre-emption of the newest; ended ones are dropped when they surface. */
   #admitted: Sequence[] = [];
-  #finishes = new Heap<Sequence>();
-  #decodes = 0;
-  #context = 0;
-  #decodeStep = 0;
 
   constructor(model: StepModel, limits: EngineLimits, finished: Finished) {
     this.#model = model;
@@ -61,11 +58,12 @@ export class Replica {
     this.#finished = finished;
     this.#queue = new Queue(limits.prefixHit);
     this.#blocks = new KvBlocks(kvCapacityTokens(model.deployment, limits.memoryFraction), limits.blockTokens);
+    this.#decoding = new Decoding(this.#blocks);
   }
 
   /** Requests it holds, running or waiting. */
   get load(): number {
-    return this.#decodes + this.#queue.all + (this.#partial ? 1 : 0);
+    return this.#decoding.size + this.#queue.all + (this.#partial ? 1 : 0);
   }
 
   /** In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). */
@@ -85,13 +83,13 @@ export class Replica {
       }
       if (this.clock >= until) return;
       if (this.#partial || this.#admissible()) this.#mixedStep();
-      else if (this.#decodes > 0) this.#decodeSteps(until);
+      else if (this.#decoding.size > 0) this.#decodeSteps(until);
       else this.#refuse();
     }
   }
 
   #idle(): boolean {
-    return this.#decodes === 0 && this.#partial === undefined && this.#queue.waiting === 0;
+    return this.#decoding.size === 0 && this.#partial === undefined && this.#queue.waiting === 0;
   }
 
   #fits(sequence: Sequence): boolean {
@@ -101,7 +99,7 @@ export class Replica {
   /** Whether the head of the queue can begin in the next step. */
   #admissible(): boolean {
     const head = this.#queue.head;
-    return head !== undefined && this.#decodes < this.#limits.maxSequences && this.#fits(head);
+    return head !== undefined && this.#decoding.size < this.#limits.maxSequences && this.#fits(head);
   }
 
   /** Nothing runs and the head still does not fit: it never will. */
@@ -116,8 +114,8 @@ export class Replica {
   /** A step with prompts in it. */
   #mixedStep(): void {
     const { tokenBudget, chunkedPrefill, maxSequences, schedule } = this.#limits;
-    if (schedule === 'mixed' && this.#decodes > 0) this.#makeRoom();
-    const decoding = schedule === 'mixed' ? this.#decodes : 0;
+    if (schedule === 'mixed' && this.#decoding.size > 0) this.#makeRoom();
+    const decoding = schedule === 'mixed' ? this.#decoding.size : 0;
     let budget = tokenBudget - decoding;
     let tokens = 0;
     let pairs = 0;
@@ -138,7 +136,7 @@ export class Replica {
       this.#partial = undefined;
       take(partial, Math.min(partial.prompt - partial.prefilled, Math.max(1, budget)));
     }
-    while (this.#partial === undefined && this.#decodes + ended.length < maxSequences) {
+    while (this.#partial === undefined && this.#decoding.size + ended.length < maxSequences) {
       const head = this.#queue.head;
       if (head === undefined || !this.#fits(head)) break;
       const whole = head.prompt;
@@ -167,7 +165,7 @@ export class Replica {
     prefillKeys: number,
     prefillEnds: number,
   ): void {
-    const context = decodes > 0 ? this.#context + decodes : 0;
+    const context = decodes > 0 ? this.#decoding.context + decodes : 0;
     const seconds = this.#model.seconds({ decodes, context, prefillTokens, prefillPairs, prefillKeys, prefillEnds });
     this.#spend(seconds, 1, decodes + prefillTokens);
     this.counters.prefillTokens += prefillTokens;
@@ -190,24 +188,7 @@ export class Replica {
     // The prefill gave one token, unless it came from elsewhere and brought it along.
     if (sequence.prompt > 0) sequence.remaining--;
     if (sequence.remaining <= 0) return this.#end(sequence, sequence.base);
-    sequence.since = this.#decodeStep;
-    sequence.phase = this.#blocks.join(sequence.base, this.#decodeStep);
-    this.#decodes++;
-    this.#context += sequence.base;
-    this.#finishes.push(this.#decodeStep + sequence.remaining, sequence.epoch, sequence);
-  }
-
-  #held(sequence: Sequence): number {
-    return sequence.base + (this.#decodeStep - sequence.since);
-  }
-
-  /** Leaves the decoding batch. */
-  #leave(sequence: Sequence): number {
-    const held = this.#held(sequence);
-    this.#blocks.leave(sequence.phase);
-    this.#decodes--;
-    this.#context -= held;
-    return held;
+    this.#decoding.join(sequence);
   }
 
   #end(sequence: Sequence, held: number): void {
@@ -225,7 +206,7 @@ export class Replica {
 
   /** Pre-empts the newest until the next decode step has its blocks. */
   #makeRoom(): void {
-    while (this.#decodes > 0 && this.#blocks.needed(1, this.#decodeStep) > this.#blocks.free) {
+    while (this.#decoding.size > 0 && this.#decoding.cramped) {
       const newest = this.#admitted.pop();
       if (newest === undefined) return;
       if (!newest.running) continue;
@@ -236,13 +217,13 @@ export class Replica {
         this.#partial = undefined;
         this.#blocks.give(newest.prompt + newest.cached);
       } else {
-        const held = this.#leave(newest);
+        const held = this.#decoding.leave(newest);
         this.#blocks.give(held);
-        newest.remaining -= this.#decodeStep - newest.since;
+        newest.remaining -= held - newest.base;
         // What came from elsewhere is gone and has to be computed here.
         if (newest.prompt === 0) newest.cached = 0;
         newest.prompt = held + 1 - newest.cached;
-        if (this.#decodes === 0 && held + 1 > this.#blocks.total * this.#blocks.blockTokens) {
+        if (this.#decoding.size === 0 && held + 1 > this.#blocks.total * this.#blocks.blockTokens) {
           this.counters.refused++;
           this.#finished(newest.request, undefined, this.clock);
           continue;
@@ -256,17 +237,16 @@ export class Replica {
   /** As many decode steps as pass before the batch changes, a request comes or `until` is reached. */
   #decodeSteps(until: number): void {
     this.#makeRoom();
-    const n = this.#decodes;
+    const n = this.#decoding.size;
     if (n === 0) return;
-    const toFinish = Math.max(1, this.#nextFinish() - this.#decodeStep);
-    const room = Math.max(1, this.#blocks.stepsInRoom(toFinish, this.#decodeStep));
+    const room = this.#decoding.stepsToChange();
     // While somebody waits whom the batch has no room for, newcomers only queue behind.
     const next = this.#queue.waiting > 0 ? undefined : this.#queue.nextArrival;
     const horizon = Math.min(until, next ?? Number.POSITIVE_INFINITY) - this.clock;
     const base = this.#model.decodeBase(n);
     const slope = this.#model.secondsPerContextToken;
     // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2).
-    const linear = base + slope * (this.#context + n / 2);
+    const linear = base + slope * (this.#decoding.context + n / 2);
     const quadratic = (slope * n) / 2;
     let steps = room;
     if (steps * linear + quadratic * steps * steps > horizon) {
@@ -277,29 +257,11 @@ export class Replica {
     this.#advance(steps);
   }
 
-  #nextFinish(): number {
-    for (;;) {
-      const top = this.#finishes.peek();
-      if (top === undefined) return this.#decodeStep + 1;
-      if (top.epoch === top.item.epoch && top.item.running) return top.key;
-      this.#finishes.pop();
-    }
-  }
-
   /** All decoding sequences gain `steps` tokens; those that are done leave. */
   #advance(steps: number): void {
-    this.#blocks.free -= this.#blocks.needed(steps, this.#decodeStep);
-    this.counters.decodeTokens += steps * this.#decodes;
-    this.#context += steps * this.#decodes;
-    this.#decodeStep += steps;
-    for (
-      let top = this.#finishes.peek();
-      top !== undefined && top.key <= this.#decodeStep;
-      top = this.#finishes.peek()
-    ) {
-      this.#finishes.pop();
-      if (top.epoch !== top.item.epoch || !top.item.running) continue;
-      this.#end(top.item, this.#leave(top.item));
-    }
+    this.counters.decodeTokens += steps * this.#decoding.size;
+    this.#decoding.advance(steps);
+    for (let done = this.#decoding.takeFinished(); done !== undefined; done = this.#decoding.takeFinished())
+      this.#end(done, this.#decoding.leave(done));
   }
 }

@@ -65,9 +65,12 @@ export class AnswerBody {
     this.#feed();
   }
 
-  /** As `fail`, once what waits was read; false where nothing waits. */
+  /**
+   * As `fail`, once what came was read; false where there is nothing to wait for. A reader that does not ask for more has the
+   * last piece still in its hands: workerd throws that away where the error overtakes it.
+   */
   breakOff(reason: string): boolean {
-    if (this.#waiting.length === 0) return false;
+    if (this.#waiting.length === 0 && (this.hungry || this.#controller === undefined)) return false;
     this.#failure = reason;
     return true;
   }

@@ -97,6 +97,11 @@ export class Exchange {
     return this.#head?.status ?? 0;
   }
 
+  /** A byte of the answer's body came, here or before. */
+  get #begun(): boolean {
+    return this.#incoming.received > 0;
+  }
+
   /** All of the answer is here. */
   get complete(): boolean {
     return this.#incoming.complete;
@@ -277,7 +282,7 @@ export class Exchange {
     if (this.#listener.isGone(now)) return this.cancel();
     if (this.#isOverdue(now)) {
       this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
-      const code = this.#head === undefined ? 'first_byte_timeout' : 'stall_timeout';
+      const code = this.#begun ? 'stall_timeout' : 'first_byte_timeout';
       return this.#breakOff(code, 'nothing from the node');
     }
     if (this.#deadline === undefined || now < this.#deadline) return;
@@ -289,7 +294,7 @@ export class Exchange {
   #isOverdue(now: number): boolean {
     const owes = this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
     if (!owes || (this.#head !== undefined && !this.answer.hungry)) this.#patience.heard(now);
-    return this.#patience.isOver(this.#head === undefined ? this.request.firstByteMs : this.request.stallMs, now);
+    return this.#patience.isOver(this.#begun ? this.request.stallMs : this.request.firstByteMs, now);
   }
 
   /** The reader gets what came before it learns that there is no more. */

@@ -1,5 +1,6 @@
 import { type Edit, joinEdits, renaming, usageEdits } from '../openai/edits.ts';
 import type { Endpoint } from '../openai/endpoints.ts';
+import { ApiError } from '../openai/errors.ts';
 import { scanMultipart } from '../openai/multipart.ts';
 import { type BudgetAt, budgetEdits } from '../openai/reasoning.ts';
 import type { Sampling } from '../openai/sampling.ts';
@@ -66,9 +67,16 @@ export function lookInto(bytes: Uint8Array, contentType: string, endpoint: Endpo
   };
 }
 
-/** Of a body that nobody looks into. */
-export function unseen(model: string, streaming: boolean): Known {
-  return { model, streaming, edits: [], metadata: NO_METADATA, unseen: true };
+/** Nobody here could look into a compressed body, and engines take none. @throws ApiError 415 (RFC 9110 §15.5.16) */
+export function requirePlain(contentEncoding: string | null | undefined): void {
+  if (!contentEncoding || contentEncoding.toLowerCase() === 'identity') return;
+  const message = `The body is compressed (content-encoding: ${contentEncoding.slice(0, 64)}); send it as it is.`;
+  throw new ApiError('unsupported_media_type', message, { headers: { 'accept-encoding': 'identity' } });
+}
+
+/** Of a body that nobody looks into. `says`: the request's `x-otela-stream`. */
+export function unseen(endpoint: Endpoint, model: string, says: unknown): Known {
+  return { model, streaming: endpoint.streams && says === '1', edits: [], metadata: NO_METADATA, unseen: true };
 }
 
 /** Another attempt can have the whole body. */

@@ -48,9 +48,12 @@ export class Updates {
         if (isNews) for (const session of result.sessions) this.#parts.tree.toldAgain(peer, session);
         return;
       case 'older':
-      case 'collected':
         this.#noteConflict(result);
-        return this.#checkSelf(result.outcome === 'collected' ? [result.session] : []);
+        // Old news costs no signature, but the proof of a lie costs one each time that it comes.
+        if (result.conflict !== undefined) this.#parts.charge(peer, 1);
+        return;
+      case 'collected':
+        return this.#checkSelf([result.session]);
       case 'deferred':
         return this.#parts.repair.lacks(peer, result.session);
       case 'rejected':

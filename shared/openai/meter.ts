@@ -28,7 +28,7 @@ export interface MeterEnd {
   usage: Usage;
   /** The answer ended as this endpoint's answers end. */
   complete: boolean;
-  /** It ended inside a JSON value, whatever its framing says. */
+  /** It ended before its end, whatever its framing says: inside a JSON value, or a stream without its last word. */
   cut?: boolean;
   /** Why generation stopped, in the engine's word: `stop`, `length`, `tool_calls`, `end_turn`, `completed` … */
   finish?: string;

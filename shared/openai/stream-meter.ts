@@ -51,6 +51,8 @@ export class StreamMeter implements Meter {
   #pieces = 0;
   #complete = false;
   #finish: string | undefined;
+  /** The engine said itself that it failed: nothing else is to come. */
+  #failed = false;
   /** The usage event is still to come and to be left out. */
   #dropping: boolean;
   /** The unfinished event turned out too long to be held back. */
@@ -129,7 +131,10 @@ export class StreamMeter implements Meter {
       this.#complete = true;
       return false;
     }
-    if (startsWith(data, ERROR)) return false;
+    if (startsWith(data, ERROR)) {
+      this.#failed = true;
+      return false;
+    }
     const hasUsage = !tooLong && hasKey(data, USAGE, OPEN_OBJECT);
     const hasFinish = !tooLong && hasKey(data, FINISH, QUOTE);
     const chunk = hasUsage || hasFinish ? parseObject(data) : undefined;
@@ -162,6 +167,7 @@ export class StreamMeter implements Meter {
       this.#pieces++;
       return;
     }
+    if (type === 'error') this.#failed = true;
     const isTerminal = terminal.includes(type);
     if (isTerminal) this.#complete = true;
     if (tooLong || !(isTerminal || hasKey(data, USAGE, OPEN_OBJECT))) return;
@@ -198,8 +204,17 @@ export class StreamMeter implements Meter {
       flush,
       usage: settleUsage(this.#endpoint, this.#options, this.#report, this.#pieces),
       complete: this.#complete,
+      ...(this.#isCut && { cut: true }),
       ...(this.#finish !== undefined && { finish: this.#finish }),
     };
+  }
+
+  /**
+   * Neither its terminal event came nor a word why generation stopped. Behind a proxy that speaks HTTP/1.0 to it (nginx' default)
+   * that is all there is to see of an engine that died. Transcriptions have no end that all engines agree on.
+   */
+  get #isCut(): boolean {
+    return !this.#complete && this.#finish === undefined && !this.#failed && this.#endpoint.usage !== 'none';
   }
 
   /** Some engines end without the last blank line. */

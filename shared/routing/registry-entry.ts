@@ -48,7 +48,7 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     suspected,
     tier,
     labels,
-    models,
+    models: eachOnce(models),
     hardware: { ...hardware, gpus: oneByOne(hardware.gpus) },
     agent_version,
     ...(payload?.region === undefined ? {} : { region: payload.region }),
@@ -56,6 +56,14 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     joined_at: timestamp(ticket.birth * 1000),
     updated_at,
   };
+}
+
+/** A node that names a model twice is one replica of it. */
+function eachOnce(models: NodePayload['models']): NodePayload['models'] {
+  const names = new Set(models.map(({ id }) => id));
+  return names.size === models.length
+    ? models
+    : [...names].flatMap((name) => models.find(({ id }) => id === name) ?? []);
 }
 
 function oneByOne(groups: readonly GpuGroup[]): Gpu[] {

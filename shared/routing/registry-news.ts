@@ -1,10 +1,20 @@
 import type { RegistryEntry } from '../lattice/node.ts';
 import { LOADS_MS, modelLoadsText } from './model-loads.ts';
 import type { NodeIndex } from './nodes.ts';
-import { passes, publicEntry, type RegistryFilter, type RegistryViewName, registryView } from './registry-view.ts';
+import {
+  isTimed,
+  passes,
+  publicEntry,
+  type RegistryFilter,
+  type RegistryViewName,
+  registryView,
+} from './registry-view.ts';
 
 /** Proxies end what is silent. */
 const PING_MS = 15_000;
+
+/** Where the filter asks for time left, what passes changes without the registry: it is looked at anew so often. */
+const TIMED_MS = 1_000;
 
 interface RegistryNow {
   /** Changes with everything below. */
@@ -19,6 +29,7 @@ export class RegistryNews {
   readonly #filter: RegistryFilter;
   #tag: string | undefined;
   #saidAt = 0;
+  #lookedAt = 0;
   #list = '';
   readonly #withLoads: boolean;
   #loads = '[]';
@@ -37,7 +48,8 @@ export class RegistryNews {
   /** Events to send now; '' where there is nothing to say. `now` in milliseconds since the epoch. */
   since(now: number): string {
     const { tag } = this.#view();
-    const changes = this.#tag === tag ? '' : this.#changes(now);
+    const due = isTimed(this.#filter) && now - this.#lookedAt >= TIMED_MS;
+    const changes = this.#tag === tag && !due ? '' : this.#changes(now);
     this.#tag = tag;
     const said = changes + this.#loadsNow(now);
     const news = said === '' && now - this.#saidAt >= PING_MS ? ': ping\n\n' : said;
@@ -56,6 +68,7 @@ export class RegistryNews {
   }
 
   #changes(now: number): string {
+    this.#lookedAt = now;
     if (this.#tag !== undefined && this.#name === 'nodes') return this.#nodes(now);
     const { nodes, tag } = this.#view();
     const list = JSON.stringify(registryView(this.#name, nodes, this.#filter, now));

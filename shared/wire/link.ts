@@ -3,14 +3,9 @@ import { readFrames, writeFrame } from './frame-codec.ts';
 import type { Frame } from './frames.ts';
 import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './limits.ts';
 import type { Outgoing } from './outgoing.ts';
+import { SocketWindow } from './socket-window.ts';
 import { WindowPool } from './window-pool.ts';
 import { FrameWriter } from './writer.ts';
-
-/** A full window is granted anew in no smaller parts than this many, so that a byte read is not a frame sent. */
-const GRANTS_PER_WINDOW = 64;
-
-/** Credit worth a frame even where more than this is free. */
-const GRANT_BYTES = 256 * 1024;
 
 /** Streams with no more than this to send go before the others. */
 const SMALL_BYTES = 8 * 1024;
@@ -73,21 +68,15 @@ export class Link {
   #sendLimit: number;
   /** What the peer takes at once, as it last said. */
   #sendWindow: number;
-  #received = 0;
-  #consumed = 0;
-  #receiveLimit: number;
-  #receiveWindow: number;
+  readonly #window: SocketWindow;
 
   /** `restored` continues a link whose streams had all ended when it was saved. */
   constructor(port: LinkPort, windows: { send: number; receive: number }, restored?: LinkState) {
     this.#port = port;
-    this.#receiveWindow = windows.receive;
     this.#sent = restored?.sent ?? 0;
     this.#sendLimit = restored?.sendLimit ?? windows.send;
     this.#sendWindow = windows.send;
-    this.#received = restored?.received ?? 0;
-    this.#consumed = this.#received;
-    this.#receiveLimit = restored?.receiveLimit ?? windows.receive;
+    this.#window = new SocketWindow(windows.receive, restored?.received, restored?.receiveLimit);
   }
 
   /** The counters of the socket's credit, for a side that may be put to sleep between streams. */
@@ -95,24 +84,24 @@ export class Link {
     return {
       sent: this.#sent,
       sendLimit: this.#sendLimit,
-      received: this.#received,
-      receiveLimit: this.#receiveLimit,
+      received: this.#window.received,
+      receiveLimit: this.#window.limit,
     };
   }
 
   /** Payload bytes that came and that nobody took yet. */
   get buffered(): number {
-    return this.#received - this.#consumed;
+    return this.#window.buffered;
   }
 
   /** The part of what the peer may send that waits here for its readers. */
   get pressure(): number {
-    return this.buffered / this.#receiveWindow;
+    return this.#window.pressure;
   }
 
   /** The most this socket may make us hold. Takes effect as bytes are consumed. */
   resize(window: number): void {
-    this.#receiveWindow = window;
+    this.#window.resize(window);
   }
 
   /** What the peer takes before its first CREDIT: known only after the handshake. */
@@ -168,21 +157,9 @@ export class Link {
 
   /** `bytes` of DATA payload went on (or were thrown away): the socket's credit comes back. */
   consumed(bytes: number): void {
-    this.#consumed += bytes;
-    this.#grant();
-  }
-
-  /**
-   * Half of what is free is worth a frame. Half of the whole window would never be free again where readers that stalled hold
-   * the other half: every stream of the socket would stop with them.
-   */
-  #grant(): void {
-    const limit = this.#consumed + this.#receiveWindow;
-    const free = this.#receiveWindow - this.buffered;
-    if (limit - this.#receiveLimit < Math.max(Math.min(free / 2, GRANT_BYTES), this.#receiveWindow / GRANTS_PER_WINDOW))
-      return;
-    this.#receiveLimit = limit;
-    this.put({ type: 'credit', stream: 0, consumed: this.#consumed, window: this.#receiveWindow });
+    this.#window.consume(bytes);
+    const credit = this.#window.credit();
+    if (credit !== undefined) this.put({ type: 'credit', stream: 0, ...credit });
   }
 
   /**
@@ -192,10 +169,7 @@ export class Link {
   receive(message: Uint8Array, each: (frame: Frame) => void): void {
     if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
     readFrames(message, (frame) => {
-      if (frame.type === 'data') {
-        this.#received += frame.bytes.length;
-        if (this.#received > this.#receiveLimit) throw new WireError('over_credit', 'more than the socket was granted');
-      }
+      if (frame.type === 'data') this.#window.accept(frame.bytes.length);
       if (frame.type === 'credit') this.#credit(frame.stream, frame.consumed, frame.window);
       else each(frame);
     });

@@ -44,6 +44,35 @@ it('a key that is rotated is shown once as another one, with all its limits', as
   expect(complaints).toEqual([]);
 });
 
+it('a key whose time is over is no good one, and behind a hundred of them there are more', async () => {
+  const { page } = await visitors.enter();
+  const plain = { role: 'consumer', models: null, trusted_providers: null, limits: null, last_used_at: null };
+  const key = (n: number, expires_at: string | null) => ({
+    ...plain,
+    id: `key_${n}`,
+    name: `key ${n}`,
+    prefix: 'sk-otela-aaaaaa',
+    created_at: '2026-01-01T00:00:00Z',
+    expires_at,
+    revoked_at: null,
+  });
+  await page.route('**/admin/keys?*', (route) => {
+    const first = !route.request().url().includes('after=');
+    const data = first
+      ? Array.from({ length: 100 }, (_, n) => key(n, n === 0 ? '2026-01-02T00:00:00Z' : null))
+      : [key(100, '2126-01-01T00:00:00Z')];
+    expect(first || route.request().url().endsWith('after=key_99')).toBe(true);
+    return route.fulfill({ json: { object: 'list', data, has_more: first } });
+  });
+  await go(page, 'Keys');
+  const over = page.getByRole('row', { name: 'key 0' });
+  await over.getByText('expired').waitFor();
+  expect(await over.getByRole('button').count()).toBe(0);
+  await page.getByRole('button', { name: 'Show more' }).click();
+  await page.getByRole('row', { name: 'key 100' }).getByText('good').waitFor();
+  expect(await page.getByRole('button', { name: 'Show more' }).count()).toBe(0);
+});
+
 it('what the gateway refuses is said, and tried again when asked', async () => {
   const { page } = await visitors.enter();
   let down = true;

@@ -44,6 +44,56 @@ it('a model appears when its node serves and is gone when it is, without a reloa
   expect(complaints).toEqual([]);
 });
 
+it('the code of a model with an evil name asks for that model, and runs nothing else', async () => {
+  const { page } = await visitors.enter();
+  const [like] = z
+    .object({ data: z.array(z.looseObject({ session: z.string() })) })
+    .parse(await visitors.house.gateway.admin('GET', '../v1/registry/nodes')).data;
+  const evil = "it's'; echo owned; echo '";
+  const data = [{ ...like, models: [{ id: evil, state: 'ready' }] }];
+  await page.route('**/v1/registry/nodes/stream?load=1', (route) =>
+    route.fulfill({
+      headers: { 'content-type': 'text/event-stream' },
+      body: `event: snapshot\ndata: ${JSON.stringify({ object: 'list', data })}\n\n`,
+    }),
+  );
+  await page.reload();
+  await page.getByRole('button', { name: 'Code' }).click();
+  const code = await page.getByRole('dialog').locator('pre').innerText();
+  const env = { ...process.env, OPENAI_API_KEY: visitors.house.key };
+  const { stdout } = await promisify(execFile)('bash', ['-c', code], { env });
+  expect(z.object({ error: z.object({ code: z.string() }) }).parse(JSON.parse(stdout)).error.code).toBe(
+    'model_not_found',
+  );
+});
+
+it('where a browser gives no clipboard there is no button for it', async () => {
+  const { page, complaints } = await visitors.enter();
+  const code = async () => {
+    await page.getByRole('button', { name: 'Code' }).click();
+    await page.getByRole('dialog').locator('pre').waitFor();
+    return page.getByRole('dialog').getByRole('button', { name: 'Copy' }).count();
+  };
+  expect(await code()).toBe(1);
+  await page.addInitScript("Object.defineProperty(Navigator.prototype, 'clipboard', { get: () => undefined })");
+  await page.reload();
+  expect(await code()).toBe(0);
+  expect(complaints).toEqual([]);
+});
+
+it('a gateway that answers with errors for a while is found again', async () => {
+  const { page } = await visitors.enter();
+  let down = true;
+  await page.route('**/v1/registry/nodes/stream?load=1', (route) =>
+    down ? route.fulfill({ status: 502, body: 'bad gateway' }) : route.continue(),
+  );
+  await page.reload();
+  await page.getByText('connection lost, trying again').waitFor();
+  down = false;
+  await page.getByRole('heading', { name: MODEL }).waitFor({ timeout: 15_000 });
+  await page.getByText('live', { exact: true }).waitFor();
+});
+
 it('the load of a model and its tokens per second are those of its engines now, and unknown a moment after they stopped', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
   const card = page.locator('.card').filter({ has: page.getByRole('heading', { name: MODEL }) });

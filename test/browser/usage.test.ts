@@ -7,6 +7,18 @@ import { go, openDoor } from './visitors.ts';
 
 const visitors = openDoor();
 
+it('a table of several pages is shown and exported whole', async () => {
+  const { page } = await visitors.enter();
+  await page.route('**/admin/usage?*', (route) => {
+    const [, group] = /group_by=(\w+)/.exec(route.request().url()) ?? [];
+    const behind = route.request().url().endsWith('&after=more%20');
+    const row = { [group ?? '']: group === 'day' ? '2026-11-20' : behind ? 'm-two' : 'm-one', requests: 1 };
+    return route.fulfill({ json: { object: 'list', data: [row], next: behind || group === 'day' ? null : 'more ' } });
+  });
+  await go(page, 'Usage');
+  for (const name of ['m-one', 'm-two']) await page.getByRole('row', { name }).waitFor();
+});
+
 it('usage is shown by model and as a CSV', async () => {
   expect(
     (

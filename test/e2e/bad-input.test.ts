@@ -1,5 +1,6 @@
 /** Bad input from clients, engines and agents: each a clear error, and a good request right after it still works. */
 import { connect } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
@@ -72,6 +73,18 @@ it('a doubled key inside a message is nobody’s business', async () => {
     `{"model":"${MODEL}","messages":[{"role":"user","role":"user","content":"x"}]}`,
   );
   expect(response.status).toBe(200);
+});
+
+it.each([
+  ['that is to be looked into', {}],
+  ['that is not', { 'x-otela-model': MODEL }],
+])('a compressed body %s is 415: no engine would know that it is', async (_, more) => {
+  const headers = { 'content-encoding': 'gzip', ...more };
+  const { response } = await refused('', 415, 'unsupported_media_type', {
+    headers,
+    body: gzipSync(JSON.stringify(chatBody())),
+  });
+  expect(response.headers.get('accept-encoding')).toBe('identity');
 });
 
 it('an unknown model is 404 and says its name', async () => {
@@ -152,7 +165,7 @@ it.each(['reset', 'close'] as const)(
   },
 );
 
-it.each(['reset', 'close'] as const)(
+it.each(['reset', 'close', 'end'] as const)(
   'a chat stream that breaks off (%s) ends with an error event and without [DONE]',
   async (fault) => {
     const response = await house.ask(

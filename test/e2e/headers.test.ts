@@ -18,6 +18,8 @@ beforeAll(async () => {
 });
 afterAll(endAll);
 
+const ANY_ID = expect.stringMatching(/^[\w-]{8,}$/);
+
 async function keyFile(): Promise<string> {
   const path = `${await temporaryDirectory()}/engine.key`;
   await writeFile(path, 'the-engines-own-key\n', { mode: 0o600 });
@@ -56,6 +58,11 @@ it('the content type reaches the engine as it was', async () => {
   expect(house.engine.requests.at(-1)?.headers['content-type']).toBe('application/json; charset=utf-8');
 });
 
+it('the engine is asked to compress nothing, whatever the client could read', async () => {
+  await house.ask('/v1/chat/completions', chatBody(), { headers: { 'accept-encoding': 'gzip, br' } });
+  expect(house.engine.requests.at(-1)?.headers['accept-encoding']).toBe('identity');
+});
+
 it('a well formed x-request-id is kept, reaches the engine and comes back', async () => {
   const response = await house.ask('/v1/chat/completions', chatBody(), {
     headers: { 'x-request-id': 'my-request_1.2' },
@@ -82,6 +89,16 @@ it('requests without an id get different ones, errors too', async () => {
   }
   expect(ids.size).toBe(4);
   expect(ids).not.toContain(null);
+});
+
+it('what only reads has an id too, HEAD as well as GET', async () => {
+  for (const path of ['/v1/models', '/v1/registry/nodes']) {
+    for (const method of ['GET', 'HEAD']) {
+      const response = await house.ask(path, undefined, { method });
+      expect([response.status, response.headers.get('x-request-id')], `${method} ${path}`).toEqual([200, ANY_ID]);
+      await response.text();
+    }
+  }
 });
 
 it('the answer tells node, provider and the stages of its way, and hides the engine’s other headers', async () => {

@@ -155,6 +155,8 @@ it('who may opt out leaves nothing but what limits need; who may not is told', a
   const tracked = await make({});
   const refused = await ask(tracked.key, {}, {}, { 'x-otela-no-track': '1' });
   expect((await envelopeOf(refused)).code).toBe('permission_denied');
+  const unclear = await ask(tracked.key, {}, {}, { 'x-otela-no-track': 'true' });
+  expect(await envelopeOf(unclear)).toMatchObject({ code: 'invalid_request', param: 'x-otela-no-track' });
   const { id, key } = await make({ no_track: true, limits: { tokens_per_month: 50 } });
   const call = () => ask(key, { tokens: 60 }, { max_tokens: 100 }, { 'x-otela-no-track': '1' });
   expect(await statuses([call()])).toEqual([200]);
@@ -162,8 +164,8 @@ it('who may opt out leaves nothing but what limits need; who may not is told', a
   const seen = await ask(tracked.key);
   await seen.text();
   await eventually('the tracked one', 10_000, async () => {
-    // And the one that was refused for its wish.
-    return (await usage(`key=${tracked.id}`)).data[0]?.requests === 2 ? true : undefined;
+    // And the two that were refused for their wish.
+    return (await usage(`key=${tracked.id}`)).data[0]?.requests === 3 ? true : undefined;
   });
   expect((await usage(`key=${id}`)).data).toEqual([]);
 });

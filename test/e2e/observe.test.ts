@@ -217,6 +217,11 @@ it('an agent shows its figures to its owner and to whoever has the key, and to n
   agentText = text;
 });
 
+it('who asks in the wrong way is told the id that is in the log', async () => {
+  const response = await house.ask('/v1/chat/completions');
+  expect(await logged(response.headers.get('x-request-id') ?? '')).toMatchObject({ status: 405 });
+});
+
 it("Prometheus's own parser reads the page, with the types that are declared", async ({ skip }) => {
   if (python === undefined)
     return skip('no Python with prometheus_client: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');

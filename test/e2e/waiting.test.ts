@@ -1,6 +1,6 @@
 /** Long waits: a stream is kept open with comments until the engine speaks; a queue's worth of streams is carried at once. */
 import { afterEach, expect, it } from 'vitest';
-import { chatBody, openHouse } from '../support/house.ts';
+import { chatBody, MODEL, openHouse } from '../support/house.ts';
 import { stream } from '../support/load.ts';
 import { endAll } from '../support/processes.ts';
 
@@ -31,6 +31,15 @@ it('a failure after the pings is told in the stream, in the endpoint’s own for
   expect(openai).toMatch(/data: \{"error":/);
   expect(openai).not.toContain('[DONE]');
   expect(anthropic).toMatch(/event: error\ndata: \{"type":"error"/);
+});
+
+it('speech that takes its time is no event stream, whatever its request says: no ping stands in it', async () => {
+  const house = await openHouse();
+  house.engine.control({ delayMs: 16_000 });
+  const init = { headers: { 'x-otela-model': MODEL, 'x-otela-stream': '1' } };
+  const response = await house.ask('/v1/audio/speech', { model: MODEL, input: 'Hello.', voice: 'any' }, init);
+  expect(response.headers.get('content-type')).toBe('audio/wav');
+  expect(await response.text()).not.toContain('ping');
 });
 
 it('256 streams at once are all whole', async () => {

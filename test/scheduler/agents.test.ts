@@ -1,14 +1,13 @@
 /** The controller and agents that wait for deployments, as a gateway shows them: some refuse, some fail, some are only silent. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
-import * as z from 'zod';
 import { applyCommand } from '../../scheduler/cli/apply.ts';
 import { watchCommand } from '../../scheduler/cli/watch.ts';
 import { readState } from '../../scheduler/controller/state.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
+import { StandInAgents } from './support/stand-in-agents.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-agents-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -16,117 +15,6 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const QWEN = 'Qwen/Qwen3-8B';
 const LLAMA = 'meta-llama/Llama-2-13b-hf';
 const HUGE = 'meta-llama/Llama-3.3-70B-Instruct';
-
-interface Node {
-  session: string;
-  state: string;
-  suspected: boolean;
-  labels: Record<string, string>;
-  model?: string;
-  /** What its templates allow. */
-  allow: string[];
-  refuses?: string;
-  /** It obeys, and its answer is lost. */
-  deaf?: boolean;
-}
-
-const orderSchema = z.object({
-  id: z.string(),
-  template: z.literal('vllm'),
-  parameters: z.object({ model: z.string(), tp: z.number().optional() }),
-});
-const id = (n: number) => `n${String.fromCharCode(97 + n)}`.padEnd(26, 'x');
-
-class House {
-  nodes: Node[] = [];
-  workload: object[] = [];
-  readonly weights: string[] = [];
-  readonly asked: string[] = [];
-  url = '';
-  #sessions = 0;
-  readonly #server: Server = createServer((request, response) => {
-    let text = '';
-    request.on('data', (chunk: Buffer) => (text += chunk.toString()));
-    request.on('end', () => {
-      const [status, body] = this.#answer(request.method ?? '', request.url ?? '', text);
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
-    });
-  });
-
-  async open(): Promise<void> {
-    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
-    const address = this.#server.address();
-    this.url = `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`;
-  }
-
-  close(): void {
-    this.#server.closeAllConnections();
-    this.#server.close();
-  }
-
-  idle(...allow: string[]): Node {
-    const node: Node = {
-      session: id(this.#sessions++),
-      state: 'JOIN',
-      suspected: false,
-      labels: { 'otela.accepts': 'vllm' },
-      allow,
-    };
-    this.nodes.push(node);
-    return node;
-  }
-
-  #answer(method: string, url: string, text: string): [number, object] {
-    if (url === '/v1/registry/nodes') return [200, { data: this.nodes.map(shown) }];
-    if (url.startsWith('/admin/workload')) return [200, { window_ms: 600_000, data: this.workload }];
-    if (url.startsWith('/admin/routing/')) {
-      this.weights.push(text);
-      return [200, {}];
-    }
-    const session = /^\/admin\/nodes\/(\w+)\/deployment$/.exec(url)?.[1];
-    const node = this.nodes.find((one) => one.session === session);
-    if (node === undefined) return [404, {}];
-    if (method === 'GET') {
-      const model = { type: 'string', allow: node.allow };
-      return [200, { offers: [{ template: 'vllm', parameters: { model } }] }];
-    }
-    if (method === 'DELETE') {
-      this.#follow(node, { labels: { 'otela.accepts': 'vllm' } });
-      return [202, {}];
-    }
-    return this.#order(node, text);
-  }
-
-  #order(node: Node, text: string): [number, object] {
-    const { id: deployment, parameters } = orderSchema.parse(JSON.parse(text));
-    this.asked.push(parameters.model);
-    if (node.refuses !== undefined) return [409, { error: { message: `The agent refuses (busy): ${node.refuses}.` } }];
-    this.#follow(node, { labels: { 'otela.deployment': deployment }, model: parameters.model, state: 'SERVING' });
-    return node.deaf ? [504, { error: { message: 'did not answer' } }] : [202, {}];
-  }
-
-  #follow(node: Node, next: Partial<Node>): void {
-    const { model: _, refuses: __, ...rest } = node;
-    node.state = 'LEFT';
-    this.nodes.push({ ...rest, session: id(this.#sessions++), state: 'JOIN', ...next });
-  }
-
-  /** Of what it was given. */
-  get running(): string[] {
-    return this.nodes.flatMap(({ state, model }) => (state === 'SERVING' && model !== undefined ? [model] : []));
-  }
-}
-
-const shown = ({ session, state, suspected, labels, model }: Node) => ({
-  session,
-  state,
-  suspected,
-  labels,
-  provider: 'p',
-  cluster: 'c',
-  models: model === undefined ? [] : [{ id: model, state: 'ready' }],
-  hardware: { gpus: [{ class: 'A100', vram_mib: 81_920, count: 1 }], cpus: 1, memory_mib: 1 },
-});
 
 const spread = (mean: number) => ({ mean, deviation: mean / 2, p50: mean, p95: mean });
 const asks = (model: string, rate: number) => ({
@@ -138,13 +26,13 @@ const asks = (model: string, rate: number) => ({
 });
 
 describe('agents that wait for deployments', () => {
-  let house = new House();
+  let house = new StandInAgents();
   let argv: string[] = [];
   let state = '';
 
   beforeEach(async () => {
     const here = mkdtempSync(join(folder, 'round-'));
-    house = new House();
+    house = new StandInAgents();
     await house.open();
     state = join(here, 'state.json');
     writeFileSync(join(here, 'key'), 'operator-key', { mode: 0o600 });

@@ -84,6 +84,7 @@ describe('models', () => {
     [{ ...LLAMA_70B, hidden_size: -1 }, /hidden_size/],
     [{ ...LLAMA_70B, hidden_size: 'big' }, /hidden_size/],
     [{ ...LLAMA_70B, kv_lora_rank: 512 }, /latent attention/],
+    [{ ...LLAMA_70B, hidden_size: 32 }, /hidden_size of 32 is too little for 64 heads/],
     ['a string', /not a model configuration/],
   ])('refuses a configuration it cannot place: %j', (config, message) => {
     expect(() => modelFromConfig(config, 'x')).toThrow(message);

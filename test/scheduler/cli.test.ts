@@ -58,6 +58,15 @@ describe('otela-plan', () => {
     expect(JSON.parse(out)).toMatchObject({ requests: 2, refused: 0 });
   });
 
+  it.each(['0,3000000000,10', '0,10,1e12', '0,Infinity,5', 'Infinity,10,10', '1e300,10,10', '0,0,1', '0,10'])(
+    'a trace with the row %s is refused',
+    async (row) => {
+      const trace = file(`0,1,1\n${row}\n`, 'bad-trace.csv');
+      const { code, log } = await otelaPlan('simulate', '--model', 'Qwen3-8B', '--gpu', 'L40S', '--trace', trace);
+      expect([code, log]).toEqual([2, expect.stringContaining(row)]);
+    },
+  );
+
   it('compares plans and draws them', async () => {
     const svg = join(folder, 'compare.svg');
     const { code, out } = await otelaPlan(

@@ -189,6 +189,14 @@ describe('the controller', () => {
     expect(place.jobs.scripts.size).toBe(0);
   });
 
+  it('names that no model can have are left out, and nothing else is', async () => {
+    place.gateway.workload = [ROW, ...['x'.repeat(1024), ''].map((model) => ({ ...ROW, model }))];
+    const { code, out } = await apply();
+    expect(code).toBe(0);
+    expect(out).toMatch(/^x{256} is asked for but left out/m);
+    expect(out).toContain(MODEL);
+  });
+
   it('a model that the catalogue does not know is left out, with its name', async () => {
     gateway.workload = [ROW, { ...ROW, model: 'who/knows' }];
     expect((await apply()).out).toMatch(/who\/knows is asked for but left out/);

@@ -135,6 +135,18 @@ const simulation = (changes: Partial<Parameters<typeof simulate>[0]> = {}): Simu
   });
 
 describe('a simulation', () => {
+  it('is busy for all of its time at most, also where an answer is refused when it has outgrown the memory', () => {
+    const room = kvCapacityTokens(STEP.deployment, TIGHT.memoryFraction);
+    const requests = requestsFromRows([
+      [0, 10, 10],
+      [0, 10, room + 100],
+    ]);
+    const result = simulation({ requests, limits: TIGHT });
+    expect(result.refused).toBe(1);
+    expect(result.busy).toBeGreaterThan(0.4);
+    expect(result.busy).toBeLessThanOrEqual(1);
+  });
+
   it('gives the same for the same seed and another for another', () => {
     const requests = (seed: number) =>
       drawRequests(

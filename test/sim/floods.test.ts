@@ -2,6 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { peersOf } from '../../shared/gossip/index.ts';
 import { decodeMessage, encodePart, type Part } from '../../shared/gossip/messages.ts';
+import { decodeRecord } from '../../shared/lattice/record.ts';
+import type { EntryUpdate } from '../../shared/lattice/update.ts';
+import { Membership } from './issuer.ts';
 import { said, session } from './observe.ts';
 import { concat, hungUp, siege } from './siege.ts';
 
@@ -58,6 +61,29 @@ describe('a flood', () => {
     // 4 MiB of digests were read before that; each was answered with what it asked for and no more.
     expect(target.node.sent.bytes - from).toBeLessThan(8 * 1024 * 1024);
     expect(process.memoryUsage().heapUsed - before).toBeLessThan(64 * 1024 * 1024);
+  });
+
+  it('of two words of one version, which are worth a signature each time, ends with its channel', () => {
+    const { world, villain, target } = siege();
+    const { membership } = villain;
+    const other = new Membership(world.crypto, membership.signer, membership.ticket, 'another-host');
+    other.say('SERVING');
+    other.version = membership.version;
+    const words = [membership, other].map((one) => one.say('SERVING', true));
+    // The one of the two that all agree on, and then the other one.
+    const send = (update: EntryUpdate | undefined) => {
+      if (update === undefined) throw new Error('no word');
+      const bytes = encodePart({ type: 'news', update });
+      target.node.take({ type: 'message', peer: session(villain), bytes });
+    };
+    for (const word of words) send(word);
+    const kept = target.node.replica.get(session(villain))?.record?.hash;
+    const refused = words.find(({ record }) => record && decodeRecord(record, world.crypto).hash !== kept);
+    const before = world.crypto.count.verified;
+    for (let n = 0; n < 10_000; n++) send(refused);
+    world.run(3000);
+    expect(hungUp(world, target, villain)[0]).toBe('flood');
+    expect(world.crypto.count.verified - before).toBeLessThan(4_500);
   });
 
   it('of probes on behalf of others is bounded', () => {

@@ -54,8 +54,8 @@ export class Cluster {
       SLURM_TEST_PORT: String(20_000 + (process.pid % 20_000)),
       SLURM_TEST_EXTRA: extra,
     };
+    atEnd(() => void run(join(HERE, 'slurm-down'), ['--clean'], { env })); // also what came up of one that did not
     run(join(HERE, 'slurm-up'), [], { env });
-    atEnd(() => void run(join(HERE, 'slurm-down'), ['--clean'], { env }));
     const cluster = new Cluster(directory, { ...env, SLURM_CONF: join(env.SLURM_TEST_DIR, 'etc/slurm.conf') });
     await cluster.#install();
     return cluster;

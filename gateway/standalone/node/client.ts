@@ -2,7 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { printable } from '../../../shared/terminal/printable.ts';
-import { CommandError, EXIT_UNREACHABLE, type Flag } from './command.ts';
+import { CommandError, EXIT_UNREACHABLE, type Flag, UsageError } from './command.ts';
+import { isReaderGone } from './reader.ts';
 
 /** The gateway said no: told without a stack. */
 export class ClientError extends CommandError {}
@@ -37,8 +38,10 @@ export interface Door {
   json: boolean;
 }
 
-/** What `CONNECTION`'s flags say. */
+/** What `CONNECTION`'s flags say. @throws UsageError */
 export function doorTo(path: string, values: { url: string; 'key-file': string; json: boolean }): Door {
+  if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
+    throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
   return { path, url: values.url, keyFile: values['key-file'], json: values.json };
 }
 
@@ -56,7 +59,7 @@ const pageSchema = z.object({
 
 /** Page by page, one line each. */
 export async function list(door: Door, { row }: { row: Row }): Promise<number> {
-  for (let after = '', more = true; more; ) {
+  for (let after = '', more = true; more && !isReaderGone(); ) {
     const { data, has_more } = pageSchema.parse(await ask(door, 'GET', after));
     for (const one of data) print(door, row, one);
     const last = data.at(-1);
@@ -65,6 +68,9 @@ export async function list(door: Door, { row }: { row: Row }): Promise<number> {
   }
   return 0;
 }
+
+/** What a header can hold: anything else would be told in an error's words, the key with it. */
+const KEY = /^[\x21-\x7e]+$/;
 
 const errorSchema = z.object({ error: z.object({ message: z.string() }) });
 
@@ -98,6 +104,7 @@ async function send(
 ): Promise<Response> {
   const key = (await readFile(door.keyFile, 'utf8').catch(() => undefined))?.trim();
   if (key === undefined) throw new ClientError(`cannot read ${door.keyFile}; name the operator's key with --key-file`);
+  if (!KEY.test(key)) throw new ClientError(`${door.keyFile} does not hold one key on one line`);
   const url = new URL(door.url.replace(/\/+$/, '') + door.path + path);
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
   const init = {

@@ -6,6 +6,7 @@ import { nearest } from '../../../shared/text/nearest.ts';
 import { IssuerError } from '../../issuer/issuer.ts';
 import { CommandError, EXIT_DONE, EXIT_FAILED, EXIT_USAGE, helpOf, UsageError } from './command.ts';
 import { COMMANDS, overview } from './commands.ts';
+import { watchReader } from './reader.ts';
 
 const EXTRA = ['completion', 'version', 'help'];
 
@@ -29,13 +30,19 @@ async function main([word, ...args]: string[]): Promise<number> {
     case 'help':
     case '--help':
     case '-h': {
-      const about = COMMANDS[args[0] ?? ''];
-      console.log(about === undefined ? overview() : helpOf(args[0] ?? '', about));
+      const [about] = args.filter((one) => !one.startsWith('-'));
+      console.log(about === undefined || EXTRA.includes(about) ? overview() : helpAbout(about));
       return EXIT_DONE;
     }
     default:
       throw unknown(word);
   }
+}
+
+function helpAbout(word: string): string {
+  const command = Object.hasOwn(COMMANDS, word) ? COMMANDS[word] : undefined;
+  if (command === undefined) throw unknown(word);
+  return helpOf(word, command);
 }
 
 function unknown(word: string | undefined): UsageError {
@@ -86,6 +93,7 @@ function isWrongUse(error: unknown): boolean {
 }
 
 const argv = process.argv.slice(2);
+watchReader();
 try {
   process.exitCode = await main(argv);
 } catch (error) {

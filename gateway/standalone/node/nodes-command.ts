@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { printable, printableJson } from '../../../shared/terminal/printable.ts';
 import { ask, CONNECTION, type Door, doorTo } from './client.ts';
 import { type Command, EXIT_DONE, type Flag, UsageError } from './command.ts';
+import { isReaderGone } from './reader.ts';
 
 const nodeSchema = z.looseObject({
   session: z.string(),
@@ -97,7 +98,7 @@ function wrong(): UsageError {
 async function listNodes(door: Door, wanted: Record<string, string | undefined>): Promise<void> {
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(wanted)) if (value !== undefined) query.set(key, value);
-  for (let more = true; more; ) {
+  for (let more = true; more && !isReaderGone(); ) {
     const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
     for (const node of page.data) say(door, node);
     const last = page.data.at(-1);

@@ -34,6 +34,7 @@ async function thingCommand(name: string, thing: Thing, flags: Command['flags'],
   const door = doorTo(path, line.values);
   const [given, id, ...rest] = line.positionals;
   const verb = verbs.find((one) => one === given);
+  if (verb !== undefined) refusePassedOver(name, verb, thing, values);
   const named = id !== undefined && rest.length === 0;
   const one = `/${encodeURIComponent(id ?? '')}`;
   if (verb === 'list' && id === undefined) return list(door, { row });
@@ -57,6 +58,18 @@ async function thingCommand(name: string, thing: Thing, flags: Command['flags'],
     return shownOnce(door.json, await ask(door, 'POST', `${one}/rotate`, overlap), row, 'key');
   }
   throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …`);
+}
+
+/** A flag that would be passed over was meant: `keys list --project P` would show everybody's. @throws UsageError */
+function refusePassedOver(
+  name: string,
+  verb: string,
+  { flags }: Thing,
+  values: Readonly<Record<string, unknown>>,
+): void {
+  const taken = verb === 'create' || verb === 'set' ? Object.keys(flags) : verb === 'rotate' ? ['overlap'] : [];
+  const over = Object.keys(values).find((flag) => !(flag in CONNECTION) && !taken.includes(flag));
+  if (over !== undefined) throw new UsageError(`otela-gateway ${name} ${verb} takes no --${over}`);
 }
 
 /** Day by day, until nothing is left. */
@@ -113,10 +126,16 @@ function parsed(flag: string, kind: Kind, given: string): unknown {
       throw new UsageError(`--${flag}: yes or no`);
     case 'expiry':
       if (given === 'never') return null;
-      if (/^\d+[mhd]$/.test(given)) return new Date(Date.now() + seconds(given) * 1000).toISOString();
-      if (!Number.isNaN(Date.parse(given))) return new Date(given).toISOString();
-      throw new UsageError(`--${flag}: a date, a time from now as in 90d, or "never"`);
+      return endOf(flag, given);
   }
+}
+
+/** RFC 3339 of `90d` or `2026-12-31`. @throws UsageError: a bare 45 is a year to Date.parse, and was meant as days */
+function endOf(flag: string, given: string): string {
+  const inTime = /^\d{1,6}[mhd]$/.test(given) ? Date.now() + seconds(given) * 1000 : Number.NaN;
+  const at = /^\d{4}-\d\d-\d\d/.test(given) ? Date.parse(given) : inTime;
+  if (!Number.isNaN(at)) return new Date(at).toISOString();
+  throw new UsageError(`--${flag}: a date as in 2026-12-31, a time from now as in 90d, or "never"`);
 }
 
 function seconds(text: string): number {

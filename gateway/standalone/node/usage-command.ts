@@ -7,6 +7,7 @@ import * as z from 'zod';
 import { printable } from '../../../shared/terminal/printable.ts';
 import { ask, ClientError, CONNECTION, doorTo, download } from './client.ts';
 import { type Command, EXIT_DONE, type Flag, UsageError } from './command.ts';
+import { drained, isReaderGone } from './reader.ts';
 import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
 
 const when = (help: string) => ({ type: 'string', value: 'TIME', help }) as const;
@@ -97,7 +98,10 @@ async function traceCommand(args: string[]): Promise<number> {
   const { from, to, format } = values;
   if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new UsageError(TRACE_USAGE);
   const body = await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
-  for await (const chunk of body) if (!process.stdout.write(chunk)) await drained();
+  for await (const chunk of body) {
+    if (isReaderGone()) break;
+    if (!process.stdout.write(chunk)) await drained();
+  }
   return EXIT_DONE;
 }
 
@@ -204,17 +208,13 @@ async function auditCommand(args: string[]): Promise<number> {
   };
   const page = z.object({ data: z.array(z.looseObject({ id: z.number() })), has_more: z.boolean() });
   const door = doorTo('/admin/audit', values);
-  for (let after = '', more = true; more; ) {
+  for (let after = '', more = true; more && !isReaderGone(); ) {
     const { data, has_more } = page.parse(await ask(door, 'GET', after));
     for (const one of data) console.log(values.json ? JSON.stringify(one) : printable(row(one).join('  ')));
     after = `?after=${data.at(-1)?.id}`;
     more = has_more && data.length > 0;
   }
   return EXIT_DONE;
-}
-
-function drained(): Promise<void> {
-  return new Promise((resolve) => process.stdout.once('drain', () => resolve()));
 }
 
 function aligned(rows: string[][]): string[] {

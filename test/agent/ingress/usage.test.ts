@@ -84,6 +84,11 @@ it('an exact count replaces an estimate, also one that is on its way', () => {
   expect([gateway.sent.length, queue.size]).toEqual([2, 0]);
   queue.add([usage(2), usage(2, { estimated: true, completion_tokens: 1 })]);
   expect(queue.oldest(1)[0]?.completion_tokens).toBe(2);
+  const course = { endpoint: 1, streamed: true, status: 200, first_ms: 10, total_ms: 50 };
+  queue.add([usage(3, { estimated: true, course })]);
+  const late = usage(3, { at: usage(3).at + 60_000 });
+  queue.add([late]);
+  expect(queue.oldest(9)[1]).toEqual({ ...usage(3), course });
 });
 
 it('keeps no more than it may: the oldest go, and that is said once', () => {

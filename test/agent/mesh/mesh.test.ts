@@ -5,54 +5,11 @@ import { createSessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { bucketOf } from '../../../shared/lattice/digest.ts';
 import { sessionItemId } from '../../../shared/lattice/entry.ts';
 import { TestIssuer } from '../../support/mesh/issuer.ts';
-import { Member, type MemberOptions } from '../../support/mesh/member.ts';
+import { Member } from '../../support/mesh/member.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
+import { allMeet, allSee, createSeed, nextBirth, serving, sessionsOf, village, WITHIN_MS } from './village.ts';
 
 afterEach(endAll);
-
-const WITHIN_MS = 15_000;
-let born = 1_767_225_700;
-
-interface Village {
-  issuer: TestIssuer;
-  /** One that begins with knowing nobody, or the first one. */
-  join(
-    options?: Partial<Omit<MemberOptions, 'issuer'>> & { cluster?: string; provider?: string; issuer?: TestIssuer },
-  ): Promise<Member>;
-}
-
-function village(): Village {
-  const issuer = new TestIssuer();
-  let first: string | undefined;
-  return {
-    issuer,
-    join: async ({ cluster, provider, issuer: by = issuer, ...options } = {}) => {
-      const seed = new Uint8Array(createSeed());
-      const names = {
-        birth: born++,
-        ...(cluster === undefined ? {} : { cluster }),
-        ...(provider === undefined ? {} : { provider }),
-      };
-      const ticket = by.ticket(createSessionKey(seed).publicKey, names).bytes;
-      const member = new Member({
-        issuer: issuer.issuer,
-        seed,
-        ticket,
-        listen: { host: '127.0.0.1', port: 0 },
-        peers: first === undefined ? [] : [first],
-        ...options,
-      });
-      atEnd(() => member.close());
-      await member.open();
-      first ??= member.mesh.addresses[0];
-      return member;
-    },
-  };
-}
-
-function createSeed(): Uint8Array {
-  return globalThis.crypto.getRandomValues(new Uint8Array(32));
-}
 
 /** A session whose bucket of the replica is this one. */
 function seedInBucket(issuer: TestIssuer, bucket: number, birth: number): Uint8Array {
@@ -62,28 +19,6 @@ function seedInBucket(issuer: TestIssuer, bucket: number, birth: number): Uint8A
     if (bucketOf(sessionItemId(session)) === bucket) return seed;
   }
 }
-
-/** Who serves, as `member` sees it. */
-const serving = (member: Member) =>
-  [...member.mesh.view()]
-    .filter(({ entry, liveness }) => entry.state === 'SERVING' && liveness === 'alive')
-    .map(({ entry }) => entry.session)
-    .sort();
-
-const allSee = (members: readonly Member[], sessions: readonly string[]) =>
-  eventually('all see the same', WITHIN_MS, () => {
-    const wanted = [...sessions].sort().join();
-    return members.every((member) => serving(member).join() === wanted) ? true : undefined;
-  });
-
-/** Each has a channel to each: until then the first one may be all that the others have in common, and its end has no witness. */
-const allMeet = (members: readonly Member[]) =>
-  eventually('all have met', WITHIN_MS, () => {
-    const met = (one: Member) => members.every((other) => one === other || one.mesh.channels.get(other.session));
-    return members.every(met) ? true : undefined;
-  });
-
-const sessionsOf = (members: readonly Member[]) => members.map(({ session }) => session);
 
 it('a newcomer whose own first word is all that differs is not left alone until the next round', async () => {
   const issuer = new TestIssuer();
@@ -96,8 +31,8 @@ it('a newcomer whose own first word is all that differs is not left alone until 
     await member.open();
     return member;
   };
-  const first = await start([], born++);
-  const second = await start(first.mesh.addresses, born++);
+  const first = await start([], nextBirth());
+  const second = await start(first.mesh.addresses, nextBirth());
   await eventually('both know both', 4_000, () =>
     [first, second].every((member) => serving(member).length === 2) ? true : undefined,
   );

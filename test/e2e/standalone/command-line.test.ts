@@ -1,7 +1,9 @@
 /** What holds for every command of `otela-gateway`: help, exit codes, one object a line, colours. */
 import { execFile, spawnSync } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { helpOf } from '../../../gateway/standalone/node/command.ts';
 import { COMMANDS } from '../../../gateway/standalone/node/commands.ts';
@@ -73,6 +75,11 @@ it.each([
   [['backup', '--data', '/nonexistent', '--out', '/tmp/x'], 1, /no gateway's data/],
   [['restore', '--data', '/dev/null/data', '/nonexistent.tar.gz'], 1, /\/dev\/null/],
   [['keys', 'list', '--key-file', '/nonexistent'], 1, /cannot read/],
+  [['keys', 'list', '--project', 'proj_1'], 2, /keys list takes no --project/],
+  [['keys', 'create', '--name', 'a', '--expires', '45'], 2, /--expires: a date/],
+  [['keys', 'create', '--name', 'a', '--expires', '999999d'.repeat(2)], 2, /--expires: a date/],
+  [['keys', 'list', '--url', 'gw.example.org'], 2, /no URL, as in https/],
+  [['help', 'constructor'], 2, /no command "constructor"/],
 ])('%j ends with %i and says why, without a stack', (args, code, reason) => {
   const { status, stderr } = cli(...args);
   expect([status, stderr]).toEqual([code, expect.stringMatching(reason)]);
@@ -84,6 +91,43 @@ it('where no gateway answers the code is 69, so that a script can wait', async (
   const { status, stderr } = cli('keys', 'list', '--url', url, '--key-file', join(gateway.data, 'admin.key'));
   expect([status, stderr]).toEqual([69, expect.stringContaining('no gateway answers')]);
 });
+
+it('a file that holds no key for a header is refused, and nothing of it is told', async () => {
+  const file = join(await temporaryDirectory(), 'keys');
+  await writeFile(file, 'sk-otela-of-ada\nsk-otela-of-bob\n');
+  const { status, stderr } = cli('keys', 'list', '--url', gateway.url, '--key-file', file);
+  expect([status, stderr]).toEqual([1, expect.stringContaining('does not hold one key')]);
+  expect(stderr).not.toContain('sk-otela');
+});
+
+it('a reader that has seen enough ends what is only printed: no stack, no error, no more questions', async () => {
+  let pages = 0;
+  const line = { at: '2026-11-22T00:00:00Z', actor: 'key_1', action: 'key.create', target: 'key_2' };
+  const server = createServer((request, response) => {
+    pages++;
+    if (request.url?.startsWith('/admin/trace')) return void Readable.from(endless()).pipe(response);
+    const data = Array.from({ length: 100 }, (_, n) => ({ id: 1e6 - 100 * pages - n, ...line }));
+    response.end(JSON.stringify({ data, has_more: true }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => void server.close().closeAllConnections());
+  const address = server.address();
+  const url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+  const [from, to] = ['2026-11-01T00:00:00Z', '2026-11-02T00:00:00Z'];
+  for (const args of [['audit'], ['trace', 'export', '--from', from, '--to', to]]) {
+    const command = [NODE, MAIN, ...args, '--url', url, '--key-file', join(gateway.data, 'admin.key')];
+    const seen = await new Promise<[number | string | undefined, string, string]>((resolve) => {
+      const script = `set -o pipefail; ${command.join(' ')} | head -n 1`;
+      execFile('bash', ['-c', script], (error, out, err) => resolve([error?.code ?? 0, out, err]));
+    });
+    expect(seen).toEqual([0, expect.stringMatching(/^.+\n$/), '']);
+  }
+  expect(pages).toBeLessThan(50);
+});
+
+async function* endless() {
+  for (;;) yield `${'{"model":"m"}'.repeat(100)}\n`;
+}
 
 it('with --json every line of stdout is one JSON value', async () => {
   const out = join(await temporaryDirectory(), 'backup.tar.gz');

@@ -33,7 +33,7 @@ async function doctor(...args: string[]) {
 
 test('nothing is in the way of a first start, and looking makes nothing', async () => {
   const parent = await temporaryDirectory();
-  const { status, of, findings } = await doctor('--data', join(parent, 'data'), '--port', '0');
+  const { status, of, findings } = await doctor('--data', join(parent, 'deep/below/data'), '--port', '0');
   expect([status, findings.filter(({ verdict }) => verdict === 'bad')]).toEqual([0, []]);
   expect(of('data directory')?.found).toContain('the first start makes it');
   expect(of('workerd')?.found).toMatch(/^workerd \d/);

@@ -1,3 +1,4 @@
+import { createExecutionContext } from 'cloudflare:test';
 import { env, exports } from 'cloudflare:workers';
 import { Hono } from 'hono';
 import { beforeAll, expect, test } from 'vitest';
@@ -87,7 +88,8 @@ test('when the registry cannot be told, the answer says so, the key is dead in D
     method: 'DELETE',
     headers: { authorization: `Bearer ${operator}` },
   });
-  const error = await expectError(await door.fetch(revoke, { ...env, REGISTRY }), 503, 'server_is_overloaded');
+  const answer = await door.fetch(revoke, { ...env, REGISTRY }, createExecutionContext());
+  const error = await expectError(answer, 503, 'server_is_overloaded');
   expect(error.message).toContain('Repeat');
   await expectError(await call('GET', '/keys', undefined, key), 401, 'invalid_api_key');
   expect((await call('DELETE', `/keys/${id}`)).status).toBe(200);

@@ -100,3 +100,13 @@ test('repeating it is safe, and only a user who is there is deleted', async () =
   expect(await good(ask('DELETE', `/users/${ada.id}`), step)).toMatchObject({ days_left: 0 });
   await refusal(ask('DELETE', '/users/user_nobody'), 404, 'not_found');
 });
+
+test('somebody who is called as the deleted are is deleted too', async () => {
+  const person = { name: 'deleted', email: 'eve@example.org', issuer: 'https://login.example.org', subject: 'eve' };
+  const { id } = await good(ask('POST', '/users', person), made);
+  await good(ask('PATCH', `/users/${id}`, { disabled: true }), made);
+  await good(ask('PATCH', `/users/${id}`, { email: null }), made);
+  expect(await good(ask('DELETE', `/users/${id}`), step)).toMatchObject({ days_left: 0 });
+  expect(await good(ask('GET', `/users/${id}`), z.looseObject({}))).toMatchObject({ issuer: null, subject: null });
+  expect(await (await ask('GET', `/audit?object=${id}`)).text()).not.toContain('eve');
+});

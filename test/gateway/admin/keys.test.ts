@@ -59,6 +59,22 @@ test('a rotated key works beside its successor until the overlap is over', async
   await refusal(admin('POST', `/keys/${old.id}/rotate`, {}), 400, 'invalid_request');
 });
 
+test('the end of a key that was rotated, or is over, is handed on to no other: it is rotated once', async () => {
+  const old = await create({});
+  const again = { 'idempotency-key': crypto.randomUUID() };
+  const next = await good(admin('POST', `/keys/${old.id}/rotate`, { overlap_seconds: 0 }, again), secret);
+  const said = await refusal(admin('POST', `/keys/${old.id}/rotate`, {}), 400, 'invalid_request');
+  expect(said.message).toContain('expired');
+  expect(await good(admin('POST', `/keys/${old.id}/rotate`, { overlap_seconds: 0 }, again), thing)).toMatchObject({
+    id: next.id,
+    expires_at: null,
+  });
+  const last = await good(admin('POST', `/keys/${next.id}/rotate`, { overlap_seconds: 60 }), secret);
+  const { message } = await refusal(admin('POST', `/keys/${next.id}/rotate`, {}), 400, 'invalid_request');
+  expect(message).toContain(last.id);
+  expect(await good(admin('GET', `/keys/${last.id}`), thing)).toMatchObject({ expires_at: null });
+});
+
 test('an idempotency key makes one thing, however often and at once it is sent, and shows its secret once', async () => {
   const again = { 'idempotency-key': crypto.randomUUID() };
   const body = { name: 'once' };
@@ -76,6 +92,50 @@ test('an idempotency key makes one thing, however often and at once it is sent, 
   await refusal(admin('POST', '/keys', body, { 'idempotency-key': 'x'.repeat(300) }), 400, 'invalid_request');
   const project = await admin('POST', '/projects', { name: 'p' }, { 'idempotency-key': crypto.randomUUID() });
   expect(project.status).toBe(201);
+  const both = { 'idempotency-key': crypto.randomUUID() };
+  const two = await Promise.all(['one', 'other'].map((name) => admin('POST', '/keys', { name }, both)));
+  expect(two.map(({ status }) => status).sort()).toEqual([201, 400]);
+});
+
+test('changes that are made at once keep out of each other’s way', async () => {
+  const provider = 'at-once';
+  await good(admin('POST', '/providers', { id: provider, name: 'before', trusted_by_default: true }), thing);
+  const user = await good(admin('POST', '/users', { name: 'before' }), thing);
+  const project = await good(admin('POST', '/projects', { name: 'before' }), thing);
+  const rights = { disabled: true };
+  for (const [path, change] of [
+    [`/users/${user.id}`, rights],
+    [`/projects/${project.id}`, rights],
+    [`/providers/${provider}`, { trusted_by_default: false }],
+  ] as const) {
+    // One reads what the other has not written yet, whichever comes first.
+    const made = await Promise.all([admin('PATCH', path, { name: 'after' }), admin('PATCH', path, change)]);
+    expect(made.map(({ status }) => status)).toEqual([200, 200]);
+    const seen = await good(admin('GET', path), z.looseObject({ disabled_at: z.string().nullish() }));
+    expect(seen).toMatchObject({ name: 'after' });
+    if (change === rights) expect(seen.disabled_at).toEqual(expect.any(String));
+    else expect(seen).toMatchObject({ trusted_by_default: false });
+    expect(await good(admin('PATCH', path, {}), thing)).toEqual(seen);
+  }
+});
+
+test('an idempotency key makes a provider once: neither twice nor again after its end', async () => {
+  const make = (key: string) => admin('POST', '/providers', { id: 'come-and-go' }, { 'idempotency-key': key });
+  const [first, second] = [crypto.randomUUID(), crypto.randomUUID()];
+  expect((await make(first)).status).toBe(201);
+  await good(admin('DELETE', '/providers/come-and-go'), thing);
+  expect(await good(make(first), thing)).toMatchObject({ deleted_at: expect.any(String) });
+  for (const replayed of [null, 'true']) {
+    const answer = await make(second);
+    expect(answer.headers.get('idempotent-replayed')).toBe(replayed);
+    expect(await answer.json()).toMatchObject({ id: 'come-and-go', deleted_at: null });
+  }
+});
+
+test('pages of providers go on behind the longest id', async () => {
+  const id = `${'a'.repeat(63)}@${'b'.repeat(63)}`;
+  await good(admin('POST', '/providers', { id }), thing);
+  await good(admin('GET', `/providers?limit=1&after=${id}`), z.object({ data: z.array(thing) }));
 });
 
 test('every change is in the audit log with who, before and after, and never with a secret', async () => {

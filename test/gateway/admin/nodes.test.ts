@@ -5,7 +5,7 @@ import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys } from '../../../gateway/accounts/schema.ts';
 import { nodeSchema, oneNodeSchema } from '../../../gateway/admin/node-views.ts';
-import { REGISTRY_NAME } from '../../../gateway/registry/object.ts';
+import { REGISTRY_NAME } from '../../../gateway/registry-name.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { seedToken, TestAgent } from '../registry/agent.ts';
 import { good, knock, refusal } from './support.ts';
@@ -73,4 +73,16 @@ test('load and breaker are those of now: what is too old is not known', async ()
     breaker: { state: 'open', since: now - 9_000, until: now - 1 },
   });
   expect(await read()).toMatchObject({ load: null, in_flight: null, breaker: { state: 'half-open' } });
+});
+
+test('a node that an operator ends is in the audit log; one that is not there is not', async () => {
+  const { token } = await seedToken({ provider: 'eth' });
+  const agent = await TestAgent.join(token);
+  await agent.publish();
+  const end = (session: string) => knock('DELETE', `/admin/nodes/${session}`, { key: keys.operator });
+  await good(end(agent.session), z.object({ deleted: z.literal(true) }));
+  await refusal(end('b'.repeat(26)), 404, 'not_found');
+  const lines = z.object({ data: z.array(z.looseObject({ target: z.string() })) });
+  const { data } = await good(knock('GET', '/admin/audit', { key: keys.operator }), lines);
+  expect(data).toMatchObject([{ action: 'node.end', target: agent.session, before: { provider: 'eth' } }]);
 });

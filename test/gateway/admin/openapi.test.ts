@@ -12,6 +12,7 @@ const described = z.looseObject({
       z.string(),
       z.looseObject({
         operationId: z.string(),
+        responses: z.record(z.string(), z.unknown()),
         parameters: z.array(z.looseObject({ name: z.string(), in: z.string() })),
       }),
     ),
@@ -30,6 +31,23 @@ test('every route that is served is described, once and with its parameters, to 
   for (const { path } of ENDPOINTS) expect(paths[path]?.post, path).toBeDefined();
   const ids = Object.values(paths).flatMap((one) => Object.values(one).map(({ operationId }) => operationId));
   expect(new Set(ids).size).toBe(ids.length);
+});
+
+test('it tells the status of each answer, and what may be sent again', async () => {
+  const { paths } = await good(knock('GET', '/openapi.json'), described);
+  const statuses = (method: string, path: string) => Object.keys(paths[`/admin${path}`]?.[method]?.responses ?? {});
+  const answers: [string, string, string][] = [
+    ['post', '/keys', '201'],
+    ['post', '/keys/{id}/rotate', '201'],
+    ['patch', '/keys/{id}', '200'],
+    ['post', '/nodes/{session}/drain', '202'],
+    ['get', '/nodes/{session}/deployment', '200'],
+    ['put', '/nodes/{session}/deployment', '202'],
+    ['delete', '/nodes/{session}/deployment', '202'],
+  ];
+  for (const [method, path, status] of answers) expect(statuses(method, path), path).toEqual([status, 'default']);
+  const rotation = paths['/admin/keys/{id}/rotate']?.post?.parameters.map(({ name }) => name);
+  expect(rotation).toContain('idempotency-key');
 });
 
 test('no part of it points to something that is not there, and no internal reference is left open', async () => {

@@ -4,7 +4,9 @@ import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { readSettings } from '../../../gateway/accounts/settings.ts';
+import { shardOf } from '../../../gateway/usage/row.ts';
 import { seedKey } from '../accounts/seed.ts';
+import { usageRow } from '../support/usage-row.ts';
 import { good, knock, refusal } from './support.ts';
 
 let operator = '';
@@ -57,6 +59,44 @@ test('a cursor of another question, or of nobody, is refused', async () => {
   await refusal(usage(`group_by=user&after=${next}`), 400, 'invalid_request');
   for (const wrong of ['x', '!', 'W10', 'bnVsbA'])
     await refusal(usage(`group_by=user&after=${wrong}`), 400, 'invalid_request');
+});
+
+test('pages go on behind the longest name that a model can have', async () => {
+  const count = { ...COUNTS, requests: 1, firstTokenMs: 0, totalMs: 0 };
+  const of = { day: '2026-10-01', project: '', user: '', key: 'ingress:p', provider: 'p' };
+  const names = ['\u0001', '\u{1f999}'].map((char) => char.repeat(1024 / char.length));
+  for (const model of names)
+    await database(env)
+      .insert(usageTotals)
+      .values({ ...of, ...count, model });
+  const ask = (more: string) => knock('GET', `/admin/usage?from=2026-10-01&to=2026-10-01&${more}`, { key: operator });
+  const found: unknown[] = [];
+  for (let after = ''; ; ) {
+    const { data, next } = await good(ask(`group_by=day,model&limit=1${after}`), page);
+    found.push(...data.map(({ model }) => model));
+    if (next === null) break;
+    after = `&after=${next}`;
+  }
+  expect(found).toEqual(names);
+});
+
+test('the trace tells neither a private model nor another name of it', async () => {
+  const from = Date.parse('2026-10-02T10:00:00Z');
+  const names = ['org/hidden', 'alias-of-it', 'org/open'];
+  await good(
+    knock('PUT', '/admin/models/org%2Fhidden', { key: operator, body: { private: true, aliases: ['alias-of-it'] } }),
+    z.looseObject({}),
+  );
+  await env.USAGE.getByName(shardOf(from)).add(names.map((model, n) => usageRow(n, { at: from, model, traced: true })));
+  const answer = await knock('GET', '/admin/trace?from=2026-10-02T10:00:00Z&to=2026-10-02T11:00:00Z', {
+    key: operator,
+  });
+  const lines = (await answer.text()).trim().split('\n');
+  expect(lines.map((line) => z.looseObject({ model: z.string() }).parse(JSON.parse(line)).model)).toEqual([
+    expect.stringMatching(/^[0-9a-f]{16}$/),
+    expect.stringMatching(/^[0-9a-f]{16}$/),
+    'org/open',
+  ]);
 });
 
 test('rows of totals lie in the order of their key, and a span of days is read by it', async () => {

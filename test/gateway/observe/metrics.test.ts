@@ -1,11 +1,9 @@
 import { evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import { FAMILIES, IN_FLIGHT, RECORDS, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
+import { FAMILIES, IN_FLIGHT, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
 import { OBSERVE_NAME, type Report } from '../../../gateway/observe/report.ts';
-import { countRow } from '../../../gateway/usage/count-row.ts';
 import { Book } from '../../../shared/metrics/book.ts';
-import { exposition } from '../../../shared/metrics/exposition.ts';
 import { flawOf } from '../../../shared/metrics/family.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock, refusal } from '../admin/support.ts';
@@ -102,59 +100,4 @@ test('requests that find no model are counted by their error, and what they ask 
     },
     { timeout: 10_000, interval: 200 },
   );
-});
-
-const ROW = {
-  ...{ session: 'a'.repeat(26), key: 'key_1' },
-  ...{ at: 0, provider: 'eth', model: 'm', endpoint: 1, streamed: true, status: 200, prompt: 10, completion: 11 },
-  ...{ cached: 4, reasoning: 0, firstMs: 250, totalMs: 1_250, aborted: false, estimated: false, complete: true },
-};
-
-test('a record of use tells the times and tokens of its attempt', () => {
-  const book = new Book();
-  countRow(book, ROW, 2_000);
-  const text = exposition(FAMILIES, book);
-  const of = 'gen_ai_operation_name="chat",gen_ai_provider_name="eth",gen_ai_request_model="m"';
-  expect(text).toContain(`gen_ai_client_operation_duration_seconds_sum{${of},error_type=""} 1.25\n`);
-  expect(text).toContain(`gen_ai_server_time_to_first_token_seconds_sum{${of}} 0.25\n`);
-  expect(text).toContain(`gen_ai_server_time_per_output_token_seconds_sum{${of}} 0.1\n`);
-  expect(text).toContain(`gen_ai_client_token_usage_sum{${of},gen_ai_token_type="input"} 10\n`);
-  expect(text).toContain(`gen_ai_client_token_usage_sum{${of},gen_ai_token_type="output"} 11\n`);
-  expect(text).toContain('otela_tokens_total{gen_ai_request_model="m",kind="cached"} 4\n');
-  expect(text).toContain('otela_usage_delay_seconds_sum 2\n');
-});
-
-test('names that nobody checked are no labels: of models an ingress says it served, and of refused requests', () => {
-  const book = new Book();
-  countRow(book, { ...ROW, key: 'ingress:eth', model: 'made-up' }, 0);
-  countRow(book, { ...ROW, session: '', model: 'made-up', times: 7 }, 0);
-  const text = exposition(FAMILIES, book);
-  expect(text).not.toContain('made-up');
-  expect(text).toContain(`${RECORDS.name}{certainty="refused"} 7\n`);
-});
-
-test.each([
-  ['503', { status: 503, complete: false }],
-  ['client_left', { aborted: true, complete: false }],
-  ['incomplete', { complete: false }],
-  ['incomplete', { status: 0, complete: false }],
-])('an attempt that went wrong is told as %s, and spoils no time per token', (error, more) => {
-  const book = new Book();
-  countRow(book, { ...ROW, ...more }, 0);
-  const text = exposition(FAMILIES, book);
-  expect(text).toContain(`error_type="${error}"`);
-  expect(text).not.toContain('time_per_output_token');
-});
-
-test('rows are counted where they are stored, each once', async () => {
-  const { session, stream } = { session: 'a'.repeat(26), stream: 1 };
-  const rest = { request: 'r', attempt: 1, user: '', project: '', bytes: 1, traced: false };
-  const row = { ...ROW, ...rest, session, stream, at: Date.now(), estimated: true, model: 'counted-once' };
-  const shard = env.USAGE.getByName('2026-11-20T10');
-  await shard.add([row, row]);
-  await shard.add([{ ...row, estimated: false }]);
-  await shard.add([row]);
-  const sum = /gen_ai_client_token_usage_sum\{[^}]*"counted-once",gen_ai_token_type="input"\} (\d+)\n/;
-  await vi.waitFor(async () => expect(sum.exec(await page())?.[1]).toBe('10'), { timeout: 10_000, interval: 200 });
-  expect(await page()).toContain(`${RECORDS.name}{certainty="estimated"} 1\n`);
 });

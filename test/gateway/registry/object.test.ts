@@ -83,6 +83,13 @@ test('a record that came up its tunnel is shown as serving, and as suspected whe
   expect(await shown(agent.session)).toMatchObject({ connected: true, suspected: false });
 });
 
+test('a node that names a model twice is shown with it once', async () => {
+  const agent = await TestAgent.join((await seedToken()).token);
+  const models = ['twice', 'once', 'twice'].map((id) => ({ id, state: 'ready' as const }));
+  await agent.publish(agent.words('SERVING', { models }));
+  expect((await shown(agent.session))?.models.map(({ id }) => id)).toEqual(['twice', 'once']);
+});
+
 test('an older word changes nothing, whatever order words arrive in', async () => {
   const agent = await TestAgent.join((await seedToken()).token);
   const [older, newer] = [agent.words('SERVING', { region: 'a' }), agent.words('DOWN', { region: 'b' })];

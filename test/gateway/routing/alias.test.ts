@@ -5,13 +5,16 @@ import { aliasesOf, chainOf } from '../../../gateway/routing/alias.ts';
 import { lookInto, unseen } from '../../../shared/asking/intake.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
 
-const chat = endpointById(1);
+function chat() {
+  const endpoint = endpointById(1);
+  if (endpoint === undefined) throw new Error('no such endpoint');
+  return endpoint;
+}
 
 /** A request's body as it is known, `model` last as the Python SDK has it. */
 function asking(model: string) {
-  if (chat === undefined) throw new Error('no such endpoint');
   const bytes = new TextEncoder().encode(JSON.stringify({ messages: [], model }));
-  return { ...lookInto(bytes, 'application/json', chat), body: { kind: 'kept' as const, bytes }, release: () => {} };
+  return { ...lookInto(bytes, 'application/json', chat()), body: { kind: 'kept' as const, bytes }, release: () => {} };
 }
 
 const settings = (models: Settings['models']): Settings => ({ ...NO_SETTINGS, known: true, models });
@@ -50,7 +53,7 @@ test('a key’s own word counts first, and opens nothing that its list does not'
 });
 
 test('a body that nobody looked into is told to name the model itself, and has no fallbacks', () => {
-  const opaque = (model: string) => ({ ...asking(model), ...unseen(model, false), modelAt: undefined });
+  const opaque = (model: string) => ({ ...asking(model), ...unseen(chat(), model, null), modelAt: undefined });
   const { modelAt: _, ...gpt } = opaque('gpt');
   const { modelAt: __, ...big } = opaque('big');
   expect(() => chainOf(account(undefined), ALIASED, gpt)).toThrow("'gpt' stands for 'big' here");

@@ -1,4 +1,4 @@
-import { runDurableObjectAlarm } from 'cloudflare:test';
+import { runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
@@ -166,6 +166,20 @@ test('an hour that is older than records are kept is gone, its totals stay; one 
   const nothing = env.USAGE.getByName('2019-01-01T05');
   expect([await nothing.count(), await nothing.workload(0, at), await nothing.page(0, 10, false)]).toEqual([0, [], []]);
   expect(await runDurableObjectAlarm(nothing)).toBe(false);
+});
+
+test('where no record is kept at all every one of them is in the totals', async () => {
+  const name = '2026-11-19T07';
+  const shard = env.USAGE.getByName(name);
+  for (let n = 0; n < 3; n++) {
+    // As its environment would say.
+    await runInDurableObject(shard, (object) => Object.assign(Reflect.get(object, 'env'), { USAGE_KEPT_DAYS: '0' }));
+    await shard.add([row(n, { at: Date.parse(`${name}:10:00Z`) })]);
+    await runDurableObjectAlarm(shard);
+    expect(await shard.count()).toBe(0);
+  }
+  const mine = (await totals()).filter(({ day }) => day === '2026-11-19');
+  expect(mine).toMatchObject([{ requests: 3 }]);
 });
 
 test('hours are cut in UTC', () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { Endpoint } from '../../../shared/openai/endpoints.ts';
 import { createMeter } from '../../../shared/openai/meter.ts';
 import { at, chat, counts, DROP, done, KEEP, run, stop, token, usage } from './metered.ts';
 import { bytes, cut, text } from './support.ts';
@@ -51,6 +52,26 @@ describe('a metered stream', () => {
     expect(out).toBe(long);
     expect(text(meter.push(bytes(token('y') + usage + done)))).toBe(token('y') + done);
     expect(meter.end()).toMatchObject({ usage: counts, complete: true, flush: [] });
+  });
+
+  it('is cut where neither its end, nor a reason for one, nor an error came', () => {
+    const ends: [Endpoint, string, boolean][] = [
+      [chat, token('a'), true],
+      [chat, '', true],
+      [chat, ': ping\n\n', true],
+      [chat, token('a') + done, false],
+      [chat, token('a') + done.trimEnd(), false],
+      [chat, token('a') + stop, false],
+      [chat, `${token('a')}data: {"error":{"message":"out of memory"}}\n\n`, false],
+      [at('messages'), 'event: message_start\ndata: {"type":"message_start"}\n\n', true],
+      [at('messages'), 'event: error\ndata: {"type":"error"}\n\n', false],
+      [at('responses'), 'data: {"type":"response.output_text.delta"}\n\n', true],
+      [at('responses'), 'data: {"type":"error"}\n\n', false],
+      [at('audio/transcriptions'), 'data: {"text":"a"}\n\n', false],
+    ];
+    for (const [endpoint, stream, expected] of ends) {
+      expect(run(endpoint, KEEP, [stream]).cut ?? false, `${endpoint.path} ${stream}`).toBe(expected);
+    }
   });
 
   it('passes a usage event longer than any: it cannot be ours', () => {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { RegistryNews } from '../../../shared/routing/registry-news.ts';
 import { modelsView, nodesView, parseFilter, providersView } from '../../../shared/routing/registry-view.ts';
 import { RequirementError } from '../../../shared/routing/requirements.ts';
 import { entry } from './support.ts';
@@ -56,4 +57,16 @@ test('providers count their nodes', () => {
     { id: 'eth', nodes: 1, serving: 0 },
     { id: 'lab', nodes: 1, serving: 1 },
   ]);
+});
+
+test('who watches nodes with time left is told when a node has too little of it, though nothing else happens', () => {
+  const nodes = new NodeIndex();
+  const ends_at = new Date(3_600_000).toISOString();
+  nodes.put(entry('a', { job: { id: '7', ends_at } }));
+  const view = { tag: '1', nodes };
+  const news = new RegistryNews(() => view, 'nodes', parseFilter([['time_left>', '30m']]));
+  expect(news.since(0)).toMatch(/^event: snapshot\n.*\ndata: .*"session":"a"/);
+  expect(news.since(1_799_000)).not.toContain('event: ');
+  expect(news.since(1_801_000)).toContain('event: gone\n');
+  expect(news.since(1_802_000)).toBe('');
 });

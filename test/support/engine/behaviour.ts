@@ -9,8 +9,10 @@ export const behaviourSchema = z.object({
   tokens: z.number().int().min(0).max(10_000_000).optional(),
   /** 0: as fast as the reader takes them. */
   tokensPerSecond: z.number().min(0).max(1_000_000).optional(),
-  /** Prefill: the time before the head of the answer. */
+  /** Prefill: the time before the head of the answer; with `earlyHead` before its first token. */
   delayMs: z.number().min(0).max(3_600_000).optional(),
+  /** The head of a stream goes out before the prefill, as vLLM and SGLang send it. */
+  earlyHead: z.boolean().optional(),
   /** Answers with this status and an error body instead. */
   status: z.number().int().min(200).max(599).optional(),
   /** The answer's id. With it the answer depends on the request alone: two of them can be compared byte for byte. */
@@ -20,9 +22,12 @@ export const behaviourSchema = z.object({
   /**
    * reset-before-head: the socket is reset instead of an answer · never: no answer, the socket stays open
    * reset / close / stall: after `afterTokens` tokens the socket is reset, ends without the body's end, or falls silent
+   * end: after `afterTokens` tokens a stream ends as a whole one does, but for its last events: so a proxy ends it whose engine died
    * garbage: bytes that are no HTTP · garbage-events: a stream whose events are no JSON
    */
-  fault: z.enum(['reset-before-head', 'never', 'reset', 'close', 'stall', 'garbage', 'garbage-events']).optional(),
+  fault: z
+    .enum(['reset-before-head', 'never', 'reset', 'close', 'stall', 'end', 'garbage', 'garbage-events'])
+    .optional(),
   afterTokens: z.number().int().min(0).optional(),
   /** A stream falls silent after so many tokens, for a test to break it there. */
   pauseAfter: z.number().int().min(0).optional(),

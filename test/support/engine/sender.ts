@@ -64,6 +64,9 @@ function failNow(res: ServerResponse, behaviour: Behaviour, sent: number): boole
     case 'reset':
       res.socket?.resetAndDestroy();
       return true;
+    case 'end':
+      res.end();
+      return true;
     case 'close':
       // The bytes written so far leave first; the body's end (a last chunk, or the promised length) never comes.
       res.socket?.end();
@@ -71,6 +74,17 @@ function failNow(res: ServerResponse, behaviour: Behaviour, sent: number): boole
     default:
       return false;
   }
+}
+
+function sendStreamHead(res: ServerResponse, behaviour: Behaviour, request: EngineRequest): void {
+  if (res.headersSent) return;
+  res.writeHead(200, {
+    'content-type': 'text/event-stream; charset=utf-8',
+    'cache-control': 'no-cache',
+    ...behaviour.headers,
+  });
+  res.flushHeaders();
+  request.headAt = Date.now();
 }
 
 async function sendStream(
@@ -81,13 +95,7 @@ async function sendStream(
 ) {
   const eol = behaviour.eol === 'crlf' ? '\r\n' : '\n';
   const rate = behaviour.tokensPerSecond ?? 0;
-  res.writeHead(200, {
-    'content-type': 'text/event-stream; charset=utf-8',
-    'cache-control': 'no-cache',
-    ...behaviour.headers,
-  });
-  res.flushHeaders();
-  request.headAt = Date.now();
+  sendStreamHead(res, behaviour, request);
   const start = performance.now();
   for (const event of events) {
     if (event.token === true) {
@@ -144,6 +152,7 @@ export async function send(
   behaviour: Behaviour,
   request: EngineRequest,
 ): Promise<void> {
+  if (behaviour.earlyHead === true && answer.kind === 'stream') sendStreamHead(res, behaviour, request);
   await pause(res, behaviour.delayMs ?? 0);
   if (res.destroyed || failBeforeHead(res, behaviour)) return;
   if (behaviour.bytes !== undefined)

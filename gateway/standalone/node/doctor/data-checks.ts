@@ -1,7 +1,7 @@
 /** The data directory: may it be used, will it fit, is what lies in it for this program. */
 import { accessSync, constants } from 'node:fs';
 import { access, readdir, readFile, stat, statfs } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/certificate.ts';
 import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
@@ -38,7 +38,7 @@ const exists = (path: string) =>
 export async function checkDirectory(path: string): Promise<{ running: boolean; findings: Finding[] }> {
   const what = 'data directory';
   if (!(await exists(path))) {
-    const parent = dirname(path);
+    const parent = await standingAbove(path);
     const findings = mayWrite(parent)
       ? [good(what, `${path} is not there yet; the first start makes it`), await checkDisk(parent)]
       : [
@@ -76,6 +76,12 @@ export async function checkDirectory(path: string): Promise<{ running: boolean; 
   if (running) findings.push(good('gateway', 'one runs on this directory'));
   findings.push(await checkDisk(path));
   return { running, findings };
+}
+
+/** Where the first start would begin to make directories: it makes all that are missing. */
+async function standingAbove(path: string): Promise<string> {
+  const parent = dirname(resolve(path));
+  return parent === dirname(parent) || (await exists(parent)) ? parent : standingAbove(parent);
 }
 
 function mayWrite(path: string): boolean {

@@ -1,0 +1,62 @@
+/**
+ * `node bench/by-turns.ts BEFORE AFTER [CONNECTIONS] [ROUNDS]`: two checkouts, each with its `node_modules`, side by side. Small unary requests
+ * go to one and the other by turns, a second each; told are requests per second, and the processor time of each process for a request. What
+ * the machine does beside meets both alike, so that their ratio holds where neither figure does.
+ */
+import { join, resolve } from 'node:path';
+import { ranFor } from './ran-for.ts';
+import { median } from './stats.ts';
+
+const WARM_REQUESTS = 2_000;
+const WARM_S = 4;
+const NS_PER_US = 1_000;
+
+interface Turn {
+  perSecond: number;
+  /** µs per request. */
+  runtime: number;
+  agent: number;
+  socket: number;
+  sum: number;
+}
+
+async function openSide(directory: string) {
+  const part = (path: string) => import(join(resolve(directory), path));
+  const { openHouse, warm }: typeof import('./house.ts') = await part('bench/house.ts');
+  const { wrk }: typeof import('./sections/throughput.ts') = await part('bench/sections/throughput.ts');
+  const { endAll }: typeof import('../test/support/processes.ts') = await part('test/support/processes.ts');
+  const house = await openHouse();
+  await warm(house.through, WARM_REQUESTS);
+  const pids = [house.gateway.workerd(), house.agent.pid, house.gateway.process.pid];
+  const turns: Turn[] = [];
+  const turn = async (connections: number, seconds: number) => {
+    const before = pids.map(ranFor);
+    const { perSecond } = await wrk(house.through, connections, seconds);
+    const [runtime = 0, agent = 0, socket = 0] = pids.map(
+      (pid, at) => (ranFor(pid) - (before[at] ?? 0)) / NS_PER_US / (perSecond * seconds),
+    );
+    return { perSecond, runtime, agent, socket, sum: runtime + agent + socket };
+  };
+  return { directory, turn, turns, endAll };
+}
+
+const [before, after, connections = '64', rounds = '15'] = process.argv.slice(2);
+if (before === undefined || after === undefined) throw new Error('two checkouts, please: BEFORE AFTER');
+const sides = [await openSide(before), await openSide(after)];
+for (const { turn } of sides) await turn(Number(connections), WARM_S);
+for (let n = 0; n < Number(rounds); n++) {
+  for (const { turn, turns } of n % 2 === 0 ? sides : sides.toReversed())
+    turns.push(await turn(Number(connections), 1));
+}
+const NAMES = ['perSecond', 'runtime', 'agent', 'socket', 'sum'] as const;
+const medians = sides.map(({ turns }) => NAMES.map((name) => median(turns.map((turn) => turn[name]))));
+for (const [at, { directory }] of sides.entries()) {
+  const [perSecond = 0, ...us] = medians[at] ?? [];
+  const told = us.map((value, n) => `${NAMES[n + 1]} ${value.toFixed(0)}`).join(', ');
+  console.log(
+    `${directory}: ${perSecond.toFixed(0)} requests/s at ${connections} connections; µs per request: ${told}`,
+  );
+}
+const ratios = NAMES.map((name, at) => `${name} ${((medians[1]?.[at] ?? 0) / (medians[0]?.[at] ?? 1)).toFixed(2)}`);
+console.log(`after / before: ${ratios.join(', ')}`);
+for (const { endAll } of sides) await endAll();

@@ -1,0 +1,17 @@
+import { Tag } from './ui.tsx';
+
+interface Ending {
+  expires_at: string | null;
+  revoked_at: string | null;
+}
+
+/** Whether a key or a token still works, as far as its own ends go. */
+export function isGood({ expires_at, revoked_at }: Ending, now: number): boolean {
+  return revoked_at === null && (expires_at === null || Date.parse(expires_at) > now);
+}
+
+export function Standing({ of, now, usedUp = false }: { of: Ending; now: number; usedUp?: boolean }) {
+  if (of.revoked_at !== null) return <Tag kind="plain">revoked</Tag>;
+  if (!isGood(of, now)) return <Tag kind="plain">expired</Tag>;
+  return usedUp ? <Tag kind="plain">used up</Tag> : <Tag kind="good">good</Tag>;
+}

@@ -1,0 +1,23 @@
+/** Whoever reads what a command prints; it may go before the end (`… | head`). */
+
+let gone = false;
+
+/** Its going ends no gateway and no deletion, and is no error: what only prints asks `isReaderGone` and stops. */
+export function watchReader(): void {
+  for (const stream of [process.stdout, process.stderr])
+    stream.on('error', () => {
+      gone ||= stream === process.stdout;
+    });
+}
+
+/** Whether nobody takes what stands on stdout any more. */
+export function isReaderGone(): boolean {
+  return gone;
+}
+
+/** Resolves when stdout takes more, or never will. */
+export function drained(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const event of ['drain', 'error', 'close']) process.stdout.once(event, () => resolve());
+  });
+}

@@ -1,0 +1,117 @@
+/** Engines that break off, fall silent or do not begin, and what the client is told. */
+import { describe, expect, it } from 'vitest';
+import { chatBody, envelopeOf } from '../support/house.ts';
+import { eventually } from '../support/processes.ts';
+import { OwnNode } from '../support/tunnel/own-node.ts';
+
+const own = new OwnNode();
+
+const unary = (standIn: object, more: object = {}) =>
+  chatBody({ id: 'same', ...standIn }, { model: own.model, ...more });
+const stream = (standIn: object) => unary(standIn, { stream: true });
+const chat = (body: object) => own.shop.ask('/v1/chat/completions', body);
+
+/** The tokens of a stream, and its error where it has one. */
+function readStream(text: string): { tokens: number; error: unknown; done: boolean } {
+  const data = [...text.matchAll(/^data: (.*)$/gm)].map(([, json = '']) => json);
+  const events = data.filter((json) => json !== '[DONE]').map((json): unknown => JSON.parse(json));
+  const has = (event: unknown, key: string) => typeof event === 'object' && event !== null && key in event;
+  const tokens = events.filter(
+    (event) =>
+      JSON.stringify(event).includes('"delta":{"content":" ') ||
+      JSON.stringify(event).includes('"delta":{"content":"This"'),
+  );
+  return {
+    tokens: tokens.length,
+    error: events.find((event) => has(event, 'error')),
+    done: data.includes('[DONE]'),
+  };
+}
+
+describe('an engine that breaks off in mid-stream', () => {
+  it.each(['reset', 'close'] as const)(
+    '(%s): the client gets what came, an error in-band, and no [DONE]',
+    async (fault) => {
+      const response = await chat(stream({ tokens: 50, fault, afterTokens: 30, tokensPerSecond: 100 }));
+      expect(response.status).toBe(200);
+      const { tokens, error, done } = readStream(await response.text());
+      // A reset throws away what the kernel had not handed over yet.
+      expect(tokens).toBeGreaterThanOrEqual(fault === 'close' ? 30 : 20);
+      expect(error).toMatchObject({ error: { code: 'upstream_error', type: 'server_error' } });
+      expect(done).toBe(false);
+      const [record] = await own.shop.settled(own.bench, 1);
+      expect(record).toMatchObject({ complete: false, aborted: false, estimated: true });
+      expect(record?.completion).toBeGreaterThanOrEqual(tokens);
+      await own.shop.rest(own.bench);
+      expect(await own.shop.usage(own.bench)).toHaveLength(1);
+      expect(own.bench.engine.requests).toHaveLength(1);
+    },
+  );
+
+  it('falls silent: the client is told of a time-out in-band', async () => {
+    await own.shop.admin('PUT', `models/${own.model}`, { stall_ms: 700, first_byte_ms: null });
+    await own.shop.refreshed();
+    const response = await chat(stream({ tokens: 50, fault: 'stall', afterTokens: 5 }));
+    const { tokens, error, done } = readStream(await response.text());
+    expect(tokens).toBe(5);
+    expect(error).toMatchObject({ error: { code: 'upstream_timeout' } });
+    expect(done).toBe(false);
+    await own.bench.engine.when(({ abortedAt }) => abortedAt !== undefined, 2_000);
+    await own.shop.rest(own.bench);
+    expect(await own.shop.usage(own.bench)).toHaveLength(1);
+  });
+
+  it('in Anthropic’s form on /v1/messages', async () => {
+    const body = { ...stream({ tokens: 50, fault: 'reset', afterTokens: 30, tokensPerSecond: 100 }), max_tokens: 100 };
+    const text = await (await own.shop.ask('/v1/messages', body)).text();
+    expect(text).toMatch(/event: error\ndata: \{"type":"error","error":\{"type":"api_error"/);
+    expect(text).not.toContain('message_stop');
+  });
+});
+
+describe('an engine that does not begin', () => {
+  it('in time: 504, and the engine is let go', async () => {
+    await own.shop.admin('PUT', `models/${own.model}`, { first_byte_ms: 600, stall_ms: null });
+    await own.shop.refreshed();
+    for (const body of [unary({ delayMs: 60_000 }), stream({ delayMs: 60_000 })]) {
+      const response = await chat(body);
+      expect(response.status).toBe(504);
+      expect((await envelopeOf(response)).code).toBe('upstream_timeout');
+    }
+    await eventually('the engine is free', 2_000, () => (own.bench.engine.running() === 0 ? true : undefined));
+  });
+
+  it('but sends the head of a stream at once, as vLLM does: what counts is the time to the first data', async () => {
+    await own.shop.admin('PUT', `models/${own.model}`, { first_byte_ms: null, stall_ms: 500 });
+    await own.shop.refreshed();
+    const text = await (await chat(stream({ earlyHead: true, delayMs: 3_000, tokens: 5 }))).text();
+    expect(readStream(text)).toMatchObject({ tokens: 5, done: true, error: undefined });
+    await own.shop.admin('PUT', `models/${own.model}`, { first_byte_ms: 600, stall_ms: null });
+    await own.shop.refreshed();
+    const response = await chat(stream({ earlyHead: true, delayMs: 60_000 }));
+    expect(response.status).toBe(504);
+    expect((await envelopeOf(response)).message).toContain('did not begin');
+  });
+
+  it('and its answer of 400 comes after the stream was opened: the engine’s own words are in the error', async () => {
+    const response = await chat(stream({ delayMs: 16_000, status: 400 }));
+    expect(response.status).toBe(200);
+    const text = await response.text();
+    expect(text).toContain(': ping');
+    expect(text).toContain('status 400 was asked for');
+    expect(text).not.toContain('[DONE]');
+  }, 30_000);
+
+  it('for 16 s: the stream opens with a ping after 15 and is whole', async () => {
+    const startedAt = Date.now();
+    const response = await chat(stream({ delayMs: 16_000, tokens: 5 }));
+    expect(Date.now() - startedAt).toBeLessThan(15_900);
+    const text = await response.text();
+    expect(text).toMatch(/^: ping\n\n(: ping\n\n)*: otela node=[a-z2-7]{26} attempts=1\n\ndata: /);
+    expect(readStream(text)).toMatchObject({ tokens: 5, done: true, error: undefined });
+  }, 30_000);
+});
+
+it('none of it was an error inside the gateway', () => {
+  expect(own.shop.logs()).toEqual([]);
+});

@@ -1,0 +1,73 @@
+/** Records at their node's object, until others have them. */
+import { runInDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import { expect, test } from 'vitest';
+import {
+  createIngressUsageTable,
+  ingressRow,
+  storeIngressUsage,
+  waitingIngressUsage,
+} from '../../../gateway/usage/ingress.ts';
+import {
+  createUsageTable,
+  handedOn,
+  pendingUsage,
+  storeUsage,
+  type UsageRecord,
+} from '../../../gateway/usage/record.ts';
+import { NO_USAGE } from '../../../shared/wire/usage.ts';
+import { ingressUsage } from '../../support/ingress-usage.ts';
+
+/** The last second of a day. */
+const AT = Date.parse('2026-11-30T23:59:59Z');
+const LATER = AT + 60_000;
+const course = { endpoint: 1, streamed: true, status: 200, firstMs: 100, totalMs: 2_000 };
+
+function record(stream: number, more: Partial<UsageRecord>): UsageRecord {
+  const name = { requestId: 'r1', attempt: 1, session: 'a'.repeat(26), stream, receipt: '\n+\nm' };
+  return { ...NO_USAGE, ...name, answerBytes: 70, at: AT, repeated: false, ...more };
+}
+
+function inAnObject<T>(name: string, run: (sql: SqlStorage) => T): Promise<T> {
+  return runInDurableObject(env.LIMITS.getByName(name), (_, { storage }) => run(storage.sql));
+}
+
+test('an exact count that comes in another hour takes the place of its estimate where that lies', async () => {
+  const late = { at: LATER, completion: 9, complete: true, answerBytes: 0, repeated: true };
+  for (const stream of [1, 8]) {
+    const [one, ...none] = await inAnObject(`records ${stream}`, (sql) => {
+      createUsageTable(sql);
+      storeUsage(sql, [record(1, { estimated: true, completion: 7, course })], 'lab');
+      handedOn(sql, pendingUsage(sql, 10).at(-1)?.position ?? 0);
+      storeUsage(sql, [record(stream, late)], 'lab');
+      return pendingUsage(sql, 10);
+    });
+    expect(none).toEqual([]);
+    expect(one).toMatchObject({ again: true, replaces: stream === 1 ? undefined : 1 });
+    expect(one?.record).toEqual(record(stream, { ...late, at: AT, answerBytes: 70, course }));
+  }
+});
+
+test('an exact count of an attempt whose course nobody told has none either', async () => {
+  const [one] = await inAnObject('without a course', (sql) => {
+    createUsageTable(sql);
+    storeUsage(sql, [record(1, { estimated: true })]);
+    storeUsage(sql, [record(1, { at: LATER, completion: 9 })]);
+    return pendingUsage(sql, 10);
+  });
+  expect(one?.record).toEqual(record(1, { completion: 9 }));
+});
+
+test('what an ingress says exactly, and late, keeps how its estimate went', async () => {
+  const how = { endpoint: 1, streamed: true, status: 200, first_ms: 100, total_ms: 2_000 };
+  const said = (more: object) => JSON.stringify([ingressUsage(4, { ...more, at: AT })]);
+  const rows = await inAnObject('ingress', (sql) => {
+    createIngressUsageTable(sql);
+    storeIngressUsage(sql, said({ estimated: true, completion_tokens: 2, course: how }), 'lab', AT);
+    storeIngressUsage(sql, said({}), 'lab', LATER);
+    return waitingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26)));
+  });
+  expect(rows).toEqual([
+    expect.objectContaining({ at: AT, completion: 4, estimated: false, status: 200, firstMs: 100, totalMs: 2_000 }),
+  ]);
+});
