@@ -236,8 +236,12 @@ export class Attempts implements ExchangeHost {
     }
     // Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone.
     if (frame.type === 'data') link.consumed(frame.bytes.length);
-    if (frame.type === 'reset') this.#abandoned.confirmed(frame.stream, false);
-    if (frame.type !== 'reset' && !this.#settlement.awaits(frame.stream)) {
+    if (frame.type === 'reset') {
+      this.#abandoned.confirmed(frame.stream, false);
+      if (frame.code === 'unknown') this.#settlement.unknown(frame.stream, this.now());
+      return;
+    }
+    if (!this.#settlement.awaits(frame.stream)) {
       if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
       link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
     }
@@ -248,7 +252,7 @@ export class Attempts implements ExchangeHost {
       this.#ended++; // what is said again after a lost socket is no end
       for (const tell of this.#listeners) tell();
     }
-    if (this.#abandoned.confirmed(frame.stream, frame.usage.complete)) this.#on.double();
+    if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
     if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
     this.#on.busy();

@@ -1,4 +1,4 @@
-import type { OpenFrame } from '../wire/frames.ts';
+import type { OpenFrame, ReportName } from '../wire/frames.ts';
 import type { Link } from '../wire/link.ts';
 import type { AttemptFailure } from './attempt.ts';
 import type { Exchange } from './exchange.ts';
@@ -41,14 +41,24 @@ export class Abandoned {
     if (this.#attempts.size > ABANDONED_MAX && oldest !== undefined) this.#attempts.delete(oldest);
   }
 
-  /** The node reports on a stream, or says that it knows nothing of it. True where its engine had completed the answer for nobody. */
-  confirmed(stream: number, complete: boolean): boolean {
+  /**
+   * The node reports on a stream, or says that it knows nothing of it. True where its engine had completed the answer for nobody.
+   * `name`: of a report that is said again, under a number of a socket before.
+   */
+  confirmed(stream: number, complete: boolean, name?: ReportName): boolean {
     if (this.#attempts.size === 0) return false;
-    const given = this.#attempts.get(stream);
-    this.#attempts.delete(stream);
+    const number = name === undefined ? stream : (this.#numberOf(name) ?? stream);
+    const given = this.#attempts.get(number);
+    this.#attempts.delete(number);
     if (given === undefined || !given.elsewhere || !complete) return false;
     this.#doubles++;
     return true;
+  }
+
+  #numberOf({ requestId, attempt }: ReportName): number | undefined {
+    for (const [stream, { claim }] of this.#attempts)
+      if (claim.requestId === requestId && claim.attempt === attempt) return stream;
+    return undefined;
   }
 
   /** A socket is there: each is claimed under a number of this socket, and cancelled. `moved` is told of the new number. */

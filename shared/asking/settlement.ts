@@ -114,6 +114,7 @@ export class Settlement {
     if (ended === undefined) return;
     this.#waiting.delete(from);
     ended.exchange.stream = to;
+    ended.exchange.repeated = true; // what was said of it under the former number may still come
     this.#waiting.set(to, ended);
   }
 
@@ -127,9 +128,19 @@ export class Settlement {
     this.#due.push(this.#record(exchange, usage, now));
   }
 
-  /** A report that outlived its object. */
+  /** The node knows nothing of it (any more), so that no report comes under this number. */
+  unknown(stream: number, now: number): void {
+    const ended = this.#waiting.get(stream);
+    if (ended !== undefined) this.#estimate(ended, now);
+  }
+
+  /** A report that outlived its object, or its socket: the attempt may wait under another number since. */
   named(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
     this.#waiting.delete(stream);
+    for (const [waiting, { exchange }] of this.#waiting) {
+      const { requestId, attempt } = exchange.request;
+      if (requestId === name.requestId && attempt === name.attempt) this.#waiting.delete(waiting);
+    }
     this.#forget.push(stream);
     this.#due.push({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
   }

@@ -9,7 +9,8 @@ import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/works
 const MODEL = 'stand-in/goes-on';
 const TOKENS = 40;
 /** Engines say so much and wait to be broken: no test depends on how fast anything is. */
-const PAUSED: Behaviour = { pauseAfter: 8 };
+const SAID = 8;
+const PAUSED: Behaviour = { pauseAfter: SAID };
 
 let shop: Workshop;
 const benches: Bench[] = [];
@@ -29,7 +30,10 @@ type Kind = keyof typeof KINDS;
 const carrier = () => benches.find(({ engine }) => engine.running() > 0);
 const others = (bench: Bench | undefined) => benches.filter((one) => one !== bench);
 
-/** Asks for a stream and calls each of `breaks`, with who carries it, when so many more tokens have come. */
+/**
+ * Asks for a stream and calls each of `breaks`, with who carries it: each at a token that only the next engine can have given,
+ * whatever of the former ones was still on its way.
+ */
 async function told(
   kind: Kind,
   more: object,
@@ -48,7 +52,7 @@ async function told(
     const bench = carrier();
     if (breaks.length === 1) for (const { engine } of others(bench)) engine.control({});
     await breaks.shift()?.(bench);
-    next = hear(all).textChunks + 5;
+    next += SAID;
   }
   expect(breaks).toEqual([]);
   return all;

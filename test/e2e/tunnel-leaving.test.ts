@@ -1,14 +1,18 @@
 /** Clients that leave, in every phase: the engine is let go, and nothing of them stays behind. */
 import { connect, type Socket } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { NO_USAGE } from '../../shared/wire/usage.ts';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
+import { HandAgent } from '../support/tunnel/hand-agent.ts';
 import { OwnNode } from '../support/tunnel/own-node.ts';
 import { Path } from '../support/tunnel/path.ts';
 
 const MIB = 1024 * 1024;
+
+const EVENTS: [string, string][] = [['content-type', 'text/event-stream']];
 
 const own = new OwnNode();
 
@@ -97,6 +101,52 @@ describe('a client that leaves', () => {
     }
     await nothingLeft();
     expect(own.bench.path.connections).toBe(1);
+  });
+});
+
+describe('a client that leaves as its node’s socket is lost', () => {
+  /** The node is told of the leaving, and its socket is gone before it says what was used. */
+  async function left(model: string) {
+    const agent = await new HandAgent(own.shop).join([model]);
+    await own.shop.refreshed();
+    const client = new Client().ask(chatBody({}, { model, stream: true }));
+    const { stream, ...open } = await agent.opening();
+    const head = { type: 'head', stream, status: 200, engineTenths: 10, headers: EVENTS } as const;
+    const bytes = new TextEncoder().encode('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
+    agent.send({ type: 'accept', stream, bodyOffset: 0, bodyDone: true }, head);
+    let offset = 0;
+    const say = () => {
+      agent.send({ type: 'data', stream, offset, bytes });
+      offset += bytes.length;
+    };
+    say();
+    await eventually('its first words', 5_000, () => (client.received > 0 ? true : undefined));
+    client.leave();
+    await eventually('the node is told', 5_000, () => (agent.all('reset').length > 0 ? true : say()));
+    agent.socket.terminate();
+    const again = new HandAgent(own.shop, agent.identity);
+    return { again, stream, open, session: agent.identity.session };
+  }
+
+  it('is in the books once, as the node counted it', async () => {
+    const { again, stream, open, session } = await left('lost/report');
+    await again.join(['lost/report'], 2);
+    const usage = { ...NO_USAGE, prompt: 5, completion: 7, aborted: true };
+    const { requestId, attempt, receipt } = open;
+    again.send({ type: 'report', stream, usage, name: { requestId, attempt, receipt } });
+    // It hears of the end that it may have missed, and has forgotten the attempt since.
+    again.send({ type: 'reset', stream: (await again.when('open')).stream, code: 'unknown', message: '' });
+    await again.when('settled');
+    await own.shop.restOf(session);
+    expect(await own.shop.usage({ session })).toEqual([expect.objectContaining({ requestId, completion: 7 })]);
+  });
+
+  it('is in the books by estimate as soon as the node says that it knows nothing of it', async () => {
+    const { again, open, session } = await left('lost/all');
+    await again.join(['lost/all'], 2);
+    again.send({ type: 'reset', stream: (await again.when('open')).stream, code: 'unknown', message: '' });
+    const books = await own.shop.settled({ session }, 1, 5_000);
+    expect(books).toEqual([expect.objectContaining({ requestId: open.requestId, estimated: true, aborted: true })]);
   });
 });
 

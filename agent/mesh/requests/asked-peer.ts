@@ -189,14 +189,18 @@ export class AskedPeer implements ExchangeHost {
       return exchange.onFrame(frame);
     }
     if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
-    if (frame.type === 'reset') this.#abandoned.confirmed(frame.stream, false);
-    if (frame.type === 'reset' || this.#settlement.awaits(frame.stream)) return;
+    if (frame.type === 'reset') {
+      this.#abandoned.confirmed(frame.stream, false);
+      if (frame.code === 'unknown') this.#settlement.unknown(frame.stream, this.now());
+      return;
+    }
+    if (this.#settlement.awaits(frame.stream)) return;
     if (++this.#unknown > UNKNOWN_MAX) throw new WireError('bad_state', 'frames of streams that nobody opened');
     channel.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
   }
 
   #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: Exchange | undefined): void {
-    this.#abandoned.confirmed(frame.stream, frame.usage.complete);
+    this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name);
     if (frame.name !== undefined) this.#named(frame, frame.name);
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
   }

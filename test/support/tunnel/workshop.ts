@@ -62,11 +62,11 @@ export interface Workshop {
   /** Ends the object at once, whatever it is doing. */
   crash(bench: Bench): Promise<void>;
   /** The usage records that the session's object has stored, newest first. */
-  usage(bench: Bench): Promise<StoredUsage[]>;
+  usage(node: Pick<Bench, 'session'>): Promise<StoredUsage[]>;
   /** Asks the session's object's own database. */
-  rows(bench: Bench, query: string): Promise<unknown[]>;
+  rows(node: Pick<Bench, 'session'>, query: string): Promise<unknown[]>;
   /** Waits until that many are stored. */
-  settled(bench: Bench, count: number, withinMs?: number): Promise<StoredUsage[]>;
+  settled(node: Pick<Bench, 'session'>, count: number, withinMs?: number): Promise<StoredUsage[]>;
   /** Waits until the object has nothing open and nothing to settle: only then can it be evicted. */
   rest(bench: Bench): Promise<void>;
   restOf(session: string): Promise<void>;
@@ -148,12 +148,12 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
         ...Object.fromEntries(new Headers(init.headers)),
       },
     });
-  const rows = async (bench: Bench, query: string): Promise<unknown[]> => {
-    const storage = await worker.getDurableObjectStorage('TUNNEL', { name: bench.session });
+  const rows = async ({ session }: Pick<Bench, 'session'>, query: string): Promise<unknown[]> => {
+    const storage = await worker.getDurableObjectStorage('TUNNEL', { name: session });
     return storage.exec(query);
   };
-  const usage = async (bench: Bench): Promise<StoredUsage[]> => {
-    const stored = await rows(bench, 'SELECT record FROM usage ORDER BY stream DESC');
+  const usage = async (node: Pick<Bench, 'session'>): Promise<StoredUsage[]> => {
+    const stored = await rows(node, 'SELECT record FROM usage ORDER BY stream DESC');
     return stored.map((row) => usageSchema.parse(JSON.parse(String(Object(row).record))));
   };
   return {
@@ -170,9 +170,9 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
       await fetch(new URL(`/__crash/${bench.session}`, url), { method: 'POST' });
     },
     usage,
-    settled: (bench, count, withinMs = 5_000) =>
+    settled: (node, count, withinMs = 5_000) =>
       eventually(`${count} usage records`, withinMs, async () => {
-        const stored = await usage(bench);
+        const stored = await usage(node);
         return stored.length >= count ? stored : undefined;
       }),
     rest: (bench) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets: 'hibernate' }),
