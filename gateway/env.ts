@@ -49,6 +49,10 @@ export interface Env extends IssuerEnvironment {
    * So it is in plain workerd.
    */
   OBJECTS_STAY?: string;
+  /** The process that owns the public socket, where one does: streamed answers leave by it. */
+  OUTLET?: Pick<Fetcher, 'fetch'>;
+  /** What it knows us by, and our responses. */
+  OUTLET_SECRET?: string;
   /** Which requests are logged: `error` (default), `all` or `off`. */
   REQUEST_LOG?: string;
 }

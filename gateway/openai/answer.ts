@@ -4,6 +4,7 @@ import { PathError } from '../../shared/asking/path-error.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
 import type { AttemptHead } from '../tunnel/attempt.ts';
+import type { Departure } from '../tunnel/departure.ts';
 
 /** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
 const CLAIM_MS = 15_000;
@@ -66,6 +67,7 @@ export class Answer implements AnyAnswer {
       this.#reader ??= new PieceReader(body);
       return this.#reader.read();
     }
+    if (body === null && this.#reply.departure !== undefined) throw new Error('the rest has to be asked for');
     this.#reply = { ...this.#reply, body: null };
     return body ?? undefined;
   }
@@ -78,9 +80,14 @@ export class Answer implements AnyAnswer {
     return this.#reply.whole && !this.#begun ? this.#reply.body : undefined;
   }
 
+  /** Where the rest leaves by the outlet of its object, unless it is read here. */
+  get departure(): Departure | undefined {
+    return this.#reply.departure;
+  }
+
   /** The rest may go on by `passTo`: nobody has to count it, because no other object will ever be asked for more of it. */
   get passes(): boolean {
-    return this.#objectsStay && this.#reply.body instanceof ReadableStream;
+    return this.#objectsStay && (this.#reply.body instanceof ReadableStream || this.#reply.departure !== undefined);
   }
 
   /**
@@ -88,6 +95,7 @@ export class Answer implements AnyAnswer {
    * token costs here. @throws PathError when the rest cannot be had, anything else when the client has left
    */
   async passTo(to: WritableStream<Uint8Array>): Promise<void> {
+    if (this.#reply.departure !== undefined) await this.#claim();
     const { body } = this.#reply;
     if (!(body instanceof ReadableStream)) return;
     this.#begun = true;
@@ -109,6 +117,7 @@ export class Answer implements AnyAnswer {
 
   /** Nobody reads on: the engine's work is cancelled. */
   async cancel(): Promise<void> {
+    this.#reply.departure?.leave();
     try {
       if (this.#reader !== undefined) await this.#reader.cancel();
       else if (this.#reply.body instanceof ReadableStream) await this.#reply.body.cancel();

@@ -41,6 +41,8 @@ export interface Errand extends CommonErrand {
   reasoningBudget: number | undefined;
   /** Its project wants to know which prompts begin alike. */
   prefixes: boolean;
+  /** Its streamed answer may leave by the object's outlet. */
+  departs: boolean;
   /** When the request was complete and let in, in milliseconds since the epoch: what it waits from then on is on its record. */
   admittedAt: number;
   note: Pick<Note, 'attempt'>;
@@ -123,7 +125,7 @@ export function forModel(errand: Errand, { model, request }: Pick<Choice, 'model
 
 function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: loop.Attempt): Ask {
   const waitedMs = Date.now() - errand.admittedAt;
-  const more = errand.prefixes ? { waitedMs, prefixes: true } : { waitedMs };
+  const more = { waitedMs, ...(errand.prefixes && { prefixes: true }), ...(errand.departs && { departs: true }) };
   const entry = errand.reasoningBudget === undefined ? undefined : errand.view.nodes.get(node.session);
   const budget = entry !== undefined && takesBudget(entry) ? errand.reasoningBudget : undefined;
   const open = { ...openingOf(errand, number, acceptMs, model, budget), ...more };
@@ -131,7 +133,9 @@ function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: lo
     if (what === 'why')
       return askTunnel(errand, node.session, { ...open, resume: true, answerOffset: BROKEN_OFF }, null);
     const claim = what !== undefined;
-    const asked = claim ? { ...open, resume: true, answerOffset: what, acceptMs: RESUME_WINDOW_MS } : open;
+    const asked = claim
+      ? { ...open, resume: true, departs: false, answerOffset: what, acceptMs: RESUME_WINDOW_MS }
+      : open;
     return askTunnel(errand, node.session, asked, bodyFor(errand.intake, claim));
   };
 }

@@ -1,3 +1,4 @@
+import type { Intake } from '../../shared/asking/intake.ts';
 import { isRepeatable } from '../../shared/asking/intake.ts';
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
@@ -122,6 +123,7 @@ async function forward(
       repeatable: () => isRepeatable(intake),
       retriesMax: retriesMax(view, chain.model),
     });
+    const goesOn = intake.streaming && allowsContinuing(request, account);
     const receiptFor = (model: string) => receiptOf(account.seal, model, untracked, intake.sampling);
     const errand: Errand = {
       name,
@@ -138,6 +140,7 @@ async function forward(
       ctx,
       admittedAt,
       prefixes: account.prefixes && !untracked,
+      departs: env.OUTLET !== undefined && departs(intake) && !goesOn && hold?.concurrent !== true,
       reasoningBudget: budget,
       waiter,
       onSuspect: (session) => {
@@ -154,6 +157,7 @@ async function forward(
       model: chain.fallbacks.length === 0 ? chain.model : undefined,
       timing,
       note,
+      ctx,
       release: intake.release,
     };
     const waiting: QueuedRequest<Delivery> = {
@@ -173,7 +177,6 @@ async function forward(
       signal: request.signal,
     };
     const handed = inTurn(waiting);
-    const goesOn = intake.streaming && allowsContinuing(request, account);
     const delivery = goesOn ? continuing(handed, errand, waiting) : handed;
     const late = intake.streaming && (await isSlower(delivery, PING_MS, after));
     const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
@@ -190,6 +193,11 @@ async function forward(
     hold?.release(false);
     throw error;
   }
+}
+
+/** What is needed to answer it is here: a client that still sends has not done with its connection. */
+function departs({ streaming, body }: Intake): boolean {
+  return streaming && body.kind === 'kept';
 }
 
 /** A view that knows model and providers. Where the one at hand does not, the registry is asked once: they may just have come. */

@@ -8,7 +8,8 @@ import { ApiError, inBandError, toApiError } from '../../shared/openai/errors.ts
 import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
 import type { Note } from '../observe/note.ts';
-import { NO_BODY } from '../tunnel/attempt.ts';
+import { NO_BODY, OUTLET_HEADER } from '../tunnel/attempt.ts';
+import type { Departure } from '../tunnel/departure.ts';
 import type { Answer } from './answer.ts';
 import type { Choice } from './hand-over.ts';
 import { headersToClient } from './headers.ts';
@@ -31,6 +32,7 @@ export interface ResponseContext {
   model: string | undefined;
   timing: Timing;
   note: Note;
+  ctx: { waitUntil(work: Promise<unknown>): void };
   /** The body is not needed for another attempt any more. */
   release(): void;
 }
@@ -55,6 +57,12 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   if (delivery.complete && delivery.chunks.length < 2) {
     return over(context, new Response(only ?? '', { status, headers }));
   }
+  const { departure } = answer;
+  if (delivery instanceof Handed && departure !== undefined && only !== undefined && delivery.chunks.length === 1) {
+    headers[OUTLET_HEADER] = departure.marker;
+    context.ctx.waitUntil(watch(delivery, departure, context));
+    return new Response(firstOf(only, context), { status, headers });
+  }
   return new Response(bodyOf(delivery, context), { status, headers });
 }
 
@@ -62,6 +70,27 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
 function over({ note }: ResponseContext, response: Response): Response {
   note.over();
   return response;
+}
+
+/** Its first data; and for a client that gets this response as it is, past the process that would add the rest, a word about that. */
+function firstOf(data: Uint8Array, { endpoint }: ResponseContext): Uint8Array {
+  const error = inBandError(endpoint, new ApiError('upstream_error', 'The rest of the answer did not find its way.'));
+  const both = new Uint8Array(data.length + error.length);
+  both.set(data);
+  both.set(error, data.length);
+  return both;
+}
+
+/** Until the rest has left by the outlet. */
+async function watch(delivery: Handed<Choice, Answer>, departure: Departure, { note }: ResponseContext): Promise<void> {
+  try {
+    await delivery.through(() => departure.over());
+    note.over();
+  } catch (error) {
+    if (error instanceof PathError) return note.broke(error.code, errorFor(error).code);
+    await delivery.cancel();
+    note.left();
+  }
 }
 
 /** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */

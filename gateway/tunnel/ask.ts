@@ -9,10 +9,12 @@ import {
   FAILURE_HEADER,
   HEAD_HEADER,
   NO_BODY,
+  NUMBER_HEADER,
   OPEN_HEADER,
   type PackedResult,
   unpack,
 } from './attempt.ts';
+import { Departure } from './departure.ts';
 import { Letter, type Mailbox, mailboxOf } from './mailbox.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
@@ -26,6 +28,8 @@ export type AttemptReply =
       head: AttemptHead;
       body: Uint8Array | ReadableStream<Uint8Array> | null;
       whole: boolean;
+      /** The body is its first data; the rest leaves by the outlet, unless it is asked for. */
+      departure?: Departure;
     }
   | { kind: 'failure'; code: AttemptFailure; message: string };
 
@@ -85,13 +89,15 @@ async function callAttempt(
 }
 
 async function fetchAttempt(
-  { env, signal }: Asker,
+  asker: Asker,
   session: string,
   open: AttemptRequest,
   body: AttemptBody,
 ): Promise<AttemptReply> {
+  const { env, signal } = asker;
   // A stub that threw stays broken: each asking gets its own.
-  const response = await env.TUNNEL.getByName(session).fetch('https://tunnel/attempt', {
+  const stub = env.TUNNEL.getByName(session);
+  const response = await stub.fetch('https://tunnel/attempt', {
     method: 'POST',
     headers: { [OPEN_HEADER]: JSON.stringify(open) },
     body,
@@ -102,6 +108,10 @@ async function fetchAttempt(
     const code = (response.headers.get(FAILURE_HEADER) ?? 'failed') as AttemptFailure;
     return { kind: 'failure', code, message: await response.text() };
   }
-  const whole = response.headers.has('content-length');
-  return { kind: 'head', status: response.status, head: JSON.parse(head) as AttemptHead, body: response.body, whole };
+  const known = { kind: 'head', status: response.status, head: JSON.parse(head) as AttemptHead } as const;
+  const number = response.headers.get(NUMBER_HEADER);
+  if (number === null) return { ...known, body: response.body, whole: response.headers.has('content-length') };
+  const first = new Uint8Array(await response.arrayBuffer());
+  const marker = `${env.OUTLET_SECRET} ${session} ${number} ${first.length}`;
+  return { ...known, body: first, whole: false, departure: new Departure(asker, session, open, marker) };
 }

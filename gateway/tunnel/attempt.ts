@@ -1,5 +1,5 @@
 /** How the Worker asks a session's object for one attempt, and how the object answers. Both are this program: no parsing twice. */
-import type { WholeResult } from '../../shared/asking/attempt.ts';
+import type { AttemptRequest, WholeResult } from '../../shared/asking/attempt.ts';
 
 export type {
   AttemptBody,
@@ -55,5 +55,16 @@ export const HEAD_HEADER = 'x-otela-head';
 /** Of an answer that did not: its AttemptFailure. */
 export const FAILURE_HEADER = 'x-otela-failure';
 
+/** Of an answer that leaves by the outlet: the number that the rest goes by. The body is its first data. */
+export const NUMBER_HEADER = 'x-otela-number';
+
+/** Of the Worker's response, to the process that owns the public socket: secret, session, number, length of the first data. */
+export const OUTLET_HEADER = 'x-otela-outlet';
+
 /** As `answerOffset` of a claim: nothing of it is wanted, only why it broke off. */
 export const BROKEN_OFF = -1;
+
+/** Of an attempt; unique. */
+export function nameOf(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
+  return `${open.requestId}/${open.attempt}`;
+}

@@ -1,4 +1,5 @@
 import { Abandoned } from '../../shared/asking/abandoned.ts';
+import { isEventStream } from '../../shared/asking/answer.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
@@ -17,8 +18,11 @@ import {
   FAILURE_HEADER,
   HEAD_HEADER,
   NO_BODY,
+  NUMBER_HEADER,
+  nameOf,
 } from './attempt.ts';
 import { LastErrors } from './last-errors.ts';
+import type { Held, Offer, Outlet } from './outlet.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */
@@ -74,6 +78,7 @@ export class Attempts implements ExchangeHost {
   /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
   readonly #broken = new Map<string, { code: AttemptFailure; length: number }>();
   readonly #on: AttemptsEvents;
+  readonly #outlet: Outlet;
   #link: Link | undefined;
   /** Requests that the engine was done with. */
   #ended = 0;
@@ -82,8 +87,9 @@ export class Attempts implements ExchangeHost {
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
   #unknown = 0;
 
-  constructor(session: string, ids: StreamIds, on: AttemptsEvents) {
+  constructor(session: string, ids: StreamIds, outlet: Outlet, on: AttemptsEvents) {
     this.#ids = ids;
+    this.#outlet = outlet;
     this.#on = on;
     this.#settlement = new Settlement(session);
   }
@@ -127,17 +133,38 @@ export class Attempts implements ExchangeHost {
       this.leave(open); // it came as a call first, and nobody will attend to it
       return failureResponse('cancelled', '');
     }
+    const held = open.resume ? this.#outlet.takeBack(nameOf(open)) : undefined;
+    if (held !== undefined) {
+      this.#attendTo(held.exchange, request);
+      return responseFor(held.result, held.exchange);
+    }
     const broken = this.#broken.get(nameOf(open));
     if (open.answerOffset === BROKEN_OFF) return failureResponse(broken?.code ?? 'lost', 'the answer broke off');
     if (open.resume && broken?.length === open.answerOffset)
       return failureResponse(broken.code, 'the answer broke off');
     return new Promise((resolve) => {
       const exchange = this.#takeCalled(open) ?? this.#create(open, whole ?? request.body);
-      const leaving = new Leaving(request.signal);
-      leaving.on(() => exchange.cancel());
-      this.#fetchers.set(exchange, leaving);
-      exchange.attend((result) => resolve(responseFor(result, exchange)));
+      this.#attendTo(exchange, request);
+      exchange.attend((result) => {
+        if (result.kind !== 'head' || !open.departs || !departs(result) || !this.#outlet.open)
+          return resolve(responseFor(result, exchange));
+        this.#outlet.offer({ exchange, result }, (offer) => {
+          if (offer.kind === 'departs') this.#unattend(exchange); // its Worker is told by the response, and tells by `leave`
+          resolve(responseTo(offer, result));
+        });
+      });
     });
+  }
+
+  #attendTo(exchange: Exchange, request: Request): void {
+    const leaving = new Leaving(request.signal);
+    leaving.on(() => exchange.cancel());
+    this.#fetchers.set(exchange, leaving);
+  }
+
+  #unattend(exchange: Exchange): void {
+    this.#fetchers.get(exchange)?.over();
+    this.#fetchers.delete(exchange);
   }
 
   /**
@@ -156,13 +183,14 @@ export class Attempts implements ExchangeHost {
     exchange.inform(answer, call.fetchIt);
   }
 
-  /** It came as a call, and is neither answered nor fetched. */
+  /** It came as a call, and is neither answered nor fetched; or its answer is on its way out. */
   holds(name: Pick<AttemptRequest, 'requestId' | 'attempt'>): boolean {
-    return this.#called.has(nameOf(name));
+    return this.#called.has(nameOf(name)) || this.#outlet.holds(nameOf(name));
   }
 
   leave(name: Pick<AttemptRequest, 'requestId' | 'attempt'>): void {
     this.#called.get(nameOf(name))?.exchange.cancel();
+    this.#outlet.leave(nameOf(name));
   }
 
   #takeCalled(open: AttemptRequest): Exchange | undefined {
@@ -183,8 +211,7 @@ export class Attempts implements ExchangeHost {
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
     this.#exchanges.delete(exchange.stream);
     this.#called.delete(nameOf(exchange.request));
-    this.#fetchers.get(exchange)?.over();
-    this.#fetchers.delete(exchange);
+    this.#unattend(exchange);
     this.#settlement.ended(exchange, failure, this.now());
     this.#abandoned.ended(exchange, failure);
     this.errors.ended(exchange, failure, this.now());
@@ -279,10 +306,6 @@ export class Attempts implements ExchangeHost {
   }
 }
 
-function nameOf(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): string {
-  return `${open.requestId}/${open.attempt}`;
-}
-
 function failureResponse(code: AttemptFailure, message: string): Response {
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
 }
@@ -296,4 +319,16 @@ function responseFor(result: AttemptResult, exchange: Exchange): Response {
   // Nobody reads this one, and without a reader it would never be over.
   if (whole === undefined) void exchange.answer.open().pipeTo(new WritableStream());
   return new Response(null, { status, headers });
+}
+
+function departs({ status, head, whole }: Held['result']): boolean {
+  return whole === undefined && status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
+}
+
+function responseTo(offer: Offer, { status, head }: Held['result']): Response {
+  if (offer.kind === 'failed') return failureResponse(offer.code, 'the answer broke off');
+  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
+  if (offer.kind === 'empty') headers['content-length'] = '0';
+  else headers[NUMBER_HEADER] = String(offer.number);
+  return new Response(offer.kind === 'departs' ? offer.first : '', { status, headers });
 }

@@ -17,6 +17,7 @@ import { holdingFor } from './holding.ts';
 import type { NodeError } from './last-errors.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Mailbox } from './mailbox.ts';
+import { Outlet } from './outlet.ts';
 import { Probes } from './probes.ts';
 import { type RecordWord, RegistryLine } from './registry-line.ts';
 import type { AgentSocket } from './socket.ts';
@@ -65,6 +66,7 @@ export class TunnelObject extends DurableObject<Env> {
   readonly #probes = new Probes();
   readonly #load = new NodeLoadWatch();
   readonly #deploys = new Deploys();
+  readonly #outlet: Outlet;
   /** While a socket is here, where the Worker is in the same isolate. */
   #mailbox: Mailbox | undefined;
 
@@ -76,7 +78,8 @@ export class TunnelObject extends DurableObject<Env> {
       replaced: () => this.#attempts.disconnect(),
       idle: () => this.#attempts.open === 0,
     });
-    this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), {
+    this.#outlet = new Outlet(env, this.#session);
+    this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), this.#outlet, {
       busy: () => this.#busy(),
       silent: () => this.#onSilent(),
       double: () => this.#onDouble(),
@@ -98,6 +101,7 @@ export class TunnelObject extends DurableObject<Env> {
   #onActive(peer: AgentSocket): void {
     this.#provider = peer.attachment.provider;
     this.#attempts.connect(peer.link);
+    this.ctx.waitUntil(this.#outlet.connect().catch(() => {}));
     if (this.env.OBJECTS_STAY !== 'on' || this.#mailbox !== undefined) return;
     this.#mailbox = new Mailbox(this.#session);
     void this.#mailbox.serve((letter) =>
@@ -290,6 +294,7 @@ export class TunnelObject extends DurableObject<Env> {
   #gone(peer: AgentSocket): void {
     this.#silent = false;
     if (!this.#sockets.gone(peer)) return;
+    this.#outlet.rest();
     this.#mailbox?.close();
     this.#mailbox = undefined;
     this.#deploys.abandon();

@@ -3,8 +3,19 @@ import { owned } from '../wire/owned.ts';
 /** Bytes of one read handed to the Worker at most: a reader that fell behind gets what waits in few pieces. */
 const MERGE_BYTES = 64 * 1024;
 
+/** Takes an answer's bytes as they come, as far as it is hungry. */
+export interface Taker {
+  /** It takes what comes next, be it bytes or their end. */
+  readonly hungry: boolean;
+  /** `bytes` may be part of a larger buffer: who keeps them makes them its own. */
+  take(bytes: Uint8Array): void;
+  end(): void;
+  /** The answer broke off; `reason` is a code. Comes to a taker that is not hungry too. */
+  fail(reason: string): void;
+}
+
 /**
- * The answer on its way to the Worker: bytes wait here until they are pulled (workerd has no backpressure on WebSockets, the
+ * The answer on its way to the Worker: bytes wait here until somebody takes them (workerd has no backpressure on WebSockets, the
  * stream's credit bounds what can wait). `onPulled` gets the bytes that went on; `onOver` is called once, when the last of them
  * did or when nobody reads on.
  */
@@ -15,9 +26,7 @@ export class AnswerBody {
   #waiting: Uint8Array[] = [];
   #ended = false;
   #failure: string | undefined;
-  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
-  /** The pull that found nothing. */
-  #hungry: (() => void) | undefined;
+  #taker: Taker | undefined;
 
   constructor(onPulled: (bytes: number) => void, onOver: (cancelled: boolean) => void, onHungry: () => void) {
     this.#onPulled = onPulled;
@@ -27,17 +36,19 @@ export class AnswerBody {
 
   /** The answer as a stream. Made on demand: most answers are small and need none. */
   open(): ReadableStream<Uint8Array> {
-    return new ReadableStream<Uint8Array>(
-      {
-        start: (controller) => {
-          this.#controller = controller;
-          if (this.#failure !== undefined && this.#waiting.length === 0) controller.error(new Error(this.#failure));
-        },
-        pull: () => this.#pull(),
-        cancel: () => this.#onOver(true),
-      },
-      { highWaterMark: 0 },
+    const taker = new StreamTaker(
+      () => this.refill(),
+      () => this.#onOver(true),
     );
+    if (this.#failure !== undefined && this.#waiting.length === 0) taker.fail(this.#failure);
+    this.#taker = taker;
+    return taker.stream;
+  }
+
+  /** From now on `taker` gets it; whoever took it before gets nothing more. It calls `refill` when it is hungry again. */
+  pour(taker: Taker): void {
+    this.#taker = taker;
+    this.refill();
   }
 
   /** All of the answer that waits, when it is already complete: it needs no stream. */
@@ -52,17 +63,17 @@ export class AnswerBody {
 
   /** A reader waits for bytes. */
   get hungry(): boolean {
-    return this.#hungry !== undefined;
+    return this.#taker?.hungry ?? false;
   }
 
   push(bytes: Uint8Array): void {
     this.#waiting.push(this.hungry ? bytes : owned(bytes));
-    this.#feed();
+    this.refill();
   }
 
   end(): void {
     this.#ended = true;
-    this.#feed();
+    this.refill();
   }
 
   /**
@@ -70,7 +81,7 @@ export class AnswerBody {
    * last piece still in its hands: workerd throws that away where the error overtakes it.
    */
   breakOff(reason: string): boolean {
-    if (this.#waiting.length === 0 && (this.hungry || this.#controller === undefined)) return false;
+    if (this.#waiting.length === 0 && (this.hungry || this.#taker === undefined)) return false;
     this.#failure = reason;
     return true;
   }
@@ -85,47 +96,22 @@ export class AnswerBody {
   fail(reason: string): void {
     this.#waiting = [];
     this.#failure = reason;
-    this.#settle((controller) => controller.error(new Error(reason)));
+    this.#taker?.fail(reason);
   }
 
-  #feed(): void {
-    if (this.#hungry !== undefined) this.#deliver();
-  }
-
-  #pull(): Promise<void> | undefined {
-    if (this.#waiting.length > 0 || this.#ended || this.#failure !== undefined) {
-      this.#deliver();
-      return undefined;
-    }
-    this.#onHungry();
-    return new Promise((resolve) => {
-      this.#hungry = resolve;
-    });
-  }
-
-  #deliver(): void {
-    this.#settle((controller) => {
+  /** Gives on what waits, as long as its taker is hungry. */
+  refill(): void {
+    for (let taker = this.#taker; taker?.hungry; taker = this.#taker) {
       const bytes = this.#next();
       if (bytes !== undefined) {
-        controller.enqueue(bytes);
+        taker.take(bytes);
         this.#onPulled(bytes.length);
-      } else {
-        if (this.#failure === undefined) controller.close();
-        else controller.error(new Error(this.#failure));
-        this.#onOver(false);
-      }
-    });
-  }
-
-  #settle(act: (controller: ReadableStreamDefaultController<Uint8Array>) => void): void {
-    const hungry = this.#hungry;
-    this.#hungry = undefined;
-    try {
-      if (this.#controller !== undefined) act(this.#controller);
-    } catch {
-      // The reader cancelled between its pull and now: `cancel` has told.
+      } else if (this.#ended || this.#failure !== undefined) {
+        if (this.#failure === undefined) taker.end();
+        else taker.fail(this.#failure);
+        return this.#onOver(false);
+      } else return this.#onHungry();
     }
-    hungry?.();
   }
 
   #next(): Uint8Array | undefined {
@@ -140,6 +126,62 @@ export class AnswerBody {
     }
     if (count === 0) return first;
     return concat([first, ...this.#waiting.splice(0, count)]);
+  }
+}
+
+/** Hungry while a pull waits. */
+class StreamTaker implements Taker {
+  readonly stream: ReadableStream<Uint8Array>;
+  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  #asked = false;
+  #fed: (() => void) | undefined;
+
+  constructor(refill: () => void, cancelled: () => void) {
+    this.stream = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+        },
+        pull: () => {
+          this.#asked = true;
+          refill();
+          if (!this.#asked) return undefined;
+          return new Promise<void>((resolve) => {
+            this.#fed = resolve;
+          });
+        },
+        cancel: cancelled,
+      },
+      { highWaterMark: 0 },
+    );
+  }
+
+  get hungry(): boolean {
+    return this.#asked;
+  }
+
+  take(bytes: Uint8Array): void {
+    this.#settle((controller) => controller.enqueue(bytes));
+  }
+
+  end(): void {
+    this.#settle((controller) => controller.close());
+  }
+
+  fail(reason: string): void {
+    this.#settle((controller) => controller.error(new Error(reason)));
+  }
+
+  #settle(act: (controller: ReadableStreamDefaultController<Uint8Array>) => void): void {
+    const fed = this.#fed;
+    this.#fed = undefined;
+    this.#asked = false;
+    try {
+      if (this.#controller !== undefined) act(this.#controller);
+    } catch {
+      // The reader cancelled between its pull and now: `cancel` has told.
+    }
+    fed?.();
   }
 }
 

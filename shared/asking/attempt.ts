@@ -21,6 +21,8 @@ export interface AttemptRequest {
   receipt: string;
   /** Its prompt's prefix blocks are wanted. */
   prefixes?: boolean;
+  /** Its answer may leave by the object's outlet. */
+  departs?: boolean;
   /** How long the opening may stay without acknowledgement. */
   acceptMs: number;
   /** How long the request has waited: in queues, and for attempts before this one. */

@@ -1,0 +1,273 @@
+import type { Taker } from '../../shared/asking/answer-body.ts';
+import type { Exchange } from '../../shared/asking/exchange.ts';
+import { errorFor, PathError } from '../../shared/asking/path-error.ts';
+import { endpointById } from '../../shared/openai/endpoints.ts';
+import { inBandError } from '../../shared/openai/errors.ts';
+import { WireError } from '../../shared/wire/error.ts';
+import { readFrames, writeFrame } from '../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../shared/wire/frames.ts';
+import { owned } from '../../shared/wire/owned.ts';
+import { FrameWriter } from '../../shared/wire/writer.ts';
+import type { Env } from '../env.ts';
+import { type AttemptFailure, type AttemptResult, nameOf } from './attempt.ts';
+import { departing, type Ending } from './departure.ts';
+
+/** Whoever knows a stream's number takes the stream: drawn at random, told to the Worker alone. 1 to 2^48. */
+function drawNumber(): number {
+  const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
+  return 1 + (high % 2 ** 16) * 2 ** 32 + low;
+}
+
+/** An answer whose head is there. */
+export interface Held {
+  exchange: Exchange;
+  result: Extract<AttemptResult, { kind: 'head' }>;
+}
+
+/** What came of offering an answer: its first bytes, and the number that the rest goes by; or how it ended before that. */
+export type Offer =
+  | { kind: 'departs'; number: number; first: Uint8Array }
+  | { kind: 'empty' }
+  | { kind: 'failed'; code: AttemptFailure };
+
+/**
+ * The way on which streamed answers leave where one process owns the public socket (standalone/node/outlet.ts): their bytes go to it over one
+ * WebSocket for each object, and it writes them to the clients. A stream of JavaScript's, which workerd would have to read token by token,
+ * costs several times as much, and most of what its collector has to clear away.
+ *
+ * An answer is announced (ACCEPT) when its first data is there, and the Worker's response names its number. With the response that process
+ * learns whose it is and takes it (CREDIT); DATA follows, then END. RESET in the other direction: its client left, or never saw it.
+ */
+export class Outlet {
+  readonly #env: Env;
+  readonly #session: string;
+  readonly #streams = new Map<number, Departing>();
+  readonly #names = new Map<string, Departing>();
+  readonly #out = new FrameWriter();
+  #previous: number | undefined;
+  #socket: WebSocket | undefined;
+  #wanted = false;
+
+  constructor(env: Env, session: string) {
+    this.#env = env;
+    this.#session = session;
+  }
+
+  /** Answers can leave this way now. */
+  get open(): boolean {
+    return this.#socket !== undefined;
+  }
+
+  /** Where it fails answers leave as the Worker's own, which costs more and is no harm. */
+  async connect(): Promise<void> {
+    const { OUTLET, OUTLET_SECRET = '' } = this.#env;
+    this.#wanted = true;
+    if (OUTLET === undefined || this.#socket !== undefined) return;
+    const headers = { upgrade: 'websocket', 'x-otela-outlet': OUTLET_SECRET, 'x-otela-session': this.#session };
+    const { webSocket: socket } = await OUTLET.fetch('http://outlet/outlet', { headers });
+    if (!socket) return;
+    socket.binaryType = 'arraybuffer';
+    socket.accept();
+    if (!this.#wanted || this.#socket !== undefined) return socket.close(1000);
+    socket.addEventListener('message', ({ data }) => this.#onMessage(socket, data));
+    const gone = () => this.#gone(socket);
+    socket.addEventListener('close', gone);
+    socket.addEventListener('error', gone);
+    this.#socket = socket;
+  }
+
+  /** Nothing more will be offered, until `connect`. What is leaving goes on to its end. */
+  rest(): void {
+    this.#wanted = false;
+    this.#endIfIdle();
+  }
+
+  #endIfIdle(): void {
+    if (this.#wanted || this.#streams.size > 0) return;
+    this.#socket?.close(1000);
+    this.#socket = undefined;
+  }
+
+  /** Waits for the answer's first data, then `tell`s. */
+  offer(held: Held, tell: (offer: Offer) => void): void {
+    const { exchange } = held;
+    const name = nameOf(exchange.request);
+    const number = drawNumber();
+    const over = () => {
+      this.#streams.delete(number);
+      this.#names.delete(name);
+    };
+    const stream: Departing = new Departing(held, {
+      first: (bytes) => {
+        if (this.#socket === undefined) {
+          tell({ kind: 'failed', code: 'failed' }); // lost since the answer's head came: nothing of it went out
+          return exchange.fail('failed', 'there is no way out');
+        }
+        this.#streams.set(number, stream);
+        this.#names.set(name, stream);
+        this.#put({ type: 'accept', stream: number, bodyOffset: 0, bodyDone: true });
+        stream.ended = departing(name);
+        tell({ kind: 'departs', number, first: owned(bytes) });
+      },
+      none: (code) => tell(code === undefined ? { kind: 'empty' } : { kind: 'failed', code }),
+      data: (offset, bytes) => this.#put({ type: 'data', stream: number, offset, bytes }),
+      end: (offset) => {
+        over();
+        this.#put({ type: 'end', stream: number, offset });
+      },
+      withdrawn: () => {
+        over();
+        this.#put({ type: 'reset', stream: number, code: 'cancelled', message: '' });
+      },
+      left: over,
+    });
+    exchange.answer.pour(stream);
+  }
+
+  /** It is leaving, or about to. */
+  holds(name: string): boolean {
+    return this.#names.has(name);
+  }
+
+  /** Its client left before it could be taken. */
+  leave(name: string): void {
+    this.#names.get(name)?.leave();
+  }
+
+  /** The Worker needs it after all, behind its first data. Undefined: it is gone. */
+  takeBack(name: string): Held | undefined {
+    return this.#names.get(name)?.withdraw();
+  }
+
+  #onMessage(socket: WebSocket, data: string | ArrayBuffer): void {
+    try {
+      if (typeof data === 'string') throw new WireError('bad_frame', 'words');
+      readFrames(new Uint8Array(data), (frame) => {
+        if (frame.type === 'credit') this.#streams.get(frame.stream)?.grant(frame.consumed + frame.window);
+        else if (frame.type === 'reset') this.#streams.get(frame.stream)?.leave();
+        else throw new WireError('bad_frame', `no ${frame.type} comes this way`);
+      });
+    } catch (error) {
+      if (!(error instanceof WireError)) throw error;
+      socket.close(1002, error.message);
+      this.#gone(socket);
+    }
+  }
+
+  #gone(socket: WebSocket): void {
+    if (this.#socket !== socket) return;
+    this.#socket = undefined;
+    for (const stream of [...this.#streams.values()]) stream.leave();
+    if (this.#wanted) void this.connect().catch(() => {});
+  }
+
+  /** What is put in one turn goes as one message. */
+  #put(frame: Frame): void {
+    if (this.#out.length === 0) queueMicrotask(() => this.#flush());
+    this.#previous = writeFrame(this.#out, frame, this.#previous);
+  }
+
+  #flush(): void {
+    this.#previous = undefined;
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(this.#out.message);
+    this.#out.again();
+    this.#endIfIdle();
+  }
+}
+
+interface DepartingEvents {
+  first(bytes: Uint8Array): void;
+  /** It ended, or broke, before any. */
+  none(code: AttemptFailure | undefined): void;
+  data(offset: number, bytes: Uint8Array): void;
+  end(offset: number): void;
+  withdrawn(): void;
+  left(): void;
+}
+
+/** One answer on its way out: nothing yet → its first data offered → taken → over. */
+class Departing implements Taker {
+  readonly #held: Held;
+  readonly #exchange: Exchange;
+  readonly #on: DepartingEvents;
+  #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
+  /** Bytes behind the first. */
+  #sent = 0;
+  #limit = 0;
+  #broken: AttemptFailure | undefined;
+  ended: (how: Ending) => void = () => {};
+
+  constructor(held: Held, on: DepartingEvents) {
+    this.#held = held;
+    this.#exchange = held.exchange;
+    this.#on = on;
+  }
+
+  get hungry(): boolean {
+    return this.#state === 'new' || (this.#state === 'taken' && this.#sent < this.#limit);
+  }
+
+  take(bytes: Uint8Array): void {
+    if (this.#state === 'new') {
+      this.#state = 'offered';
+      return this.#on.first(bytes);
+    }
+    this.#on.data(this.#sent, bytes);
+    this.#sent += bytes.length;
+  }
+
+  end(): void {
+    if (this.#state !== 'new') return this.#finish('whole');
+    this.#state = 'over';
+    this.#on.none(undefined);
+  }
+
+  fail(reason: string): void {
+    const code = reason as AttemptFailure;
+    const state = this.#state;
+    if (state === 'new') {
+      this.#state = 'over';
+      this.#on.none(code);
+    } else if (state === 'taken') this.#break(code);
+    else if (state === 'offered') this.#broken = code;
+  }
+
+  /** The client is told in-band; it gets no terminal event. */
+  #break(code: AttemptFailure): void {
+    const endpoint = endpointById(this.#exchange.request.endpoint);
+    const error = errorFor(new PathError(code, 'the answer broke off'));
+    if (endpoint !== undefined) this.take(inBandError(endpoint, error));
+    this.#finish(code);
+  }
+
+  #finish(how: Ending): void {
+    this.#state = 'over';
+    this.#on.end(this.#sent);
+    this.ended(how);
+  }
+
+  /** So many bytes may go in all. The first grant says that there is a client. */
+  grant(limit: number): void {
+    if (this.#state === 'over') return;
+    this.#state = 'taken';
+    this.#limit = limit;
+    if (this.#broken === undefined) this.#exchange.answer.refill();
+    else this.#break(this.#broken);
+  }
+
+  leave(): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    this.#on.left();
+    this.ended('left');
+    this.#exchange.cancel();
+  }
+
+  /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */
+  withdraw(): Held | undefined {
+    if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
+    this.#state = 'over';
+    this.#on.withdrawn();
+    return this.#held;
+  }
+}
