@@ -8,6 +8,7 @@ import {
   type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
+  type LetterResult,
   NO_BODY,
   NUMBER_HEADER,
   OPEN_HEADER,
@@ -49,12 +50,11 @@ export async function askTunnel(
   open: AttemptRequest,
   body: AttemptBody,
 ): Promise<AttemptReply> {
-  if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.streaming && !open.resume) {
+  if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.resume) {
     const box = mailboxOf(session);
-    const result = await (box === undefined
-      ? callAttempt(asker, session, open, body)
-      : postAttempt(asker, session, new Letter(open, body), box));
+    const result = await askSoon(asker, session, open, body, box);
     if (result.kind === 'failure') return result;
+    if (result.kind === 'departs') return departingReply(asker, session, open, result);
     if (result.kind === 'head') {
       const { status, head, whole } = result;
       return { kind: 'head', status, head, body: NO_BODY.has(status) ? null : whole, whole: true };
@@ -64,8 +64,38 @@ export async function askTunnel(
   return fetchAttempt(asker, session, open, body);
 }
 
+/** For an answer that may soon be there. */
+async function askSoon(
+  asker: Asker,
+  session: string,
+  open: AttemptRequest,
+  body: Uint8Array,
+  box: Mailbox | undefined,
+): Promise<LetterResult> {
+  if (open.streaming && (box === undefined || !open.departs)) return { kind: 'fetch' };
+  if (box === undefined) return callAttempt(asker, session, open, body);
+  return postAttempt(asker, session, new Letter(open, body), box);
+}
+
+/** The rest of it is on its way out already, or will be. */
+function departingReply(
+  asker: Asker,
+  session: string,
+  open: AttemptRequest,
+  { status, head, number, first }: Extract<LetterResult, { kind: 'departs' }>,
+): AttemptReply {
+  const marker = `${asker.env.OUTLET_SECRET} ${session} ${number} ${first.length}`;
+  const departure = new Departure(asker, session, open, marker);
+  return { kind: 'head', status, head, body: first, whole: false, departure };
+}
+
 /** Where Worker and object share an isolate. Its leaving is told as that of a call. */
-function postAttempt({ env, ctx, leaving }: Asker, session: string, letter: Letter, box: Mailbox): Promise<CallResult> {
+function postAttempt(
+  { env, ctx, leaving }: Asker,
+  session: string,
+  letter: Letter,
+  box: Mailbox,
+): Promise<LetterResult> {
   const { requestId, attempt } = letter.open;
   const stub = () => env.TUNNEL.getByName(session);
   leaving.on(() => {
@@ -108,10 +138,11 @@ async function fetchAttempt(
     const code = (response.headers.get(FAILURE_HEADER) ?? 'failed') as AttemptFailure;
     return { kind: 'failure', code, message: await response.text() };
   }
-  const known = { kind: 'head', status: response.status, head: JSON.parse(head) as AttemptHead } as const;
+  const known = { status: response.status, head: JSON.parse(head) as AttemptHead };
   const number = response.headers.get(NUMBER_HEADER);
-  if (number === null) return { ...known, body: response.body, whole: response.headers.has('content-length') };
+  if (number === null) {
+    return { kind: 'head', ...known, body: response.body, whole: response.headers.has('content-length') };
+  }
   const first = new Uint8Array(await response.arrayBuffer());
-  const marker = `${env.OUTLET_SECRET} ${session} ${number} ${first.length}`;
-  return { ...known, body: first, whole: false, departure: new Departure(asker, session, open, marker) };
+  return departingReply(asker, session, open, { kind: 'departs', ...known, number: Number(number), first });
 }

@@ -1,5 +1,5 @@
 /** How the Worker asks a session's object for one attempt, and how the object answers. Both are this program: no parsing twice. */
-import type { AttemptRequest, WholeResult } from '../../shared/asking/attempt.ts';
+import type { AttemptHead, AttemptRequest, WholeResult } from '../../shared/asking/attempt.ts';
 
 export type {
   AttemptBody,
@@ -12,6 +12,11 @@ export type {
 
 /** What a call for an attempt gives: the answer if it came soon and whole; else it is to be fetched. */
 export type CallResult = WholeResult | { kind: 'fetch' };
+
+/** What a letter for an attempt gives: an answer may also leave by the outlet; then its first data is here. */
+export type LetterResult =
+  | CallResult
+  | { kind: 'departs'; status: number; head: AttemptHead; number: number; first: Uint8Array };
 
 /**
  * A CallResult on its way from the object to the Worker: JSON of all but its bytes, and behind that line the bytes, where they are

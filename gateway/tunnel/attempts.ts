@@ -2,6 +2,7 @@ import { Abandoned } from '../../shared/asking/abandoned.ts';
 import { isEventStream } from '../../shared/asking/answer.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
+import type { Known } from '../../shared/asking/listener.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
@@ -17,6 +18,7 @@ import {
   type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
+  type LetterResult,
   NO_BODY,
   NUMBER_HEADER,
   nameOf,
@@ -172,6 +174,27 @@ export class Attempts implements ExchangeHost {
    * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
+    this.#call(open, body, answer);
+  }
+
+  /** As `call`, for who is in memory: of a stream that may leave by the outlet it is enough that its first data is soon there. */
+  post(open: AttemptRequest, body: Uint8Array, answer: (result: LetterResult) => void): void {
+    if (open.departs !== true) return this.call(open, body, answer);
+    const exchange = this.#call(open, body, answer, (known) => {
+      const result = { ...known, whole: undefined };
+      if (!departs(result) || !this.#outlet.open) return false;
+      this.#called.delete(nameOf(open));
+      this.#outlet.offer({ exchange, result }, (offer) => answer(letterFor(offer, result)));
+      return true;
+    });
+  }
+
+  #call(
+    open: AttemptRequest,
+    body: Uint8Array,
+    answer: (result: CallResult) => void,
+    begun?: (known: Known) => boolean,
+  ): Exchange {
     const exchange = this.#create(open, body);
     const call = { exchange, giveUpAt: this.now() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
@@ -180,7 +203,8 @@ export class Attempts implements ExchangeHost {
       answer({ kind: 'fetch' });
     };
     this.#called.set(nameOf(open), call);
-    exchange.inform(answer, call.fetchIt);
+    exchange.inform(answer, call.fetchIt, begun);
+    return exchange;
   }
 
   /** It came as a call, and is neither answered nor fetched; or its answer is on its way out. */
@@ -331,4 +355,10 @@ function responseTo(offer: Offer, { status, head }: Held['result']): Response {
   if (offer.kind === 'empty') headers['content-length'] = '0';
   else headers[NUMBER_HEADER] = String(offer.number);
   return new Response(offer.kind === 'departs' ? offer.first : '', { status, headers });
+}
+
+function letterFor(offer: Offer, { kind, status, head }: Held['result']): LetterResult {
+  if (offer.kind === 'failed') return { kind: 'failure', code: offer.code, message: 'the answer broke off' };
+  if (offer.kind === 'empty') return { kind, status, head, whole: new Uint8Array(0) };
+  return { ...offer, status, head };
 }

@@ -1,4 +1,4 @@
-import type { AttemptRequest, CallResult } from './attempt.ts';
+import type { AttemptRequest, LetterResult } from './attempt.ts';
 
 /** A letter that nobody answered is asked about then: an object that is well answers within half of it, if only that it takes longer. */
 const ASK_AFTER_MS = 1_000;
@@ -11,15 +11,15 @@ export class Letter {
   readonly open: AttemptRequest;
   readonly body: Uint8Array;
   /** Rejects where the object failed or is gone: its successor can be asked. */
-  readonly answered: Promise<CallResult>;
+  readonly answered: Promise<LetterResult>;
   #state: 'posted' | 'taken' | 'over' = 'posted';
-  readonly #resolve: (result: CallResult) => void;
+  readonly #resolve: (result: LetterResult) => void;
   readonly #reject: (error: Error) => void;
 
   constructor(open: AttemptRequest, body: Uint8Array) {
     this.open = open;
     this.body = body;
-    const { promise, resolve, reject } = Promise.withResolvers<CallResult>();
+    const { promise, resolve, reject } = Promise.withResolvers<LetterResult>();
     this.answered = promise;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -36,7 +36,7 @@ export class Letter {
     return this.#state === 'taken';
   }
 
-  answer(result: CallResult): void {
+  answer(result: LetterResult): void {
     if (this.#state === 'over') return;
     this.#state = 'over';
     this.#resolve(result);
@@ -117,7 +117,7 @@ export class Mailbox {
    * The Worker's side. `holds` asks the object by a call whether it works at the letter still.
    * @throws Error where the object is gone: its successor can be asked
    */
-  async post(letter: Letter, holds: () => Promise<boolean>): Promise<CallResult> {
+  async post(letter: Letter, holds: () => Promise<boolean>): Promise<LetterResult> {
     if (this.#letters.length >= LETTERS_MAX) return { kind: 'fetch' };
     this.#letters.push(letter);
     this.#wake();

@@ -105,7 +105,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (this.env.OBJECTS_STAY !== 'on' || this.#mailbox !== undefined) return;
     this.#mailbox = new Mailbox(this.#session);
     void this.#mailbox.serve((letter) =>
-      this.#attempts.call(letter.open, letter.body, (result) => letter.answer(result)),
+      this.#attempts.post(letter.open, letter.body, (result) => letter.answer(result)),
     );
   }
 

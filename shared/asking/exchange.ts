@@ -127,12 +127,9 @@ export class Exchange {
     this.#answer();
   }
 
-  /**
-   * `tell` gets the result if it is a whole answer or a failure; `large` is called as soon as the answer turns out to be no
-   * small one. Nobody is asked to attend yet.
-   */
-  inform(tell: (result: WholeResult) => void, large: () => void): void {
-    this.#listener.inform(tell, large);
+  /** As the listener's. Nobody is asked to attend yet. */
+  inform(tell: (result: WholeResult) => void, large: () => void, begun?: (known: Known) => boolean): void {
+    this.#listener.inform(tell, large, begun);
   }
 
   /** The result is held for somebody who attends by then; else nobody wants it, and it is cancelled. */

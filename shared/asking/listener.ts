@@ -16,6 +16,7 @@ export class Listener {
   #tell: ((result: AttemptResult) => void) | undefined;
   #inform: ((result: WholeResult) => void) | undefined;
   #large: (() => void) | undefined;
+  #begun: ((known: Known) => boolean) | undefined;
   #told = false;
   /** Came as a call, where leaving is not seen: nobody wants it then, unless somebody attends to it. */
   #attendBy: number | undefined;
@@ -30,16 +31,21 @@ export class Listener {
     this.#tell = tell;
   }
 
-  /** `tell` gets a whole answer or a failure; `large` is called as soon as the answer turns out to be no small one. */
-  inform(tell: (result: WholeResult) => void, large: () => void): void {
+  /**
+   * `tell` gets a whole answer or a failure; `large` is called as soon as the answer turns out to be no small one. `begun` is called with an
+   * answer whose first data is there, until it says that it has it.
+   */
+  inform(tell: (result: WholeResult) => void, large: () => void, begun?: (known: Known) => boolean): void {
     this.#inform = tell;
     this.#large = large;
+    this.#begun = begun;
   }
 
   /** The result is held for somebody who attends by then. */
   hold(attendBy: number): void {
     this.#inform = undefined;
     this.#large = undefined;
+    this.#begun = undefined;
     this.#attendBy = attendBy;
   }
 
@@ -59,7 +65,8 @@ export class Listener {
     if (this.#inform === undefined) return;
     const whole = answer.takeWhole();
     if (whole === undefined) {
-      if (buffered >= LARGE_BYTES) this.#large?.();
+      if (buffered > 0 && this.#begun?.(known())) this.#told = true;
+      else if (buffered >= LARGE_BYTES) this.#large?.();
       return;
     }
     this.#told = true;
