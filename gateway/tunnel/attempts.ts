@@ -1,5 +1,4 @@
 import { Abandoned } from '../../shared/asking/abandoned.ts';
-import { isEventStream } from '../../shared/asking/answer.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
 import type { Known } from '../../shared/asking/listener.ts';
@@ -13,18 +12,14 @@ import {
   type AttemptBody,
   type AttemptFailure,
   type AttemptRequest,
-  type AttemptResult,
   BROKEN_OFF,
   type CallResult,
-  FAILURE_HEADER,
-  HEAD_HEADER,
   type LetterResult,
-  NO_BODY,
-  NUMBER_HEADER,
   nameOf,
 } from './attempt.ts';
 import { LastErrors } from './last-errors.ts';
-import type { Held, Offer, Outlet } from './outlet.ts';
+import type { Outlet } from './outlet.ts';
+import { departs, failureResponse, letterFor, responseFor, responseTo } from './replies.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */
@@ -328,37 +323,4 @@ export class Attempts implements ExchangeHost {
   settle(now: number): { records: UsageRecord[]; streams: number[] } {
     return this.#settlement.take(now);
   }
-}
-
-function failureResponse(code: AttemptFailure, message: string): Response {
-  return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
-}
-
-function responseFor(result: AttemptResult, exchange: Exchange): Response {
-  if (result.kind === 'failure') return failureResponse(result.code, result.message);
-  const { status, head, whole } = result;
-  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
-  if (whole !== undefined) headers['content-length'] = String(whole.length);
-  if (!NO_BODY.has(status)) return new Response(whole ?? exchange.answer.open(), { status, headers });
-  // Nobody reads this one, and without a reader it would never be over.
-  if (whole === undefined) void exchange.answer.open().pipeTo(new WritableStream());
-  return new Response(null, { status, headers });
-}
-
-function departs({ status, head, whole }: Held['result']): boolean {
-  return whole === undefined && status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
-}
-
-function responseTo(offer: Offer, { status, head }: Held['result']): Response {
-  if (offer.kind === 'failed') return failureResponse(offer.code, 'the answer broke off');
-  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
-  if (offer.kind === 'empty') headers['content-length'] = '0';
-  else headers[NUMBER_HEADER] = String(offer.number);
-  return new Response(offer.kind === 'departs' ? offer.first : '', { status, headers });
-}
-
-function letterFor(offer: Offer, { kind, status, head }: Held['result']): LetterResult {
-  if (offer.kind === 'failed') return { kind: 'failure', code: offer.code, message: 'the answer broke off' };
-  if (offer.kind === 'empty') return { kind, status, head, whole: new Uint8Array(0) };
-  return { ...offer, status, head };
 }

@@ -1,27 +1,17 @@
-import type { Taker } from '../../shared/asking/answer-body.ts';
-import type { Exchange } from '../../shared/asking/exchange.ts';
-import { errorFor, PathError } from '../../shared/asking/path-error.ts';
-import { endpointById } from '../../shared/openai/endpoints.ts';
-import { inBandError } from '../../shared/openai/errors.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { readFrames, writeFrame } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { owned } from '../../shared/wire/owned.ts';
 import { FrameWriter } from '../../shared/wire/writer.ts';
 import type { Env } from '../env.ts';
-import { type AttemptFailure, type AttemptResult, nameOf } from './attempt.ts';
-import { departing, type Ending } from './departure.ts';
+import { type AttemptFailure, nameOf } from './attempt.ts';
+import { Departing, type Held } from './departing.ts';
+import { departing } from './departure.ts';
 
 /** Whoever knows a stream's number takes the stream: drawn at random, told to the Worker alone. 1 to 2^48. */
 function drawNumber(): number {
   const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
   return 1 + (high % 2 ** 16) * 2 ** 32 + low;
-}
-
-/** An answer whose head is there. */
-export interface Held {
-  exchange: Exchange;
-  result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
 /** What came of offering an answer: its first bytes, and the number that the rest goes by; or how it ended before that. */
@@ -172,102 +162,5 @@ export class Outlet {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(this.#out.message);
     this.#out.again();
     this.#endIfIdle();
-  }
-}
-
-interface DepartingEvents {
-  first(bytes: Uint8Array): void;
-  /** It ended, or broke, before any. */
-  none(code: AttemptFailure | undefined): void;
-  data(offset: number, bytes: Uint8Array): void;
-  end(offset: number): void;
-  withdrawn(): void;
-  left(): void;
-}
-
-/** One answer on its way out: nothing yet → its first data offered → taken → over. */
-class Departing implements Taker {
-  readonly #held: Held;
-  readonly #exchange: Exchange;
-  readonly #on: DepartingEvents;
-  #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
-  /** Bytes behind the first. */
-  #sent = 0;
-  #limit = 0;
-  #broken: AttemptFailure | undefined;
-  ended: (how: Ending) => void = () => {};
-
-  constructor(held: Held, on: DepartingEvents) {
-    this.#held = held;
-    this.#exchange = held.exchange;
-    this.#on = on;
-  }
-
-  get hungry(): boolean {
-    return this.#state === 'new' || (this.#state === 'taken' && this.#sent < this.#limit);
-  }
-
-  take(bytes: Uint8Array): void {
-    if (this.#state === 'new') {
-      this.#state = 'offered';
-      return this.#on.first(bytes);
-    }
-    this.#on.data(this.#sent, bytes);
-    this.#sent += bytes.length;
-  }
-
-  end(): void {
-    if (this.#state !== 'new') return this.#finish('whole');
-    this.#state = 'over';
-    this.#on.none(undefined);
-  }
-
-  fail(reason: string): void {
-    const code = reason as AttemptFailure;
-    const state = this.#state;
-    if (state === 'new') {
-      this.#state = 'over';
-      this.#on.none(code);
-    } else if (state === 'taken') this.#break(code);
-    else if (state === 'offered') this.#broken = code;
-  }
-
-  /** The client is told in-band; it gets no terminal event. */
-  #break(code: AttemptFailure): void {
-    const endpoint = endpointById(this.#exchange.request.endpoint);
-    const error = errorFor(new PathError(code, 'the answer broke off'));
-    if (endpoint !== undefined) this.take(inBandError(endpoint, error));
-    this.#finish(code);
-  }
-
-  #finish(how: Ending): void {
-    this.#state = 'over';
-    this.#on.end(this.#sent);
-    this.ended(how);
-  }
-
-  /** So many bytes may go in all. The first grant says that there is a client. */
-  grant(limit: number): void {
-    if (this.#state === 'over') return;
-    this.#state = 'taken';
-    this.#limit = limit;
-    if (this.#broken === undefined) this.#exchange.answer.refill();
-    else this.#break(this.#broken);
-  }
-
-  leave(): void {
-    if (this.#state === 'over') return;
-    this.#state = 'over';
-    this.#on.left();
-    this.ended('left');
-    this.#exchange.cancel();
-  }
-
-  /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */
-  withdraw(): Held | undefined {
-    if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
-    this.#state = 'over';
-    this.#on.withdrawn();
-    return this.#held;
   }
 }

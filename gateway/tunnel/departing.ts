@@ -1,0 +1,110 @@
+import type { Taker } from '../../shared/asking/answer-body.ts';
+import type { Exchange } from '../../shared/asking/exchange.ts';
+import { errorFor, PathError } from '../../shared/asking/path-error.ts';
+import { endpointById } from '../../shared/openai/endpoints.ts';
+import { inBandError } from '../../shared/openai/errors.ts';
+import type { AttemptFailure, AttemptResult } from './attempt.ts';
+import type { Ending } from './departure.ts';
+
+/** An answer whose head is there. */
+export interface Held {
+  exchange: Exchange;
+  result: Extract<AttemptResult, { kind: 'head' }>;
+}
+
+interface DepartingEvents {
+  first(bytes: Uint8Array): void;
+  /** It ended, or broke, before any. */
+  none(code: AttemptFailure | undefined): void;
+  data(offset: number, bytes: Uint8Array): void;
+  end(offset: number): void;
+  withdrawn(): void;
+  left(): void;
+}
+
+/** One answer on its way out: nothing yet → its first data offered → taken → over. */
+export class Departing implements Taker {
+  readonly #held: Held;
+  readonly #exchange: Exchange;
+  readonly #on: DepartingEvents;
+  #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
+  /** Bytes behind the first. */
+  #sent = 0;
+  #limit = 0;
+  #broken: AttemptFailure | undefined;
+  ended: (how: Ending) => void = () => {};
+
+  constructor(held: Held, on: DepartingEvents) {
+    this.#held = held;
+    this.#exchange = held.exchange;
+    this.#on = on;
+  }
+
+  get hungry(): boolean {
+    return this.#state === 'new' || (this.#state === 'taken' && this.#sent < this.#limit);
+  }
+
+  take(bytes: Uint8Array): void {
+    if (this.#state === 'new') {
+      this.#state = 'offered';
+      return this.#on.first(bytes);
+    }
+    this.#on.data(this.#sent, bytes);
+    this.#sent += bytes.length;
+  }
+
+  end(): void {
+    if (this.#state !== 'new') return this.#finish('whole');
+    this.#state = 'over';
+    this.#on.none(undefined);
+  }
+
+  fail(reason: string): void {
+    const code = reason as AttemptFailure;
+    const state = this.#state;
+    if (state === 'new') {
+      this.#state = 'over';
+      this.#on.none(code);
+    } else if (state === 'taken') this.#break(code);
+    else if (state === 'offered') this.#broken = code;
+  }
+
+  /** The client is told in-band; it gets no terminal event. */
+  #break(code: AttemptFailure): void {
+    const endpoint = endpointById(this.#exchange.request.endpoint);
+    const error = errorFor(new PathError(code, 'the answer broke off'));
+    if (endpoint !== undefined) this.take(inBandError(endpoint, error));
+    this.#finish(code);
+  }
+
+  #finish(how: Ending): void {
+    this.#state = 'over';
+    this.#on.end(this.#sent);
+    this.ended(how);
+  }
+
+  /** So many bytes may go in all. The first grant says that there is a client. */
+  grant(limit: number): void {
+    if (this.#state === 'over') return;
+    this.#state = 'taken';
+    this.#limit = limit;
+    if (this.#broken === undefined) this.#exchange.answer.refill();
+    else this.#break(this.#broken);
+  }
+
+  leave(): void {
+    if (this.#state === 'over') return;
+    this.#state = 'over';
+    this.#on.left();
+    this.ended('left');
+    this.#exchange.cancel();
+  }
+
+  /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */
+  withdraw(): Held | undefined {
+    if (this.#state !== 'offered' || this.#broken !== undefined) return undefined;
+    this.#state = 'over';
+    this.#on.withdrawn();
+    return this.#held;
+  }
+}

@@ -1,0 +1,48 @@
+/** What an object says of an attempt, in the form of each way that it may have been asked on. */
+import { isEventStream } from '../../shared/asking/answer.ts';
+import type { Exchange } from '../../shared/asking/exchange.ts';
+import {
+  type AttemptFailure,
+  type AttemptResult,
+  FAILURE_HEADER,
+  HEAD_HEADER,
+  type LetterResult,
+  NO_BODY,
+  NUMBER_HEADER,
+} from './attempt.ts';
+import type { Held } from './departing.ts';
+import type { Offer } from './outlet.ts';
+
+export function failureResponse(code: AttemptFailure, message: string): Response {
+  return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
+}
+
+export function responseFor(result: AttemptResult, exchange: Exchange): Response {
+  if (result.kind === 'failure') return failureResponse(result.code, result.message);
+  const { status, head, whole } = result;
+  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
+  if (whole !== undefined) headers['content-length'] = String(whole.length);
+  if (!NO_BODY.has(status)) return new Response(whole ?? exchange.answer.open(), { status, headers });
+  // Nobody reads this one, and without a reader it would never be over.
+  if (whole === undefined) void exchange.answer.open().pipeTo(new WritableStream());
+  return new Response(null, { status, headers });
+}
+
+/** It may leave by the outlet. */
+export function departs({ status, head, whole }: Held['result']): boolean {
+  return whole === undefined && status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
+}
+
+export function responseTo(offer: Offer, { status, head }: Held['result']): Response {
+  if (offer.kind === 'failed') return failureResponse(offer.code, 'the answer broke off');
+  const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
+  if (offer.kind === 'empty') headers['content-length'] = '0';
+  else headers[NUMBER_HEADER] = String(offer.number);
+  return new Response(offer.kind === 'departs' ? offer.first : '', { status, headers });
+}
+
+export function letterFor(offer: Offer, { kind, status, head }: Held['result']): LetterResult {
+  if (offer.kind === 'failed') return { kind: 'failure', code: offer.code, message: 'the answer broke off' };
+  if (offer.kind === 'empty') return { kind, status, head, whole: new Uint8Array(0) };
+  return { ...offer, status, head };
+}
