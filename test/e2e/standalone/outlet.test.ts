@@ -334,6 +334,8 @@ test('an event loop that stood still for long gives nothing back that came out m
   object.announce(1);
   other.upstream.socket.write(house.marked('', 1));
   await object.frame('credit', 1);
+  // Behind immediates the event loop's next turn begins, with timers.
+  await new Promise((resolve) => setImmediate(resolve));
   upstream.socket.write(house.marked('first'));
   const until = performance.now() + 1_200;
   while (performance.now() < until);
