@@ -24,6 +24,10 @@ export interface Env extends IssuerEnvironment {
   OBSERVE: DurableObjectNamespace<ObserveObject>;
   /** The dashboard's files; without it there is no page. */
   ASSETS?: Pick<Fetcher, 'fetch'>;
+  /** Plain workerd: the process with the public socket, which writes answers to the clients itself. */
+  OUTLET?: Pick<Fetcher, 'fetch'>;
+  /** Shared with that process and nobody else. */
+  OUTLET_SECRET?: string;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */
@@ -49,10 +53,6 @@ export interface Env extends IssuerEnvironment {
    * So it is in plain workerd.
    */
   OBJECTS_STAY?: string;
-  /** The process that owns the public socket, where one does: streamed answers leave by it. */
-  OUTLET?: Pick<Fetcher, 'fetch'>;
-  /** What it knows us by, and our responses. */
-  OUTLET_SECRET?: string;
   /** Which requests are logged: `error` (default), `all` or `off`. */
   REQUEST_LOG?: string;
 }

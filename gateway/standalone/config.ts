@@ -13,6 +13,8 @@ interface StandaloneConfig {
   migrations: Migration[];
   /** Where workerd listens, as it wants it: `unix:/path` or `127.0.0.1:0`. */
   address: string;
+  /** Where outlets listen, as workerd wants it: `unix:/path`. Without it all of an answer goes through workerd's own socket. */
+  outlet?: string;
   /** Absolute directories, which exist. */
   objectsDir: string;
   d1Dir: string;
@@ -48,11 +50,16 @@ export function workerdConfig(config: StandaloneConfig): string {
     ),
     `(name = "DB", wrapped = (moduleName = "cloudflare-internal:d1-api", innerBindings = [(name = "fetcher", service = "d1")]))`,
     ...(config.assetsDir === undefined ? [] : ['(name = "ASSETS", service = "assets")']),
+    ...(config.outlet === undefined ? [] : ['(name = "OUTLET", service = "outlet")']),
     '(name = "OBJECTS_STAY", text = "on")',
     ...config.fromEnvironment.map((name) => `(name = ${quote(name)}, fromEnvironment = ${quote(name)})`),
   ];
   const assets =
     config.assetsDir === undefined ? '' : `\n    (name = "assets", disk = (path = ${quote(config.assetsDir)})),`;
+  const outlet =
+    config.outlet === undefined
+      ? ''
+      : `\n    (name = "outlet", external = (address = ${quote(config.outlet)}, http = ())),`;
   return `using Workerd = import "/workerd/workerd.capnp";
 
 const config :Workerd.Config = (
@@ -61,7 +68,7 @@ const config :Workerd.Config = (
     (name = "d1", worker = .d1),
     (name = "internet", network = (allow = ["public", "private", "local"], tlsOptions = (trustBrowserCas = true))),
     (name = "objects-disk", disk = (path = ${quote(config.objectsDir)}, writable = true)),
-    (name = "d1-disk", disk = (path = ${quote(config.d1Dir)}, writable = true)),${assets}
+    (name = "d1-disk", disk = (path = ${quote(config.d1Dir)}, writable = true)),${assets}${outlet}
   ],
   sockets = [(name = "http", address = ${quote(config.address)}, http = (), service = "gateway")],
 );

@@ -1,4 +1,4 @@
-import type { Taker } from '../../shared/asking/answer-body.ts';
+import { PIECE_MAX_BYTES, type Taker } from '../../shared/asking/answer-body.ts';
 import type { Exchange } from '../../shared/asking/exchange.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
@@ -11,6 +11,9 @@ export interface Held {
   exchange: Exchange;
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
+
+/** For a piece of the answer, and the error that may have to follow it. */
+const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
 interface DepartingEvents {
   first(bytes: Uint8Array): void;
@@ -41,7 +44,7 @@ export class Departing implements Taker {
   }
 
   get hungry(): boolean {
-    return this.#state === 'new' || (this.#state === 'taken' && this.#sent < this.#limit);
+    return this.#state === 'new' || (this.#state === 'taken' && this.#limit - this.#sent >= ROOM_BYTES);
   }
 
   take(bytes: Uint8Array): void {

@@ -1,7 +1,7 @@
 import { owned } from '../wire/owned.ts';
 
-/** Bytes of one read handed to the Worker at most: a reader that fell behind gets what waits in few pieces. */
-const MERGE_BYTES = 64 * 1024;
+/** Bytes that a taker gets at once, at most: one that fell behind gets what waits in few pieces. */
+export const PIECE_MAX_BYTES = 64 * 1024;
 
 /** Takes an answer's bytes as they come, as far as it is hungry. */
 export interface Taker {
@@ -120,7 +120,7 @@ export class AnswerBody {
     let length = first.length;
     let count = 0;
     for (const chunk of this.#waiting) {
-      if (length + chunk.length > MERGE_BYTES) break;
+      if (length + chunk.length > PIECE_MAX_BYTES) break;
       length += chunk.length;
       count++;
     }

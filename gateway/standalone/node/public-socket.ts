@@ -1,6 +1,7 @@
 /** The port that clients and agents see. It knows bytes only: HTTP, WebSockets and their limits are workerd's. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:tls';
+import type { Outlets } from './outlet.ts';
 import { refuse, splice, type Traffic, WRITE_BUFFER_BYTES } from './splice.ts';
 
 /** Each takes two descriptors here and up to 160 KiB when both sides stall. */
@@ -23,6 +24,8 @@ interface PublicSocketOptions {
   /** workerd's Unix socket. */
   path: string;
   tls?: TlsMaterial | undefined;
+  /** Where bodies of answers may come from; without them all is workerd's. */
+  outlets?: Outlets;
   /** Default 4096. */
   connectionsMax?: number;
 }
@@ -31,9 +34,11 @@ export class PublicSocket {
   readonly #server: Server;
   readonly #clients = new Set<Socket>();
   readonly #traffic: Traffic = { chunks: 0 };
+  readonly #outlets: Outlets | undefined;
 
   /** Throws when the TLS material does not fit together. */
-  constructor({ path, tls, connectionsMax = CONNECTIONS_MAX }: PublicSocketOptions) {
+  constructor({ path, tls, outlets, connectionsMax = CONNECTIONS_MAX }: PublicSocketOptions) {
+    this.#outlets = outlets;
     // Without allowHalfOpen Node answers a FIN with a FIN before anybody could turn it into a hang-up.
     const options = {
       allowHalfOpen: true,
@@ -74,7 +79,7 @@ export class PublicSocket {
     this.#clients.add(client);
     client.on('close', () => this.#clients.delete(client));
     if (this.#clients.size > connectionsMax) refuse(client, 'Too many connections.');
-    else splice(client, path, this.#traffic);
+    else splice(client, path, this.#traffic, this.#outlets);
   }
 
   /** Takes no more connections, lets those that are being answered finish for `drainMs` at most, ends all. Idempotent. */

@@ -7,6 +7,7 @@ import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { type DataDirectory, openDataDirectory } from './data-directory.ts';
 import { environment, openIssuer } from './issuer-files.ts';
+import { Outlets } from './outlet.ts';
 import { PublicSocket, type TlsMaterial } from './public-socket.ts';
 import { loadWorkerBundle, type WorkerBundle } from './worker-bundle.ts';
 import { Workerd } from './workerd.ts';
@@ -52,19 +53,23 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
   const tls = options.tls === undefined ? undefined : await readTls(options.tls);
   const known = bundle.migrations.map(({ name }) => name);
   const data = await openDataDirectory(options.data, known);
-  const path = socketPath(data);
-  const publicSocket = new PublicSocket({ path, tls });
-  const { signedAgents, ...configured } = await configure(bundle, data, path);
+  const path = socketPath(data, 'workerd');
+  const outlets = new Outlets();
+  const outlet = { path: socketPath(data, 'outlet'), secret: outlets.secret };
+  const publicSocket = new PublicSocket({ path, tls, outlets });
+  const { signedAgents, ...configured } = await configure(bundle, data, path, outlet);
   const workerd = new Workerd({ ...configured, log });
   const stop = once(async (drainMs: number) => {
     await publicSocket.close(drainMs);
     await workerd.stop();
+    await outlets.close();
     await rm(path, { force: true });
     data.release();
   });
   try {
     // Before workerd, so that a taken port is told at once; who comes early is answered 503.
     const port = await publicSocket.listen(options.port, options.host);
+    await outlets.listen(outlet.path);
     await workerd.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
@@ -79,7 +84,12 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
 }
 
 /** Writes workerd's configuration; what it needs to be told comes back. */
-async function configure(bundle: WorkerBundle, data: DataDirectory, path: string) {
+async function configure(
+  bundle: WorkerBundle,
+  data: DataDirectory,
+  path: string,
+  outlet: { path: string; secret: string },
+) {
   const given: NodeJS.ProcessEnv = { ...releaseSettings(bundle), ...process.env };
   const settings = WORKER_SETTINGS.filter((name) => given[name] !== undefined);
   const issuer = environment(await openIssuer(data.issuer, Math.floor(Date.now() / 1000)));
@@ -87,12 +97,13 @@ async function configure(bundle: WorkerBundle, data: DataDirectory, path: string
   const text = workerdConfig({
     ...bundle,
     address: `unix:${path}`,
+    outlet: `unix:${outlet.path}`,
     objectsDir: data.objects,
     d1Dir: data.d1,
-    fromEnvironment: ['ADMIN_KEY_SHA256', ...Object.keys(issuer), ...settings],
+    fromEnvironment: ['ADMIN_KEY_SHA256', 'OUTLET_SECRET', ...Object.keys(issuer), ...settings],
   });
   await writeFile(config, text);
-  const env = { ...given, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash };
+  const env = { ...given, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash, OUTLET_SECRET: outlet.secret };
   const signedAgents = isOn(given.REQUIRE_SIGNED_AGENT);
   return { config, socket: path, pidFile: join(data.run, 'workerd.pid'), env, signedAgents };
 }
@@ -103,10 +114,10 @@ function releaseSettings({ releaseKeys }: WorkerBundle): NodeJS.ProcessEnv {
 }
 
 /** In the data directory; where its path is too long for a socket, in the temporary one, under a name that only we know. */
-function socketPath(data: DataDirectory): string {
-  const path = join(data.run, 'workerd.sock');
+function socketPath(data: DataDirectory, name: 'workerd' | 'outlet'): string {
+  const path = join(data.run, `${name}.sock`);
   if (Buffer.byteLength(path) <= SOCKET_PATH_MAX_BYTES) return path;
-  return join(tmpdir(), `otela-${data.adminKeyHash.slice(0, 24)}.sock`);
+  return join(tmpdir(), `otela-${data.adminKeyHash.slice(0, 24)}-${name}.sock`);
 }
 
 async function readTls(files: { cert: string; key: string }): Promise<TlsMaterial> {
