@@ -4,7 +4,7 @@ import { WireError } from '../../../shared/wire/error.ts';
 import { chunkOf } from './outlet-marker.ts';
 
 /** Of one stream, on its way: what a client that stops reading makes us hold. */
-export const OUTLET_WINDOW_BYTES = 256 * 1024;
+export const OUTLET_WINDOW_BYTES = 128 * 1024;
 /** Credit is given in steps of this, so that a short answer causes none. */
 const CREDIT_STEP_BYTES = OUTLET_WINDOW_BYTES / 4;
 
