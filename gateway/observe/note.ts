@@ -144,6 +144,7 @@ export class Note {
 
   /** The answer broke off after its head; `code` is what the client is told, in-band. */
   broke(reason: string, code: string): void {
+    if (this.#over) return;
     this.error = code;
     reporter.counts.count(BROKEN, [reason]);
     this.over();

@@ -23,6 +23,11 @@ export function departing(name: string): (how: Ending) => void {
   return ending.resolve;
 }
 
+/** It does not leave that way after all. */
+export function stays(name: string): void {
+  endings.delete(name);
+}
+
 /** The Worker's side of an answer that leaves by the outlet of its object. */
 export class Departure {
   /** As OUTLET_HEADER of its response. */

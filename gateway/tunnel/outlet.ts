@@ -6,7 +6,7 @@ import { FrameWriter } from '../../shared/wire/writer.ts';
 import type { Env } from '../env.ts';
 import { type AttemptFailure, nameOf } from './attempt.ts';
 import { Departing, type Held } from './departing.ts';
-import { departing } from './departure.ts';
+import { departing, stays } from './departure.ts';
 
 /** Whoever knows a stream's number takes the stream: drawn at random, told to the Worker alone. 1 to 2^48. */
 function drawNumber(): number {
@@ -37,14 +37,16 @@ export class Outlet {
   #previous: number | undefined;
   #socket: WebSocket | undefined;
   #wanted = false;
+  #connecting = false;
 
   constructor(env: Env, session: string) {
     this.#env = env;
     this.#session = session;
   }
 
-  /** Answers can leave this way now. */
+  /** Answers can leave this way now. Where they could not for once, it is tried again. */
   get open(): boolean {
+    if (this.#socket === undefined && this.#wanted) void this.connect().catch(() => {});
     return this.#socket !== undefined;
   }
 
@@ -52,13 +54,16 @@ export class Outlet {
   async connect(): Promise<void> {
     const { OUTLET, OUTLET_SECRET = '' } = this.#env;
     this.#wanted = true;
-    if (OUTLET === undefined || this.#socket !== undefined) return;
+    if (OUTLET === undefined || this.#socket !== undefined || this.#connecting) return;
     const headers = { upgrade: 'websocket', 'x-otela-outlet': OUTLET_SECRET, 'x-otela-session': this.#session };
-    const { webSocket: socket } = await OUTLET.fetch('http://outlet/outlet', { headers });
+    this.#connecting = true;
+    const { webSocket: socket } = await OUTLET.fetch('http://outlet/outlet', { headers }).finally(() => {
+      this.#connecting = false;
+    });
     if (!socket) return;
     socket.binaryType = 'arraybuffer';
     socket.accept();
-    if (!this.#wanted || this.#socket !== undefined) return socket.close(1000);
+    if (!this.#wanted) return socket.close(1000);
     socket.addEventListener('message', ({ data }) => this.#onMessage(socket, data));
     const gone = () => this.#gone(socket);
     socket.addEventListener('close', gone);
@@ -107,9 +112,13 @@ export class Outlet {
       },
       withdrawn: () => {
         over();
+        stays(name);
         this.#put({ type: 'reset', stream: number, code: 'cancelled', message: '' });
       },
-      left: over,
+      left: () => {
+        over();
+        this.#endIfIdle();
+      },
     });
     exchange.answer.pour(stream);
   }

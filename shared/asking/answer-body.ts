@@ -40,7 +40,6 @@ export class AnswerBody {
       () => this.refill(),
       () => this.#onOver(true),
     );
-    if (this.#failure !== undefined && this.#waiting.length === 0) taker.fail(this.#failure);
     this.#taker = taker;
     return taker.stream;
   }

@@ -316,6 +316,7 @@ export class Exchange {
   }
 
   #finish(failure: AttemptFailure | undefined): void {
+    if (this.#over) return; // it failed before anybody read that
     this.#over = true;
     this.#link?.detach(this.stream);
     this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));

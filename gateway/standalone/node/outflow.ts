@@ -1,6 +1,7 @@
 /** One answer that goes from an outlet to its client. */
 import type { Socket } from 'node:net';
 import { WireError } from '../../../shared/wire/error.ts';
+import { FrameWriter } from '../../../shared/wire/writer.ts';
 import { chunkOf } from './outlet-marker.ts';
 
 /** Of one stream, on its way: what a client that stops reading makes us hold. */
@@ -8,6 +9,7 @@ export const OUTLET_WINDOW_BYTES = 128 * 1024;
 /** Credit is given in steps of this, so that a short answer causes none. */
 const CREDIT_STEP_BYTES = OUTLET_WINDOW_BYTES / 4;
 
+const NOTHING = Buffer.alloc(0);
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
 /** The stream on the side of its object. */
@@ -21,6 +23,8 @@ interface OutflowOptions {
   client: Socket;
   /** The head, and what came with it. Written when the stream is taken: before, a reset leaves the client without any answer. */
   opening: Buffer;
+  /** Each piece is a chunk, with a last one at the end; else pieces as they are. */
+  chunked: boolean;
   /** How many chunks went by, for all connections together. */
   traffic: { chunks: number };
   /** The last chunk is written. */
@@ -35,6 +39,8 @@ export class Outflow {
   /** Undefined before the stream is taken and after its end. */
   #source: OutflowSource | undefined;
   #received = 0;
+  /** What the client has no room for: gathered, since pieces of a byte each would take a hundred times their size. */
+  #waiting: FrameWriter | undefined;
   /** Up to this offset the object may send. */
   #granted = 0;
 
@@ -67,7 +73,8 @@ export class Outflow {
     if (offset + bytes.length > this.#granted) throw new WireError('over_credit', 'more than the window');
     if (bytes.length === 0) return;
     this.#received += bytes.length;
-    this.#write(chunkOf(bytes));
+    if (this.#options.client.writableLength === 0) this.#writePiece(bytes);
+    else this.#gather(bytes);
     this.#credit();
   }
 
@@ -75,7 +82,8 @@ export class Outflow {
   end(offset: number): void {
     if (offset !== this.#received) throw new WireError('bad_offset', `ends at ${offset}, not ${this.#received}`);
     this.#source = undefined;
-    this.#write(LAST_CHUNK);
+    this.#writeWaiting();
+    if (this.#options.chunked) this.#write(LAST_CHUNK);
     this.#options.ended();
   }
 
@@ -93,7 +101,27 @@ export class Outflow {
 
   /** The client took what was waiting for it. */
   drained(): void {
+    this.#writeWaiting();
     this.#credit();
+  }
+
+  #gather(bytes: Uint8Array): void {
+    if (this.#waiting === undefined) {
+      this.#waiting = new FrameWriter();
+      // Below the high-water mark there is no `drain` to come: this tells when the client has taken what is before.
+      this.#options.client.write(NOTHING, () => this.drained());
+    }
+    this.#waiting.bytes(bytes);
+  }
+
+  #writeWaiting(): void {
+    if (this.#waiting === undefined || this.#waiting.length === 0) return;
+    this.#writePiece(this.#waiting.message);
+    this.#waiting = undefined;
+  }
+
+  #writePiece(bytes: Uint8Array): void {
+    this.#write(this.#options.chunked ? chunkOf(bytes) : Buffer.from(bytes));
   }
 
   #write(bytes: Buffer): void {
@@ -105,7 +133,7 @@ export class Outflow {
   #credit(): void {
     const { client } = this.#options;
     if (client.writableNeedDrain) return;
-    const consumed = Math.max(0, this.#received - client.writableLength);
+    const consumed = Math.max(0, this.#received - client.writableLength - (this.#waiting?.length ?? 0));
     if (consumed + OUTLET_WINDOW_BYTES - this.#granted < CREDIT_STEP_BYTES) return;
     this.#granted = consumed + OUTLET_WINDOW_BYTES;
     this.#source?.credit(consumed, OUTLET_WINDOW_BYTES);

@@ -3,7 +3,7 @@
 /** Head and body of such an answer together, which are held until they are complete: its first data has 64 KiB at most. */
 export const MARKED_MAX_BYTES = 128 * 1024;
 
-const HEAD_BEGIN = 'HTTP/1.1 ';
+const HEAD_BEGIN = 'HTTP/1.';
 const MARKER = /^x-otela-outlet:[ \t]*[0-9a-f]{32} ([a-z2-7]{26}) (\d{1,15}) (\d{1,6})[ \t]*$/i;
 const CONTENT_LENGTH = /^content-length:[ \t]*(\d{1,15})[ \t]*$/i;
 const CONNECTION_CLOSE = /^connection:[ \t]*close[ \t]*$/i;
@@ -15,9 +15,11 @@ export interface MarkedAnswer {
   end: number;
   session: string;
   stream: number;
-  /** For the client: the head, for a body in chunks, and the first chunk where there is one. */
+  /** For the client: the head, and the first data as its body begins. */
   opening: Buffer;
-  /** The head says that the connection ends behind this answer. */
+  /** The body goes in chunks; to a client of HTTP/1.0 it is what comes until the connection ends (RFC 9112 §6.3). */
+  chunked: boolean;
+  /** The connection ends behind this answer. */
   closes: boolean;
 }
 
@@ -25,22 +27,59 @@ export type MarkerReading =
   | MarkedAnswer
   /** More of it has to be read; what is before `start` is not of it. */
   | { kind: 'incomplete'; start: number }
-  /** It begins in an earlier read, or is no head at all. */
   | { kind: 'unmarked' }
+  /** There is a mark and no answer that it belongs to, or not all of it: it must not go on. */
   | { kind: 'broken' };
 
-/** Reads the answer around `secret`, which must be in `bytes`. `opening` is a copy. */
-export function readMarker(bytes: Buffer, secret: Buffer): MarkerReading {
-  const at = bytes.indexOf(secret);
-  const start = at < 0 ? -1 : bytes.lastIndexOf(HEAD_BEGIN, at);
-  if (start < 0) return { kind: 'unmarked' };
-  const headEnd = bytes.indexOf('\r\n\r\n', start);
+/** So much of a secret may have gone by with an earlier read; with more at the end of one, that end is kept. */
+const PASSED_MAX = 7;
+
+/** What marks answers, and how it is found. Only who reads what workerd says sees it; nothing that has it in it goes on to a client. */
+export class Mark {
+  readonly secret: Buffer;
+  readonly #begin: Buffer;
+  readonly #rest: Buffer;
+
+  constructor(secret: string) {
+    this.secret = Buffer.from(secret);
+    this.#begin = this.secret.subarray(0, PASSED_MAX + 1);
+    this.#rest = this.secret.subarray(PASSED_MAX);
+  }
+
+  /** All of the secret, or what may become it. */
+  isIn(chunk: Buffer): boolean {
+    return chunk.indexOf(this.#rest) >= 0 || this.#cutAt(chunk) >= 0;
+  }
+
+  /** Where the end of `chunk` begins the secret; -1: it does not. */
+  #cutAt(chunk: Buffer): number {
+    const at = chunk.indexOf(this.#begin, Math.max(0, chunk.length - this.secret.length + 1));
+    if (at < 0) return -1;
+    return this.secret.subarray(0, chunk.length - at).equals(chunk.subarray(at)) ? at : -1;
+  }
+
+  /** Reads the answer around the secret. What it gives are copies. */
+  read(bytes: Buffer): MarkerReading {
+    const at = bytes.indexOf(this.secret);
+    if (at >= 0) return readAround(bytes, at);
+    if (bytes.indexOf(this.#rest) >= 0) return { kind: 'broken' };
+    const cut = this.#cutAt(bytes);
+    if (cut < 0) return { kind: 'unmarked' };
+    const head = bytes.lastIndexOf(HEAD_BEGIN, cut);
+    return { kind: 'incomplete', start: head >= 0 && cut - head < MARKED_MAX_BYTES ? head : cut };
+  }
+}
+
+function readAround(bytes: Buffer, at: number): MarkerReading {
+  const start = bytes.lastIndexOf(HEAD_BEGIN, at);
+  const headEnd = bytes.indexOf('\r\n\r\n', Math.max(0, start));
+  if (start < 0 || (headEnd >= 0 && headEnd < at)) return { kind: 'broken' };
   if (headEnd < 0) return bytes.length - start > MARKED_MAX_BYTES ? { kind: 'broken' } : { kind: 'incomplete', start };
-  if (headEnd < at) return { kind: 'unmarked' };
   const kept: string[] = [];
   let marker: RegExpExecArray | undefined;
   let contentLength: number | undefined;
-  let closes = false;
+  const chunked = !bytes.toString('latin1', start, start + 8).endsWith('1.0');
+  let closes = !chunked;
   for (const line of bytes.toString('latin1', start, headEnd).split('\r\n')) {
     const [marked, sized] = [MARKER.exec(line), CONTENT_LENGTH.exec(line)];
     if (marked !== null) marker = marked;
@@ -54,10 +93,11 @@ export function readMarker(bytes: Buffer, secret: Buffer): MarkerReading {
   const end = body + contentLength;
   if (length > contentLength || end - start > MARKED_MAX_BYTES) return { kind: 'broken' };
   if (bytes.length < end) return { kind: 'incomplete', start };
-  const head = Buffer.from(`${kept.join('\r\n')}\r\ntransfer-encoding: chunked\r\n\r\n`, 'latin1');
+  const coding = chunked ? 'transfer-encoding: chunked\r\n' : '';
+  const head = Buffer.from(`${kept.join('\r\n')}\r\n${coding}\r\n`, 'latin1');
   const first = bytes.subarray(body, body + length);
-  const opening = length === 0 ? head : Buffer.concat([head, chunkOf(first)]);
-  return { kind: 'marked', start, end, session, stream, opening, closes };
+  const opening = length === 0 ? head : Buffer.concat([head, chunked ? chunkOf(first) : first]);
+  return { kind: 'marked', start, end, session, stream, opening, chunked, closes };
 }
 
 /** RFC 9112 §7.1. `bytes` must not be empty: an empty chunk is the last one. */

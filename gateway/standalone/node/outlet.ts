@@ -10,6 +10,7 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { Outflow } from './outflow.ts';
 import { OutletChannel } from './outlet-channel.ts';
+import { Mark } from './outlet-marker.ts';
 import { patiently } from './patiently.ts';
 
 const MESSAGE_MAX_BYTES = 16 * 1024 * 1024;
@@ -25,7 +26,7 @@ interface Waiting {
 export class Outlets {
   /** Known to the Worker and to nobody outside: 32 hex digits. */
   readonly secret = randomBytes(16).toString('hex');
-  readonly secretBytes = Buffer.from(this.secret);
+  readonly mark = new Mark(this.secret);
   readonly #server: Server;
   readonly #webSockets = new WebSocketServer({
     noServer: true,
@@ -105,7 +106,7 @@ export class Outlets {
 
   #isSecret(given: string | string[] | undefined): boolean {
     const bytes = Buffer.from(typeof given === 'string' ? given : '');
-    return bytes.length === this.secretBytes.length && timingSafeEqual(bytes, this.secretBytes);
+    return bytes.length === this.mark.secret.length && timingSafeEqual(bytes, this.mark.secret);
   }
 
   #announced(channel: OutletChannel, stream: number): void {

@@ -4,7 +4,7 @@ import { TLSSocket } from 'node:tls';
 import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
 import { Outflow } from './outflow.ts';
 import type { Outlets } from './outlet.ts';
-import { type MarkedAnswer, readMarker } from './outlet-marker.ts';
+import type { MarkedAnswer } from './outlet-marker.ts';
 
 /** What waits when a side stalls is one such buffer and one chunk (64 KiB) per direction: about 160 KiB per connection. */
 export const WRITE_BUFFER_BYTES = 16 * 1024;
@@ -24,6 +24,11 @@ function free(chunk: Buffer): void {
   if (chunk.length < LARGE_BYTES) return;
   if (chunk.buffer instanceof ArrayBuffer && chunk.length === chunk.buffer.byteLength) chunk.buffer.transfer(0);
 }
+
+/** Of a client's words that workerd may not have read; a request with more is reset where it has not. */
+const UNREAD_MAX_BYTES = 1024 * 1024;
+
+const SWITCHING = Buffer.from('HTTP/1.1 101 ');
 
 /** How many chunks went by, for all connections together: quiet means that it stands still. */
 export interface Traffic {
@@ -46,7 +51,8 @@ class Splice {
   readonly #client: Socket;
   readonly #path: string;
   readonly #traffic: Traffic;
-  readonly #outlets: Outlets | undefined;
+  /** Undefined once it is no HTTP any more. */
+  #outlets: Outlets | undefined;
   #upstream: Socket;
   #connected = false;
   // One buffer for all reads, as long as the client's side of the kernel takes each piece at once: Node's own way is fresh memory for
@@ -58,10 +64,11 @@ class Splice {
   #outflow: Outflow | undefined;
   /** What workerd said behind that answer, in the same read. */
   #behind: Buffer | undefined;
-  /** An outlet's answer was the last thing that went to the client; its head said so of the connection. */
-  #afterOutlet: 'no' | 'stays' | 'closes' = 'no';
-  /** Since that answer began. */
-  #clientSpoke = false;
+  /** An outlet's answer was the last thing that went to the client. */
+  #afterOutlet = false;
+  /** What the client said since that answer began: workerd closes a connection that is idle for it, and then has read none of this. */
+  #unread: Buffer[] = [];
+  #unreadBytes = 0;
   /** workerd closed behind an outlet's answer; the client's next bytes open a new connection. */
   #idle = false;
 
@@ -73,8 +80,8 @@ class Splice {
     this.#upstream = this.#connect();
     client.on('data', (chunk: Buffer) => this.#fromClient(chunk));
     client.on('drain', () => {
-      if (this.#outflow === undefined) this.#upstream.resume();
-      else this.#outflow.drained();
+      this.#outflow?.drained();
+      if (this.#behind === undefined) this.#upstream.resume();
     });
     client.on('end', this.#leave);
     client.on('error', this.#leave);
@@ -107,6 +114,8 @@ class Splice {
     upstream.on('end', () => this.#upstreamEnded());
     upstream.on('error', () => {
       if (this.#idle || upstream !== this.#upstream) return;
+      // Written to behind its closing, which we had not read yet.
+      if (this.#afterOutlet && this.#connected && this.#outflow === undefined) return this.#upstreamEnded();
       if (this.#connected) reset(this.#client);
       else refuse(this.#client, 'The gateway is starting or restarting. Try again shortly.');
     });
@@ -115,22 +124,38 @@ class Splice {
 
   #fromClient(chunk: Buffer): void {
     this.#traffic.chunks += 1;
-    this.#clientSpoke = true;
     if (this.#idle) this.#reconnect();
+    if (this.#afterOutlet) this.#keep(chunk);
     const room = this.#upstream.write(chunk);
-    if (this.#upstream.writableLength === 0) free(chunk);
+    if (this.#upstream.writableLength === 0 && !this.#afterOutlet) free(chunk);
     else if (!room) this.#client.pause();
   }
 
+  #keep(chunk: Buffer): void {
+    this.#unreadBytes += chunk.length;
+    if (this.#unreadBytes <= UNREAD_MAX_BYTES) this.#unread.push(chunk);
+  }
+
   #fromUpstream(chunk: Buffer): void {
-    this.#afterOutlet = 'no';
-    // workerd writes a marked head at once, and what is before it is small: the secret lies in one read, unless a client asks for
-    // several things at a time and does not read. Such a client gets the head as it is and the text for whoever knows no outlets.
-    if (this.#outlets !== undefined && (this.#held !== undefined || chunk.indexOf(this.#outlets.secretBytes) >= 0)) {
-      this.#marked(chunk, this.#outlets);
-    } else {
-      this.#toClient(chunk);
+    if (this.#outflow !== undefined) {
+      // The answer to what a client asked before this one's end.
+      this.#behind = Buffer.concat(this.#behind === undefined ? [chunk] : [this.#behind, chunk]);
+      this.#upstream.pause();
+      return;
     }
+    this.#heard();
+    if (this.#outlets === undefined) return this.#toClient(chunk);
+    if (switches(chunk))
+      this.#outlets = undefined; // a WebSocket, from now on
+    else if (this.#held !== undefined || this.#outlets.mark.isIn(chunk)) return this.#marked(chunk, this.#outlets);
+    this.#toClient(chunk);
+  }
+
+  /** workerd answers: nothing of what the client said is lost. */
+  #heard(): void {
+    this.#afterOutlet = false;
+    this.#unread = [];
+    this.#unreadBytes = 0;
   }
 
   #toClient(chunk: Buffer): void {
@@ -143,7 +168,7 @@ class Splice {
     // A copy: `chunk` lies where the next read will land.
     const bytes = Buffer.concat(this.#held === undefined ? [chunk] : [this.#held, chunk]);
     this.#held = undefined;
-    const reading = readMarker(bytes, outlets.secretBytes);
+    const reading = outlets.mark.read(bytes);
     switch (reading.kind) {
       case 'unmarked':
         return this.#toClient(bytes);
@@ -160,13 +185,14 @@ class Splice {
     }
   }
 
-  #takeFrom(outlets: Outlets, { session, stream, opening, closes }: MarkedAnswer): void {
-    this.#upstream.pause();
-    this.#clientSpoke = false;
+  #takeFrom(outlets: Outlets, { session, stream, opening, chunked, closes }: MarkedAnswer): void {
+    this.#afterOutlet = true;
+    if (this.#behind === undefined) this.#upstream.resume(); // to see it end
     this.#outflow = new Outflow({
       client: this.#client,
       traffic: this.#traffic,
       opening,
+      chunked,
       ended: () => this.#outflowEnded(closes),
       broke: () => reset(this.#client),
     });
@@ -175,34 +201,43 @@ class Splice {
 
   #outflowEnded(closes: boolean): void {
     this.#outflow = undefined;
-    this.#afterOutlet = closes ? 'closes' : 'stays';
+    if (closes) return this.#endClient();
     const behind = this.#behind;
     this.#behind = undefined;
     if (behind !== undefined) this.#fromUpstream(behind);
     if (this.#outflow === undefined && !this.#client.writableNeedDrain) this.#upstream.resume();
+    if (this.#idle) this.#client.setTimeout(LINGER_MS, this.#leave);
   }
 
   #upstreamEnded(): void {
     if (this.#held !== undefined) return reset(this.#client);
+    if (this.#behind !== undefined) return reset(this.#client);
+    if (!this.#afterOutlet) return this.#endClient();
     // To workerd the answer was over with its head, and the connection idle for as long as the answer took.
-    if (this.#afterOutlet === 'stays') {
-      if (this.#clientSpoke) return reset(this.#client);
-      this.#idle = true;
-      this.#upstream.destroy();
-      this.#client.setTimeout(LINGER_MS, this.#leave);
-      return;
-    }
+    this.#upstream.destroy();
+    if (this.#unreadBytes > UNREAD_MAX_BYTES) return reset(this.#client);
+    this.#idle = true;
+    if (this.#unread.length > 0) this.#reconnect();
+    else if (this.#outflow === undefined) this.#client.setTimeout(LINGER_MS, this.#leave);
+  }
+
+  #endClient(): void {
     this.#client.setTimeout(LINGER_MS, this.#leave);
     this.#client.end();
   }
 
+  /** What workerd did not read before it closed is said again. */
   #reconnect(): void {
     this.#idle = false;
-    this.#afterOutlet = 'no';
     this.#connected = false;
     this.#client.setTimeout(0, this.#leave);
     this.#upstream = this.#connect();
+    for (const chunk of this.#unread) this.#upstream.write(chunk);
   }
+}
+
+function switches(chunk: Buffer): boolean {
+  return chunk.length > SWITCHING.length && chunk.compare(SWITCHING, 0, SWITCHING.length, 0, SWITCHING.length) === 0;
 }
 
 /** Answers whatever the client asks with 503 and closes. */

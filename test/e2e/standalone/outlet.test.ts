@@ -2,17 +2,22 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
-import { connect, createServer, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as tlsConnect } from 'node:tls';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterEach, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
-import { OUTLET_WINDOW_BYTES } from '../../../gateway/standalone/node/outflow.ts';
+import { OUTLET_WINDOW_BYTES, Outflow } from '../../../gateway/standalone/node/outflow.ts';
 import { Outlets } from '../../../gateway/standalone/node/outlet.ts';
 import { PublicSocket, type TlsMaterial } from '../../../gateway/standalone/node/public-socket.ts';
 import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
+
+setFlagsFromString('--expose-gc');
+const gc: () => void = runInNewContext('gc');
 
 const MIB = 1024 * 1024;
 const SESSION = 'abcdefghijklmnopqrstuvwxyz';
@@ -60,6 +65,10 @@ class Peer {
   async expectText(text: string): Promise<void> {
     await eventually('all bytes', 5_000, () => (this.text.length >= text.length ? true : undefined)).catch(() => {});
     expect(this.text).toBe(text);
+  }
+
+  async expectAtLeast(text: string): Promise<void> {
+    await eventually('its beginning', 5_000, () => (this.text.startsWith(text) ? true : undefined));
   }
 
   async expectReset(): Promise<void> {
@@ -479,14 +488,104 @@ test('a connection that its head calls closing ends behind the stream', async ()
   expect(client.text.endsWith('\r\n5\r\nfirst\r\n6\r\nsecond\r\n0\r\n\r\n')).toBe(true);
 });
 
-test('a request that workerd did not answer before it closed below a stream is not lost silently', async () => {
+test('a request that workerd did not read before it closed below a stream is said again', async () => {
   const house = await new House().open();
   const { object, client, upstream } = await house.taken('first');
   client.socket.write(GET);
   await upstream.expectText(GET + GET);
-  upstream.socket.end();
   object.end(0);
-  await client.expectReset();
+  upstream.socket.end();
+  const next = await eventually('another connection', 5_000, () => house.upstreams[1]);
+  await next.expectText(GET);
+  next.socket.write(plain('next'));
+  await eventually('the answer', 5_000, () => (client.text.endsWith(plain('next')) ? true : undefined));
+  expect(client.closed).toBe(false);
+});
+
+test('a client of HTTP/1.0 gets the stream as it is, and the end of its connection as its end', async () => {
+  const house = await new House().open();
+  const object = await house.object();
+  const { client, upstream } = await house.exchange();
+  object.announce();
+  upstream.socket.write(house.marked('first').replace('HTTP/1.1', 'HTTP/1.0'));
+  await object.frame('credit');
+  object.data(0, 'second');
+  object.end(6);
+  await eventually('the end', 5_000, () => (client.ended ? true : undefined));
+  expect(client.text).toBe('HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\nfirstsecond');
+});
+
+test('no client gets the secret, wherever a read ends: the stream is whole, or the client is reset', async () => {
+  const house = await new House().open();
+  const object = await house.object();
+  const before = plain('one');
+  const marked = before + house.marked('first');
+  const secretAt = marked.indexOf(house.outlets.secret);
+  let whole = 0;
+  for (let cut = before.length; cut <= secretAt + 34; cut += cut < secretAt - 2 ? 17 : 1) {
+    const stream = 10_000 + cut;
+    const { client, upstream } = await house.exchange(GET + GET);
+    object.announce(stream);
+    const text = before + house.marked('first', stream);
+    upstream.socket.write(text.slice(0, cut));
+    await client.expectAtLeast(before);
+    upstream.socket.write(text.slice(cut));
+    const taken = () => object.frames.some((frame) => frame.type === 'credit' && frame.stream === stream);
+    await eventually('it is taken or broken', 5_000, () => (taken() || client.closed ? true : undefined));
+    if (taken()) {
+      whole++;
+      object.end(0, stream);
+      await eventually('its end', 5_000, () => (client.text.endsWith('0\r\n\r\n') ? true : undefined));
+    }
+    for (let length = 8; length <= 32; length++) {
+      expect(client.text).not.toContain(house.outlets.secret.slice(0, length));
+    }
+    client.socket.destroy();
+  }
+  expect(whole).toBeGreaterThan(20);
+}, 60_000);
+
+test('what follows a change of protocol is nobody’s answer', async () => {
+  const house = await new House().open();
+  const { client, upstream } = await house.exchange();
+  const switching = 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n';
+  upstream.socket.write(switching);
+  await client.expectText(switching);
+  const text = `HTTP/1.1 ${house.outlets.secret}\r\n\r\n`;
+  upstream.socket.write(text);
+  await client.expectText(switching + text);
+});
+
+test('pieces of a byte each, for a client that does not read, cost little more than themselves', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const reader = connect({ port, host: '127.0.0.1' }).pause();
+  const [client] = (await once(server, 'connection')) as [Socket];
+  atEnd(() => {
+    reader.destroy();
+    client.destroy();
+    server.close();
+  });
+  while (client.writableLength === 0) client.write(Buffer.alloc(64 * 1024)); // more than the kernel takes
+  let granted = 0;
+  const options = { client, opening: Buffer.from('head'), chunked: true, traffic: { chunks: 0 } };
+  const outflow = new Outflow({ ...options, ended: () => {}, broke: () => {} });
+  outflow.begin({ credit: (consumed, window) => (granted = consumed + window), cancel: () => {} });
+  const piece = Uint8Array.of(1);
+  gc();
+  const before = process.memoryUsage().heapUsed;
+  const count = 60_000;
+  expect(granted).toBeGreaterThan(count);
+  for (let at = 0; at < count; at++) outflow.data(at, piece);
+  gc();
+  expect((process.memoryUsage().heapUsed - before) / MIB).toBeLessThan(4); // an entry for each would be 30
+  const from = reader.bytesRead;
+  outflow.end(count);
+  reader.resume();
+  await eventually('all of it', 5_000, () =>
+    client.writableLength === 0 && reader.bytesRead > from ? true : undefined,
+  );
 });
 
 test('answers to pipelined requests come behind the stream, in order, streams too', async () => {

@@ -37,6 +37,24 @@ describe('an answer that breaks off', () => {
     expect(over).toEqual([false]);
   });
 
+  it('before its reader came, behind what another had: the reader is told, and it is over', async () => {
+    let room = true;
+    body.pour({
+      get hungry() {
+        return room;
+      },
+      take: () => {
+        room = false;
+      },
+      end: () => {},
+      fail: () => {},
+    });
+    body.push(piece);
+    expect(body.breakOff('lost')).toBe(true);
+    await expect(body.open().getReader().read()).rejects.toThrow('lost');
+    expect(over).toEqual([false]);
+  });
+
   it('while its reader waits, or before there is one: there is nothing to wait for', async () => {
     expect(body.breakOff('lost')).toBe(false);
     void body.open().getReader().read();
