@@ -26,7 +26,7 @@ function free(chunk: Buffer): void {
 }
 
 /** Of a client's words that workerd may not have read; a request with more is reset where it has not. */
-const UNREAD_MAX_BYTES = 1024 * 1024;
+const UNREAD_MAX_BYTES = 64 * 1024;
 
 const SWITCHING = Buffer.from('HTTP/1.1 101 ');
 
@@ -60,9 +60,9 @@ class Splice {
   #landing = Buffer.allocUnsafeSlow(READ_BYTES);
   /** The beginning of an answer that an outlet will write. */
   #held: Buffer | undefined;
-  /** The answer that an outlet writes. As long as there is one, workerd is not read. */
+  /** The answer that an outlet writes. As long as there is one, nothing of workerd's goes to the client. */
   #outflow: Outflow | undefined;
-  /** What workerd said behind that answer, in the same read. */
+  /** What workerd said behind that answer: a client may ask before it has it. */
   #behind: Buffer | undefined;
   /** An outlet's answer was the last thing that went to the client. */
   #afterOutlet = false;
@@ -151,7 +151,7 @@ class Splice {
     this.#toClient(chunk);
   }
 
-  /** workerd answers: nothing of what the client said is lost. */
+  /** Of what the client said nothing is unread, or nothing more can be done about it. */
   #heard(): void {
     this.#afterOutlet = false;
     this.#unread = [];
@@ -212,7 +212,7 @@ class Splice {
   #upstreamEnded(): void {
     if (this.#held !== undefined) return reset(this.#client);
     if (this.#behind !== undefined) return reset(this.#client);
-    if (!this.#afterOutlet) return this.#endClient();
+    if (!this.#afterOutlet) return this.#outflow === undefined ? this.#endClient() : reset(this.#client);
     // To workerd the answer was over with its head, and the connection idle for as long as the answer took.
     this.#upstream.destroy();
     if (this.#unreadBytes > UNREAD_MAX_BYTES) return reset(this.#client);
@@ -226,13 +226,14 @@ class Splice {
     this.#client.end();
   }
 
-  /** What workerd did not read before it closed is said again. */
+  /** What workerd did not read before it closed is said again, once. */
   #reconnect(): void {
     this.#idle = false;
     this.#connected = false;
     this.#client.setTimeout(0, this.#leave);
     this.#upstream = this.#connect();
     for (const chunk of this.#unread) this.#upstream.write(chunk);
+    this.#heard();
   }
 }
 

@@ -502,6 +502,20 @@ test('a request that workerd did not read before it closed below a stream is sai
   expect(client.closed).toBe(false);
 });
 
+test('and only once: who is closed on again is told so', async () => {
+  const house = await new House().open();
+  const { object, client, upstream } = await house.taken('first');
+  object.end(0);
+  upstream.socket.end();
+  await eventually('its end', 5_000, () => (client.text.endsWith('0\r\n\r\n') ? true : undefined));
+  client.socket.write(GET);
+  const next = await eventually('another connection', 5_000, () => house.upstreams[1]);
+  await next.expectText(GET);
+  next.socket.end();
+  await eventually('the client is told', 5_000, () => (client.ended ? true : undefined));
+  expect(house.upstreams).toHaveLength(2);
+});
+
 test('a client of HTTP/1.0 gets the stream as it is, and the end of its connection as its end', async () => {
   const house = await new House().open();
   const object = await house.object();
