@@ -67,7 +67,7 @@ async function section(name: Section, house: House, counter: Counter): Promise<R
     case 'tokens': {
       const { rows, loaded } = await tokens(house, {
         seed,
-        repeats: quick ? 1 : 3,
+        repeats,
         tokens: quick ? 500 : 4_000,
         paced: quick ? 100 : 400,
       });
