@@ -1,0 +1,58 @@
+/**
+ * `node test/real/main.ts [--replicas N] [--ready SECONDS] [--only TEXT] -- COMMAND …`: a real engine behind agent and gateway, asked
+ * directly and through them. `{port}` in the command is where the engine shall listen; with three replicas the checks run that kill some.
+ *
+ *     node test/real/main.ts --replicas 3 -- vllm serve NAME --port {port} --gpu-memory-utilization 0.25
+ *
+ * No part of `npm test`, where engines are stand-ins: it takes a GPU. Exit code 1 if anything failed.
+ */
+import { parseArgs } from 'node:util';
+import { endAll } from '../support/processes.ts';
+import { CHECKS, NotThere } from './checks.ts';
+import { openPlace } from './place.ts';
+
+const { values, positionals } = parseArgs({
+  options: {
+    replicas: { type: 'string', default: '1' },
+    ready: { type: 'string', default: '900' },
+    only: { type: 'string', default: '' },
+  },
+  allowPositionals: true,
+});
+const TOLD_MAX = 2_000;
+const count = Number(values.replicas);
+
+async function main(): Promise<number> {
+  if (!positionals.some((word) => word.includes('{port}')) || !(count >= 1)) {
+    console.error('behind -- stands the engine’s command, with {port} in it; --replicas is a number from 1 on');
+    return 2;
+  }
+  const place = await openPlace(positionals, count, Number(values.ready) * 1_000);
+  const seen = { ok: 0, failed: 0, 'not there': 0 };
+  for (const { what, replicas = 1, run } of CHECKS) {
+    if (!what.includes(values.only)) continue;
+    let word: keyof typeof seen = 'ok';
+    let told: string;
+    try {
+      if (replicas > place.replicas.length) throw new NotThere(`takes ${replicas} replicas`);
+      told = await run(place);
+    } catch (error) {
+      word = error instanceof NotThere ? 'not there' : 'failed';
+      told = error instanceof Error ? error.message : String(error);
+    }
+    seen[word]++;
+    // The first line; what all programs printed until then follows it, and is for whoever looks for the reason.
+    console.log(`${word.padEnd(9)}  ${what}: ${word === 'failed' ? told.slice(0, TOLD_MAX) : told}`);
+  }
+  console.log(`\n${seen.ok} ok, ${seen.failed} failed, ${seen['not there']} not there`);
+  return seen.failed === 0 && seen.ok > 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error);
+  process.exitCode = 1;
+} finally {
+  await endAll();
+}
