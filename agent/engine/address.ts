@@ -9,6 +9,8 @@ export interface EngineTarget {
   pathPrefix: string;
   /** The engine's own API key, sent as `Authorization: Bearer`. */
   key?: string;
+  /** What it says that it is, once it has answered: paths differ. */
+  engine?: string;
 }
 
 const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };

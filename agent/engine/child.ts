@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable, Writable } from 'node:stream';
 import { childEnvironment } from '../host/child-environment.ts';
+import { engineDefaults } from './command.ts';
 import { missingCommand, shieldedFromUsr1 } from './exec.ts';
 import { endGroup } from './group.ts';
 import { Guard } from './guard.ts';
@@ -37,7 +38,7 @@ export class EngineChild {
 
   constructor(options: ChildOptions) {
     this.#guard = new Guard(options.log);
-    const env = childEnvironment(options.env);
+    const env = { ...engineDefaults(options.command), ...childEnvironment(options.env) };
     // `detached` is setsid(2): a Ctrl-C at the terminal reaches the agent alone, which can then drain first.
     const [file = '', ...args] = shieldedFromUsr1(options.command, env);
     this.#child = spawn(file, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env });

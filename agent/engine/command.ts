@@ -37,3 +37,11 @@ export function engineName(words: readonly string[]): EngineName | undefined {
   }
   return undefined;
 }
+
+/**
+ * What an engine is told besides, where the user has not: SGLang looks only every 4 s whether the client of a unary answer is still there
+ * (0.5.17 let go of one after 3.8 s, with this after 0.9 s), and works for nobody until then.
+ */
+export function engineDefaults(command: readonly string[]): Record<string, string> {
+  return engineName(commandWords(command)) === 'sglang' ? { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '1' } : {};
+}

@@ -23,7 +23,7 @@ export interface EngineOptions {
 }
 
 export class Engine {
-  readonly target: EngineTarget | undefined;
+  #target: EngineTarget | undefined;
   /** Settles when the child has ended; never without a child. */
   readonly exited: Promise<EngineExit>;
   readonly #child: EngineChild | undefined;
@@ -32,7 +32,7 @@ export class Engine {
 
   constructor(options: EngineOptions) {
     const { command, target, log } = options;
-    this.target = target;
+    this.#target = target;
     this.#child = command ? new EngineChild({ ...options, command }) : undefined;
     this.exited = this.#child?.exited ?? new Promise(() => {});
     if (!target) return;
@@ -40,7 +40,11 @@ export class Engine {
     this.#probe = probe;
     this.#watch = new EngineWatch({
       look: () => probe.look(),
-      onChange: options.onHealth,
+      onChange: (health) => {
+        const engine = health.models.find((model) => model.engine !== undefined)?.engine;
+        this.#target = engine === undefined ? target : { ...target, engine };
+        options.onHealth(health);
+      },
       onWaiting: (waitedMs, trouble) => {
         const [line] = this.#child?.tail.lines(1) ?? [];
         const last = line === undefined ? '' : `; the engine's last line: ${line}`;
@@ -49,6 +53,10 @@ export class Engine {
       now: options.now,
     });
     this.#watch.open();
+  }
+
+  get target(): EngineTarget | undefined {
+    return this.#target;
   }
 
   get pid(): number | undefined {

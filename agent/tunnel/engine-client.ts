@@ -1,5 +1,5 @@
 import { type Dispatcher, errors, Pool } from 'undici';
-import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { type Endpoint, enginePathAt } from '../../shared/openai/endpoints.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
@@ -57,7 +57,7 @@ export class EngineClient {
 
   call(open: OpenFrame, endpoint: Endpoint, body: RequestBody, events: EngineEvents): EngineCall {
     const options: Dispatcher.DispatchOptions = {
-      path: this.target.pathPrefix + endpoint.enginePath,
+      path: this.target.pathPrefix + enginePathAt(endpoint, this.target.engine),
       method: endpoint.method,
       headers: this.#headers(open, body),
       body: body.open(),

@@ -279,5 +279,5 @@ export class Exchanges {
 }
 
 function sameTarget(a: EngineTarget, b: EngineTarget): boolean {
-  return a.origin === b.origin && a.pathPrefix === b.pathPrefix && a.key === b.key;
+  return a.origin === b.origin && a.pathPrefix === b.pathPrefix && a.key === b.key && a.engine === b.engine;
 }

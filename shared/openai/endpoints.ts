@@ -19,6 +19,8 @@ export interface Endpoint {
   readonly path: string;
   /** Where the engine serves it: vLLM and SGLang keep some at their root. */
   readonly enginePath: string;
+  /** Where SGLang serves it, if elsewhere. */
+  readonly sglangPath?: string;
   /** Of the request. */
   readonly body: 'json' | 'multipart' | 'none';
   /** Whether the answer can be SSE. */
@@ -68,8 +70,8 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(3, 'responses'), streams: true, terminal: RESPONSES, usage: 'responses' },
   v1(4, 'embeddings'),
   { ...v1(5, 'messages'), streams: true, terminal: MESSAGES, usage: 'anthropic', inBandError: 'anthropic' },
-  root(6, 'rerank'),
-  root(7, 'score'),
+  { ...root(6, 'rerank'), sglangPath: '/v1/rerank' },
+  { ...root(7, 'score'), sglangPath: '/v1/score' },
   root(8, 'classify'),
   { ...root(9, 'tokenize'), usage: 'none', batched: false },
   { ...root(10, 'detokenize'), usage: 'none', batched: false },
@@ -89,6 +91,11 @@ export function findEndpoint(method: string, path: string): Endpoint | { methodN
   const endpoint = byPath.get(path);
   if (endpoint === undefined || endpoint.method === method) return endpoint;
   return { methodNotAllowed: [endpoint.method] };
+}
+
+/** @param engine what serves it, where that is known */
+export function enginePathAt({ enginePath, sglangPath }: Endpoint, engine: string | undefined): string {
+  return engine === 'sglang' && sglangPath !== undefined ? sglangPath : enginePath;
 }
 
 export function endpointById(id: number): Endpoint | undefined {

@@ -2,7 +2,7 @@
 import type { Endpoint, UsageKind } from './endpoints.ts';
 
 export interface Usage {
-  /** Tokens, cached ones included where the engine includes them. */
+  /** Tokens, cached ones included. */
   prompt: number;
   /** Tokens, reasoning included. */
   completion: number;
@@ -72,13 +72,20 @@ export function readUsage(kind: UsageKind, usage: unknown): UsageReport | undefi
         cached: inside(usage, 'input_tokens_details', 'cached_tokens'),
         reasoning: inside(usage, 'output_tokens_details', 'reasoning_tokens'),
       });
-    case 'anthropic':
+    case 'anthropic': {
+      // Here `input_tokens` are those alone that no cache had and none took; vLLM and SGLang count so, too.
+      const uncached = count(usage.input_tokens);
+      const cached = count(usage.cache_read_input_tokens);
       return report({
-        prompt: count(usage.input_tokens),
+        prompt:
+          uncached === undefined
+            ? undefined
+            : uncached + (cached ?? 0) + (count(usage.cache_creation_input_tokens) ?? 0),
         completion: count(usage.output_tokens),
-        cached: count(usage.cache_read_input_tokens),
+        cached,
         reasoning: undefined,
       });
+    }
     case 'none':
       return undefined;
   }

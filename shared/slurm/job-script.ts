@@ -82,8 +82,8 @@ function serve(engine: JobRequest['engine'], model: string, gpus: number): strin
 
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {
   if (container === 'apptainer') return ['apptainer', 'exec', '--nv', shellQuoted(image)];
-  // Unlike Apptainer it hands no variable on that it is not told of.
-  const key = engine === 'vllm' ? ['--env', 'VLLM_API_KEY'] : [];
-  if (container === 'enroot') return ['enroot', 'start', ...key, shellQuoted(image)];
+  // Unlike Apptainer it hands no variable on that it is not told of: here the key from above, and what the agent tells SGLang.
+  const variable = engine === 'vllm' ? 'VLLM_API_KEY' : 'SGLANG_REQUEST_STATE_WAIT_TIMEOUT';
+  if (container === 'enroot') return ['enroot', 'start', '--env', variable, shellQuoted(image)];
   return [];
 }

@@ -62,6 +62,18 @@ const CASES: [string, string, string, object][] = [
   ['speech', '/v1/audio/speech', '/v1/audio/speech', { model: MODEL, input: 'hi', voice: 'x' }],
 ];
 
+it('rerank and score of SGLang, which has them under /v1 alone', async () => {
+  const other = await openHouse({ engine: { likeSglang: true } });
+  for (const [path, body] of [
+    ['/v1/rerank', { model: MODEL, query: 'q', documents: ['a', 'b'] }],
+    ['/v1/score', { model: MODEL, text_1: 'a', text_2: ['b', 'c'] }],
+    ['/v1/classify', { model: MODEL, input: ['a', 'b'] }],
+  ] as const) {
+    const answer = await other.ask(path, body);
+    expect([path, answer.status, await answer.text()]).toEqual([path, 200, expect.stringContaining('"usage"')]);
+  }
+});
+
 it.each(CASES)(
   '%s: the same status, content type and bytes as straight from the engine',
   async (_, path, atEngine, body) => {

@@ -1,5 +1,5 @@
 /**
- * `node test/real/main.ts [--replicas N] [--ready SECONDS] [--only TEXT] -- COMMAND …`: a real engine behind agent and gateway, asked
+ * `node test/real/main.ts [--replicas N] [--ready SECONDS] [--only PATTERN] -- COMMAND …`: a real engine behind agent and gateway, asked
  * directly and through them. `{port}` in the command is where the engine shall listen; with three replicas the checks run that kill some.
  *
  *     node test/real/main.ts --replicas 3 -- vllm serve NAME --port {port} --gpu-memory-utilization 0.25
@@ -29,16 +29,17 @@ async function main(): Promise<number> {
   }
   const place = await openPlace(positionals, count, Number(values.ready) * 1_000);
   const seen = { ok: 0, failed: 0, 'not there': 0 };
-  for (const { what, replicas = 1, run } of CHECKS) {
-    if (!what.includes(values.only)) continue;
+  for (const { what, replicas = 1, talks = false, run } of CHECKS) {
+    if (!new RegExp(values.only).test(what)) continue;
     let word: keyof typeof seen = 'ok';
     let told: string;
     try {
       if (replicas > place.replicas.length) throw new NotThere(`takes ${replicas} replicas`);
+      if (talks && !place.talks) throw new NotThere('its model does not talk');
       told = await run(place);
     } catch (error) {
       word = error instanceof NotThere ? 'not there' : 'failed';
-      told = error instanceof Error ? error.message : String(error);
+      told = error instanceof Error ? `${error.message} ${error.cause ?? ''}` : String(error);
     }
     seen[word]++;
     // The first line; what all programs printed until then follows it, and is for whoever looks for the reason.

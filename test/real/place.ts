@@ -14,6 +14,8 @@ export interface Place {
   gateway: Gateway;
   replicas: Replica[];
   model: string;
+  /** It knows chat; a model that embeds or ranks does not. */
+  talks: boolean;
   /** Milliseconds from the agents' start to a node that can be asked, the engine's own loading in it. */
   servingAfterMs: number;
 }
@@ -53,7 +55,10 @@ export async function openPlace(command: readonly string[], count: number, ready
     await gateway.serving(n + 1, readyMs);
   }
   const { data } = modelsSchema.parse(await (await fetch(`${replicas[0]?.url}/v1/models`)).json());
-  return { gateway, replicas, model: data[0]?.id ?? '', servingAfterMs: performance.now() - started };
+  const model = data[0]?.id ?? '';
+  const servingAfterMs = performance.now() - started;
+  const { status } = await ask({ url: replicas[0]?.url ?? '' }, '/v1/chat/completions', { model, messages: [] });
+  return { gateway, replicas, model, talks: status !== 404, servingAfterMs };
 }
 
 /** A key of its own with what its usage is asked by, so that nobody else's requests are in the count. */

@@ -1,6 +1,8 @@
 import { createServer } from 'node:http';
+import { PassThrough } from 'node:stream';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { engineTarget } from '../../../agent/engine/address.ts';
+import { EngineChild } from '../../../agent/engine/child.ts';
 import { shellWrapped } from '../../../agent/engine/command.ts';
 import { commandFacts, parseFact, withFacts } from '../../../agent/engine/facts.ts';
 import { type Health, nextHealth, UNSEEN } from '../../../agent/engine/health.ts';
@@ -43,6 +45,28 @@ describe('the engine’s address', () => {
 });
 
 describe('a command', () => {
+  it.each([
+    ['exec env # apptainer exec x.sif python3 -m sglang.launch_server', {}, '1'],
+    ['exec env # sglang serve', { SGLANG_REQUEST_STATE_WAIT_TIMEOUT: '3' }, '3'],
+    ['exec env # vllm serve', {}, undefined],
+  ])(
+    'of SGLang looks every second for clients that left, unless its user has said otherwise: %s',
+    async (line, own, seen) => {
+      const quiet = () => new PassThrough().resume();
+      const env = { PATH: process.env.PATH, ...own };
+      const child = new EngineChild({
+        command: shellWrapped([line]),
+        env,
+        stdout: quiet(),
+        stderr: quiet(),
+        log: () => {},
+      });
+      await child.exited;
+      expect(/^SGLANG_REQUEST_STATE_WAIT_TIMEOUT=(.*)$/m.exec(child.tail.bytes().toString())?.[1]).toBe(seen);
+      await child.stop(0, Promise.resolve());
+    },
+  );
+
   it('of one argument with spaces is a line for a shell, any other is left as it is', () => {
     expect(shellWrapped(['a b'])).toEqual(['sh', '-c', 'a b']);
     expect(shellWrapped(['a', 'b c'])).toEqual(['a', 'b c']);

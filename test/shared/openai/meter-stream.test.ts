@@ -236,7 +236,7 @@ describe('other kinds of streams', () => {
 
   it('/v1/messages adds up its first and its last word', () => {
     expect(run(at('messages'), KEEP, messages)).toMatchObject({
-      usage: { prompt: 12, completion: 42, cached: 5, reasoning: 0, estimated: false },
+      usage: { prompt: 17, completion: 42, cached: 5, reasoning: 0, estimated: false },
       complete: true,
       finish: 'end_turn',
       out: messages.join(''),
@@ -245,7 +245,7 @@ describe('other kinds of streams', () => {
 
   it('/v1/messages cut in the middle knows the prompt and estimates the rest: its first word is a placeholder', () => {
     expect(run(at('messages'), { ...KEEP, promptBytes: 4000 }, messages.slice(0, 5))).toMatchObject({
-      usage: { prompt: 12, completion: 3, cached: 5, estimated: true },
+      usage: { prompt: 17, completion: 3, cached: 5, estimated: true },
       complete: false,
     });
   });

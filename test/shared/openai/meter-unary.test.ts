@@ -181,7 +181,15 @@ describe('other kinds of unary answers', () => {
       flush: [],
       complete: true,
       finish: 'max_tokens',
-      usage: { prompt: 9, completion: 6, cached: 2, reasoning: 0, estimated: false },
+      usage: { prompt: 11, completion: 6, cached: 2, reasoning: 0, estimated: false },
+    });
+  });
+
+  it('/v1/messages whose prompt is partly new in the cache', () => {
+    const usage = '{"input_tokens":9,"output_tokens":6,"cache_creation_input_tokens":16,"cache_read_input_tokens":0}';
+    expect(run(at('messages'), [`{"content":[],"stop_reason":"end_turn","usage":${usage}}`]).usage).toMatchObject({
+      prompt: 25,
+      cached: 0,
     });
   });
 

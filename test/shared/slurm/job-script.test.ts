@@ -55,6 +55,12 @@ it('gives vLLM a key of the job’s own, which the agent and a container get too
   expect(argumentsIn(jobScript({ ...JOB, container: 'enroot' })).slice(0, 9)).toEqual(words.split(' '));
 });
 
+it('lets through to SGLang in a container of Enroot’s what the agent tells it', () => {
+  const script = jobScript({ ...JOB, engine: 'sglang', container: 'enroot', image: 'x.sqsh' });
+  const words = 'start -- enroot start --env SGLANG_REQUEST_STATE_WAIT_TIMEOUT x.sqsh python3';
+  expect(argumentsIn(script).slice(0, 8)).toEqual(words.split(' '));
+});
+
 it('knows SGLang and containers', () => {
   const script = jobScript({ ...JOB, engine: 'sglang', container: 'apptainer', image: 'my image.sif' });
   expect(argumentsIn(script).slice(0, 9)).toEqual([

@@ -26,6 +26,8 @@ export interface EngineOptions {
   maxModelLen?: number;
   /** Answers under way at once; more wait for their turn. Default: no limit. */
   slots?: number;
+  /** Says that it is one, and has rerank and score where that has them: under /v1 alone. */
+  likeSglang?: boolean;
   /** A file for `journal.ts`. */
   journal?: string;
 }
@@ -44,6 +46,8 @@ const ENDPOINTS: Record<string, (ask: Ask) => Answer> = {
   '/detokenize': detokenize,
   '/v1/audio/speech': speech,
 };
+
+const SGLANG: Record<string, string> = { '/v1/rerank': '/rerank', '/v1/score': '/score', '/rerank': '', '/score': '' };
 
 const UPLOADS = new Set(['/v1/audio/transcriptions', '/v1/audio/translations']);
 const DEFAULT_TOKENS = 24;
@@ -114,7 +118,7 @@ export class StandIn {
       id,
       object: 'model',
       created: 0,
-      owned_by: FINGERPRINT,
+      owned_by: this.#options.likeSglang ? 'sglang' : FINGERPRINT,
       root: id,
       parent: null,
       max_model_len: this.#options.maxModelLen ?? 32_768,
@@ -142,7 +146,7 @@ export class StandIn {
       return refuse(behaviour.status, 'StandInError', `status ${behaviour.status} was asked for`);
     }
     if (UPLOADS.has(path)) return this.#upload(start, request);
-    const endpoint = ENDPOINTS[path];
+    const endpoint = ENDPOINTS[(this.#options.likeSglang ? SGLANG[path] : undefined) ?? path];
     if (endpoint === undefined) return refuse(404, 'NotFoundError', 'Not Found');
     if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
     const model = String(body.model);
