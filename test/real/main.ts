@@ -7,8 +7,9 @@
  * No part of `npm test`, where engines are stand-ins: it takes a GPU. Exit code 1 if anything failed.
  */
 import { parseArgs } from 'node:util';
-import { endAll } from '../support/processes.ts';
-import { CHECKS, NotThere } from './checks.ts';
+import { run } from '../../bench/run.ts';
+import { NotThere } from './answers.ts';
+import { CHECKS } from './checks.ts';
 import { openPlace } from './place.ts';
 
 const { values, positionals } = parseArgs({
@@ -29,14 +30,14 @@ async function main(): Promise<number> {
   }
   const place = await openPlace(positionals, count, Number(values.ready) * 1_000);
   const seen = { ok: 0, failed: 0, 'not there': 0 };
-  for (const { what, replicas = 1, talks = false, run } of CHECKS) {
+  for (const { what, replicas = 1, talks = false, run: look } of CHECKS) {
     if (!new RegExp(values.only).test(what)) continue;
     let word: keyof typeof seen = 'ok';
     let told: string;
     try {
       if (replicas > place.replicas.length) throw new NotThere(`takes ${replicas} replicas`);
       if (talks && !place.talks) throw new NotThere('its model does not talk');
-      told = await run(place);
+      told = await look(place);
     } catch (error) {
       word = error instanceof NotThere ? 'not there' : 'failed';
       told = error instanceof Error ? `${error.message} ${error.cause ?? ''}` : String(error);
@@ -49,11 +50,4 @@ async function main(): Promise<number> {
   return seen.failed === 0 && seen.ok > 0 ? 0 : 1;
 }
 
-try {
-  process.exitCode = await main();
-} catch (error) {
-  console.error(error);
-  process.exitCode = 1;
-} finally {
-  await endAll();
-}
+await run(main);

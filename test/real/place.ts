@@ -34,6 +34,11 @@ export interface Target {
   key?: string;
 }
 
+/** The engine itself, and the gateway. */
+export function targets({ gateway, replicas }: Place, key: string): { direct: Target; through: Target } {
+  return { direct: { url: replicas[0]?.url ?? '' }, through: { url: gateway.url, key } };
+}
+
 const modelsSchema = z.object({ data: z.array(z.object({ id: z.string() })).min(1) });
 
 /** @param command the engine's, with `{port}` where its port goes */

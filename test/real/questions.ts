@@ -1,0 +1,22 @@
+/** What is asked. */
+
+export const MESSAGES = [{ role: 'user', content: 'Name three lakes in Switzerland and say why each is known.' }];
+/** The likeliest word each time: the same question gets the same answer. */
+export const GREEDY = { temperature: 0 };
+export const LONG = { ...GREEDY, max_tokens: 4_000, ignore_eos: true };
+
+export const chat = (model: string, more: object = {}) => ({
+  model,
+  messages: MESSAGES,
+  ...GREEDY,
+  max_tokens: 48,
+  ...more,
+});
+
+export const text = (model: string, more: object = {}) => ({
+  model,
+  prompt: 'The three lakes are',
+  ...GREEDY,
+  max_tokens: 48,
+  ...more,
+});
