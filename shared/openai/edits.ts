@@ -10,11 +10,12 @@ export interface Edit {
   insert: Uint8Array;
 }
 
-/** Two are made here; a peer that sends more is not one of ours. */
+/** Three are made here; a peer that sends more is not one of ours. */
 const MAX_EDITS = 16;
 
 const MEMBER = '"include_usage":true';
 const TRUE = utf8('true');
+const FALSE = utf8('false');
 const FIRST_MEMBER = utf8(MEMBER);
 const NEXT_MEMBER = utf8(`${MEMBER},`);
 const OPTIONS = utf8(`{${MEMBER}}`);
@@ -36,12 +37,16 @@ export function usageEdits(scan: JsonScan, endpoint: Pick<Endpoint, 'injectUsage
     case 'null':
       return [{ at: options.start, remove: options.end - options.start, insert: OPTIONS }];
     case 'object': {
-      const asked = options.includeUsage;
-      if (asked === undefined) {
-        return [{ at: options.start + 1, remove: 0, insert: options.empty ? FIRST_MEMBER : NEXT_MEMBER }];
-      }
-      if (asked.value === 'true' || asked.value === 'other') return [];
-      return [{ at: asked.start, remove: asked.end - asked.start, insert: TRUE }];
+      const { includeUsage: asked, continuousUsage: everywhere } = options;
+      if (asked?.value === 'true' || asked?.value === 'other') return [];
+      const edits =
+        asked === undefined
+          ? [{ at: options.start + 1, remove: 0, insert: options.empty ? FIRST_MEMBER : NEXT_MEMBER }]
+          : [{ at: asked.start, remove: asked.end - asked.start, insert: TRUE }];
+      // It did nothing until now, and would put counts into chunks that nothing removes them from.
+      if (everywhere?.value === 'true' || everywhere?.value === 'other')
+        edits.push({ at: everywhere.start, remove: everywhere.end - everywhere.start, insert: FALSE });
+      return edits.sort((one, other) => one.at - other.at);
     }
   }
 }

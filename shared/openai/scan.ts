@@ -12,13 +12,22 @@ export interface Span {
   end: number;
 }
 
-interface IncludeUsage extends Span {
+interface Switch extends Span {
   value: 'true' | 'false' | 'null' | 'other';
 }
 
-type StreamOptions =
-  | (Span & { kind: 'object'; empty: boolean; includeUsage?: IncludeUsage })
-  | (Span & { kind: 'null' | 'other' });
+/** Of `stream_options`; the second is vLLM's and SGLang's, for counts in each chunk, and does nothing without the first. */
+const SWITCHES = { include_usage: 'includeUsage', continuous_usage_stats: 'continuousUsage' } as const;
+
+type Switches = { [K in (typeof SWITCHES)[keyof typeof SWITCHES]]?: Switch };
+
+function isSwitch(name: string): name is keyof typeof SWITCHES {
+  return Object.hasOwn(SWITCHES, name);
+}
+
+const SWITCH_MAX_CHARS = Math.max(...Object.keys(SWITCHES).map((name) => name.length));
+
+type StreamOptions = (Span & Switches & { kind: 'object'; empty: boolean }) | (Span & { kind: 'null' | 'other' });
 
 export interface JsonScan {
   /** The span includes the quotes. */
@@ -190,17 +199,16 @@ class Scanner {
     }
     const start = reader.pos;
     let empty = true;
-    let includeUsage: IncludeUsage | undefined;
+    const switches: Switches = {};
     reader.object((key) => {
       empty = false;
-      const isIt = key.end - key.start <= 2 + 13 * BYTES_PER_CHAR && reader.text(key) === 'include_usage';
+      const name = key.end - key.start <= 2 + SWITCH_MAX_CHARS * BYTES_PER_CHAR ? reader.text(key) : '';
       const at = this.#word(2);
-      if (!isIt) return;
-      if (includeUsage !== undefined) throw duplicate('stream_options.include_usage');
-      includeUsage = { value: at.word, start: at.start, end: at.end };
+      if (!isSwitch(name)) return;
+      if (switches[SWITCHES[name]] !== undefined) throw duplicate(`stream_options.${name}`);
+      switches[SWITCHES[name]] = { value: at.word, start: at.start, end: at.end };
     });
-    const options = { kind: 'object' as const, start, end: reader.pos, empty };
-    return includeUsage === undefined ? options : { ...options, includeUsage };
+    return { kind: 'object', start, end: reader.pos, empty, ...switches };
   }
 
   #number(): NonNullable<BudgetAt['value']> {

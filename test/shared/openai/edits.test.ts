@@ -44,12 +44,28 @@ describe('asking the engine for usage', () => {
       '{"stream_options":{"a":{"include_usage":true}},"stream":true}',
       '{"stream_options":{"include_usage":true,"a":{"include_usage":true}},"stream":true}',
     ],
+    [
+      '{"stream_options":{"continuous_usage_stats":true, "include_usage":false},"stream":true}',
+      '{"stream_options":{"continuous_usage_stats":false, "include_usage":true},"stream":true}',
+    ],
+    [
+      '{"stream_options":{"continuous_usage_stats": 1},"stream":true}',
+      '{"stream_options":{"include_usage":true,"continuous_usage_stats": false},"stream":true}',
+    ],
+    [
+      '{"stream_options":{"continuous_usage_stats":null},"stream":true}',
+      '{"stream_options":{"include_usage":true,"continuous_usage_stats":null},"stream":true}',
+    ],
   ])('turns %s into %s', (before, after) => {
     expect(injected(before)).toBe(after);
   });
 
   it.each([
     ['the client asked itself', '{"stream":true,"stream_options":{"include_usage":true}}'],
+    [
+      'the client asked for it in every chunk',
+      '{"stream":true,"stream_options":{"continuous_usage_stats":true,"include_usage":true}}',
+    ],
     ['nothing streams', '{"model":"m","stream_options":{"include_usage":false}}'],
     ['stream is false', '{"stream":false}'],
     ['stream is null', '{"stream":null}'],
