@@ -4,13 +4,16 @@ import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { inBandError } from '../../shared/openai/errors.ts';
 import type { AttemptFailure, AttemptResult } from './attempt.ts';
-import type { Ending } from './departure.ts';
+import type { Ending, Farewell } from './departure.ts';
 
 /** An answer whose head is there. */
 export interface Held {
   exchange: Exchange;
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
+
+/** From the Worker's response to the first of its bytes at the client's side it takes a millisecond or two. */
+const OUT_MS = 50;
 
 /** For a piece of the answer, and the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
@@ -23,6 +26,7 @@ interface DepartingEvents {
   end(offset: number): void;
   withdrawn(): void;
   left(): void;
+  abandoned(): void;
 }
 
 /** One answer on its way out: nothing yet → its first data offered → taken → over. */
@@ -35,7 +39,8 @@ export class Departing implements Taker {
   #sent = 0;
   #limit = 0;
   #broken: AttemptFailure | undefined;
-  ended: (how: Ending) => void = () => {};
+  /** Since its first data is offered. */
+  farewell: Farewell | undefined;
 
   constructor(held: Held, on: DepartingEvents) {
     this.#held = held;
@@ -83,7 +88,7 @@ export class Departing implements Taker {
   #finish(how: Ending): void {
     this.#state = 'over';
     this.#on.end(this.#sent);
-    this.ended(how);
+    this.farewell?.ended.resolve(how);
   }
 
   /** So many bytes may go in all. The first grant says that there is a client. */
@@ -99,8 +104,19 @@ export class Departing implements Taker {
     if (this.#state === 'over') return;
     this.#state = 'over';
     this.#on.left();
-    this.ended('left');
+    this.farewell?.ended.resolve('left');
     this.#exchange.cancel();
+  }
+
+  /**
+   * Nobody has come for it yet. Where the Worker's response is out for long, nobody will: the client left while that was on its way, when
+   * the runtime tells the Worker nothing of it.
+   */
+  unclaimed(now: number): void {
+    const respondedAt = this.farewell?.respondedAt;
+    if (this.#state !== 'offered' || respondedAt === undefined || now - respondedAt < OUT_MS) return;
+    this.#on.abandoned();
+    this.leave();
   }
 
   /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */

@@ -11,21 +11,28 @@ const KEPT_MAX = 10_000;
 /** Objects hardly die where they stay; but a Worker must not wait for one that did for ever. */
 const ASK_MS = 30_000;
 
-/** By the attempt's name. Worker and object share them where they share an isolate: mailbox.ts says what may cross. */
-const endings = new Map<string, PromiseWithResolvers<Ending>>();
+/** What object and Worker tell each other of one answer that leaves. */
+export interface Farewell {
+  readonly ended: PromiseWithResolvers<Ending>;
+  /** When the Worker gave its response to the runtime, milliseconds since the epoch. */
+  respondedAt?: number;
+}
 
-/** The object's side: an answer is about to leave. Returns what is to be called with how it ended. */
-export function departing(name: string): (how: Ending) => void {
-  const ending = Promise.withResolvers<Ending>();
-  endings.set(name, ending);
-  const oldest = endings.keys().next().value;
-  if (endings.size > KEPT_MAX && oldest !== undefined) endings.delete(oldest);
-  return ending.resolve;
+/** By the attempt's name. Worker and object share them where they share an isolate: mailbox.ts says what may cross. */
+const farewells = new Map<string, Farewell>();
+
+/** The object's side: an answer is about to leave. */
+export function departing(name: string): Farewell {
+  const farewell = { ended: Promise.withResolvers<Ending>() };
+  farewells.set(name, farewell);
+  const oldest = farewells.keys().next().value;
+  if (farewells.size > KEPT_MAX && oldest !== undefined) farewells.delete(oldest);
+  return farewell;
 }
 
 /** It does not leave that way after all. */
 export function stays(name: string): void {
-  endings.delete(name);
+  farewells.delete(name);
 }
 
 /** The Worker's side of an answer that leaves by the outlet of its object. */
@@ -54,12 +61,16 @@ export class Departure {
     this.#asker.ctx.waitUntil(Promise.resolve(this.#stub().leave(requestId, attempt)).catch(() => {}));
   }
 
-  /** Its last byte is on its way to the client. @throws PathError when it broke off, anything else when the client has left */
+  /**
+   * The response is made; resolves when its last byte is on its way to the client.
+   * @throws PathError when it broke off, anything else when the client has left
+   */
   async over(): Promise<void> {
     const name = nameOf(this.#open);
-    const ending = endings.get(name);
-    endings.delete(name);
-    const how = ending === undefined ? 'lost' : await this.#waitFor(ending.promise);
+    const farewell = farewells.get(name);
+    farewells.delete(name);
+    if (farewell !== undefined) farewell.respondedAt = Date.now();
+    const how = farewell === undefined ? 'lost' : await this.#waitFor(farewell.ended.promise);
     if (how === 'left') throw new Error('the client left');
     if (how !== 'whole') throw new PathError(how, 'the answer broke off');
   }

@@ -26,7 +26,8 @@ export type Offer =
  * costs several times as much, and most of what its collector has to clear away.
  *
  * An answer is announced (ACCEPT) when its first data is there, and the Worker's response names its number. With the response that process
- * learns whose it is and takes it (CREDIT); DATA follows, then END. RESET in the other direction: its client left, or never saw it.
+ * learns whose it is and takes it (CREDIT); DATA follows, then END. RESET in the other direction: its client left, or never saw it. CREDIT of
+ * nothing: nobody has come for it yet.
  */
 export class Outlet {
   readonly #env: Env;
@@ -101,7 +102,7 @@ export class Outlet {
         this.#streams.set(number, stream);
         this.#names.set(name, stream);
         this.#put({ type: 'accept', stream: number, bodyOffset: 0, bodyDone: true });
-        stream.ended = departing(name);
+        stream.farewell = departing(name);
         tell({ kind: 'departs', number, first: owned(bytes) });
       },
       none: (code) => tell(code === undefined ? { kind: 'empty' } : { kind: 'failed', code }),
@@ -119,6 +120,7 @@ export class Outlet {
         over();
         this.#endIfIdle();
       },
+      abandoned: () => this.#put({ type: 'reset', stream: number, code: 'cancelled', message: '' }),
     });
     exchange.answer.pour(stream);
   }
@@ -142,7 +144,7 @@ export class Outlet {
     try {
       if (typeof data === 'string') throw new WireError('bad_frame', 'words');
       readFrames(new Uint8Array(data), (frame) => {
-        if (frame.type === 'credit') this.#streams.get(frame.stream)?.grant(frame.consumed + frame.window);
+        if (frame.type === 'credit') this.#onCredit(this.#streams.get(frame.stream), frame.consumed + frame.window);
         else if (frame.type === 'reset') this.#streams.get(frame.stream)?.leave();
         else throw new WireError('bad_frame', `no ${frame.type} comes this way`);
       });
@@ -151,6 +153,11 @@ export class Outlet {
       socket.close(1002, error.message);
       this.#gone(socket);
     }
+  }
+
+  #onCredit(stream: Departing | undefined, limit: number): void {
+    if (limit > 0) stream?.grant(limit);
+    else stream?.unclaimed(Date.now());
   }
 
   #gone(socket: WebSocket): void {

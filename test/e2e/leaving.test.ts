@@ -4,6 +4,7 @@ import type { EngineRequest } from '../support/engine.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { type Asking, LEAVERS } from '../support/leavers.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { dial, postBytes } from '../support/raw.ts';
 
 const WITHIN_MS = 1_000;
 let house: House;
@@ -87,6 +88,25 @@ describe.each(Object.entries(LEAVERS))('%s', (_, leaver) => {
     await eventually('no work for nobody', WITHIN_MS, () => (house.engine.running() === 0 ? true : undefined));
   });
 });
+
+it('about the time of the first token, when the answer is on its way', async () => {
+  const body = chatBody({ tokens: 10_000, tokensPerSecond: 100, delayMs: 8 }, { stream: true });
+  const late: number[] = [];
+  for (let n = 0; n < 60; n++) {
+    const before = house.engine.requests.at(-1)?.id ?? 0;
+    const socket = await dial(house.gateway.url);
+    socket.write(postBytes(`${house.gateway.url}/v1/chat/completions`, { authorization: `Bearer ${house.key}` }, body));
+    const { id } = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+    // From before the engine's first token until it must have been here, a little later each time.
+    await new Promise((resolve) => setTimeout(resolve, 4 + (n % 10)));
+    socket.destroy();
+    const leftAt = Date.now();
+    const aborted = (request: EngineRequest) => request.id === id && request.abortedAt !== undefined;
+    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000, 'the abort');
+    if (!(abortedAt - leftAt <= WITHIN_MS / 2)) late.push(abortedAt - leftAt);
+  }
+  expect(late).toEqual([]);
+}, 60_000);
 
 it('a hundred clients that leave at once leave nothing running', async () => {
   const leaver = LEAVERS['fetch, aborted'];

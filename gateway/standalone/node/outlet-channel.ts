@@ -7,8 +7,10 @@ import { FrameWriter } from '../../../shared/wire/writer.ts';
 import type { Outflow } from './outflow.ts';
 import { patiently } from './patiently.ts';
 
-/** An announced answer is out of workerd within milliseconds, unless its client had left. */
-const UNTAKEN_MS = 1_000;
+/** An announced answer is out of workerd within milliseconds, unless its client had left. The object is asked so often what it knows of it. */
+const UNTAKEN_ASK_MS = 100;
+/** Asked as often it is given up. */
+const UNTAKEN_ASKS = 10;
 /** Announced or taken, of one object. There are at most 4096 clients; the rest is for numbers whose client had left. */
 const STREAMS_MAX = 16_384;
 /** Our frames are a few bytes per stream: an object that leaves so much unread is gone. */
@@ -122,13 +124,24 @@ export class OutletChannel {
     if (this.#announced.size + this.#taken.size >= STREAMS_MAX) {
       return this.#put({ type: 'reset', stream, code: 'overloaded', message: 'too many streams' });
     }
-    const forget = patiently(UNTAKEN_MS, () => {
-      const outcome = this.#announced.get(stream)?.outcome;
-      this.#announced.delete(stream);
-      if (outcome === 'open') this.#put({ type: 'reset', stream, code: 'unknown', message: 'it never came out' });
-    });
-    this.#announced.set(stream, { outcome: 'open', forget });
+    this.#announced.set(stream, { outcome: 'open', forget: this.#await(stream, UNTAKEN_ASKS) });
     this.#options.announced(stream);
+  }
+
+  /** Returns how to call it off. */
+  #await(stream: number, asks: number): () => void {
+    return patiently(UNTAKEN_ASK_MS, () => {
+      const announced = this.#announced.get(stream);
+      if (announced === undefined) return;
+      const open = announced.outcome === 'open';
+      if (asks > 1) {
+        if (open) this.#put({ type: 'credit', stream, consumed: 0, window: 0 });
+        announced.forget = this.#await(stream, asks - 1);
+        return;
+      }
+      this.#announced.delete(stream);
+      if (open) this.#put({ type: 'reset', stream, code: 'unknown', message: 'it never came out' });
+    });
   }
 
   /** Frames of one turn of the event loop share a message. */

@@ -85,11 +85,12 @@ test('a client that leaves is told to the object at once', async () => {
   }
 });
 
-test('what is announced and does not come out is given back after a second', async () => {
+test('what is announced and does not come out is asked for, and given back after a second', async () => {
   const house = await new House().open();
   const object = await house.object();
   const begun = performance.now();
   object.announce();
+  await eventually('it is asked for', 900, () => (object.asked.length > 0 ? true : undefined));
   expect(await object.frame('reset')).toMatchObject({ code: 'unknown' });
   expect(performance.now() - begun).toBeGreaterThan(950);
   expect(performance.now() - begun).toBeLessThan(2_000);

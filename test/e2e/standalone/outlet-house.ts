@@ -70,17 +70,25 @@ class Peer {
 /** The tunnel object's end of an outlet. */
 export class TunnelObject {
   readonly socket: WebSocket;
+  /** All but the questions. */
   readonly frames: Frame[] = [];
+  /** Streams that nobody has come for yet, as the other end says: CREDIT of nothing. */
+  readonly asked: number[] = [];
   closeCode: number | undefined;
 
   constructor(socket: WebSocket) {
     this.socket = socket;
-    socket.on('message', (message: Buffer) => readFrames(message, (frame) => this.frames.push(frame)));
+    socket.on('message', (message: Buffer) => readFrames(message, (frame) => this.#hear(frame)));
     socket.on('close', (code) => {
       this.closeCode = code;
     });
     socket.on('error', () => {});
     atEnd(() => socket.terminate());
+  }
+
+  #hear(frame: Frame): void {
+    if (frame.type === 'credit' && frame.consumed + frame.window === 0) this.asked.push(frame.stream);
+    else this.frames.push(frame);
   }
 
   send(...frames: Frame[]): void {

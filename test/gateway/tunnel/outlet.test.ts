@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
+import type { Asker } from '../../../gateway/tunnel/ask.ts';
 import type { AttemptFailure, AttemptRequest, AttemptResult } from '../../../gateway/tunnel/attempt.ts';
+import { Departure } from '../../../gateway/tunnel/departure.ts';
 import { type Offer, Outlet } from '../../../gateway/tunnel/outlet.ts';
 import { Exchange } from '../../../shared/asking/exchange.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
@@ -78,6 +80,10 @@ afterEach(() => {
 
 let requests = 0;
 
+/** After so long a response is out, if ever. */
+const LONG_OUT_MS = 80;
+const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** An answer whose head is there, offered. */
 function offered(stream = STREAM) {
   if (chat === undefined || !('id' in chat)) throw new Error('no such endpoint');
@@ -107,7 +113,12 @@ function offered(stream = STREAM) {
   if (result?.kind !== 'head') throw new Error('no head');
   const offers: Offer[] = [];
   outlet.offer({ exchange, result }, (offer) => offers.push(offer));
-  return { exchange, name: `${request.requestId}/1`, offers };
+  /** As the Worker's, when it gives its response to the runtime. */
+  const response = () => {
+    const asker = { env: {}, ctx: { waitUntil: () => {} }, signal: AbortSignal.any([]), leaving: { on: () => {} } };
+    return new Departure(asker as unknown as Asker, 'session', request, 'marker');
+  };
+  return { exchange, name: `${request.requestId}/1`, offers, response };
 }
 
 let offsets = 0;
@@ -163,6 +174,45 @@ describe('an answer that leaves by the outlet', () => {
     end();
     await front.take(number);
     expect(front.said).toBe('rest<end>');
+  });
+
+  test('goes on where nobody has come for it yet, and the Worker has not responded', async () => {
+    const { offers, exchange } = offered();
+    const number = await announced(offers);
+    await wait(LONG_OUT_MS);
+    await front.take(number, 0);
+    expect([front.said, exchange.over]).toEqual(['', false]);
+    await front.take(number);
+    data('second');
+    await settle();
+    expect(front.said).toBe('second');
+  });
+
+  test('ends where nobody has come for it long after the Worker’s response', async () => {
+    const { offers, exchange, response } = offered();
+    const number = await announced(offers);
+    const over = expect(response().over()).rejects.toThrow('the client left');
+    await front.take(number, 0);
+    expect([front.said, exchange.over]).toEqual(['', false]);
+    await wait(LONG_OUT_MS);
+    await front.take(number, 0);
+    expect(front.said).toBe('<reset>');
+    await over;
+    expect(overs).toHaveLength(1);
+  });
+
+  test('is not asked about once it is taken', async () => {
+    const { offers, exchange, response } = offered();
+    const number = await announced(offers);
+    const over = response().over();
+    await front.take(number);
+    await wait(LONG_OUT_MS);
+    await front.take(number, 0);
+    data('second');
+    end();
+    await over;
+    await settle();
+    expect([front.said, exchange.over]).toEqual(['second<end>', true]);
   });
 
   test('goes as far as its client takes it', async () => {
