@@ -78,6 +78,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(11, 'audio/speech'), answer: 'binary', usage: 'none' },
   { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
+  { ...v1(14, 'messages/count_tokens'), usage: 'none', batched: false },
 ];
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));

@@ -31,6 +31,14 @@ it('streams a message', async () => {
   expect(message.usage.output_tokens).toBe(5);
 });
 
+it('counts the tokens of a message', async () => {
+  const { input_tokens } = await client({ apiKey: house.key, authToken: null }).messages.countTokens({
+    model: MODEL,
+    messages: user,
+  });
+  expect(input_tokens).toBeGreaterThan(5);
+});
+
 it('brings its key in x-api-key, as it does by default', async () => {
   const message = await client({ apiKey: house.key, authToken: null }).messages.create({
     model: MODEL,

@@ -48,6 +48,7 @@ const CASES: [string, string, string, object][] = [
   ['a responses stream', '/v1/responses', '/v1/responses', { model: MODEL, input: 'x', stream: true }],
   ['messages', '/v1/messages', '/v1/messages', { ...chat, max_tokens: 9 }],
   ['a messages stream', '/v1/messages', '/v1/messages', { ...chat, max_tokens: 9, stream: true }],
+  ['count_tokens', '/v1/messages/count_tokens', '/v1/messages/count_tokens', chat],
   ['embeddings', '/v1/embeddings', '/v1/embeddings', { model: MODEL, input: ['a', 'b'] }],
   [
     'rerank, which lives at the engine’s root',

@@ -49,6 +49,7 @@ export const CHECKS: readonly Check[] = [
     max_output_tokens: 32,
   })),
   unary('messages', '/v1/messages', (model) => chat(model)),
+  unary('messages, tokens counted', '/v1/messages/count_tokens', (model) => ({ model, messages: MESSAGES })),
   unary('tokenize', '/v1/tokenize', (model) => ({ model, messages: MESSAGES }), '/tokenize'),
   unary('detokenize', '/v1/detokenize', (model) => ({ model, tokens: [20, 21, 22, 300] }), '/detokenize'),
   unary('embeddings', '/v1/embeddings', (model) => ({ model, input: ['a lake', 'a mountain'] })),

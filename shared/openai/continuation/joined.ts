@@ -5,6 +5,7 @@
  */
 import { sameBytes, utf8 } from '../bytes.ts';
 import { type SseEvent, SseSplitter, sseFields } from '../sse.ts';
+import { isObject } from '../usage.ts';
 import { type Chunk, readChunk } from './chunk.ts';
 import type { ContinuedKind, Plan } from './plan.ts';
 
@@ -202,13 +203,16 @@ export class JoinedStream {
     return eventOf(adapted);
   }
 
-  /** The text so far was a part of this engine's prompt. */
+  /** The text so far was a part of this engine's prompt, and perhaps of what its cache had. */
   #sum(usage: Readonly<Record<string, unknown>>): Event {
     if (this.#before === 0) return { ...usage };
     const prompt = Math.max(0, countOf(usage.prompt_tokens) - this.#before);
     const completion = countOf(usage.completion_tokens) + this.#before;
+    const details = usage.prompt_tokens_details;
+    const cached = isObject(details) ? Math.min(countOf(details.cached_tokens), prompt) : 0;
     return {
       ...usage,
+      ...(isObject(details) && { prompt_tokens_details: { ...details, cached_tokens: cached } }),
       prompt_tokens: prompt,
       completion_tokens: completion,
       total_tokens: prompt + completion,

@@ -17,6 +17,7 @@ describe('the table of endpoints', () => {
       11: '/v1/audio/speech',
       12: '/v1/audio/transcriptions',
       13: '/v1/audio/translations',
+      14: '/v1/messages/count_tokens',
     });
   });
 

@@ -71,6 +71,10 @@ function* responseEvents(ask: Ask): Iterable<SseEvent> {
   yield event('response.completed', { response: responseBody(ask, 'completed', whole) });
 }
 
+export function countMessageTokens({ body }: Ask): Answer {
+  return json({ input_tokens: countTokens(body.messages) });
+}
+
 export function messages(ask: Ask): Answer {
   const { body } = ask;
   if (!Array.isArray(body.messages)) {

@@ -6,7 +6,7 @@ import { chat, completions } from './chat.ts';
 import { Journal } from './journal.ts';
 import { classify, embeddings, rerank, score, speech, transcription } from './pooling.ts';
 import { type EngineRequest, RequestLog } from './record.ts';
-import { messages, responses } from './responses.ts';
+import { countMessageTokens, messages, responses } from './responses.ts';
 import { send } from './sender.ts';
 import { Slots } from './slots.ts';
 import { detokenize, tokenize, tokensAlready } from './tokens.ts';
@@ -37,6 +37,7 @@ const ENDPOINTS: Record<string, (ask: Ask) => Answer> = {
   '/v1/completions': completions,
   '/v1/responses': responses,
   '/v1/messages': messages,
+  '/v1/messages/count_tokens': countMessageTokens,
   '/v1/embeddings': embeddings,
   // vLLM serves these at its root; a gateway that sends them to /v1 gets the 404 it deserves.
   '/rerank': rerank,

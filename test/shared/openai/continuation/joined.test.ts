@@ -206,6 +206,17 @@ describe('an engine that goes on', () => {
     expect(usage).toEqual({ prompt_tokens: 7, completion_tokens: 2, total_tokens: 9, otela_estimated: true });
   });
 
+  it('never says that more of the prompt was cached than there is', () => {
+    const said = text([second({ after: ['one'] })]);
+    const cached = said.replace(
+      '"usage":{',
+      '"usage":{"prompt_tokens_details":{"cached_tokens":368,"audio_tokens":0},',
+    );
+    expect(cached).not.toBe(said);
+    const [usage] = hear(text(begun().push(bytes(cached)))).usages;
+    expect(usage).toMatchObject({ prompt_tokens: 7, prompt_tokens_details: { cached_tokens: 7, audio_tokens: 0 } });
+  });
+
   it.each([
     ['another model', second({ model: 'other' })],
     ['no JSON', bytes('data: {not json\n\n')],
