@@ -28,6 +28,8 @@ interface OutletChannelOptions {
   session: string;
   /** A number can be taken from now on. */
   announced(stream: number): void;
+  /** Whether announced answers may have come out and wait to be read. */
+  isHeldBack(): boolean;
   closed(): void;
 }
 
@@ -135,7 +137,7 @@ export class OutletChannel {
       if (announced === undefined) return;
       const open = announced.outcome === 'open';
       if (asks > 1) {
-        if (open) this.#put({ type: 'credit', stream, consumed: 0, window: 0 });
+        if (open && !this.#options.isHeldBack()) this.#put({ type: 'credit', stream, consumed: 0, window: 0 });
         announced.forget = this.#await(stream, asks - 1);
         return;
       }

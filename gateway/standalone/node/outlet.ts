@@ -35,6 +35,8 @@ export class Outlets {
   });
   /** By session, the newest last. */
   readonly #channels = new Map<string, OutletChannel[]>();
+  /** Connections where answers wait behind another one: what is announced may be among them, however late. */
+  readonly holdingBack = new Set<object>();
   /** Clients whose stream is not announced yet. As many as there are clients at most. */
   readonly #waiting = new Map<string, Waiting>();
   #path: string | undefined;
@@ -98,6 +100,7 @@ export class Outlets {
       const channel: OutletChannel = new OutletChannel(webSocket, {
         session,
         announced: (stream) => this.#announced(channel, stream),
+        isHeldBack: () => this.holdingBack.size > 0,
         closed: () => this.#closed(channel),
       });
       this.#channels.set(session, [...(this.#channels.get(session) ?? []), channel]);

@@ -90,6 +90,7 @@ class Splice {
 
   readonly #leave = (): void => {
     this.#outflow?.cancel();
+    this.#hold(undefined);
     this.#upstream.destroy();
     this.#client.destroy();
   };
@@ -139,7 +140,7 @@ class Splice {
   #fromUpstream(chunk: Buffer): void {
     if (this.#outflow !== undefined) {
       // The answer to what a client asked before this one's end.
-      this.#behind = Buffer.concat(this.#behind === undefined ? [chunk] : [this.#behind, chunk]);
+      this.#hold(Buffer.concat(this.#behind === undefined ? [chunk] : [this.#behind, chunk]));
       this.#upstream.pause();
       return;
     }
@@ -149,6 +150,12 @@ class Splice {
       this.#outlets = undefined; // a WebSocket, from now on
     else if (this.#held !== undefined || this.#outlets.mark.isIn(chunk)) return this.#marked(chunk, this.#outlets);
     this.#toClient(chunk);
+  }
+
+  #hold(behind: Buffer | undefined): void {
+    this.#behind = behind;
+    if (behind === undefined) this.#outlets?.holdingBack.delete(this);
+    else this.#outlets?.holdingBack.add(this);
   }
 
   /** Of what the client said nothing is unread, or nothing more can be done about it. */
@@ -180,7 +187,7 @@ class Splice {
         return;
       case 'marked':
         if (reading.start > 0) this.#toClient(bytes.subarray(0, reading.start));
-        if (reading.end < bytes.length) this.#behind = bytes.subarray(reading.end);
+        if (reading.end < bytes.length) this.#hold(bytes.subarray(reading.end));
         return this.#takeFrom(outlets, reading);
     }
   }
@@ -203,7 +210,7 @@ class Splice {
     this.#outflow = undefined;
     if (closes) return this.#endClient();
     const behind = this.#behind;
-    this.#behind = undefined;
+    this.#hold(undefined);
     if (behind !== undefined) this.#fromUpstream(behind);
     if (this.#outflow === undefined && !this.#client.writableNeedDrain) this.#upstream.resume();
     if (this.#idle) this.#client.setTimeout(LINGER_MS, this.#leave);

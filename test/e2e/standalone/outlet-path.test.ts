@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chatBody, type House, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
+import { dial, postBytes } from '../../support/raw.ts';
 
 let house: House;
 beforeAll(async () => {
@@ -108,4 +109,19 @@ it('what leaves is counted as what it was: whole, broken or left', async () => {
     const now = await counted();
     return Object.keys(more).every((error) => now[error] === more[error]) ? true : undefined;
   });
+});
+
+it('a stream that is asked for before another one’s end comes whole behind it, however long that takes', async () => {
+  const socket = await dial(house.gateway.url);
+  let heard = '';
+  socket.on('data', (piece) => {
+    heard += piece;
+  });
+  const body = chatBody({ tokens: 50, tokensPerSecond: 100 }, { stream: true });
+  const asked = postBytes(`${house.gateway.url}/v1/chat/completions`, { authorization: `Bearer ${house.key}` }, body);
+  socket.write(asked + asked);
+  const ends = () => heard.split('[DONE]').length - 1;
+  await eventually('both', 10_000, () => (ends() === 2 || socket.destroyed ? true : undefined));
+  expect([ends(), heard.split('HTTP/1.1 200').length - 1]).toEqual([2, 2]);
+  socket.destroy();
 });
