@@ -8,6 +8,9 @@ import { dashboardRoutes } from './dashboard.ts';
 import type { Env } from './env.ts';
 import { errorResponse } from './error-response.ts';
 import { healthRoutes } from './health.ts';
+import { responseOf } from './http.ts';
+import { connectInlet } from './inlet/connect.ts';
+import { INLET_PATH } from './inlet/frames.ts';
 import { metricsRoutes } from './observe/routes.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
@@ -30,7 +33,8 @@ app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx))
 app.route('/agent', admitRoutes);
 app.route('/agent', agentLogRoutes);
 app.route('/v1', readRoutes);
-app.all('/v1/*', (c) => handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx));
+app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
+app.get(INLET_PATH, (c) => connectInlet(c.req.raw, c.env, c.executionCtx) ?? c.notFound());
 app.notFound((c) => {
   const error = new ApiError('not_found', `There is no ${c.req.path.slice(0, 200)} here.`);
   return errorResponse(error, requestIdOf(c.req.raw));
@@ -46,11 +50,11 @@ function pathOf(url: string): string {
 
 /** Requests to models are most of the traffic and need nothing of the router: they go past it. */
 export default {
-  fetch(request: Request, env: Env, ctx: ExecutionContext): Response | Promise<Response> {
+  async fetch(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
     if (request.method !== 'POST') return app.fetch(request, env, ctx);
     const pathname = pathOf(request.url);
     if (!pathname.startsWith('/v1/')) return app.fetch(request, env, ctx);
-    return handleOpenAI(request, pathname, env, ctx);
+    return responseOf(await handleOpenAI(request, pathname, env, ctx));
   },
 };
 export { LimitsObject } from './accounts/limits-object.ts';

@@ -1,7 +1,9 @@
 /** What is known of who asks: from a key, a login or the environment; and what it may do. */
+
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { DataPolicy } from '../../shared/routing/trust.ts';
+import type { HttpRequest } from '../http.ts';
 import type { Limits } from './limits.ts';
 import type { OwnRouting } from './routing-settings.ts';
 import { ROLES, type Role } from './schema.ts';
@@ -120,7 +122,7 @@ const NO_TRACK_HEADER = 'x-otela-no-track';
  * Whether a request is to be counted and not recorded.
  * @throws ApiError 403 where the key may not ask for that, 400 for another word than 1: a wish like this one is not passed over
  */
-export function optsOut({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: Request): boolean {
+export function optsOut({ mayOptOut }: Pick<Account, 'mayOptOut'>, request: HttpRequest): boolean {
   const wish = request.headers.get(NO_TRACK_HEADER);
   if (wish === null || wish === '0') return false;
   if (wish !== '1')

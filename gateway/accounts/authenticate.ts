@@ -1,7 +1,9 @@
 /** Who is asking: from a request's key to an account, without any store on the warm path. */
+
 import { timingSafeEqual } from 'node:crypto';
 import type { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
+import type { HttpRequest } from '../http.ts';
 import { type Account, BOOTSTRAP, CACHED_MS, unauthorized } from './account.ts';
 import { keyOfSession } from './key-session.ts';
 import { findKey, type Refusal } from './look-up.ts';
@@ -41,7 +43,7 @@ const refused = new Map<string, Expiring<Refusal>>();
  */
 export function authenticate(
   env: AuthEnv,
-  request: Request,
+  request: HttpRequest,
   settings: Settings,
   now: number,
 ): Account | Promise<Account> {
@@ -58,7 +60,7 @@ export function authenticate(
 }
 
 /** As `authenticate`, but asks D1 each time: what administrators do is rare and powerful. */
-export async function authenticateAnew(env: AuthEnv, request: Request, now: number): Promise<Account> {
+export async function authenticateAnew(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
@@ -67,7 +69,7 @@ export async function authenticateAnew(env: AuthEnv, request: Request, now: numb
 }
 
 /** Who logged in, with a key or at an identity provider. */
-async function browserAccount(env: AuthEnv, request: Request, now: number): Promise<Account> {
+async function browserAccount(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   const key = await keyOfSession(env, request, now);
   return key === undefined ? sessionAccount(env, request, now) : keyAccount(env, key, now);
 }
@@ -127,7 +129,7 @@ function isBootstrap(env: AuthEnv, hash: string): boolean {
 }
 
 /** The secret of `Authorization: Bearer …`, or of `x-api-key`, which Anthropic's SDK sends; undefined where neither is. */
-export function presentedKey(request: Request): string | undefined {
+export function presentedKey(request: HttpRequest): string | undefined {
   const header = request.headers.get('authorization');
   if (header === null) return request.headers.get('x-api-key')?.trim() || undefined;
   return /^bearer +(\S+)$/i.exec(header.trim())?.[1];

@@ -1,7 +1,9 @@
 /** A request's place within its limits: asked for beside the reading of its body, given back when its answer is over. */
+
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
+import type { HttpAnswer, HttpRequest } from '../http.ts';
 import type { AccountLimits } from './account.ts';
 import type { Verdict } from './limits-object.ts';
 
@@ -41,7 +43,7 @@ export class Hold {
   readonly concurrent: boolean;
   #over = false;
 
-  constructor(asker: Asker, request: Request, endpoint: Endpoint, account: LimitedAccount, name: string) {
+  constructor(asker: Asker, request: HttpRequest, endpoint: Endpoint, account: LimitedAccount, name: string) {
     const { limits, keyId } = account;
     this.#asker = asker;
     this.#subject = limits.subject;
@@ -91,17 +93,17 @@ export class Hold {
     this.#asker.ctx.waitUntil(released.catch(() => {})); // its settlement or its lease frees the place too
   }
 
-  /** `response` under the limits' headers; it gives the place back when it has been read, or left. */
-  until(response: Response, headers: Record<string, string> = {}): Response {
-    for (const [name, value] of Object.entries(headers)) response.headers.set(name, value);
-    const { body } = response;
-    if (!this.concurrent || body === null || response.headers.has('content-length')) {
+  /** `answer` under the limits' headers; it gives the place back when it has been read, or left. */
+  until(answer: HttpAnswer, headers: Record<string, string> = {}): HttpAnswer {
+    Object.assign(answer.headers, headers);
+    const { body } = answer;
+    if (!this.concurrent || !(body instanceof ReadableStream)) {
       this.release(true);
-      return response;
+      return answer;
     }
     const { readable, writable } = new IdentityTransformStream();
     void this.#pump(body.getReader(), writable.getWriter());
-    return new Response(readable, response);
+    return { ...answer, body: readable };
   }
 
   /** By hand: `pipeTo` between two streams of workerd resolved at once here, and cut the answer. */

@@ -1,6 +1,8 @@
 /** Browsers that logged in with an API key: the key itself, sealed, in the session's cookie, which no script can read. */
+
 import * as z from 'zod';
 import type { Env } from '../env.ts';
+import type { HttpRequest } from '../http.ts';
 import { installationSecret } from './installation.ts';
 import { seal, unseal } from './seal.ts';
 import { cookieOf, requireSameOrigin, SESSION_COOKIE, SESSION_MS } from './session.ts';
@@ -21,7 +23,11 @@ export async function sealKey(env: Pick<Env, 'DB'>, key: string, now: number): P
  * The key behind a request's session cookie; undefined where the session is of another kind, or over.
  * @throws ApiError 403 where another site made the browser send it; 503 when D1 cannot say
  */
-export async function keyOfSession(env: Pick<Env, 'DB'>, request: Request, now: number): Promise<string | undefined> {
+export async function keyOfSession(
+  env: Pick<Env, 'DB'>,
+  request: HttpRequest,
+  now: number,
+): Promise<string | undefined> {
   const cookie = cookieOf(request, SESSION_COOKIE);
   if (cookie === undefined || !cookie.startsWith(PREFIX) || cookie.length > COOKIE_MAX_CHARS) return undefined;
   requireSameOrigin(request);

@@ -1,6 +1,8 @@
 /** How many tokens an answer's reasoning may take: what the request asks for, and what its key and project allow at most. */
+
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BUDGET_KEY } from '../../shared/openai/reasoning.ts';
+import type { HttpRequest } from '../http.ts';
 import type { Account, AccountLimits } from './account.ts';
 
 const HEADER = 'x-otela-reasoning-budget';
@@ -11,7 +13,7 @@ const LABEL = 'reasoning-budget';
 
 /** `unseen`: nobody looks into the body, so nothing can be written into it. Undefined: no limit. @throws ApiError 400, 403 */
 export function reasoningBudget(
-  request: Request,
+  request: HttpRequest,
   { limits }: Pick<Account, 'limits'>,
   unseen: boolean,
 ): number | undefined {
@@ -28,7 +30,7 @@ export function reasoningBudget(
   return Math.min(asked ?? TOKENS_MAX, ...allowed);
 }
 
-function readHeader(request: Request): number | undefined {
+function readHeader(request: HttpRequest): number | undefined {
   const given = request.headers.get(HEADER);
   if (given === null) return undefined;
   if (/^\d{1,7}$/.test(given) && Number(given) <= TOKENS_MAX) return Number(given);

@@ -1,7 +1,9 @@
 /** Sessions of browsers: a random token in a cookie, its hash in D1. */
+
 import { and, eq, gt, lt } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
+import type { HttpRequest } from '../http.ts';
 import { type Account, unauthorized } from './account.ts';
 import { asked, database } from './database.ts';
 import { findUser } from './look-up.ts';
@@ -22,7 +24,7 @@ export async function openSession(env: Pick<Env, 'DB'>, userId: string, now: num
   return token;
 }
 
-export async function closeSession(env: Pick<Env, 'DB'>, request: Request): Promise<void> {
+export async function closeSession(env: Pick<Env, 'DB'>, request: HttpRequest): Promise<void> {
   const token = cookieOf(request, SESSION_COOKIE);
   if (token === undefined || !TOKEN.test(token)) return;
   await asked(
@@ -32,7 +34,7 @@ export async function closeSession(env: Pick<Env, 'DB'>, request: Request): Prom
   );
 }
 
-export function hasSession(request: Request): boolean {
+export function hasSession(request: HttpRequest): boolean {
   return cookieOf(request, SESSION_COOKIE) !== undefined;
 }
 
@@ -40,7 +42,7 @@ export function hasSession(request: Request): boolean {
  * The account behind a request's session cookie, asked of D1.
  * @throws ApiError 401 unknown or over; 403 where another site made the browser send it; 503 when D1 cannot say
  */
-export async function sessionAccount(env: Pick<Env, 'DB'>, request: Request, now: number): Promise<Account> {
+export async function sessionAccount(env: Pick<Env, 'DB'>, request: HttpRequest, now: number): Promise<Account> {
   const token = cookieOf(request, SESSION_COOKIE);
   if (token === undefined || !TOKEN.test(token)) throw unauthorized('Log in, or send a key.');
   requireSameOrigin(request);
@@ -56,7 +58,7 @@ export async function sessionAccount(env: Pick<Env, 'DB'>, request: Request, now
 }
 
 /** What changes something comes from this site: browsers say so; what does not is no browser of ours. @throws ApiError 403 */
-export function requireSameOrigin(request: Request): void {
+export function requireSameOrigin(request: HttpRequest): void {
   if (request.method === 'GET' || request.method === 'HEAD') return;
   const site = request.headers.get('sec-fetch-site');
   if (site !== null) {
@@ -73,7 +75,7 @@ function hostOf(origin: string): string | undefined {
   return URL.canParse(origin) ? new URL(origin).host : undefined;
 }
 
-export function cookieOf(request: Request, name: string): string | undefined {
+export function cookieOf(request: HttpRequest, name: string): string | undefined {
   for (const part of request.headers.get('cookie')?.split(';') ?? []) {
     const at = part.indexOf('=');
     if (at > 0 && part.slice(0, at).trim() === name) return part.slice(at + 1).trim();

@@ -1,4 +1,5 @@
 /** Whose machines may see one request: the key's lists, the request's, and what the operator says of providers. */
+
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import {
@@ -9,6 +10,7 @@ import {
   type Trust,
   trustsNobody,
 } from '../../shared/routing/trust.ts';
+import type { HttpRequest } from '../http.ts';
 import type { Account } from './account.ts';
 import { indexOf, type Settings } from './settings.ts';
 
@@ -21,7 +23,7 @@ export type RequestedTrust = readonly (readonly string[])[];
 const NONE: RequestedTrust = [];
 
 /** The lists of a request's header and metadata; given both, both hold. @throws ApiError 400 unknown_provider */
-export function requestedTrust(request: Request, metadata: string | undefined): RequestedTrust {
+export function requestedTrust(request: HttpRequest, metadata: string | undefined): RequestedTrust {
   const header = request.headers.get(TRUST_HEADER);
   if (header === null && metadata === undefined) return NONE;
   const lists: string[][] = [];

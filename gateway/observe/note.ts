@@ -6,6 +6,7 @@ import { toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
+import type { HttpRequest } from '../http.ts';
 import {
   ATTEMPTS,
   BROKEN,
@@ -74,7 +75,12 @@ export class Note {
   #endWait: ((outcome: 'turn' | 'full' | 'late' | 'left') => void) | undefined;
   #over = false;
 
-  constructor(seen: Readonly<Sighting>, request: Request, leaving: Leaving, { env, ctx }: { env: Env; ctx: Context }) {
+  constructor(
+    seen: Readonly<Sighting>,
+    request: HttpRequest,
+    leaving: Leaving,
+    { env, ctx }: { env: Env; ctx: Context },
+  ) {
     this.seen = seen;
     this.#env = env;
     this.#ctx = ctx;

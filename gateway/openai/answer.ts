@@ -80,6 +80,11 @@ export class Answer implements AnyAnswer {
     return this.#reply.whole && !this.#begun ? this.#reply.body : undefined;
   }
 
+  /** Of `whole`, where it streams and where that is known. */
+  get length(): number | undefined {
+    return this.#reply.length;
+  }
+
   /** Where the rest leaves by the outlet of its object, unless it is read here. */
   get departure(): Departure | undefined {
     return this.#reply.departure;

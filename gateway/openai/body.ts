@@ -4,6 +4,7 @@ import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
+import type { HttpRequest } from '../http.ts';
 
 /** Always kept for a retry, whatever the budget. */
 export const KEPT_ALWAYS_BYTES = 1024 * 1024;
@@ -18,7 +19,7 @@ let budgetUsed = 0;
  * it streams.
  * @throws ApiError 400, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
  */
-export async function takeBody(request: Request, endpoint: Endpoint, env: Env): Promise<Intake> {
+export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: Env): Promise<Intake> {
   const declared = Number(request.headers.get('content-length') ?? Number.NaN);
   requirePlain(request.headers.get('content-encoding'));
   const opaqueModel = request.headers.get('x-otela-model');
@@ -36,7 +37,7 @@ export async function takeBody(request: Request, endpoint: Endpoint, env: Env): 
   }
 }
 
-function takeOpaque(request: Request, endpoint: Endpoint, model: string, declared: number): Intake {
+function takeOpaque(request: HttpRequest, endpoint: Endpoint, model: string, declared: number): Intake {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
@@ -57,7 +58,7 @@ function takeOpaque(request: Request, endpoint: Endpoint, model: string, declare
   return intake;
 }
 
-function checkType(request: Request, endpoint: Endpoint): void {
+function checkType(request: HttpRequest, endpoint: Endpoint): void {
   const multipart = /^multipart\/form-data\b/i.test(request.headers.get('content-type') ?? '');
   if (endpoint.body === 'multipart' && !multipart) {
     throw new ApiError('unsupported_media_type', `${endpoint.path} takes multipart/form-data.`);
@@ -69,7 +70,7 @@ interface Kept {
   release(): void;
 }
 
-async function keep(request: Request, declared: number, limit: number, budget: number): Promise<Kept> {
+async function keep(request: HttpRequest, declared: number, limit: number, budget: number): Promise<Kept> {
   if (declared <= KEPT_ALWAYS_BYTES) {
     return { bytes: new Uint8Array(await request.arrayBuffer()), release: () => {} };
   }
@@ -113,7 +114,7 @@ class Share {
   }
 }
 
-async function readBounded(request: Request, declared: number, limit: number, share: Share): Promise<Uint8Array> {
+async function readBounded(request: HttpRequest, declared: number, limit: number, share: Share): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0);
   let bytes = new Uint8Array(Number.isNaN(declared) ? KEPT_ALWAYS_BYTES : declared);
   let length = 0;

@@ -1,10 +1,12 @@
 /** Streams that go on where their node is gone: the gateway's side of `shared/asking/continued.ts`. */
+
 import { continued, type Share } from '../../shared/asking/continued.ts';
 import type { Means } from '../../shared/asking/successor.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
 import { receiptOf } from '../accounts/receipt.ts';
+import type { HttpRequest } from '../http.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
@@ -16,7 +18,7 @@ import { after, type Delivery as Outgoing, PING_MS } from './respond.ts';
 const KEPT_MAX_BYTES = 16 * 1024 * 1024;
 
 /** Whether a broken stream of this request may be continued: its own word counts before its key's. */
-export function allowsContinuing(request: Request, { resumes }: { resumes: boolean }): boolean {
+export function allowsContinuing(request: HttpRequest, { resumes }: { resumes: boolean }): boolean {
   const said = request.headers.get('x-otela-resume');
   return said === null ? resumes : said === '1';
 }

@@ -1,4 +1,5 @@
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
+import type { HttpRequest } from '../http.ts';
 
 /** An error waits for at most this much of a body that nobody wants, and this long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
@@ -8,7 +9,7 @@ const DISCARD_MAX_MS = 10_000;
  * Reads the rest of a request that is refused and throws it away. An answer that goes out while its client still sends ends the
  * connection with a reset, and most clients then report that instead of the answer. Bounded: beyond it the reset is right.
  */
-export async function discardBody(request: Request): Promise<void> {
+export async function discardBody(request: HttpRequest): Promise<void> {
   if (request.body === null || request.body.locked) return;
   const reader = new PieceReader(request.body);
   const deadline = Date.now() + DISCARD_MAX_MS;

@@ -24,7 +24,8 @@ import {
   trustOf,
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
-import { errorResponse } from '../error-response.ts';
+import { errorAnswer } from '../error-response.ts';
+import type { HttpAnswer, HttpRequest } from '../http.ts';
 import { Note, type Sighting } from '../observe/note.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
@@ -43,7 +44,7 @@ import { after, deliver, deliverLate, PING_MS, type ResponseContext } from './re
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 
 /** The one path that every endpoint of the table takes. */
-export async function handleOpenAI(request: Request, path: string, env: Env, ctx: Context): Promise<Response> {
+export async function handleOpenAI(request: HttpRequest, path: string, env: Env, ctx: Context): Promise<HttpAnswer> {
   const requestId = requestIdOf(request);
   const sighting: Sighting = { requestId, startedAt: Date.now() };
   const leaving = new Leaving(request.signal);
@@ -54,19 +55,19 @@ export async function handleOpenAI(request: Request, path: string, env: Env, ctx
     note.refused(error);
     recordRefusal(sighting, error, note.queuedMs, env, ctx);
     await discardBody(request);
-    return errorResponse(error, requestId);
+    return errorAnswer(error, requestId);
   }
 }
 
 async function forward(
-  request: Request,
+  request: HttpRequest,
   path: string,
   env: Env,
   ctx: Context,
   sighting: Sighting,
   note: Note,
   leaving: Leaving,
-): Promise<Response> {
+): Promise<HttpAnswer> {
   const { requestId } = sighting;
   const timing = new Timing(Date.now());
   const given = request.headers.get('x-request-id') === requestId;
@@ -179,7 +180,7 @@ async function forward(
     const handed = inTurn(waiting);
     const delivery = goesOn ? continuing(handed, errand, waiting) : handed;
     const late = intake.streaming && (await isSlower(delivery, PING_MS, after));
-    const response = late ? deliverLate(delivery, context) : deliver(await delivery, context);
+    const answer = late ? deliverLate(delivery, context) : deliver(await delivery, context);
     if (late) {
       // Told in-band: nobody settles it.
       void delivery.catch((error: unknown) => {
@@ -187,7 +188,7 @@ async function forward(
         recordRefusal(sighting, error, note.queuedMs, env, ctx);
       });
     }
-    return hold === undefined ? response : hold.until(response, limitHeaders);
+    return hold === undefined ? answer : hold.until(answer, limitHeaders);
   } catch (error) {
     intake.release();
     hold?.release(false);

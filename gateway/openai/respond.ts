@@ -7,6 +7,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
+import type { HttpAnswer } from '../http.ts';
 import type { Note } from '../observe/note.ts';
 import { NO_BODY, OUTLET_HEADER } from '../tunnel/attempt.ts';
 import type { Departure } from '../tunnel/departure.ts';
@@ -38,7 +39,7 @@ export interface ResponseContext {
 }
 
 /** The engine's answer as it is, under our headers. */
-export function deliver(delivery: Delivery, context: ResponseContext): Response {
+export function deliver(delivery: Delivery, context: ResponseContext): HttpAnswer {
   const { answer } = delivery;
   context.release();
   const headers = headersToClient(answer.head.headers);
@@ -51,25 +52,25 @@ export function deliver(delivery: Delivery, context: ResponseContext): Response 
   if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
   const { status, whole } = answer;
   context.note.answered(status, delivery.choice);
-  if (whole !== undefined) return over(context, new Response(whole, { status, headers }));
+  if (whole !== undefined) return over(context, { status, headers, body: whole, length: answer.length });
   const only = delivery.chunks[0];
-  if (NO_BODY.has(status)) return over(context, new Response(null, { status, headers }));
+  if (NO_BODY.has(status)) return over(context, { status, headers, body: null });
   if (delivery.complete && delivery.chunks.length < 2) {
-    return over(context, new Response(only ?? '', { status, headers }));
+    return over(context, { status, headers, body: only ?? '' });
   }
   const { departure } = answer;
   if (delivery instanceof Handed && departure !== undefined && only !== undefined && delivery.chunks.length === 1) {
     headers[OUTLET_HEADER] = departure.marker;
     context.ctx.waitUntil(watch(delivery, departure, context));
-    return new Response(firstOf(only, context), { status, headers });
+    return { status, headers, body: firstOf(only, context) };
   }
-  return new Response(bodyOf(delivery, context), { status, headers });
+  return { status, headers, body: bodyOf(delivery, context) };
 }
 
 /** Nothing of it is read here any more. */
-function over({ note }: ResponseContext, response: Response): Response {
+function over({ note }: ResponseContext, answer: HttpAnswer): HttpAnswer {
   note.over();
-  return response;
+  return answer;
 }
 
 /** Its first data; and for a client that gets this response as it is, past the process that would add the rest, a word about that. */
@@ -140,7 +141,7 @@ function inBand(error: unknown): ApiError {
 /**
  * A stream whose engine takes its time: 200 now, a comment every 15 s, then the answer. From here on every error is in-band.
  */
-export function deliverLate(pending: Promise<Delivery>, context: ResponseContext): Response {
+export function deliverLate(pending: Promise<Delivery>, context: ResponseContext): HttpAnswer {
   const { endpoint, note } = context;
   let rest: ReadableStreamDefaultReader<Uint8Array> | undefined;
   let started = false;
@@ -188,7 +189,7 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
     'x-request-id': context.requestId,
     ...(context.model === undefined ? {} : { 'x-otela-served-model': headerSafe(context.model) }),
   };
-  return new Response(stream, { headers });
+  return { status: 200, headers, body: stream };
 }
 
 /** An engine's own error can no longer be a status: it is told in-band, in its words. */

@@ -2,6 +2,7 @@ import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import { NO_SETTINGS, type Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
+import type { HttpRequest } from '../http.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import type { ListedIssuer } from './issuers.ts';
 import type { SnapshotDelta, SnapshotSource } from './snapshot-store.ts';
@@ -118,8 +119,8 @@ class SnapshotCache {
   #location: string | undefined;
 
   /** Which location this isolate is in: told by the first request that knows. Its relay is asked where there is one. */
-  locate(request: Request): void {
-    this.#location ??= request.cf === undefined ? '' : String(request.cf.colo ?? '');
+  locate(request: HttpRequest): void {
+    this.#location ??= coloOf(request.cf);
   }
 
   /**
@@ -198,3 +199,7 @@ async function withTimeout(work: Promise<void>): Promise<void> {
 
 /** One per isolate. */
 export const snapshots = new SnapshotCache();
+
+function coloOf(cf: unknown): string {
+  return typeof cf === 'object' && cf !== null && 'colo' in cf ? String(cf.colo ?? '') : '';
+}

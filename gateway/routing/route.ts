@@ -1,4 +1,5 @@
 /** What one request is routed by: what its headers and body say, and what the operator set for its model and its key. */
+
 import { readDemand } from '../../shared/asking/demand.ts';
 import type { Intake } from '../../shared/asking/intake.ts';
 import { routedRequest } from '../../shared/asking/routed-request.ts';
@@ -10,6 +11,7 @@ import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Settings } from '../accounts/settings.ts';
+import type { HttpRequest } from '../http.ts';
 import type { Chain } from './alias.ts';
 import { Policies } from './policies.ts';
 
@@ -20,7 +22,7 @@ export type Route = Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyF
 
 /** @throws ApiError 400 invalid_requirement */
 export function routeOf(
-  request: Request,
+  request: HttpRequest,
   intake: Intake,
   { model, fallbacks }: Chain,
   account: Account,

@@ -29,6 +29,8 @@ export type AttemptReply =
       head: AttemptHead;
       body: Uint8Array | ReadableStream<Uint8Array> | null;
       whole: boolean;
+      /** Of a whole body that streams. */
+      length?: number;
       /** The body is its first data; the rest leaves by the outlet, unless it is asked for. */
       departure?: Departure;
     }
@@ -141,7 +143,9 @@ async function fetchAttempt(
   const known = { status: response.status, head: JSON.parse(head) as AttemptHead };
   const number = response.headers.get(NUMBER_HEADER);
   if (number === null) {
-    return { kind: 'head', ...known, body: response.body, whole: response.headers.has('content-length') };
+    const length = response.headers.get('content-length');
+    if (length === null) return { kind: 'head', ...known, body: response.body, whole: false };
+    return { kind: 'head', ...known, body: response.body, whole: true, length: Number(length) };
   }
   const first = new Uint8Array(await response.arrayBuffer());
   return departingReply(asker, session, open, { kind: 'departs', ...known, number: Number(number), first });

@@ -1,7 +1,9 @@
 /** The port that clients and agents see. It knows bytes only: HTTP, WebSockets and their limits are workerd's. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:tls';
+import type { Inlet } from './inlet.ts';
 import type { Outlets } from './outlet.ts';
+import { receive } from './reception.ts';
 import { refuse, splice, type Traffic, WRITE_BUFFER_BYTES } from './splice.ts';
 
 /** Each takes two descriptors here and up to 160 KiB when both sides stall. */
@@ -26,6 +28,8 @@ interface PublicSocketOptions {
   tls?: TlsMaterial | undefined;
   /** Where bodies of answers may come from; without them all is workerd's. */
   outlets?: Outlets;
+  /** Where small requests may go, if there are outlets; without it all go through workerd's HTTP. */
+  inlet?: Inlet | undefined;
   /** Default 4096. */
   connectionsMax?: number;
 }
@@ -35,10 +39,12 @@ export class PublicSocket {
   readonly #clients = new Set<Socket>();
   readonly #traffic: Traffic = { chunks: 0 };
   readonly #outlets: Outlets | undefined;
+  readonly #inlet: Inlet | undefined;
 
   /** Throws when the TLS material does not fit together. */
-  constructor({ path, tls, outlets, connectionsMax = CONNECTIONS_MAX }: PublicSocketOptions) {
+  constructor({ path, tls, outlets, inlet, connectionsMax = CONNECTIONS_MAX }: PublicSocketOptions) {
     this.#outlets = outlets;
+    this.#inlet = inlet;
     // Without allowHalfOpen Node answers a FIN with a FIN before anybody could turn it into a hang-up.
     const options = {
       allowHalfOpen: true,
@@ -79,7 +85,14 @@ export class PublicSocket {
     this.#clients.add(client);
     client.on('close', () => this.#clients.delete(client));
     if (this.#clients.size > connectionsMax) refuse(client, 'Too many connections.');
-    else splice(client, path, this.#traffic, this.#outlets);
+    else this.#admit(client, path);
+  }
+
+  #admit(client: Socket, path: string): void {
+    const [traffic, inlet, outlets] = [this.#traffic, this.#inlet, this.#outlets];
+    if (outlets === undefined) splice(client, path, traffic);
+    else if (inlet === undefined) splice(client, path, traffic, { outlets });
+    else receive(client, { path, traffic, inlet, outlets });
   }
 
   /** Takes no more connections, lets those that are being answered finish for `drainMs` at most, ends all. Idempotent. */

@@ -6,6 +6,7 @@ import { isOn } from '../../../shared/release/release.ts';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { type DataDirectory, openDataDirectory } from './data-directory.ts';
+import { Inlet } from './inlet.ts';
 import { environment, openIssuer } from './issuer-files.ts';
 import { Outlets } from './outlet.ts';
 import { PublicSocket, type TlsMaterial } from './public-socket.ts';
@@ -56,11 +57,13 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
   const path = socketPath(data, 'workerd');
   const outlets = new Outlets();
   const outlet = { path: socketPath(data, 'outlet'), secret: outlets.secret };
-  const publicSocket = new PublicSocket({ path, tls, outlets });
+  const inlet = isOn(process.env.OTELA_INLET) ? new Inlet({ path, secret: outlets.secret }) : undefined;
+  const publicSocket = new PublicSocket({ path, tls, inlet, outlets });
   const { signedAgents, ...configured } = await configure(bundle, data, path, outlet);
   const workerd = new Workerd({ ...configured, log });
   const stop = once(async (drainMs: number) => {
     await publicSocket.close(drainMs);
+    inlet?.close();
     await workerd.stop();
     await outlets.close();
     await rm(path, { force: true });
@@ -71,6 +74,7 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
     const port = await publicSocket.listen(options.port, options.host);
     await outlets.listen(outlet.path);
     await workerd.start();
+    await inlet?.connect();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
     if (!signedAgents) log('agents need no signed release here: whoever has a join token may run any program as one');

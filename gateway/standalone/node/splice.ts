@@ -43,8 +43,15 @@ export interface Traffic {
  * The other way round nothing that broke may look complete: an error towards workerd resets the client.
  * With `outlets`, the body of an answer whose head names one comes from there.
  */
-export function splice(client: Socket, path: string, traffic: Traffic, outlets?: Outlets): void {
-  new Splice(client, path, traffic, outlets);
+export function splice(client: Socket, path: string, traffic: Traffic, more: SpliceOptions = {}): void {
+  const spliced = new Splice(client, path, traffic, more.outlets);
+  if (more.said !== undefined && more.said.length > 0) spliced.fromClient(more.said);
+}
+
+interface SpliceOptions {
+  outlets?: Outlets;
+  /** What the client has said already. */
+  said?: Buffer;
 }
 
 class Splice {
@@ -78,7 +85,7 @@ class Splice {
     this.#traffic = traffic;
     this.#outlets = outlets;
     this.#upstream = this.#connect();
-    client.on('data', (chunk: Buffer) => this.#fromClient(chunk));
+    client.on('data', (chunk: Buffer) => this.fromClient(chunk));
     client.on('drain', () => {
       this.#outflow?.drained();
       if (this.#behind === undefined) this.#upstream.resume();
@@ -123,7 +130,7 @@ class Splice {
     return upstream;
   }
 
-  #fromClient(chunk: Buffer): void {
+  fromClient(chunk: Buffer): void {
     this.#traffic.chunks += 1;
     if (this.#idle) this.#reconnect();
     if (this.#afterOutlet) this.#keep(chunk);

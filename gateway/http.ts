@@ -1,0 +1,21 @@
+/** A request to models and its answer, whichever way they come and go: by the runtime's HTTP, or by the inlet. */
+
+/** What is read of a request. The runtime's own is one. */
+export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | 'signal' | 'arrayBuffer'> {
+  readonly headers: Pick<Headers, 'get'>;
+  /** Undefined on plain workerd. */
+  readonly cf?: unknown;
+}
+
+/** What an answer is made of: its body is whole, or comes. */
+export interface HttpAnswer {
+  status: number;
+  headers: Record<string, string>;
+  body: Uint8Array | string | ReadableStream<Uint8Array> | null;
+  /** Of a body that comes, where it is known. */
+  length?: number | undefined;
+}
+
+export function responseOf({ status, headers, body }: HttpAnswer): Response {
+  return new Response(body, { status, headers });
+}
