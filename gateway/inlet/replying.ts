@@ -1,6 +1,6 @@
 /** One answer on its way out by the inlet. */
 import type { HttpAnswer } from '../http.ts';
-import { NO_BODY, OUTLET_HEADER } from '../tunnel/attempt.ts';
+import { OUTLET_HEADER } from '../tunnel/attempt.ts';
 import { type AnswerHead, BODY_MAX_BYTES, type Reply } from './frames.ts';
 
 const encoder = new TextEncoder();
@@ -47,7 +47,7 @@ export class Replying {
       return this.#put({ type: 'whole', number: this.#number, ...head, body: whole });
     }
     const known = whole instanceof Uint8Array ? whole.length : length;
-    this.#put({ type: 'begins', number: this.#number, ...head, length: NO_BODY.has(status) ? 0 : known });
+    this.#put({ type: 'begins', number: this.#number, ...head, length: known });
     return whole instanceof Uint8Array ? this.#pieces(whole).then(() => this.#end()) : this.#pump(whole);
   }
 

@@ -1,4 +1,4 @@
-/** The port that clients and agents see. It knows bytes only: HTTP, WebSockets and their limits are workerd's. */
+/** The port that clients and agents see. It knows bytes only: HTTP, WebSockets and their limits are workerd's, but for what an inlet takes. */
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:tls';
 import type { Inlet } from './inlet.ts';
