@@ -5,6 +5,8 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly headers: Pick<Headers, 'get'>;
   /** Undefined on plain workerd. */
   readonly cf?: unknown;
+  /** Whoever carries the answer refuses one that leaves by an outlet, should the client be gone; the runtime just drops it. */
+  readonly carrierRefuses?: boolean;
 }
 
 /** What an answer is made of: its body is whole, or comes. */

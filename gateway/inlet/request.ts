@@ -6,6 +6,7 @@ const decoder = new TextDecoder();
 /** `head` as the public socket let it in: one request line and at most a hundred headers, all ASCII. */
 export class InletRequest implements HttpRequest {
   readonly method = 'POST';
+  readonly carrierRefuses = true;
   readonly path: string;
   readonly headers: Headers;
   /** All of it is here: see `arrayBuffer`. */

@@ -53,7 +53,8 @@ export async function handleOpenAI(request: HttpRequest, path: string, env: Env,
     return await forward(request, path, env, ctx, sighting, note, leaving);
   } catch (error) {
     note.refused(error);
-    recordRefusal(sighting, error, note.queuedMs, env, ctx);
+    // Of a client that left, the queue or its node keeps the record.
+    if (!leaving.left) recordRefusal(sighting, error, note.queuedMs, env, ctx);
     await discardBody(request);
     return errorAnswer(error, requestId);
   }
@@ -159,6 +160,7 @@ async function forward(
       timing,
       note,
       ctx,
+      carrierRefuses: request.carrierRefuses === true,
       release: intake.release,
     };
     const waiting: QueuedRequest<Delivery> = {
@@ -185,7 +187,7 @@ async function forward(
       // Told in-band: nobody settles it.
       void delivery.catch((error: unknown) => {
         hold?.release(false);
-        recordRefusal(sighting, error, note.queuedMs, env, ctx);
+        if (!leaving.left) recordRefusal(sighting, error, note.queuedMs, env, ctx);
       });
     }
     return hold === undefined ? answer : hold.until(answer, limitHeaders);

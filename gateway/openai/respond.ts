@@ -34,6 +34,8 @@ export interface ResponseContext {
   timing: Timing;
   note: Note;
   ctx: { waitUntil(work: Promise<unknown>): void };
+  /** See HttpRequest. */
+  carrierRefuses: boolean;
   /** The body is not needed for another attempt any more. */
   release(): void;
 }
@@ -83,9 +85,13 @@ function firstOf(data: Uint8Array, { endpoint }: ResponseContext): Uint8Array {
 }
 
 /** Until the rest has left by the outlet. */
-async function watch(delivery: Handed<Choice, Answer>, departure: Departure, { note }: ResponseContext): Promise<void> {
+async function watch(
+  delivery: Handed<Choice, Answer>,
+  departure: Departure,
+  { note, carrierRefuses }: ResponseContext,
+): Promise<void> {
   try {
-    await delivery.through(() => departure.over());
+    await delivery.through(() => departure.over(carrierRefuses));
     note.over();
   } catch (error) {
     if (error instanceof PathError) return note.broke(error.code, errorFor(error).code);

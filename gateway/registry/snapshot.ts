@@ -136,8 +136,10 @@ class SnapshotCache {
     const age = now - this.#checkedAt;
     if (age < FRESH_MS && enough(this.#view)) return this.#view;
     const isEnough = enough(this.#view);
+    const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
-    ctx.waitUntil(refreshed);
+    // Another request's is that one's to wait for: were it ended, this would never settle.
+    if (refreshed !== before?.done) ctx.waitUntil(refreshed);
     if (age < STALE_MS && isEnough) return this.#view;
     return withTimeout(refreshed).then(() => this.#view);
   }

@@ -14,7 +14,7 @@ const ASK_MS = 30_000;
 /** What object and Worker tell each other of one answer that leaves. */
 export interface Farewell {
   readonly ended: PromiseWithResolvers<Ending>;
-  /** When the Worker gave its response to the runtime, milliseconds since the epoch. */
+  /** When the Worker gave its response to the runtime, milliseconds since the epoch; absent where its carrier refuses what nobody wants. */
   respondedAt?: number;
 }
 
@@ -65,11 +65,11 @@ export class Departure {
    * The response is made; resolves when its last byte is on its way to the client.
    * @throws PathError when it broke off, anything else when the client has left
    */
-  async over(): Promise<void> {
+  async over(carrierRefuses: boolean): Promise<void> {
     const name = nameOf(this.#open);
     const farewell = farewells.get(name);
     farewells.delete(name);
-    if (farewell !== undefined) farewell.respondedAt = Date.now();
+    if (farewell !== undefined && !carrierRefuses) farewell.respondedAt = Date.now();
     const how = farewell === undefined ? 'lost' : await this.#waitFor(farewell.ended.promise);
     if (how === 'left') throw new Error('the client left');
     if (how !== 'whole') throw new PathError(how, 'the answer broke off');

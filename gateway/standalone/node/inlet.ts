@@ -14,6 +14,7 @@ import {
   writeQuestion,
 } from '../../inlet/frames.ts';
 import type { Outflow } from './outflow.ts';
+import type { Outlets } from './outlet.ts';
 
 /** workerd takes a third of a second to start. */
 const AGAIN_MS = 100;
@@ -44,7 +45,7 @@ export interface Asked {
 interface InletOptions {
   /** workerd's Unix socket. */
   path: string;
-  secret: string;
+  outlets: Pick<Outlets, 'secret' | 'refuse'>;
 }
 
 export class Inlet {
@@ -90,11 +91,11 @@ export class Inlet {
   }
 
   #dial(): Promise<boolean> {
-    const { path, secret } = this.#options;
+    const { path, outlets } = this.#options;
     const socket = new WebSocket(`ws://inlet${INLET_PATH}`, {
       createConnection: () => connect(path),
       handshakeTimeout: HANDSHAKE_MS,
-      headers: { [INLET_HEADER]: secret },
+      headers: { [INLET_HEADER]: outlets.secret },
       perMessageDeflate: false,
       maxPayload: MESSAGE_MAX_BYTES,
     });
@@ -126,11 +127,10 @@ export class Inlet {
     }
   }
 
-  /** None: its client left meanwhile. */
   #onReply(reply: Reply): void {
     const { number } = reply;
     const asked = this.#asked.get(number);
-    if (asked === undefined) return;
+    if (asked === undefined) return this.#onUnwanted(reply);
     if (reply.type === 'begins') return this.#begin(number, reply, asked);
     if (reply.type === 'data') return this.#flowing(asked).data(reply.offset, reply.bytes);
     this.#asked.delete(number);
@@ -144,6 +144,11 @@ export class Inlet {
       case 'broke':
         return 'whole' in asked ? asked.broke() : asked.break();
     }
+  }
+
+  /** Its client left meanwhile. */
+  #onUnwanted(reply: Reply): void {
+    if (reply.type === 'departs') this.#options.outlets.refuse(reply.session, reply.stream);
   }
 
   #begin(number: number, reply: Extract<Reply, { type: 'begins' }>, asked: Asker | Outflow): void {

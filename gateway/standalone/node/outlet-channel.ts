@@ -7,10 +7,10 @@ import { FrameWriter } from '../../../shared/wire/writer.ts';
 import type { Outflow } from './outflow.ts';
 import { patiently } from './patiently.ts';
 
-/** An announced answer is out of workerd within milliseconds, unless its client had left. The object is asked so often what it knows of it. */
+/** An announced answer is out of workerd within milliseconds, unless its client had left or the machine is loaded. The object is asked so often what it knows of it. */
 const UNTAKEN_ASK_MS = 100;
 /** Asked as often it is given up. */
-const UNTAKEN_ASKS = 10;
+const UNTAKEN_ASKS = 50;
 /** Announced or taken, of one object. There are at most 4096 clients; the rest is for numbers whose client had left. */
 const STREAMS_MAX = 16_384;
 /** Our frames are a few bytes per stream: an object that leaves so much unread is gone. */
@@ -72,6 +72,15 @@ export class OutletChannel {
         this.#put({ type: 'reset', stream, code: 'cancelled', message: 'the client left' });
       },
     });
+  }
+
+  /** An announced stream has no client any more. */
+  refuse(stream: number): void {
+    const announced = this.#announced.get(stream);
+    this.#announced.delete(stream);
+    announced?.forget();
+    if (announced?.outcome === 'open')
+      this.#put({ type: 'reset', stream, code: 'cancelled', message: 'the client left' });
   }
 
   terminate(): void {

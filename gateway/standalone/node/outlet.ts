@@ -15,11 +15,12 @@ import { patiently } from './patiently.ts';
 
 const MESSAGE_MAX_BYTES = 16 * 1024 * 1024;
 /** The head and the announcement come over two sockets, in any order. */
-const ANNOUNCEMENT_MS = 2_000;
+const ANNOUNCEMENT_MS = 5_000;
 const SESSION = /^[a-z2-7]{26}$/;
 
 interface Waiting {
-  outflow: Outflow;
+  /** None: its client has left. */
+  outflow: Outflow | undefined;
   forget(): void;
 }
 
@@ -37,7 +38,7 @@ export class Outlets {
   readonly #channels = new Map<string, OutletChannel[]>();
   /** Connections where answers wait behind another one: what is announced may be among them, however late. */
   readonly holdingBack = new Set<object>();
-  /** Clients whose stream is not announced yet. As many as there are clients at most. */
+  /** Clients whose stream is not announced yet. */
   readonly #waiting = new Map<string, Waiting>();
   #path: string | undefined;
 
@@ -67,14 +68,23 @@ export class Outlets {
     const name = `${session} ${stream}`;
     if (this.#waiting.has(name)) return outflow.break();
     const forget = patiently(ANNOUNCEMENT_MS, () => {
+      const left = this.#waiting.get(name)?.outflow === undefined;
       this.#waiting.delete(name);
-      outflow.break();
+      if (!left) outflow.break();
     });
     this.#waiting.set(name, { outflow, forget });
-    outflow.wait(() => {
-      this.#waiting.delete(name);
-      forget();
-    });
+    // Its client may leave; the stream is refused when it is announced.
+    outflow.wait(() => this.#waiting.set(name, { outflow: undefined, forget }));
+  }
+
+  /** The client of the stream has left. */
+  refuse(session: string, stream: number): void {
+    const channel = this.#channels.get(session)?.findLast((each) => each.has(stream));
+    if (channel !== undefined) return channel.refuse(stream);
+    const name = `${session} ${stream}`;
+    if (this.#waiting.has(name)) return;
+    const forget = patiently(ANNOUNCEMENT_MS, () => this.#waiting.delete(name));
+    this.#waiting.set(name, { outflow: undefined, forget });
   }
 
   /** Ends everything; clients whose answer was on its way are reset. Idempotent. */
@@ -84,7 +94,7 @@ export class Outlets {
     this.#server.closeAllConnections();
     for (const { outflow, forget } of this.#waiting.values()) {
       forget();
-      outflow.break();
+      outflow?.break();
     }
     this.#waiting.clear();
     if (this.#path !== undefined) await rm(this.#path, { force: true });
@@ -118,7 +128,8 @@ export class Outlets {
     if (waiting === undefined) return;
     this.#waiting.delete(name);
     waiting.forget();
-    channel.take(stream, waiting.outflow);
+    if (waiting.outflow === undefined) channel.refuse(stream);
+    else channel.take(stream, waiting.outflow);
   }
 
   #closed(channel: OutletChannel): void {

@@ -1,20 +1,21 @@
-/** With OTELA_INLET=on small requests go by the inlet of a whole gateway, and whatever a client does on its connection comes to the same as by HTTP. */
+/** Small requests go by the inlet of a whole gateway, and whatever a client does on its connection comes to the same as by HTTP. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Gateway } from '../../support/gateway.ts';
 import { chatBody, type House, openHouse } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { dial, postBytes } from '../../support/raw.ts';
 
 let house: House;
 beforeAll(async () => {
-  house = await openHouse({ gateway: { env: { OTELA_INLET: 'on' } } });
+  house = await openHouse();
 });
 afterAll(endAll);
 
 const bytesOf = (body: unknown, more: Record<string, string> = {}) =>
   postBytes(`${house.gateway.url}/v1/chat/completions`, { authorization: `Bearer ${house.key}`, ...more }, body);
 
-async function client() {
-  const socket = await dial(house.gateway.url);
+async function client(url = house.gateway.url) {
+  const socket = await dial(url);
   const seen = { socket, heard: '', ended: false, closed: false };
   socket.on('data', (piece) => {
     seen.heard += piece;
@@ -86,6 +87,21 @@ describe('the way in', () => {
       expect(answers(asking.heard)).toBe(1);
       asking.socket.destroy();
     }
+  });
+
+  it('is HTTP for all where there is to be no inlet', async () => {
+    const without = await Gateway.start({ env: { OTELA_INLET: 'off' } });
+    for (const [url, way] of [
+      [without.url, byHttp],
+      [house.gateway.url, byInlet],
+    ] as const) {
+      const one = await client(url);
+      one.socket.write(bytesOf({ nothing: true }));
+      await eventually('an answer', 5_000, () => (one.heard.endsWith('}') ? true : undefined));
+      expect(one.heard).toMatch(way);
+      one.socket.destroy();
+    }
+    await without.stop();
   });
 
   it('is closed to who does not know the secret', async () => {

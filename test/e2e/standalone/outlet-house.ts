@@ -11,7 +11,7 @@ import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { atEnd, eventually, temporaryDirectory } from '../../support/processes.ts';
 
-const SESSION = 'abcdefghijklmnopqrstuvwxyz';
+export const SESSION = 'abcdefghijklmnopqrstuvwxyz';
 export const STREAM = 2 ** 47 - 19;
 export const GET = 'GET / HTTP/1.1\r\nhost: h\r\n\r\n';
 const FALLBACK = 'this front knows no outlets';
@@ -60,8 +60,8 @@ class Peer {
     await eventually('its beginning', 5_000, () => (this.text.startsWith(text) ? true : undefined));
   }
 
-  async expectReset(): Promise<void> {
-    await eventually('a reset', 5_000, () => (this.closed ? true : undefined));
+  async expectReset(withinMs = 5_000): Promise<void> {
+    await eventually('a reset', withinMs, () => (this.closed ? true : undefined));
     expect(this.ended).toBe(false);
     expect(this.error?.code).toBe('ECONNRESET');
   }

@@ -191,7 +191,7 @@ describe('an answer that leaves by the outlet', () => {
   test('ends where nobody has come for it long after the Worker’s response', async () => {
     const { offers, exchange, response } = offered();
     const number = await announced(offers);
-    const over = expect(response().over()).rejects.toThrow('the client left');
+    const over = expect(response().over(false)).rejects.toThrow('the client left');
     await front.take(number, 0);
     expect([front.said, exchange.over]).toEqual(['', false]);
     await wait(LONG_OUT_MS);
@@ -201,10 +201,22 @@ describe('an answer that leaves by the outlet', () => {
     expect(overs).toHaveLength(1);
   });
 
+  test('goes on however long it takes, where the response’s carrier would refuse it if nobody wanted it', async () => {
+    const { offers, exchange, response } = offered();
+    const number = await announced(offers);
+    const over = response().over(true);
+    await wait(LONG_OUT_MS);
+    await front.take(number, 0);
+    expect([front.said, exchange.over]).toEqual(['', false]);
+    await front.take(number);
+    end();
+    await over;
+  });
+
   test('is not asked about once it is taken', async () => {
     const { offers, exchange, response } = offered();
     const number = await announced(offers);
-    const over = response().over();
+    const over = response().over(false);
     await front.take(number);
     await wait(LONG_OUT_MS);
     await front.take(number, 0);
