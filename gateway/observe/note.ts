@@ -108,13 +108,15 @@ export class Note {
   queues(): (outcome: 'turn' | 'full' | 'late' | 'left') => void {
     const from = Date.now();
     this.#queued(1);
-    this.#endWait = (outcome) => {
+    const end = (outcome: 'turn' | 'full' | 'late' | 'left') => {
+      if (this.#endWait !== end) return; // its client left first
       this.#endWait = undefined;
       this.#queued(-1);
       this.queuedMs += Date.now() - from;
       reporter.counts.observe(QUEUE_WAIT, [this.#model, outcome], (Date.now() - from) / 1000);
     };
-    return this.#endWait;
+    this.#endWait = end;
+    return end;
   }
 
   #queued(change: 1 | -1): void {

@@ -1,0 +1,22 @@
+import { env } from 'cloudflare:workers';
+import { expect, test } from 'vitest';
+import { LEFT, QUEUE_WAIT } from '../../../gateway/observe/families.ts';
+import { Note, reporter } from '../../../gateway/observe/note.ts';
+import { Leaving } from '../../../shared/asking/leaving.ts';
+
+/** By the inlet what a request was doing goes on when its client has left: the runtime ends nothing there. */
+test('a wait in a queue ends once, though the queue answers as its client leaves', () => {
+  const client = new AbortController();
+  const request = new Request('http://gateway/v1/chat/completions', { method: 'POST' });
+  const seen = { requestId: 'r', startedAt: Date.now(), model: 'note/model' };
+  const note = new Note(seen, request, new Leaving(client.signal), { env, ctx: { waitUntil: () => {} } });
+  note.known = true;
+  reporter.counts.take();
+  const waited = note.queues();
+  client.abort();
+  waited('turn');
+  note.refused(new Error('nobody was asked'));
+  const counted = reporter.counts.take();
+  expect(counted[QUEUE_WAIT.name]).toEqual([expect.objectContaining({ key: expect.stringContaining('left') })]);
+  expect(counted[LEFT.name]).toEqual([expect.objectContaining({ value: 1 })]);
+});
