@@ -140,16 +140,17 @@ function headOf(reply: AttemptReply): Head {
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
 async function persist(ask: () => Promise<AttemptReply>, leaving: Pick<Leaving, 'left'>): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
-  for (;;) {
-    if (leaving.left) throw new PathError('cancelled', 'the client left'); // its requests fail, the object is well
+  while (!leaving.left) {
     try {
       return await ask();
     } catch (error) {
+      if (leaving.left) break; // its requests fail, the object is well
       if (isOverloaded(error)) throw new PathError('overloaded', 'the tunnel takes no more requests');
       if (Date.now() > deadline) throw new PathError('lost', 'the tunnel is gone');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
     }
   }
+  throw new PathError('cancelled', 'the client left');
 }
 
 function isOverloaded(error: unknown): boolean {

@@ -10,7 +10,7 @@ const LETTERS_MAX = 4_096;
 export class Letter {
   readonly open: AttemptRequest;
   readonly body: Uint8Array;
-  /** Rejects where the object failed or is gone: its successor can be asked. */
+  /** Rejects where the object failed or is gone, so that its successor can be asked, and where it was withdrawn. */
   readonly answered: Promise<LetterResult>;
   #state: 'posted' | 'taken' | 'over' = 'posted';
   readonly #resolve: (result: LetterResult) => void;
@@ -49,10 +49,11 @@ export class Letter {
     this.#reject(new Error('the object that had it is gone', { cause }));
   }
 
-  /** Whoever posted it is gone, and what would go on there must not be woken. False: the object never saw it, and never will. */
+  /** The client left; said by whoever posted it, who goes on at once. False: the object never saw it, and never will. */
   withdraw(): boolean {
     const seen = this.#state !== 'posted';
     this.#state = 'over';
+    this.#reject(new Error('the client left'));
     return seen;
   }
 }

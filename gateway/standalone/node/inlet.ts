@@ -23,6 +23,11 @@ const HANDSHAKE_MS = 5_000;
 const TRIES_TOLD = 100;
 /** Requests that workerd has not read: with more, those that come go by HTTP. */
 const UNREAD_MAX_BYTES = 8 * 1024 * 1024;
+/**
+ * Requests that wait for their answer's head; those that come beyond go by HTTP. All share one context there, in which workerd allows
+ * 10,000 timers, and each waits by two.
+ */
+const ASKED_MAX = 3_000;
 const MESSAGE_MAX_BYTES = 16 * 1024 * 1024;
 /** RFC 6455 §7.4.1. */
 const PROTOCOL_ERROR = 1002;
@@ -61,7 +66,8 @@ export class Inlet {
   }
 
   get open(): boolean {
-    return this.#socket !== undefined && this.#socket.bufferedAmount < UNREAD_MAX_BYTES;
+    const { size } = this.#asked;
+    return this.#socket !== undefined && size < ASKED_MAX && this.#socket.bufferedAmount < UNREAD_MAX_BYTES;
   }
 
   /** Resolves when it stands, or could not be had at once: then it is dialled again. */
