@@ -4,7 +4,7 @@ import { endAll } from '../support/processes.ts';
 import { type Chaos, chaos, shortForm } from './chaos.ts';
 
 /** The long form's is 0.9; here a window is a second, in which agents are killed too. */
-const PEARSON_LEAST = 0.6;
+const PEARSON_LEAST = 0.8;
 /** The long form's is 5 s, on a machine that does nothing else. */
 const BACK_MOST_MS = 15_000;
 

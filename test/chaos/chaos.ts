@@ -51,7 +51,8 @@ export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
     // Slurm's own grace and its wait before it starts a job again take longer than this.
     slurm: false,
     a: { calmSeconds: 2, seconds: 14, every: [700, 1_500], atOnce: 6, pauseMs: [1_000, 11_500] },
-    b: { steps: [16, 10, 4], secondsPerStep: 4 },
+    // Ten replicas at most: each token wakes two processes, and sixteen replicas' are more than two slow cores can do in time.
+    b: { steps: [10, 7, 4], secondsPerStep: 4 },
     c: { pauseSeconds: 2 },
   };
 }

@@ -44,6 +44,11 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
   const clients = Math.ceil(fleet.replicas.length * fleet.options.slots * clientsPerSlot);
   const traffic = new Traffic('b', { port: fleet.gateway.port, key: fleet.key }, random);
   const servings = new Map<number, number[]>();
+  const live = async (step: number) => {
+    await fleet.atMost(step);
+    await fleet.atLeast(step);
+  };
+  await live(steps[0] ?? 0);
   const begin = Math.ceil(Date.now() / 1_000);
   const watch = setInterval(() => {
     const second = Math.floor(Date.now() / 1_000);
@@ -53,8 +58,7 @@ export async function partB(fleet: Fleet, options: PartBOptions): Promise<PartB>
   for (const step of steps) {
     const until = Date.now() + secondsPerStep * 1_000;
     log(`B: ${step} replicas`);
-    await fleet.atMost(step);
-    await fleet.atLeast(step);
+    await live(step);
     await sleep(Math.max(0, until - Date.now()));
   }
   const end = Math.floor(Date.now() / 1_000);
