@@ -1,4 +1,5 @@
 /** One request that came by the inlet. */
+import { Leaving } from '../../shared/asking/leaving.ts';
 import type { HttpRequest } from '../http.ts';
 
 const decoder = new TextDecoder();
@@ -12,7 +13,8 @@ export class InletRequest implements HttpRequest {
   /** All of it is here: see `arrayBuffer`. */
   readonly body = null;
   readonly #bytes: ArrayBuffer;
-  readonly #leaving = new AbortController();
+  readonly leaving = new Leaving();
+  #controller: AbortController | undefined;
 
   constructor(head: Uint8Array, body: Uint8Array) {
     const [request = '', ...lines] = decoder.decode(head).split('\r\n');
@@ -27,7 +29,9 @@ export class InletRequest implements HttpRequest {
   }
 
   get signal(): AbortSignal {
-    return this.#leaving.signal;
+    this.#controller ??= new AbortController();
+    if (this.leaving.left) this.#controller.abort();
+    return this.#controller.signal;
   }
 
   async arrayBuffer(): Promise<ArrayBuffer> {
@@ -36,7 +40,8 @@ export class InletRequest implements HttpRequest {
 
   /** Its client left. */
   leave(): void {
-    this.#leaving.abort();
+    this.leaving.leave();
+    this.#controller?.abort();
   }
 }
 

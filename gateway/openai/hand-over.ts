@@ -51,7 +51,7 @@ export interface Errand extends CommonErrand {
   /** What it tried, and whose turn it is. */
   waiter: Waiter;
   /** Aborted when the client leaves. */
-  signal: AbortSignal;
+  signal(): AbortSignal;
   leaving: Leaving;
 }
 

@@ -47,7 +47,7 @@ type Context = Pick<ExecutionContext, 'waitUntil'>;
 export async function handleOpenAI(request: HttpRequest, path: string, env: Env, ctx: Context): Promise<HttpAnswer> {
   const requestId = requestIdOf(request);
   const sighting: Sighting = { requestId, startedAt: Date.now() };
-  const leaving = new Leaving(request.signal);
+  const leaving = request.leaving ?? new Leaving(request.signal);
   const note = new Note(sighting, request, leaving, { env, ctx });
   try {
     return await forward(request, path, env, ctx, sighting, note, leaving);
@@ -150,7 +150,7 @@ async function forward(
         note.suspected();
       },
       note,
-      signal: request.signal,
+      signal: () => request.signal,
       leaving,
     };
     const context: ResponseContext = {
@@ -177,7 +177,8 @@ async function forward(
       note,
       tryNodes: () => tryNodes(errand, ctx),
       ifLeft: () => rowIfLeft(sighting),
-      signal: request.signal,
+      signal: () => request.signal,
+      leaving,
     };
     const handed = inTurn(waiting);
     const delivery = goesOn ? continuing(handed, errand, waiting) : handed;

@@ -1,5 +1,6 @@
 /** The gateway's queues: one object for each model, asked by requests that find no free node. */
 import * as loop from '../../shared/asking/in-turn.ts';
+import type { Leaving } from '../../shared/asking/leaving.ts';
 import type { PlaceAnswer } from '../../shared/asking/line.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
 import type { Waiter } from '../../shared/asking/waiter.ts';
@@ -36,12 +37,13 @@ export interface QueuedRequest<D> {
   /** What is to be on record should its client leave while it waits; undefined: nothing. */
   ifLeft(): UsageRow | undefined;
   /** Aborted when the client leaves. */
-  signal: AbortSignal;
+  signal(): AbortSignal;
+  leaving: Pick<Leaving, 'left'>;
 }
 
 /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity after the longest wait */
 export function inTurn<D>(request: QueuedRequest<D>): Promise<D> {
-  const { model, waiter, signal } = request;
+  const { model, waiter, leaving } = request;
   return loop.inTurn({
     model,
     waiter,
@@ -54,7 +56,7 @@ export function inTurn<D>(request: QueuedRequest<D>): Promise<D> {
       return answer;
     },
     tryNodes: () => request.tryNodes(),
-    left: () => signal.aborted,
+    left: () => leaving.left,
     now: () => Date.now(),
   });
 }
@@ -65,10 +67,11 @@ export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: b
 
 /** One wait in the queue, from entering to whatever ends it. */
 async function queued<D>(request: QueuedRequest<D>, wait: { until: number; back: boolean }): Promise<PlaceAnswer> {
-  const { model, signal } = request;
+  const { model } = request;
   const leave = waitingHere.enter(model, request.scope(), request.bytes());
   if (leave === undefined) return { kind: 'full', retryAfterMs: 1_000 };
   // A client that leaves ends its request where it stands: no `finally` runs then, this does.
+  const signal = request.signal();
   signal.addEventListener('abort', leave, { once: true });
   try {
     return await answerOf(request, wait);
@@ -79,7 +82,8 @@ async function queued<D>(request: QueuedRequest<D>, wait: { until: number; back:
 }
 
 async function answerOf<D>(request: QueuedRequest<D>, { until, back }: { until: number; back: boolean }) {
-  const { env, model, signal } = request;
+  const { env, model } = request;
+  const signal = request.signal();
   const place = placeOf(request);
   for (let again = back; ; again = false) {
     const waitMs = until - Date.now();

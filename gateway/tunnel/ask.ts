@@ -41,7 +41,7 @@ export interface Asker {
   env: Env;
   ctx: { waitUntil(work: Promise<unknown>): void };
   /** Aborted when the client leaves. */
-  signal: AbortSignal;
+  signal(): AbortSignal;
   leaving: Pick<Leaving, 'on'>;
 }
 
@@ -126,14 +126,14 @@ async function fetchAttempt(
   open: AttemptRequest,
   body: AttemptBody,
 ): Promise<AttemptReply> {
-  const { env, signal } = asker;
+  const { env } = asker;
   // A stub that threw stays broken: each asking gets its own.
   const stub = env.TUNNEL.getByName(session);
   const response = await stub.fetch('https://tunnel/attempt', {
     method: 'POST',
     headers: { [OPEN_HEADER]: JSON.stringify(open) },
     body,
-    signal,
+    signal: asker.signal(),
   });
   const head = response.headers.get(HEAD_HEADER);
   if (head === null) {

@@ -57,8 +57,10 @@ function storeTogether(sql: SqlStorage, fresh: readonly Fresh[], provider: strin
   }
   if (written.length === 0) return;
   sql.exec(
-    `INSERT OR REPLACE INTO usage (stream, estimated, record)
-     SELECT value ->> 'stream', value ->> 'estimated', value FROM json_each(?)`,
+    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
+    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
+     INSERT OR REPLACE INTO usage (stream, estimated, record)
+     SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
     JSON.stringify(written),
   );
   sql.exec(

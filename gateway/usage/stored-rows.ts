@@ -37,9 +37,11 @@ function storeTogether(sql: SqlStorage, rows: readonly UsageRow[], onNew: (row: 
   }
   if (written.size === 0) return changes;
   sql.exec(
-    `INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
+    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
+    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
+     INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
      SELECT value ->> 'session', value ->> 'stream', value ->> 'at', value ->> 'estimated', value ->> 'traced',
-       value ->> 'model', value ->> 'prompt', value ->> 'completion', value FROM json_each(?)`,
+       value ->> 'model', value ->> 'prompt', value ->> 'completion', value FROM given`,
     JSON.stringify([...written.values()]),
   );
   return changes;

@@ -12,20 +12,21 @@ interface Signal {
 /**
  * A client's leaving, as all parts of one request hear of it. They share one listener at the runtime, which goes when the request is
  * over: one that stays holds what the request made until workerd collects its whole heap, and each small collection before that
- * copies it.
+ * copies it. Without a signal it is whoever sees the client leave that says so, by `leave`.
  */
 export class Leaving {
-  readonly #signal: Signal;
+  readonly #signal: Signal | undefined;
+  #left = false;
   readonly #calls: (() => void)[] = [];
 
-  constructor(signal: Signal) {
+  constructor(signal?: Signal) {
     this.#signal = signal;
-    signal.addEventListener('abort', this.#onLeft);
+    signal?.addEventListener('abort', this.leave);
   }
 
   /** The client has left. */
   get left(): boolean {
-    return this.#signal.aborted;
+    return this.#left || this.#signal?.aborted === true;
   }
 
   /** `call` is called when the client leaves. */
@@ -35,11 +36,12 @@ export class Leaving {
 
   /** Nobody wants to know it any more. Idempotent. */
   over(): void {
-    this.#signal.removeEventListener('abort', this.#onLeft);
+    this.#signal?.removeEventListener('abort', this.leave);
     this.#calls.length = 0;
   }
 
-  readonly #onLeft = (): void => {
+  readonly leave = (): void => {
+    this.#left = true;
     for (const call of [...this.#calls]) call();
   };
 }

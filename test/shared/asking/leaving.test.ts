@@ -30,3 +30,16 @@ test('a request that is over leaves nothing at the runtime', () => {
   leaving.over();
   expect(listeners.size).toBe(0);
 });
+
+test('who sees the client leave says so to all parts, also where no signal does', () => {
+  const leaving = new Leaving();
+  let heard = 0;
+  leaving.on(() => heard++);
+  expect(leaving.left).toBe(false);
+  leaving.leave();
+  expect(heard).toBe(1);
+  leaving.over();
+  leaving.leave();
+  expect(heard).toBe(1);
+  expect(leaving.left).toBe(true);
+});
