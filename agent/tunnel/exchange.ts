@@ -13,7 +13,7 @@ import { RequestBody } from './request-body.ts';
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
-interface ExchangeOwner {
+export interface ExchangeOwner {
   now(): number;
   /** The engine answers: its head goes out next. */
   onHead(): void;
@@ -193,6 +193,9 @@ export class Exchange {
     const prompt = ending.kind === 'end' && this.#head?.status === 200 ? this.body.takeKept() : undefined;
     this.body.abandon();
     this.#shrink();
+    // Until the gateway has stored its count it is kept, a quarter of a second's requests at a time: without what it needs no more.
+    this.#call = undefined;
+    this.#meter = undefined;
     if (this.#usage !== undefined) this.#host.onReport(this, this.#usage);
     if (prompt !== undefined) this.#host.onPrompt(this, prompt);
     this.#link?.kick(this.#stream);

@@ -7,7 +7,7 @@ import type { ReportedUsage } from '../../shared/wire/usage.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import { EngineClient } from './engine-client.ts';
-import { Exchange, nameOf } from './exchange.ts';
+import { Exchange, type ExchangeOwner, nameOf } from './exchange.ts';
 import { Reports } from './reports.ts';
 
 /** Attempts at once: more than an engine batches. What comes above it is told to go elsewhere. */
@@ -54,6 +54,13 @@ export class Exchanges {
   /** In the order in which they finished. */
   readonly #finished = new Set<Exchange>();
   readonly #blocks = new PrefixBlocks();
+  readonly #owner: ExchangeOwner = {
+    now: () => performance.now(),
+    onHead: () => this.#sayLoad(),
+    onReport: (ended, usage) => this.#report(ended, usage),
+    onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
+    onIdle: (ended) => this.#onIdle(ended),
+  };
   #running = 0;
   #client: EngineClient | undefined;
   #draining = false;
@@ -131,13 +138,7 @@ export class Exchanges {
   }
 
   #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof Exchange.endpointOf>>): Exchange {
-    const exchange = new Exchange(frame, endpoint, {
-      now: () => performance.now(),
-      onHead: () => this.#sayLoad(),
-      onReport: (ended, usage) => this.#report(ended, usage),
-      onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
-      onIdle: (ended) => this.#onIdle(ended),
-    });
+    const exchange = new Exchange(frame, endpoint, this.#owner);
     this.#named.set(exchange.name, exchange);
     this.#streams.set(frame.stream, exchange);
     this.#running++;

@@ -85,11 +85,11 @@ export class Note {
     this.#env = env;
     this.#ctx = ctx;
     this.#leaving = leaving;
-    // The runtime may end all that a request was doing then, wherever it stands.
-    leaving.on(() => this.left());
     const traceparent = request.headers.get('traceparent');
     this.traceId = traceparent === null ? undefined : traceIdOf(traceparent);
     inFlight++;
+    // The runtime may end all that a request was doing then, wherever it stands.
+    leaving.on(() => this.left());
   }
 
   /** One attempt came to an engine's head with this status, or failed on its way with this code. */

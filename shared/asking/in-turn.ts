@@ -1,6 +1,7 @@
 /** A request that finds no free node waits for its turn and tries again, until it is served or has waited too long. */
 import { ApiError, retryAfter } from '../openai/errors.ts';
 import type { PlaceAnswer } from './line.ts';
+import { PathError } from './path-error.ts';
 import type { Waiter } from './waiter.ts';
 
 export interface Turnwise<D> {
@@ -30,9 +31,10 @@ export async function inTurn<D>(request: Turnwise<D>): Promise<D> {
       try {
         return await request.tryNodes();
       } catch (error) {
-        if (request.left() || !waiter.mayWait(error)) throw error;
+        if (!waiter.mayWait(error)) throw error;
       }
     }
+    if (request.left()) throw new PathError('cancelled', 'the client left');
     const now = request.now();
     until ??= now + waitMs;
     const answer = await request.wait(until, back && first);

@@ -29,9 +29,10 @@ export class Leaving {
     return this.#left || this.#signal?.aborted === true;
   }
 
-  /** `call` is called when the client leaves. */
+  /** `call` is called when the client leaves; at once where it has left. */
   on(call: () => void): void {
-    this.#calls.push(call);
+    if (this.left) call();
+    else this.#calls.push(call);
   }
 
   /** Nobody wants to know it any more. Idempotent. */

@@ -18,6 +18,8 @@ const REQUEST_LINE = /^POST \/v1\/[a-z_\-/]{1,64} HTTP\/1\.1$/;
 /** RFC 9110 §5.1, §5.5, ASCII alone. Nothing in it can be matched in two ways: it is run on strangers' words. */
 const HEADER_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,128}):([\x20-\x7e\t]*)$/;
 const LENGTH = /^(0|[1-9]\d{0,5})$/;
+/** RFC 9110 §7.2: a name or an address, and a port. What else a URL would be made of is read by one parser alone. */
+const HOST = /^[\w.\-:[\]]{1,261}$/;
 /** They say how a body or a connection is to be read. */
 const NOT_PLAIN = new Set([
   'transfer-encoding',
@@ -60,7 +62,7 @@ function bodyLength(head: string): number | undefined {
     if (NOT_PLAIN.has(name)) return undefined;
     if (name === 'connection' && value.toLowerCase() !== 'keep-alive') return undefined;
     if (name === 'host') {
-      if (host || value === '') return undefined;
+      if (host || !HOST.test(value)) return undefined;
       host = true;
     }
     if (name === 'content-length') {

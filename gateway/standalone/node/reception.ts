@@ -15,8 +15,6 @@ const SILENCE_MS = 15_000;
 const PIECES_MS = 1_000;
 /** Of one request; who sends a byte at a time is not to make us look at all of it each time. */
 const PIECES_MAX = 16;
-/** For who takes nothing of its answer. */
-const LINGER_MS = 30_000;
 /** What a client says before it has its answer. Beyond it nothing is read before that answer is out, its end neither. */
 const AHEAD_MAX_BYTES = 64 * 1024;
 
@@ -98,7 +96,6 @@ class Reception implements Asker {
   }
 
   readonly #onSilence = (): void => {
-    if (this.#full) return this.#leave();
     if (this.#isAnswering) return;
     if (this.#unread.length > 0) return this.#handOver();
     if (this.#client.writableEnded) return this.#leave();
@@ -169,9 +166,8 @@ class Reception implements Asker {
   /** The answer is out. */
   #next(): void {
     if (this.#client.writableNeedDrain) {
-      // Who does not read what it asked for is not asked about more.
+      // Who does not read what it asked for is not asked about more. It may take its time, as with workerd.
       this.#full = true;
-      this.#client.setTimeout(LINGER_MS);
       return;
     }
     this.#client.resume();

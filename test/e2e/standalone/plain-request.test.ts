@@ -40,6 +40,7 @@ const others: Record<string, Buffer> = {
   'a whole URL': written(['POST http://here/v1/chat/completions HTTP/1.1', 'host: here', LENGTH]),
   'HTTP/1.0': written(['POST /v1/chat/completions HTTP/1.0', 'host: here', LENGTH]),
   'no host': written([LINE, LENGTH]),
+  'a host with a path': written([LINE, 'host: here/there@where', LENGTH]),
   'two hosts': written([LINE, 'host: here', 'host: there', LENGTH]),
   'no length': written([LINE, 'host: here']),
   'two lengths': written([LINE, 'host: here', LENGTH, LENGTH]),

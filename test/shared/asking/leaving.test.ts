@@ -43,3 +43,12 @@ test('who sees the client leave says so to all parts, also where no signal does'
   expect(heard).toBe(1);
   expect(leaving.left).toBe(true);
 });
+
+test('a part that begins behind its client’s leaving hears of it at once', () => {
+  const client = new AbortController();
+  client.abort();
+  const leaving = new Leaving(client.signal);
+  let heard = 0;
+  leaving.on(() => heard++);
+  expect(heard).toBe(1);
+});
