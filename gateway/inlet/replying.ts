@@ -1,4 +1,5 @@
 /** One answer on its way out by the inlet. */
+import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { HttpAnswer } from '../http.ts';
 import { OUTLET_HEADER } from '../tunnel/attempt.ts';
 import { type AnswerHead, BODY_MAX_BYTES, type Reply } from './frames.ts';
@@ -12,7 +13,7 @@ export class Replying {
   #sent = 0;
   #limit = 0;
   #granted: PromiseWithResolvers<void> | undefined;
-  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #reader: PieceReader | undefined;
   #left = false;
 
   constructor(number: number, put: (reply: Reply) => void) {
@@ -59,11 +60,11 @@ export class Replying {
   }
 
   async #pump(body: ReadableStream<Uint8Array>): Promise<void> {
-    const reader = body.getReader();
+    const reader = new PieceReader(body);
     this.#reader = reader;
     if (this.#left) return void (await reader.cancel().catch(() => {}));
     try {
-      for (let next = await reader.read(); !next.done; next = await reader.read()) await this.#pieces(next.value);
+      for (let next = await reader.read(); next !== undefined; next = await reader.read()) await this.#pieces(next);
       if (!this.#left) this.#end();
     } catch {
       if (!this.#left) this.#put({ type: 'broke', number: this.#number });
