@@ -1,3 +1,4 @@
+import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
@@ -49,10 +50,10 @@ export class Exchanges {
   #loadsAfter = 0;
   /** The other end reads RATE. */
   #readsRate = false;
-  readonly #named = new Map<string, Exchange>();
-  readonly #streams = new Map<number, Exchange>();
+  readonly #named = new TransientMap<string, Exchange>();
+  readonly #streams = new TransientMap<number, Exchange>();
   /** In the order in which they finished. */
-  readonly #finished = new Set<Exchange>();
+  readonly #finished = new TransientMap<string, Exchange>();
   readonly #blocks = new PrefixBlocks();
   readonly #owner: ExchangeOwner = {
     now: () => performance.now(),
@@ -194,7 +195,7 @@ export class Exchanges {
     exchange.release();
     this.#named.delete(exchange.name);
     this.#streams.delete(exchange.stream);
-    this.#finished.delete(exchange);
+    this.#finished.delete(exchange.name);
     if (this.#named.size > 0 || !this.#draining) return;
     for (const done of this.#onDrained.splice(0)) done();
   }
@@ -226,7 +227,7 @@ export class Exchanges {
     this.#loadsAfter = LOADS_AFTER;
     this.#load?.end();
     this.#sayLoad();
-    this.#finished.add(exchange);
+    this.#finished.set(exchange.name, exchange);
   }
 
   /** Starts an attempt on the engine that is there now. */
@@ -251,8 +252,8 @@ export class Exchanges {
 
   #trim(): void {
     let bytes = 0;
-    for (const exchange of this.#finished) bytes += exchange.kept;
-    for (const exchange of this.#finished) {
+    for (const exchange of this.#finished.values()) bytes += exchange.kept;
+    for (const exchange of this.#finished.values()) {
       if (bytes <= FINISHED_MAX_BYTES && this.#finished.size <= FINISHED_MAX) return;
       bytes -= exchange.kept;
       this.#log(`answer of ${exchange.name} dropped: nobody acknowledged it`);

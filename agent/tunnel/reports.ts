@@ -1,3 +1,4 @@
+import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { ReportedUsage } from '../../shared/wire/usage.ts';
 
@@ -5,13 +6,14 @@ import type { ReportedUsage } from '../../shared/wire/usage.ts';
 const KEPT_MAX = 10_000;
 
 interface Kept {
+  stream: number;
   usage: ReportedUsage;
   name: ReportName;
 }
 
 /** Counts that the gateway has not stored yet. A lost socket or object loses none: they are said again, by name. */
 export class Reports {
-  readonly #kept = new Map<number, Kept>();
+  readonly #kept = new TransientMap<number, Kept>();
   readonly #log: (line: string) => void;
 
   constructor(log: (line: string) => void) {
@@ -23,9 +25,9 @@ export class Reports {
   }
 
   add(stream: number, usage: ReportedUsage, name: ReportName): void {
-    this.#kept.set(stream, { usage, name });
-    const oldest = this.#kept.keys().next().value;
-    if (this.#kept.size <= KEPT_MAX || oldest === undefined) return;
+    this.#kept.set(stream, { stream, usage, name });
+    const oldest = this.#kept.size > KEPT_MAX ? this.#kept.keys().next().value : undefined;
+    if (oldest === undefined) return;
     this.#kept.delete(oldest);
     this.#log(`usage report dropped: the gateway has acknowledged none of ${KEPT_MAX}`);
   }
@@ -36,6 +38,6 @@ export class Reports {
 
   /** All that are open, as frames that a new socket or object understands. */
   *again(): Iterable<Frame> {
-    for (const [stream, { usage, name }] of this.#kept) yield { type: 'report', stream, usage, name };
+    for (const { stream, usage, name } of this.#kept.values()) yield { type: 'report', stream, usage, name };
   }
 }

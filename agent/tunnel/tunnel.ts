@@ -66,7 +66,7 @@ class GatewayTunnel implements Tunnel {
   #sequence = 0;
   /** The newest record is not yet stored: whoever waits for that. */
   #unstored: PromiseWithResolvers<void> | undefined;
-  readonly #touched = new Set<Exchange>();
+  #touched = new Set<Exchange>();
   readonly #probes = new Probes();
 
   constructor(options: TunnelOptions) {
@@ -145,7 +145,7 @@ class GatewayTunnel implements Tunnel {
   #onReady(link: Link, gateway: string, reads: number): void {
     this.#link = link;
     this.#readyAt = performance.now();
-    this.#touched.clear();
+    this.#touched = new Set();
     this.#exchanges.connect(link, reads);
     this.#options.onConnected?.(gateway);
     void this.publish();
@@ -175,8 +175,10 @@ class GatewayTunnel implements Tunnel {
   }
 
   #onMessageEnd(): void {
-    for (const exchange of this.#touched) this.#exchanges.start(exchange);
-    this.#touched.clear();
+    if (this.#touched.size === 0) return;
+    const touched = this.#touched;
+    this.#touched = new Set(); // a cleared one's table would lead to the next one's: see TransientMap
+    for (const exchange of touched) this.#exchanges.start(exchange);
   }
 
   #onClosed(code: number, reason: string): void {

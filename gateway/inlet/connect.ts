@@ -2,11 +2,13 @@
  * The way on which small requests come in where one process owns the public socket (standalone/node/reception.ts): whole, over one WebSocket.
  * workerd's HTTP makes a context of its own for each request, which costs several times what is done in it.
  */
+import { TransientMap } from '../../shared/collections/transient-map.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { FrameWriter } from '../../shared/wire/writer.ts';
 import type { Env } from '../env.ts';
 import { handleOpenAI } from '../openai/handle.ts';
 import { INLET_HEADER, MESSAGE_BYTES, type Question, type Reply, readQuestions, writeReply } from './frames.ts';
+import { Portions } from './portions.ts';
 import { Replying } from './replying.ts';
 import { InletRequest } from './request.ts';
 
@@ -40,7 +42,8 @@ class Inlet {
   readonly #socket: WebSocket;
   readonly #env: Env;
   readonly #ctx: Context;
-  readonly #open = new Map<number, Open>();
+  readonly #open = new TransientMap<number, Open>();
+  readonly #portions = new Portions();
   readonly #out = new FrameWriter();
 
   constructor(socket: WebSocket, env: Env, ctx: Context) {
@@ -62,13 +65,14 @@ class Inlet {
       this.#socket.close(PROTOCOL_ERROR, error.message);
       this.#gone();
     }
+    this.#portions.begin();
   }
 
   #onQuestion(question: Question): void {
     const { number } = question;
     switch (question.type) {
       case 'ask':
-        return void this.#ask(number, new InletRequest(question.head, question.body));
+        return this.#onAsk(number, new InletRequest(question.head, question.body));
       case 'credit':
         return this.#open.get(number)?.replying.grant(question.limit);
       case 'leave':
@@ -76,9 +80,14 @@ class Inlet {
     }
   }
 
-  async #ask(number: number, request: InletRequest): Promise<void> {
-    const replying = new Replying(number, (reply) => this.#put(reply));
-    this.#open.set(number, { request, replying });
+  #onAsk(number: number, request: InletRequest): void {
+    const open = { request, replying: new Replying(number, (reply) => this.#put(reply)) };
+    this.#open.set(number, open);
+    // Also where its client leaves before that: it is on record then like any other.
+    this.#portions.add(() => void this.#answer(number, open));
+  }
+
+  async #answer(number: number, { request, replying }: Open): Promise<void> {
     try {
       const answer = await handleOpenAI(request, request.path, this.#env, this.#ctx);
       await replying.send(answer);

@@ -3,6 +3,7 @@ import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
 import type { Known } from '../../shared/asking/listener.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
+import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
@@ -66,12 +67,12 @@ export class Attempts implements ExchangeHost {
   readonly errors = new LastErrors();
   readonly #ids: StreamIds;
   readonly #settlement: Settlement;
-  readonly #exchanges = new Map<number, Exchange>();
+  readonly #exchanges = new TransientMap<number, Exchange>();
   readonly #abandoned = new Abandoned();
   /** Attempts that came as a call and may be fetched by name. */
-  readonly #called = new Map<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
+  readonly #called = new TransientMap<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
   /** Those that Workers attend to, until they are over. */
-  readonly #fetchers = new Map<Exchange, Leaving>();
+  readonly #fetchers = new WeakMap<Exchange, Leaving>();
   /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
   readonly #broken = new Map<string, { code: AttemptFailure; length: number }>();
   readonly #on: AttemptsEvents;

@@ -1,4 +1,5 @@
 import { PathError } from '../../shared/asking/path-error.ts';
+import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { Asker } from './ask.ts';
 import { type AttemptFailure, type AttemptRequest, nameOf } from './attempt.ts';
 
@@ -19,14 +20,14 @@ export interface Farewell {
 }
 
 /** By the attempt's name. Worker and object share them where they share an isolate: mailbox.ts says what may cross. */
-const farewells = new Map<string, Farewell>();
+const farewells = new TransientMap<string, Farewell>();
 
 /** The object's side: an answer is about to leave. */
 export function departing(name: string): Farewell {
   const farewell = { ended: Promise.withResolvers<Ending>() };
   farewells.set(name, farewell);
-  const oldest = farewells.keys().next().value;
-  if (farewells.size > KEPT_MAX && oldest !== undefined) farewells.delete(oldest);
+  const oldest = farewells.size > KEPT_MAX ? farewells.keys().next().value : undefined;
+  if (oldest !== undefined) farewells.delete(oldest);
   return farewell;
 }
 

@@ -1,3 +1,4 @@
+import { TransientMap } from '../../shared/collections/transient-map.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { readFrames, writeFrame } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
@@ -32,8 +33,8 @@ export type Offer =
 export class Outlet {
   readonly #env: Env;
   readonly #session: string;
-  readonly #streams = new Map<number, Departing>();
-  readonly #names = new Map<string, Departing>();
+  readonly #streams = new TransientMap<number, Departing>();
+  readonly #names = new TransientMap<string, Departing>();
   readonly #out = new FrameWriter();
   #previous: number | undefined;
   #socket: WebSocket | undefined;

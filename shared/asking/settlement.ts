@@ -1,3 +1,4 @@
+import { TransientMap } from '../collections/transient-map.ts';
 import type { ReportName } from '../wire/frames.ts';
 import { NO_USAGE, type ReportedUsage } from '../wire/usage.ts';
 import type { AttemptFailure } from './attempt.ts';
@@ -67,7 +68,7 @@ interface Ended {
  */
 export class Settlement {
   readonly #session: string;
-  readonly #waiting = new Map<number, Ended>();
+  readonly #waiting = new TransientMap<number, Ended>();
   /** Reported while the Worker still reads: the agent keeps the answer until that is over too. */
   readonly #reported = new Set<number>();
   #due: UsageRecord[] = [];
@@ -99,8 +100,9 @@ export class Settlement {
     }
     if (!exchange.opened) return;
     this.#waiting.set(exchange.stream, { exchange, aborted: failure === 'cancelled', until: now + REPORT_WAIT_MS });
+    if (this.#waiting.size <= WAITING_MAX) return;
     const oldest = this.#waiting.values().next().value;
-    if (this.#waiting.size > WAITING_MAX && oldest !== undefined) this.#estimate(oldest, now);
+    if (oldest !== undefined) this.#estimate(oldest, now);
   }
 
   /** It goes on under another number, and reports under that one again. */
@@ -137,9 +139,9 @@ export class Settlement {
   /** A report that outlived its object, or its socket: the attempt may wait under another number since. */
   named(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
     this.#waiting.delete(stream);
-    for (const [waiting, { exchange }] of this.#waiting) {
+    for (const { exchange } of this.#waiting.values()) {
       const { requestId, attempt } = exchange.request;
-      if (requestId === name.requestId && attempt === name.attempt) this.#waiting.delete(waiting);
+      if (requestId === name.requestId && attempt === name.attempt) this.#waiting.delete(exchange.stream);
     }
     this.#forget.push(stream);
     this.#due.push({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });

@@ -1,3 +1,4 @@
+import { TransientMap } from '../collections/transient-map.ts';
 import { WireError } from './error.ts';
 import { readFrames, writeFrame } from './frame-codec.ts';
 import type { Frame } from './frames.ts';
@@ -61,7 +62,7 @@ export class Link {
   #previous: number | undefined;
   #scheduled = false;
   #closed = false;
-  readonly #senders = new Map<number, Sender & { over?: true }>();
+  readonly #senders = new TransientMap<number, Sender & { over?: true }>();
   /** Streams that have bytes and credit, in turn. */
   readonly #ready = new Set<number>();
   #sent = 0;

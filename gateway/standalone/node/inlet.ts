@@ -1,7 +1,9 @@
 /** The WebSocket by which small requests go to the Worker: see gateway/inlet. It is dialled until it stands, and again whenever it breaks. */
+
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
+import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 import {
@@ -55,7 +57,7 @@ interface InletOptions {
 
 export class Inlet {
   readonly #options: InletOptions;
-  readonly #asked = new Map<number, Asker | Outflow>();
+  readonly #asked = new TransientMap<number, Asker | Outflow>();
   readonly #out = new FrameWriter();
   #socket: WebSocket | undefined;
   #last = 0;

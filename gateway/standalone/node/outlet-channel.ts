@@ -1,5 +1,7 @@
 /** The WebSocket over which one tunnel object sends the answers of its streams. */
+
 import type { WebSocket } from 'ws';
+import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
@@ -38,8 +40,8 @@ export class OutletChannel {
   readonly session: string;
   readonly #socket: WebSocket;
   readonly #options: OutletChannelOptions;
-  readonly #announced = new Map<number, Announced>();
-  readonly #taken = new Map<number, Outflow>();
+  readonly #announced = new TransientMap<number, Announced>();
+  readonly #taken = new TransientMap<number, Outflow>();
   readonly #out = new FrameWriter();
   #previous: number | undefined;
   #closed = false;

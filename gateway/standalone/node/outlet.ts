@@ -3,11 +3,13 @@
  * clients, which this process has anyway. workerd's part of such an answer is a head that names it (as nginx does with
  * X-Accel-Redirect): `x-otela-outlet: SECRET SESSION STREAM LENGTH`.
  */
+
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
+import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import type { Outflow } from './outflow.ts';
 import { OutletChannel } from './outlet-channel.ts';
 import { Mark } from './outlet-marker.ts';
@@ -39,7 +41,7 @@ export class Outlets {
   /** Connections where answers wait behind another one: what is announced may be among them, however late. */
   readonly holdingBack = new Set<object>();
   /** Clients whose stream is not announced yet. */
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new TransientMap<string, Waiting>();
   #path: string | undefined;
 
   constructor() {
