@@ -1,5 +1,4 @@
 /** The WebSocket by which small requests go to the Worker: see gateway/inlet. It is dialled until it stands, and again whenever it breaks. */
-
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';

@@ -1,5 +1,4 @@
 /** The WebSocket over which one tunnel object sends the answers of its streams. */
-
 import type { WebSocket } from 'ws';
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { WireError } from '../../../shared/wire/error.ts';

@@ -3,7 +3,6 @@
  * clients, which this process has anyway. workerd's part of such an answer is a head that names it (as nginx does with
  * X-Accel-Redirect): `x-otela-outlet: SECRET SESSION STREAM LENGTH`.
  */
-
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
