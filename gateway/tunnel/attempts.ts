@@ -101,6 +101,11 @@ export class Attempts implements ExchangeHost {
     return this.#exchanges.size;
   }
 
+  /** Records that wait to be stored. */
+  get due(): number {
+    return this.#settlement.due;
+  }
+
   now(): number {
     return Date.now();
   }

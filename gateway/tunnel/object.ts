@@ -9,7 +9,7 @@ import type { RegistryObject } from '../registry/object.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import { createIngressUsageTable, storeIngressUsage } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
-import { createUsageTable, readUsage, storeUsage, type UsageRecord, waitingUsage } from '../usage/record.ts';
+import { createUsageTable, readUsage, storeUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
 import { type AttemptRequest, OPEN_HEADER, type PackedResult, pack } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { Deploys } from './deploys.ts';
@@ -174,6 +174,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (this.#silent && peer === this.#sockets.active) this.#onSound();
     for (const exchange of touched) exchange.onMessageEnd();
     this.#sockets.settle(peer);
+    if (this.#attempts.due >= TOGETHER) this.#store(Date.now());
     if (hello !== undefined) this.#sockets.greet(peer, hello);
   }
 
@@ -324,17 +325,22 @@ export class TunnelObject extends DurableObject<Env> {
       this.#attempts.tick(now);
       this.#watch(now);
     }
+    this.#store(now);
+    if (!this.#attempts.idle) return;
+    clearInterval(this.#ticking);
+    this.#ticking = null;
+    this.#rounds.rest();
+    this.#sockets.save(true);
+  }
+
+  /** At each tick, or when a statement is full: what waits longer outlives the collector's young generation, here and at the agent. */
+  #store(now: number): void {
     const { records, streams } = this.#attempts.settle(now);
     if (records.length > 0) {
       storeUsage(this.ctx.storage.sql, records, this.#provider);
       this.#outbox.schedule();
     }
     if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams });
-    if (!this.#attempts.idle) return;
-    clearInterval(this.#ticking);
-    this.#ticking = null;
-    this.#rounds.rest();
-    this.#sockets.save(true);
   }
 
   override alarm(): Promise<void> {

@@ -6,7 +6,7 @@ export type { UsageRecord };
 const KEPT = 20_000;
 
 /** Records of one statement: with the longest receipts one MiB of text, of which D1 and objects take two. */
-const TOGETHER = 100;
+export const TOGETHER = 100;
 
 /** Where nobody takes them over for so long that more wait, the oldest are given up after all. */
 const WAITING_MAX = 200_000;
@@ -57,15 +57,14 @@ function storeTogether(sql: SqlStorage, fresh: readonly Fresh[], provider: strin
   }
   if (written.length === 0) return;
   sql.exec(
-    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
-    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
-     INSERT OR REPLACE INTO usage (stream, estimated, record)
-     SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
+    // JSONB: json_each would write an element's text anew wherever its value is named, to take it apart again.
+    `INSERT OR REPLACE INTO usage (stream, estimated, record)
+     SELECT value ->> 'stream', value ->> 'estimated', json(value) FROM jsonb_each(?)`,
     JSON.stringify(written),
   );
   sql.exec(
     `INSERT INTO pending (stream, replaces, again, provider)
-     SELECT value ->> 0, value ->> 1, value ->> 2, ? FROM json_each(?)`,
+     SELECT value ->> 0, value ->> 1, value ->> 2, ? FROM jsonb_each(?)`,
     provider,
     JSON.stringify(pending),
   );

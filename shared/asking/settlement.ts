@@ -83,6 +83,11 @@ export class Settlement {
     return this.#waiting.size === 0 && this.#due.length === 0 && this.#forget.length === 0;
   }
 
+  /** Records that wait to be taken. */
+  get due(): number {
+    return this.#due.length;
+  }
+
   /** The attempt is still waited for by its report. */
   awaits(stream: number): boolean {
     return this.#waiting.has(stream);

@@ -6,6 +6,8 @@ import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
+import { HandAgent } from '../support/tunnel/hand-agent.ts';
+import { openWorkshop } from '../support/tunnel/workshop.ts';
 
 afterEach(endAll);
 
@@ -99,3 +101,22 @@ it('a gateway that is killed between an answer and its books loses no record and
   expect(new Set(records.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(answered);
   expect(records.every(({ completion, complete }) => completion === 5 && complete)).toBe(true);
 }, 90_000);
+
+it('a hundred counts are stored as they come and not at the next tick: the agent hears of them before anything else', async () => {
+  const agent = await new HandAgent(await openWorkshop()).join(['counted']);
+  const usage = { prompt: 1, completion: 2, cached: 0, reasoning: 0, estimated: false, complete: true, aborted: false };
+  const streams = Array.from({ length: 100 }, (_, n) => 1_000 + n);
+  const name = { attempt: 1, receipt: '' };
+  agent.send(
+    ...streams.map((stream) => ({
+      type: 'report' as const,
+      stream,
+      usage,
+      name: { ...name, requestId: `req-${stream}` },
+    })),
+  );
+  agent.send({ type: 'data', stream: 7, offset: 0, bytes: new Uint8Array(1) });
+  await agent.when('reset');
+  expect(agent.frames.slice(-2).map(({ type }) => type)).toEqual(['settled', 'reset']);
+  expect(agent.all('settled').flatMap((frame) => frame.streams)).toEqual(streams);
+});
