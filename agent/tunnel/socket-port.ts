@@ -10,12 +10,6 @@ const BUSY_BYTES = 256 * 1024;
 const LAZY_MS = 5;
 
 /**
- * Answers that came together go out in portions: sixty in one message would leave all at once for their clients, whose next requests then come
- * at once too, while the engine had nothing to do. Fewer cost the gateway more than they gain.
- */
-const PORTION = 16;
-
-/**
  * A ws socket as a link's port. `raw` is the connection below it: frames of ours go there as a whole, as those of `ws` do (pings and
  * the like), so that neither ever stands inside the other. `onDrain` is called when a busy socket takes bytes again.
  */
@@ -39,7 +33,6 @@ export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void):
       busy = raw.writableLength >= BUSY_BYTES;
     },
     copies: true,
-    portion: PORTION,
     busy: () => busy,
     // After the reads of this turn of the event loop: what they brought shares a message.
     schedule: (flush) => setImmediate(flush),

@@ -57,14 +57,15 @@ function storeTogether(sql: SqlStorage, fresh: readonly Fresh[], provider: strin
   }
   if (written.length === 0) return;
   sql.exec(
-    // JSONB: json_each would write an element's text anew wherever its value is named, to take it apart again.
-    `INSERT OR REPLACE INTO usage (stream, estimated, record)
-     SELECT value ->> 'stream', value ->> 'estimated', json(value) FROM jsonb_each(?)`,
+    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
+    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
+     INSERT OR REPLACE INTO usage (stream, estimated, record)
+     SELECT value ->> 'stream', value ->> 'estimated', value FROM given`,
     JSON.stringify(written),
   );
   sql.exec(
     `INSERT INTO pending (stream, replaces, again, provider)
-     SELECT value ->> 0, value ->> 1, value ->> 2, ? FROM jsonb_each(?)`,
+     SELECT value ->> 0, value ->> 1, value ->> 2, ? FROM json_each(?)`,
     provider,
     JSON.stringify(pending),
   );

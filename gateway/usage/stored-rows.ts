@@ -37,10 +37,11 @@ function storeTogether(sql: SqlStorage, rows: readonly UsageRow[], onNew: (row: 
   }
   if (written.size === 0) return changes;
   sql.exec(
-    // JSONB: json_each would write an element's text anew wherever its value is named, to take it apart again.
-    `INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
+    // MATERIALIZED: json_each writes an element's text anew wherever its value is named.
+    `WITH given AS MATERIALIZED (SELECT value FROM json_each(?))
+     INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
      SELECT value ->> 'session', value ->> 'stream', value ->> 'at', value ->> 'estimated', value ->> 'traced',
-       value ->> 'model', value ->> 'prompt', value ->> 'completion', json(value) FROM jsonb_each(?)`,
+       value ->> 'model', value ->> 'prompt', value ->> 'completion', value FROM given`,
     JSON.stringify([...written.values()]),
   );
   return changes;
@@ -57,7 +58,7 @@ function storedRows(sql: SqlStorage, rows: readonly UsageRow[]): Map<string, Usa
         ],
   );
   // CROSS JOIN: the names one by one by their index, never all that is stored.
-  const query = `SELECT row FROM jsonb_each(?) AS name CROSS JOIN records
+  const query = `SELECT row FROM json_each(?) AS name CROSS JOIN records
     ON records.session = name.value ->> 0 AND records.stream = name.value ->> 1`;
   const known = new Map<string, UsageRow>();
   for (const stored of sql.exec<{ row: string }>(query, JSON.stringify(names))) {

@@ -26,8 +26,6 @@ export interface LinkPort {
   busy(): boolean;
   /** Calls `flush` once, soon: after what is being handled now, so that frames of one turn share a message. */
   schedule(flush: () => void): void;
-  /** So many bodies that are at their end do not wait for the turn's: who gets them begins while others are still made. Absent: all wait. */
-  readonly portion?: number;
   /** Calls `flush` within some milliseconds: for a word that may ride with the next one. Without it: as `schedule`. */
   later?(flush: () => void): void;
 }
@@ -67,8 +65,6 @@ export class Link {
   readonly #senders = new TransientMap<number, Sender & { over?: true }>();
   /** Streams that have bytes and credit, in turn. */
   readonly #ready = new Set<number>();
-  /** Kicks of bodies at their end since the last message. */
-  #ending = 0;
   #sent = 0;
   #sendLimit: number;
   /** What the peer takes at once, as it last said. */
@@ -157,8 +153,7 @@ export class Link {
     if (sender === undefined || sender.over) return;
     if (!sender.outgoing.sendable && !sender.outgoing.drained) return;
     this.#ready.add(stream);
-    if (sender.outgoing.ended && ++this.#ending === this.#port.portion) this.flush();
-    else this.#wake();
+    this.#wake();
   }
 
   /** `bytes` of DATA payload went on (or were thrown away): the socket's credit comes back. */
@@ -211,7 +206,6 @@ export class Link {
 
   /** Sends what can be sent. Called at the end of a turn, and by the port when its socket has drained. */
   flush(): void {
-    this.#ending = 0;
     while (!this.#closed && !this.#port.busy()) {
       if (this.#full.length === 0) this.#fill();
       // Filling may have completed messages too: they go before the one that is begun.

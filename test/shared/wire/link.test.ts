@@ -5,24 +5,19 @@ import { Link } from '../../../shared/wire/link.ts';
 import { Outgoing } from '../../../shared/wire/outgoing.ts';
 
 /** A link whose messages are caught and whose turns are taken by hand. */
-function caught(windows = { send: 4 * 1024 * 1024, receive: 4 * 1024 * 1024 }, more: { portion?: number } = {}) {
+function caught(windows = { send: 4 * 1024 * 1024, receive: 4 * 1024 * 1024 }) {
   const messages: Uint8Array[] = [];
   const turns: (() => void)[] = [];
   const state = { busy: false };
   const link = new Link(
-    {
-      send: (message) => messages.push(message),
-      busy: () => state.busy,
-      schedule: (flush) => turns.push(flush),
-      ...more,
-    },
+    { send: (message) => messages.push(message), busy: () => state.busy, schedule: (flush) => turns.push(flush) },
     windows,
   );
   const turn = () => {
     for (const flush of turns.splice(0)) flush();
     return messages.splice(0);
   };
-  return { link, turn, state, messages };
+  return { link, turn, state };
 }
 
 function framesOf(messages: Uint8Array[]): Frame[] {
@@ -48,23 +43,6 @@ describe('a link', () => {
     const messages = turn();
     expect(messages).toHaveLength(1);
     expect(framesOf(messages).map(({ type }) => type)).toEqual(['accept', 'data', 'end']);
-  });
-
-  test('bodies at their end go out in portions without waiting for the turn’s, and those without one wait', () => {
-    const { link, turn, messages } = caught(undefined, { portion: 2 });
-    const push = (stream: number, last: boolean) => {
-      const outgoing = new Outgoing();
-      link.attach(stream, sender(outgoing, stream));
-      outgoing.push(new Uint8Array(10));
-      if (last) outgoing.finish();
-      link.kick(stream);
-      return messages.length;
-    };
-    expect([push(1, false), push(2, true), push(3, false), push(4, true), push(5, true), push(6, false)]).toEqual([
-      0, 0, 0, 1, 1, 1,
-    ]);
-    const ends = turn().map((message) => framesOf([message]).filter(({ type }) => type === 'end'));
-    expect(ends.map((of) => of.map((frame) => 'stream' in frame && frame.stream))).toEqual([[2, 4], [5]]);
   });
 
   test('holds frames back while the socket is busy and sends them merged when it drains', () => {
