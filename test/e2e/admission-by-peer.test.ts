@@ -1,12 +1,13 @@
 /** Nodes that reach no gateway themselves: a peer passes their admission on, a relay everything. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { lookup } from 'node:dns/promises';
+import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import * as z from 'zod';
 import { networkRowSchema, statusSchema } from '../../agent/host/control-protocol.ts';
 import { AGENT_MAIN, startAgent } from '../support/agent.ts';
+import { OPENSSL, selfSigned, trust } from '../support/certificate.ts';
 import { startEngine } from '../support/engine.ts';
 import { Gateway } from '../support/gateway.ts';
 import { MODEL } from '../support/house.ts';
@@ -19,8 +20,7 @@ const here = await lookup(NAME).then(
   ({ address }) => address.startsWith('127.'),
   () => false,
 );
-const openssl = spawnSync('openssl', ['version']).status === 0;
-const able = openssl && here;
+const able = OPENSSL && here;
 const UNABLE = 'needs openssl, and a host name that is 127.0.0.1';
 
 /** A proxy that is not there: no way out of the node's own. */
@@ -32,30 +32,9 @@ let authority: string;
 
 beforeEach(async () => {
   if (!able) return;
-  const directory = await temporaryDirectory();
-  const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
-  const names = ['-subj', '/CN=gateway', '-addext', `subjectAltName=DNS:${NAME}`];
-  const made = [
-    'req',
-    '-x509',
-    '-newkey',
-    'ec',
-    '-pkeyopt',
-    'ec_paramgen_curve:P-256',
-    '-nodes',
-    '-days',
-    '1',
-    ...names,
-  ];
-  execFileSync('openssl', [...made, '-keyout', key, '-out', cert], { stdio: 'ignore' });
+  const { cert, key } = selfSigned(await temporaryDirectory(), 'gateway', [`DNS:${NAME}`]);
   authority = cert;
-  // The test itself asks the gateway too.
-  const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
-  atEnd(() => {
-    if (before === undefined) delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
-    else process.env.NODE_TLS_REJECT_UNAUTHORIZED = before;
-  });
+  trust(readFileSync(cert, 'utf8')); // the test itself asks the gateway too
   gateway = await Gateway.start({ publicHost: NAME, args: ['--tls-cert', cert, '--tls-key', key] });
   token = await gateway.createJoinToken();
 });

@@ -174,7 +174,7 @@ it('a request in two pieces, far apart, is asked once', async () => {
   one.socket.destroy();
 });
 
-it('who asks and asks and reads nothing is not asked about more; reading on, all of it comes', async () => {
+it('who asks and asks and reads nothing is not asked about more; reading on a minute later, all of it comes', async () => {
   const one = await client();
   const before = house.engine.requests.length;
   const asked = () => house.engine.requests.length - before;
@@ -188,10 +188,11 @@ it('who asks and asks and reads nothing is not asked about more; reading on, all
     return seen > 0 && still >= 20 ? true : undefined;
   });
   expect(seen).toBeLessThan(count / 2); // what the kernel holds for both sides
+  await new Promise((resolve) => setTimeout(resolve, 65_000)); // no reader is given up for its pace
   one.socket.resume();
   await eventually('all', 60_000, () => (answers(one.heard) === count ? true : undefined));
   one.socket.destroy();
-}, 130_000);
+}, 200_000);
 
 it('a connection on which nobody speaks is closed, and one behind its answer stays for the next', async () => {
   const one = await client();
@@ -200,6 +201,33 @@ it('a connection on which nobody speaks is closed, and one behind its answer sta
   expect(one.ended).toBe(false);
   await eventually('the end', 20_000, () => (one.ended ? true : undefined));
 }, 30_000);
+
+it('a workerd that stands still for seconds loses nobody’s request: who waits is answered, who left is not asked about', async () => {
+  const workerd = house.gateway.workerd();
+  const stays = await client();
+  stays.socket.write(bytesOf(chatBody({ tokens: 20, tokensPerSecond: 20 })));
+  await eventually('the engine has it', 5_000, () => (house.engine.running() > 0 ? true : undefined));
+  const before = house.engine.requests.length;
+  process.kill(workerd, 'SIGSTOP');
+  try {
+    const leaves = await client();
+    leaves.socket.write(bytesOf(chatBody({ tokens: 3 })));
+    const late = await client();
+    late.socket.write(bytesOf(chatBody({ tokens: 3 })));
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    leaves.socket.end();
+    await eventually('its end', 5_000, () => (leaves.closed ? true : undefined));
+    process.kill(workerd, 'SIGCONT');
+    for (const one of [stays, late])
+      await eventually('an answer', 10_000, () => (one.heard.includes('"usage"') ? true : undefined));
+    expect([answers(stays.heard), answers(late.heard), leaves.heard]).toEqual([1, 1, '']);
+    await eventually('nothing runs', 5_000, () => (house.engine.running() === 0 ? true : undefined));
+    expect(house.engine.requests.length - before).toBeLessThanOrEqual(2);
+    for (const one of [stays, late]) one.socket.destroy();
+  } finally {
+    process.kill(workerd, 'SIGCONT');
+  }
+}, 40_000);
 
 it('workerd’s end is a broken connection for whoever waits, and the next is served by the inlet again', async () => {
   const waiting = await client();

@@ -2,11 +2,10 @@
  * The connection that a stream leaves on: what its client reads before, of and behind the stream, what workerd reads meanwhile, and
  * what happens when workerd closes it below.
  */
-import { execFileSync, spawnSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { OUTLET_WINDOW_BYTES } from '../../../gateway/standalone/node/outflow.ts';
+import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GET, HEAD, House, plain, STREAM } from './outlet-house.ts';
 
@@ -228,14 +227,9 @@ test('ending waits for a stream that moves', async () => {
   expect(client.text.endsWith('5\r\ntoken\r\n0\r\n\r\n')).toBe(true);
 });
 
-const openssl = spawnSync('openssl', ['version']).status === 0;
-
 test('clients with TLS get the same', async ({ skip }) => {
-  skip(!openssl, 'no openssl here to make certificates');
-  const directory = await temporaryDirectory();
-  const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
-  const made = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2'];
-  execFileSync('openssl', [...made, '-subj', '/CN=outlet', '-keyout', key, '-out', cert], { stdio: 'ignore' });
+  skip(!OPENSSL, NO_OPENSSL);
+  const { cert, key } = selfSigned(await temporaryDirectory(), 'outlet');
   const house = await new House().open({ cert: await readFile(cert), key: await readFile(key) });
   const object = await house.object();
   const { client, upstream } = await house.exchange(GET, true);

@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
 import { Agent, get } from 'node:https';
@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import type { TLSSocket } from 'node:tls';
 import { afterEach, expect, test } from 'vitest';
+import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { commandOf, descendants, endAll, eventually, Managed, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
@@ -204,21 +205,14 @@ test('a signal during the start leaves nothing behind', async () => {
   await Promise.all(family.map(gone));
 });
 
-const openssl = spawnSync('openssl', ['version']).status === 0;
-
 test('TLS ends at the public socket, and SIGHUP takes a new certificate without a break', async ({ skip }) => {
-  skip(!openssl, 'no openssl here to make certificates');
+  skip(!OPENSSL, NO_OPENSSL);
   const dir = await temporaryDirectory();
-  const [cert, key] = [join(dir, 'cert.pem'), join(dir, 'key.pem')];
-  const certify = (name: string) => {
-    const made = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '1'];
-    execFileSync('openssl', [...made, '-subj', `/CN=${name}`, '-keyout', key, '-out', cert], { stdio: 'ignore' });
-  };
-  certify('first');
+  const { cert, key } = selfSigned(dir, 'first');
   const served = start(join(dir, 'data'), '--tls-cert', cert, '--tls-key', key);
   const [, url = ''] = await served.line(/otela-gateway ready (https:\/\/\S+)/, READY_MS);
   expect(await subjectOf(url)).toBe('first');
-  certify('second');
+  selfSigned(dir, 'second');
   served.signal('SIGHUP');
   await served.line(/TLS files read again/, 5_000);
   expect(await subjectOf(url)).toBe('second');
