@@ -101,7 +101,7 @@ export class Attempts implements ExchangeHost {
     return this.#exchanges.size;
   }
 
-  /** Records that wait to be stored. */
+  /** Records that wait to be stored and may be at once. */
   get due(): number {
     return this.#settlement.due;
   }
@@ -305,8 +305,9 @@ export class Attempts implements ExchangeHost {
       for (const tell of this.#listeners) tell();
     }
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
-    if (frame.name !== undefined) this.#settlement.named(frame.stream, frame.usage, frame.name, this.now());
-    else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
+    const { stream, usage, name } = frame;
+    if (name !== undefined) this.#settlement.named(stream, usage, name, exchange, this.now());
+    else this.#settlement.report(stream, usage, exchange, this.now());
     this.#on.busy();
   }
 

@@ -41,6 +41,12 @@ const REPORT_WAIT_MS = 30_000;
 /** At most this many ended attempts are remembered for their report; the oldest are settled by estimate. */
 const WAITING_MAX = 10_000;
 
+/**
+ * Whether what may have been counted before was counted costs whoever stores it a look at all that is kept, be it one record or thousands:
+ * they are given out together, and so seldom.
+ */
+const REPEATED_EVERY_MS = 1_000;
+
 /** Failures before the engine was asked: nothing was used and no report comes. */
 const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'refused',
@@ -72,6 +78,9 @@ export class Settlement {
   /** Reported while the Worker still reads: the agent keeps the answer until that is over too. */
   readonly #reported = new Set<number>();
   #due: UsageRecord[] = [];
+  /** One of those may have been counted before. */
+  #repeated = false;
+  #repeatedAt = 0;
   /** Streams that the agent may forget once what is due is stored. */
   #forget: number[] = [];
 
@@ -83,9 +92,9 @@ export class Settlement {
     return this.#waiting.size === 0 && this.#due.length === 0 && this.#forget.length === 0;
   }
 
-  /** Records that wait to be taken. */
+  /** Records that wait to be taken and may be at once. */
   get due(): number {
-    return this.#due.length;
+    return this.#repeated ? 0 : this.#due.length;
   }
 
   /** The attempt is still waited for by its report. */
@@ -132,7 +141,12 @@ export class Settlement {
     if (exchange === undefined) return; // unknown here: the agent sends it again with its name
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
-    this.#due.push(this.#record(exchange, usage, now));
+    this.#owe(this.#record(exchange, usage, now));
+  }
+
+  #owe(record: UsageRecord): void {
+    this.#due.push(record);
+    this.#repeated ||= record.repeated;
   }
 
   /** The node knows nothing of it (any more), so that no report comes under this number. */
@@ -141,22 +155,29 @@ export class Settlement {
     if (ended !== undefined) this.#estimate(ended, now);
   }
 
-  /** A report that outlived its object, or its socket: the attempt may wait under another number since. */
-  named(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
+  /**
+   * A report that outlived its object, or its socket: the attempt may wait under another number since. `open` is the exchange that goes on
+   * under this one, if any.
+   */
+  named(stream: number, usage: ReportedUsage, name: ReportName, open: Exchange | undefined, now: number): void {
+    if (open?.request.requestId === name.requestId && open.request.attempt === name.attempt) {
+      open.repeated = true;
+      return this.report(stream, usage, open, now); // the rest of its answer is still to come: the agent must not forget it
+    }
     this.#waiting.delete(stream);
     for (const { exchange } of this.#waiting.values()) {
       const { requestId, attempt } = exchange.request;
       if (requestId === name.requestId && attempt === name.attempt) this.#waiting.delete(exchange.stream);
     }
     this.#forget.push(stream);
-    this.#due.push({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
+    this.#owe({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
   }
 
   #estimate(ended: Ended, now: number): void {
     this.#waiting.delete(ended.exchange.stream);
     if (!ended.exchange.accepted) return; // cancelled before anybody said that it had come
     const usage = { ...NO_USAGE, completion: ended.exchange.events, estimated: true, aborted: ended.aborted };
-    this.#due.push(this.#record(ended.exchange, usage, now));
+    this.#owe(this.#record(ended.exchange, usage, now));
   }
 
   #record(exchange: Exchange, usage: ReportedUsage, now: number): UsageRecord {
@@ -176,11 +197,14 @@ export class Settlement {
     return { ...record, at: now, repeated };
   }
 
-  /** What is to be stored now; hand `streams` back to the agent once it is. `last`: no report is waited for any more. */
+  /** What is to be stored now; hand `streams` back to the agent once it is. `last`: nothing is waited for any more. */
   take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
+    if (this.#repeated && !last && now - this.#repeatedAt < REPEATED_EVERY_MS) return { records: [], streams: [] };
+    if (this.#repeated) this.#repeatedAt = now;
     const taken = { records: this.#due, streams: this.#forget };
     this.#due = [];
+    this.#repeated = false;
     this.#forget = [];
     return taken;
   }

@@ -6,7 +6,7 @@ import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { HandAgent } from '../support/tunnel/hand-agent.ts';
+import { answerOf, HandAgent } from '../support/tunnel/hand-agent.ts';
 import { openWorkshop } from '../support/tunnel/workshop.ts';
 
 afterEach(endAll);
@@ -103,20 +103,20 @@ it('a gateway that is killed between an answer and its books loses no record and
 }, 90_000);
 
 it('a hundred counts are stored as they come and not at the next tick: the agent hears of them before anything else', async () => {
-  const agent = await new HandAgent(await openWorkshop()).join(['counted']);
-  const usage = { prompt: 1, completion: 2, cached: 0, reasoning: 0, estimated: false, complete: true, aborted: false };
-  const streams = Array.from({ length: 100 }, (_, n) => 1_000 + n);
-  const name = { attempt: 1, receipt: '' };
-  agent.send(
-    ...streams.map((stream) => ({
-      type: 'report' as const,
-      stream,
-      usage,
-      name: { ...name, requestId: `req-${stream}` },
-    })),
+  const shop = await openWorkshop();
+  const agent = await new HandAgent(shop).join(['counted']);
+  const asked = Array.from({ length: 100 }, () =>
+    shop.ask('/v1/chat/completions', chatBody({}, { model: 'counted' })).then((response) => response.status),
   );
-  agent.send({ type: 'data', stream: 7, offset: 0, bytes: new Uint8Array(1) });
+  await agent.when('open', 100, 20_000);
+  const streams = agent.all('open').map(({ stream }) => stream);
+  agent.send(...streams.flatMap((stream) => answerOf(stream)));
+  agent.send({ type: 'data', stream: 1_000_000, offset: 0, bytes: new Uint8Array(1) });
   await agent.when('reset');
   expect(agent.frames.slice(-2).map(({ type }) => type)).toEqual(['settled', 'reset']);
-  expect(agent.all('settled').flatMap((frame) => frame.streams)).toEqual(streams);
+  expect(new Set(await Promise.all(asked))).toEqual(new Set([200]));
+  // An answer whose Worker came back for it later is over later.
+  const settledNow = () => agent.all('settled').flatMap((frame) => frame.streams);
+  await eventually('all are settled', 5_000, () => (settledNow().length >= 100 ? true : undefined));
+  expect(settledNow().toSorted((one, other) => one - other)).toEqual(streams);
 });

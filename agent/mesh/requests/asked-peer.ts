@@ -201,14 +201,14 @@ export class AskedPeer implements ExchangeHost {
 
   #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: Exchange | undefined): void {
     this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name);
-    if (frame.name !== undefined) this.#named(frame, frame.name);
+    if (frame.name !== undefined) this.#named(frame, frame.name, exchange);
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
   }
 
   /** Only of what we asked: else a peer could fill our books. */
-  #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName): void {
+  #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: Exchange): void {
     const receipt = this.#receipts.get(nameOf(said));
-    if (receipt !== undefined) this.#settlement.named(stream, usage, { ...said, receipt }, this.now());
+    if (receipt !== undefined) this.#settlement.named(stream, usage, { ...said, receipt }, open, this.now());
     else this.#active?.link.put({ type: 'settled', streams: [stream] });
   }
 

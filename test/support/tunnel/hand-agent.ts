@@ -21,6 +21,23 @@ export function messageOf(...frames: Frame[]): Uint8Array {
   return out.take();
 }
 
+/** A whole answer to an opening. */
+export function answerOf(
+  stream: number,
+  body = '{"ok":true}',
+  headers: [string, string][] = [['content-type', 'application/json']],
+): Frame[] {
+  const bytes = new TextEncoder().encode(body);
+  const usage = { prompt: 1, completion: 2, cached: 0, reasoning: 0, estimated: false, complete: true, aborted: false };
+  return [
+    { type: 'accept', stream, bodyOffset: 0, bodyDone: true },
+    { type: 'head', stream, status: 200, engineTenths: 10, headers },
+    { type: 'data', stream, offset: 0, bytes },
+    { type: 'end', stream, offset: bytes.length },
+    { type: 'report', stream, usage },
+  ];
+}
+
 export class HandAgent {
   readonly identity: TestIdentity;
   readonly #audience: string;
@@ -113,22 +130,7 @@ export class HandAgent {
   }
 
   /** A whole answer to an opening. */
-  answer(
-    stream: number,
-    body = '{"ok":true}',
-    headers: [string, string][] = [['content-type', 'application/json']],
-  ): void {
-    const bytes = new TextEncoder().encode(body);
-    this.send(
-      { type: 'accept', stream, bodyOffset: 0, bodyDone: true },
-      { type: 'head', stream, status: 200, engineTenths: 10, headers },
-      { type: 'data', stream, offset: 0, bytes },
-      { type: 'end', stream, offset: bytes.length },
-      {
-        type: 'report',
-        stream,
-        usage: { prompt: 1, completion: 2, cached: 0, reasoning: 0, estimated: false, complete: true, aborted: false },
-      },
-    );
+  answer(...answer: Parameters<typeof answerOf>): void {
+    this.send(...answerOf(...answer));
   }
 }
