@@ -200,7 +200,8 @@ export class Settlement {
   /** What is to be stored now; hand `streams` back to the agent once it is. `last`: nothing is waited for any more. */
   take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
     for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
-    if (this.#repeated && !last && now - this.#repeatedAt < REPEATED_EVERY_MS) return { records: [], streams: [] };
+    const since = now - this.#repeatedAt; // below 0 where somebody set the clock back
+    if (this.#repeated && !last && since >= 0 && since < REPEATED_EVERY_MS) return { records: [], streams: [] };
     if (this.#repeated) this.#repeatedAt = now;
     const taken = { records: this.#due, streams: this.#forget };
     this.#due = [];

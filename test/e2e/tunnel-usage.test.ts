@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
+import { NO_USAGE } from '../../shared/wire/usage.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { answerOf, HandAgent } from '../support/tunnel/hand-agent.ts';
@@ -119,4 +120,32 @@ it('a hundred counts are stored as they come and not at the next tick: the agent
   const settledNow = () => agent.all('settled').flatMap((frame) => frame.streams);
   await eventually('all are settled', 5_000, () => (settledNow().length >= 100 ? true : undefined));
   expect(settledNow().toSorted((one, other) => one - other)).toEqual(streams);
+});
+
+it('a count said again by name, while its answer goes on, does not let the agent forget that answer', async () => {
+  const shop = await openWorkshop();
+  const agent = await new HandAgent(shop).join(['counted']);
+  const asked = shop.ask('/v1/chat/completions', chatBody({}, { model: 'counted', stream: true }));
+  const { stream, requestId, attempt, receipt } = await agent.opening();
+  const [one, rest] = ['data: {"one":1}\n\n', 'data: [DONE]\n\n'].map((text) => new TextEncoder().encode(text));
+  if (one === undefined || rest === undefined) throw new Error('two pieces');
+  const headers: [string, string][] = [['content-type', 'text/event-stream']];
+  const usage = { ...NO_USAGE, prompt: 1, completion: 2, complete: true };
+  agent.send(
+    { type: 'accept', stream, bodyOffset: 0, bodyDone: true },
+    { type: 'head', stream, status: 200, engineTenths: 10, headers },
+    { type: 'data', stream, offset: 0, bytes: one },
+  );
+  const response = await asked;
+  agent.send(
+    { type: 'report', stream, usage, name: { requestId, attempt, receipt } },
+    { type: 'report', stream: 1_000_000, usage, name: { requestId: 'of-another', attempt: 1, receipt } },
+  );
+  expect((await agent.when('settled')).streams).toEqual([1_000_000]);
+  agent.send(
+    { type: 'data', stream, offset: one.length, bytes: rest },
+    { type: 'end', stream, offset: one.length + rest.length },
+  );
+  expect(await response.text()).toBe('data: {"one":1}\n\ndata: [DONE]\n\n');
+  expect((await agent.when('settled', 2)).streams).toEqual([stream]);
 });

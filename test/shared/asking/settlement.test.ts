@@ -2,8 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { Exchange } from '../../../shared/asking/exchange.ts';
 import { Settlement } from '../../../shared/asking/settlement.ts';
+import { NO_USAGE } from '../../../shared/wire/usage.ts';
 
-const USAGE = { prompt: 1, completion: 2, cached: 0, reasoning: 0, estimated: false, complete: true, aborted: false };
+const USAGE = { ...NO_USAGE, prompt: 1, completion: 2, complete: true };
 
 function exchangeOf(stream: number): Exchange {
   const request = {
@@ -49,6 +50,14 @@ describe('what may have been counted before', () => {
       [4, false],
     ]);
     expect(streams).toEqual([3]); // the other is still open
+  });
+
+  it('does not wait for a clock that was set back', () => {
+    const settlement = new Settlement('s');
+    settlement.named(1, USAGE, nameOf(1), undefined, 5_000_000);
+    settlement.take(5_000_000);
+    settlement.named(2, USAGE, nameOf(2), undefined, 1_000_000);
+    expect(settlement.take(1_000_000).streams).toEqual([2]);
   });
 
   it('waits for nothing where there is no later', () => {
