@@ -68,6 +68,10 @@ interface Ended {
   until: number;
 }
 
+function goesBy({ request }: Exchange, { requestId, attempt }: ReportName): boolean {
+  return request.requestId === requestId && request.attempt === attempt;
+}
+
 /**
  * From reports to records: every attempt that reached an engine becomes exactly one. Exact where the agent reported, estimated
  * from what passed through here where it did not.
@@ -160,14 +164,13 @@ export class Settlement {
    * under this one, if any.
    */
   named(stream: number, usage: ReportedUsage, name: ReportName, open: Exchange | undefined, now: number): void {
-    if (open?.request.requestId === name.requestId && open.request.attempt === name.attempt) {
-      open.repeated = true;
-      return this.report(stream, usage, open, now); // the rest of its answer is still to come: the agent must not forget it
-    }
     this.#waiting.delete(stream);
     for (const { exchange } of this.#waiting.values()) {
-      const { requestId, attempt } = exchange.request;
-      if (requestId === name.requestId && attempt === name.attempt) this.#waiting.delete(exchange.stream);
+      if (goesBy(exchange, name)) this.#waiting.delete(exchange.stream);
+    }
+    if (open !== undefined && goesBy(open, name)) {
+      open.repeated = true;
+      return this.report(stream, usage, open, now); // the rest of its answer is still to come: the agent must not forget it
     }
     this.#forget.push(stream);
     this.#owe({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { Exchange } from '../../../shared/asking/exchange.ts';
 import { Settlement } from '../../../shared/asking/settlement.ts';
+import { Link } from '../../../shared/wire/link.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 
 const USAGE = { ...NO_USAGE, prompt: 1, completion: 2, complete: true };
@@ -79,6 +80,17 @@ describe('a report that is said again by name', () => {
     expect(streams).toEqual([]);
     settlement.ended(open, undefined, 5_100);
     expect(settlement.take(5_100)).toEqual({ records: [], streams: [7] });
+  });
+
+  it('is waited for no more where its attempt ended under another number before it went on', () => {
+    const settlement = new Settlement('s');
+    const [before, after] = [exchangeOf(7), exchangeOf(7)];
+    before.connect(new Link({ send: () => {}, busy: () => false, schedule: () => {} }, { send: 0, receive: 0 }));
+    settlement.ended(before, 'lost', 4_000);
+    expect(settlement.awaits(7)).toBe(true);
+    after.stream = 8;
+    settlement.named(8, USAGE, nameOf(7), after, 5_000);
+    expect(settlement.awaits(7)).toBe(false);
   });
 
   it('is not of another one that goes by its number', () => {
