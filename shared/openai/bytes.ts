@@ -4,6 +4,9 @@ const encoder = new TextEncoder();
 /** A decoder that eats a leading U+FEFF would make `"\uFEFFname"` and `"name"` the same model. */
 const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true });
 
+/** U+FEFF in UTF-8: a byte order mark, where it stands first. */
+export const BOM = Uint8Array.of(0xef, 0xbb, 0xbf);
+
 const NO_BYTES = new Uint8Array(0);
 
 export function utf8(text: string): Uint8Array {

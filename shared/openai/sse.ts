@@ -2,14 +2,13 @@
  * Server-sent events by bytes: https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
  * Lines end with CRLF, LF or CR, a blank line ends an event, and a chunk may end anywhere.
  */
-import { concat, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
+import { BOM, concat, Gathered, startsWith, textOf, utf8 } from './bytes.ts';
 
 /** Longer events are passed on without being looked into. */
 const MAX_EVENT_BYTES = 1024 * 1024;
 
 const LF = 0x0a;
 const CR = 0x0d;
-const BOM = Uint8Array.of(0xef, 0xbb, 0xbf);
 const DATA = utf8('data');
 const EVENT = utf8('event');
 const NEWLINE = utf8('\n');

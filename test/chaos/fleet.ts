@@ -103,10 +103,11 @@ export class Fleet {
     await eventually(`${count} replicas serve`, START_MS, () => (this.serving >= count ? true : undefined));
   }
 
-  /** Kills until `count` are left. */
+  /** Kills until `count` are left, and the gateway lists no more than those: what is measured next is theirs alone. */
   async atMost(count: number): Promise<void> {
     const running = this.replicas.filter((replica) => replica.running);
     await Promise.all(running.slice(count).map((replica) => replica.kill()));
+    await eventually(`${count} replicas serve at most`, START_MS, () => (this.serving <= count ? true : undefined));
   }
 
   /** Whether the gateway lists it as serving within that time, by an agent that runs. */

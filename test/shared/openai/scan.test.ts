@@ -7,7 +7,9 @@ describe('what is not a JSON object', () => {
   it.each([
     ['nothing', '', 'empty'],
     ['white space', ' \r\n\t', 'empty'],
-    ['a byte order mark', '\ufeff{}', 'byte 0'],
+    ['a byte order mark alone', '\ufeff', 'empty'],
+    ['two byte order marks', '\ufeff\ufeff{}', 'byte 3'],
+    ['a byte order mark behind white space', ' \ufeff{}', 'byte 1'],
     ['a list', '[{"model":"m"}]', 'must be an object'],
     ['a string', '"model"', 'must be an object'],
     ['null', 'null', 'must be an object'],
@@ -45,6 +47,12 @@ describe('what is not a JSON object', () => {
       }
     }
     expect(failure('['.repeat(1_000_000)).code).toBe('invalid_json');
+  });
+
+  it('is one behind a byte order mark, whose bytes count in every offset', () => {
+    const body = bytes('\ufeff {"model":"m","stream":true}');
+    const scan = scanJson(body);
+    expect([scan.model, scan.stream, scan.topEnd]).toEqual([{ value: 'm', start: 13, end: 16 }, true, body.length - 1]);
   });
 
   it('passes lone surrogates and invalid UTF-8: the engine decides', () => {

@@ -31,9 +31,10 @@ export async function readBody(message: IncomingMessage, request: EngineRequest)
   return { json: isJson ? parse(Buffer.concat(kept)) : undefined, start: start.toString('latin1') };
 }
 
+/** A byte order mark is passed over, as Python's `json.loads` does in the real ones. */
 function parse(bytes: Buffer): Record<string, unknown> | undefined {
   try {
-    const value: unknown = JSON.parse(bytes.toString('utf8'));
+    const value: unknown = JSON.parse(new TextDecoder().decode(bytes));
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : undefined;
   } catch {
     return undefined;
