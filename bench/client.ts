@@ -20,6 +20,8 @@ export interface Target {
   /** Origin, or `unix:/path`. */
   url: string;
   key?: string;
+  /** What it needs beside the key. */
+  headers?: Record<string, string>;
 }
 
 /** The bytes of a POST; made once, sent often. */
@@ -30,6 +32,7 @@ export function post(target: Target, path: string, body: unknown, more: Record<s
     'content-type': 'application/json',
     'content-length': String(Buffer.byteLength(text)),
     ...(target.key === undefined ? {} : { authorization: `Bearer ${target.key}` }),
+    ...target.headers,
     ...more,
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);

@@ -1,7 +1,7 @@
 /**
  * The engine of the benchmarks: a bare TCP server with canned HTTP answers and no model. It does as little as it can, so that on a small
- * machine it takes the processor from nobody. A request says in its body what it wants: `"bench":"unary"`, `"bench":"stream TOKENS RATE"`
- * (rate 0: unpaced) or `"bench":"bytes N"`. Each token carries the time it was written at (CLOCK_MONOTONIC in µs, one clock for all processes).
+ * machine it takes the processor from nobody. A request says in its prompt, which every gateway passes on, what it wants: `[bench unary]`,
+ * `[bench stream TOKENS RATE]` (rate 0: unpaced) or `[bench bytes N]`. Each token carries the time it was written at (CLOCK_MONOTONIC in µs, one clock for all processes).
  */
 import { createServer, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';
@@ -113,7 +113,7 @@ async function sendBytes(socket: Socket, size: number): Promise<void> {
 
 function answer(socket: Socket, path: string, body: string): void {
   if (path.startsWith('/v1/models')) return void socket.write(MODELS);
-  const [kind = 'unary', first = '', second = ''] = (/"bench":\s*"([^"]*)"/.exec(body)?.[1] ?? 'unary').split(' ');
+  const [kind = 'unary', first = '', second = ''] = (/\[bench ([^\]]*)\]/.exec(body)?.[1] ?? 'unary').split(' ');
   if (kind === 'stream')
     return startStream(socket, Number(first), Number(second), body.includes('"include_usage":true'));
   if (kind === 'bytes') return void sendBytes(socket, Number(first));

@@ -44,10 +44,10 @@ export async function openHouse(
 
 export const PATH = '/v1/chat/completions';
 
-/** A chat request's body; about as long as a short question. */
+/** A chat request's body; about as long as a short question. `bench`: what the engine is to do, see engine.ts. */
 export function chat(bench: string, more: object = {}): Record<string, unknown> {
-  const messages = [{ role: 'user', content: 'What is the boiling point of water at the top of the Matterhorn?' }];
-  return { model: MODEL, messages, bench, ...more };
+  const content = `What is the boiling point of water at the top of the Matterhorn? [bench ${bench}]`;
+  return { model: MODEL, messages: [{ role: 'user', content }], ...more };
 }
 
 export function request(target: Target, bench: string, more: object = {}): Buffer {

@@ -1,11 +1,13 @@
 /**
  * `node bench/pauses.ts [--pin]`: what one small request takes whose client pauses before it, by the length of the pause. `--pin`: workerd
- * on the first core, agent and public socket on the second (Linux, `taskset`). Tells how much of a lone request is the machine waking.
+ * on the first core, agent and public socket on the second (Linux, `taskset`). Beside it, what a cache line costs that lay idle for as long: tells
+ * how much of a lone request is the machine finding its memory again.
  */
 import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { endAll } from '../test/support/processes.ts';
 import { seeded } from '../test/support/random.ts';
+import { lineNs } from './cache-lines.ts';
 import { Client } from './client.ts';
 import { openHouse, request, warm } from './house.ts';
 import { wrk } from './sections/throughput.ts';
@@ -13,6 +15,8 @@ import { median } from './stats.ts';
 
 const PAUSES_MS = [0, 5, 20, 60];
 const REQUESTS = 120;
+/** About what one core's own cache holds. */
+const IDLE_BYTES = 1024 * 1024;
 const WARM_REQUESTS = 2_000;
 const WARM_S = 10;
 
@@ -38,7 +42,8 @@ for (const pause of PAUSES_MS) {
     if (status !== 200 || !complete) throw new Error(`answered ${status}`);
     times.push(endMs);
   }
-  console.log(`after ${pause} ms: median ${median(times).toFixed(2)} ms`);
+  const line = await lineNs(IDLE_BYTES, pause, random);
+  console.log(`after ${pause} ms: median ${median(times).toFixed(2)} ms; a cache line ${line.toFixed(0)} ns`);
 }
 client.close();
 await endAll();

@@ -87,7 +87,7 @@ async function slottedNode(gateway: Gateway, token: string, waiting: string): Pr
 
 /** Clients that ask for much and read nothing of it. */
 async function unread(target: Target): Promise<Socket[]> {
-  const bytes = post(target, '/v1/audio/speech', { model: MODEL, input: 'x', bench: `bytes ${UNREAD_BYTES}` });
+  const bytes = post(target, '/v1/audio/speech', { model: MODEL, input: `[bench bytes ${UNREAD_BYTES}]` });
   const { hostname, port } = new URL(target.url);
   const open = async () => {
     const socket = connect({ host: hostname, port: Number(port) });

@@ -32,7 +32,13 @@ export function wrk(target: Target, connections: number, seconds: number, path =
     join(ROOT, 'bench/post.lua'),
     `${target.url}${path}`,
   ];
-  const env = { ...process.env, BENCH_BODY: JSON.stringify(chat('unary')), BENCH_KEY: target.key ?? 'none' };
+  const headers = Object.entries(target.headers ?? {}).map(([name, value]) => `${name}: ${value}\n`);
+  const env = {
+    ...process.env,
+    BENCH_BODY: JSON.stringify(chat('unary')),
+    BENCH_KEY: target.key ?? 'none',
+    BENCH_HEADERS: headers.join(''),
+  };
   return new Promise((resolve, reject) => {
     const child = spawn('wrk', args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
     let out = '';

@@ -91,9 +91,7 @@ async function plainTcp(role: 'source' | 'sink', bytes: number): Promise<number>
 export async function download(target: Target, bytes: number): Promise<number> {
   const client = new Client(target);
   const start = performance.now();
-  const timing = await client.ask(
-    post(target, '/v1/audio/speech', { model: MODEL, input: 'x', bench: `bytes ${bytes}` }),
-  );
+  const timing = await client.ask(post(target, '/v1/audio/speech', { model: MODEL, input: `[bench bytes ${bytes}]` }));
   client.close();
   if (timing.status !== 200 || !timing.complete)
     throw new Error(`download: ${timing.status}, ${timing.bodyBytes} bytes`);

@@ -1,0 +1,172 @@
+/**
+ * `npm run bench:peers`: this gateway beside what people put before an engine today, on one machine, with the same client and engines, one
+ * after the other; each beside the engine itself, by turns. `--only nginx,litellm` measures some, `--quick` finds out whether it runs.
+ * Prints a table and writes bench/results/peers.json. Installs what is missing into the user's cache (`installed.ts`).
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { startEngine as startStandIn } from '../../test/support/engine.ts';
+import { atEnd, endAll } from '../../test/support/processes.ts';
+import { ROOT } from '../../test/support/where.ts';
+import type { Target } from '../client.ts';
+import { request, startEngine, warm } from '../house.ts';
+import { aboutMachine, watchMachine } from '../machine.ts';
+import { wrkVersion } from '../programs.ts';
+import { run } from '../run.ts';
+import { interleaved, Pool, type Side } from '../sections/latency.ts';
+import { wrk } from '../sections/throughput.ts';
+import { unpaced } from '../sections/tokens.ts';
+import { median, repeated } from '../stats.ts';
+import { type Behaviour, behaviourOf } from './behaviour.ts';
+import { nginx, sshTunnel } from './nginx.ts';
+import { ours } from './ours.ts';
+import { MODEL, type Peer } from './peer.ts';
+import { portkey } from './portkey.ts';
+import { litellm, sglangRouter, vllmRouter } from './python-peers.ts';
+
+const PEERS: readonly Peer[] = [nginx, sshTunnel, vllmRouter, sglangRouter, portkey, litellm, ours];
+const RATE = 16;
+const CONNECTIONS = 64;
+
+const { values } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    quick: { type: 'boolean', default: false },
+    seed: { type: 'string', default: '1' },
+    out: { type: 'string' },
+  },
+});
+const plan = values.quick
+  ? { repeats: 1, requests: 60, seconds: 2, tokens: 200, warm: 200 }
+  : { repeats: 3, requests: 240, seconds: 6, tokens: 1_000, warm: 2_000 };
+
+interface Result {
+  name: string;
+  version: string;
+  does: Peer['does'];
+  /** ms added to the engine's own median at 16 requests/s. */
+  unaryMs: number;
+  firstTokenMs: number;
+  /** At 64 connections. */
+  perSecond: number;
+  directPerSecond: number;
+  /** Tokens per second of 64 unpaced streams, as a part of the engine's own. */
+  tokens: number;
+  behaviour: Behaviour;
+}
+
+async function added(direct: Target, peer: Target, stream: boolean): Promise<number> {
+  const bytes = (target: Target) =>
+    stream ? request(target, 'stream 16 0', { stream: true }) : request(target, 'unary');
+  const pools = [direct, peer].map((target) => ({ pool: new Pool(target), bytes: bytes(target) }));
+  const differences: number[] = [];
+  for (let n = 0; n < plan.repeats; n++) {
+    const sides: Side[] = pools.map((side) => ({ ...side, times: [], failed: 0 }));
+    await interleaved(sides, RATE, plan.requests, Number(values.seed) + n * 10, stream);
+    const failed = sides.reduce((sum, side) => sum + side.failed, 0);
+    if (failed > 0) throw new Error(`${failed} requests failed`);
+    const [before = Number.NaN, after = Number.NaN] = sides.map(({ times }) => median(times));
+    differences.push(after - before);
+  }
+  for (const { pool } of pools) pool.close();
+  return median(differences);
+}
+
+/** Alternating: a figure of the peer beside one of the engine's own. The first pair warms both up. */
+async function inTurns(measure: (target: Target) => Promise<number>, direct: Target, peer: Target) {
+  for (const each of [direct, peer]) await measure(each);
+  const figures = { direct: [] as number[], peer: [] as number[], ratio: [] as number[] };
+  for (let n = 0; n < plan.repeats; n++) {
+    const [before, after] = [await measure(direct), await measure(peer)];
+    figures.direct.push(before);
+    figures.peer.push(after);
+    figures.ratio.push(after / before);
+  }
+  return figures;
+}
+
+async function measured(peer: Peer): Promise<Result> {
+  const version = await peer.install();
+  const { url } = await startEngine();
+  const direct: Target = { url };
+  const target = await peer.start(url);
+  for (const each of [direct, target]) await warm(each, plan.warm);
+  const unaryMs = await added(direct, target, false);
+  const firstTokenMs = await added(direct, target, true);
+  const requests = async (each: Target) => (await wrk(each, CONNECTIONS, plan.seconds)).perSecond;
+  const requestsSeen = await inTurns(requests, direct, target);
+  const tokensSeen = await inTurns((each) => unpaced(each, plan.tokens), direct, target);
+  await endAll();
+  const standIn = await startStandIn({ models: [MODEL] });
+  atEnd(() => standIn.close());
+  const behaviour = await behaviourOf(standIn, await peer.start(standIn.url));
+  await endAll();
+  return {
+    name: peer.name,
+    version,
+    does: peer.does,
+    unaryMs,
+    firstTokenMs,
+    perSecond: repeated(requestsSeen.peer).median,
+    directPerSecond: repeated(requestsSeen.direct).median,
+    tokens: repeated(tokensSeen.ratio).median,
+    behaviour,
+  };
+}
+
+const COLUMNS: Record<string, (result: Result) => string> = {
+  '': ({ name, version }) => `${name} (${version})`,
+  'keys, usage, tunnel': ({ does }) =>
+    [does.keys, does.usage, does.tunnel].map((yes) => (yes ? 'yes' : 'no')).join(', '),
+  'added, unary': ({ unaryMs }) => `${unaryMs.toFixed(2)} ms`,
+  'added, first token': ({ firstTokenMs }) => `${firstTokenMs.toFixed(2)} ms`,
+  'requests/s': ({ perSecond }) => Math.round(perSecond).toLocaleString('en'),
+  '64 streams, of direct': ({ tokens }) => tokens.toFixed(2),
+  'client leaves a stream': ({ behaviour }) => letGo(behaviour.leavesStream),
+  '… a unary answer': ({ behaviour }) => letGo(behaviour.leavesUnary),
+  'engine dies in a stream': ({ behaviour }) => behaviour.engineDies,
+};
+
+function letGo(ms: number | undefined): string {
+  return ms === undefined ? 'engine goes on' : `${ms} ms`;
+}
+
+function table(results: readonly Result[]): string {
+  const names = Object.keys(COLUMNS);
+  const rows = results.map((result) => Object.values(COLUMNS).map((cell) => cell(result)));
+  return [names, names.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+}
+
+async function main(): Promise<number> {
+  const only = values.only?.split(',').map((name) => name.trim().toLowerCase());
+  const wanted = PEERS.filter(({ name }) => only === undefined || only.includes(name.toLowerCase()));
+  if (wanted.length === 0) {
+    console.error(`no such peer; there are: ${PEERS.map(({ name }) => name).join(' · ')}`);
+    return 2;
+  }
+  await wrkVersion();
+  const measuredOn = watchMachine();
+  const results: Result[] = [];
+  const skipped: string[] = [];
+  for (const peer of wanted) {
+    console.error(`bench: ${peer.name}`);
+    try {
+      results.push(await measured(peer));
+    } catch (error) {
+      skipped.push(`${peer.name}: ${error instanceof Error ? error.message : error}`);
+    } finally {
+      await endAll();
+    }
+  }
+  const machine = measuredOn();
+  console.log(`\n${aboutMachine(machine)}${values.quick ? ', QUICK: not to be quoted' : ''}\n\n${table(results)}`);
+  for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
+  const out = values.out ?? join(ROOT, 'bench/results', values.quick ? 'peers.local.json' : 'peers.json');
+  mkdirSync(join(out, '..'), { recursive: true });
+  writeFileSync(out, `${JSON.stringify({ machine, quick: values.quick, results, skipped }, null, 2)}\n`);
+  console.log(`\nNumbers: ${out}`);
+  return results.length > 0 && skipped.length === 0 ? 0 : 1;
+}
+
+await run(main);
