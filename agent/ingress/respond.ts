@@ -6,7 +6,7 @@ import type { After } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
-import { headerSafe, headersToClient, STREAM_HEADERS } from '../../shared/openai/headers.ts';
+import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
 import type { Choice } from './hand-over.ts';
 
@@ -131,7 +131,7 @@ export async function deliverLate(pending: Promise<Delivery>, context: ResponseC
 async function continueLate(delivery: Delivery, context: ResponseContext): Promise<void> {
   const { answer, choice, attempts, chunks } = delivery;
   if (isEventStream(answer.head) && answer.status < 400) {
-    await write(context.response, Buffer.from(`: otela node=${choice.node.session} attempts=${attempts}\n\n`));
+    await write(context.response, Buffer.from(lateComment(choice.node, attempts)));
     return pump(delivery, context);
   }
   delivery.cancel();

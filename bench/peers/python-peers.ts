@@ -6,7 +6,7 @@ import type { Target } from '../client.ts';
 import { answering, python } from './installed.ts';
 import { MODEL, type Peer } from './peer.ts';
 
-const LITELLM = '1.109.1';
+const LITELLM = '1.106.0';
 const VLLM_ROUTER = '0.1.17';
 const SGLANG_ROUTER = '0.3.2';
 const KEY = 'sk-bench-of-peers';

@@ -5,7 +5,7 @@ import { type After, isSlower } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, inBandError, toApiError } from '../../shared/openai/errors.ts';
-import { headerSafe, STREAM_HEADERS } from '../../shared/openai/headers.ts';
+import { headerSafe, lateComment, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
 import type { HttpAnswer } from '../http.ts';
 import type { Note } from '../observe/note.ts';
@@ -158,8 +158,7 @@ export function deliverLate(pending: Promise<Delivery>, context: ResponseContext
       note.answered(200, delivery.choice); // that is what went out, whatever the engine says
       if (left) await delivery.cancel();
       const { node, model } = delivery.choice;
-      const served = model === context.model ? '' : ` served-model=${headerSafe(model)}`;
-      const comment = `: otela node=${node.session} attempts=${delivery.attempts}${served}\n\n`;
+      const comment = lateComment(node, delivery.attempts, model === context.model ? undefined : model);
       rest = (await lateBody(delivery, context, comment)).getReader();
     },
     (error: unknown) => {

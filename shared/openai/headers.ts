@@ -64,5 +64,15 @@ export function headerSafe(text: string): string {
   return /^[\x20-\x7e]*$/.test(text) ? text : encodeURIComponent(text);
 }
 
+/** What the headers of an answer would have told, of a stream that was opened before anybody answered: a comment of its own. */
+export function lateComment(
+  node: { session: string; provider: string },
+  attempts: number,
+  servedModel?: string,
+): string {
+  const served = servedModel === undefined ? '' : ` served-model=${headerSafe(servedModel)}`;
+  return `: otela node=${node.session} attempts=${attempts} provider=${node.provider}${served}\n\n`;
+}
+
 /** What a client may choose as its request id: it goes into logs, headers and file names. */
 export const REQUEST_ID_PATTERN = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;

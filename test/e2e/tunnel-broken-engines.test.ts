@@ -107,7 +107,7 @@ describe('an engine that does not begin', () => {
     const response = await chat(stream({ delayMs: 16_000, tokens: 5 }));
     expect(Date.now() - startedAt).toBeLessThan(15_900);
     const text = await response.text();
-    expect(text).toMatch(/^: ping\n\n(: ping\n\n)*: otela node=[a-z2-7]{26} attempts=1\n\ndata: /);
+    expect(text).toMatch(/^: ping\n\n(: ping\n\n)*: otela node=[a-z2-7]{26} attempts=1 provider=[a-z0-9@-]+\n\ndata: /);
     expect(readStream(text)).toMatchObject({ tokens: 5, done: true, error: undefined });
   }, 30_000);
 });

@@ -16,7 +16,7 @@ it('a stream whose engine is silent for 17 s is opened with pings after 15 s and
   expect(openedAfter).toBeLessThan(16_500);
   const text = await response.text();
   expect(text).toMatch(/^: ping/);
-  expect(text).toMatch(/: otela node=\S+ attempts=1/);
+  expect(text).toMatch(/: otela node=\S+ attempts=1 provider=lab/);
   expect(text).toContain('This');
   expect(text).toContain('data: [DONE]');
 });

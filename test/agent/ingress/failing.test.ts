@@ -217,7 +217,7 @@ it('an engine that takes its time gets comments into its stream, and errors come
   await all.add();
   const slow = await here.ask('/chat/completions', chatBody({ delayMs: 500, tokens: 5 }, STREAM));
   const text = await slow.text();
-  expect(text).toMatch(/^(: ping\n\n){3,}: otela node=b{26} attempts=1\n\ndata: /);
+  expect(text).toMatch(/^(: ping\n\n){3,}: otela node=b{26} attempts=1 provider=[a-z0-9@-]+\n\ndata: /);
   expect(text).toMatch(/\[DONE\]\n\n$/);
   const failing = await here.ask('/chat/completions', chatBody({ delayMs: 300, status: 400 }, STREAM));
   expect(failing.status).toBe(200);
