@@ -23,5 +23,7 @@ export interface HttpAnswer {
 }
 
 export function responseOf({ status, headers, body }: HttpAnswer): Response {
-  return new Response(body, { status, headers });
+  // The engine encoded it already; the runtime would do so once more.
+  const encoded = headers['content-encoding'] !== undefined;
+  return new Response(body, encoded ? { status, headers, encodeBody: 'manual' } : { status, headers });
 }

@@ -26,7 +26,8 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 ]);
 
 interface EngineEvents {
-  onHead(status: number, headers: HeaderList): void;
+  /** `sized`: it says how long its body is, and undici sees to it that it is as long. */
+  onHead(status: number, headers: HeaderList, sized: boolean): void;
   onData(chunk: Uint8Array): void;
   onEnd(): void;
   onError(code: ResetCode, message: string): void;
@@ -42,6 +43,8 @@ export interface EngineCall {
 export class EngineClient {
   readonly target: EngineTarget;
   readonly #pool: Pool;
+  /** Connections that were made so far. */
+  #connections = 0;
 
   constructor(target: EngineTarget) {
     this.target = target;
@@ -53,6 +56,9 @@ export class EngineClient {
       headersTimeout: 0,
       bodyTimeout: 0,
     });
+    this.#pool.on('connect', () => {
+      this.#connections++;
+    });
   }
 
   call(open: OpenFrame, endpoint: Endpoint, body: RequestBody, events: EngineEvents): EngineCall {
@@ -62,7 +68,7 @@ export class EngineClient {
       headers: this.#headers(open, body),
       body: body.open(),
     };
-    const call = new Call(this.#pool, options, events);
+    const call = new Call(this.#pool, options, events, () => this.#connections);
     call.dispatch();
     return call;
   }
@@ -84,25 +90,29 @@ export class EngineClient {
   }
 }
 
-/** One request to the engine; repeated once where it met a connection that was already closed. */
+/** One request to the engine; repeated once where it met a connection that had served others and was already closed. */
 class Call implements EngineCall, Dispatcher.DispatchHandler {
   readonly #pool: Pool;
   readonly #options: Dispatcher.DispatchOptions;
   readonly #events: EngineEvents;
+  readonly #connections: () => number;
+  #connectionsBefore = 0;
   #controller: Dispatcher.DispatchController | undefined;
   #aborted = false;
   #answered = false;
   #repeated = false;
   #dispatchedAt = 0;
 
-  constructor(pool: Pool, options: Dispatcher.DispatchOptions, events: EngineEvents) {
+  constructor(pool: Pool, options: Dispatcher.DispatchOptions, events: EngineEvents, connections: () => number) {
     this.#pool = pool;
+    this.#connections = connections;
     this.#options = options;
     this.#events = events;
   }
 
   dispatch(): void {
     this.#dispatchedAt = performance.now();
+    this.#connectionsBefore = this.#connections();
     this.#pool.dispatch(this.#options, this);
   }
 
@@ -120,7 +130,7 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
     this.#answered = true;
     // RFC 9110 §15 knows none above; in a frame it would cost the socket, and every request on it.
     if (status > 599) return controller.abort(new Error(`the engine answered with status ${status}`));
-    this.#events.onHead(status, headerList(headers));
+    this.#events.onHead(status, headerList(headers), headers['content-length'] !== undefined);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -142,6 +152,8 @@ class Call implements EngineCall, Dispatcher.DispatchHandler {
 
   #isStale(error: Error): boolean {
     if (this.#answered || this.#repeated || !isClosing(error)) return false;
+    // On a connection of its own the engine had all of it and closed: it may have begun, and would begin twice.
+    if (this.#connections() !== this.#connectionsBefore) return false;
     return Buffer.isBuffer(this.#options.body) && performance.now() - this.#dispatchedAt < STALE_MS;
   }
 

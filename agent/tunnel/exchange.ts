@@ -1,3 +1,4 @@
+import { isEventStreamType } from '../../shared/asking/answer.ts';
 import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
 import { createMeter, type Meter } from '../../shared/openai/meter.ts';
 import type { Frame, OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
@@ -45,6 +46,8 @@ export class Exchange {
   #link: Link | undefined;
   #call: EngineCall | undefined;
   #meter: Meter | undefined;
+  /** The engine said how long its answer is: where it ends is known, whatever stands in it. */
+  #sized = false;
   #head: Extract<Frame, { type: 'head' }> | undefined;
   #ending: Ending | undefined;
   #usage: ReportedUsage | undefined;
@@ -130,17 +133,18 @@ export class Exchange {
     this.#startedAt = this.#host.now();
     this.#progressAt = this.#startedAt;
     this.#call = client.call(this.open, this.endpoint, this.body, {
-      onHead: (status, headers) => this.#onHead(status, headers),
+      onHead: (status, headers, sized) => this.#onHead(status, headers, sized),
       onData: (chunk) => this.#onData(chunk),
       onEnd: () => this.#finish({ kind: 'end' }),
       onError: (code, message) => this.#finish({ kind: 'reset', code, message }),
     });
   }
 
-  #onHead(status: number, headers: HeaderList): void {
-    const contentType = headers.find(([name]) => name === 'content-type')?.[1];
+  #onHead(status: number, headers: HeaderList, sized: boolean): void {
+    this.#sized = sized;
+    const contentType = contentTypeOf(headers);
     this.#meter = createMeter(this.endpoint, {
-      streaming: contentType?.startsWith('text/event-stream') ?? false,
+      streaming: contentType !== undefined && isEventStreamType(contentType),
       dropUsageEvent: this.open.dropUsage,
       promptBytes: this.body.incoming.received,
       status,
@@ -179,7 +183,8 @@ export class Exchange {
   #finish(said: Ending): void {
     if (this.finished) return;
     const metered = this.#meter?.end();
-    const ending = metered?.cut && this.#head !== undefined && this.#head.status < 400 ? unlessWhole(said) : said;
+    const mayBeCut = metered?.cut === true && !this.#sized && this.#head !== undefined && this.#head.status < 400;
+    const ending = mayBeCut ? unlessWhole(said) : said;
     for (const piece of metered?.flush ?? []) this.#outgoing.push(piece);
     this.#outgoing.finish();
     this.#ending = ending;
@@ -265,6 +270,12 @@ export class Exchange {
   forgettable(now: number): boolean {
     return this.finished && this.#unclaimedUntil !== undefined && now >= this.#unclaimedUntil;
   }
+}
+
+/** What is in the body. Of one that is compressed nothing can be read: whatever it is, it counts as something else. */
+function contentTypeOf(headers: HeaderList): string | undefined {
+  const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1];
+  return value('content-encoding') === undefined ? value('content-type') : 'application/octet-stream';
 }
 
 /** Ends after the engine was asked and before it said anything: something may have been used. */

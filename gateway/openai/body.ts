@@ -1,15 +1,20 @@
 import { type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
+import { isSlower } from '../../shared/asking/is-slower.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
+import { after } from './respond.ts';
 
 /** Always kept for a retry, whatever the budget. */
 export const KEPT_ALWAYS_BYTES = 1024 * 1024;
 const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
+
+/** A body of which nothing comes for so long is given up: what was read of it is room that others wait for. */
+const STALL_DEFAULT_MS = 30_000;
 
 /** Bytes above 1 MiB per body that this isolate keeps now. */
 let budgetUsed = 0;
@@ -17,7 +22,7 @@ let budgetUsed = 0;
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and not read before a node is found; above 1 MiB
  * it streams.
- * @throws ApiError 400, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
+ * @throws ApiError 400, 408, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
  */
 export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: Env): Promise<Intake> {
   const declared = Number(request.headers.get('content-length') ?? Number.NaN);
@@ -27,7 +32,7 @@ export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: En
   const limit = Number(env.BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES);
   if (declared > limit) throw tooLarge(limit);
   checkType(request, endpoint);
-  const kept = await keep(request, declared, limit, Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
+  const kept = await keep(request, declared, limit, env);
   try {
     const known = lookInto(kept.bytes, request.headers.get('content-type') ?? '', endpoint);
     return { ...known, body: { kind: 'kept', bytes: kept.bytes }, release: kept.release };
@@ -49,7 +54,7 @@ function takeOpaque(request: HttpRequest, endpoint: Endpoint, model: string, dec
   const intake: Intake = { ...known, body: { kind: 'kept', bytes: new Uint8Array(0) } };
   let reading: Promise<void> | undefined;
   const read = async () => {
-    intake.body = { kind: 'kept', bytes: new Uint8Array(await request.arrayBuffer()) };
+    intake.body = { kind: 'kept', bytes: await whole(request) };
   };
   intake.fill = () => {
     reading ??= read();
@@ -70,21 +75,35 @@ interface Kept {
   release(): void;
 }
 
-async function keep(request: HttpRequest, declared: number, limit: number, budget: number): Promise<Kept> {
+async function keep(request: HttpRequest, declared: number, limit: number, env: Env): Promise<Kept> {
   if (declared <= KEPT_ALWAYS_BYTES) {
-    return { bytes: new Uint8Array(await request.arrayBuffer()), release: () => {} };
+    return { bytes: await whole(request), release: () => {} };
   }
-  const share = new Share(budget);
+  const share = new Share(Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
+  if (!Number.isNaN(declared)) share.requireRoom(declared - KEPT_ALWAYS_BYTES);
   // A client that leaves ends this request where it stands: no `finally` runs then, this does.
   request.signal.addEventListener('abort', () => share.release());
   try {
-    if (!Number.isNaN(declared)) share.grow(declared - KEPT_ALWAYS_BYTES);
-    const bytes = await readBounded(request, declared, limit, share);
+    const bounds = {
+      most: Number.isNaN(declared) ? limit : declared,
+      limit,
+      stallMs: Number(env.BODY_STALL_MS ?? STALL_DEFAULT_MS),
+    };
+    const bytes = await readBounded(request, bounds, share);
     return { bytes, release: () => share.release() };
   } catch (error) {
     share.release();
     throw error;
   }
+}
+
+async function whole(request: HttpRequest): Promise<Uint8Array> {
+  return new Uint8Array(await request.arrayBuffer().catch(refuseBroken));
+}
+
+/** Chunks that are none, or fewer bytes than were announced (RFC 9112 §6.3, §7.1). */
+function refuseBroken(cause: unknown): never {
+  throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
 }
 
 /** One body's part of the isolate's budget. */
@@ -97,12 +116,17 @@ class Share {
     this.#budget = budget;
   }
 
-  /** Holds `bytes` in all. */
-  grow(bytes: number): void {
-    if (bytes <= this.#held || this.#released) return;
+  /** Holds nothing: who announces much and sends little must not keep others out. */
+  requireRoom(bytes: number): void {
     if (budgetUsed + bytes - this.#held > this.#budget) {
       throw new ApiError('server_is_overloaded', 'Too many large requests at this moment; try again shortly.');
     }
+  }
+
+  /** Holds `bytes` in all. */
+  grow(bytes: number): void {
+    if (bytes <= this.#held || this.#released) return;
+    this.requireRoom(bytes);
     budgetUsed += bytes - this.#held;
     this.#held = bytes;
   }
@@ -114,25 +138,43 @@ class Share {
   }
 }
 
-async function readBounded(request: HttpRequest, declared: number, limit: number, share: Share): Promise<Uint8Array> {
+interface Bounds {
+  /** Bytes that it announces, or `limit`. */
+  most: number;
+  limit: number;
+  stallMs: number;
+}
+
+/** Memory grows with what comes, not with what is announced. */
+async function readBounded(request: HttpRequest, { most, limit, stallMs }: Bounds, share: Share): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(0);
-  let bytes = new Uint8Array(Number.isNaN(declared) ? KEPT_ALWAYS_BYTES : declared);
+  let bytes = new Uint8Array(KEPT_ALWAYS_BYTES);
   let length = 0;
   const reader = new PieceReader(request.body);
+  let stalled = false;
   try {
     for (;;) {
-      const value = await reader.read();
+      const next = reader.read().catch(refuseBroken);
+      stalled = await isSlower(next, stallMs, after);
+      if (stalled) throw stalledFor(stallMs);
+      const value = await next;
       if (value === undefined) return bytes.subarray(0, length);
       const needed = length + value.length;
       if (needed > limit) throw tooLarge(limit);
       if (needed > bytes.length)
-        bytes = larger(bytes, length, Math.min(limit, Math.max(needed, bytes.length * 2)), share);
+        bytes = larger(bytes, length, Math.min(most, Math.max(needed, bytes.length * 2)), share);
       bytes.set(value, length);
       length = needed;
     }
   } finally {
-    reader.release(); // what is left of a body that is refused is read by whoever answers
+    // What is left of a body that is refused is read by whoever answers; but of one that stalls nothing comes.
+    if (stalled) void reader.cancel().catch(() => {});
+    else reader.release();
   }
+}
+
+function stalledFor(ms: number): ApiError {
+  return new ApiError('request_timeout', `Nothing came of the request body for ${ms / 1_000} s.`);
 }
 
 function larger(bytes: Uint8Array, length: number, size: number, share: Share): Uint8Array<ArrayBuffer> {

@@ -1,5 +1,7 @@
+import { isSlower } from '../../shared/asking/is-slower.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { HttpRequest } from '../http.ts';
+import { after } from './respond.ts';
 
 /** An error waits for at most this much of a body that nobody wants, and this long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;
@@ -15,7 +17,10 @@ export async function discardBody(request: HttpRequest): Promise<void> {
   const deadline = Date.now() + DISCARD_MAX_MS;
   try {
     for (let bytes = 0; bytes < DISCARD_MAX_BYTES && Date.now() < deadline; ) {
-      const value = await reader.read();
+      const next = reader.read();
+      // Of a client that neither sends nor leaves nothing would ever come, and the answer would never go out.
+      if (await isSlower(next, deadline - Date.now(), after)) break;
+      const value = await next;
       if (value === undefined) return;
       bytes += value.length;
     }

@@ -50,14 +50,20 @@ export async function handleOpenAI(request: HttpRequest, path: string, env: Env,
   const leaving = request.leaving ?? new Leaving(request.signal);
   const note = new Note(sighting, request, leaving, { env, ctx });
   try {
-    return await forward(request, path, env, ctx, sighting, note, leaving);
+    return named(await forward(request, path, env, ctx, sighting, note, leaving), path, requestId);
   } catch (error) {
     note.refused(error);
     // Of a client that left, the queue or its node keeps the record.
     if (!leaving.left) recordRefusal(sighting, error, note.queuedMs, env, ctx);
     await discardBody(request);
-    return errorAnswer(error, requestId);
+    return named(errorAnswer(error, requestId), path, requestId);
   }
+}
+
+/** Anthropic's clients look for the request's id under a name of their own. */
+function named(answer: HttpAnswer, path: string, requestId: string): HttpAnswer {
+  if (path.startsWith('/v1/messages')) answer.headers['request-id'] = requestId;
+  return answer;
 }
 
 async function forward(

@@ -22,9 +22,14 @@ export interface Begun<A extends Answer> {
   complete: boolean;
 }
 
+/** A media type is written in any case (RFC 9110 §8.3.1). */
+export function isEventStreamType(contentType: string): boolean {
+  return /^text\/event-stream\b/i.test(contentType);
+}
+
 export function isEventStream({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
-  return type?.[1].startsWith('text/event-stream') ?? false;
+  return type !== undefined && isEventStreamType(type[1]);
 }
 
 /**

@@ -81,6 +81,9 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(14, 'messages/count_tokens'), usage: 'none', batched: false },
 ];
 
+/** Only read: whoever serves them has looked for GET before this table is asked. */
+const MODELS = /^\/v1\/models(?:\/.+)?$/;
+
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
 
@@ -90,8 +93,8 @@ const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
  */
 export function findEndpoint(method: string, path: string): Endpoint | { methodNotAllowed: string[] } | undefined {
   const endpoint = byPath.get(path);
-  if (endpoint === undefined || endpoint.method === method) return endpoint;
-  return { methodNotAllowed: [endpoint.method] };
+  if (endpoint === undefined) return MODELS.test(path) ? { methodNotAllowed: ['GET'] } : undefined;
+  return endpoint.method === method ? endpoint : { methodNotAllowed: [endpoint.method] };
 }
 
 /** @param engine what serves it, where that is known */

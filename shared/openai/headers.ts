@@ -3,9 +3,11 @@ import { traceIdOf } from './traceparent.ts';
 /** What of a client's headers reaches an engine. Credentials, cookies and addresses are not on the list and never will be. */
 const TO_ENGINE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta', 'openai-beta'] as const;
 
-/** What of an engine's headers reaches a client. Lengths and encodings are this connection's own business. */
+/** What of an engine's headers reaches a client. Lengths and transfer codings are this connection's own business. */
 const TO_CLIENT: ReadonlySet<string> = new Set([
   'content-type',
+  // Of an engine behind a proxy that compresses what it was asked not to: without it nobody could read the body.
+  'content-encoding',
   'content-disposition',
   'retry-after',
   'retry-after-ms',

@@ -10,7 +10,7 @@ const MAX_HELD_BYTES = 64 * 1024;
 
 const LF = 0x0a;
 const DONE = utf8('[DONE]');
-const ERROR = utf8('{"error"');
+const ERROR = utf8('"error"');
 const USAGE = new Needle('"usage"');
 const FINISH = new Needle('"finish_reason"');
 const OPEN_OBJECT = 0x7b;
@@ -18,6 +18,14 @@ const QUOTE = 0x22;
 
 function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
+
+/** Whether this is an object whose first key is `error`, however it is spaced. */
+function isError(data: Uint8Array): boolean {
+  if (data[0] !== OPEN_OBJECT) return false;
+  let pos = 1;
+  while (isSpace(data[pos])) pos++;
+  return startsWith(data, ERROR, pos);
 }
 
 /** Whether the key stands somewhere with a value that begins so: what text merely quotes has its quotes escaped. */
@@ -131,7 +139,7 @@ export class StreamMeter implements Meter {
       this.#complete = true;
       return false;
     }
-    if (startsWith(data, ERROR)) {
+    if (isError(data)) {
       this.#failed = true;
       return false;
     }

@@ -19,6 +19,7 @@ it('gets a message with its usage', async () => {
   const message = await client().messages.create({ model: MODEL, max_tokens: 5, messages: user });
   expect(message.content).toEqual([{ type: 'text', text: 'This is a stand-in engine' }]);
   expect(message.stop_reason).toBe('max_tokens');
+  expect(message._request_id).toMatch(/^[\w-]{8,}$/);
   expect(message.usage.output_tokens).toBe(5);
 });
 
@@ -53,6 +54,7 @@ it('raises its own error classes for a wrong key and an unknown model', async ()
   await expect(wrong).rejects.toBeInstanceOf(Anthropic.AuthenticationError);
   const unknown = client().messages.create({ model: 'nobody/serves-this', max_tokens: 1, messages: user });
   await expect(unknown).rejects.toBeInstanceOf(Anthropic.NotFoundError);
+  await expect(unknown).rejects.toMatchObject({ requestID: expect.stringMatching(/^[\w-]{8,}$/) });
 });
 
 it('raises where a stream breaks off, and does not take the half for the whole', async () => {

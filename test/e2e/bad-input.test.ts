@@ -123,6 +123,9 @@ it('an unknown path is 404, a wrong method 405 with what is allowed, both in Ope
   expect(wrong.status).toBe(405);
   expect(wrong.headers.get('allow')).toContain('POST');
   await envelopeOf(wrong);
+  const models = await house.ask('/v1/models', {});
+  expect([models.status, models.headers.get('allow')]).toEqual([405, 'GET']);
+  await envelopeOf(models);
 });
 
 it('bytes that are no HTTP get an error and a closed socket, and nothing else is disturbed', async () => {

@@ -67,14 +67,30 @@ describe('a connection that the engine gave up while nobody used it', () => {
 
   it('an engine that resets new ones too is asked twice and no more', async () => {
     let asked = 0;
-    const server = createServer((request) => {
-      asked++;
-      request.socket.resetAndDestroy();
+    const server = createServer((request, response) => {
+      if (++asked === 1) response.end('{}');
+      else request.socket.resetAndDestroy();
     });
-    const port = await listen(server);
-    const client = new EngineClient({ origin: `http://127.0.0.1:${port}`, pathPrefix: '' });
+    const client = new EngineClient({ origin: `http://127.0.0.1:${await listen(server)}`, pathPrefix: '' });
     endings.push(() => client.close());
+    expect(await ask(client)).toBe(200);
+    await setImmediate();
     expect(await ask(client)).toBe('engine_closed');
-    expect(asked).toBe(2);
+    expect(asked).toBe(3);
   });
 });
+
+it.each(['end', 'reset'] as const)(
+  'an engine that read a request on a new connection and closed it (%s) is not asked again: it may have begun',
+  async (how) => {
+    let asked = 0;
+    const server = createServer((request) => {
+      asked++;
+      request.resume().once('end', () => (how === 'end' ? request.socket.end() : request.socket.resetAndDestroy()));
+    });
+    const client = new EngineClient({ origin: `http://127.0.0.1:${await listen(server)}`, pathPrefix: '' });
+    endings.push(() => client.close());
+    expect(await ask(client)).toBe('engine_closed');
+    expect(asked).toBe(1);
+  },
+);

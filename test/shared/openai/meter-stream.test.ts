@@ -63,6 +63,7 @@ describe('a metered stream', () => {
       [chat, token('a') + done.trimEnd(), false],
       [chat, token('a') + stop, false],
       [chat, `${token('a')}data: {"error":{"message":"out of memory"}}\n\n`, false],
+      [chat, `${token('a')}data: { "error": {"message":"out of memory"}}\n\n`, false],
       [at('messages'), 'event: message_start\ndata: {"type":"message_start"}\n\n', true],
       [at('messages'), 'event: error\ndata: {"type":"error"}\n\n', false],
       [at('responses'), 'data: {"type":"response.output_text.delta"}\n\n', true],
