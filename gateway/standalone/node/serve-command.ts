@@ -46,6 +46,7 @@ export function serveOptions(values: {
 }): ServeOptions {
   const port = Number(values.port);
   if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is no port`);
+  if (values.host === '') throw new UsageError('--host is empty');
   const [cert, key] = [values['tls-cert'], values['tls-key']];
   if ((cert === undefined) !== (key === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
   const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };

@@ -2,9 +2,11 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createSecureContext } from 'node:tls';
 import { isOn } from '../../../shared/release/release.ts';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
+import { CommandError } from './command.ts';
 import { type DataDirectory, openDataDirectory } from './data-directory.ts';
 import { Inlet } from './inlet.ts';
 import { environment, openIssuer } from './issuer-files.ts';
@@ -125,8 +127,15 @@ function socketPath(data: DataDirectory, name: 'workerd' | 'outlet'): string {
   return join(tmpdir(), `otela-${data.adminKeyHash.slice(0, 24)}-${name}.sock`);
 }
 
+/** @throws CommandError where they do not fit together: before a first start has made anything */
 async function readTls(files: { cert: string; key: string }): Promise<TlsMaterial> {
   const [cert, key] = await Promise.all([readFile(files.cert), readFile(files.key)]);
+  try {
+    createSecureContext({ cert, key });
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CommandError(`${files.cert} and ${files.key} are no certificate and its key: ${reason}`, { cause });
+  }
   return { cert, key };
 }
 

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
 import { Agent, get } from 'node:https';
 import { networkInterfaces } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -223,6 +223,22 @@ test('TLS ends at the public socket, and SIGHUP takes a new certificate without 
   // Plain HTTP on the TLS port gets no answer, and does not disturb it.
   await expect(fetch(url.replace('https', 'http'))).rejects.toThrow();
   expect(await subjectOf(url)).toBe('second');
+});
+
+test('a key of another certificate is told with both files’ names, before anything is made', async ({ skip }) => {
+  skip(!OPENSSL, NO_OPENSSL);
+  const dir = await temporaryDirectory();
+  const { cert } = selfSigned(dir, 'one');
+  const { key } = selfSigned(await temporaryDirectory(), 'other');
+  const served = start(join(dir, 'data'), '--tls-cert', cert, '--tls-key', key);
+  expect((await served.end(READY_MS)).code).toBe(1);
+  expect(served.output).toContain(`${cert} and ${key} are no certificate and its key`);
+  await expect(stat(join(dir, 'data'))).rejects.toThrow('ENOENT');
+});
+
+test('an empty --host is wrong use', async () => {
+  const served = start(join(await temporaryDirectory(), 'data'), '--host', '');
+  expect((await served.end(READY_MS)).code).toBe(2);
 });
 
 /** Common name of the certificate behind a URL that answers. */
