@@ -1,6 +1,7 @@
 /**
  * `npm test`: everything that can run on this machine. `npm test -- e2e netns` runs those parts only.
- * Two runs of vitest go side by side, since tests mostly wait; what each says is printed when it is over. Ends with one line,
+ * Two runs of vitest go side by side, since tests mostly wait, and those of Slurm and of networks behind NAT, which hardly do anything else,
+ * beside them; what each says is printed when it is over. Ends with one line,
  * `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
  * Files of tests that failed run a second time, alone: what passes then is named as flaky, and counts as passed. Skipped tests are named
  * where their part ends.
@@ -41,6 +42,8 @@ const SHARDS: Record<string, number> = { e2e: 4 };
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
 const LANES = Math.min(2, availableParallelism());
+/** They wait for Slurm's turns and for lines that are cut: one after the other in a lane of their own. */
+const WAITING: ReadonlySet<string> = new Set(['netns', 'slurm']);
 /** More files than these do not fail by chance, so nothing is run again. */
 const SECOND_TRY_MAX = 6;
 
@@ -75,11 +78,14 @@ function jobsOf(project: string): Job[] {
   }));
 }
 
-/** Runs `jobs` in their order, `lanes` at once; gives each one's outcome. */
-async function runAll(jobs: readonly Job[], lanes: number, directory: string): Promise<Map<Job, Outcome>> {
+/** Runs `jobs` in their order, `lanes` at once; gives each one's outcome. `quiet`: others speak too, so each is heard when it is over. */
+async function runAll(
+  jobs: readonly Job[],
+  lanes: number,
+  { directory, quiet }: { directory: string; quiet: boolean },
+): Promise<Map<Job, Outcome>> {
   const outcomes = new Map<Job, Outcome>();
   const left = [...jobs];
-  const quiet = Math.min(lanes, jobs.length) > 1;
   const lane = async () => {
     for (let job = left.shift(); job !== undefined; job = left.shift()) {
       const { project, title, id, args } = job;
@@ -129,9 +135,16 @@ async function runProjects(projects: readonly string[], directory: string, tally
     tally.skipped++;
     return false;
   });
-  const together = able.filter((name) => !ALONE.has(name)).flatMap(jobsOf);
+  const together = able.filter((name) => !ALONE.has(name) && !WAITING.has(name)).flatMap(jobsOf);
+  const waiting = able.filter((name) => WAITING.has(name)).flatMap(jobsOf);
   const alone = able.filter((name) => ALONE.has(name)).flatMap(jobsOf);
-  const outcomes = new Map([...(await runAll(together, LANES, directory)), ...(await runAll(alone, 1, directory))]);
+  const quiet = together.length + waiting.length > 1;
+  const beside = runAll(waiting, 1, { directory, quiet });
+  const outcomes = new Map([
+    ...(await runAll(together, LANES, { directory, quiet })),
+    ...(await beside),
+    ...(await runAll(alone, 1, { directory, quiet: false })),
+  ]);
   for (const name of able) {
     const first = sum([...outcomes].filter(([job]) => job.project === name).map(([, outcome]) => outcome));
     if (first.passed + first.failed === 0) {
