@@ -1,4 +1,4 @@
-/** Bindings of the Worker. Everything beyond the tunnel, the registry and D1 is optional: plain workerd has no more. */
+/** Bindings and settings of the Worker. D1 and all objects but the relay are always there; what has a `?` may be missing. */
 import type { LimitsObject } from './accounts/limits-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { ObserveObject } from './observe/object.ts';

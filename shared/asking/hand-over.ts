@@ -1,4 +1,4 @@
-/** How a request finds the node that answers it (design: "life of a request", 5 to 7). No I/O, clock or randomness of its own. */
+/** How a request finds the node that answers it (docs/architecture.md, "Life of a request", 5). No I/O, clock or randomness of its own. */
 import type { ApiError } from '../openai/errors.ts';
 import { type Ending, endingOf, isBusyStatus, mayTryAnother, PASSED_MAX, passesOver } from '../routing/attempts.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';

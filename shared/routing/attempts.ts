@@ -1,4 +1,4 @@
-/** When an attempt that failed is tried on another node (design: "life of a request", 7). */
+/** When an attempt that failed is tried on another node (docs/concepts.md, "Life of a request", 6). */
 
 /** Attempts after the first, where nobody set another number. */
 export const RETRIES_MAX = 3;
