@@ -130,7 +130,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   /** For queues: how many requests the engine was done with, once they are not `seen`. */
   ended(seen: number): Promise<number> {
-    return this.#attempts.ended(seen);
+    return this.#attempts.ends.after(seen);
   }
 
   /** The client of an attempt that came as a call has left. */
