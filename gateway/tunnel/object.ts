@@ -293,8 +293,8 @@ export class TunnelObject extends DurableObject<Env> {
   }
 
   #gone(peer: AgentSocket): void {
-    this.#silent = false;
     if (!this.#sockets.gone(peer)) return;
+    this.#silent = false; // not before: a stranger that knocks and goes says nothing about who was suspected
     this.#outlet.rest();
     this.#mailbox?.close();
     this.#mailbox = undefined;
