@@ -70,7 +70,10 @@ export class TunnelObject extends DurableObject<Env> {
     this.#session = ctx.id.name ?? '';
     this.#sockets = new AgentSockets(holdingFor(ctx, env, this), this.#session, {
       activated: (peer) => this.#onActive(peer),
-      replaced: () => this.#attempts.disconnect(),
+      replaced: () => {
+        this.#words.abandon();
+        this.#attempts.disconnect();
+      },
       idle: () => this.#attempts.open === 0,
     });
     this.#outlet = new Outlet(env, this.#session);

@@ -36,6 +36,11 @@ export class Probes {
     this.#waiting.get(nonce)?.(verdict);
   }
 
+  /** The tunnel is gone: whether the agent would have answered is not known. */
+  abandon(): void {
+    for (const done of [...this.#waiting.values()]) done('unknown');
+  }
+
   mayAsk(now: number): boolean {
     const second = Math.floor(now / 1000);
     if (second !== this.#second) this.#asked = 0;

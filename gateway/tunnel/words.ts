@@ -93,8 +93,9 @@ export class AgentWords {
     return this.#deploys.send((sequence) => link.put({ type: 'deploy', sequence, order }));
   }
 
-  /** The tunnel is gone, and what was asked over it. */
+  /** The socket is gone, and what was asked over it. */
   abandon(): void {
+    this.#probes.abandon();
     this.#deploys.abandon();
   }
 }
