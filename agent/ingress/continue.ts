@@ -8,10 +8,11 @@ import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
+import { after } from '../after.ts';
 import type { Budget } from './budget.ts';
 import { asking, type Choice, type Delivery, type Errand } from './hand-over.ts';
 import type { Queued, Queues } from './queues.ts';
-import { after, type Delivery as Outgoing } from './respond.ts';
+import type { Delivery as Outgoing } from './respond.ts';
 
 /** What is used without anybody asking for it leaves no record. */
 export const NO_RECEIPT = '';

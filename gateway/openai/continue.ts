@@ -6,13 +6,14 @@ import { Waiter } from '../../shared/asking/waiter.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
 import { receiptOf } from '../accounts/receipt.ts';
+import { after } from '../after.ts';
 import type { HttpRequest } from '../http.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import type { Answer } from './answer.ts';
 import { asking, type Choice, type Delivery, type Errand, forModel } from './hand-over.ts';
-import { after, type Delivery as Outgoing, PING_MS } from './respond.ts';
+import { type Delivery as Outgoing, PING_MS } from './respond.ts';
 
 /** Bodies and texts of streams that may have to go on, of one isolate. */
 const KEPT_MAX_BYTES = 16 * 1024 * 1024;

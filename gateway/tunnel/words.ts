@@ -90,7 +90,7 @@ export class AgentWords {
 
   /** Gives what it answers, JSON; null: it did not. */
   deploy({ link }: AgentSocket, order: Uint8Array): Promise<string | null> {
-    return this.#deploys.send((sequence) => link.put({ type: 'deploy', sequence, order }));
+    return this.#deploys.ask((sequence) => link.put({ type: 'deploy', sequence, order }));
   }
 
   /** The socket is gone, and what was asked over it. */
