@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AttemptFailure } from '../../shared/asking/attempt.ts';
+import type { Budget } from '../../shared/asking/budget.ts';
 import { type Intake, isRepeatable } from '../../shared/asking/intake.ts';
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
@@ -19,7 +20,6 @@ import { after } from '../after.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
 import { discardBody, STRANGER_MAX_BYTES, takeBody } from './body.ts';
-import type { Budget } from './budget.ts';
 import { goingOn } from './continue.ts';
 import { type Delivery, type Errand, handOver, isRefusal } from './hand-over.ts';
 import type { IngressKey } from './key.ts';

@@ -1,3 +1,4 @@
+import { Budget, type Share } from '../../shared/asking/budget.ts';
 import { type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
@@ -12,7 +13,7 @@ const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
 /** Bytes above 1 MiB per body that this isolate keeps now. */
-let budgetUsed = 0;
+const kept = new Budget(BUDGET_DEFAULT_BYTES);
 
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and not read before a node is found; above 1 MiB
@@ -27,12 +28,12 @@ export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: En
   const limit = Number(env.BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES);
   if (declared > limit) throw tooLarge(limit);
   checkType(request, endpoint);
-  const kept = await keep(request, declared, limit, Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
+  const body = await keep(request, declared, limit, Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
   try {
-    const known = lookInto(kept.bytes, request.headers.get('content-type') ?? '', endpoint);
-    return { ...known, body: { kind: 'kept', bytes: kept.bytes }, release: kept.release };
+    const known = lookInto(body.bytes, request.headers.get('content-type') ?? '', endpoint);
+    return { ...known, body: { kind: 'kept', bytes: body.bytes }, release: body.release };
   } catch (error) {
-    kept.release();
+    body.release();
     throw error;
   }
 }
@@ -74,43 +75,16 @@ async function keep(request: HttpRequest, declared: number, limit: number, budge
   if (declared <= KEPT_ALWAYS_BYTES) {
     return { bytes: new Uint8Array(await request.arrayBuffer()), release: () => {} };
   }
-  const share = new Share(budget);
+  const share = kept.share(budget);
   // A client that leaves ends this request where it stands: no `finally` runs then, this does.
   request.signal.addEventListener('abort', () => share.release());
   try {
-    if (!Number.isNaN(declared)) share.grow(declared - KEPT_ALWAYS_BYTES);
+    if (!Number.isNaN(declared)) share.claim(declared - KEPT_ALWAYS_BYTES);
     const bytes = await readBounded(request, declared, limit, share);
     return { bytes, release: () => share.release() };
   } catch (error) {
     share.release();
     throw error;
-  }
-}
-
-/** One body's part of the isolate's budget. */
-class Share {
-  readonly #budget: number;
-  #held = 0;
-  #released = false;
-
-  constructor(budget: number) {
-    this.#budget = budget;
-  }
-
-  /** Holds `bytes` in all. */
-  grow(bytes: number): void {
-    if (bytes <= this.#held || this.#released) return;
-    if (budgetUsed + bytes - this.#held > this.#budget) {
-      throw new ApiError('server_is_overloaded', 'Too many large requests at this moment; try again shortly.');
-    }
-    budgetUsed += bytes - this.#held;
-    this.#held = bytes;
-  }
-
-  release(): void {
-    budgetUsed -= this.#held;
-    this.#held = 0;
-    this.#released = true;
   }
 }
 
@@ -136,7 +110,7 @@ async function readBounded(request: HttpRequest, declared: number, limit: number
 }
 
 function larger(bytes: Uint8Array, length: number, size: number, share: Share): Uint8Array<ArrayBuffer> {
-  share.grow(size - KEPT_ALWAYS_BYTES);
+  share.claim(size - KEPT_ALWAYS_BYTES);
   const grown = new Uint8Array(size);
   grown.set(bytes.subarray(0, length));
   return grown;
