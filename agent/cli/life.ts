@@ -21,7 +21,6 @@ import { Departure, type Parts } from './departure.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import type { DrainCause } from './drain-plan.ts';
 import { formatDuration } from './duration.ts';
-import { EngineWatch } from './engine-watch.ts';
 import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
 import { Job } from './job.ts';
 import { type JoiningOptions, joining, type Surroundings } from './joining.ts';
@@ -29,6 +28,7 @@ import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
 import { openRequests } from './requests.ts';
 import { SelfReport } from './self-report.ts';
+import { SessionHealth } from './session-health.ts';
 import { Sessions } from './sessions.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
 import type { StartConfig } from './start-config.ts';
@@ -61,7 +61,7 @@ export class AgentLife {
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
   readonly #departure: Departure;
-  readonly #watch: EngineWatch;
+  readonly #health: SessionHealth;
   readonly #load: LoadMeter;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
@@ -86,7 +86,7 @@ export class AgentLife {
     this.#host = this.#job.node ?? hostname().slice(0, 255);
     this.#network = new Network({ config, env, host: this.#host, log });
     this.#departure = new Departure(this.#parts, log);
-    this.#watch = new EngineWatch({
+    this.#health = new SessionHealth({
       config,
       parts: this.#parts,
       ending: this.#ending,
@@ -139,7 +139,7 @@ export class AgentLife {
       const [ending] = await Promise.all([this.#ending.promise, this.#join()]);
       return await this.#end(ending);
     } finally {
-      this.#watch.close();
+      this.#health.close();
       this.#job.close();
       this.#network.close();
       await this.#parts.requests?.close();
@@ -172,7 +172,7 @@ export class AgentLife {
         const sign = config.fatal.find(line);
         if (sign !== undefined) this.#ending.settle({ kind: 'fatal', sign });
       },
-      onHealth: (health) => this.#watch.see(health),
+      onHealth: (health) => this.#health.see(health),
       now: () => performance.now(),
     });
     this.#parts.engine = engine;
@@ -185,7 +185,7 @@ export class AgentLife {
       ...this.#options,
       templates,
       parts: this.#parts,
-      onHealth: (health) => this.#watch.see(health),
+      onHealth: (health) => this.#health.see(health),
       ending: this.#ending,
       graceMs: () => this.#job.plan('signal').graceMs,
     });
@@ -224,7 +224,7 @@ export class AgentLife {
       log,
       random: Math.random,
     });
-    if (this.#parts.engine) this.#watch.see(this.#parts.engine.health);
+    if (this.#parts.engine) this.#health.see(this.#parts.engine.health);
     await Promise.race([this.#parts.sessions.open(), this.#ending.promise]);
   }
 

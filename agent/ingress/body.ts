@@ -1,9 +1,9 @@
 import type { IncomingMessage } from 'node:http';
+import type { Budget, Share } from '../../shared/asking/budget.ts';
 import { type Body, type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import type { Budget, Share } from './budget.ts';
 
 /** Always kept for a retry, whatever the budget. */
 const KEPT_ALWAYS_BYTES = 1024 * 1024;
@@ -95,7 +95,7 @@ function webStream(request: IncomingMessage): ReadableStream<Uint8Array> {
  */
 async function readBounded(request: IncomingMessage, declared: number, share: Share): Promise<Uint8Array> {
   let bytes = new Uint8Array(Number.isNaN(declared) ? FIRST_BYTES : declared);
-  share.grow(bytes.length - KEPT_ALWAYS_BYTES);
+  share.claim(bytes.length - KEPT_ALWAYS_BYTES);
   const stalled = setTimeout(() => request.destroy(new Error('the body stalled')), STALLED_MS);
   let length = 0;
   try {
@@ -106,7 +106,7 @@ async function readBounded(request: IncomingMessage, declared: number, share: Sh
       if (needed > LIMIT_BYTES) throw tooLarge();
       if (needed > bytes.length) {
         const grown = new Uint8Array(Math.min(LIMIT_BYTES, Math.max(needed, bytes.length * 2)));
-        share.grow(grown.length - KEPT_ALWAYS_BYTES);
+        share.claim(grown.length - KEPT_ALWAYS_BYTES);
         grown.set(bytes.subarray(0, length));
         bytes = grown;
       }

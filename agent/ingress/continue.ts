@@ -1,17 +1,18 @@
 /** Streams that go on where their node is gone: the ingress's side of `shared/asking/continued.ts`. */
 import { randomUUID } from 'node:crypto';
 import type { Answer } from '../../shared/asking/answer.ts';
-import { continued, type Share } from '../../shared/asking/continued.ts';
+import type { Budget } from '../../shared/asking/budget.ts';
+import { continued } from '../../shared/asking/continued.ts';
 import type { Means } from '../../shared/asking/successor.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
 import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
-import type { Budget } from './budget.ts';
+import { after } from '../after.ts';
 import { asking, type Choice, type Delivery, type Errand } from './hand-over.ts';
 import type { Queued, Queues } from './queues.ts';
-import { after, type Delivery as Outgoing } from './respond.ts';
+import type { Delivery as Outgoing } from './respond.ts';
 
 /** What is used without anybody asking for it leaves no record. */
 export const NO_RECEIPT = '';
@@ -30,7 +31,7 @@ interface Going {
 /** An answer that outlives its node, where that can be. */
 export function goingOn(delivery: Delivery, going: Going): Outgoing {
   const { errand, budget } = going;
-  const share = shareOf(budget);
+  const share = budget.share();
   errand.whenLeft(() => share.release());
   return continued(delivery, errand, meansOf(delivery, going), share);
 }
@@ -71,20 +72,5 @@ function meansOf(
     busy: () => waiter.busy.length > 0,
     pingMs,
     after,
-  };
-}
-
-function shareOf(budget: Budget): Share {
-  const share = budget.share();
-  return {
-    grow: (bytes) => {
-      try {
-        share.grow(bytes);
-        return true;
-      } catch {
-        return false;
-      }
-    },
-    release: () => share.release(),
   };
 }

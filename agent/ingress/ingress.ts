@@ -1,13 +1,13 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
+import { Budget } from '../../shared/asking/budget.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
-import { Budget, CONNECTIONS_MAX } from './budget.ts';
 import { type Desk, handle } from './handle.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
 import { policyOf } from './policies.ts';
@@ -18,13 +18,19 @@ import { Running } from './running.ts';
 import { Strangers } from './strangers.ts';
 import { Watchers } from './watchers.ts';
 
+/** Bytes that all bodies may keep for retries, above the first MiB of each. */
+const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
+
+/** One request each: bounds the first MiBs, and what stalled readers hold of the channels' windows. */
+const CONNECTIONS_MAX = 1024;
+
 /** A client that opens a connection says what it wants within this. */
 const HEADERS_TIMEOUT_MS = 15_000;
 
 /** Idle connections of SDKs' pools. */
 const KEEP_ALIVE_MS = 65_000;
 
-export interface IngressOptions {
+interface IngressOptions {
   host: string;
   port: number;
   /** The agent's state directory as it is called now; the key is written there. */
@@ -91,7 +97,7 @@ export class Ingress {
     this.#desk = {
       key: IngressKey.make(directory()),
       strangers: this.#strangers,
-      budget: new Budget(),
+      budget: new Budget(BODY_BUDGET_BYTES),
       avoided: new Avoided(),
       breakers: new Breakers(registry.index.live),
       retries: new RetryBudget(),

@@ -6,7 +6,7 @@ import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { BusyNodes } from '../../shared/routing/busy.ts';
 import type { Priority } from '../../shared/routing/fair-queue.ts';
-import { after } from './respond.ts';
+import { after } from '../after.ts';
 
 export interface QueueLimits {
   /** The longest waits, milliseconds; 0: none. */

@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { type Answer, isEventStream } from '../../shared/asking/answer.ts';
 import type { Outgoing } from '../../shared/asking/continued.ts';
-import type { After } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
@@ -142,8 +141,3 @@ async function continueLate(delivery: Delivery, context: ResponseContext): Promi
 function lengthOf(chunks: readonly Uint8Array[]): number {
   return chunks.reduce((sum, chunk) => sum + chunk.length, 0);
 }
-
-export const after: After = (ms, ring) => {
-  const timer = setTimeout(ring, ms);
-  return () => clearTimeout(timer);
-};

@@ -33,7 +33,8 @@ export class UsageQueue {
   readonly #kept = new Map<string, IngressUsage>();
   readonly #file: string | undefined;
   #writing: NodeJS.Timeout | undefined;
-  #dropped = 0;
+  /** Records were lost because no gateway came for them, and the log says so. */
+  #drops = false;
   #onAdded: () => void = () => {};
 
   constructor(options: UsageQueueOptions) {
@@ -44,11 +45,6 @@ export class UsageQueue {
 
   get size(): number {
     return this.#kept.size;
-  }
-
-  /** Records lost because no gateway came for them. */
-  get dropped(): number {
-    return this.#dropped;
   }
 
   /** Calls `listener` whenever there is something new to deliver. */
@@ -98,7 +94,8 @@ export class UsageQueue {
     for (const name of this.#kept.keys()) {
       if (this.#kept.size <= this.#max) break;
       this.#kept.delete(name);
-      if (this.#dropped++ === 0) this.#options.log(`usage records are dropped: no gateway took any of ${this.#max}`);
+      if (!this.#drops) this.#options.log(`usage records are dropped: no gateway took any of ${this.#max}`);
+      this.#drops = true;
     }
     if (records.length === 0) return;
     this.#writeSoon();

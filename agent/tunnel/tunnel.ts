@@ -159,7 +159,7 @@ class GatewayTunnel implements Tunnel {
       return link.put({ type: 'probed', nonce: frame.nonce, verdict: this.#alive(frame.session) });
     if (frame.type === 'stored') return this.#stored(frame.sequence);
     if (frame.type === 'deploy') return void this.#obey(link, frame.sequence, frame.order);
-    if (frame.type === 'probed') return this.#probes.settle(frame.nonce, frame.verdict);
+    if (frame.type === 'probed') return this.#probes.answered(frame.nonce, frame.verdict);
     this.#exchanges.onFrame(link, frame, this.#touched);
   }
 

@@ -51,10 +51,6 @@ export function readReceipt(receipt: string, identity: Identity): Receipt {
   };
 }
 
-export async function openReceipt(secret: string, receipt: string): Promise<Receipt> {
-  return readReceipt(receipt, await openIdentity(secret, sealOf(receipt)));
-}
-
 /** The same for all that a key asks until it is looked up again. */
 export function sealOf(receipt: string): string {
   return receipt.slice(0, Math.max(0, receipt.indexOf('\n')));

@@ -1,12 +1,13 @@
+import { Budget, type Share } from '../../shared/asking/budget.ts';
 import { type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { after } from '../after.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
-import { after } from './respond.ts';
 
 /** Always kept for a retry, whatever the budget. */
 export const KEPT_ALWAYS_BYTES = 1024 * 1024;
@@ -17,7 +18,7 @@ const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 const STALL_DEFAULT_MS = 30_000;
 
 /** Bytes above 1 MiB per body that this isolate keeps now. */
-let budgetUsed = 0;
+const kept = new Budget(BUDGET_DEFAULT_BYTES);
 
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and not read before a node is found; above 1 MiB
@@ -32,12 +33,12 @@ export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: En
   const limit = Number(env.BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES);
   if (declared > limit) throw tooLarge(limit);
   checkType(request, endpoint);
-  const kept = await keep(request, declared, limit, env);
+  const body = await keep(request, declared, limit, env);
   try {
-    const known = lookInto(kept.bytes, request.headers.get('content-type') ?? '', endpoint);
-    return { ...known, body: { kind: 'kept', bytes: kept.bytes }, release: kept.release };
+    const known = lookInto(body.bytes, request.headers.get('content-type') ?? '', endpoint);
+    return { ...known, body: { kind: 'kept', bytes: body.bytes }, release: body.release };
   } catch (error) {
-    kept.release();
+    body.release();
     throw error;
   }
 }
@@ -79,7 +80,7 @@ async function keep(request: HttpRequest, declared: number, limit: number, env: 
   if (declared <= KEPT_ALWAYS_BYTES) {
     return { bytes: await whole(request), release: () => {} };
   }
-  const share = new Share(Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
+  const share = kept.share(Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
   if (!Number.isNaN(declared)) share.requireRoom(declared - KEPT_ALWAYS_BYTES);
   // A client that leaves ends this request where it stands: no `finally` runs then, this does.
   request.signal.addEventListener('abort', () => share.release());
@@ -98,44 +99,16 @@ async function keep(request: HttpRequest, declared: number, limit: number, env: 
 }
 
 async function whole(request: HttpRequest): Promise<Uint8Array> {
-  return new Uint8Array(await request.arrayBuffer().catch(refuseBroken));
+  try {
+    return new Uint8Array(await request.arrayBuffer());
+  } catch (cause) {
+    return refuseBroken(cause);
+  }
 }
 
 /** Chunks that are none, or fewer bytes than were announced (RFC 9112 §6.3, §7.1). */
 function refuseBroken(cause: unknown): never {
   throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
-}
-
-/** One body's part of the isolate's budget. */
-class Share {
-  readonly #budget: number;
-  #held = 0;
-  #released = false;
-
-  constructor(budget: number) {
-    this.#budget = budget;
-  }
-
-  /** Holds nothing: who announces much and sends little must not keep others out. */
-  requireRoom(bytes: number): void {
-    if (budgetUsed + bytes - this.#held > this.#budget) {
-      throw new ApiError('server_is_overloaded', 'Too many large requests at this moment; try again shortly.');
-    }
-  }
-
-  /** Holds `bytes` in all. */
-  grow(bytes: number): void {
-    if (bytes <= this.#held || this.#released) return;
-    this.requireRoom(bytes);
-    budgetUsed += bytes - this.#held;
-    this.#held = bytes;
-  }
-
-  release(): void {
-    budgetUsed -= this.#held;
-    this.#held = 0;
-    this.#released = true;
-  }
 }
 
 interface Bounds {
@@ -162,7 +135,7 @@ async function readBounded(request: HttpRequest, { most, limit, stallMs }: Bound
       const needed = length + value.length;
       if (needed > limit) throw tooLarge(limit);
       if (needed > bytes.length)
-        bytes = larger(bytes, length, Math.min(most, Math.max(needed, bytes.length * 2)), share);
+        bytes = larger(bytes, length, Math.max(needed, Math.min(most, bytes.length * 2)), share);
       bytes.set(value, length);
       length = needed;
     }
@@ -178,7 +151,7 @@ function stalledFor(ms: number): ApiError {
 }
 
 function larger(bytes: Uint8Array, length: number, size: number, share: Share): Uint8Array<ArrayBuffer> {
-  share.grow(size - KEPT_ALWAYS_BYTES);
+  share.claim(size - KEPT_ALWAYS_BYTES);
   const grown = new Uint8Array(size);
   grown.set(bytes.subarray(0, length));
   return grown;

@@ -1,21 +1,24 @@
 /** Streams that go on where their node is gone: the gateway's side of `shared/asking/continued.ts`. */
 
-import { continued, type Share } from '../../shared/asking/continued.ts';
+import { Budget } from '../../shared/asking/budget.ts';
+import { continued } from '../../shared/asking/continued.ts';
 import type { Means } from '../../shared/asking/successor.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
 import { receiptOf } from '../accounts/receipt.ts';
+import { after } from '../after.ts';
 import type { HttpRequest } from '../http.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
 import { snapshots, type View } from '../registry/snapshot.ts';
 import type { Answer } from './answer.ts';
 import { asking, type Choice, type Delivery, type Errand, forModel } from './hand-over.ts';
-import { after, type Delivery as Outgoing, PING_MS } from './respond.ts';
+import { type Delivery as Outgoing, PING_MS } from './respond.ts';
 
 /** Bodies and texts of streams that may have to go on, of one isolate. */
 const KEPT_MAX_BYTES = 16 * 1024 * 1024;
+const kept = new Budget(KEPT_MAX_BYTES);
 
 /** Whether a broken stream of this request may be continued: its own word counts before its key's. */
 export function allowsContinuing(request: HttpRequest, { resumes }: { resumes: boolean }): boolean {
@@ -29,7 +32,7 @@ export type Waiting = Omit<QueuedRequest<Delivery>, 'waiter' | 'tryNodes' | 'ifL
 /** An answer that outlives its node, where that can be. */
 export async function continuing(pending: Promise<Delivery>, errand: Errand, waiting: Waiting): Promise<Outgoing> {
   const delivery = await pending;
-  const share = new KeptShare();
+  const share = kept.share();
   errand.leaving.on(() => share.release());
   const asked = forModel(errand, delivery.choice);
   return continued(delivery, asked, meansOf(delivery, asked, waiting), share);
@@ -82,25 +85,3 @@ function serves(view: View, model: string): boolean {
 }
 
 const UNNOTED: Errand['note'] = { attempt: () => {} };
-
-/** Bytes that this isolate keeps now. */
-let kept = 0;
-
-class KeptShare implements Share {
-  #held = 0;
-  #released = false;
-
-  grow(bytes: number): boolean {
-    if (bytes <= this.#held || this.#released) return true;
-    if (kept + bytes - this.#held > KEPT_MAX_BYTES) return false;
-    kept += bytes - this.#held;
-    this.#held = bytes;
-    return true;
-  }
-
-  release(): void {
-    kept -= this.#held;
-    this.#held = 0;
-    this.#released = true;
-  }
-}

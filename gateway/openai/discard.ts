@@ -1,7 +1,7 @@
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
+import { after } from '../after.ts';
 import type { HttpRequest } from '../http.ts';
-import { after } from './respond.ts';
 
 /** An error waits for at most this much of a body that nobody wants, and this long. */
 const DISCARD_MAX_BYTES = 64 * 1024 * 1024;

@@ -23,6 +23,7 @@ import {
   TRUST_METADATA,
   trustOf,
 } from '../accounts/trust.ts';
+import { after } from '../after.ts';
 import type { Env } from '../env.ts';
 import { errorAnswer } from '../error-response.ts';
 import type { HttpAnswer, HttpRequest } from '../http.ts';
@@ -39,7 +40,7 @@ import { allowsContinuing, continuing } from './continue.ts';
 import { discardBody } from './discard.ts';
 import { type Delivery, type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
-import { after, deliver, deliverLate, PING_MS, type ResponseContext } from './respond.ts';
+import { deliver, deliverLate, PING_MS, type ResponseContext } from './respond.ts';
 
 type Context = Pick<ExecutionContext, 'waitUntil'>;
 

@@ -1,12 +1,13 @@
 import { isEventStream } from '../../shared/asking/answer.ts';
 import type { Outgoing } from '../../shared/asking/continued.ts';
 import { Delivery as Handed } from '../../shared/asking/hand-over.ts';
-import { type After, isSlower } from '../../shared/asking/is-slower.ts';
+import { isSlower } from '../../shared/asking/is-slower.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, lateComment, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
+import { after } from '../after.ts';
 import type { HttpAnswer } from '../http.ts';
 import type { Note } from '../observe/note.ts';
 import { NO_BODY, OUTLET_HEADER } from '../tunnel/attempt.ts';
@@ -229,8 +230,3 @@ function oneChunk(bytes: Uint8Array): ReadableStream<Uint8Array> {
     },
   });
 }
-
-export const after: After = (ms, ring) => {
-  const timer = setTimeout(ring, ms);
-  return () => clearTimeout(timer);
-};

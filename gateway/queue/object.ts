@@ -1,5 +1,6 @@
 import { DurableObject } from 'cloudflare:workers';
 import { LATE, Line, type PlaceAnswer, type PlaceRequest } from '../../shared/asking/line.ts';
+import { after } from '../after.ts';
 import type { Env } from '../env.ts';
 import { leftRow, Refusals } from '../usage/refused.ts';
 import type { UsageRow } from '../usage/row.ts';
@@ -96,9 +97,4 @@ export class QueueObject extends DurableObject<Env> {
 
 function pause(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, WATCH_AGAIN_MS));
-}
-
-function after(ms: number, ring: () => void): () => void {
-  const timer = setTimeout(ring, ms);
-  return () => clearTimeout(timer);
 }

@@ -1,7 +1,6 @@
 import { Abandoned } from '../../shared/asking/abandoned.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
-import type { Known } from '../../shared/asking/listener.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
@@ -18,6 +17,8 @@ import {
   type LetterResult,
   nameOf,
 } from './attempt.ts';
+import { type AttemptName, Calls } from './calls.ts';
+import { Ends } from './ends.ts';
 import { LastErrors } from './last-errors.ts';
 import type { Outlet } from './outlet.ts';
 import { departs, failureResponse, letterFor, responseFor, responseTo } from './replies.ts';
@@ -25,13 +26,6 @@ import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */
 const WHOLE_BODY_BYTES = 1024 * 1024;
-
-/**
- * A call waits this long for its answer, and the answer then so long for being fetched: a Worker's way there and back across
- * the world. What is fetched too late is computed twice; what nobody fetches, because its Worker is gone, ends within a second.
- */
-const CALL_MS = 200;
-const FETCH_MS = 400;
 
 /** Parts of the socket's window; one answer alone, at its widest, is below the second. */
 const PRESSED = 1 / 2;
@@ -42,11 +36,6 @@ const BROKEN_MAX = 256;
 
 /** After a lost object an honest agent sends a few for each of its streams. */
 const UNKNOWN_MAX = 50_000;
-
-/** Who waits for an end asks anew after this: an object that moves takes the question with it. */
-const LISTEN_MS = 10_000;
-/** One for each model's queue that this node is busy for. */
-const LISTENERS_MAX = 64;
 
 /** Failures of this side, which the agent does not know of. */
 const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
@@ -69,8 +58,8 @@ export class Attempts implements ExchangeHost {
   readonly #settlement: Settlement;
   readonly #exchanges = new TransientMap<number, Exchange>();
   readonly #abandoned = new Abandoned();
-  /** Attempts that came as a call and may be fetched by name. */
-  readonly #called = new TransientMap<string, { exchange: Exchange; giveUpAt: number; fetchIt: () => void }>();
+  readonly #calls = new Calls();
+  readonly ends = new Ends();
   /** Those that Workers attend to, until they are over. */
   readonly #fetchers = new WeakMap<Exchange, Leaving>();
   /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
@@ -78,10 +67,6 @@ export class Attempts implements ExchangeHost {
   readonly #on: AttemptsEvents;
   readonly #outlet: Outlet;
   #link: Link | undefined;
-  /** Requests that the engine was done with. */
-  #ended = 0;
-  /** Queues that wait for the next of them. */
-  readonly #listeners = new Set<() => void>();
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
   #unknown = 0;
 
@@ -110,20 +95,6 @@ export class Attempts implements ExchangeHost {
     return Date.now();
   }
 
-  /** How many requests the engine was done with, as soon as they are not `seen`, or after a while. */
-  ended(seen: number): Promise<number> {
-    if (this.#ended !== seen || this.#listeners.size >= LISTENERS_MAX) return Promise.resolve(this.#ended);
-    return new Promise((resolve) => {
-      const tell = () => {
-        clearTimeout(timer);
-        this.#listeners.delete(tell);
-        resolve(this.#ended);
-      };
-      const timer = setTimeout(tell, LISTEN_MS);
-      this.#listeners.add(tell);
-    });
-  }
-
   load(): NodeLoad | undefined {
     return this.#on.load();
   }
@@ -146,7 +117,7 @@ export class Attempts implements ExchangeHost {
     if (open.resume && broken?.length === open.answerOffset)
       return failureResponse(broken.code, 'the answer broke off');
     return new Promise((resolve) => {
-      const exchange = this.#takeCalled(open) ?? this.#create(open, whole ?? request.body);
+      const exchange = this.#calls.take(open) ?? this.#create(open, whole ?? request.body);
       this.#attendTo(exchange, request);
       exchange.attend((result) => {
         if (result.kind !== 'head' || !open.departs || !departs(result) || !this.#outlet.open)
@@ -175,54 +146,30 @@ export class Attempts implements ExchangeHost {
    * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
-    this.#call(open, body, answer);
+    this.#calls.add(this.#create(open, body), answer);
   }
 
   /** As `call`, for who is in memory: of a stream that may leave by the outlet it is enough that its first data is soon there. */
   post(open: AttemptRequest, body: Uint8Array, answer: (result: LetterResult) => void): void {
     if (open.departs !== true) return this.call(open, body, answer);
-    const exchange = this.#call(open, body, answer, (known) => {
+    const exchange = this.#create(open, body);
+    this.#calls.add(exchange, answer, (known) => {
       const result = { ...known, whole: undefined };
       if (!departs(result) || !this.#outlet.open) return false;
-      this.#called.delete(nameOf(open));
+      this.#calls.take(open);
       this.#outlet.offer({ exchange, result }, (offer) => answer(letterFor(offer, result)));
       return true;
     });
   }
 
-  #call(
-    open: AttemptRequest,
-    body: Uint8Array,
-    answer: (result: CallResult) => void,
-    begun?: (known: Known) => boolean,
-  ): Exchange {
-    const exchange = this.#create(open, body);
-    const call = { exchange, giveUpAt: this.now() + CALL_MS, fetchIt: () => {} };
-    call.fetchIt = () => {
-      call.giveUpAt = Number.POSITIVE_INFINITY;
-      exchange.hold(this.now() + FETCH_MS);
-      answer({ kind: 'fetch' });
-    };
-    this.#called.set(nameOf(open), call);
-    exchange.inform(answer, call.fetchIt, begun);
-    return exchange;
-  }
-
   /** It came as a call, and is neither answered nor fetched; or its answer is on its way out. */
-  holds(name: Pick<AttemptRequest, 'requestId' | 'attempt'>): boolean {
-    return this.#called.has(nameOf(name)) || this.#outlet.holds(nameOf(name));
+  holds(name: AttemptName): boolean {
+    return this.#calls.has(name) || this.#outlet.holds(nameOf(name));
   }
 
-  leave(name: Pick<AttemptRequest, 'requestId' | 'attempt'>): void {
-    this.#called.get(nameOf(name))?.exchange.cancel();
+  leave(name: AttemptName): void {
+    this.#calls.cancel(name);
     this.#outlet.leave(nameOf(name));
-  }
-
-  #takeCalled(open: AttemptRequest): Exchange | undefined {
-    const name = nameOf(open);
-    const known = this.#called.get(name);
-    this.#called.delete(name);
-    return known?.exchange;
   }
 
   #create(open: AttemptRequest, body: AttemptBody): Exchange {
@@ -235,7 +182,7 @@ export class Attempts implements ExchangeHost {
 
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
     this.#exchanges.delete(exchange.stream);
-    this.#called.delete(nameOf(exchange.request));
+    this.#calls.take(exchange.request);
     this.#unattend(exchange);
     this.#settlement.ended(exchange, failure, this.now());
     this.#abandoned.ended(exchange, failure);
@@ -300,10 +247,8 @@ export class Attempts implements ExchangeHost {
   }
 
   #report(frame: Extract<Frame, { type: 'report' }>, exchange: Exchange | undefined): void {
-    if (exchange !== undefined || this.#settlement.awaits(frame.stream)) {
-      this.#ended++; // what is said again after a lost socket is no end
-      for (const tell of this.#listeners) tell();
-    }
+    // What is said again after a lost socket is no end.
+    if (exchange !== undefined || this.#settlement.awaits(frame.stream)) this.ends.add();
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
     const { stream, usage, name } = frame;
     if (name !== undefined) this.#settlement.named(stream, usage, name, exchange, this.now());
@@ -313,7 +258,7 @@ export class Attempts implements ExchangeHost {
 
   tick(now: number): void {
     this.#relieve(now);
-    for (const { giveUpAt, fetchIt } of this.#called.values()) if (now >= giveUpAt) fetchIt();
+    this.#calls.tick(now);
     for (const exchange of this.#exchanges.values()) exchange.tick(now);
   }
 

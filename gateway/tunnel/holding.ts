@@ -18,7 +18,7 @@ export interface Holding {
 }
 
 /** What an object does with its sockets. */
-export interface SocketHandler {
+interface SocketHandler {
   webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void;
   webSocketClose(socket: WebSocket): void;
 }

@@ -1,4 +1,6 @@
+import { Questions } from '../../shared/asking/questions.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import { after } from '../after.ts';
 
 /** An agent that is there answers in a round trip; its asker gives up after 600 ms (relayMs of shared/gossip), and a word that comes later says nothing. */
 const ANSWER_MS = 400;
@@ -10,30 +12,12 @@ const WAITING_MAX = 32;
 const ASKS_PER_S = 20;
 
 /** Questions to the agent of one tunnel, and the pace at which that agent may have us ask others. */
-export class Probes {
-  readonly #waiting = new Map<number, (verdict: ProbeVerdict) => void>();
-  #nonce = 0;
+export class Probes extends Questions<ProbeVerdict> {
   #second = 0;
   #asked = 0;
 
-  /** `put` sends the question. Resolves with `silent` when nothing came back in time. */
-  ask(put: (nonce: number) => void): Promise<ProbeVerdict> {
-    if (this.#waiting.size >= WAITING_MAX) return Promise.resolve('unknown');
-    const nonce = ++this.#nonce;
-    return new Promise((resolve) => {
-      const done = (verdict: ProbeVerdict) => {
-        clearTimeout(timer);
-        this.#waiting.delete(nonce);
-        resolve(verdict);
-      };
-      const timer = setTimeout(() => done('silent'), ANSWER_MS);
-      this.#waiting.set(nonce, done);
-      put(nonce);
-    });
-  }
-
-  answered(nonce: number, verdict: ProbeVerdict): void {
-    this.#waiting.get(nonce)?.(verdict);
+  constructor() {
+    super({ max: WAITING_MAX, answerMs: ANSWER_MS, late: 'silent', unknown: 'unknown', after });
   }
 
   mayAsk(now: number): boolean {

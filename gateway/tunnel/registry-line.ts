@@ -1,3 +1,6 @@
+import type { NodeLoad } from '../../shared/routing/load.ts';
+import { CLOSE } from '../../shared/wire/close.ts';
+import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
 import type { RegistryObject } from '../registry/object.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
@@ -13,16 +16,18 @@ const ATTEMPTS = 5;
 type Registry = DurableObjectStub<RegistryObject>;
 
 /** What a session says of itself, on its way. */
-export interface RecordWord {
+interface RecordWord {
   peer: AgentSocket;
   sequence: number;
   update: Uint8Array;
 }
 
 interface RegistryLineOptions {
+  session: string;
   env: Pick<Env, 'REGISTRY'>;
   waitUntil(work: Promise<void>): void;
-  tell(registry: Registry, word: RecordWord): Promise<void>;
+  /** The registry did not take its record, and it is closed. */
+  refused(peer: AgentSocket): void;
   /** The registry did not answer for some seconds. */
   lost(): void;
 }
@@ -35,17 +40,23 @@ export class RegistryLine {
   #waiting: { word: RecordWord } | undefined;
   /** Time up to which records have been told; behind now by the burst at most. */
   #pace = 0;
+  /** An opening was not acknowledged and nothing came since: the registry has been told. */
+  #silent = false;
 
   constructor(options: RegistryLineOptions) {
     this.#options = options;
   }
 
-  say(word: (registry: Registry) => Promise<void>): void {
-    const { env, lost, waitUntil } = this.#options;
+  get #registry(): Registry {
+    return this.#options.env.REGISTRY.getByName(REGISTRY_NAME);
+  }
+
+  #say(word: (registry: Registry) => Promise<void>): void {
+    const { lost, waitUntil } = this.#options;
     this.#queue = this.#queue.then(async () => {
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
         try {
-          return await word(env.REGISTRY.getByName(REGISTRY_NAME));
+          return await word(this.#registry);
         } catch {
           await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** attempt));
         }
@@ -62,16 +73,11 @@ export class RegistryLine {
     }
     const waiting = { word };
     this.#waiting = waiting;
-    this.say(async (registry) => {
+    this.#say(async (registry) => {
       await this.#paced();
       if (this.#waiting === waiting) this.#waiting = undefined;
-      await this.#options.tell(registry, waiting.word);
+      await this.#publish(registry, waiting.word);
     });
-  }
-
-  /** What comes after this is said after it. */
-  cut(): void {
-    this.#waiting = undefined;
   }
 
   /** A flood of ever new records costs the registry a few signatures a second; the newest of them is what is told. */
@@ -79,5 +85,51 @@ export class RegistryLine {
     const now = Date.now();
     this.#pace = Math.max(this.#pace + RECORD_EVERY_MS, now - RECORD_BURST * RECORD_EVERY_MS);
     if (this.#pace > now) await new Promise((resolve) => setTimeout(resolve, this.#pace - now));
+  }
+
+  async #publish(registry: Registry, { peer, sequence, update }: RecordWord): Promise<void> {
+    const { session, refused } = this.#options;
+    const published = await registry.publish(session, peer.ticket.bytes, update);
+    if (published.kind === 'stored') return peer.link.put({ type: 'recorded', sequence });
+    const over = published.kind === 'over';
+    peer.close(over ? CLOSE.over : CLOSE.protocol, over ? published.reason : `bad record: ${published.reason}`);
+    refused(peer);
+  }
+
+  /** An opening was not acknowledged. `gone`: there is no socket; one that an object lost with its memory is never closed by an event. */
+  silent(gone: boolean): void {
+    if (this.#silent) return;
+    this.#silent = true;
+    const { session } = this.#options;
+    this.#say((registry) => (gone ? registry.closed(session) : registry.suspect(session)));
+  }
+
+  /** The agent spoke. A suspicion is no verdict: whoever speaks again is served again. */
+  heard(): void {
+    if (!this.#silent) return;
+    this.#silent = false;
+    this.#say((registry) => registry.trust(this.#options.session));
+  }
+
+  /** Its socket is gone. What comes after this is said after it. */
+  closed(): void {
+    this.#silent = false;
+    this.#waiting = undefined;
+    this.#say((registry) => registry.closed(this.#options.session));
+  }
+
+  /** Beside the others: what is not told is told a second later. */
+  live(load: NodeLoad): void {
+    this.#options.waitUntil(this.#registry.live(this.#options.session, { load }).catch(() => {}));
+  }
+
+  /** Only counted: nothing depends on it. */
+  double(): void {
+    this.#options.waitUntil(this.#registry.double().catch(() => {}));
+  }
+
+  /** Does another session answer? Not asked of its object itself: an object is first touched by its own agent, and any name makes one. */
+  probe(session: string): Promise<ProbeVerdict> {
+    return this.#registry.probe(session).catch(() => 'unknown' as const);
   }
 }

@@ -8,7 +8,7 @@ export const EXIT_USAGE = 2;
 /** No feasible plan; what was printed says which constraint and what would help. */
 export const EXIT_INFEASIBLE = 3;
 /** The solver's time ended before its gap was reached: the best plan so far was printed. */
-export const EXIT_TIME_OUT = 4;
+const EXIT_TIME_OUT = 4;
 /** EX_UNAVAILABLE: the gateway did not answer, or refused. */
 const EXIT_GATEWAY = 69;
 /** EX_TEMPFAIL: another controller is at work. */

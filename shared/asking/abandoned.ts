@@ -23,12 +23,6 @@ interface Given {
 export class Abandoned {
   /** By stream, oldest first. */
   readonly #attempts = new Map<number, Given>();
-  #doubles = 0;
-
-  /** Attempts that their engines completed although the request had gone elsewhere. */
-  get doubles(): number {
-    return this.#doubles;
-  }
 
   /** An exchange is over. */
   ended(exchange: Exchange, failure: AttemptFailure | undefined): void {
@@ -50,9 +44,7 @@ export class Abandoned {
     const number = name === undefined ? stream : (this.#numberOf(name) ?? stream);
     const given = this.#attempts.get(number);
     this.#attempts.delete(number);
-    if (given === undefined || !given.elsewhere || !complete) return false;
-    this.#doubles++;
-    return true;
+    return given?.elsewhere === true && complete;
   }
 
   #numberOf({ requestId, attempt }: ReportName): number | undefined {

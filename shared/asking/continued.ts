@@ -4,6 +4,7 @@ import { type Plan, planContinuation } from '../openai/continuation/plan.ts';
 import { estimateTokens } from '../openai/usage.ts';
 import { mayTryAnother } from '../routing/attempts.ts';
 import { type Answer, isEventStream } from './answer.ts';
+import type { Share } from './budget.ts';
 import type { Choice, Delivery } from './hand-over.ts';
 import type { Errand } from './intake.ts';
 import { isSlower } from './is-slower.ts';
@@ -18,13 +19,6 @@ export type Outgoing<C extends Choice, A extends Answer> = Pick<
   Delivery<C, A>,
   'answer' | 'choice' | 'attempts' | 'chunks' | 'complete' | 'read' | 'cancel'
 >;
-
-/** Bytes that are kept for streams that may have to be continued. */
-export interface Share {
-  /** Holds so many in all; false where there is no room. */
-  grow(bytes: number): boolean;
-  release(): void;
-}
 
 /** Larger bodies are parsed by nobody here. */
 const BODY_MAX_BYTES = 1024 * 1024;
@@ -70,6 +64,7 @@ function withReason(error: unknown, why: string): unknown {
 interface Part<C extends Choice, A extends Answer> {
   errand: Errand;
   means: Means<C, A>;
+  /** Bytes that are kept for streams that may have to be continued. */
   share: Share;
 }
 

@@ -12,9 +12,6 @@ import { openFrameOf } from './open-frame.ts';
 import { Patience } from './patience.ts';
 import { Upload } from './upload.ts';
 
-/** A reader that takes nothing for this long gives way when the socket fills up. */
-const STALLED_MS = 500;
-
 /** What an exchange needs of its owner. */
 export interface ExchangeHost {
   now(): number;
@@ -53,10 +50,7 @@ export class Exchange {
   #over = false;
   /** The agent said why no more comes; what came before that still goes on. */
   #failing: AttemptFailure | undefined;
-  /** When the attempt fails unless something happens; undefined once accepted and connected. */
-  #deadline: number | undefined;
   #parked = false;
-  #pulledAt: number;
   /** Parts of it were asked for more than once, so that its report may come twice. */
   repeated: boolean;
   /** Events seen, for the case that no report comes. */
@@ -70,10 +64,8 @@ export class Exchange {
     this.request = request;
     this.#host = host;
     this.openedAt = host.now();
-    this.#pulledAt = this.openedAt;
-    this.#patience = new Patience(this.openedAt);
+    this.#patience = new Patience(this.openedAt, request.acceptMs);
     this.repeated = request.resume;
-    this.#deadline = this.openedAt + request.acceptMs;
     this.#incoming = new Incoming({ offset: request.answerOffset });
     this.#upload = new Upload(body, request.bodyLength, () => this.cancel());
     this.answer = new AnswerBody(
@@ -164,7 +156,7 @@ export class Exchange {
   /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
   disconnect(now: number, patienceMs = RESUME_WINDOW_MS): void {
     this.#link = undefined;
-    if (this.accepted && !this.#settled) this.#deadline = now + patienceMs;
+    if (this.accepted && !this.#settled) this.#patience.waitUntil(now + patienceMs);
   }
 
   onFrame(frame: Frame): void {
@@ -194,7 +186,7 @@ export class Exchange {
 
   #onAccept(bodyOffset: number, bodyDone: boolean): void {
     this.#acceptedAt ??= this.#host.now();
-    this.#deadline = undefined;
+    this.#patience.waitNoMore();
     if (bodyDone) {
       this.#link?.detach(this.stream);
       return this.#upload.close();
@@ -211,7 +203,7 @@ export class Exchange {
   stalled(now: number): boolean {
     if (this.#over || this.#parked || this.#failing !== undefined) return false;
     if (this.#head === undefined || this.answer.hungry) return false;
-    return now - this.#pulledAt > STALLED_MS;
+    return this.#patience.hasStalled(now);
   }
 
   /** Gives the socket back what a stalled reader holds of it: the agent keeps those bytes, and sends them when they are wanted. */
@@ -248,7 +240,7 @@ export class Exchange {
   }
 
   #onPulled(bytes: number): void {
-    this.#pulledAt = this.#host.now();
+    this.#patience.pulled(this.#host.now());
     const own = this.#incoming.consume(bytes); // also while no socket is there: the next one's credit counts from it
     this.#link?.consumed(own);
     const credit = this.#link && this.#incoming.credit(this.#link.pool);
@@ -282,7 +274,7 @@ export class Exchange {
       const code = this.#begun ? 'stall_timeout' : 'first_byte_timeout';
       return this.#breakOff(code, 'nothing from the node');
     }
-    if (this.#deadline === undefined || now < this.#deadline) return;
+    if (!this.#patience.isLate(now)) return;
     if (this.accepted) this.#breakOff('lost', 'nobody resumed the stream');
     else this.fail('not_accepted', 'no answer');
   }
@@ -299,7 +291,7 @@ export class Exchange {
     if (this.request.resume) this.#answer(); // somebody reads already: all there is of the rest belongs to it
     if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;
-    this.#deadline = undefined;
+    this.#patience.waitNoMore();
   }
 
   fail(code: AttemptFailure, message: string): void {

@@ -5,16 +5,48 @@ const GRACE_MS = 10_000;
 const FRUITLESS_MAX = 6;
 const FRUITLESS_MS = 20_000;
 
-/** How long one attempt goes on believing that its agent will still say something. Times in milliseconds. */
+/** A reader that takes nothing for this long gives way when the socket fills up. */
+const STALLED_MS = 500;
+
+/** How long one attempt goes on believing that its agent will still say something, and its reader still read. Times in milliseconds. */
 export class Patience {
+  /** When the attempt fails unless something happens; never once it is accepted and connected. */
+  #deadline: number;
   /** When the agent last said something, or owed nothing. */
   #heardAt: number;
   /** When the attempt was opened anew with no more of the answer than the time before. */
   #fruitless: number[] = [];
   #offset = -1;
+  /** When the reader last took something. */
+  #pulledAt: number;
 
-  constructor(now: number) {
+  /** `acceptMs`: so long an answer to the opening is waited for. */
+  constructor(now: number, acceptMs: number) {
     this.#heardAt = now;
+    this.#pulledAt = now;
+    this.#deadline = now + acceptMs;
+  }
+
+  waitUntil(deadline: number): void {
+    this.#deadline = deadline;
+  }
+
+  /** What was waited for has come. */
+  waitNoMore(): void {
+    this.#deadline = Number.POSITIVE_INFINITY;
+  }
+
+  /** What was waited for did not come in time. */
+  isLate(now: number): boolean {
+    return now >= this.#deadline;
+  }
+
+  pulled(now: number): void {
+    this.#pulledAt = now;
+  }
+
+  hasStalled(now: number): boolean {
+    return now - this.#pulledAt > STALLED_MS;
   }
 
   heard(now: number): void {

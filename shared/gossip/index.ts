@@ -7,7 +7,7 @@ import type { Context } from './context.ts';
 import { Core } from './core.ts';
 import { DEFAULT_OPTIONS } from './options.ts';
 import { Outbox } from './outbox.ts';
-import type { Action, Event, GossipMemory, GossipSetup, Liveness, PeerId } from './types.ts';
+import type { Action, Event, GossipMemory, GossipSetup, Liveness } from './types.ts';
 
 export type { GossipOptions } from './options.ts';
 export { DEFAULT_OPTIONS } from './options.ts';
@@ -75,11 +75,6 @@ export function step(state: GossipState, event: Event, now: number, rng: () => n
 
 export function livenessOf(state: GossipState, session: string): Liveness {
   return state.core.liveness(session);
-}
-
-/** Peers with an open channel. */
-export function peersOf(state: GossipState): PeerId[] {
-  return [...state.core.channels.open.keys()];
 }
 
 /** What `createGossip` needs to go on after a gateway's object slept; structured-cloneable. Take it after a step that said `evict`, `liveness` or `notice`. */

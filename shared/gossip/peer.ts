@@ -1,6 +1,7 @@
 /** Somebody with an open channel: what is known of it and what it may still do. */
+
+import { Bucket } from '../collections/bucket.ts';
 import { type Context, isGateway } from './context.ts';
-import { Bucket } from './limits.ts';
 import type { PeerId } from './types.ts';
 
 export interface Peer {

@@ -1,9 +1,10 @@
 /** News travel at once: along the ring in both directions, to some across it, and through gateways to other clusters. */
+
+import { Bucket } from '../collections/bucket.ts';
 import { sessionItemId } from '../lattice/entry.ts';
 import type { Update } from '../lattice/update.ts';
 import type { Channels } from './channels.ts';
 import { type Context, isGateway, ownRing } from './context.ts';
-import { Bucket } from './limits.ts';
 import { encodePart, type Part, type Suspicion } from './messages.ts';
 import type { Opinions } from './opinions.ts';
 import type { Tree } from './tree.ts';

@@ -1,5 +1,5 @@
 /** What a session's owner says of it, signed; the payload travels beside it and is named by its hash. */
-import { ByteReader, ByteWriter, hex, ownBytes } from './bytes.ts';
+import { ByteReader, ByteWriter, hex } from './bytes.ts';
 import { type Crypto, SIGNATURE_BYTES, type Signer } from './crypto.ts';
 import { LatticeError } from './error.ts';
 import { LIFECYCLE, type Lifecycle, lifecycleRank } from './node.ts';
@@ -63,10 +63,6 @@ export function verifyRecord(record: OwnerRecord, sessionKey: Uint8Array, crypto
     throw new LatticeError('bad_signature', 'the record is not signed by its session');
   }
   return record;
-}
-
-export function openRecord(bytes: Uint8Array, sessionKey: Uint8Array, crypto: Crypto): OwnerRecord {
-  return verifyRecord(decodeRecord(ownBytes(bytes), crypto), sessionKey, crypto);
 }
 
 export function payloadHash(payload: Uint8Array, crypto: Pick<Crypto, 'sha256'>): string {

@@ -86,6 +86,23 @@ describe('another node is asked', () => {
     );
   });
 
+  it('when a node was silent it is trusted again once it speaks, also where a stranger knocked with its ticket meanwhile', async () => {
+    const [mute] = [await addNode(), await addNode()];
+    mute.path.hold();
+    for (const response of await Promise.all(Array.from({ length: 8 }, () => chat(unary({ tokens: 3 })))))
+      expect(response.status).toBe(200);
+    expect(await shop.suspected()).toContain(mute.session);
+    const { ticket, session } = mute;
+    const stranger = new HandAgent(shop, { ...shop.issuer.identity(), ticket, session });
+    await stranger.when('challenge');
+    stranger.socket.close();
+    await stranger.closed;
+    mute.path.release();
+    await eventually('the mute one is trusted', 5_000, async () =>
+      (await shop.suspected()).includes(session) ? undefined : true,
+    );
+  });
+
   it('when an engine keeps saying 503: it is left alone after a few, and asked again once it is well', async () => {
     const [bad, good] = [await addNode(), await addNode()];
     bad.engine.control({ status: 503 });

@@ -1,5 +1,6 @@
 /** What tests ask of a world. */
-import { livenessOf } from '../../shared/gossip/index.ts';
+import { type GossipState, livenessOf } from '../../shared/gossip/index.ts';
+import type { PeerId } from '../../shared/gossip/types.ts';
 import type { Agent, Told, World } from './world.ts';
 
 export function session(agent: Agent): string {
@@ -46,4 +47,9 @@ export function atPeace(world: World): boolean {
   return nodes.every(({ node }) =>
     living.every((agent) => agent.node === node || livenessOf(node.state, session(agent)) !== 'suspected'),
   );
+}
+
+/** Peers with an open channel. */
+export function peersOf(state: GossipState): PeerId[] {
+  return [...state.core.channels.open.keys()];
 }

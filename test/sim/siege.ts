@@ -1,8 +1,7 @@
 /** A cluster with one hostile member, whose bytes a test writes. */
-import { peersOf } from '../../shared/gossip/index.ts';
 import { encodePart, type Part } from '../../shared/gossip/messages.ts';
 import { ByteWriter } from '../../shared/lattice/bytes.ts';
-import { session } from './observe.ts';
+import { peersOf, session } from './observe.ts';
 import { type Agent, World } from './world.ts';
 
 /** A cluster of honest nodes and one of them whose bytes we write. */

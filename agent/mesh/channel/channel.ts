@@ -1,10 +1,10 @@
 import type { TLSSocket } from 'node:tls';
+import { Bucket } from '../../../shared/collections/bucket.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
 import type { StreamFrame } from '../requests/types.ts';
-import { Bucket } from './bucket.ts';
 import {
   CHANNEL_WINDOW_BYTES,
   GOSSIP_BURST_BYTES,

@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import { Bucket } from '../../../shared/collections/bucket.ts';
 import { acceptSecure, type Credentials, type Proven } from './accept.ts';
-import { Bucket } from './bucket.ts';
 import type { Peer } from './channel.ts';
 import { ChannelError } from './error.ts';
 import { HANDSHAKE_MS } from './limits.ts';

@@ -13,7 +13,7 @@ const NOTHING = Buffer.alloc(0);
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
 /** The stream on the side of its object. */
-export interface OutflowSource {
+interface OutflowSource {
   credit(consumed: number, window: number): void;
   /** The client left. */
   cancel(): void;

@@ -4,7 +4,7 @@
  */
 import { BODY_MAX_BYTES, HEAD_MAX_BYTES } from '../../inlet/frames.ts';
 
-export type PlainReading =
+type PlainReading =
   /** `head` without the empty line; `end`: where the next request begins. */
   | { kind: 'plain'; head: Buffer; body: Buffer; end: number }
   /** So far it is one. */

@@ -3,7 +3,7 @@ import { nodeCrypto } from '../../../agent/host/crypto.ts';
 import type { Tunnel, TunnelOptions } from '../../../agent/tunnel/types.ts';
 import type { Lifecycle } from '../../../shared/lattice/node.ts';
 import { decodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
-import { openRecord } from '../../../shared/lattice/record.ts';
+import { decodeRecord, verifyRecord } from '../../../shared/lattice/record.ts';
 import { decodeUpdate } from '../../../shared/lattice/update.ts';
 import type { ProbeVerdict } from '../../../shared/wire/frames.ts';
 
@@ -89,7 +89,8 @@ export class FakeTunnel implements Tunnel {
   #read(): Published {
     const update = decodeUpdate(this.options.update());
     if (update.kind !== 'entry' || update.record === undefined) throw new Error('no record was published');
-    const { state, version } = openRecord(update.record, this.options.identity.publicKey, nodeCrypto);
+    const record = decodeRecord(update.record, nodeCrypto);
+    const { state, version } = verifyRecord(record, this.options.identity.publicKey, nodeCrypto);
     const payload = update.payload === undefined ? this.published.at(-1) : decodePayload(update.payload);
     if (payload === undefined) throw new Error('a payload that cannot be read');
     return { ...payload, state, version, bytes: update.payload?.length ?? 0 };

@@ -4,7 +4,7 @@ import { expect, test, vi } from 'vitest';
 import { FAMILIES, IN_FLIGHT, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
 import { OBSERVE_NAME, type Report } from '../../../gateway/observe/report.ts';
 import { Book } from '../../../shared/metrics/book.ts';
-import { flawOf } from '../../../shared/metrics/family.ts';
+import { flawOf } from '../../shared/metrics/flaw.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock, refusal } from '../admin/support.ts';
 

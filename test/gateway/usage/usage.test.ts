@@ -2,7 +2,7 @@ import { runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
-import { openReceipt, receiptOf, sealIdentity } from '../../../gateway/accounts/receipt.ts';
+import { openIdentity, readReceipt, receiptOf, sealIdentity, sealOf } from '../../../gateway/accounts/receipt.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
 import { shardOf, shardsBetween } from '../../../gateway/usage/row.ts';
@@ -141,14 +141,15 @@ test('a receipt opens with the secret that sealed it alone, and one that was cha
   };
   const seal = await sealIdentity('secret', identity);
   const receipt = receiptOf(seal, 'org/mo del\n', true);
+  const opened = async (secret: string, text: string) => readReceipt(text, await openIdentity(secret, sealOf(text)));
   expect(receipt).not.toContain('key_1');
-  expect(await openReceipt('secret', receipt)).toEqual({ ...identity, model: 'org/mo del\n', untracked: true });
+  expect(await opened('secret', receipt)).toEqual({ ...identity, model: 'org/mo del\n', untracked: true });
   const nobody = { keyId: '', subject: '' };
-  expect(await openReceipt('another', receipt)).toMatchObject(nobody);
+  expect(await opened('another', receipt)).toMatchObject(nobody);
   const forged = `${seal.slice(0, -6)}AAAA${seal.slice(-2)}\n+\nm`;
-  expect(await openReceipt('secret', forged)).toMatchObject(nobody);
+  expect(await opened('secret', forged)).toMatchObject(nobody);
   for (const text of ['', 'x', 'a.b', '..\n+', '{}']) {
-    expect(await openReceipt('secret', text)).toMatchObject(nobody);
+    expect(await opened('secret', text)).toMatchObject(nobody);
   }
   const long = receiptOf(seal, 'm'.repeat(256), false);
   expect(long.length).toBeLessThan(1_024);

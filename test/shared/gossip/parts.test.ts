@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Agenda } from '../../../shared/gossip/agenda.ts';
-import { Bucket } from '../../../shared/gossip/limits.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
 import { Outbox } from '../../../shared/gossip/outbox.ts';
 import { Ring } from '../../../shared/gossip/ring.ts';
@@ -71,16 +70,6 @@ describe('the ring', () => {
     for (const id of ['b', 'd', 'f']) ring.add(id);
     expect([...ring.from('c', 1)]).toEqual(['d', 'f', 'b']);
     expect([...ring.from('c', -1)]).toEqual(['b', 'f', 'd']);
-  });
-});
-
-describe('a bucket', () => {
-  it('gives its burst, then its rate', () => {
-    const bucket = new Bucket(10, 20, 0);
-    expect(Array.from({ length: 25 }, () => bucket.take(1, 0)).filter(Boolean)).toHaveLength(20);
-    expect(bucket.take(5, 400)).toBe(false);
-    expect(bucket.take(5, 500)).toBe(true);
-    expect(bucket.take(21, 1_000_000)).toBe(false);
   });
 });
 

@@ -3,7 +3,7 @@ import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
 import type { Crypto } from '../../../shared/lattice/crypto.ts';
 import { DIGEST_ITEMS_MAX, decodeDigest, decodeIds, encodeDigest } from '../../../shared/lattice/digest.ts';
 import { PAYLOAD_MAX_BYTES } from '../../../shared/lattice/payload.ts';
-import { openRecord, signRecord } from '../../../shared/lattice/record.ts';
+import { decodeRecord, signRecord, verifyRecord } from '../../../shared/lattice/record.ts';
 import { Replica, type ReplicaLimits } from '../../../shared/lattice/replica.ts';
 import { openTicket, signTicket, TICKET_MAX_BYTES } from '../../../shared/lattice/ticket.ts';
 import { type EntryUpdate, encodeUpdate, UPDATE_MAX_BYTES } from '../../../shared/lattice/update.ts';
@@ -118,7 +118,7 @@ test('An owner that signs two payloads under one version: all replicas choose th
     const conflict = result && 'conflict' in result ? result.conflict : undefined;
     expect(conflict?.session).toBe(one.session);
     const [first, second] = (conflict?.records ?? []).map((bytes) =>
-      openRecord(bytes, one.ticket.sessionKey, nodeCrypto),
+      verifyRecord(decodeRecord(bytes, nodeCrypto), one.ticket.sessionKey, nodeCrypto),
     );
     expect([first?.state, first?.version]).toEqual([second?.state, second?.version]);
     expect(first?.payloadHash).not.toBe(second?.payloadHash);

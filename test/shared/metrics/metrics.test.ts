@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { Book, OTHER, SERIES_MAX } from '../../../shared/metrics/book.ts';
 import { exposition } from '../../../shared/metrics/exposition.ts';
-import { type Family, flawOf, type HistogramFamily } from '../../../shared/metrics/family.ts';
+import type { Family, HistogramFamily } from '../../../shared/metrics/family.ts';
+import { flawOf } from './flaw.ts';
 
 const REQUESTS: Family = { kind: 'counter', name: 'requests_total', help: 'Requests.', labels: ['model', 'code'] };
 const NOW: Family = { kind: 'gauge', name: 'now', help: 'One line\nand a \\ more.', labels: [] };

@@ -9,7 +9,7 @@ import { unadmitted } from './requests.ts';
 import type { StartConfig } from './start-config.ts';
 import type { Once } from './wait.ts';
 
-interface EngineWatchOptions {
+interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts'>;
   parts: Parts;
   /** Settled when the agent begins to leave: from then on its departure speaks for the engine. */
@@ -24,11 +24,11 @@ interface EngineWatchOptions {
 /** Somebody else's engine that does not listen for this long was stopped; a shorter absence is a restart. */
 const ENGINE_GONE_MS = 30_000;
 
-export class EngineWatch {
-  readonly #options: EngineWatchOptions;
+export class SessionHealth {
+  readonly #options: SessionHealthOptions;
   #goneTimer: NodeJS.Timeout | undefined;
 
-  constructor(options: EngineWatchOptions) {
+  constructor(options: SessionHealthOptions) {
     this.#options = options;
   }
 

@@ -1,12 +1,13 @@
 /** A token bucket: `perSecond` on average, `burst` at once. */
 export class Bucket {
-  readonly #perMs: number;
+  readonly #perSecond: number;
   readonly #burst: number;
   #left: number;
+  /** Milliseconds, of whatever clock the takers go by. */
   #at: number;
 
   constructor(perSecond: number, burst: number, now: number) {
-    this.#perMs = perSecond / 1000;
+    this.#perSecond = perSecond;
     this.#burst = burst;
     this.#left = burst;
     this.#at = now;
@@ -14,7 +15,8 @@ export class Bucket {
 
   /** False where there is not enough left; then nothing is taken. */
   take(amount: number, now: number): boolean {
-    this.#left = Math.min(this.#burst, this.#left + Math.max(0, now - this.#at) * this.#perMs);
+    const passed = Math.max(0, now - this.#at); // a clock that was set back takes nothing away
+    this.#left = Math.min(this.#burst, this.#left + (passed / 1000) * this.#perSecond);
     this.#at = now;
     if (this.#left < amount) return false;
     this.#left -= amount;

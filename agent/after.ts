@@ -1,0 +1,7 @@
+import type { After } from '../shared/asking/is-slower.ts';
+
+/** This runtime's timer, for what `shared` decides. */
+export const after: After = (ms, ring) => {
+  const timer = setTimeout(ring, ms);
+  return () => clearTimeout(timer);
+};

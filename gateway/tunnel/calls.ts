@@ -1,0 +1,61 @@
+import type { Exchange } from '../../shared/asking/exchange.ts';
+import type { Known } from '../../shared/asking/listener.ts';
+import { TransientMap } from '../../shared/collections/transient-map.ts';
+import { type AttemptRequest, type CallResult, nameOf } from './attempt.ts';
+
+/**
+ * A call waits this long for its answer, and the answer then so long for being fetched: a Worker's way there and back across
+ * the world. What is fetched too late is computed twice; what nobody fetches, because its Worker is gone, ends within a second.
+ */
+const CALL_MS = 200;
+const FETCH_MS = 400;
+
+interface Call {
+  exchange: Exchange;
+  /** Milliseconds since the epoch; never once its Worker was told to fetch. */
+  giveUpAt: number;
+  fetchIt: () => void;
+}
+
+export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
+
+/**
+ * Attempts that came as a call, by name, until they are answered or fetched. One for each exchange at most: what bounds those
+ * bounds these.
+ */
+export class Calls {
+  readonly #calls = new TransientMap<string, Call>();
+
+  /** `answer` gets the whole answer if that is soon there, else word to fetch it. `begun`: as the listener's. */
+  add(exchange: Exchange, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
+    const call: Call = { exchange, giveUpAt: Date.now() + CALL_MS, fetchIt: () => {} };
+    call.fetchIt = () => {
+      call.giveUpAt = Number.POSITIVE_INFINITY;
+      exchange.hold(Date.now() + FETCH_MS);
+      answer({ kind: 'fetch' });
+    };
+    this.#calls.set(nameOf(exchange.request), call);
+    exchange.inform(answer, call.fetchIt, begun);
+  }
+
+  has(name: AttemptName): boolean {
+    return this.#calls.has(nameOf(name));
+  }
+
+  /** Somebody came for it, or it is over. */
+  take(name: AttemptName): Exchange | undefined {
+    const key = nameOf(name);
+    const call = this.#calls.get(key);
+    this.#calls.delete(key);
+    return call?.exchange;
+  }
+
+  /** Its client left. */
+  cancel(name: AttemptName): void {
+    this.#calls.get(nameOf(name))?.exchange.cancel();
+  }
+
+  tick(now: number): void {
+    for (const { giveUpAt, fetchIt } of this.#calls.values()) if (now >= giveUpAt) fetchIt();
+  }
+}

@@ -1,0 +1,42 @@
+import { Rounds } from '../../shared/asking/rounds.ts';
+
+/** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
+const TURN_MS = 250;
+
+interface TurnsOptions {
+  /** Deadlines that are over now are over. */
+  judge(now: number): void;
+  /** What waits for no deadline. */
+  store(now: number): void;
+  /** There is nothing to take turns for. */
+  idle(): boolean;
+  /** The last turn, until something is open again. */
+  rested(): void;
+}
+
+/** The regular turns of one tunnel, while something is open there or to be settled. */
+export class Turns {
+  readonly #options: TurnsOptions;
+  readonly #rounds = new Rounds(TURN_MS);
+  #timer: ReturnType<typeof setInterval> | null = null;
+
+  constructor(options: TurnsOptions) {
+    this.#options = options;
+  }
+
+  begin(): void {
+    this.#timer ??= setInterval(() => this.#turn(), TURN_MS);
+  }
+
+  #turn(): void {
+    const now = Date.now();
+    const { judge, store, idle, rested } = this.#options;
+    if (this.#rounds.judges(now)) judge(now);
+    store(now);
+    if (!idle()) return;
+    clearInterval(this.#timer);
+    this.#timer = null;
+    this.#rounds.rest();
+    rested();
+  }
+}

@@ -1,0 +1,101 @@
+import type { NodeLoad } from '../../shared/routing/load.ts';
+import { WireError } from '../../shared/wire/error.ts';
+import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { storeIngressUsage } from '../usage/ingress.ts';
+import type { Outbox } from '../usage/outbox.ts';
+import { Deploys } from './deploys.ts';
+import { NodeLoadWatch } from './load.ts';
+import { Probes } from './probes.ts';
+import type { RegistryLine } from './registry-line.ts';
+import type { AgentSocket } from './socket.ts';
+
+interface AgentWordsOptions {
+  session: string;
+  sql: SqlStorage;
+  registry: RegistryLine;
+  outbox: Outbox;
+  waitUntil(work: Promise<void>): void;
+  /** Requests that run at the agent now. */
+  open(): number;
+}
+
+/** What the agent of one tunnel says, and is asked, beside the attempts. */
+export class AgentWords {
+  readonly #options: AgentWordsOptions;
+  readonly #probes = new Probes();
+  readonly #deploys = new Deploys();
+  readonly #load = new NodeLoadWatch();
+
+  constructor(options: AgentWordsOptions) {
+    this.#options = options;
+  }
+
+  /** What it last said of its engine. */
+  get load(): NodeLoad | undefined {
+    return this.#load.current;
+  }
+
+  /** @throws WireError */
+  hear(peer: AgentSocket, frame: Frame): void {
+    const { registry, outbox } = this.#options;
+    switch (frame.type) {
+      case 'record':
+        return registry.record({ peer, sequence: frame.sequence, update: frame.update });
+      case 'probe':
+        return this.#askElsewhere(peer, frame.nonce, frame.session);
+      case 'probed':
+        return this.#probes.answered(frame.nonce, frame.verdict);
+      case 'deployed':
+        return this.#deploys.answered(frame.sequence, frame.json);
+      case 'usage':
+        return this.#storeUsage(peer, frame.sequence, frame.json);
+      case 'load':
+        return this.#onLoad(frame);
+      case 'rate':
+        return this.#load.rate(frame.tokensPerSecond);
+      case 'prefixes':
+        outbox.prefixes.add(frame.of, frame.blocks, Date.now());
+        return outbox.schedule();
+      default:
+        return; // hello again, or a frame of the gateway's own: nothing to do with it
+    }
+  }
+
+  /** Said beside answers: Workers get it with theirs, the others with the next snapshot. */
+  #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
+    const news = this.#load.heard(frame, this.#options.open(), Date.now());
+    if (news !== undefined) this.#options.registry.live(news);
+  }
+
+  /** What the agent's own ingress used while no gateway saw it. @throws WireError */
+  #storeUsage(peer: AgentSocket, sequence: number, json: string): void {
+    const { sql, outbox } = this.#options;
+    if (!storeIngressUsage(sql, json, peer.attachment.provider, Date.now()))
+      throw new WireError('bad_frame', 'no usage records');
+    outbox.schedule();
+    peer.link.put({ type: 'stored', sequence });
+  }
+
+  /** The agent cannot reach another one and asks whether we can. */
+  #askElsewhere(peer: AgentSocket, nonce: number, session: string): void {
+    if (!this.#probes.mayAsk(Date.now())) return peer.link.put({ type: 'probed', nonce, verdict: 'unknown' });
+    const { registry, waitUntil } = this.#options;
+    waitUntil(registry.probe(session).then((verdict) => peer.link.put({ type: 'probed', nonce, verdict })));
+  }
+
+  /** Is the agent there? */
+  probe({ link }: AgentSocket): Promise<ProbeVerdict> {
+    return this.#probes.ask((nonce) => link.put({ type: 'probe', nonce, session: this.#options.session }));
+  }
+
+  /** Gives what it answers, JSON; null: it did not. */
+  deploy({ link }: AgentSocket, order: Uint8Array): Promise<string | null> {
+    return this.#deploys.ask((sequence) => link.put({ type: 'deploy', sequence, order }));
+  }
+
+  /** The socket is gone, and what was asked over it. */
+  abandon(): void {
+    this.#probes.abandon();
+    this.#deploys.abandon();
+  }
+}

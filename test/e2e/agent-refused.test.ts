@@ -1,0 +1,44 @@
+/** Agents that are not let in: each is told so, and the others serve on. */
+import { connect } from 'node:net';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { startAgent } from '../support/agent.ts';
+import { chatBody, type House, openHouse } from '../support/house.ts';
+import { endAll } from '../support/processes.ts';
+import { raw } from '../support/raw.ts';
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+afterEach(async () => {
+  const good = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+  expect(good.status, await good.text()).toBe(200);
+});
+
+it('an agent with a wrong token is told so and ends with 69', async () => {
+  const agent = await startAgent({ gateways: [house.gateway.url], token: 'otj-wrong', engineUrl: house.engine.url });
+  expect(await agent.end(15_000)).toMatchObject({ code: 69 });
+  expect(agent.output).toMatch(/401|refused|token/i);
+  expect(agent.output).not.toContain('otj-wrong');
+  expect(await house.gateway.nodes()).toHaveLength(1);
+});
+
+it('a consumer’s key does not admit an agent', async () => {
+  const agent = await startAgent({ gateways: [house.gateway.url], token: house.key, engineUrl: house.engine.url });
+  expect(await agent.end(15_000)).toMatchObject({ code: 69 });
+});
+
+it('the tunnel’s door refuses plain requests and upgrades without a token', async () => {
+  const plain = await raw(`${house.gateway.url}/agent/connect`);
+  expect([400, 401, 426]).toContain(plain.status);
+  const { hostname, port } = new URL(house.gateway.url);
+  const socket = connect(Number(port), hostname);
+  socket.write(
+    `GET /agent/connect HTTP/1.1\r\nHost: ${hostname}:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n` +
+      'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+  );
+  const first = await new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString())));
+  socket.destroy();
+  expect(first).toMatch(/^HTTP\/1\.1 4\d\d /);
+});

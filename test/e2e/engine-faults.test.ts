@@ -1,0 +1,90 @@
+/** Engines that break: each a clear error, and a good request right after it still works. */
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
+import { endAll, eventually } from '../support/processes.ts';
+
+let house: House;
+beforeAll(async () => {
+  house = await openHouse();
+});
+afterAll(endAll);
+afterEach(async () => {
+  house.engine.control({}, 1);
+  const good = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+  expect(good.status, await good.text()).toBe(200);
+});
+
+it('an engine that closes before its answer is 502 upstream_error after all attempts', async () => {
+  house.engine.control({ fault: 'reset-before-head' });
+  const response = await house.ask('/v1/chat/completions', chatBody());
+  expect(response.status).toBe(502);
+  expect((await envelopeOf(response)).code).toBe('upstream_error');
+});
+
+it('an engine that answers bytes which are no HTTP is 502', async () => {
+  house.engine.control({ fault: 'garbage' });
+  const response = await house.ask('/v1/chat/completions', chatBody());
+  expect(response.status).toBe(502);
+  expect((await envelopeOf(response)).code).toBe('upstream_error');
+});
+
+it.each(['reset', 'close'] as const)(
+  'an unary answer that breaks off (%s) in its body is 502, never half an answer',
+  async (fault) => {
+    house.engine.control({ fault });
+    const response = await house.ask('/v1/chat/completions', chatBody());
+    expect(response.status).toBe(502);
+    expect((await envelopeOf(response)).code).toBe('upstream_error');
+  },
+);
+
+it.each(['reset', 'close', 'end'] as const)(
+  'a chat stream that breaks off (%s) ends with an error event and without [DONE]',
+  async (fault) => {
+    const response = await house.ask(
+      '/v1/chat/completions',
+      chatBody({ fault, afterTokens: 5, tokens: 50, tokensPerSecond: 50 }, { stream: true }),
+    );
+    expect(response.status).toBe(200);
+    const text = await response.text();
+    const events = text.split('\n\n').filter((event) => event.startsWith('data: '));
+    expect(text).not.toContain('[DONE]');
+    expect(text).toContain(' stand-in');
+    expect(JSON.parse(events.at(-1)?.slice('data: '.length) ?? '')).toMatchObject({
+      error: { code: 'upstream_error' },
+    });
+  },
+);
+
+it('a messages stream that breaks off ends with Anthropic’s error event', async () => {
+  const body = chatBody(
+    { fault: 'reset', afterTokens: 5, tokens: 50, tokensPerSecond: 50 },
+    { stream: true, max_tokens: 50 },
+  );
+  const text = await (await house.ask('/v1/messages', body)).text();
+  expect(text).toMatch(/event: error\ndata: \{"type":"error","error":\{.*\}\}\n\n$/);
+  expect(text).not.toContain('message_stop');
+});
+
+it('an engine that never answers is 504 upstream_timeout after the model’s own limit, and is told to stop', async () => {
+  await house.gateway.admin('PUT', `models/${MODEL}`, { first_byte_ms: 1_500, stall_ms: 1_500 });
+  house.engine.control({ fault: 'never' });
+  const response = await eventually('the limit is known everywhere', 15_000, async () => {
+    const answer = await house.ask('/v1/chat/completions', chatBody(), { signal: AbortSignal.timeout(6_000) });
+    return answer.status === 504 ? answer : undefined;
+  });
+  expect((await envelopeOf(response)).code).toBe('upstream_timeout');
+  const last = house.engine.requests.at(-1);
+  await house.engine.when((request) => request.id === last?.id && request.abortedAt !== undefined, 2_000, 'the abort');
+});
+
+it('an engine that stalls in mid-stream ends as upstream_timeout in the stream, without [DONE]', async () => {
+  const response = await house.ask(
+    '/v1/chat/completions',
+    chatBody({ fault: 'stall', afterTokens: 3, tokens: 50 }, { stream: true }),
+  );
+  const text = await response.text();
+  expect(text).not.toContain('[DONE]');
+  expect(text).toContain('upstream_timeout');
+  await house.gateway.admin('DELETE', `models/${MODEL}`);
+});
