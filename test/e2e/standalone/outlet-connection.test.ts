@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { afterEach, expect, test } from 'vitest';
 import { OUTLET_WINDOW_BYTES } from '../../../gateway/standalone/node/outflow.ts';
+import { MARKED_MAX_BYTES } from '../../../gateway/standalone/node/outlet-marker.ts';
 import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GET, HEAD, House, plain, STREAM } from './outlet-house.ts';
@@ -71,7 +72,7 @@ test('an answer that workerd does not finish, or that is too large, resets its c
   cut.upstream.socket.end(house.marked('first').slice(0, -5));
   await cut.client.expectReset();
   const large = await house.exchange();
-  large.upstream.socket.write(house.marked('x'.repeat(65_536)));
+  large.upstream.socket.write(house.marked('x'.repeat(MARKED_MAX_BYTES)));
   await large.client.expectReset();
 });
 
