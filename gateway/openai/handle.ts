@@ -6,6 +6,7 @@ import { PRIORITY_HEADER, readPriority } from '../../shared/asking/routed-reques
 import { Waiter } from '../../shared/asking/waiter.ts';
 import { findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { isTrusted, scopeOf, type Trust } from '../../shared/routing/trust.ts';
 import { optsOut, requireEndpoint } from '../accounts/account.ts';
@@ -80,7 +81,7 @@ async function forward(
   const timing = new Timing(Date.now());
   const given = request.headers.get('x-request-id') === requestId;
   const endpoint = findEndpoint(request.method, path);
-  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${path} here.`);
+  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(request.method, path, endpoint.methodNotAllowed);
   sighting.endpoint = endpoint.id;
   const now = Date.now();

@@ -1,4 +1,5 @@
 import { ApiError } from '../../shared/openai/errors.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
 import { trustOf } from '../accounts/trust.ts';
@@ -41,7 +42,7 @@ export function listModels(view: View, account: Account): { object: 'list'; data
 export function retrieveModel(view: View, account: Account, id: string): Model {
   const model = servedModels(view, account).find((served) => served.id === id);
   if (model === undefined) {
-    throw new ApiError('model_not_found', `The model '${id}' does not exist here.`, { param: 'model' });
+    throw new ApiError('model_not_found', `The model '${quoted(id)}' does not exist here.`, { param: 'model' });
   }
   return model;
 }

@@ -90,6 +90,20 @@ it('an unknown model is 404 and says its name', async () => {
   expect(envelope.message).toContain('nobody/serves-this');
 });
 
+it('what a client asked for is said again as far as its first 128 characters, whole ones', async () => {
+  const long = `${'n'.repeat(127)}😀${'n'.repeat(4_000)}`;
+  for (const path of [`/v1/models/${encodeURIComponent(long)}`, `/v1/${'n'.repeat(4_000)}`]) {
+    for (const init of [{}, { method: 'POST' }]) {
+      const response = await house.ask(path, undefined, init);
+      expect(response.status).toBe(404);
+      const { message } = await envelopeOf(response);
+      expect(message).toMatch(/n{100}…/);
+      expect(message.length).toBeLessThan(200);
+      expect(message.isWellFormed()).toBe(true);
+    }
+  }
+});
+
 it('no key, a wrong key and a key in another scheme are 401', async () => {
   for (const authorization of ['', 'Bearer sk-wrong', `Basic ${house.key}`, 'Bearer', `Bearer ${house.key}x`]) {
     await refused(chatBody(), 401, 'invalid_api_key', { headers: { authorization } });

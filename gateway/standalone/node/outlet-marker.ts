@@ -61,7 +61,11 @@ export class Mark {
   /** Reads the answer around the secret. What it gives are copies. */
   read(bytes: Buffer): MarkerReading {
     const at = bytes.indexOf(this.secret);
-    if (at >= 0) return readAround(bytes, at);
+    if (at >= 0) {
+      const reading = readAround(bytes, at);
+      // A second time, where it is no marker: what is for the client must not have it, whoever wrote it there.
+      return reading.kind === 'marked' && reading.opening.includes(this.secret) ? { kind: 'broken' } : reading;
+    }
     if (bytes.indexOf(this.#rest) >= 0) return { kind: 'broken' };
     const cut = this.#cutAt(bytes);
     if (cut < 0) return { kind: 'unmarked' };

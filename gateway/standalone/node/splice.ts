@@ -28,8 +28,6 @@ function free(chunk: Buffer): void {
 /** Of a client's words that workerd may not have read; a request with more is reset where it has not. */
 const UNREAD_MAX_BYTES = 64 * 1024;
 
-const SWITCHING = Buffer.from('HTTP/1.1 101 ');
-
 /** How many chunks went by, for all connections together: quiet means that it stands still. */
 export interface Traffic {
   chunks: number;
@@ -58,8 +56,7 @@ class Splice {
   readonly #client: Socket;
   readonly #path: string;
   readonly #traffic: Traffic;
-  /** Undefined once it is no HTTP any more. */
-  #outlets: Outlets | undefined;
+  readonly #outlets: Outlets | undefined;
   #upstream: Socket;
   #connected = false;
   // One buffer for all reads, as long as the client's side of the kernel takes each piece at once: Node's own way is fresh memory for
@@ -152,10 +149,10 @@ class Splice {
       return;
     }
     this.#heard();
-    if (this.#outlets === undefined) return this.#toClient(chunk);
-    if (switches(chunk))
-      this.#outlets = undefined; // a WebSocket, from now on
-    else if (this.#held !== undefined || this.#outlets.mark.isIn(chunk)) return this.#marked(chunk, this.#outlets);
+    // In a WebSocket's words too: that one has begun is said by words that any body may quote, and who believed them let the secret pass.
+    if (this.#outlets !== undefined && (this.#held !== undefined || this.#outlets.mark.isIn(chunk))) {
+      return this.#marked(chunk, this.#outlets);
+    }
     this.#toClient(chunk);
   }
 
@@ -249,10 +246,6 @@ class Splice {
     for (const chunk of this.#unread) this.#upstream.write(chunk);
     this.#heard();
   }
-}
-
-function switches(chunk: Buffer): boolean {
-  return chunk.length > SWITCHING.length && chunk.compare(SWITCHING, 0, SWITCHING.length, 0, SWITCHING.length) === 0;
 }
 
 /** Answers whatever the client asks with 503 and closes. */

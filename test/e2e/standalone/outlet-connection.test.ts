@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises';
 import { afterEach, expect, test } from 'vitest';
 import { OUTLET_WINDOW_BYTES } from '../../../gateway/standalone/node/outflow.ts';
+import { MARKED_MAX_BYTES } from '../../../gateway/standalone/node/outlet-marker.ts';
 import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { GET, HEAD, House, plain, STREAM } from './outlet-house.ts';
@@ -71,7 +72,7 @@ test('an answer that workerd does not finish, or that is too large, resets its c
   cut.upstream.socket.end(house.marked('first').slice(0, -5));
   await cut.client.expectReset();
   const large = await house.exchange();
-  large.upstream.socket.write(house.marked('x'.repeat(65_536)));
+  large.upstream.socket.write(house.marked('x'.repeat(MARKED_MAX_BYTES)));
   await large.client.expectReset();
 });
 
@@ -178,15 +179,45 @@ test('no client gets the secret, wherever a read ends: the stream is whole, or t
   expect(whole).toBeGreaterThan(20);
 }, 60_000);
 
-test('what follows a change of protocol is nobody’s answer', async () => {
+test('a body that reads like a change of protocol changes nothing: the stream behind it is whole, and without the secret', async () => {
+  const house = await new House().open();
+  const object = await house.object();
+  const { client, upstream } = await house.exchange(GET + GET);
+  const switching = 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n';
+  const quoting = plain(switching);
+  // The body is a read of its own: the client has what is before it.
+  upstream.socket.write(quoting.slice(0, -switching.length));
+  await client.expectText(quoting.slice(0, -switching.length));
+  upstream.socket.write(switching);
+  await client.expectText(quoting);
+  object.announce();
+  upstream.socket.write(house.marked('first'));
+  await client.expectText(`${quoting}${HEAD}5\r\nfirst\r\n`);
+  object.data(0, 'second');
+  object.end(6);
+  await client.expectText(`${quoting}${HEAD}5\r\nfirst\r\n6\r\nsecond\r\n0\r\n\r\n`);
+});
+
+test('behind a change of protocol bytes pass as they are, but never the secret: its client is reset', async () => {
   const house = await new House().open();
   const { client, upstream } = await house.exchange();
   const switching = 'HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n';
-  upstream.socket.write(switching);
-  await client.expectText(switching);
-  const text = `HTTP/1.1 ${house.outlets.secret}\r\n\r\n`;
-  upstream.socket.write(text);
-  await client.expectText(switching + text);
+  const frames = `\x82\x05\0\xff\r\n\r\nHTTP/1.1 200 OK\r\nx-otela-outlet: ${'0'.repeat(32)} ${house.outlets.secret.slice(0, 20)}x`;
+  upstream.socket.write(Buffer.from(switching + frames, 'latin1'));
+  await client.expectText(switching + frames);
+  upstream.socket.write(`HTTP/1.1 ${house.outlets.secret}\r\n\r\n`);
+  await client.expectReset();
+  expect(client.text).toBe(switching + frames);
+});
+
+test('a marked head that has the secret in another header too resets its client', async () => {
+  const house = await new House().open();
+  const object = await house.object();
+  const { client, upstream } = await house.exchange();
+  object.announce();
+  upstream.socket.write(house.marked('first', STREAM, `x-other: ${house.outlets.secret}\r\n`));
+  await client.expectReset();
+  expect(client.text).toBe('');
 });
 
 test('answers to pipelined requests come behind the stream, in order, streams too', async () => {
