@@ -1,7 +1,7 @@
 /** The head of an answer whose body an outlet writes: how it is told from others, and what its client gets in its place. */
 
 /** Head and body of such an answer together, which are held until they are complete: its first data has 64 KiB at most. */
-const MARKED_MAX_BYTES = 128 * 1024;
+export const MARKED_MAX_BYTES = 128 * 1024;
 
 const HEAD_BEGIN = 'HTTP/1.';
 const MARKER = /^x-otela-outlet:[ \t]*[0-9a-f]{32} ([a-z2-7]{26}) (\d{1,15}) (\d{1,6})[ \t]*$/i;

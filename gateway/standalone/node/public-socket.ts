@@ -13,7 +13,7 @@ const REFUSALS_MAX = 512;
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
 const KEEP_ALIVE_MS = 30_000;
 const HANDSHAKE_MS = 10_000;
-/** Nothing moved for so long: nobody is being answered, as far as bytes can tell. */
+/** Nobody asks and nothing moved for so long: nobody is being answered, as far as bytes can tell. */
 const QUIET_MS = 1_000;
 
 export interface TlsMaterial {
@@ -37,7 +37,7 @@ interface PublicSocketOptions {
 export class PublicSocket {
   readonly #server: Server;
   readonly #clients = new Set<Socket>();
-  readonly #traffic: Traffic = { chunks: 0 };
+  readonly #traffic: Traffic = { chunks: 0, asking: 0 };
   readonly #outlets: Outlets | undefined;
   readonly #inlet: Inlet | undefined;
 
@@ -99,7 +99,9 @@ export class PublicSocket {
   async close(drainMs: number): Promise<void> {
     this.#server.close();
     const deadline = Date.now() + drainMs;
-    for (let seen = -1; seen !== this.#traffic.chunks && Date.now() < deadline && this.#clients.size > 0; ) {
+    let seen = -1;
+    const moves = () => seen !== this.#traffic.chunks || this.#traffic.asking > 0;
+    while (moves() && Date.now() < deadline && this.#clients.size > 0) {
       seen = this.#traffic.chunks;
       await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - Date.now())));
     }

@@ -7,7 +7,7 @@ import { Outflow } from './outflow.ts';
 import type { Outlets } from './outlet.ts';
 import { chunkOf } from './outlet-marker.ts';
 import { readPlain } from './plain-request.ts';
-import { reset, splice, type Traffic } from './splice.ts';
+import { Asking, reset, splice, type Traffic } from './splice.ts';
 
 /** As long as workerd waits for a request that does not come. */
 const SILENCE_MS = 15_000;
@@ -44,11 +44,13 @@ class Reception implements Asker {
   /** The client has not taken its last answer yet. */
   #full = false;
   #asked: Asked | undefined;
+  readonly #asking: Asking;
   #outflow: Outflow | undefined;
 
   constructor(client: Socket, options: ReceptionOptions) {
     this.#client = client;
     this.#options = options;
+    this.#asking = new Asking(options.traffic);
     client.on('data', this.#onData);
     client.on('drain', this.#onDrain);
     client.on('timeout', this.#onSilence);
@@ -57,6 +59,7 @@ class Reception implements Asker {
   }
 
   readonly #leave = (): void => {
+    this.#asking.set(false);
     this.#asked?.leave();
     this.#outflow?.cancel();
     this.#client.destroy();
@@ -92,6 +95,7 @@ class Reception implements Asker {
     this.#pieces = 0;
     // Nothing: a view of it would keep the request's memory as long as its answer takes.
     this.#unread = reading.end === this.#unread.length ? NOTHING : this.#unread.subarray(reading.end);
+    this.#asking.set(true);
     this.#asked = this.#options.inlet.ask(reading.head, reading.body, this);
   }
 
@@ -135,6 +139,7 @@ class Reception implements Asker {
   }
 
   broke(): void {
+    this.#asking.set(false);
     this.#asked = undefined;
     reset(this.#client);
   }
@@ -151,6 +156,7 @@ class Reception implements Asker {
         this.#next();
       },
       broke: () => {
+        this.#asking.set(false);
         this.#outflow = undefined;
         reset(this.#client);
       },
@@ -165,6 +171,7 @@ class Reception implements Asker {
 
   /** The answer is out. */
   #next(): void {
+    this.#asking.set(false);
     if (this.#client.writableNeedDrain) {
       // Who does not read what it asked for is not asked about more. It may take its time, as with workerd.
       this.#full = true;

@@ -28,10 +28,32 @@ function free(chunk: Buffer): void {
 /** Of a client's words that workerd may not have read; a request with more is reset where it has not. */
 const UNREAD_MAX_BYTES = 64 * 1024;
 
-/** How many chunks went by, for all connections together: quiet means that it stands still. */
+/** Of all connections together. */
 export interface Traffic {
+  /** How many chunks went by: quiet means that it stands still. */
   chunks: number;
+  /** Connections that wait for an answer, of which nothing may be seen for minutes. */
+  asking: number;
 }
+
+/** One connection's part of `Traffic.asking`. */
+export class Asking {
+  readonly #traffic: Traffic;
+  #now = false;
+
+  constructor(traffic: Traffic) {
+    this.#traffic = traffic;
+  }
+
+  set(now: boolean): void {
+    if (now === this.#now) return;
+    this.#now = now;
+    this.#traffic.asking += now ? 1 : -1;
+  }
+}
+
+/** An agent's tunnel, whose words ask for nothing. Believed for how long a gateway waits when it ends, and for nothing else. */
+const UPGRADE = /\r\nupgrade:/i;
 
 /**
  * Carries a client to the Unix socket at `path` until one side ends.
@@ -57,6 +79,9 @@ class Splice {
   readonly #path: string;
   readonly #traffic: Traffic;
   readonly #outlets: Outlets | undefined;
+  readonly #asking: Asking;
+  /** Known with the first chunk. */
+  #upgrades: boolean | undefined;
   #upstream: Socket;
   #connected = false;
   // One buffer for all reads, as long as the client's side of the kernel takes each piece at once: Node's own way is fresh memory for
@@ -80,6 +105,7 @@ class Splice {
     this.#client = client;
     this.#path = path;
     this.#traffic = traffic;
+    this.#asking = new Asking(traffic);
     this.#outlets = outlets;
     this.#upstream = this.#connect();
     client.on('data', (chunk: Buffer) => this.fromClient(chunk));
@@ -93,6 +119,7 @@ class Splice {
   }
 
   readonly #leave = (): void => {
+    this.#asking.set(false);
     this.#outflow?.cancel();
     this.#hold(undefined);
     this.#upstream.destroy();
@@ -129,6 +156,8 @@ class Splice {
 
   fromClient(chunk: Buffer): void {
     this.#traffic.chunks += 1;
+    this.#upgrades ??= UPGRADE.test(chunk.toString('latin1'));
+    if (!this.#upgrades) this.#asking.set(true);
     if (this.#idle) this.#reconnect();
     if (this.#afterOutlet) this.#keep(chunk);
     const room = this.#upstream.write(chunk);
@@ -171,6 +200,7 @@ class Splice {
 
   #toClient(chunk: Buffer): void {
     this.#traffic.chunks += 1;
+    this.#asking.set(false); // what is left of it moves, or it is over
     if (!this.#client.write(chunk) && this.#client.writableLength > 0) this.#upstream.pause();
   }
 
@@ -198,6 +228,7 @@ class Splice {
 
   #takeFrom(outlets: Outlets, { session, stream, opening, chunked, closes }: MarkedAnswer): void {
     this.#afterOutlet = true;
+    this.#asking.set(true);
     if (this.#behind === undefined) this.#upstream.resume(); // to see it end
     this.#outflow = new Outflow({
       client: this.#client,
@@ -212,6 +243,7 @@ class Splice {
 
   #outflowEnded(closes: boolean): void {
     this.#outflow = undefined;
+    this.#asking.set(false);
     if (closes) return this.#endClient();
     const behind = this.#behind;
     this.#hold(undefined);

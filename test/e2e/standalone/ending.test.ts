@@ -1,0 +1,27 @@
+/** A gateway that is told to end while it answers. */
+import { afterEach, expect, it } from 'vitest';
+import { chatBody, openHouse } from '../../support/house.ts';
+import { endAll } from '../../support/processes.ts';
+
+afterEach(endAll);
+
+/** By workerd's HTTP with a query, by the inlet without one. */
+it.each(['', '?way=http'])('lets an engine that says nothing yet finish its answer (%s)', async (query) => {
+  const house = await openHouse();
+  const asked = house.ask(`/v1/chat/completions${query}`, chatBody({ delayMs: 3_500, tokens: 2 }));
+  await house.engine.when(({ bodySha256 }) => bodySha256 !== '', 5_000);
+  house.gateway.process.signal('SIGTERM');
+  const response = await asked;
+  expect(response.status).toBe(200);
+  expect(await response.text()).toContain('"finish_reason":"');
+  expect(await house.gateway.process.end(5_000)).toEqual({ code: 0, signal: null });
+});
+
+it('does not wait for agents, whose tunnels stay open as long as it does', async () => {
+  const house = await openHouse();
+  await (await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).text();
+  const startedAt = Date.now();
+  house.gateway.process.signal('SIGTERM');
+  await house.gateway.process.end(5_000);
+  expect(Date.now() - startedAt).toBeLessThan(4_000);
+});
