@@ -24,6 +24,7 @@ import { Meta } from './meta.ts';
 import { type Look, type LookedFor, look } from './node-page.ts';
 import { type OrderReply, orderFor } from './orders.ts';
 import type { SnapshotDelta } from './snapshot-store.ts';
+import { Standing } from './standing.ts';
 import { TICKET_HEADER } from './tickets.ts';
 
 /**
@@ -43,6 +44,7 @@ export class RegistryObject extends DurableObject<Env> {
   readonly #members: Membership;
   readonly #sockets: GossipSockets;
   readonly #gossip: GossipDriver;
+  readonly #standing: Standing;
   readonly #settings: CarriedSettings;
   #snapshots = 0;
   #words = 0;
@@ -65,7 +67,7 @@ export class RegistryObject extends DurableObject<Env> {
       { authority: this.#authority, admissions: this.#admissions, history: this.#history },
       {
         local: (updates) => this.#gossip.handle({ type: 'local', updates }),
-        opened: (session) => this.#present(session),
+        opened: (session) => this.#standing.present(session),
         ended: (session, reason) => this.#end(session, reason),
       },
     );
@@ -89,41 +91,27 @@ export class RegistryObject extends DurableObject<Env> {
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
       changed: (sessions) => this.#members.changed(sessions),
-      liveness: (session, liveness) => this.#judged(session, liveness),
+      liveness: (session, liveness) => this.#standing.judged(session, liveness),
       probe: (session) => this.#probe(session),
       evict: (session) => this.#members.signEviction(session),
       wakeAt: (at) => ctx.waitUntil(this.#clock.wakeAt(at)),
       remembered: () => this.#remember(),
       waitUntil: (work) => ctx.waitUntil(work),
     });
+    this.#standing = new Standing(this.#members, this.#gossip, () => this.#remember());
     this.#wakeUp();
     ctx.waitUntil(this.#clock.arm());
   }
 
   #wakeUp(): void {
     const resumed = this.#sockets.sessions();
-    const slept = resumed.length > 0;
     this.#gossip.handle({ type: 'start' });
     for (const peer of resumed) this.#gossip.handle({ type: 'opened', peer, inbound: true, resumed: true });
-    if (!slept) return;
-    for (const session of this.#members.roster.open())
-      if (!this.#members.roster.get(session)?.suspected) this.#gossip.handle({ type: 'tunnel', session, open: true });
+    if (resumed.length > 0) this.#standing.wake();
   }
 
   #remember(): void {
     this.#stored.changed(() => this.#gossip.memory);
-  }
-
-  /** It has spoken on its tunnel. Where gossip was not of the opinion that the roster remembers, it has nothing to take back. */
-  #present(session: string): void {
-    this.#gossip.handle({ type: 'tunnel', session, open: true });
-    this.#judged(session, this.#gossip.liveness(session));
-  }
-
-  #judged(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {
-    const entry = this.#members.replica.get(session);
-    if (liveness === 'unreachable') return this.#members.roster.elsewhere(session, entry);
-    this.#members.roster.suspect(session, 'gossip', liveness === 'suspected', entry);
   }
 
   // --- admission, and what sessions say -------------------------------------------------------------------------------
@@ -157,25 +145,19 @@ export class RegistryObject extends DurableObject<Env> {
   /** Its tunnel here is gone: not routed to until it is back. */
   closed(session: string): void {
     this.#words++;
-    if (!this.#members.roster.isOpen(session)) return;
-    this.#members.roster.tunnel(session, 'closed', this.#members.replica.get(session));
-    this.#gossip.handle({ type: 'tunnel', session, open: false });
-    this.#remember();
+    this.#standing.closed(session);
   }
 
   /** A path to the session failed: not routed to until it speaks again. */
   suspect(session: string): void {
     this.#words++;
-    this.#members.roster.suspect(session, 'tunnel', true, this.#members.replica.get(session));
-    this.#gossip.handle({ type: 'doubt', session });
+    this.#standing.doubted(session);
   }
 
   /** The path that failed works again. */
   trust(session: string): void {
     this.#words++;
-    this.#members.roster.suspect(session, 'tunnel', false, this.#members.replica.get(session));
-    // The doubt that its silence raised ends with it: what this gateway alone concluded nobody else will take back.
-    if (this.#members.roster.isOpen(session)) this.#gossip.handle({ type: 'tunnel', session, open: true });
+    this.#standing.trusted(session);
   }
 
   /** What is true of a session for seconds: travels with the snapshot and is stored nowhere. */
