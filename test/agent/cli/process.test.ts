@@ -96,4 +96,20 @@ describe('an agent process', () => {
     // Somebody else, root even, is not shown other people's agents.
     expect((await runToEnd(['status', '--json'], { ...userEnv(directory), ...more })).out).toBe('[]\n');
   });
+
+  it('works without HOME for a user who stands in no /etc/passwd, and refuses ~ with 2', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'needs root to become another user');
+    const uid = 1_954_321;
+    const directory = scratch();
+    chmodSync(directory, 0o777);
+    const env = { ...userEnv(directory), ...GATEWAY };
+    const start = ['env', '-u', 'HOME', NODE, AGENT_MAIN, 'start'];
+    const run = new Managed(start, { label: 'agent', env, uid });
+    await run.line(/again in/, 10_000);
+    run.signal('SIGTERM');
+    expect(await run.end(10_000)).toEqual({ code: 143, signal: null });
+    const there = new Managed([...start, '--token-file', '~/token'], { env, uid });
+    expect(await there.end(10_000)).toEqual({ code: 2, signal: null });
+    expect(there.output).toContain('~/token: this user has no home here');
+  });
 });
