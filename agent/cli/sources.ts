@@ -149,9 +149,16 @@ function readOptional(path: string, warnings: string[]): string | undefined {
     return readBounded(path, CONFIG_FILE_MAX_BYTES);
   } catch (error) {
     // A home that compute nodes do not mount is ordinary; a file that is there and cannot be read is worth a word.
-    if (statSync(path, { throwIfNoEntry: false }))
-      warnings.push(error instanceof Error ? error.message : String(error));
+    if (mayExist(path)) warnings.push(error instanceof Error ? error.message : String(error));
     return undefined;
+  }
+}
+
+function mayExist(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return true; // behind a directory that we may not enter, such as /root in a container that runs as somebody else
   }
 }
 

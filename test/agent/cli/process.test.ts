@@ -112,4 +112,15 @@ describe('an agent process', () => {
     expect(await there.end(10_000)).toEqual({ code: 2, signal: null });
     expect(there.output).toContain('~/token: this user has no home here');
   });
+
+  it('works where it may not enter its home, with a warning', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'needs root to become another user');
+    const directory = scratch();
+    chmodSync(directory, 0o777);
+    const home = join(directory, 'home');
+    mkdirSync(home, { mode: 0o700 });
+    const run = agent(directory, [], { HOME: home }, 65_534);
+    await run.line(/warning: cannot read .*\.config\/otela-agent\/config: EACCES/, 10_000);
+    await run.line(/again in/, 10_000);
+  });
 });
