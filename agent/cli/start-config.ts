@@ -202,15 +202,20 @@ function token(settings: Settings, env: Env, warnings: string[]): string {
   // The nearer source wins, as everywhere: a flag that names a file stands above a variable that holds a token.
   const useFile = file && (!direct || rank(file.source) > rank(direct.source));
   if (!useFile && !direct) throw new UsageError('no token: say --token-file FILE or set OTELA_TOKEN');
-  let value = direct?.values.at(-1)?.trim() ?? '';
+  let value = direct?.values.at(-1) ?? '';
   if (useFile) {
     const read = readSecretFile('--token-file', file.values.at(-1) ?? '', env);
     warnings.push(...read.warnings);
     value = read.secret;
   }
-  // It travels in a header; a line break in it would end the header.
-  if (!/^[\x21-\x7e]{1,4096}$/.test(value)) throw new UsageError('the token is not one word of printable characters');
-  return value;
+  return oneWord('the token', value);
+}
+
+/** It travels in a header: a line break in it would end the header, and what is no ASCII arrives as something else, or not. */
+function oneWord(what: string, text: string): string {
+  const word = text.trim();
+  if (/^[\x21-\x7e]{1,4096}$/.test(word)) return word;
+  throw new UsageError(`${what} is not one word of printable ASCII characters`);
 }
 
 function engine(
@@ -237,7 +242,7 @@ function engine(
     engineTarget({
       url: url?.values.at(-1),
       port: portText === undefined ? undefined : Number(portText),
-      key,
+      key: key === undefined ? undefined : oneWord('the engine’s key', key),
       command: command && command.length > 0 ? command : undefined,
     }),
   );

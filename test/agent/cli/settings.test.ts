@@ -65,6 +65,32 @@ describe('the command line', () => {
     expect(await refused(GATEWAY, { OTELA_TOKEN: 'a\nx-evil: 1' })).toContain('not one word');
   });
 
+  it.each([
+    ['of two lines', 'two\nlines'],
+    ['that is no ASCII', 'kéy'],
+    ['of two words', 'two words'],
+    ['of nothing', ' '],
+    ['that is longer than a header', 'x'.repeat(4097)],
+  ])('refuses an engine’s key %s', async (_what, key) => {
+    const args = [...GATEWAY, '--engine-url', 'http://127.0.0.1:1'];
+    expect(await refused(args, { OTELA_ENGINE_KEY: key })).toContain('the engine’s key is not one word');
+    const file = join(scratch(), 'key');
+    writeFileSync(file, `${key}\n`, { mode: 0o600 });
+    const said = key === ' ' ? 'is empty' : 'the engine’s key is not one word';
+    const err = await refused([...args, '--engine-key-file', file]);
+    expect(err).toContain(said);
+    expect(err).not.toContain('kéy');
+  });
+
+  it('takes the engine’s key without the white space around it', async () => {
+    const engine = await startEngine({ apiKey: 'engine-secret' });
+    onTestFinished(() => engine.close());
+    const more = { OTELA_ENGINE_KEY: ' engine-secret\r\n' };
+    const run = startAgent(scratch(), ['--engine-url', engine.url], more);
+    await run.state('SERVING');
+    expect(run.tunnel.options.engine()?.key).toBe('engine-secret');
+  });
+
   it('refuses a missing token', async () => {
     expect(await refused(GATEWAY, { OTELA_TOKEN: '' })).toContain('no token');
   });
