@@ -1,5 +1,5 @@
 /** The agent as a process of its own, with the real tunnel dialling a gateway that is not there. */
-import { chmodSync, mkdirSync } from 'node:fs';
+import { chmodSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { signalGroup } from '../../../agent/engine/group.ts';
@@ -122,5 +122,29 @@ describe('an agent process', () => {
     const run = agent(directory, [], { HOME: home }, 65_534);
     await run.line(/warning: cannot read .*\.config\/otela-agent\/config: EACCES/, 10_000);
     await run.line(/again in/, 10_000);
+  });
+
+  it('keeps its state below /tmp where it may not write in TMPDIR, and is found there', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'needs root to become another user');
+    const uid = 1_954_322;
+    onTestFinished(() => {
+      for (const name of ['otela-agent', `otela-agent-${uid}`]) {
+        // The first name may be another user's: it was not taken then.
+        if (statSync(join('/tmp', name), { throwIfNoEntry: false })?.uid === uid)
+          rmSync(join('/tmp', name), { recursive: true });
+      }
+    });
+    const directory = scratch();
+    chmodSync(directory, 0o755);
+    const more = { TMPDIR: directory, XDG_RUNTIME_DIR: '' };
+    const run = agent(directory, [], more, uid);
+    await run.line(/state in \/tmp\/otela-agent/, 10_000);
+    await run.line(/again in/, 10_000);
+    const env = { ...userEnv(directory), ...more };
+    const status = new Managed([NODE, AGENT_MAIN, 'status', '--json'], { uid, env });
+    expect(await status.end(10_000)).toEqual({ code: 0, signal: null });
+    expect(status.output).toContain('"gateways"');
+    run.signal('SIGTERM');
+    await run.end(10_000);
   });
 });
