@@ -1,6 +1,6 @@
 /** The node's own word: the one place that changes it. */
 import { type Lifecycle, lifecycleRank } from '../../shared/lattice/node.ts';
-import { type GpuGroup, type NodePayload, PAYLOAD_MAX_BYTES } from '../../shared/lattice/payload.ts';
+import { type GpuGroup, type NodePayload, nodePayloadSchema, PAYLOAD_MAX_BYTES } from '../../shared/lattice/payload.ts';
 
 /** What every session of an agent says about its node. */
 export type NodeFacts = NodePayload;
@@ -19,11 +19,12 @@ export class RecordKeeper {
   readonly #announce: () => Promise<void>;
   #announced: Promise<void> = Promise.resolve();
   readonly #log: (line: string) => void;
+  #unreadable = '';
 
   constructor(first: NodeWord, announce: () => Promise<void>, log: (line: string) => void) {
     this.#announce = announce;
     this.#log = log;
-    this.#record = this.#fitted(first);
+    this.#record = this.#checked(this.#fitted(first));
   }
 
   get record(): NodeWord {
@@ -38,10 +39,20 @@ export class RecordKeeper {
   /** Applies and announces a change; one that changes nothing is not announced. The state never moves back. */
   change(change: RecordChange): void {
     const next = { ...this.#record, ...change, state: later(this.#record.state, change.state) };
-    const fitted = this.#fitted({ ...next, version: this.#record.version + 1 });
+    const fitted = this.#checked(this.#fitted({ ...next, version: this.#record.version + 1 }));
     if (JSON.stringify({ ...fitted, version: 0 }) === JSON.stringify({ ...this.#record, version: 0 })) return;
     this.#record = fitted;
     this.#announced = this.#announce();
+  }
+
+  /** A replica holds what it cannot read and shows no such node: without a word here the agent would seem to serve. */
+  #checked(record: NodeWord): NodeWord {
+    const [issue] = nodePayloadSchema.safeParse(payloadOf(record)).error?.issues ?? [];
+    const why = issue === undefined ? '' : `${issue.path.join('.')}: ${issue.message}`;
+    if (why !== '' && why !== this.#unreadable)
+      this.#log(`no gateway can read this node's record, and none will show it: ${why}`);
+    this.#unreadable = why;
+    return record;
   }
 
   /** A replica takes no payload above its bound, and so not the node: better a list of models with its end missing. */

@@ -69,14 +69,31 @@ function mistypedVariables(env: Env): string[] {
 
 function readConfigFile(flags: ReadonlyMap<string, string[]>, env: Env, warnings: string[]): Map<SettingName, Sourced> {
   const named = flags.get('config')?.at(-1) ?? (env.OTELA_CONFIG || undefined);
-  const configHome = env.XDG_CONFIG_HOME || join(env.HOME || homedir(), '.config');
-  const path = named === undefined ? join(configHome, 'otela-agent', 'config') : expandHome(named, env);
+  const path = named === undefined ? usualConfigFile(env) : expandHome(named, env);
+  if (path === undefined) return new Map();
   const text = named === undefined ? readOptional(path, warnings) : readBounded(path, CONFIG_FILE_MAX_BYTES);
   const values = text === undefined ? new Map<SettingName, Sourced>() : parseConfig(text, path);
   if (values.has('token') && readableByOthers(path)) {
     warnings.push(`${path} holds a token and others may read it: chmod 600 ${path}`);
   }
   return values;
+}
+
+/** Undefined where there can be none. */
+function usualConfigFile(env: Env): string | undefined {
+  const home = homeOf(env);
+  const configHome = env.XDG_CONFIG_HOME || (home === undefined ? undefined : join(home, '.config'));
+  return configHome === undefined ? undefined : join(configHome, 'otela-agent', 'config');
+}
+
+/** Undefined in a container whose user stands in no /etc/passwd, without HOME: `homedir` throws there, and the agent would end. */
+function homeOf(env: Env): string | undefined {
+  if (env.HOME) return env.HOME;
+  try {
+    return homedir();
+  } catch {
+    return undefined;
+  }
 }
 
 function parseConfig(text: string, path: string): Map<SettingName, Sourced> {
@@ -112,7 +129,10 @@ export function readSecretFile(name: string, path: string, env: Env): { secret: 
 }
 
 function expandHome(path: string, env: Env): string {
-  return path.startsWith('~/') ? join(env.HOME || homedir(), path.slice(2)) : path;
+  if (!path.startsWith('~/')) return path;
+  const home = homeOf(env);
+  if (home === undefined) throw new UsageError(`${path}: this user has no home here: set HOME, or give the whole path`);
+  return join(home, path.slice(2));
 }
 
 function readableByOthers(path: string): boolean {
@@ -129,9 +149,16 @@ function readOptional(path: string, warnings: string[]): string | undefined {
     return readBounded(path, CONFIG_FILE_MAX_BYTES);
   } catch (error) {
     // A home that compute nodes do not mount is ordinary; a file that is there and cannot be read is worth a word.
-    if (statSync(path, { throwIfNoEntry: false }))
-      warnings.push(error instanceof Error ? error.message : String(error));
+    if (mayExist(path)) warnings.push(error instanceof Error ? error.message : String(error));
     return undefined;
+  }
+}
+
+function mayExist(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    return true; // behind a directory that we may not enter, such as /root in a container that runs as somebody else
   }
 }
 

@@ -20,6 +20,7 @@ import { UsageError } from './exit.ts';
 import { ingressConfig } from './ingress-config.ts';
 import { type MeshConfig, meshConfig } from './mesh-config.ts';
 import { type MetricsConfig, metricsConfig } from './metrics-config.ts';
+import { rank, withoutOverruled } from './overruled.ts';
 import type { SettingName } from './settings.ts';
 import { type Env, readSecretFile, type Settings } from './sources.ts';
 
@@ -59,7 +60,8 @@ const LABELS_MAX = 32;
 const LABELS_MAX_BYTES = 1024;
 
 /** Throws UsageError. */
-export function startConfig(settings: Settings, command: string[] | undefined, env: Env): StartConfig {
+export function startConfig(given: Settings, command: string[] | undefined, env: Env): StartConfig {
+  const settings = withoutOverruled(given, command);
   const warnings = [...settings.warnings];
   const one = (name: SettingName) => settings.values.get(name)?.values.at(-1);
   const many = (name: SettingName) => settings.values.get(name)?.values ?? [];
@@ -80,7 +82,7 @@ export function startConfig(settings: Settings, command: string[] | undefined, e
     labels: labels(many('label'), one('accept-deployments') === undefined ? LABELS_MAX : LABELS_MAX - OWN_LABELS_MAX),
     command: command && command.length > 0 ? shellWrapped(command) : undefined,
     engine: registers ? engine(settings, command, env, warnings) : undefined,
-    templates: templates(one('accept-deployments'), { command, span, settings }),
+    templates: templates(one('accept-deployments'), span),
     limits: {
       maxRunning: count('max-running', one('max-running'), 1),
       maxWaiting:
@@ -110,18 +112,8 @@ function asUsage<T>(read: () => T): T {
   }
 }
 
-function templates(
-  directory: string | undefined,
-  { command, span, settings }: { command: string[] | undefined; span: Span; settings: Settings },
-): Templates | undefined {
+function templates(directory: string | undefined, span: Span): Templates | undefined {
   if (directory === undefined) return undefined;
-  const other = command
-    ? 'a command'
-    : (['engine-url', 'engine-port'] as const).find((name) => settings.values.has(name));
-  if (other !== undefined)
-    throw new UsageError(
-      `--accept-deployments and ${other.startsWith('a') ? other : `--${other}`} both say what runs here: give one`,
-    );
   if (span.role !== 'register' || span.nodes > 1)
     throw new UsageError('--accept-deployments is for engines on one node');
   return asUsage(() => {
@@ -210,20 +202,20 @@ function token(settings: Settings, env: Env, warnings: string[]): string {
   // The nearer source wins, as everywhere: a flag that names a file stands above a variable that holds a token.
   const useFile = file && (!direct || rank(file.source) > rank(direct.source));
   if (!useFile && !direct) throw new UsageError('no token: say --token-file FILE or set OTELA_TOKEN');
-  let value = direct?.values.at(-1)?.trim() ?? '';
+  let value = direct?.values.at(-1) ?? '';
   if (useFile) {
     const read = readSecretFile('--token-file', file.values.at(-1) ?? '', env);
     warnings.push(...read.warnings);
     value = read.secret;
   }
-  // It travels in a header; a line break in it would end the header.
-  if (!/^[\x21-\x7e]{1,4096}$/.test(value)) throw new UsageError('the token is not one word of printable characters');
-  return value;
+  return oneWord('the token', value);
 }
 
-function rank(source: string): number {
-  if (source.startsWith('--')) return 2;
-  return source.startsWith('OTELA_') ? 1 : 0;
+/** It travels in a header: a line break in it would end the header, and what is no ASCII arrives as something else, or not. */
+function oneWord(what: string, text: string): string {
+  const word = text.trim();
+  if (/^[\x21-\x7e]{1,4096}$/.test(word)) return word;
+  throw new UsageError(`${what} is not one word of printable ASCII characters`);
 }
 
 function engine(
@@ -234,15 +226,15 @@ function engine(
 ): EngineTarget | undefined {
   const url = settings.values.get('engine-url');
   const port = settings.values.get('engine-port');
-  if (url && port) throw new UsageError(`${url.source} and ${port.source} both say where the engine is: give one`);
   const portText = port?.values.at(-1);
   if (portText !== undefined && !(/^\d{1,5}$/.test(portText) && Number(portText) >= 1 && Number(portText) <= 65_535)) {
     throw new UsageError(`${port?.source}: "${portText}" is not a port`);
   }
-  const keyFile = settings.values.get('engine-key-file')?.values.at(-1);
-  let key = settings.values.get('OTELA_ENGINE_KEY')?.values.at(-1);
-  if (keyFile !== undefined) {
-    const read = readSecretFile('--engine-key-file', keyFile, env);
+  const direct = settings.values.get('OTELA_ENGINE_KEY');
+  const file = settings.values.get('engine-key-file');
+  let key = direct?.values.at(-1);
+  if (file && (!direct || rank(file.source) >= rank(direct.source))) {
+    const read = readSecretFile('--engine-key-file', file.values.at(-1) ?? '', env);
     warnings.push(...read.warnings);
     key = read.secret;
   }
@@ -250,7 +242,7 @@ function engine(
     engineTarget({
       url: url?.values.at(-1),
       port: portText === undefined ? undefined : Number(portText),
-      key,
+      key: key === undefined ? undefined : oneWord('the engine’s key', key),
       command: command && command.length > 0 ? command : undefined,
     }),
   );

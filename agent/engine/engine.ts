@@ -29,6 +29,7 @@ export class Engine {
   readonly #child: EngineChild | undefined;
   readonly #probe: EngineProbe | undefined;
   readonly #watch: EngineWatch | undefined;
+  #toldUnnameable = false;
 
   constructor(options: EngineOptions) {
     const { command, target, log } = options;
@@ -39,7 +40,11 @@ export class Engine {
     const probe = new EngineProbe(target);
     this.#probe = probe;
     this.#watch = new EngineWatch({
-      look: () => probe.look(),
+      look: async () => {
+        const sighting = await probe.look();
+        if (sighting.kind === 'models') this.#tellUnnameable(sighting.unnameable, log);
+        return sighting;
+      },
       onChange: (health) => {
         const engine = health.models.find((model) => model.engine !== undefined)?.engine;
         this.#target = engine === undefined ? target : { ...target, engine };
@@ -53,6 +58,13 @@ export class Engine {
       now: options.now,
     });
     this.#watch.open();
+  }
+
+  /** Once: it is looked at every 3 s. */
+  #tellUnnameable(count: number, log: (line: string) => void): void {
+    if (count === 0 || this.#toldUnnameable) return;
+    this.#toldUnnameable = true;
+    log(`the engine lists ${count} models whose names are empty or longer than 256 characters: they are left out`);
   }
 
   get target(): EngineTarget | undefined {

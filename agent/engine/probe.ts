@@ -1,12 +1,12 @@
 /** One look at an engine's `/v1/models`. */
 import { Agent, request } from 'undici';
 import { z } from 'zod';
-import type { ServedModel } from '../../shared/lattice/node.ts';
+import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
 import type { EngineTarget } from './address.ts';
 
-/** What one look showed. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
+/** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
 export type Sighting =
-  | { kind: 'models'; models: ServedModel[] }
+  | { kind: 'models'; models: ServedModel[]; unnameable: number }
   | { kind: 'refused' }
   | { kind: 'unknown'; reason: string };
 
@@ -22,7 +22,7 @@ const MODELS_MAX = 64;
 const modelListSchema = z.object({
   data: z.array(
     z.object({
-      id: z.string().min(1).max(256),
+      id: z.string(),
       /** vLLM and SGLang: the longest prompt plus answer in tokens. */
       max_model_len: z.number().int().positive().nullish().catch(undefined),
       /** Others name it so. */
@@ -81,8 +81,11 @@ function readAnswer(status: number, body: string): Sighting {
   if (status !== 200) return { kind: 'unknown', reason: `the engine answered ${status}` };
   const parsed = modelListSchema.safeParse(parseJson(body));
   if (!parsed.success) return { kind: 'unknown', reason: 'the answer is not a list of models' };
+  const { data } = parsed.data;
+  // One such id must not cost the others: a record with it would be refused whole.
+  const nameable = data.filter(({ id }) => modelSchema.shape.id.safeParse(id).success);
   const models = new Map<string, ServedModel>();
-  for (const { id, max_model_len, context_length, owned_by } of parsed.data.data.slice(0, MODELS_MAX)) {
+  for (const { id, max_model_len, context_length, owned_by } of nameable.slice(0, MODELS_MAX)) {
     const context = max_model_len ?? context_length;
     models.set(id, {
       id,
@@ -91,7 +94,7 @@ function readAnswer(status: number, body: string): Sighting {
       ...(owned_by === 'vllm' || owned_by === 'sglang' ? { engine: owned_by } : {}),
     });
   }
-  return { kind: 'models', models: [...models.values()] };
+  return { kind: 'models', models: [...models.values()], unnameable: data.length - nameable.length };
 }
 
 function parseJson(text: string): unknown {

@@ -7,7 +7,7 @@ interface JobEndOptions {
   job: SlurmJob;
   env: Readonly<Record<string, string | undefined>>;
   run: RunTool;
-  /** How long before the end `onDue` is called; 0 never. Asked once, with the time left at the start. */
+  /** How long before the end `onDue` is called, by the time left at the start; 0 never. Pure: it may be asked again. */
   before(leftMs: number): number;
   onChange(ends: Date | undefined): void;
   onDue(leftMs: number): void;
@@ -21,15 +21,21 @@ interface JobEndOptions {
 /** Limits change by hand, a few times a day; slurmctld serves the whole site. */
 const REREAD_MS = 300_000;
 
+/** squeue answers within a second, unless slurmctld is in trouble: asked so long before the drain is due, it moves it in time. */
+const ANSWER_MS = 2_000;
+
 export class JobEnd {
   readonly #options: JobEndOptions;
   readonly #stop = new AbortController();
+  readonly #startedAt: number;
   #ends: Date | undefined;
   #beforeMs: number | undefined;
+  #asked: Promise<void> | undefined;
   #complained = false;
 
   constructor(options: JobEndOptions) {
     this.#options = options;
+    this.#startedAt = options.now();
     this.#ends = environmentEndTime(options.env);
   }
 
@@ -40,16 +46,17 @@ export class JobEnd {
   /** Runs until `close`; never rejects. */
   async open(): Promise<void> {
     const { signal } = this.#stop;
-    while (!signal.aborted) {
-      await this.#ask();
+    for (let near = false; !signal.aborted; ) {
+      await this.#answer();
       if (signal.aborted) return;
-      const leftMs = this.#ends === undefined ? Number.POSITIVE_INFINITY : this.#ends.getTime() - this.#options.now();
-      if (this.#ends) this.#beforeMs ??= this.#options.before(leftMs);
-      const dueMs = this.#beforeMs ? leftMs - this.#beforeMs : Number.POSITIVE_INFINITY;
-      // Due is decided on what slurmctld has just said: the limit may have been raised meanwhile.
-      if (dueMs <= 0) return this.#options.onDue(leftMs);
+      if (near && this.#dueMs <= ANSWER_MS) await pause(this.#dueMs, signal);
+      if (signal.aborted) return;
+      const dueMs = this.#dueMs;
+      if (dueMs <= 0) return this.#options.onDue(this.#leftMs);
+      // Asked once more in the last moments: the limit may have been raised meanwhile.
+      near = dueMs <= ANSWER_MS;
       const rereadMs = REREAD_MS * (0.8 + 0.4 * this.#options.random());
-      await delay(Math.min(rereadMs, dueMs), undefined, { signal }).catch(() => {});
+      await pause(Math.min(rereadMs, near ? dueMs / 2 : dueMs - ANSWER_MS), signal);
     }
   }
 
@@ -57,16 +64,55 @@ export class JobEnd {
     this.#stop.abort();
   }
 
+  get #leftMs(): number {
+    return this.#ends === undefined ? Number.POSITIVE_INFINITY : this.#ends.getTime() - this.#options.now();
+  }
+
+  /** Until the drain is due. */
+  get #dueMs(): number {
+    if (this.#ends === undefined) return Number.POSITIVE_INFINITY;
+    const beforeMs = this.#beforeMs ?? this.#options.before(this.#ends.getTime() - this.#startedAt);
+    return beforeMs > 0 ? this.#leftMs - beforeMs : Number.POSITIVE_INFINITY;
+  }
+
+  /** Resolves when squeue has answered, or when what is known has to be acted on without: a squeue that hangs would outlast the job. */
+  async #answer(): Promise<void> {
+    const answered = new AbortController();
+    this.#asked ??= this.#ask().finally(() => {
+      this.#asked = undefined;
+    });
+    const patience = pause(this.#patienceMs, AbortSignal.any([this.#stop.signal, answered.signal]));
+    await Promise.race([this.#asked, patience]);
+    answered.abort();
+  }
+
+  get #patienceMs(): number {
+    // Of a job whose limit was raised before we came the environment tells an end that is over: only squeue knows better.
+    if (this.#ends === undefined || this.#ends.getTime() <= this.#startedAt) return REREAD_MS;
+    // The first answer has its chance where the drain is due at the start already, at most half of what is left.
+    const chanceMs = Math.min(ANSWER_MS, this.#leftMs / 2) - (this.#options.now() - this.#startedAt);
+    return Math.min(REREAD_MS, Math.max(this.#dueMs, chanceMs));
+  }
+
   async #ask(): Promise<void> {
     const answer = await askEndTime(this.#options.job, this.#options.run);
     if (answer.kind === 'unknown') {
       if (!this.#complained) this.#options.log(`the job's end cannot be learnt now: ${answer.reason}`);
       this.#complained = true;
-      return;
+    } else {
+      this.#complained = false;
+      if (answer.ends?.getTime() !== this.#ends?.getTime()) {
+        this.#ends = answer.ends;
+        this.#options.onChange(answer.ends);
+      }
     }
-    this.#complained = false;
-    if (answer.ends?.getTime() === this.#ends?.getTime()) return;
-    this.#ends = answer.ends;
-    this.#options.onChange(answer.ends);
+    // Once: a limit that is raised later does not move the drain further from the end. Not of an end that was over at the start.
+    const hadMs = this.#ends === undefined ? 0 : this.#ends.getTime() - this.#startedAt;
+    if (hadMs > 0) this.#beforeMs ??= this.#options.before(hadMs);
   }
+}
+
+/** Never rejects: aborted, it is over at once. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return delay(ms, undefined, { signal }).catch(() => {});
 }

@@ -1,7 +1,8 @@
 /** NVIDIA devices of this job, asked of `nvidia-smi`. */
 
-import { findGpuClass, gpuClass } from '../../shared/hardware/classes.ts';
+import { findGpuClass } from '../../shared/hardware/classes.ts';
 import type { Gpu } from '../../shared/lattice/node.ts';
+import { described } from './described.ts';
 import type { RunTool } from './run-tool.ts';
 import { type Device, visibleDevices } from './visible.ts';
 
@@ -15,6 +16,7 @@ export interface Found {
 
 interface NvidiaDevice extends Device<NvidiaDevice> {
   name: string;
+  /** As told, which need not be an amount. */
   vramMib: number;
   slices: NvidiaDevice[];
 }
@@ -29,16 +31,14 @@ export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, stri
   const slices = await run('nvidia-smi', ['-L']);
   if (slices.ok) addSlices(devices, slices.stdout);
   const variable = env.CUDA_VISIBLE_DEVICES;
-  const gpus = visibleDevices(devices, variable).map(({ name, vramMib }) => ({
-    class: gpuClass(name),
-    name,
-    vram_mib: vramMib,
-  }));
-  const note =
-    gpus.length < devices.length
-      ? `CUDA_VISIBLE_DEVICES="${variable}" shows ${gpus.length} of ${devices.length} GPUs`
+  const visible = visibleDevices(devices, variable);
+  const { gpus, note } = described(visible.map(({ name, vramMib }) => ({ name, vramMib })));
+  const hidden =
+    visible.length < devices.length
+      ? `CUDA_VISIBLE_DEVICES="${variable}" shows ${visible.length} of ${devices.length} GPUs`
       : undefined;
-  return { gpus, ...(note ? { note } : {}) };
+  const notes = [hidden, note].filter((one) => one !== undefined).join('; ');
+  return { gpus, ...(notes === '' ? {} : { note: notes }) };
 }
 
 /** `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920` per device. */
@@ -48,10 +48,15 @@ function parseQuery(csv: string): NvidiaDevice[] {
     if (!match) return [];
     const [, uuid = '', fullName = '', memory = ''] = match;
     const name = fullName.slice(0, NAME_MAX_CHARS);
-    // `[N/A]` where memory is shared with the CPU (GB10): the table knows better than nothing.
-    const vramMib = /^\d+$/.test(memory.trim()) ? Number(memory) : (findGpuClass(name)?.memoryGib[0] ?? 0) * 1024;
+    const vramMib = amount(memory.trim()) ?? (findGpuClass(name)?.memoryGib[0] ?? 0) * 1024;
     return [{ uuid, name, vramMib, slices: [] }];
   });
+}
+
+/** Undefined for words: `[N/A]` where memory is shared with the CPU (GB10), and the table knows better than nothing. */
+function amount(text: string): number | undefined {
+  if (/^\d+$/.test(text)) return Number(text);
+  return /^[-+.\d]/.test(text) ? Number.NaN : undefined;
 }
 
 /**

@@ -1,12 +1,15 @@
 /** AMD devices of this job, asked of `rocm-smi`. An MI250X card is two dies, each a device of 64 GiB, as engines see them. */
 
-import { gpuClass } from '../../shared/hardware/classes.ts';
-import type { Gpu } from '../../shared/lattice/node.ts';
+import { described } from './described.ts';
 import type { Found } from './nvidia.ts';
 import type { RunTool } from './run-tool.ts';
 import { type Device, visibleDevices } from './visible.ts';
 
-interface AmdDevice extends Device<AmdDevice>, Gpu {}
+interface AmdDevice extends Device<AmdDevice> {
+  name: string;
+  /** As told, which need not be an amount. */
+  vramMib: number;
+}
 
 const MIB_BYTES = 1024 * 1024;
 
@@ -20,12 +23,13 @@ export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string
   const rocr = env.ROCR_VISIBLE_DEVICES;
   const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
   const seen = visibleDevices(visibleDevices(all, rocr), hip);
-  const gpus = seen.map(({ class: kind, name, vram_mib }) => ({ class: kind, name, vram_mib }));
-  const note =
-    gpus.length < all.length
-      ? `ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show ${gpus.length} of ${all.length} GPUs`
+  const { gpus, note } = described(seen.map(({ name, vramMib }) => ({ name, vramMib })));
+  const hidden =
+    seen.length < all.length
+      ? `ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show ${seen.length} of ${all.length} GPUs`
       : undefined;
-  return { gpus, ...(note ? { note } : {}) };
+  const notes = [hidden, note].filter((one) => one !== undefined).join('; ');
+  return { gpus, ...(notes === '' ? {} : { note: notes }) };
 }
 
 /** Columns are found by their headings: their order and spelling differ between ROCm 4, 5 and 6. */
@@ -54,13 +58,19 @@ function parseDevices(csv: string): AmdDevice[] {
     const id = row[unique] ?? '';
     devices.push({
       uuid: /^(0x)?[0-9a-f]+$/i.test(id) ? `GPU-${id.replace(/^0x/i, '')}` : '',
-      class: gpuClass(name),
       name,
       slices: [],
-      vram_mib: Math.floor(Number(row[memory] ?? 0) / MIB_BYTES) || 0,
+      vramMib: mib(row[memory] ?? ''),
     });
   }
   return devices;
+}
+
+/** 0 where it is not told. Bytes beyond what a number holds exactly are those of a driver that says -1. */
+function mib(bytes: string): number {
+  const told = Number(bytes);
+  if (Number.isNaN(told)) return 0;
+  return Number.isSafeInteger(told) ? Math.floor(told / MIB_BYTES) : told;
 }
 
 function cellsOf(line: string): string[] {

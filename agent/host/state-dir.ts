@@ -1,6 +1,17 @@
 /** Where an agent keeps what others of the same user need: `${XDG_RUNTIME_DIR:-$TMPDIR}/otela-agent/<session>/`. */
 import { randomBytes } from 'node:crypto';
-import { lstatSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect } from 'node:net';
 import { hostname } from 'node:os';
 import { basename, dirname, join } from 'node:path';
@@ -22,12 +33,13 @@ const SESSIONS_MAX = 1000;
 
 /**
  * Directories that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often those of the login
- * node and do not exist here; `/tmp/otela-agent` may be another user's, so each place has a second name with our number.
+ * node and do not exist here, or are not ours to write in; `/tmp/otela-agent` may be another user's, so each place has a second name with our number.
  */
 function stateBases(env: Env): string[] {
   const uid = process.getuid?.() ?? 0;
-  const temporary = isDirectory(env.TMPDIR) ? env.TMPDIR : '/tmp';
-  const places = new Set([...(isDirectory(env.XDG_RUNTIME_DIR) ? [env.XDG_RUNTIME_DIR] : []), temporary]);
+  const given = [env.XDG_RUNTIME_DIR, env.TMPDIR].filter(isDirectory);
+  // Not always: another job's agents, with a TMPDIR of its own, are not to be found from this one.
+  const places = new Set([...given, ...(isWritable(env.TMPDIR) ? [] : ['/tmp'])]);
   return [...places].flatMap((place) => [join(place, 'otela-agent'), join(place, `otela-agent-${uid}`)]);
 }
 
@@ -35,6 +47,16 @@ function isDirectory(path: string | undefined): path is string {
   if (path === undefined || path === '') return false;
   try {
     return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
+}
+
+function isWritable(path: string | undefined): boolean {
+  if (!isDirectory(path)) return false;
+  try {
+    accessSync(path, constants.W_OK | constants.X_OK);
+    return true;
   } catch {
     return false;
   }

@@ -89,6 +89,11 @@ export class Exchange {
     return this.#ending !== undefined;
   }
 
+  /** Its end went out, and the other side's word that it has stored it is all that is missing. */
+  get said(): boolean {
+    return this.finished && this.#said;
+  }
+
   /** Bytes of the answer kept in memory. */
   get kept(): number {
     return this.#outgoing.kept;

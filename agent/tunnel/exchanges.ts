@@ -25,6 +25,12 @@ const LOAD_AGAIN_MS = 1_000;
 /** And so many times after the last one ended, where the engine was said to be busy: its last word may be of the moment before. */
 const LOADS_AFTER = 2;
 
+/**
+ * A drain waits so long for SETTLED where nothing else is missing: a gateway says it a quarter of a second after an answer. One that has
+ * just gone, or is frozen, says nothing, and its answers would hold an idle agent for all of its drain time.
+ */
+const SETTLED_WAIT_MS = 2_000;
+
 /** Counts what the engine is given, and tells how busy it is. */
 export interface LoadCounter {
   begin(): void;
@@ -67,6 +73,8 @@ export class Exchanges {
   #draining = false;
   #link: Link | undefined;
   #onDrained: (() => void)[] = [];
+  /** While it drains: since when every answer has been given. */
+  #allSaidAt: number | undefined;
 
   constructor(engine: () => EngineTarget | undefined, log: (line: string) => void, load?: LoadCounter) {
     this.#engine = engine;
@@ -196,7 +204,10 @@ export class Exchanges {
     this.#named.delete(exchange.name);
     this.#streams.delete(exchange.stream);
     this.#finished.delete(exchange.name);
-    if (this.#named.size > 0 || !this.#draining) return;
+    if (this.#named.size === 0) this.#drained();
+  }
+
+  #drained(): void {
     for (const done of this.#onDrained.splice(0)) done();
   }
 
@@ -248,6 +259,10 @@ export class Exchanges {
     }
     this.#trim();
     this.#sayLoadAgain(now);
+    if (this.#onDrained.length === 0) return;
+    const allSaid = [...this.#named.values()].every((exchange) => exchange.said);
+    this.#allSaidAt = allSaid ? (this.#allSaidAt ?? now) : undefined;
+    if (this.#allSaidAt !== undefined && now - this.#allSaidAt >= SETTLED_WAIT_MS) this.#drained();
   }
 
   #trim(): void {
@@ -261,7 +276,7 @@ export class Exchanges {
     }
   }
 
-  /** New openings are refused; resolves when nothing runs any more and every answer was handed on. */
+  /** New openings are refused; resolves when nothing runs any more and every answer was handed on, or `tick` finds it given long ago. */
   drain(): Promise<void> {
     this.#draining = true;
     if (this.#named.size === 0) return Promise.resolve();

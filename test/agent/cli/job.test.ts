@@ -1,6 +1,8 @@
-import { existsSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { freePort } from '../../support/processes.ts';
 import { engineCommand, FOR_EVER, fakeTool, NODE, scratch, startAgent } from '../support/harness.ts';
 
@@ -69,6 +71,39 @@ describe('in a Slurm job', () => {
     await run.until(() => run.tunnels[0]?.latest?.job?.ends_at?.startsWith('2099') ?? false);
     expect(run.tunnel.latest?.state).toBe('JOIN');
     rmSync(asked);
+  });
+
+  it.each([
+    ['is asked for the first time', ''],
+    ['has answered before', '[ -e asked ] || { touch asked; echo $ENDS; exit; }; '],
+  ])('drains in time where squeue hangs and %s', async (_when, first) => {
+    const directory = scratch();
+    // Longer than anybody waits for a tool, and ended with this test.
+    const pids = join(directory, 'pids');
+    fakeTool(directory, 'squeue', `cd ${directory}; ${first}echo $$ >> ${pids}; exec sleep 60`);
+    onTestFinished(() => {
+      for (const pid of readFileSync(pids, 'utf8').trim().split('\n')) process.kill(Number(pid), 'SIGKILL');
+    });
+    const endsAt = Math.floor(Date.now() / 1000) + 20;
+    const ends = new Date(endsAt * 1000).toISOString().slice(0, 19);
+    const times = { SLURM_JOB_END_TIME: String(endsAt), ENDS: ends };
+    const run = startAgent(directory, ['--drain-before', '17s', '--drain-timeout', '0s'], { ...job, ...times });
+    expect(await run.exit).toBe(0);
+    expect(Date.now()).toBeGreaterThanOrEqual((endsAt - 17) * 1000);
+    expect(Date.now()).toBeLessThan((endsAt - 12) * 1000);
+    expect(run.stderr.text).toContain('the job ends in');
+  });
+
+  it('waits for a slow squeue where the end that the environment tells was over at the start', async () => {
+    const directory = scratch();
+    const go = join(directory, 'go');
+    execFileSync('mkfifo', [go]);
+    fakeTool(directory, 'squeue', `read line < ${go}; echo 2099-01-01T00:00:00`);
+    const run = startAgent(directory, ['--drain-before', '30s'], { ...job, SLURM_JOB_END_TIME: '1700000000' });
+    await run.state('JOIN');
+    await writeFile(go, 'answer\n'); // not before it reads
+    await run.until(() => run.tunnels[0]?.latest?.job?.ends_at?.startsWith('2099') ?? false);
+    expect(run.tunnel.states).toEqual(['JOIN']);
   });
 
   it('registers one session with all GPUs on rank 0 of an engine over two nodes', async () => {

@@ -92,6 +92,17 @@ describe('the life of an agent', () => {
     expect(run.tunnel.latest?.models.map(({ id }) => id)).toEqual(['base', 'adapter']);
   });
 
+  it('serves the others where one model has no name or one that is too long, and says so once', async () => {
+    const engine = await startEngine({ models: ['', 'x'.repeat(257), 'base'] });
+    onTestFinished(() => engine.close());
+    const run = startAgent(scratch(), ['--engine-url', engine.url]);
+    await run.state('SERVING');
+    expect(run.tunnel.latest?.models.map(({ id }) => id)).toEqual(['base']);
+    engine.setModels(['', 'x'.repeat(257), 'base', 'adapter']);
+    await run.until(() => run.tunnel.latest?.models.length === 2);
+    expect(run.stderr.text.match(/lists 2 models whose names are empty or longer/g)).toHaveLength(1);
+  });
+
   it('calls the models loading, and itself still serving, when a foreign engine stops listening, and ready when it is back', async () => {
     const port = await freePort();
     let engine = await startEngine({ port });

@@ -1,5 +1,5 @@
 /** The agent as a process of its own, with the real tunnel dialling a gateway that is not there. */
-import { chmodSync, mkdirSync } from 'node:fs';
+import { chmodSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { signalGroup } from '../../../agent/engine/group.ts';
@@ -95,5 +95,56 @@ describe('an agent process', () => {
     expect(status.output).toContain(`"url": "http://127.0.0.1:${port}"`);
     // Somebody else, root even, is not shown other people's agents.
     expect((await runToEnd(['status', '--json'], { ...userEnv(directory), ...more })).out).toBe('[]\n');
+  });
+
+  it('works without HOME for a user who stands in no /etc/passwd, and refuses ~ with 2', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'needs root to become another user');
+    const uid = 1_954_321;
+    const directory = scratch();
+    chmodSync(directory, 0o777);
+    const env = { ...userEnv(directory), ...GATEWAY };
+    const start = ['env', '-u', 'HOME', NODE, AGENT_MAIN, 'start'];
+    const run = new Managed(start, { label: 'agent', env, uid });
+    await run.line(/again in/, 10_000);
+    run.signal('SIGTERM');
+    expect(await run.end(10_000)).toEqual({ code: 143, signal: null });
+    const there = new Managed([...start, '--token-file', '~/token'], { env, uid });
+    expect(await there.end(10_000)).toEqual({ code: 2, signal: null });
+    expect(there.output).toContain('~/token: this user has no home here');
+  });
+
+  it('works where it may not enter its home, with a warning', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'needs root to become another user');
+    const directory = scratch();
+    chmodSync(directory, 0o777);
+    const home = join(directory, 'home');
+    mkdirSync(home, { mode: 0o700 });
+    const run = agent(directory, [], { HOME: home }, 65_534);
+    await run.line(/warning: cannot read .*\.config\/otela-agent\/config: EACCES/, 10_000);
+    await run.line(/again in/, 10_000);
+  });
+
+  it('keeps its state below /tmp where it may not write in TMPDIR, and is found there', async ({ skip }) => {
+    skip(process.getuid?.() !== 0, 'needs root to become another user');
+    const uid = 1_954_322;
+    onTestFinished(() => {
+      for (const name of ['otela-agent', `otela-agent-${uid}`]) {
+        // The first name may be another user's: it was not taken then.
+        if (statSync(join('/tmp', name), { throwIfNoEntry: false })?.uid === uid)
+          rmSync(join('/tmp', name), { recursive: true });
+      }
+    });
+    const directory = scratch();
+    chmodSync(directory, 0o755);
+    const more = { TMPDIR: directory, XDG_RUNTIME_DIR: '' };
+    const run = agent(directory, [], more, uid);
+    await run.line(/state in \/tmp\/otela-agent/, 10_000);
+    await run.line(/again in/, 10_000);
+    const env = { ...userEnv(directory), ...more };
+    const status = new Managed([NODE, AGENT_MAIN, 'status', '--json'], { uid, env });
+    expect(await status.end(10_000)).toEqual({ code: 0, signal: null });
+    expect(status.output).toContain('"gateways"');
+    run.signal('SIGTERM');
+    await run.end(10_000);
   });
 });

@@ -1,6 +1,7 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { startEngine } from '../../support/engine.ts';
 import { runToEnd, scratch, startAgent, userEnv } from '../support/harness.ts';
 
 const GATEWAY = ['--gateway', 'https://gw.example.org'];
@@ -64,6 +65,32 @@ describe('the command line', () => {
     expect(await refused(GATEWAY, { OTELA_TOKEN: 'a\nx-evil: 1' })).toContain('not one word');
   });
 
+  it.each([
+    ['of two lines', 'two\nlines'],
+    ['that is no ASCII', 'kéy'],
+    ['of two words', 'two words'],
+    ['of nothing', ' '],
+    ['that is longer than a header', 'x'.repeat(4097)],
+  ])('refuses an engine’s key %s', async (_what, key) => {
+    const args = [...GATEWAY, '--engine-url', 'http://127.0.0.1:1'];
+    expect(await refused(args, { OTELA_ENGINE_KEY: key })).toContain('the engine’s key is not one word');
+    const file = join(scratch(), 'key');
+    writeFileSync(file, `${key}\n`, { mode: 0o600 });
+    const said = key === ' ' ? 'is empty' : 'the engine’s key is not one word';
+    const err = await refused([...args, '--engine-key-file', file]);
+    expect(err).toContain(said);
+    expect(err).not.toContain('kéy');
+  });
+
+  it('takes the engine’s key without the white space around it', async () => {
+    const engine = await startEngine({ apiKey: 'engine-secret' });
+    onTestFinished(() => engine.close());
+    const more = { OTELA_ENGINE_KEY: ' engine-secret\r\n' };
+    const run = startAgent(scratch(), ['--engine-url', engine.url], more);
+    await run.state('SERVING');
+    expect(run.tunnel.options.engine()?.key).toBe('engine-secret');
+  });
+
   it('refuses a missing token', async () => {
     expect(await refused(GATEWAY, { OTELA_TOKEN: '' })).toContain('no token');
   });
@@ -115,6 +142,53 @@ describe('settings', () => {
     mkdirSync(home, { recursive: true });
     writeFileSync(join(home, 'config'), 'tier = stable\n');
     expect((await config(directory, [])).row('tier')?.value).toBe('stable');
+  });
+
+  it.each([
+    ['engine-port = 8000', ['--engine-url', 'http://127.0.0.1:1/flagged'], {}, '127.0.0.1:1/flagged/v1/models'],
+    ['engine-url = http://127.0.0.1:1/filed', ['--engine-port', '2'], {}, '127.0.0.1:2/v1/models'],
+    ['engine-url = http://127.0.0.1:1', [], { OTELA_ENGINE_PORT: '2' }, '127.0.0.1:2/v1/models'],
+    ['engine-port = none', ['--engine-url', 'http://127.0.0.1:1/flagged'], {}, '127.0.0.1:1/flagged/v1/models'],
+    ['accept-deployments = /nonexistent', ['--engine-url', 'http://127.0.0.1:1'], {}, '127.0.0.1:1/v1/models'],
+    ['accept-deployments = /nonexistent', [], { OTELA_ENGINE_PORT: '2' }, '127.0.0.1:2/v1/models'],
+    ['accept-deployments = /nonexistent', ['--engine-port', '3', '--', 'sh'], {}, 'sh is here'],
+    ['engine-url = http://127.0.0.1:1', ['--accept-deployments', 'HERE'], {}, 'the agent would join idle'],
+    ['engine-url = x', ['--accept-deployments', 'HERE'], { OTELA_ENGINE_PORT: 'x' }, 'the agent would join idle'],
+  ])('of the file, %s, give way to %j and %j, which exclude them', async (line, args, more, said) => {
+    const directory = scratch();
+    const file = join(directory, 'config');
+    writeFileSync(file, `${line}\n`);
+    const templates = join(directory, 'templates');
+    mkdirSync(templates, { mode: 0o700 });
+    writeFileSync(join(templates, 'one.json'), JSON.stringify({ argv: ['vllm'], port: 8000 }), { mode: 0o600 });
+    const given = ['--config', file, ...args.map((arg) => (arg === 'HERE' ? templates : arg))];
+    const env = userEnv(directory, { OTELA_TOKEN: 't', OTELA_GATEWAY: 'http://127.0.0.1:1', ...more });
+    // It says what the agent would do with these settings.
+    const { out, err } = await runToEnd(['doctor', '--json', ...given], env);
+    expect(out, err).toContain(said);
+  });
+
+  it.each([
+    ['engine-port = 8000\nengine-url = http://x', [], 'both say where the engine is'],
+    ['accept-deployments = /x\nengine-port = 8000', [], '--accept-deployments and --engine-port both say'],
+    ['', ['--accept-deployments', '/x', '--engine-url', 'http://x'], '--accept-deployments and --engine-url both say'],
+    ['', ['--accept-deployments', '/x', '--', 'sh'], '--accept-deployments and a command both say'],
+  ])('are refused where two from one place exclude each other: %j and %j', async (lines, args, said) => {
+    const directory = scratch();
+    const file = join(directory, 'config');
+    writeFileSync(file, `${lines}\n`);
+    expect(await refused([...GATEWAY, '--config', file, ...args])).toContain(said);
+  });
+
+  it('take the engine’s key from the variable, over a file that the configuration file names', async () => {
+    const directory = scratch();
+    const file = join(directory, 'config');
+    writeFileSync(file, 'engine-key-file = /nonexistent\n');
+    const engine = await startEngine({ apiKey: 'engine-secret' });
+    onTestFinished(() => engine.close());
+    const args = ['--config', file, '--engine-url', engine.url];
+    const run = startAgent(directory, args, { OTELA_ENGINE_KEY: 'engine-secret' });
+    await run.state('SERVING');
   });
 
   it('never show a secret', async () => {

@@ -129,14 +129,14 @@ describe('health', () => {
 
   it('survives any number of looks that show nothing: unknown is not gone', () => {
     const unknown = { kind: 'unknown' as const, reason: 'time-out' };
-    expect(believed({ kind: 'models', models }, unknown, unknown, unknown, unknown)).toMatchObject({
+    expect(believed({ kind: 'models', models, unnameable: 0 }, unknown, unknown, unknown, unknown)).toMatchObject({
       answering: true,
       models,
     });
   });
 
   it('survives one refused connection, not two in a row', () => {
-    const ready = { kind: 'models' as const, models };
+    const ready = { kind: 'models' as const, models, unnameable: 0 };
     expect(believed(ready, { kind: 'refused' })).toMatchObject({ answering: true, models });
     expect(believed(ready, { kind: 'refused' }, { kind: 'unknown', reason: '' }, { kind: 'refused' })).toMatchObject({
       answering: true,
@@ -174,6 +174,7 @@ describe('a look at /v1/models', () => {
         { id: 'b', state: 'ready', context_length: 8192 },
         { id: 'c', state: 'ready' },
       ],
+      unnameable: 0,
     });
   });
 
@@ -187,6 +188,12 @@ describe('a look at /v1/models', () => {
     const sighting = await look(status, body);
     expect(sighting).toMatchObject({ kind: 'unknown' });
     expect('reason' in sighting && sighting.reason).toContain(reason);
+  });
+
+  it('leaves out a model that no registry could name, and no other', async () => {
+    const data = ['', 'x'.repeat(257), 'y'.repeat(256), 'good'].map((id) => ({ id }));
+    const sighting = await look(200, JSON.stringify({ data }));
+    expect('models' in sighting && sighting.models.map(({ id }) => id)).toEqual(['y'.repeat(256), 'good']);
   });
 
   it('knows 64 models at most, as the registry does', async () => {

@@ -5,7 +5,7 @@ import { STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { chatBody } from '../../support/house.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { openAgentSide } from '../../support/tunnel/agent-side.ts';
-import { type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway.ts';
+import { type HandGateway, type HandSocket, openingFrame } from '../../support/tunnel/hand-gateway.ts';
 
 afterEach(endAll);
 
@@ -109,13 +109,34 @@ describe('an agent that drains', () => {
     await draining;
   });
 
-  it('does not wait for a gateway that never comes back', async () => {
-    const { gateway, socket, tunnel } = await openAgentSide();
+  it.each([
+    ['has just gone', (gateway: HandGateway) => gateway.close()],
+    ['does not say that it has stored the answer', async () => {}],
+  ])(
+    'waits two seconds and no longer where nothing runs and the gateway %s',
+    async (_what, happens) => {
+      const { gateway, socket, tunnel } = await openAgentSide();
+      ask(socket, 1, { bytes: 1000 });
+      await socket.when('end', 1);
+      const before = performance.now();
+      const draining = tunnel.drain();
+      await happens(gateway);
+      await draining;
+      expect(performance.now() - before).toBeGreaterThan(1_900);
+      expect(performance.now() - before).toBeLessThan(5_000);
+    },
+    40_000,
+  );
+
+  it('waits longer than that for what runs beside an answer that the gateway does not take', async () => {
+    const { engine, socket, tunnel } = await openAgentSide();
     ask(socket, 1, { bytes: 1000 });
     await socket.when('end', 1);
-    const draining = tunnel.drain();
-    await gateway.close();
-    await draining;
+    ask(socket, 2, { delayMs: 3_000 });
+    await eventually('it runs', 3_000, () => (engine.running() === 1 ? true : undefined));
+    await tunnel.drain();
+    expect(engine.running()).toBe(0);
+    expect(socket.all('end', 2)).toHaveLength(1);
   }, 20_000);
 });
 
