@@ -4,7 +4,7 @@ import type { EngineRequest } from '../support/engine.ts';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { type Asking, LEAVERS } from '../support/leavers.ts';
 import { endAll, eventually } from '../support/processes.ts';
-import { dial, postBytes } from '../support/raw.ts';
+import { dial, postBytes, sendUntilHeld } from '../support/raw.ts';
 
 const WITHIN_MS = 1_000;
 let house: House;
@@ -107,6 +107,27 @@ it('about the time of the first token, when the answer is on its way', async () 
   }
   expect(late).toEqual([]);
 }, 60_000);
+
+describe.each([
+  ['by the inlet', {}],
+  ['by HTTP', { te: 'trailers' }],
+])('a client that has said more than is read, %s', (_, more) => {
+  it('and resets its connection, is missed within a second', async () => {
+    const before = house.engine.requests.at(-1)?.id ?? 0;
+    const socket = await dial(house.gateway.url);
+    socket.on('error', () => undefined);
+    const headers = { authorization: `Bearer ${house.key}`, ...more };
+    const url = `${house.gateway.url}/v1/chat/completions`;
+    socket.write(postBytes(url, headers, chatBody({ tokens: 1_000, tokensPerSecond: 20 })));
+    const { id } = await house.engine.when((request) => request.id > before, 5_000, 'the request');
+    await sendUntilHeld(socket);
+    socket.resetAndDestroy();
+    const leftAt = Date.now();
+    const aborted = (request: EngineRequest) => request.id === id && request.abortedAt !== undefined;
+    const { abortedAt = Number.NaN } = await house.engine.when(aborted, 5_000, 'the abort');
+    expect(abortedAt - leftAt).toBeLessThanOrEqual(WITHIN_MS);
+  });
+});
 
 it('a hundred clients that leave at once leave nothing running', async () => {
   const leaver = LEAVERS['fetch, aborted'];

@@ -4,6 +4,7 @@ import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHead
 import { connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { patternBytes } from './engine/words.ts';
+import { eventually } from './processes.ts';
 
 export interface RawAnswer {
   status: number;
@@ -93,6 +94,24 @@ export function dial(url: string): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host: hostname, port: Number(port) }, () => resolve(socket));
     socket.once('error', reject);
+  });
+}
+
+/** Sends until nobody takes more. */
+export async function sendUntilHeld(socket: Socket): Promise<void> {
+  const piece = Buffer.alloc(64 * 1024, 'x');
+  let sent = 0;
+  const push = () => {
+    while (socket.write(piece)) sent++;
+    sent++;
+  };
+  socket.on('drain', push);
+  push();
+  let [last, still] = [-1, 0];
+  await eventually('it is held', 10_000, () => {
+    still = sent === last ? still + 1 : 0;
+    last = sent;
+    return still === 10 ? true : undefined;
   });
 }
 

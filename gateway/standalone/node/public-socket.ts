@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:tls';
 import type { Inlet } from './inlet.ts';
 import type { Outlets } from './outlet.ts';
+import { Pause } from './pause.ts';
 import { receive } from './reception.ts';
 import { refuse, splice, type Traffic, WRITE_BUFFER_BYTES } from './splice.ts';
 
@@ -37,6 +38,8 @@ interface PublicSocketOptions {
 export class PublicSocket {
   readonly #server: Server;
   readonly #clients = new Set<Socket>();
+  /** What TLS lies upon, by its two ends; as many as there are connections. */
+  readonly #below = new Map<string, Socket>();
   readonly #traffic: Traffic = { chunks: 0, asking: 0 };
   readonly #outlets: Outlets | undefined;
   readonly #inlet: Inlet | undefined;
@@ -60,6 +63,7 @@ export class PublicSocket {
         : createTlsServer({ ...options, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, accept);
     this.#server.maxConnections = connectionsMax + REFUSALS_MAX;
     this.#server.on('tlsClientError', (_error, client: Socket) => client.destroy());
+    if (tls !== undefined) this.#server.on('connection', (below: Socket) => this.#keep(below));
   }
 
   /** Resolves with the port; rejects as `net.Server` does (EADDRINUSE, EACCES, …). */
@@ -81,6 +85,14 @@ export class PublicSocket {
     if (this.#server instanceof TlsServer) this.#server.setSecureContext(tls);
   }
 
+  #keep(below: Socket): void {
+    const ends = endsOf(below);
+    this.#below.set(ends, below);
+    below.on('close', () => {
+      if (this.#below.get(ends) === below) this.#below.delete(ends);
+    });
+  }
+
   #accept(client: Socket, path: string, connectionsMax: number): void {
     this.#clients.add(client);
     client.on('close', () => this.#clients.delete(client));
@@ -90,9 +102,9 @@ export class PublicSocket {
 
   #admit(client: Socket, path: string): void {
     const [traffic, inlet, outlets] = [this.#traffic, this.#inlet, this.#outlets];
-    if (outlets === undefined) splice(client, path, traffic);
-    else if (inlet === undefined) splice(client, path, traffic, { outlets });
-    else receive(client, { path, traffic, inlet, outlets });
+    const pause = new Pause(client, this.#below.get(endsOf(client)) ?? client);
+    if (outlets === undefined || inlet === undefined) splice(client, { path, traffic, pause, outlets });
+    else receive(client, { path, traffic, pause, inlet, outlets });
   }
 
   /** Takes no more connections, lets those that are being answered finish for `drainMs` at most, ends all. Idempotent. */
@@ -107,4 +119,8 @@ export class PublicSocket {
     }
     for (const client of this.#clients) client.destroy();
   }
+}
+
+function endsOf({ remoteAddress, remotePort, localAddress }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress}`;
 }

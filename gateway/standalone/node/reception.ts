@@ -6,6 +6,7 @@ import type { Asked, Asker, Inlet } from './inlet.ts';
 import { Outflow } from './outflow.ts';
 import type { Outlets } from './outlet.ts';
 import { chunkOf } from './outlet-marker.ts';
+import type { Pause } from './pause.ts';
 import { readPlain } from './plain-request.ts';
 import { Asking, reset, splice, type Traffic } from './splice.ts';
 
@@ -15,7 +16,7 @@ const SILENCE_MS = 15_000;
 const PIECES_MS = 1_000;
 /** Of one request; who sends a byte at a time is not to make us look at all of it each time. */
 const PIECES_MAX = 16;
-/** What a client says before it has its answer. Beyond it nothing is read before that answer is out, its end neither. */
+/** What a client says before it has its answer. Beyond it nothing is read before that answer is out: a FIN is not seen, a reset is. */
 const AHEAD_MAX_BYTES = 64 * 1024;
 
 const NOTHING = Buffer.alloc(0);
@@ -28,6 +29,7 @@ interface ReceptionOptions {
   traffic: Traffic;
   inlet: Inlet;
   outlets: Outlets;
+  pause: Pause;
 }
 
 export function receive(client: Socket, options: ReceptionOptions): void {
@@ -77,7 +79,7 @@ class Reception implements Asker {
     this.#options.traffic.chunks += 1;
     this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
     if (this.#isAnswering) {
-      if (this.#unread.length > AHEAD_MAX_BYTES) this.#client.pause();
+      if (this.#unread.length > AHEAD_MAX_BYTES) this.#options.pause.begin();
     } else this.#read();
   };
 
@@ -109,14 +111,14 @@ class Reception implements Asker {
 
   /** From here on all is workerd's. */
   #handOver(): void {
-    const { path, traffic, outlets } = this.#options;
+    const { path, traffic, outlets, pause } = this.#options;
     const client = this.#client;
     client.setTimeout(0);
     client.off('data', this.#onData).off('drain', this.#onDrain).off('timeout', this.#onSilence);
     for (const event of ['end', 'error', 'close']) client.off(event, this.#leave);
     const said = this.#unread;
     this.#unread = NOTHING;
-    splice(client, path, traffic, { outlets, said });
+    splice(client, { path, traffic, pause, outlets, said });
   }
 
   whole({ status, lines, body }: Extract<Reply, { type: 'whole' }>): void {
@@ -177,7 +179,7 @@ class Reception implements Asker {
       this.#full = true;
       return;
     }
-    this.#client.resume();
+    this.#options.pause.end();
     if (this.#unread.length > 0) this.#read();
     else this.#client.setTimeout(SILENCE_MS);
   }

@@ -5,6 +5,7 @@ import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
 import { Outflow } from './outflow.ts';
 import type { Outlets } from './outlet.ts';
 import type { MarkedAnswer } from './outlet-marker.ts';
+import type { Pause } from './pause.ts';
 
 /** What waits when a side stalls is one such buffer and one chunk (64 KiB) per direction: about 160 KiB per connection. */
 export const WRITE_BUFFER_BYTES = 16 * 1024;
@@ -56,26 +57,30 @@ export class Asking {
 const UPGRADE = /\r\nupgrade:/i;
 
 /**
- * Carries a client to the Unix socket at `path` until one side ends.
+ * Carries a client to workerd's Unix socket at `path` until one side ends.
  *
  * workerd watches for a client's leaving only as a hang-up: a FIN leaves it waiting until it writes, which during a long prefill
  * is minutes. A client's FIN therefore closes the Unix socket whole, which workerd sees at once, in every phase.
  * The other way round nothing that broke may look complete: an error towards workerd resets the client.
  * With `outlets`, the body of an answer whose head names one comes from there.
  */
-export function splice(client: Socket, path: string, traffic: Traffic, more: SpliceOptions = {}): void {
-  const spliced = new Splice(client, path, traffic, more.outlets);
-  if (more.said !== undefined && more.said.length > 0) spliced.fromClient(more.said);
+export function splice(client: Socket, options: SpliceOptions): void {
+  const spliced = new Splice(client, options);
+  if (options.said !== undefined && options.said.length > 0) spliced.fromClient(options.said);
 }
 
 interface SpliceOptions {
-  outlets?: Outlets;
+  path: string;
+  traffic: Traffic;
+  pause: Pause;
+  outlets?: Outlets | undefined;
   /** What the client has said already. */
   said?: Buffer;
 }
 
 class Splice {
   readonly #client: Socket;
+  readonly #pause: Pause;
   readonly #path: string;
   readonly #traffic: Traffic;
   readonly #outlets: Outlets | undefined;
@@ -101,8 +106,9 @@ class Splice {
   /** workerd closed behind an outlet's answer; the client's next bytes open a new connection. */
   #idle = false;
 
-  constructor(client: Socket, path: string, traffic: Traffic, outlets: Outlets | undefined) {
+  constructor(client: Socket, { path, traffic, pause, outlets }: SpliceOptions) {
     this.#client = client;
+    this.#pause = pause;
     this.#path = path;
     this.#traffic = traffic;
     this.#asking = new Asking(traffic);
@@ -139,7 +145,7 @@ class Splice {
     };
     const options = { path: this.#path, highWaterMark: WRITE_BUFFER_BYTES, onread };
     const upstream = connect(options);
-    upstream.on('drain', () => this.#client.resume());
+    upstream.on('drain', () => this.#pause.end());
     upstream.on('connect', () => {
       this.#connected = true;
     });
@@ -162,7 +168,7 @@ class Splice {
     if (this.#afterOutlet) this.#keep(chunk);
     const room = this.#upstream.write(chunk);
     if (this.#upstream.writableLength === 0 && !this.#afterOutlet) free(chunk);
-    else if (!room) this.#client.pause();
+    else if (!room) this.#pause.begin();
   }
 
   #keep(chunk: Buffer): void {

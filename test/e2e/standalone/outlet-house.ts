@@ -19,13 +19,15 @@ const FALLBACK = 'this front knows no outlets';
 /** A socket with all that it received, and how it ended. */
 class Peer {
   readonly socket: Socket;
+  readonly #below: Socket;
   #chunks: Buffer[] = [];
   ended = false;
   error: NodeJS.ErrnoException | undefined;
   closed = false;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, below = socket) {
     this.socket = socket;
+    this.#below = below;
     socket.on('data', (chunk: Buffer) => this.#chunks.push(chunk));
     socket.on('end', () => {
       this.ended = true;
@@ -39,6 +41,11 @@ class Peer {
     atEnd(() => {
       socket.destroy();
     });
+  }
+
+  /** As a client that crashes, or that has not read all. */
+  reset(): void {
+    this.#below.resetAndDestroy();
   }
 
   get bytes(): Buffer {
@@ -155,10 +162,10 @@ export class House {
   }
 
   async client(secure = false): Promise<Peer> {
-    const options = { port: this.#port, host: '127.0.0.1' };
-    const socket = secure ? tlsConnect({ ...options, rejectUnauthorized: false }) : connect(options);
+    const below = connect({ port: this.#port, host: '127.0.0.1' });
+    const socket = secure ? tlsConnect({ socket: below, rejectUnauthorized: false }) : below;
     await once(socket, secure ? 'secureConnect' : 'connect');
-    return new Peer(socket);
+    return new Peer(socket, below);
   }
 
   /** A client whose request arrived, and workerd's side of its connection. */
