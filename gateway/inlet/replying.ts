@@ -91,12 +91,12 @@ export class Replying {
   }
 }
 
-/** Undefined where one holds what no header may. */
+/** Undefined where one holds what no header may: each letter goes as one byte, and of a larger one its low byte, which may end a line. */
 function linesOf(headers: Record<string, string>): string | undefined {
   let lines = '';
   for (const name in headers) {
     const value = headers[name] ?? '';
-    if (/[\r\n\0]/.test(value)) return undefined;
+    if (/[\r\n\0\u0100-\uffff]/.test(value)) return undefined;
     lines += `${name}: ${value}\r\n`;
   }
   return lines;

@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, temporaryDirectory } from '../support/processes.ts';
+import { raw } from '../support/raw.ts';
 
 let house: House;
 beforeAll(async () => {
@@ -25,6 +26,26 @@ async function keyFile(): Promise<string> {
   await writeFile(path, 'the-engines-own-key\n', { mode: 0o600 });
   return path;
 }
+
+it('a header of the engine comes by the inlet with the bytes that it had, UTF-8 and Latin-1', async () => {
+  // Not `close`, which is for workerd's HTTP.
+  const headers = { authorization: `Bearer ${house.key}`, connection: 'keep-alive' };
+  const typeOf = async (name: string, type: string, body: object) => {
+    house.engine.control({ headers: { 'content-type': `${type}; name="${name}"` } }, 1);
+    const url = `${house.gateway.url}/v1/chat/completions`;
+    return (await raw(url, { headers, body: JSON.stringify(body) })).headers['content-type'];
+  };
+  // Node reads a letter of a header as a byte, and writes it so where a length is known; of the stand-in's streams it writes UTF-8.
+  const utf8 = (text: string) => Buffer.from(text).toString('latin1');
+  for (const name of [utf8('naïve – ж😀'), 'naïve ÿ\x80']) {
+    for (const tokens of [3, 60_000]) {
+      const type = await typeOf(name, 'application/json', chatBody({ tokens }));
+      expect(type).toBe(`application/json; name="${name}"`);
+    }
+  }
+  const stream = chatBody({ tokens: 20, tokensPerSecond: 100 }, { stream: true });
+  expect(await typeOf('naïve', 'text/event-stream', stream)).toBe(`text/event-stream; name="${utf8('naïve')}"`);
+});
 
 it('the client’s key never reaches the engine; the agent brings the engine’s own', async () => {
   const response = await house.ask('/v1/chat/completions', chatBody());

@@ -125,19 +125,19 @@ class Reception implements Asker {
     this.#asked = undefined;
     const length = WITHOUT_BODY.has(status) ? '' : `content-length: ${body.length}\r\n`;
     const head = `${statusLine(status)}${lines}${length}\r\n`;
-    this.#write(Buffer.concat([Buffer.from(head), body]));
+    this.#write(Buffer.concat([bytesOf(head), body]));
     this.#next();
   }
 
   departs({ status, lines, session, stream, first }: Extract<Reply, { type: 'departs' }>): void {
-    const head = Buffer.from(`${statusLine(status)}${lines}transfer-encoding: chunked\r\n\r\n`);
+    const head = bytesOf(`${statusLine(status)}${lines}transfer-encoding: chunked\r\n\r\n`);
     const opening = first.length === 0 ? head : Buffer.concat([head, chunkOf(first)]);
     this.#options.outlets.take(session, stream, this.#flow(opening, true));
   }
 
   begins({ status, lines, length }: Extract<Reply, { type: 'begins' }>): Outflow {
     const coding = length === undefined ? 'transfer-encoding: chunked' : `content-length: ${length}`;
-    return this.#flow(Buffer.from(`${statusLine(status)}${lines}${coding}\r\n\r\n`), length === undefined);
+    return this.#flow(bytesOf(`${statusLine(status)}${lines}${coding}\r\n\r\n`), length === undefined);
   }
 
   broke(): void {
@@ -187,4 +187,9 @@ class Reception implements Asker {
 
 function statusLine(status: number): string {
   return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Unknown'}\r\n`;
+}
+
+/** A byte per letter, as an engine's headers were read. `lines` has none that is more. */
+function bytesOf(head: string): Buffer {
+  return Buffer.from(head, 'latin1');
 }
