@@ -4,6 +4,7 @@
  */
 import { utf8 } from './bytes.ts';
 import type { Endpoint } from './endpoints.ts';
+import { quoted } from './quoted.ts';
 
 interface Kind {
   readonly status: number;
@@ -86,7 +87,7 @@ export function retryAfter(waitMs: number): { 'retry-after': string } {
 
 export function methodNotAllowed(method: string, path: string, allowed: readonly string[]): ApiError {
   const allow = allowed.join(', ');
-  return new ApiError('method_not_allowed', `${method} is not allowed on ${path}; use ${allow}.`, {
+  return new ApiError('method_not_allowed', `${method} is not allowed on ${quoted(path)}; use ${allow}.`, {
     headers: { allow },
   });
 }

@@ -92,10 +92,18 @@ it('an unknown model is 404 and says its name', async () => {
 
 it('what a client asked for is said again as far as its first 128 characters, whole ones', async () => {
   const long = `${'n'.repeat(127)}😀${'n'.repeat(4_000)}`;
-  for (const path of [`/v1/models/${encodeURIComponent(long)}`, `/v1/${'n'.repeat(4_000)}`]) {
-    for (const init of [{}, { method: 'POST' }]) {
-      const response = await house.ask(path, undefined, init);
-      expect(response.status).toBe(404);
+  const model = `/v1/models/${encodeURIComponent(long)}`;
+  const nothing = `/v1/${'n'.repeat(4_000)}`;
+  for (const [path, get, post] of [
+    [model, 404, 405],
+    [nothing, 404, 404],
+  ] as const) {
+    for (const [method, status] of [
+      ['GET', get],
+      ['POST', post],
+    ] as const) {
+      const response = await house.ask(path, undefined, { method });
+      expect(response.status).toBe(status);
       const { message } = await envelopeOf(response);
       expect(message).toMatch(/n{100}…/);
       expect(message.length).toBeLessThan(200);
