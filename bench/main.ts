@@ -1,8 +1,9 @@
 /**
  * `npm run bench`: what the way through gateway, tunnel and agent costs, direct and through it in the same run. Method: bench/README.md.
- * `--quick` is for finding out whether it runs; its numbers are too few to be quoted. `--only latency,throughput,…` runs some sections.
+ * `--quick` is for finding out whether it runs; its numbers are too few to be quoted. `--only latency,throughput,…` runs some sections, and
+ * with `--keep` leaves those of the others in the file as they are.
  */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { endAll } from '../test/support/processes.ts';
@@ -29,6 +30,7 @@ const { values } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false },
     only: { type: 'string' },
+    keep: { type: 'boolean', default: false },
     seed: { type: 'string', default: '1' },
     out: { type: 'string' },
   },
@@ -84,6 +86,18 @@ async function section(name: Section, house: House, counter: Counter): Promise<R
   }
 }
 
+function of(section: Section | 'idle', rows: Row[]): Row[] {
+  return rows.map((row) => ({ section, ...row }));
+}
+
+/** What an earlier run wrote of the sections that this one has not run, behind what this one has. */
+function withKept(out: string, rows: Row[]): Row[] {
+  if (!values.keep || !existsSync(out)) return rows;
+  const { rows: before }: { rows: Row[] } = JSON.parse(readFileSync(out, 'utf8'));
+  const anew = new Set(rows.map(({ section }) => section));
+  return [...before.filter(({ section }) => !anew.has(section)), ...rows];
+}
+
 /** Sections that share one gateway on loopback. */
 async function loopback(wanted: Section[], rows: Row[], skipped: string[]): Promise<void> {
   if (wanted.length === 0) return;
@@ -91,7 +105,7 @@ async function loopback(wanted: Section[], rows: Row[], skipped: string[]): Prom
   // The agent dials the counter in the tunnel's section only: elsewhere the splice would be measured too.
   const plain = await openHouse();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
-  rows.push(...memoryRow('idle, just started', resident(plain)));
+  rows.push(...of('idle', memoryRow('idle, just started', resident(plain))));
   for (const target of [plain.direct, plain.through]) await warm(target, quick ? 400 : 4_000);
   for (const name of wanted) {
     console.error(`bench: ${name}`);
@@ -109,7 +123,7 @@ async function loopback(wanted: Section[], rows: Row[], skipped: string[]): Prom
       counter ?? { url: '', take: () => ({ out: 0, back: 0 }), close: () => undefined },
     );
     if (typeof result === 'string') skipped.push(`${name}: ${result}`);
-    else rows.push(...result);
+    else rows.push(...of(name, result));
   }
   counter?.close();
   await endAll();
@@ -132,7 +146,7 @@ async function main(): Promise<number> {
   await loopback([...order, ...wanted.filter((name) => name === 'tunnel')], rows, skipped);
   if (wanted.includes('fairness')) {
     console.error('bench: fairness');
-    rows.push(...(await fairness({ seed, requests: quick ? 20 : 120 })));
+    rows.push(...of('fairness', await fairness({ seed, requests: quick ? 20 : 120 })));
     await endAll();
   }
   if (wanted.includes('wide')) {
@@ -143,15 +157,17 @@ async function main(): Promise<number> {
       ...(quick ? { bodyBytes: 32 * 1024 * 1024 } : {}),
     });
     if (typeof result === 'string') skipped.push(`wide: ${result}`);
-    else rows.push(...result);
+    else rows.push(...of('wide', result));
   }
   const machine = measuredOn();
+  for (const row of rows) row.taken = machine.date;
   console.log(`\n${aboutMachine(machine)}, seed ${seed}${quick ? ', QUICK: not to be quoted' : ''}\n`);
   console.log(table(rows));
   for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
   const out = values.out ?? join(ROOT, 'bench/results', quick ? 'quick.local.json' : 'latest.json');
   mkdirSync(join(out, '..'), { recursive: true });
-  writeFileSync(out, `${JSON.stringify({ machine, seed, quick, rows, skipped }, null, 2)}\n`);
+  const all = withKept(out, rows);
+  writeFileSync(out, `${JSON.stringify({ machine, seed, quick, rows: all, skipped }, null, 2)}\n`);
   const missed = rows.filter((row) => row.met === false);
   console.log(
     `\n${missed.length === 0 ? 'Every requirement that was measured is met.' : `${missed.length} requirements are missed.`} Numbers: ${out}`,

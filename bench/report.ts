@@ -1,6 +1,9 @@
 /** What a section of the benchmark gives back, and how it is shown. */
 
 export interface Row {
+  /** Which section of the benchmark, and when that was run (RFC 3339): put in where the row is kept. */
+  section?: string;
+  taken?: string;
   /** What was measured. */
   what: string;
   /** Under which conditions, e.g. `16 requests/s`. */
@@ -30,10 +33,11 @@ export function judged(row: Omit<Row, 'required' | 'met'>, limit: Limit): Row {
   return { ...row, required: most === undefined ? `≥ ${least} ${row.unit}` : `≤ ${most} ${row.unit}`, met };
 }
 
-function show(value: number | undefined): string {
+export function show(value: number | undefined): string {
   if (value === undefined || Number.isNaN(value)) return '';
   const size = Math.abs(value);
-  return value.toLocaleString('en', { maximumFractionDigits: size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3 });
+  const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+  return value.toLocaleString('en', { maximumFractionDigits: digits, signDisplay: 'negative' });
 }
 
 export function table(rows: readonly Row[]): string {
@@ -46,5 +50,18 @@ export function table(rows: readonly Row[]): string {
     row.required === undefined ? '' : `${row.required} ${row.met === true ? '✓' : '✗'}`,
   ]);
   const head = ['', 'at', 'direct', 'gateway', 'measured (least … most of the repeats)', 'required'];
-  return [head, head.map(() => '---'), ...lines].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+  return markdown([head, ...lines]);
+}
+
+/** The first row is the head. Columns are as wide as their widest cell, so that it can be read as text too. */
+export function markdown([head = [], ...rows]: readonly (readonly string[])[]): string {
+  const widths = head.map((name, at) => Math.max(3, ...[name, ...rows.map((row) => row[at] ?? '')].map(lengthOf)));
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell, at) => cell + ' '.repeat((widths[at] ?? 0) - lengthOf(cell))).join(' | ')} |`;
+  return [line(head), line(widths.map((width) => '-'.repeat(width))), ...rows.map(line)].join('\n');
+}
+
+/** In characters, not in UTF-16 units. */
+function lengthOf(text: string): number {
+  return [...text].length;
 }

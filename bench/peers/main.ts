@@ -18,12 +18,13 @@ import { interleaved, Pool, type Side } from '../sections/latency.ts';
 import { wrk } from '../sections/throughput.ts';
 import { unpaced } from '../sections/tokens.ts';
 import { median, repeated } from '../stats.ts';
-import { type Behaviour, behaviourOf } from './behaviour.ts';
+import { behaviourOf } from './behaviour.ts';
 import { nginx, sshTunnel } from './nginx.ts';
 import { ours } from './ours.ts';
 import { MODEL, type Peer } from './peer.ts';
 import { portkey } from './portkey.ts';
 import { litellm, sglangRouter, vllmRouter } from './python-peers.ts';
+import { type Result, tableOf } from './result.ts';
 
 const PEERS: readonly Peer[] = [nginx, sshTunnel, vllmRouter, sglangRouter, portkey, litellm, ours];
 const RATE = 16;
@@ -39,22 +40,7 @@ const { values } = parseArgs({
 });
 const plan = values.quick
   ? { repeats: 1, requests: 60, seconds: 2, tokens: 200, warm: 200 }
-  : { repeats: 3, requests: 240, seconds: 6, tokens: 1_000, warm: 2_000 };
-
-interface Result {
-  name: string;
-  version: string;
-  does: Peer['does'];
-  /** ms added to the engine's own median at 16 requests/s. */
-  unaryMs: number;
-  firstTokenMs: number;
-  /** At 64 connections. */
-  perSecond: number;
-  directPerSecond: number;
-  /** Tokens per second of 64 unpaced streams, as a part of the engine's own. */
-  tokens: number;
-  behaviour: Behaviour;
-}
+  : { repeats: 3, requests: 160, seconds: 4, tokens: 1_000, warm: 2_000 };
 
 async function added(direct: Target, peer: Target, stream: boolean): Promise<number> {
   const bytes = (target: Target) =>
@@ -115,29 +101,6 @@ async function measured(peer: Peer): Promise<Result> {
   };
 }
 
-const COLUMNS: Record<string, (result: Result) => string> = {
-  '': ({ name, version }) => `${name} (${version})`,
-  'keys, usage, tunnel': ({ does }) =>
-    [does.keys, does.usage, does.tunnel].map((yes) => (yes ? 'yes' : 'no')).join(', '),
-  'added, unary': ({ unaryMs }) => `${unaryMs.toFixed(2)} ms`,
-  'added, first token': ({ firstTokenMs }) => `${firstTokenMs.toFixed(2)} ms`,
-  'requests/s': ({ perSecond }) => Math.round(perSecond).toLocaleString('en'),
-  '64 streams, of direct': ({ tokens }) => tokens.toFixed(2),
-  'client leaves a stream': ({ behaviour }) => letGo(behaviour.leavesStream),
-  '… a unary answer': ({ behaviour }) => letGo(behaviour.leavesUnary),
-  'engine dies in a stream': ({ behaviour }) => behaviour.engineDies,
-};
-
-function letGo(ms: number | undefined): string {
-  return ms === undefined ? 'engine goes on' : `${ms} ms`;
-}
-
-function table(results: readonly Result[]): string {
-  const names = Object.keys(COLUMNS);
-  const rows = results.map((result) => Object.values(COLUMNS).map((cell) => cell(result)));
-  return [names, names.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
-}
-
 async function main(): Promise<number> {
   const only = values.only?.split(',').map((name) => name.trim().toLowerCase());
   const wanted = PEERS.filter(({ name }) => only === undefined || only.includes(name.toLowerCase()));
@@ -160,7 +123,7 @@ async function main(): Promise<number> {
     }
   }
   const machine = measuredOn();
-  console.log(`\n${aboutMachine(machine)}${values.quick ? ', QUICK: not to be quoted' : ''}\n\n${table(results)}`);
+  console.log(`\n${aboutMachine(machine)}${values.quick ? ', QUICK: not to be quoted' : ''}\n\n${tableOf(results)}`);
   for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
   const out = values.out ?? join(ROOT, 'bench/results', values.quick ? 'peers.local.json' : 'peers.json');
   mkdirSync(join(out, '..'), { recursive: true });

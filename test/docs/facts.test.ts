@@ -1,11 +1,12 @@
 /** What pages list is what the code has. */
+import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import * as exits from '../../agent/cli/exit.ts';
 import { SETTINGS } from '../../agent/cli/settings.ts';
 import { ERROR_KINDS } from '../../shared/openai/errors.ts';
-import { ROOT } from '../support/where.ts';
+import { NODE, ROOT } from '../support/where.ts';
 import { read } from './markdown.ts';
 
 it('docs/troubleshooting.md has every error code of the API, with its status', () => {
@@ -44,6 +45,11 @@ it('docs/troubleshooting.md quotes what the programs print', () => {
   const told = pieces.filter((piece) => piece.split(' ').length > 2);
   expect(told.length).toBeGreaterThan(20);
   expect(told.filter((piece) => !source.includes(piece))).toEqual([]);
+});
+
+it('figures of speed are those that a run gave: the tables say what bench/results has', () => {
+  const { status, stderr } = spawnSync(NODE, [join(ROOT, 'bench/tables.ts'), '--check'], { encoding: 'utf8' });
+  expect([status, stderr]).toEqual([0, '']);
 });
 
 function sources(room: string): string[] {
