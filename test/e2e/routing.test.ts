@@ -76,7 +76,8 @@ it('a key has names of its own, for models that it may use', async () => {
 it('weights act on the next requests, and no longer than they are there', async () => {
   const providers = async () => {
     const seen: (string | null)[] = [];
-    for (let n = 0; n < 10; n++) {
+    // So many that chance does not send all of them to one node before the weights act.
+    for (let n = 0; n < 25; n++) {
       const response = await ask(MODEL);
       seen.push(response.headers.get('x-otela-provider'));
       await response.text();
