@@ -4,7 +4,7 @@ import { isSlower } from '../../shared/asking/is-slower.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
 import { PRIORITY_HEADER, readPriority } from '../../shared/asking/routed-request.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
-import { findEndpoint } from '../../shared/openai/endpoints.ts';
+import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
 import { Timing } from '../../shared/openai/timing.ts';
@@ -52,19 +52,20 @@ export async function handleOpenAI(request: HttpRequest, path: string, env: Env,
   const leaving = request.leaving ?? new Leaving(request.signal);
   const note = new Note(sighting, request, leaving, { env, ctx });
   try {
-    return named(await forward(request, path, env, ctx, sighting, note, leaving), path, requestId);
+    return named(await forward(request, path, env, ctx, sighting, note, leaving), sighting);
   } catch (error) {
     note.refused(error);
     // Of a client that left, the queue or its node keeps the record.
     if (!leaving.left) recordRefusal(sighting, error, note.queuedMs, env, ctx);
     await discardBody(request);
-    return named(errorAnswer(error, requestId), path, requestId);
+    return named(errorAnswer(error, requestId), sighting);
   }
 }
 
-/** Anthropic's clients look for the request's id under a name of their own. */
-function named(answer: HttpAnswer, path: string, requestId: string): HttpAnswer {
-  if (path.startsWith('/v1/messages')) answer.headers['request-id'] = requestId;
+/** With the request's id where its endpoint's clients look for it, too. */
+function named(answer: HttpAnswer, { endpoint, requestId }: Sighting): HttpAnswer {
+  const header = endpoint === undefined ? undefined : endpointById(endpoint)?.requestIdHeader;
+  if (header !== undefined) answer.headers[header] = requestId;
   return answer;
 }
 

@@ -35,6 +35,8 @@ export interface Endpoint {
   readonly inBandError: 'openai' | 'anthropic';
   readonly terminal: Terminal;
   readonly usage: UsageKind;
+  /** Where else than in `x-request-id` its clients look for the request's id. */
+  readonly requestIdHeader?: 'request-id';
   /** Whether the engine knows `stream_options.include_usage` here. */
   readonly injectUsage: boolean;
 }
@@ -46,6 +48,7 @@ const RESPONSES: Terminal = {
   types: ['response.completed', 'response.failed', 'response.incomplete'],
 };
 const MESSAGES: Terminal = { kind: 'event', types: ['message_stop'] };
+const ANTHROPIC = { requestIdHeader: 'request-id' } as const;
 
 const JSON_UNARY = {
   method: 'POST',
@@ -69,7 +72,14 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(2, 'completions'), streams: true, terminal: DONE, injectUsage: true },
   { ...v1(3, 'responses'), streams: true, terminal: RESPONSES, usage: 'responses' },
   v1(4, 'embeddings'),
-  { ...v1(5, 'messages'), streams: true, terminal: MESSAGES, usage: 'anthropic', inBandError: 'anthropic' },
+  {
+    ...v1(5, 'messages'),
+    ...ANTHROPIC,
+    streams: true,
+    terminal: MESSAGES,
+    usage: 'anthropic',
+    inBandError: 'anthropic',
+  },
   { ...root(6, 'rerank'), sglangPath: '/v1/rerank' },
   { ...root(7, 'score'), sglangPath: '/v1/score' },
   root(8, 'classify'),
@@ -78,7 +88,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
   { ...v1(11, 'audio/speech'), answer: 'binary', usage: 'none' },
   { ...v1(12, 'audio/transcriptions'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
   { ...v1(13, 'audio/translations'), body: 'multipart', streams: true, terminal: DONE, usage: 'none' },
-  { ...v1(14, 'messages/count_tokens'), usage: 'none', batched: false },
+  { ...v1(14, 'messages/count_tokens'), ...ANTHROPIC, usage: 'none', batched: false },
 ];
 
 /** Only read: whoever serves them has looked for GET before this table is asked. */
@@ -93,7 +103,7 @@ const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
  */
 export function findEndpoint(method: string, path: string): Endpoint | { methodNotAllowed: string[] } | undefined {
   const endpoint = byPath.get(path);
-  if (endpoint === undefined) return MODELS.test(path) ? { methodNotAllowed: ['GET'] } : undefined;
+  if (endpoint === undefined) return MODELS.test(path) ? { methodNotAllowed: ['GET', 'HEAD'] } : undefined;
   return endpoint.method === method ? endpoint : { methodNotAllowed: [endpoint.method] };
 }
 

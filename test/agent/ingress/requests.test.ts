@@ -50,6 +50,18 @@ it("a client's request id is kept, and two that send the same do not meet", asyn
   expect(long.split('\n\n').length).toBeGreaterThan(short.split('\n\n').length);
 });
 
+it("Anthropic's clients find the request's id where they look for it, also of an error", async () => {
+  const { here } = await twoHouses();
+  const [good, bad] = [chatBody({}, { max_tokens: 2 }), { model: 'unheard-of' }];
+  for (const [body, status] of [
+    [good, 200],
+    [bad, 404],
+  ] as const) {
+    const { headers, status: seen } = await here.ask('/messages', body);
+    expect([seen, headers.get('request-id')]).toEqual([status, headers.get('x-request-id')]);
+  }
+});
+
 it.each([
   ['a body that is no JSON', '{', 400, 'invalid_json'],
   ['a key that stands twice', `{"model":"${MODEL}","model":"other","messages":[]}`, 400, 'duplicate_key'],
