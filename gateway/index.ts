@@ -1,6 +1,7 @@
 /** The app: routes mounted, Durable Objects exported, nothing else. */
 import { Hono } from 'hono';
 import { ApiError } from '../shared/openai/errors.ts';
+import { quoted } from '../shared/openai/quoted.ts';
 import { loginRoutes } from './accounts/login-routes.ts';
 import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
@@ -36,7 +37,7 @@ app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 app.get(INLET_PATH, (c) => connectInlet(c.req.raw, c.env, c.executionCtx) ?? c.notFound());
 app.notFound((c) => {
-  const error = new ApiError('not_found', `There is no ${c.req.path.slice(0, 200)} here.`);
+  const error = new ApiError('not_found', `There is no ${quoted(c.req.path)} here.`);
   return errorResponse(error, requestIdOf(c.req.raw));
 });
 app.onError((error, c) => errorResponse(error, requestIdOf(c.req.raw)));

@@ -9,6 +9,7 @@ import { Waiter } from '../../shared/asking/waiter.ts';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
 import { Timing } from '../../shared/openai/timing.ts';
 import { castsSuspicion, RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { Breakers } from '../../shared/routing/breaker.ts';
@@ -95,8 +96,9 @@ async function answer(request: IncomingMessage, response: ServerResponse, desk: 
     });
   }
   const endpoint = findEndpoint(request.method ?? '', path);
-  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${path.slice(0, 200)} here.`);
+  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(request.method ?? '', path, endpoint.methodNotAllowed);
+  if (endpoint.requestIdHeader !== undefined) response.setHeader(endpoint.requestIdHeader, ids.requestId);
   const over = desk.running.begin();
   try {
     const intake = await takeBody(request, endpoint, desk.budget);
@@ -111,7 +113,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, desk: 
 function urlOf({ url = '/' }: IncomingMessage): URL {
   const parsed = URL.parse(url.startsWith('/') ? `http://ingress${url}` : url);
   if (parsed !== null) return parsed;
-  throw new ApiError('not_found', `There is no ${url.slice(0, 200)} here.`);
+  throw new ApiError('not_found', `There is no ${quoted(url)} here.`);
 }
 
 interface Case extends Ids {

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
 import {
   isTimed,
   parseFilter,
@@ -34,11 +35,11 @@ export function isView(path: string): boolean {
 export function answerView(request: IncomingMessage, response: ServerResponse, url: URL, showing: Showing): void {
   const path = url.pathname;
   if (request.method !== 'GET' && request.method !== 'HEAD') {
-    throw methodNotAllowed(request.method ?? '', path.slice(0, 200), ['GET', 'HEAD']);
+    throw methodNotAllowed(request.method ?? '', path, ['GET', 'HEAD']);
   }
   if (!path.startsWith(REGISTRY)) return sendJson(request, response, showing, modelsBody(path, showing));
   const name = REGISTRY_VIEWS.find((known) => [known, `${known}/stream`].includes(path.slice(REGISTRY.length + 1)));
-  if (name === undefined) throw new ApiError('not_found', `There is no ${path.slice(0, 200)} here.`);
+  if (name === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
   const filter = filterOf(url);
   if (path.endsWith('/stream')) return showing.watchers.open(request, response, { name, filter, showing });
   const { registry, now } = showing;

@@ -1,6 +1,7 @@
 /** The admin REST, to be mounted at `/admin`. Errors are thrown: the app that mounts this writes the envelope. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
 import type { Env } from '../env.ts';
 import { auditRoutes } from './audit.ts';
 import { callerOf } from './caller.ts';
@@ -59,5 +60,5 @@ for (const [path, allowed] of methods) {
 
 adminRoutes.all('*', async (c) => {
   await callerOf(c.env, c.req.raw, Date.now());
-  throw new ApiError('not_found', `There is nothing at ${c.req.path.slice(0, 200)}.`);
+  throw new ApiError('not_found', `There is nothing at ${quoted(c.req.path)}.`);
 });

@@ -1,6 +1,7 @@
 /** `GET` and `HEAD` under `/v1/registry`, answered from the isolate's view. */
 import { Hono } from 'hono';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
+import { quoted } from '../../shared/openai/quoted.ts';
 import {
   isTimed,
   parseFilter,
@@ -21,7 +22,7 @@ for (const name of REGISTRY_VIEWS) {
   registryRoutes.get(`/${name}/stream`, (c) => stream(c, name));
 }
 registryRoutes.all('/*', (c) => {
-  if (c.req.method === 'GET') throw new ApiError('not_found', `There is no ${c.req.path.slice(0, 200)} here.`);
+  if (c.req.method === 'GET') throw new ApiError('not_found', `There is no ${quoted(c.req.path)} here.`);
   throw methodNotAllowed(c.req.method, c.req.path, ['GET', 'HEAD']);
 });
 

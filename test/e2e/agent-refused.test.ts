@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
-import { chatBody, type House, openHouse } from '../support/house.ts';
+import { type House, openHouse, stillServes } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 import { raw } from '../support/raw.ts';
 
@@ -11,10 +11,7 @@ beforeAll(async () => {
   house = await openHouse();
 });
 afterAll(endAll);
-afterEach(async () => {
-  const good = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
-  expect(good.status, await good.text()).toBe(200);
-});
+afterEach(async () => expect(await stillServes(house)).toBe(200));
 
 it('an agent with a wrong token is told so and ends with 69', async () => {
   const agent = await startAgent({ gateways: [house.gateway.url], token: 'otj-wrong', engineUrl: house.engine.url });

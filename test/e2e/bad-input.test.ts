@@ -1,7 +1,7 @@
 /** Bad input from clients: each a clear error, and a good request right after it still works. */
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
+import { chatBody, envelopeOf, type House, MODEL, openHouse, stillServes } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { dial, postBytes } from '../support/raw.ts';
 
@@ -10,11 +10,7 @@ beforeAll(async () => {
   house = await openHouse();
 });
 afterAll(endAll);
-afterEach(async () => {
-  house.engine.control({}, 1);
-  const good = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
-  expect(good.status, await good.text()).toBe(200);
-});
+afterEach(async () => expect(await stillServes(house)).toBe(200));
 
 async function refused(
   body: unknown,
@@ -144,7 +140,7 @@ it('an unknown path is 404, a wrong method 405 with what is allowed, both in Ope
   expect(wrong.headers.get('allow')).toContain('POST');
   await envelopeOf(wrong);
   const models = await house.ask('/v1/models', {});
-  expect([models.status, models.headers.get('allow')]).toEqual([405, 'GET']);
+  expect([models.status, models.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
   await envelopeOf(models);
 });
 

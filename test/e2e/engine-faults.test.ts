@@ -1,6 +1,6 @@
 /** Engines that break: each a clear error, and a good request right after it still works. */
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { chatBody, envelopeOf, type House, MODEL, openHouse } from '../support/house.ts';
+import { chatBody, envelopeOf, type House, MODEL, openHouse, stillServes } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 
 let house: House;
@@ -8,11 +8,7 @@ beforeAll(async () => {
   house = await openHouse();
 });
 afterAll(endAll);
-afterEach(async () => {
-  house.engine.control({}, 1);
-  const good = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
-  expect(good.status, await good.text()).toBe(200);
-});
+afterEach(async () => expect(await stillServes(house)).toBe(200));
 
 it('an engine that closes before its answer is 502 upstream_error after all attempts', async () => {
   house.engine.control({ fault: 'reset-before-head' });

@@ -60,6 +60,14 @@ export async function openHouse(options: HouseOptions = {}): Promise<House> {
   return { gateway, key, token, engines, agents, engine, base: `${gateway.url}/v1`, ask };
 }
 
+/** Asks something good, whatever the engine was told before: 200 where what broke was nobody else's, else what was answered. */
+export async function stillServes(house: House): Promise<number | string> {
+  house.engine.control({}, 1);
+  const good = await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+  const text = await good.text();
+  return good.status === 200 ? 200 : `${good.status} ${text}`;
+}
+
 /** A chat request's body; `standIn` tells the engine how to behave. */
 export function chatBody(standIn: object = {}, more: object = {}): Record<string, unknown> {
   return { model: MODEL, messages: [{ role: 'user', content: 'Say something.' }], stand_in: standIn, ...more };
