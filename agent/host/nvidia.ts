@@ -1,18 +1,9 @@
 /** NVIDIA devices of this job, asked of `nvidia-smi`. */
 
 import { findGpuClass } from '../../shared/hardware/classes.ts';
-import type { Gpu } from '../../shared/lattice/node.ts';
-import { described } from './described.ts';
+import { described, type Found } from './described.ts';
 import type { RunTool } from './run-tool.ts';
 import { type Device, visibleDevices } from './visible.ts';
-
-export interface Found {
-  gpus: Gpu[];
-  /** Why there are none, or fewer than the tool lists. */
-  note?: string;
-  /** The tool is not installed: nobody needs to hear of it. */
-  absent?: boolean;
-}
 
 interface NvidiaDevice extends Device<NvidiaDevice> {
   name: string;
@@ -32,13 +23,11 @@ export async function nvidiaGpus(run: RunTool, env: Readonly<Record<string, stri
   if (slices.ok) addSlices(devices, slices.stdout);
   const variable = env.CUDA_VISIBLE_DEVICES;
   const visible = visibleDevices(devices, variable);
-  const { gpus, note } = described(visible.map(({ name, vramMib }) => ({ name, vramMib })));
   const hidden =
     visible.length < devices.length
       ? `CUDA_VISIBLE_DEVICES="${variable}" shows ${visible.length} of ${devices.length} GPUs`
       : undefined;
-  const notes = [hidden, note].filter((one) => one !== undefined).join('; ');
-  return { gpus, ...(notes === '' ? {} : { note: notes }) };
+  return described(visible, hidden);
 }
 
 /** `0, GPU-5d5b…, NVIDIA A100-SXM4-80GB, 81920` per device. */

@@ -1,7 +1,6 @@
 /** AMD devices of this job, asked of `rocm-smi`. An MI250X card is two dies, each a device of 64 GiB, as engines see them. */
 
-import { described } from './described.ts';
-import type { Found } from './nvidia.ts';
+import { described, type Found } from './described.ts';
 import type { RunTool } from './run-tool.ts';
 import { type Device, visibleDevices } from './visible.ts';
 
@@ -23,13 +22,11 @@ export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string
   const rocr = env.ROCR_VISIBLE_DEVICES;
   const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
   const seen = visibleDevices(visibleDevices(all, rocr), hip);
-  const { gpus, note } = described(seen.map(({ name, vramMib }) => ({ name, vramMib })));
   const hidden =
     seen.length < all.length
       ? `ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show ${seen.length} of ${all.length} GPUs`
       : undefined;
-  const notes = [hidden, note].filter((one) => one !== undefined).join('; ');
-  return { gpus, ...(notes === '' ? {} : { note: notes }) };
+  return described(seen, hidden);
 }
 
 /** Columns are found by their headings: their order and spelling differ between ROCm 4, 5 and 6. */
