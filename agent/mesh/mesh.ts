@@ -22,13 +22,11 @@ import { Channels } from './channels.ts';
 import { Delegates, type MeshGateway } from './delegates.ts';
 import { Dials } from './dials.ts';
 import { Driver } from './driver.ts';
+import { RelayQuestions } from './relay-questions.ts';
 import type { ChannelEvents } from './requests/types.ts';
 import { Seeds } from './seeds.ts';
 import { type Seen, Sightings, type Watcher } from './sightings.ts';
 import { Tickets } from './tickets.ts';
-
-/** Answers of gateways that are waited for; the core asks on suspicion only. */
-const RELAY_QUESTIONS_MAX = 64;
 
 /**
  * One session that is not reached from here is tried again so often. The core watches its neighbours; somebody else who was not reached
@@ -79,7 +77,7 @@ export class Mesh {
   readonly #sightings: Sightings;
   /** Of gossip, since the start: bytes as the core wrote them. */
   readonly sent = { messages: 0, bytes: 0 };
-  #questions = 0;
+  readonly #relays: RelayQuestions;
   #recheck: NodeJS.Timeout | undefined;
   #port: number | undefined;
   #closed = false;
@@ -90,6 +88,7 @@ export class Mesh {
     this.#options = options;
     this.replica = replica;
     this.#sightings = new Sightings(replica);
+    this.#relays = new RelayQuestions((target) => options.askRelay(target));
     const { issuerName, env, proxy, log } = options;
     const banned = (peer: string) => this.#bans.has(peer, performance.now());
     const tickets = new Tickets({ crypto, replica, session, issuerName, banned });
@@ -281,13 +280,7 @@ export class Mesh {
   }
 
   #askRelay(target: string): void {
-    const answer = (verdict: Verdict) => this.#driver.give({ type: 'relayed', target, verdict });
-    if (this.#questions >= RELAY_QUESTIONS_MAX) return answer('unknown');
-    this.#questions++;
-    this.#options
-      .askRelay(target)
-      .then(answer, () => answer('unknown'))
-      .finally(() => this.#questions--);
+    void this.#relays.ask(target).then((verdict) => this.#driver.give({ type: 'relayed', target, verdict }));
   }
 
   /** Says good-bye to all. Idempotent. Publish LEFT before. */

@@ -5,7 +5,8 @@ import type { Inlet } from './inlet.ts';
 import type { Outlets } from './outlet.ts';
 import { Pause } from './pause.ts';
 import { receive } from './reception.ts';
-import { refuse, splice, type Traffic, WRITE_BUFFER_BYTES } from './splice.ts';
+import { refuse, splice, WRITE_BUFFER_BYTES } from './splice.ts';
+import type { Traffic } from './traffic.ts';
 
 /** Each takes two descriptors here and up to 160 KiB when both sides stall. */
 export const CONNECTIONS_MAX = 4_096;
@@ -38,7 +39,7 @@ interface PublicSocketOptions {
 export class PublicSocket {
   readonly #server: Server;
   readonly #clients = new Set<Socket>();
-  /** What TLS lies upon, by its two ends; as many as there are connections. */
+  /** What TLS lies upon, by its two ends: none without it, else as many as there are connections. */
   readonly #below = new Map<string, Socket>();
   readonly #traffic: Traffic = { chunks: 0, asking: 0 };
   readonly #outlets: Outlets | undefined;
@@ -102,7 +103,8 @@ export class PublicSocket {
 
   #admit(client: Socket, path: string): void {
     const [traffic, inlet, outlets] = [this.#traffic, this.#inlet, this.#outlets];
-    const pause = new Pause(client, this.#below.get(endsOf(client)) ?? client);
+    const below = this.#server instanceof TlsServer ? this.#below.get(endsOf(client)) : undefined;
+    const pause = new Pause(client, below ?? client);
     if (outlets === undefined || inlet === undefined) splice(client, { path, traffic, pause, outlets });
     else receive(client, { path, traffic, pause, inlet, outlets });
   }

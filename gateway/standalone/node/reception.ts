@@ -8,7 +8,8 @@ import type { Outlets } from './outlet.ts';
 import { chunkOf } from './outlet-marker.ts';
 import type { Pause } from './pause.ts';
 import { readPlain } from './plain-request.ts';
-import { Asking, reset, splice, type Traffic } from './splice.ts';
+import { reset, splice } from './splice.ts';
+import { Asking, type Traffic } from './traffic.ts';
 
 /** As long as workerd waits for a request that does not come. */
 const SILENCE_MS = 15_000;

@@ -6,6 +6,7 @@ import { Outflow } from './outflow.ts';
 import type { Outlets } from './outlet.ts';
 import type { MarkedAnswer } from './outlet-marker.ts';
 import type { Pause } from './pause.ts';
+import { Asking, type Traffic } from './traffic.ts';
 
 /** What waits when a side stalls is one such buffer and one chunk (64 KiB) per direction: about 160 KiB per connection. */
 export const WRITE_BUFFER_BYTES = 16 * 1024;
@@ -28,30 +29,6 @@ function free(chunk: Buffer): void {
 
 /** Of a client's words that workerd may not have read; a request with more is reset where it has not. */
 const UNREAD_MAX_BYTES = 64 * 1024;
-
-/** Of all connections together. */
-export interface Traffic {
-  /** How many chunks went by: quiet means that it stands still. */
-  chunks: number;
-  /** Connections that wait for an answer, of which nothing may be seen for minutes. */
-  asking: number;
-}
-
-/** One connection's part of `Traffic.asking`. */
-export class Asking {
-  readonly #traffic: Traffic;
-  #now = false;
-
-  constructor(traffic: Traffic) {
-    this.#traffic = traffic;
-  }
-
-  set(now: boolean): void {
-    if (now === this.#now) return;
-    this.#now = now;
-    this.#traffic.asking += now ? 1 : -1;
-  }
-}
 
 /** An agent's tunnel, whose words ask for nothing. Believed for how long a gateway waits when it ends, and for nothing else. */
 const UPGRADE = /\r\nupgrade:/i;
