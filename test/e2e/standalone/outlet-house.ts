@@ -13,6 +13,7 @@ import { atEnd, eventually, temporaryDirectory } from '../../support/processes.t
 
 export const SESSION = 'abcdefghijklmnopqrstuvwxyz';
 export const STREAM = 2 ** 47 - 19;
+export const TOKEN = 'token';
 export const GET = 'GET / HTTP/1.1\r\nhost: h\r\n\r\n';
 const FALLBACK = 'this front knows no outlets';
 
@@ -108,6 +109,17 @@ export class TunnelObject {
 
   data(offset: number, bytes: string | Buffer, stream = STREAM): void {
     this.send({ type: 'data', stream, offset, bytes: Buffer.from(bytes) });
+  }
+
+  /** Tokens of the announced stream, as many as go in that time; how many they were. */
+  async tokensFor(ms: number): Promise<number> {
+    let tokens = 0;
+    const begun = performance.now();
+    await eventually(`${ms} ms of tokens`, ms + 5_000, () => {
+      this.data(tokens++ * TOKEN.length, TOKEN);
+      return performance.now() - begun > ms ? true : undefined;
+    });
+    return tokens;
   }
 
   end(offset: number, stream = STREAM): void {

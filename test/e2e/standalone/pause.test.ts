@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { NO_OPENSSL, OPENSSL, selfSigned } from '../../support/certificate.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { sendUntilHeld } from '../../support/raw.ts';
-import { GET, HEAD, House } from './outlet-house.ts';
+import { GET, HEAD, House, TOKEN } from './outlet-house.ts';
 
 const WITHIN_MS = 1_000;
 
@@ -46,15 +46,9 @@ describe.each([
     object.announce();
     upstream.socket.write(house.marked('first'));
     await object.frame('credit');
-    let offset = 0;
-    const begun = performance.now();
-    await eventually('1.5 s of tokens', 5_000, () => {
-      object.data(offset, 'token');
-      offset += 5;
-      return performance.now() - begun > 1_500 ? true : undefined;
-    });
-    object.end(offset);
-    await client.expectText(`${HEAD}5\r\nfirst\r\n${'5\r\ntoken\r\n'.repeat(offset / 5)}0\r\n\r\n`);
+    const tokens = await object.tokensFor(1_500);
+    object.end(tokens * TOKEN.length);
+    await client.expectText(`${HEAD}5\r\nfirst\r\n${`5\r\n${TOKEN}\r\n`.repeat(tokens)}0\r\n\r\n`);
     const before = upstream.bytes.length;
     upstream.socket.resume();
     await eventually('it is read on', 5_000, () => (upstream.bytes.length > before + 1024 * 1024 ? true : undefined));
