@@ -9,9 +9,10 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** What JSON.parse makes of it: the oracle for validity. */
+/** As who reads its bytes: one mark at the beginning is none of the text (RFC 8259 §8.1). */
 function parsed(body: string): Record<string, unknown> | undefined {
   try {
-    const value: unknown = JSON.parse(body);
+    const value: unknown = JSON.parse(body.replace(/^\ufeff/, ''));
     return isObject(value) ? value : undefined;
   } catch {
     return undefined;
@@ -184,7 +185,11 @@ describe('a scan of a JSON body', () => {
           rejected++;
         } else scanJson(bytes(broken));
       }),
-      { numRuns: 3000 },
+      {
+        numRuns: 3000,
+        // Seldom drawn, and once the only one on which the two differed.
+        examples: [1, 2].map((marks) => ['{"k":1}', Array(marks).fill({ at: 0, remove: 0, insert: '\ufeff' })]),
+      },
     );
     expect(rejected).toBeGreaterThan(500);
   });
