@@ -5,6 +5,7 @@ import {
   constants,
   lstatSync,
   mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -31,16 +32,41 @@ const STALE_AFTER_MS = 30_000;
 /** A directory per session; more than these were left by something else. */
 const SESSIONS_MAX = 1000;
 
+/** Random names that one user can have in one place: an agent reuses the first, so more than these were made by a fault. */
+const RANDOM_BASES_MAX = 16;
+
 /**
- * Directories that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often those of the login
- * node and do not exist here, or are not ours to write in; `/tmp/otela-agent` may be another user's, so each place has a second name with our number.
+ * Places that can hold sessions, best first. Inside a job XDG_RUNTIME_DIR and TMPDIR are often those of the login
+ * node: they do not exist here, or this user may not write in them.
  */
-function stateBases(env: Env): string[] {
-  const uid = process.getuid?.() ?? 0;
+function statePlaces(env: Env): string[] {
   const given = [env.XDG_RUNTIME_DIR, env.TMPDIR].filter(isDirectory);
   // Not always: another job's agents, with a TMPDIR of its own, are not to be found from this one.
-  const places = new Set([...given, ...(isWritable(env.TMPDIR) ? [] : ['/tmp'])]);
-  return [...places].flatMap((place) => [join(place, 'otela-agent'), join(place, `otela-agent-${uid}`)]);
+  return [...new Set([...given, ...(isWritable(env.TMPDIR) ? [] : ['/tmp'])])];
+}
+
+/**
+ * Directories of one place, best first. In /tmp another user can create the first two names before us. The last
+ * form has a random end, which that user cannot guess; a later agent finds it by its owner.
+ */
+function stateBases(place: string): string[] {
+  return [join(place, 'otela-agent'), fixedName(place), ...randomBases(place)];
+}
+
+function fixedName(place: string): string {
+  return join(place, `otela-agent-${process.getuid?.() ?? 0}`);
+}
+
+/** Directories of this user that `mkdtemp` made in `place` for an earlier agent. */
+function randomBases(place: string): string[] {
+  const prefix = `${basename(fixedName(place))}-`;
+  try {
+    const names = readdirSync(place).filter((name) => name.startsWith(prefix));
+    const ours = names.map((name) => join(place, name)).filter((base) => notOurs(base) === undefined);
+    return ours.sort().slice(0, RANDOM_BASES_MAX);
+  } catch {
+    return [];
+  }
 }
 
 function isDirectory(path: string | undefined): path is string {
@@ -65,39 +91,54 @@ function isWritable(path: string | undefined): boolean {
 /** Makes the session's directory, 0700, in the first place that is ours. Throws Error naming the places tried. */
 function makeStateDir(session: string, env: Env): string {
   const troubles: string[] = [];
-  for (const base of stateBases(env)) {
+  const attempt = (makeBase: () => string): string | undefined => {
     try {
-      mkdirSync(base, { mode: 0o700 });
+      return makeSession(makeBase(), session);
     } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) {
-        troubles.push(error instanceof Error ? error.message : String(error));
-        continue;
-      }
-    }
-    const trouble = notOurs(base);
-    if (trouble) {
-      troubles.push(trouble);
-      continue;
-    }
-    const directory = join(base, session);
-    try {
-      mkdirSync(directory, { mode: 0o700 });
-      writeFileSync(join(directory, 'owner.json'), JSON.stringify({ pid: process.pid, host: hostname() }), {
-        mode: 0o600,
-      });
-      return directory;
-    } catch (error) {
-      // A full disk takes the directory and refuses what belongs in it.
-      removeStateDir(directory);
       troubles.push(error instanceof Error ? error.message : String(error));
+      return undefined;
     }
+  };
+  for (const place of statePlaces(env)) {
+    for (const base of stateBases(place)) {
+      const directory = attempt(() => ownBase(base));
+      if (directory !== undefined) return directory;
+    }
+    const directory = attempt(() => mkdtempSync(`${fixedName(place)}-`));
+    if (directory !== undefined) return directory;
   }
   throw new Error(`no place for the agent's state: ${troubles.join('; ')}`);
 }
 
+/** `base`, made unless it is there. Throws Error where it is not this user's alone. */
+function ownBase(base: string): string {
+  try {
+    mkdirSync(base, { mode: 0o700 });
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+  }
+  const trouble = notOurs(base);
+  if (trouble !== undefined) throw new Error(trouble);
+  return base;
+}
+
+function makeSession(base: string, session: string): string {
+  const directory = join(base, session);
+  try {
+    mkdirSync(directory, { mode: 0o700 });
+    const owner = JSON.stringify({ pid: process.pid, host: hostname() });
+    writeFileSync(join(directory, 'owner.json'), owner, { mode: 0o600 });
+    return directory;
+  } catch (error) {
+    // A full disk accepts the directory and refuses the file in it.
+    removeStateDir(directory);
+    throw error;
+  }
+}
+
 /** A directory that another user owns or may write to could have its sessions exchanged under our feet. */
 function notOurs(base: string): string | undefined {
-  // Not followed: a link in /tmp is somebody else's choice of a directory of ours.
+  // lstat does not follow a link: in /tmp another user could point it at a directory of ours.
   const stat = lstatSync(base, { throwIfNoEntry: false });
   if (!stat?.isDirectory()) return `${base} is not a directory`;
   if (process.getuid && stat.uid !== process.getuid()) return `${base} belongs to another user`;
@@ -137,8 +178,8 @@ export class StateDir {
 
 /** Directories of sessions of this user, live or not. */
 export function sessionDirs(env: Env): string[] {
-  return stateBases(env).flatMap((base) => {
-    if (notOurs(base)) return [];
+  return statePlaces(env).flatMap(stateBases).flatMap((base) => {
+    if (notOurs(base) !== undefined) return [];
     try {
       const names = readdirSync(base).filter((name) => SESSION_PATTERN.test(name));
       return names.slice(0, SESSIONS_MAX).map((name) => join(base, name));

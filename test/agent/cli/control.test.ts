@@ -219,6 +219,24 @@ describe('state left behind', () => {
     expect(JSON.parse(out)).toMatchObject([{ session: sessionOf(run) }]);
   });
 
+  it('takes a random name when both fixed names are taken, and commands and the next agent find it', async () => {
+    const directory = scratch();
+    for (const name of new Set(['otela-agent', `otela-agent-${process.getuid?.()}`])) {
+      mkdirSync(join(directory, name));
+      chmodSync(join(directory, name), 0o777);
+    }
+    const run = startAgent(directory, []);
+    await run.state('JOIN');
+    const next = startAgent(directory, []);
+    await next.state('JOIN');
+    const { out } = await runToEnd(['status', '--json'], userEnv(directory));
+    const found: { session: string }[] = JSON.parse(out);
+    expect(found.map(({ session }) => session).sort()).toEqual([sessionOf(run), sessionOf(next)].sort());
+    const random = readdirSync(directory).filter((name) => /^otela-agent-\d+-/.test(name));
+    expect(random).toHaveLength(1);
+    expect(statSync(join(directory, random[0] ?? '')).mode & 0o777).toBe(0o700);
+  });
+
   it('is never put behind a link that somebody else made', async () => {
     const directory = scratch();
     const elsewhere = join(directory, 'elsewhere');
