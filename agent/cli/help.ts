@@ -67,7 +67,7 @@ Says what would stop an agent here and what to do about it, without joining anyt
 Looks at the settings, the way to each gateway (proxies included), the clock, the join token's file, GPUs, the Slurm job, the engine's
 program or address, and the state directory. Exit code 0 where nothing is in the way, 70 where something is.`;
 
-const SBATCH = `otela-agent sbatch --model NAME [flags]
+const SBATCH = `otela-agent sbatch --model NAME [flags] [-- ENGINE FLAGS…]
 
 Prints a job script; look at it, then submit it:
   otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --gpus 1 --time 04:00:00 > job.sh && sbatch job.sh
@@ -76,8 +76,12 @@ Prints a job script; look at it, then submit it:
   --model NAME              as the engine knows it
   --engine vllm|sglang      [vllm]
   --gpus N                  on one node [1]
-  --partition NAME          [the cluster's default]
+  --partition, --account, --qos NAME  [the cluster's defaults]
+  --constraint FEATURES     of the node, as Slurm writes it: 'a100|h100'
+  --mem AMOUNT              of the node's memory, such as 64G [the partition's default]
+  --cpus N                  CPU cores for the engine [the partition's default]
   --time LIMIT              [04:00:00]
+  --sbatch-option OPTION    one more option of sbatch, such as reservation=maint or exclusive; repeatable
   --container none|apptainer|enroot   [none]
   --image FILE              of the container [vllm.sif; for enroot vllm.sqsh]
   --gateway URL             or OTELA_GATEWAY, or the configuration file

@@ -1,7 +1,16 @@
 /** `otela-agent sbatch`: a job script for this user's gateway, printed or handed to Slurm. */
 import { spawn } from 'node:child_process';
 import { resolve as absolute } from 'node:path';
-import { directive, JOB_CONTAINERS, JOB_ENGINES, type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
+import {
+  directive,
+  ENGINE_ARGUMENTS_MAX,
+  expression,
+  JOB_CONTAINERS,
+  JOB_ENGINES,
+  type JobRequest,
+  jobScript,
+  SBATCH_OPTIONS_MAX,
+} from '../../shared/slurm/job-script.ts';
 import type { Taken } from '../../shared/terminal/completion.ts';
 import { JSON_FLAG } from './choose.ts';
 import { EXIT_DONE, EXIT_ENGINE, UsageError } from './exit.ts';
@@ -18,6 +27,11 @@ const VALUES = [
   'engine',
   'gpus',
   'partition',
+  'account',
+  'qos',
+  'constraint',
+  'mem',
+  'cpus',
   'time',
   'container',
   'image',
@@ -31,6 +45,7 @@ const OFFERED: Partial<Record<(typeof VALUES)[number], Taken>> = {
 };
 export const FLAGS: readonly FlagSpec[] = [
   ...VALUES.map((flag) => ({ flag, kind: 'value' as const, takes: OFFERED[flag] ?? 'word' })),
+  { flag: 'sbatch-option', kind: 'repeat', takes: 'word', help: 'one more option of sbatch' },
   { flag: 'submit', kind: 'switch', help: 'runs sbatch with it' },
   JSON_FLAG,
 ];
@@ -40,8 +55,7 @@ const SAID_MAX_BYTES = 64 * 1024;
 export async function sbatchCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
   const { flags, positionals, command } = parseFlags(argv, FLAGS);
   refuseStray(positionals);
-  if (command !== undefined) throw new UsageError('sbatch writes the command itself: say --model and --engine');
-  const script = jobScript(requested(flags, env));
+  const script = jobScript({ ...requested(flags, env), engineArguments: engineArguments(command ?? []) });
   if (!flags.has('submit')) {
     io.out(flags.has('json') ? JSON.stringify({ script }) : script.trimEnd());
     return EXIT_DONE;
@@ -71,8 +85,6 @@ function requested(flags: ReadonlyMap<string, string[]>, env: Env): JobRequest {
   const time = one('time') ?? '04:00:00';
   if (!/^(\d{1,5}-)?\d{1,7}(:\d{1,2}){0,2}$/.test(time))
     throw new UsageError(`--time: "${time}" is no time limit such as 04:00:00 or 1-12:00:00`);
-  const partition = one('partition') ?? '';
-  if (directive(partition) !== partition) throw new UsageError(`--partition: "${partition}" is no name of a partition`);
   const container = among('container', one('container'), JOB_CONTAINERS);
   const image = one('image') ?? '';
   if (image !== '' && container === 'none') throw new UsageError('--image: of which --container, apptainer or enroot?');
@@ -82,12 +94,60 @@ function requested(flags: ReadonlyMap<string, string[]>, env: Env): JobRequest {
     model: oneLine('--model')(model),
     engine: among('engine', one('engine'), JOB_ENGINES),
     gpus: Number(gpus),
-    partition,
+    ...place(one),
+    sbatchOptions: sbatchOptions(flags.get('sbatch-option') ?? []),
     time,
     container,
     image: oneLine('--image')(image),
     ...(tokenFile === undefined ? {} : { tokenFile: oneLine('--token-file')(fromAnywhere(tokenFile)) }),
   };
+}
+
+type PlaceFlag = 'partition' | 'account' | 'qos' | 'constraint' | 'mem' | 'cpus';
+
+/** Where the job may run and on whose account. Throws UsageError. */
+function place(one: (name: PlaceFlag) => string | undefined) {
+  const word = (name: PlaceFlag, what: string, cleaned = directive) => {
+    const text = one(name) ?? '';
+    if (cleaned(text) !== text) throw new UsageError(`--${name}: "${text}" is not ${what}`);
+    return text;
+  };
+  const cpus = one('cpus');
+  if (cpus !== undefined && !/^[1-9]\d{0,4}$/.test(cpus))
+    throw new UsageError(`--cpus: "${cpus}" is not a number of CPUs`);
+  const memory = one('mem');
+  if (memory !== undefined && !/^\d{1,9}[KMGT]?$/i.test(memory))
+    throw new UsageError(`--mem: "${memory}" is not an amount of memory such as 64G`);
+  return {
+    partition: word('partition', 'the name of a partition'),
+    account: word('account', 'the name of an account'),
+    qos: word('qos', 'the name of a QOS'),
+    constraint: word('constraint', "one word in Slurm's form, such as a100|h100", expression),
+    memory: memory ?? '',
+    ...(cpus === undefined ? {} : { cpusPerTask: Number(cpus) }),
+  };
+}
+
+/** Each is one word such as `reservation=maint`; leading dashes may be left out. Throws UsageError. */
+function sbatchOptions(given: readonly string[]): string[] {
+  if (given.length > SBATCH_OPTIONS_MAX) throw new UsageError(`--sbatch-option: more than ${SBATCH_OPTIONS_MAX}`);
+  return given.map((text) => {
+    const word = text.trim().replace(/^-+/, '');
+    if (!/^[a-z]/.test(word) || expression(word) !== word)
+      throw new UsageError(`--sbatch-option: "${text}" is not one word such as reservation=maint or exclusive`);
+    return word;
+  });
+}
+
+/** What stands after `--` goes to the engine. Throws UsageError. */
+function engineArguments(words: readonly string[]): string[] {
+  if (words.length > ENGINE_ARGUMENTS_MAX)
+    throw new UsageError(`more than ${ENGINE_ARGUMENTS_MAX} words for the engine`);
+  if (words[0] !== undefined && !words[0].startsWith('-'))
+    throw new UsageError(
+      `sbatch writes the engine's command itself; after -- stand the engine's flags, not "${words[0]}"`,
+    );
+  return words.map(oneLine('--'));
 }
 
 const SETTINGS_TAKEN: readonly string[] = ['gateway', 'token-file', 'config'];

@@ -178,15 +178,17 @@ export class StateDir {
 
 /** Directories of sessions of this user, live or not. */
 export function sessionDirs(env: Env): string[] {
-  return statePlaces(env).flatMap(stateBases).flatMap((base) => {
-    if (notOurs(base) !== undefined) return [];
-    try {
-      const names = readdirSync(base).filter((name) => SESSION_PATTERN.test(name));
-      return names.slice(0, SESSIONS_MAX).map((name) => join(base, name));
-    } catch {
-      return [];
-    }
-  });
+  return statePlaces(env)
+    .flatMap(stateBases)
+    .flatMap((base) => {
+      if (notOurs(base) !== undefined) return [];
+      try {
+        const names = readdirSync(base).filter((name) => SESSION_PATTERN.test(name));
+        return names.slice(0, SESSIONS_MAX).map((name) => join(base, name));
+      } catch {
+        return [];
+      }
+    });
 }
 
 function removeStateDir(directory: string): void {

@@ -16,7 +16,23 @@ export interface JobRequest {
   image: string;
   /** Path of the join token in the job, `~/` for the home there; absent: `~/.otela-token`. */
   tokenFile?: string;
+  /** The allocation that pays; absent or empty: the user's default. So for the four below. */
+  account?: string;
+  qos?: string;
+  /** Features of the node, in Slurm's own form: `a100|h100`, `[rack1|rack2]`. */
+  constraint?: string;
+  /** Per node, as Slurm writes it: `64G`. */
+  memory?: string;
+  cpusPerTask?: number;
+  /** Further options of sbatch without their dashes: `reservation=maint`, `exclusive`. */
+  sbatchOptions?: readonly string[];
+  /** Further arguments of the engine, one word each. */
+  engineArguments?: readonly string[];
 }
+
+/** One script has room for every option of sbatch and no more. */
+export const SBATCH_OPTIONS_MAX = 32;
+export const ENGINE_ARGUMENTS_MAX = 128;
 
 /** A file by the engine's name, of the kind that the container's program starts. */
 export function defaultImage({ engine, container }: Pick<JobRequest, 'engine' | 'container'>): string {
@@ -31,6 +47,34 @@ function shellQuoted(text: string): string {
 /** Slurm reads these lines itself: one word each, without anything that could begin another line. */
 export function directive(text: string): string {
   return text.replace(/[^\w.:,@/-]/g, '');
+}
+
+/** A directive whose value may hold Slurm's operators as well (sbatch(1), --constraint): still one word, without quotes and comments. */
+export function expression(text: string): string {
+  return text.replace(/[^\w.:,@/=+%&|*()[\]!<>-]/g, '');
+}
+
+/** `#SBATCH --NAME=VALUE`, or no line where `value` is empty. */
+function option(name: string, value: string | number | undefined): string[] {
+  return value === undefined || value === '' ? [] : [`#SBATCH --${name}=${value}`];
+}
+
+/** The lines that ask Slurm for a place. */
+function placement(job: JobRequest): string[] {
+  return [
+    `#SBATCH --gpus-per-node=${job.gpus}`,
+    ...option('partition', directive(job.partition)),
+    ...option('account', directive(job.account ?? '')),
+    ...option('qos', directive(job.qos ?? '')),
+    ...option('constraint', expression(job.constraint ?? '')),
+    ...option('mem', directive(job.memory ?? '')),
+    ...option('cpus-per-task', job.cpusPerTask),
+    `#SBATCH --time=${directive(job.time) || '01:00:00'}`,
+    ...(job.sbatchOptions ?? []).slice(0, SBATCH_OPTIONS_MAX).flatMap((text) => {
+      const word = expression(text).replace(/^-+/, '');
+      return word === '' ? [] : [`#SBATCH --${word}`];
+    }),
+  ];
 }
 
 /** The shell of the job knows where its home is; quotes would keep it from saying so. */
@@ -50,14 +94,12 @@ const ENGINE_KEY = {
 
 /** Whatever the fields hold, the script does nothing but what it says: they are quoted, or reduced to what Slurm's lines may have. */
 export function jobScript(job: JobRequest): string {
-  const { gateway, model, engine, gpus, partition, time, container, tokenFile = '~/.otela-token' } = job;
+  const { gateway, engine, container, tokenFile = '~/.otela-token' } = job;
   const lines = [
     '#!/bin/bash',
     '#SBATCH --job-name=otela',
     '#SBATCH --nodes=1',
-    `#SBATCH --gpus-per-node=${gpus}`,
-    ...(directive(partition) === '' ? [] : [`#SBATCH --partition=${directive(partition)}`]),
-    `#SBATCH --time=${directive(time) || '01:00:00'}`,
+    ...placement(job),
     // Two minutes before its end the agent takes no more requests and finishes what runs.
     '#SBATCH --signal=B:USR1@120',
     '',
@@ -65,7 +107,7 @@ export function jobScript(job: JobRequest): string {
     `export OTELA_TOKEN_FILE=${pathQuoted(tokenFile)}`,
     ...ENGINE_KEY[engine],
     'exec otela-agent start -- \\',
-    `  ${[...wrapped(container, engine, job.image || defaultImage(job)), ...serve(engine, model, gpus)].join(' ')}`,
+    `  ${[...wrapped(container, engine, job.image || defaultImage(job)), ...serve(job)].join(' ')}`,
   ];
   return `${lines.join('\n')}\n`;
 }
@@ -73,11 +115,12 @@ export function jobScript(job: JobRequest): string {
 /** Jobs of others may run on the same node, on the engine's usual port. */
 const LISTEN = ['--host', '127.0.0.1', '--port', '$((20000 + SLURM_JOB_ID % 10000))'];
 
-function serve(engine: JobRequest['engine'], model: string, gpus: number): string[] {
+function serve({ engine, model, gpus, engineArguments = [] }: JobRequest): string[] {
   const name = shellQuoted(model);
-  if (engine === 'vllm') return ['vllm', 'serve', name, '--tensor-parallel-size', String(gpus), ...LISTEN];
+  const more = engineArguments.slice(0, ENGINE_ARGUMENTS_MAX).map(shellQuoted);
+  if (engine === 'vllm') return ['vllm', 'serve', name, '--tensor-parallel-size', String(gpus), ...LISTEN, ...more];
   const flags = ['--model-path', name, '--tp', String(gpus), '--enable-metrics', ...LISTEN];
-  return ['python3', '-m', 'sglang.launch_server', ...flags];
+  return ['python3', '-m', 'sglang.launch_server', ...flags, ...more];
 }
 
 function wrapped(container: JobRequest['container'], engine: JobRequest['engine'], image: string): string[] {

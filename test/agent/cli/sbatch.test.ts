@@ -42,6 +42,29 @@ it('prints a script for the gateway of the flags or of the environment', async (
   expect(JSON.parse(asJson.out).script).toContain('https://other.example.org');
 });
 
+it('takes the options that a cluster asks for, others of sbatch, and the engine’s own flags', async () => {
+  const place = ['--account', 'proj12', '--qos', 'high', '--constraint', 'a100|h100', '--mem', '64G', '--cpus', '16'];
+  const more = ['--sbatch-option', 'reservation=maint', '--sbatch-option=--exclusive'];
+  const { code, out } = await sbatch([
+    ...['--gateway', 'https://gw.example.org', '--model', 'm', ...place, ...more],
+    ...['--', '--max-model-len', '32768', '--hf-overrides', '{"a b": 1}'],
+  ]);
+  expect(code).toBe(0);
+  const directives = out.split('\n').filter((line) => line.startsWith('#SBATCH --'));
+  expect(directives).toEqual(
+    expect.arrayContaining([
+      '#SBATCH --account=proj12',
+      '#SBATCH --qos=high',
+      '#SBATCH --constraint=a100|h100',
+      '#SBATCH --mem=64G',
+      '#SBATCH --cpus-per-task=16',
+      '#SBATCH --reservation=maint',
+      '#SBATCH --exclusive',
+    ]),
+  );
+  expect(out).toContain(` --max-model-len 32768 --hf-overrides '{"a b": 1}'\n`);
+});
+
 it('says what is missing or wrong', async () => {
   const gateway = ['--gateway', 'https://gw.example.org'];
   expect(await sbatch(['--model', 'm'])).toMatchObject({ code: 2, err: expect.stringContaining('which gateway') });
@@ -52,7 +75,15 @@ it('says what is missing or wrong', async () => {
     [['--engine', 'vlm'], 'none of vllm, sglang'],
     [['--container', 'docker'], 'none of none, apptainer, enroot'],
     [['--modell', 'x'], 'did you mean --model'],
-    [['--partition', 'gpu b'], 'no name of a partition'],
+    [['--partition', 'gpu b'], 'not the name of a partition'],
+    [['--account', 'a"b'], 'not the name of an account'],
+    [['--qos', 'x#y'], 'not the name of a QOS'],
+    [['--constraint', 'a100 h100'], 'not one word'],
+    [['--mem', '64 GB'], 'not an amount of memory'],
+    [['--cpus', '0'], 'not a number of CPUs'],
+    [['--sbatch-option', 'comment=a b'], 'not one word'],
+    [['--sbatch-option', 'wrap="rm"'], 'not one word'],
+    [['--', 'vllm', 'serve', 'm'], "the engine's flags"],
     [['--image', 'vllm.sif'], 'of which --container'],
     [['--model=--trust-remote-code'], 'for a flag'],
     [['--model', 'm\n#SBATCH --uid=0'], 'a line break'],

@@ -73,11 +73,14 @@ it('whatever is typed stays what it is: one argument, or nothing that Slurm or t
   fc.assert(
     fc.property(text, text, text, (model, partition, time) => {
       fc.pre(model !== '');
-      const script = jobScript({ ...JOB, model: `m${model}`, partition, time });
+      const place = { partition, account: partition, constraint: time, sbatchOptions: [`x${partition}`, time] };
+      const script = jobScript({ ...JOB, ...place, model: `m${model}`, time, engineArguments: [model, 'end'] });
       const slurm = script.split('\n').filter((line) => line.startsWith('#SBATCH'));
-      expect(slurm.length).toBeLessThanOrEqual(6);
-      for (const line of slurm) expect(line).toMatch(/^#SBATCH --[a-z-]+=[\w.:,@/-]+$/);
-      expect(argumentsIn(script)[4]).toBe(`m${model}`);
+      expect(slurm.length).toBeLessThanOrEqual(10);
+      for (const line of slurm) expect(line).toMatch(/^#SBATCH --[^\s"'#\\$`;]+$/);
+      const words = argumentsIn(script);
+      expect(words[4]).toBe(`m${model}`);
+      expect(words.slice(-2)).toEqual([model, 'end']);
     }),
     { numRuns: 40 },
   );
