@@ -162,7 +162,8 @@ async function forward(one: Case): Promise<void> {
     waiter,
   };
   const { pingMs } = desk;
-  const context = { response, requestId, endpoint, model, timing, pingMs, now: () => Date.now() };
+  const clocks = { timing, queuedMs: () => waiter.queuedMs, pingMs, now: () => Date.now() };
+  const context = { response, requestId, endpoint, model, ...clocks };
   desk.retries.asked(Date.now());
   const waiting: Queued<Delivery> = {
     name,

@@ -28,6 +28,8 @@ export interface ResponseContext {
   endpoint: Endpoint;
   model: string;
   timing: Timing;
+  /** How long the request has waited for a free node, ms. */
+  queuedMs(): number;
   /** A stream that waits for its node gets a comment so often. */
   pingMs: number;
   now(): number;
@@ -60,7 +62,7 @@ export async function deliver(delivery: Delivery, context: ResponseContext): Pro
     'x-otela-provider': node.provider,
     'x-otela-attempts': String(delivery.attempts),
     'x-otela-served-model': headerSafe(delivery.choice.model),
-    'server-timing': context.timing.header(head, context.now()),
+    'server-timing': context.timing.header(head, context.queuedMs(), context.now()),
   };
   if (isEventStream(head)) Object.assign(headers, STREAM_HEADERS);
   else if (complete && !NO_BODY.has(status)) headers['content-length'] = String(lengthOf(chunks));

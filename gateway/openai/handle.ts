@@ -167,6 +167,7 @@ async function forward(
       endpoint,
       model: chain.fallbacks.length === 0 ? chain.model : undefined,
       timing,
+      queuedMs: () => waiter.queuedMs,
       note,
       ctx,
       carrierRefuses: request.carrierRefuses === true,

@@ -33,6 +33,8 @@ export interface ResponseContext {
   /** Of a stream that is opened before anybody answers; undefined: that is not known then. */
   model: string | undefined;
   timing: Timing;
+  /** How long the request has waited for a free node, ms. */
+  queuedMs(): number;
   note: Note;
   ctx: { waitUntil(work: Promise<unknown>): void };
   /** See HttpRequest. */
@@ -51,7 +53,7 @@ export function deliver(delivery: Delivery, context: ResponseContext): HttpAnswe
   headers['x-otela-provider'] = delivery.choice.node.provider;
   headers['x-otela-attempts'] = String(delivery.attempts);
   headers['x-otela-served-model'] = headerSafe(delivery.choice.model);
-  headers['server-timing'] = context.timing.header(answer.head, Date.now());
+  headers['server-timing'] = context.timing.header(answer.head, context.queuedMs(), Date.now());
   if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
   const { status, whole } = answer;
   context.note.answered(status, delivery.choice);

@@ -1,7 +1,7 @@
 /**
- * The stages of a request, after the paper (§5.1): ingress (who and what), lookup (which node), forward (to the agent's
- * acknowledgement), engine (to its head), return (from there to here), other. A Worker's clock stands still while it computes,
- * so what takes no I/O shows as 0 there.
+ * The stages of a request, after the paper (§5.1): ingress (key and body), lookup (candidates), queue (waiting for a free
+ * node), forward (to the agent's acknowledgement), engine (to its head), return (from there to here), other. A Worker's
+ * clock stands still while it computes, so a stage without I/O shows as 0 there.
  */
 export class Timing {
   readonly #start: number;
@@ -23,13 +23,25 @@ export class Timing {
     this.#lookupEnd = now;
   }
 
-  /** `server-timing` (https://www.w3.org/TR/server-timing/), durations in milliseconds. */
-  header(head: { forwardMs: number; engineMs: number }, now: number): string {
+  /** `server-timing` (https://www.w3.org/TR/server-timing/), durations in milliseconds. `queuedMs`: all waits of this request. */
+  header(head: { forwardMs: number; engineMs: number }, queuedMs: number, now: number): string {
     const ingress = this.#ingressEnd - this.#start;
     const lookup = this.#lookupEnd - this.#ingressEnd;
-    const back = Math.max(0, now - this.#lookupEnd - head.forwardMs - head.engineMs);
-    const other = Math.max(0, now - this.#start - ingress - lookup - head.forwardMs - head.engineMs - back);
-    return `ingress;dur=${rounded(ingress)}, lookup;dur=${rounded(lookup)}, forward;dur=${rounded(head.forwardMs)}, engine;dur=${rounded(head.engineMs)}, return;dur=${rounded(back)}, other;dur=${rounded(other)}`;
+    const before = this.#lookupEnd - this.#start;
+    const back = Math.max(0, now - this.#lookupEnd - queuedMs - head.forwardMs - head.engineMs);
+    const other = Math.max(0, now - this.#start - before - queuedMs - head.forwardMs - head.engineMs - back);
+    const stages = {
+      ingress,
+      lookup,
+      queue: queuedMs,
+      forward: head.forwardMs,
+      engine: head.engineMs,
+      return: back,
+      other,
+    };
+    return Object.entries(stages)
+      .map(([stage, ms]) => `${stage};dur=${rounded(ms)}`)
+      .join(', ');
   }
 }
 

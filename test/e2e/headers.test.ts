@@ -128,7 +128,7 @@ it('the answer tells node, provider and the stages of its way, and hides the eng
   expect(response.headers.get('x-otela-node')).toBe(node?.session);
   expect(response.headers.get('x-otela-provider')).toBe('lab');
   expect(response.headers.get('x-otela-attempts')).toBe('1');
-  for (const stage of ['ingress', 'lookup', 'forward', 'return', 'other']) {
+  for (const stage of ['ingress', 'lookup', 'queue', 'forward', 'return', 'other']) {
     expect(response.headers.get('server-timing')).toMatch(new RegExp(`\\b${stage};dur=[0-9.]+`));
   }
   for (const name of ['set-cookie', 'x-internal-host', 'x-powered-by'])

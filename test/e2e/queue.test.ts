@@ -71,8 +71,15 @@ async function gone(model: string): Promise<void> {
 it('a request for a model whose nodes are gone is answered by the next one that comes', async () => {
   await gone('back/soon');
   const asked = [ask('back/soon'), ask('back/soon'), ask('back/soon')];
+  await gateway.queued(3, 'back/soon');
   const { engine } = await addNode('back/soon');
-  for (const response of await Promise.all(asked)) expect(response.status, await response.text()).toBe(200);
+  for (const response of await Promise.all(asked)) {
+    expect(response.status, await response.text()).toBe(200);
+    // The wait is the queue's and not that of the way back.
+    const timing = response.headers.get('server-timing') ?? '';
+    const stage = (name: string) => Number(new RegExp(`\\b${name};dur=([0-9.]+)`).exec(timing)?.[1]);
+    expect(stage('queue'), timing).toBeGreaterThan(10 * stage('return'));
+  }
   expect(engine.requests).toHaveLength(3);
 });
 
