@@ -128,6 +128,12 @@ export const RECORD_DELAY = histogram(
   "From a record's making to its arrival in the books.",
   LONG_S,
 );
+export const USAGE_ANOMALIES = counter(
+  'otela_usage_anomalies_total',
+  'Usage that nodes reported and that was refused, or counted with its bound instead, by provider and reason.',
+  'provider',
+  'reason',
+);
 export const OUTBOX = gauge('otela_usage_outbox_waiting', 'Records that nodes could not hand on when they last tried.');
 
 // --- read from the registry's object when somebody asks -------------------------------------------------------------------
@@ -189,6 +195,7 @@ export const FAMILIES: readonly Family[] = [
   TOKENS_BY_KIND,
   RECORDS,
   RECORD_DELAY,
+  USAGE_ANOMALIES,
   OUTBOX,
   NODES,
   SUSPECTED,

@@ -3,6 +3,7 @@ import type { Exchange } from '../../shared/asking/exchange.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
+import { UsageAnomalies } from '../usage/anomalies.ts';
 import { createIngressUsageTable } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
@@ -47,6 +48,7 @@ export class TunnelObject extends DurableObject<Env> {
   readonly #session: string;
   readonly #attempts: Attempts;
   readonly #outbox: Outbox;
+  readonly #anomalies: UsageAnomalies;
   /** Whose node it is: the last socket said so. */
   #provider = '';
   readonly #sockets: AgentSockets;
@@ -93,11 +95,13 @@ export class TunnelObject extends DurableObject<Env> {
     createUsageTable(ctx.storage.sql);
     createIngressUsageTable(ctx.storage.sql);
     this.#outbox = new Outbox(ctx, env, this.#session);
+    this.#anomalies = new UsageAnomalies(this.#session, env, ctx);
     this.#words = new AgentWords({
       session: this.#session,
       sql: ctx.storage.sql,
       registry: this.#registry,
       outbox: this.#outbox,
+      anomalies: this.#anomalies,
       waitUntil: (work) => ctx.waitUntil(work),
       open: () => this.#attempts.open,
     });

@@ -1,6 +1,7 @@
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { UsageAnomalies } from '../usage/anomalies.ts';
 import { storeIngressUsage } from '../usage/ingress.ts';
 import type { Outbox } from '../usage/outbox.ts';
 import { Deploys } from './deploys.ts';
@@ -14,6 +15,7 @@ interface AgentWordsOptions {
   sql: SqlStorage;
   registry: RegistryLine;
   outbox: Outbox;
+  anomalies: UsageAnomalies;
   waitUntil(work: Promise<void>): void;
   /** Requests that run at the agent now. */
   open(): number;
@@ -69,9 +71,12 @@ export class AgentWords {
 
   /** What the agent's own ingress used while no gateway saw it. @throws WireError */
   #storeUsage(peer: AgentSocket, sequence: number, json: string): void {
-    const { sql, outbox } = this.#options;
-    if (!storeIngressUsage(sql, json, peer.attachment.provider, Date.now()))
-      throw new WireError('bad_frame', 'no usage records');
+    const { sql, outbox, anomalies } = this.#options;
+    const { provider } = peer.attachment;
+    const now = Date.now();
+    const refused = storeIngressUsage(sql, json, provider, now);
+    if (refused === undefined) throw new WireError('bad_frame', 'no usage records');
+    anomalies.add(refused, provider, now);
     outbox.schedule();
     peer.link.put({ type: 'stored', sequence });
   }

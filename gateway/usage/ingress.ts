@@ -1,16 +1,19 @@
 /**
- * What agents used through their own ingresses, without a gateway: their word, and no key pays for it. It stands in the books
- * beside everything else, under the key `ingress:PROVIDER` of the provider whose agent says so.
+ * Usage that agents report for their own ingresses. No gateway opened those requests, so the numbers are the agent's word and no key
+ * pays for them. Every row carries the reporting agent's provider and session, and the key `ingress:PROVIDER`.
  */
-import { type IngressUsage, parseUsageBatch, usageName } from '../../shared/asking/ingress-usage.ts';
+import {
+  CLOCK_AHEAD_MAX_MS,
+  INGRESS_USAGE_AGE_MAX_MS,
+  type IngressUsage,
+  parseUsageBatch,
+  usageName,
+} from '../../shared/asking/ingress-usage.ts';
+import type { UsageAnomaly } from './anomalies.ts';
 import type { UsageRow } from './row.ts';
 
 /** Records that one session's object keeps; the oldest make room. */
 const KEPT = 20_000;
-
-/** A record's time is the agent's: what it says of times beyond these is dated now, and no hour's object is made for it. */
-const PAST_MS = 31 * 24 * 60 * 60_000;
-const FUTURE_MS = 5 * 60_000;
 
 /** `waiting`: not handed on to the hour's object yet, as it is now. */
 export function createIngressUsageTable(sql: SqlStorage): void {
@@ -23,28 +26,48 @@ export function createIngressUsageTable(sql: SqlStorage): void {
 }
 
 /**
- * Said twice it counts once; an exact record replaces an estimated one, whose course stays where it has none of its own. Durable when it returns: the object's output gate holds
- * the acknowledgement back until the rows are on disk. `reporter`: the agent's provider. False for what is no batch of records.
+ * Stores each record once; an exact record replaces an estimated one and keeps its course. The rows are durable when this returns: the
+ * object's output gate holds the acknowledgement back until they are on disk.
+ *
+ * `reporter` is the agent's provider. Records that are too old, or from the future, are not stored.
+ * @returns why each refused record was refused; undefined if `json` is no batch of records
  */
-export function storeIngressUsage(sql: SqlStorage, json: string, reporter: string, now: number): boolean {
+export function storeIngressUsage(
+  sql: SqlStorage,
+  json: string,
+  reporter: string,
+  now: number,
+): UsageAnomaly[] | undefined {
   const records = parseUsageBatch(json);
-  if (records === undefined) return false;
+  if (records === undefined) return undefined;
+  const refused: UsageAnomaly[] = [];
   for (const record of records) {
-    const at = record.at < now - PAST_MS || record.at > now + FUTURE_MS ? now : record.at;
-    sql.exec(
-      `INSERT INTO ingress_usage (name, estimated, waiting, at, reporter, record) VALUES (?, ?, 1, ?, ?, ?)
-       ON CONFLICT (name) DO UPDATE SET estimated = excluded.estimated, waiting = 1,
-         record = json_patch(json_patch('{}', json_object('course', json(ingress_usage.record -> 'course'))), excluded.record)
-       WHERE ingress_usage.estimated = 1 AND excluded.estimated = 0`,
-      usageName(record),
-      record.estimated ? 1 : 0,
-      at,
-      reporter,
-      JSON.stringify(record),
-    );
+    const refusal = refusalOf(record, now);
+    if (refusal === undefined) storeRecord(sql, record, reporter, Math.min(record.at, now));
+    else refused.push(refusal);
   }
   sql.exec('DELETE FROM ingress_usage WHERE number <= (SELECT MAX(number) FROM ingress_usage) - ?', KEPT);
-  return true;
+  return refused;
+}
+
+function refusalOf({ at }: IngressUsage, now: number): UsageAnomaly | undefined {
+  if (at < now - INGRESS_USAGE_AGE_MAX_MS) return 'backdated';
+  if (at > now + CLOCK_AHEAD_MAX_MS) return 'future';
+  return undefined;
+}
+
+function storeRecord(sql: SqlStorage, record: IngressUsage, reporter: string, at: number): void {
+  sql.exec(
+    `INSERT INTO ingress_usage (name, estimated, waiting, at, reporter, record) VALUES (?, ?, 1, ?, ?, ?)
+     ON CONFLICT (name) DO UPDATE SET estimated = excluded.estimated, waiting = 1,
+       record = json_patch(json_patch('{}', json_object('course', json(ingress_usage.record -> 'course'))), excluded.record)
+     WHERE ingress_usage.estimated = 1 AND excluded.estimated = 0`,
+    usageName(record),
+    record.estimated ? 1 : 0,
+    at,
+    reporter,
+    JSON.stringify(record),
+  );
 }
 
 type WaitingUsage = {
@@ -79,7 +102,7 @@ export function ingressRow({ number, at, reporter, text }: WaitingUsage, session
     at,
     request: record.request_id,
     attempt: record.attempt,
-    provider: record.provider ?? reporter,
+    provider: reporter,
     key: `ingress:${reporter}`,
     user: '',
     project: '',

@@ -14,7 +14,7 @@ export const ingressUsageSchema = z.object({
   request_id: z.string().min(1).max(128),
   attempt: count,
   model: z.string().max(1024),
-  /** Who served it. */
+  /** The node that served it, and that node's provider. The gateway cannot check either, so no row carries them. */
   session: sessionSchema,
   provider: z.string().regex(PROVIDER_ID_PATTERN).optional(),
   prompt_tokens: tokens,
@@ -45,6 +45,15 @@ export const ingressUsageSchema = z.object({
 });
 
 export type IngressUsage = z.infer<typeof ingressUsageSchema>;
+
+/**
+ * How old a record may be when a gateway takes it. Agents keep records in a file while no gateway can be reached. A week is as long as
+ * a session's ticket lasts.
+ */
+export const INGRESS_USAGE_AGE_MAX_MS = 7 * 24 * 60 * 60_000;
+
+/** How far a node's clock may be ahead of the gateway's. A record within it is dated now; a record beyond it is refused. */
+export const CLOCK_AHEAD_MAX_MS = 5 * 60_000;
 
 /** Records in one frame. */
 export const USAGE_BATCH_MAX = 16;

@@ -50,7 +50,7 @@ const totalsSchema = z.object({
   ),
 });
 
-it('stands in the totals under the provider whose agent used it, each attempt once', async () => {
+it('stands in the totals under the provider whose agent reports it, each attempt once, whatever it claims', async () => {
   const queue = new UsageQueue({ directory: undefined, log: () => {} });
   const delivery = new UsageDelivery(queue);
   await workshop.addNode({}, { usage: delivery });
@@ -60,23 +60,31 @@ it('stands in the totals under the provider whose agent used it, each attempt on
     ...Array.from({ length: 20 }, (_, n) =>
       ingressUsage(1000 + n, { model, at, provider: 'eth', completion_tokens: 2 }),
     ),
-    ingressUsage(2000, { model, at: at + 10 * 365 * 86_400_000, provider: 'eth', completion_tokens: 2 }),
+    ingressUsage(2000, { model, at: at + 86_400_000, completion_tokens: 1_000 }),
+    ingressUsage(2002, { model, at: at - 27 * 86_400_000, completion_tokens: 1_000 }),
     ingressUsage(2001, { model, at, provider: 'eth', completion_tokens: 50, estimated: true }),
   ]);
   const totals = async () => {
     const answer = await workshop.admin('GET', 'usage?group_by=key,model,provider&model=m-totals');
     return totalsSchema.parse(answer).data[0];
   };
-  await eventually('the totals', 15_000, async () => ((await totals())?.requests === 22 ? true : undefined));
+  await eventually('the totals', 15_000, async () => ((await totals())?.requests === 21 ? true : undefined));
   queue.add([
     ingressUsage(2001, { model, at, provider: 'eth', completion_tokens: 6 }),
     ingressUsage(1000, { model, at }),
   ]);
   const total = await eventually('the exact totals', 15_000, async () => {
     const now = await totals();
-    return now?.completion_tokens === 48 ? now : undefined;
+    return now?.completion_tokens === 46 ? now : undefined;
   });
-  expect(total).toEqual({ key: 'ingress:lab', model, provider: 'eth', requests: 22, completion_tokens: 48 });
+  expect(queue.size).toBe(0);
+  for (const reason of ['backdated', 'future'])
+    await eventually(`${reason} to be counted`, 5_000, async () =>
+      (await workshop.metric(`otela_usage_anomalies_total{provider="lab",reason="${reason}"}`)) === 1
+        ? true
+        : undefined,
+    );
+  expect(total).toEqual({ key: 'ingress:lab', model, provider: 'lab', requests: 21, completion_tokens: 46 });
 });
 
 it('survives the object that took it', async () => {

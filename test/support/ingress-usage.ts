@@ -15,7 +15,7 @@ export function ingressUsage(n: number, more: Partial<IngressUsage> = {}): Ingre
     complete: true,
     aborted: false,
     answer_bytes: 100,
-    at: 1_700_000_000_000 + n,
+    at: Date.now() - 60_000 + n,
     ...more,
   };
 }

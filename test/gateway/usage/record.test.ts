@@ -71,3 +71,24 @@ test('what an ingress says exactly, and late, keeps how its estimate went', asyn
     expect.objectContaining({ at: AT, completion: 4, estimated: false, status: 200, firstMs: 100, totalMs: 2_000 }),
   ]);
 });
+
+test('an ingress writes rows of its own provider and node, of the last seven days, and none of the future', async () => {
+  const days = (n: number) => n * 86_400_000;
+  const claims = [
+    ingressUsage(1, { at: AT - days(6), provider: 'eth', session: 'b'.repeat(26) }),
+    ingressUsage(2, { at: AT + 60_000 }),
+    ingressUsage(3, { at: AT - days(8) }),
+    ingressUsage(4, { at: AT + 6 * 60_000 }),
+  ];
+  const { refused, rows } = await inAnObject('ingress claims', (sql) => {
+    createIngressUsageTable(sql);
+    const refused = storeIngressUsage(sql, JSON.stringify(claims), 'lab', AT);
+    return { refused, rows: waitingIngressUsage(sql, 10).map((one) => ingressRow(one, 'a'.repeat(26))) };
+  });
+  expect(refused).toEqual(['backdated', 'future']);
+  const own = { provider: 'lab', key: 'ingress:lab', session: 'a'.repeat(26) };
+  expect(rows).toEqual([
+    expect.objectContaining({ ...own, request: 'request-1', at: AT - days(6) }),
+    expect.objectContaining({ ...own, request: 'request-2', at: AT }),
+  ]);
+});

@@ -75,6 +75,8 @@ export interface Workshop {
   /** Waits until the object has nothing open and nothing to settle: only then can it be evicted. */
   rest(bench: Bench): Promise<void>;
   restOf(session: string): Promise<void>;
+  /** One sample of /metrics, by its name and labels as they are written there; undefined where it is not on the page. */
+  metric(sample: string): Promise<number | undefined>;
   /** Sessions that the registry suspects. */
   suspected(): Promise<string[]>;
   /** Waits until the Worker has a younger view of the registry than now. */
@@ -180,6 +182,11 @@ export async function openWorkshop(vars: Record<string, string> = {}): Promise<W
       }),
     rest: (bench) => worker.evictDurableObject('TUNNEL', { name: bench.session, webSockets: 'hibernate' }),
     restOf: (session) => worker.evictDurableObject('TUNNEL', { name: session, webSockets: 'hibernate' }),
+    metric: async (sample) => {
+      const response = await fetch(new URL('/metrics', url), { headers: { authorization: `Bearer ${adminKey}` } });
+      const line = (await response.text()).split('\n').find((one) => one.startsWith(`${sample} `));
+      return line === undefined ? undefined : Number(line.slice(sample.length + 1));
+    },
     suspected: async () => {
       const response = await fetch(new URL('/v1/registry/nodes', url), { headers: { authorization: `Bearer ${key}` } });
       const { data } = nodesSchema.parse(await response.json());

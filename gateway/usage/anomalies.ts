@@ -1,0 +1,48 @@
+/** Usage that nodes reported and that the gateway did not take as reported. Operators see it as a metric and in the log. */
+import type { Env } from '../env.ts';
+import { USAGE_ANOMALIES } from '../observe/families.ts';
+import { reporter } from '../observe/note.ts';
+
+/**
+ * - `unproven`: a report of a request that this gateway did not open at this node
+ * - `expired`: a report of a request that was opened too long ago to tell whether it was counted already
+ * - `over_bound`: more tokens than the request can have used; the bound was counted instead
+ * - `backdated`, `future`: an ingress's record whose time is outside the accepted range
+ */
+export type UsageAnomaly = 'unproven' | 'expired' | 'over_bound' | 'backdated' | 'future';
+
+/** One line per session and minute: a hostile node must not fill the log. */
+const LOG_EVERY_MS = 60_000;
+
+interface Context {
+  waitUntil(work: Promise<unknown>): void;
+}
+
+export class UsageAnomalies {
+  readonly #session: string;
+  readonly #env: Env;
+  readonly #ctx: Context;
+  /** Since the last line in the log. */
+  readonly #unlogged = new Map<UsageAnomaly, number>();
+  #loggedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(session: string, env: Env, ctx: Context) {
+    this.#session = session;
+    this.#env = env;
+    this.#ctx = ctx;
+  }
+
+  add(anomalies: readonly UsageAnomaly[], provider: string, now: number): void {
+    if (anomalies.length === 0) return;
+    for (const anomaly of anomalies) {
+      reporter.counts.count(USAGE_ANOMALIES, [provider, anomaly]);
+      this.#unlogged.set(anomaly, (this.#unlogged.get(anomaly) ?? 0) + 1);
+    }
+    reporter.touch(this.#env, this.#ctx, now);
+    if (now - this.#loggedAt < LOG_EVERY_MS) return;
+    this.#loggedAt = now;
+    const counts = [...this.#unlogged].map(([anomaly, times]) => `${times} ${anomaly}`).join(', ');
+    this.#unlogged.clear();
+    console.warn(`usage reports of node ${this.#session} (provider ${provider}) not taken as reported: ${counts}`);
+  }
+}
