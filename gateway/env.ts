@@ -42,6 +42,8 @@ export interface Env extends IssuerEnvironment {
   REQUIRE_SIGNED_AGENT?: string;
   /** Public keys of releases, base64url, between commas. */
   RELEASE_KEYS?: string;
+  /** The oldest version of an agent that REQUIRE_SIGNED_AGENT admits. Default: OLDEST_VERSION of shared/release. */
+  OLDEST_AGENT?: string;
   /** Days that raw records of use are kept. Default 400. */
   USAGE_KEPT_DAYS?: string;
   /** JSON: client secrets by issuer, of identity providers that want one. */

@@ -1,4 +1,5 @@
 /** Where this agent listens for others, whom it knows, and who passes its bytes on. */
+import { isVersion, OLDEST_VERSION, type ReleaseRules, readReleaseKeys } from '../../shared/release/release.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
 import { SEEDS_MAX } from '../mesh/seeds.ts';
 import { UsageError } from './exit.ts';
@@ -12,15 +13,23 @@ export interface MeshConfig {
   relay: string | undefined;
   /** Pass others' bytes to the gateways that this agent has. */
   offerRelay: boolean;
+  /** Releases that peers have to be of; undefined: every peer with a good ticket is accepted. */
+  peerReleases: ReleaseRules | undefined;
+}
+
+/** What the flags say. */
+interface MeshFlags {
+  listen: string | undefined;
+  peers: readonly string[];
+  relay: string | undefined;
+  offerRelay: boolean;
+  peerReleaseKeys: readonly string[];
+  oldestPeer: string | undefined;
 }
 
 /** Throws UsageError. */
-export function meshConfig(
-  listen: string | undefined,
-  peers: readonly string[],
-  relay: string | undefined,
-  offerRelay: boolean,
-): MeshConfig {
+export function meshConfig(flags: MeshFlags): MeshConfig {
+  const { listen, peers, relay, offerRelay, peerReleaseKeys, oldestPeer } = flags;
   if (peers.length > SEEDS_MAX) throw new UsageError(`at most ${SEEDS_MAX} peers`);
   const at = listenAddress(listen);
   if (offerRelay && at === undefined) throw new UsageError('--offer-relay needs a place to listen: not --mesh off');
@@ -29,7 +38,22 @@ export function meshConfig(
     peers: peers.map((text) => checked('--peer', text)),
     relay: relay === undefined ? undefined : checked('--relay', relay),
     offerRelay,
+    peerReleases: peerReleases(peerReleaseKeys, oldestPeer),
   };
+}
+
+function peerReleases(given: readonly string[], oldest: string | undefined): ReleaseRules | undefined {
+  if (given.length === 0) {
+    if (oldest !== undefined)
+      throw new UsageError('--oldest-peer needs --peer-release-keys: only a signed release has a version');
+    return undefined;
+  }
+  const keys = readReleaseKeys(given.join(','));
+  if (keys === undefined || keys.length === 0)
+    throw new UsageError('--peer-release-keys: not a list of release keys (32 bytes each, base64url)');
+  if (oldest !== undefined && !isVersion(oldest))
+    throw new UsageError(`--oldest-peer: "${oldest}" is not a version such as 0.2.0`);
+  return { keys, oldest: oldest ?? OLDEST_VERSION };
 }
 
 function checked(flag: string, text: string): string {

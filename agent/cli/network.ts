@@ -8,6 +8,7 @@ import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { nodeCrypto } from '../host/crypto.ts';
+import { ownRelease } from '../host/release.ts';
 import type { SessionKey } from '../mesh/channel/session-key.ts';
 import { Mesh, type MeshOptions } from '../mesh/mesh.ts';
 import { relayProxy } from '../mesh/relay/pass.ts';
@@ -18,7 +19,7 @@ import { lessRepeated } from './less-repeated.ts';
 import type { StartConfig } from './start-config.ts';
 
 export interface NetworkOptions {
-  config: Pick<StartConfig, 'gateways' | 'token' | 'mesh'>;
+  config: Pick<StartConfig, 'gateways' | 'token' | 'mesh' | 'releaseDir'>;
   env: NodeJS.ProcessEnv;
   /** Name of this machine. */
   host: string;
@@ -91,8 +92,10 @@ export class Network {
 
   /** A new session among the others: it listens, and looks for those it knows. */
   async join(member: Member): Promise<Mesh> {
-    const { listen } = this.#options.config.mesh;
-    const mesh = this.#mesh(member, listen);
+    const { releaseDir, mesh: settings } = this.#options.config;
+    const { listen, peerReleases: required } = settings;
+    const releases = { own: await ownRelease(releaseDir), required };
+    const mesh = this.#mesh(member, listen, releases);
     try {
       await mesh.open();
       return mesh;
@@ -102,13 +105,17 @@ export class Network {
       // Two jobs on one node, or the session before this one: others are told of whichever port it is.
       const why = error instanceof Error ? error.message : String(error);
       this.#options.log(`warning: the mesh takes a free port: ${why}`);
-      const elsewhere = this.#mesh(member, { ...listen, port: 0 });
+      const elsewhere = this.#mesh(member, { ...listen, port: 0 }, releases);
       await elsewhere.open();
       return elsewhere;
     }
   }
 
-  #mesh({ ticket, key, probe, onEnded }: Member, listen: MeshOptions['listen']): Mesh {
+  #mesh(
+    { ticket, key, probe, onEnded }: Member,
+    listen: MeshOptions['listen'],
+    releases: MeshOptions['releases'],
+  ): Mesh {
     const { config, env, host, log } = this.#options;
     return new Mesh({
       key,
@@ -119,6 +126,7 @@ export class Network {
       issuerName: (issuer) => this.issuerName(issuer),
       listen,
       peers: config.mesh.peers,
+      releases,
       env,
       proxy: this.proxy,
       askRelay: probe,

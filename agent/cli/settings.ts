@@ -164,6 +164,22 @@ export const SETTINGS = [
     help: 'an agent that may know others, and passes the admission on where no gateway can be reached; repeat',
   },
   {
+    flag: 'peer-release-keys',
+    env: 'OTELA_PEER_RELEASE_KEYS',
+    kind: 'repeat',
+    value: 'KEY',
+    help: 'accept only agents of a release that one of these keys signed; repeat or separate by commas',
+    otherwise: 'every agent with a good ticket',
+  },
+  {
+    flag: 'oldest-peer',
+    env: 'OTELA_OLDEST_PEER',
+    kind: 'value',
+    value: 'VERSION',
+    help: 'with --peer-release-keys: the oldest release of another agent that is accepted',
+    otherwise: '0.1.0',
+  },
+  {
     flag: 'relay',
     env: 'OTELA_RELAY',
     kind: 'value',

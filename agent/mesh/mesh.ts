@@ -16,6 +16,7 @@ import type { Proven } from './channel/accept.ts';
 import type { Channel } from './channel/channel.ts';
 import { ChannelError } from './channel/error.ts';
 import { Listener, type ListenerLimits } from './channel/listener.ts';
+import type { PeerReleases } from './channel/peer-release.ts';
 import { sessionContext } from './channel/secure.ts';
 import type { SessionKey } from './channel/session-key.ts';
 import { Channels } from './channels.ts';
@@ -47,6 +48,8 @@ export interface MeshOptions {
   /** Where to listen. `host` undefined: on all addresses, and all but loopback are published. Undefined: nowhere. */
   listen: { host?: string; port: number } | undefined;
   peers: readonly string[];
+  /** This agent's release, and the releases that its peers have to be of. */
+  releases: PeerReleases;
   env: NodeJS.ProcessEnv;
   proxy?: WebSocketOptions['proxy'];
   /** Asks whether a session answers, through this agent's own tunnels. Rejects or says unknown where none can tell. */
@@ -93,7 +96,7 @@ export class Mesh {
     const banned = (peer: string) => this.#bans.has(peer, performance.now());
     const tickets = new Tickets({ crypto, replica, session, issuerName, banned });
     const openTicket = (bytes: Uint8Array) => tickets.open(bytes);
-    const own = { context: sessionContext(key), ticket: ticket.bytes };
+    const own = { context: sessionContext(key), ticket: ticket.bytes, releases: options.releases };
     this.channels = this.#makeChannels(session);
     this.#dials = new Dials({
       own,

@@ -3,12 +3,15 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import {
-  AGENT_FILES,
   type Attestation,
   attestationMessage,
+  checkRelease,
   isOn,
+  isVersion,
+  OLDEST_VERSION,
   openRelease,
   type Release,
+  type ReleaseRules,
   readReleaseKeys,
 } from '../../shared/release/release.ts';
 import { installationSecret } from '../accounts/installation.ts';
@@ -19,11 +22,12 @@ import { workerdCrypto } from '../issuer/crypto.ts';
 /** From challenge to answer: one more round trip, through a slow proxy. The gateway's clock alone counts. */
 const CHALLENGE_MS = 60_000;
 
-type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS'>;
+type ReleaseEnv = Pick<Env, 'REQUIRE_SIGNED_AGENT' | 'RELEASE_KEYS' | 'OLDEST_AGENT'>;
 
 /** What agents must show here. A list of keys with one that is none is no list: who wrote it meant something else. */
-export function releaseRules(env: ReleaseEnv): { required: boolean; keys: Uint8Array[] } {
-  return { required: isOn(env.REQUIRE_SIGNED_AGENT), keys: readReleaseKeys(env.RELEASE_KEYS) ?? [] };
+export function releaseRules(env: ReleaseEnv): ReleaseRules & { required: boolean } {
+  const oldest = env.OLDEST_AGENT?.trim() || OLDEST_VERSION;
+  return { required: isOn(env.REQUIRE_SIGNED_AGENT), keys: readReleaseKeys(env.RELEASE_KEYS) ?? [], oldest };
 }
 
 export interface Claim {
@@ -43,12 +47,15 @@ export async function requireRelease(
   { release, attestation }: Claim,
   now: number,
 ): Promise<string | undefined> {
-  const { required, keys } = releaseRules(env);
-  if (!required) return undefined;
-  if (keys.length === 0) throw refused('it has no key to know releases by: its operator must set RELEASE_KEYS');
+  const rules = releaseRules(env);
+  if (!rules.required) return undefined;
+  if (rules.keys.length === 0) throw refused('it has no key to know releases by: its operator must set RELEASE_KEYS');
+  if (!isVersion(rules.oldest))
+    throw refused('its OLDEST_AGENT is not a version such as 0.2.0: its operator must set it');
   if (release === undefined)
     throw refused('this agent has no manifest: it runs from a clone, or from files that were moved');
-  const manifest = openRelease(release, keys, workerdCrypto);
+  // Before the challenge: a release that cannot pass costs no second request.
+  const manifest = openRelease(release, rules.keys, workerdCrypto);
   if (typeof manifest === 'string') throw refused(manifest);
   const secret = await installationSecret(env);
   if (attestation === undefined) return seal(secret, 'attestation', JSON.stringify([publicKey, now + CHALLENGE_MS]));
@@ -58,10 +65,9 @@ export async function requireRelease(
   const message = attestationMessage(challenge, release.manifest, digest, workerdCrypto);
   if (!workerdCrypto.verify(sessionKey, message, signed))
     throw refused("its answer is not signed by its session's key");
-  if (manifest.files.some(({ path, sha256 }) => AGENT_FILES.includes(path) && sha256 === digest)) return undefined;
-  throw refused(
-    `the program that runs is not the agent of release ${manifest.version.slice(0, 64)}: somebody changed it`,
-  );
+  const checked = checkRelease(release, digest, rules, workerdCrypto);
+  if (typeof checked === 'string') throw refused(checked);
+  return undefined;
 }
 
 async function requireChallenge(secret: string, challenge: string, publicKey: string, now: number): Promise<void> {

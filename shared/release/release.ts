@@ -13,6 +13,12 @@ export type Platform = (typeof PLATFORMS)[number];
 /** The agent within a release, in each of its forms. */
 export const AGENT_FILES: readonly string[] = ['dist/otela-agent.js', ...PLATFORMS.map(singleFileName)];
 
+/**
+ * The oldest agent that a gateway admits, and an agent accepts as a peer, unless its operator sets another. A release that
+ * closes a hole raises it.
+ */
+export const OLDEST_VERSION = '0.1.0';
+
 export function singleFileName(platform: Platform): string {
   return `otela-agent-${platform}`;
 }
@@ -79,9 +85,54 @@ export function openRelease(
   const bytes = fromBase64url(signature, 64);
   const message = releaseMessage(manifest);
   const signed = bytes !== undefined && keys.some((key) => crypto.verify(key, message, bytes));
-  if (!signed) return 'its manifest is not signed by a key that this gateway trusts with releases';
+  if (!signed) return 'its manifest is not signed by a trusted release key';
   const parsed = manifestSchema.safeParse(parseJson(manifest));
   return parsed.success ? parsed.data : 'its manifest cannot be read';
+}
+
+/** Which releases are accepted. */
+export interface ReleaseRules {
+  /** Raw Ed25519 keys. A release has to be signed by one of them. */
+  keys: readonly Uint8Array[];
+  /** The oldest version, as `isVersion` takes it. */
+  oldest: string;
+}
+
+/**
+ * Checks a release and the digest that the running program says it has. Returns the manifest, or why the release is not
+ * accepted, as a clause. The digest is that program's own word: see docs/trust.md.
+ */
+export function checkRelease(
+  release: Release,
+  digest: string,
+  { keys, oldest }: ReleaseRules,
+  crypto: Crypto,
+): Manifest | string {
+  const manifest = openRelease(release, keys, crypto);
+  if (typeof manifest === 'string') return manifest;
+  const version = manifest.version.slice(0, 64);
+  if (isOlder(manifest.version, oldest))
+    return `release ${version} is older than ${oldest}, the oldest that is accepted`;
+  const known = manifest.files.some(({ path, sha256 }) => AGENT_FILES.includes(path) && sha256 === digest);
+  return known ? manifest : `the program that runs is not the agent of release ${version}: its file was changed`;
+}
+
+/** `1.2.3` or `1.2.3-rc.1` (https://semver.org); numbers have six digits at most. */
+const VERSION = /^(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[\w.-]{1,32})?$/;
+
+export function isVersion(text: string): boolean {
+  return VERSION.test(text);
+}
+
+/** A version that cannot be read is older than any: an unknown version must not pass a floor. A pre-release comes before its release. */
+export function isOlder(version: string, than: string): boolean {
+  const [a, b] = [VERSION.exec(version), VERSION.exec(than)];
+  if (a === null || b === null) return true;
+  for (const part of [1, 2, 3]) {
+    const difference = Number(a[part]) - Number(b[part]);
+    if (difference !== 0) return difference < 0;
+  }
+  return a[4] !== undefined && b[4] === undefined;
 }
 
 /** Whoever sets a switch wants it on: only the words for "no" are off. */

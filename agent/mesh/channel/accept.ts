@@ -1,16 +1,23 @@
 import type { Socket } from 'node:net';
 import type { SecureContext, TLSSocket } from 'node:tls';
+import { nodeCrypto } from '../../host/crypto.ts';
 import type { Peer } from './channel.ts';
 import { asChannelError, ChannelError } from './error.ts';
 import { framed } from './messages.ts';
+import { checkProof, encodeProof, type PeerReleases, PROOF_MAX_BYTES } from './peer-release.ts';
+import type { Introduction } from './preface.ts';
 import { provenKey, secureServer } from './secure.ts';
-import { eventOf } from './wait.ts';
+import { eventOf, readMessage } from './wait.ts';
 
 export interface Credentials {
   context: SecureContext;
   /** Own ticket, encoded. */
   ticket: Uint8Array;
+  releases: PeerReleases;
 }
+
+/** In the length before the acceptor's ticket: the dialler has to show its release. */
+export const ASKS_BACK = 0x8000_0000;
 
 /** Proof of one end to the other. */
 export interface Proven {
@@ -19,17 +26,28 @@ export interface Proven {
 }
 
 /**
- * After a good ticket: TLS, in which the one that dialled must prove the ticket's key. Then our own ticket goes out, or where it is
- * `known` an empty message in its place: the dialler waits for it, because in TLS 1.3 it cannot tell that it was taken.
+ * After a good ticket: TLS, in which the dialler must prove the ticket's key. Then our own ticket goes out, or where it is
+ * `known` an empty message in its place: the dialler waits for it, because in TLS 1.3 it cannot tell that it was accepted.
+ * Where the dialler `asks`, our release follows. Where this agent requires releases, the dialler's comes back.
+ * @throws ChannelError
  */
-export async function acceptSecure(socket: Socket, peer: Peer, own: Credentials, known: boolean): Promise<Proven> {
+export async function acceptSecure(
+  socket: Socket,
+  peer: Peer,
+  own: Credentials,
+  { known, asks }: Pick<Introduction, 'known' | 'asks'>,
+): Promise<Proven> {
+  const { required } = own.releases;
   const secured = secureServer(socket, own.context);
   try {
     await eventOf(secured, 'secure');
     const key = provenKey(secured);
     if (key === undefined || Buffer.compare(key, peer.sessionKey) !== 0)
       throw new ChannelError('wrong_key', `the other end does not hold the key of ${peer.session}`);
-    secured.write(framed(known ? new Uint8Array(0) : own.ticket));
+    const ticket = framed(known ? new Uint8Array(0) : own.ticket);
+    if (required !== undefined) ticket.writeUInt32BE((ticket.readUInt32BE() | ASKS_BACK) >>> 0);
+    secured.write(asks ? Buffer.concat([ticket, framed(encodeProof(own.releases.own))]) : ticket);
+    if (required !== undefined) checkProof(await readMessage(secured, PROOF_MAX_BYTES), required, nodeCrypto);
     return { socket: secured, peer };
   } catch (error) {
     secured.destroy();

@@ -1,13 +1,15 @@
 import type { Socket } from 'node:net';
-import type { Credentials, Proven } from './accept.ts';
+import { nodeCrypto } from '../../host/crypto.ts';
+import { ASKS_BACK, type Credentials, type Proven } from './accept.ts';
 import type { Peer } from './channel.ts';
 import { asChannelError, ChannelError } from './error.ts';
 import { ADDRESSES_MAX, HANDSHAKE_MS, TICKET_MAX_BYTES } from './limits.ts';
-import { LENGTH_BYTES } from './messages.ts';
+import { framed, LENGTH_BYTES } from './messages.ts';
+import { checkProof, encodeProof, PROOF_MAX_BYTES } from './peer-release.ts';
 import { preface } from './preface.ts';
 import { type Address, firstConnection } from './race.ts';
 import { provenKey, secureClient } from './secure.ts';
-import { eventOf, readExactly, within } from './wait.ts';
+import { eventOf, readExactly, readMessage, within } from './wait.ts';
 
 export interface DialOptions {
   own: Credentials;
@@ -59,12 +61,15 @@ async function secured(socket: Socket, options: DialOptions): Promise<Proven> {
 }
 
 async function handshake(socket: Socket, options: DialOptions): Promise<Proven> {
-  socket.write(preface({ ticket: options.own.ticket, known: options.ticket !== undefined }));
-  const tls = secureClient(socket, options.own.context);
+  const { own } = options;
+  const { required } = own.releases;
+  socket.write(preface({ ticket: own.ticket, known: options.ticket !== undefined, asks: required !== undefined }));
+  const tls = secureClient(socket, own.context);
   try {
     await eventOf(tls, 'secureConnect');
     const key = provenKey(tls);
-    const length = (await readExactly(tls, LENGTH_BYTES)).readUInt32BE();
+    const number = (await readExactly(tls, LENGTH_BYTES)).readUInt32BE();
+    const length = number % ASKS_BACK;
     if (length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
     const shown = length === 0 ? options.ticket : await readExactly(tls, length);
     if (shown === undefined) throw new ChannelError('stranger', 'no ticket');
@@ -73,6 +78,8 @@ async function handshake(socket: Socket, options: DialOptions): Promise<Proven> 
       throw new ChannelError('wrong_key', `the other end does not hold the key of ${peer.session}`);
     if (options.session !== undefined && options.session !== peer.session)
       throw new ChannelError('wrong_key', `${peer.session} answers where ${options.session} was dialled`);
+    if (required !== undefined) checkProof(await readMessage(tls, PROOF_MAX_BYTES), required, nodeCrypto);
+    if (number >= ASKS_BACK) tls.write(framed(encodeProof(own.releases.own)));
     return { socket: tls, peer };
   } catch (error) {
     tls.destroy();

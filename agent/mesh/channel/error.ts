@@ -4,6 +4,7 @@ export type ChannelErrorCode =
   | 'timeout' // the other end did not go on
   | 'stranger' // no preface of ours, or a ticket that is not good here
   | 'wrong_key' // the other end's key is not the one of its ticket, or it is another session than the one dialled
+  | 'unsigned' // the other end is not of a release that this agent accepts
   | 'broken' // TLS failed or the connection ended in the middle
   | 'full'; // no room for another
 

@@ -95,7 +95,7 @@ export class Listener {
     const handshake = { socket, session: peer.session };
     this.#admit(handshake);
     try {
-      const proven = await acceptSecure(socket, peer, this.#options.own, first.known);
+      const proven = await acceptSecure(socket, peer, this.#options.own, first);
       if (this.#closed) throw new ChannelError('broken', 'closing');
       this.#options.onProven(proven);
     } finally {

@@ -1,6 +1,6 @@
 /**
- * What the one that dials says first, in clear, before the other end has said a byte: PREFACE · u16 · ticket. The number is the
- * ticket's length, plus KNOWN where the one that is dialled need not show its own.
+ * The dialler's first bytes, in clear, before the other end has said a byte: PREFACE · u16 · ticket. The number is the ticket's
+ * length, plus KNOWN where the dialled end need not show its own ticket, plus ASKS where it has to show its release.
  */
 import type { Socket } from 'node:net';
 import { ChannelError } from './error.ts';
@@ -13,17 +13,20 @@ const CONNECT = 'CONN';
 const REST_BYTES = PREFACE.length - SNIFF_BYTES;
 
 const KNOWN = 0x8000;
+const ASKS = 0x4000;
 
 export interface Introduction {
   ticket: Uint8Array;
   /** The dialler has our ticket. */
   known: boolean;
+  /** The dialler wants to see our release. */
+  asks: boolean;
 }
 
-export function preface({ ticket, known }: Introduction): Buffer {
+export function preface({ ticket, known, asks }: Introduction): Buffer {
   if (ticket.length > TICKET_MAX_BYTES) throw new RangeError(`a ticket of ${ticket.length} bytes`);
   const length = Buffer.alloc(2);
-  length.writeUInt16BE(ticket.length | (known ? KNOWN : 0));
+  length.writeUInt16BE(ticket.length | (known ? KNOWN : 0) | (asks ? ASKS : 0));
   return Buffer.concat([Buffer.from(PREFACE, 'latin1'), length, ticket]);
 }
 
@@ -39,7 +42,8 @@ export async function readPreface(socket: Socket): Promise<Introduction | 'conne
   if (rest.toString('latin1', 0, REST_BYTES) !== PREFACE.slice(SNIFF_BYTES))
     throw new ChannelError('stranger', 'another version of the preface');
   const number = rest.readUInt16BE(REST_BYTES);
-  const length = number & ~KNOWN;
+  const length = number & ~(KNOWN | ASKS);
   if (length === 0 || length > TICKET_MAX_BYTES) throw new ChannelError('stranger', `a ticket of ${length} bytes`);
-  return { ticket: await readExactly(socket, length), known: number !== length };
+  const ticket = await readExactly(socket, length);
+  return { ticket, known: (number & KNOWN) !== 0, asks: (number & ASKS) !== 0 };
 }

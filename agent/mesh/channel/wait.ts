@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { ChannelError, type ChannelErrorCode } from './error.ts';
+import { LENGTH_BYTES } from './messages.ts';
 
 /** Resolves at the first `event` for which `ready` gives something; rejects when the socket fails or ends first. */
 function waitFor<T>(socket: Socket, event: string, ready: () => T | undefined): Promise<T> {
@@ -29,6 +30,13 @@ export async function readExactly(socket: Socket, bytes: number): Promise<Buffer
     return Buffer.isBuffer(piece) && piece.length === bytes ? piece : undefined;
   };
   return take() ?? waitFor(socket, 'readable', take);
+}
+
+/** One message with its length before it. Throws ChannelError `stranger` where that is above `maxBytes`. */
+export async function readMessage(socket: Socket, maxBytes: number): Promise<Buffer> {
+  const length = (await readExactly(socket, LENGTH_BYTES)).readUInt32BE();
+  if (length > maxBytes) throw new ChannelError('stranger', `a message of ${length} bytes`);
+  return length === 0 ? Buffer.alloc(0) : await readExactly(socket, length);
 }
 
 export async function eventOf(socket: Socket, event: 'secure' | 'secureConnect'): Promise<void> {

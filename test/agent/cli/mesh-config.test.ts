@@ -2,6 +2,15 @@
 import { describe, expect, it } from 'vitest';
 import { meshConfig } from '../../../agent/cli/mesh-config.ts';
 
+const NONE = {
+  listen: undefined,
+  peers: [],
+  relay: undefined,
+  offerRelay: false,
+  peerReleaseKeys: [],
+  oldestPeer: undefined,
+};
+
 describe('where an agent listens', () => {
   it.each([
     [undefined, { port: 0 }],
@@ -16,19 +25,31 @@ describe('where an agent listens', () => {
     ['[fd00::1]:7000', { host: 'fd00::1', port: 7000 }],
     ['fd00::1', { host: 'fd00::1', port: 0 }],
   ])('%s', (text, listen) => {
-    expect(meshConfig(text, [], undefined, false).listen).toEqual(listen);
+    expect(meshConfig({ ...NONE, listen: text }).listen).toEqual(listen);
   });
 
   it.each([':70000', 'a b', 'http://x', ''])('is refused with a sentence: "%s"', (text) => {
-    expect(() => meshConfig(text, [], undefined, false)).toThrow(`--mesh: "${text}" is neither`);
+    expect(() => meshConfig({ ...NONE, listen: text })).toThrow(`--mesh: "${text}" is neither`);
   });
 });
 
 it('takes peers and a relay as HOST:PORT only', () => {
-  const config = meshConfig(undefined, ['login1:7000', '[fd00::1]:7'], 'login2:7000', false);
+  const config = meshConfig({ ...NONE, peers: ['login1:7000', '[fd00::1]:7'], relay: 'login2:7000' });
   expect(config).toMatchObject({ peers: ['login1:7000', '[fd00::1]:7'], relay: 'login2:7000' });
-  expect(() => meshConfig(undefined, ['login1'], undefined, false)).toThrow('--peer: "login1" is not HOST:PORT');
-  expect(() => meshConfig(undefined, [], 'x:0', false)).toThrow('--relay: "x:0" is not HOST:PORT');
-  expect(() => meshConfig(undefined, Array(33).fill('a:1'), undefined, false)).toThrow('at most 32 peers');
-  expect(() => meshConfig('off', [], undefined, true)).toThrow('--offer-relay needs a place to listen');
+  expect(() => meshConfig({ ...NONE, peers: ['login1'] })).toThrow('--peer: "login1" is not HOST:PORT');
+  expect(() => meshConfig({ ...NONE, relay: 'x:0' })).toThrow('--relay: "x:0" is not HOST:PORT');
+  expect(() => meshConfig({ ...NONE, peers: Array(33).fill('a:1') })).toThrow('at most 32 peers');
+  expect(() => meshConfig({ ...NONE, listen: 'off', offerRelay: true })).toThrow(
+    '--offer-relay needs a place to listen',
+  );
+});
+
+it('releases that peers have to be of: keys, the oldest version, and what is wrong with either', () => {
+  const key = Buffer.alloc(32, 7).toString('base64url');
+  expect(meshConfig(NONE).peerReleases).toBeUndefined();
+  const rules = meshConfig({ ...NONE, peerReleaseKeys: [key], oldestPeer: '0.2.0' }).peerReleases;
+  expect(rules).toEqual({ keys: [new Uint8Array(32).fill(7)], oldest: '0.2.0' });
+  expect(() => meshConfig({ ...NONE, peerReleaseKeys: ['short'] })).toThrow('not a list of release keys');
+  expect(() => meshConfig({ ...NONE, peerReleaseKeys: [key], oldestPeer: 'new' })).toThrow('not a version');
+  expect(() => meshConfig({ ...NONE, oldestPeer: '0.2.0' })).toThrow('needs --peer-release-keys');
 });

@@ -5,7 +5,7 @@ import { secureClient, sessionContext } from '../../../agent/mesh/channel/secure
 import { identity, type Node } from './node.ts';
 
 /** The first bytes of a connection, which show this ticket. */
-export const introduce = (ticket: Uint8Array) => preface({ ticket, known: false });
+export const introduce = (ticket: Uint8Array) => preface({ ticket, known: false, asks: false });
 
 /** Sends and tells how many bytes came back until the connection ended. */
 export function answerTo(port: number, bytes: Uint8Array): Promise<number> {
@@ -20,12 +20,12 @@ export function answerTo(port: number, bytes: Uint8Array): Promise<number> {
   });
 }
 
-/** A connection whose handshake is done by hand, so that anything may follow it. */
-export async function byHand(to: Node, own = identity()) {
+/** A connection whose handshake is done by hand, so that anything may follow it. `taken`: `to` has a channel of it. */
+export async function byHand(to: Node, own = identity(), taken = true) {
   const socket = connect(to.port, '127.0.0.1');
   socket.write(introduce(own.ticket));
   const secured = secureClient(socket, sessionContext(own));
   secured.on('error', () => {});
-  await to.log.heard(`opened ${own.session}`);
+  if (taken) await to.log.heard(`opened ${own.session}`);
   return { socket: secured, own };
 }

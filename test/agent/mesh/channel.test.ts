@@ -8,7 +8,7 @@ import { readPreface } from '../../../agent/mesh/channel/preface.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { endAll, eventually } from '../../support/processes.ts';
 import { byHand } from './by-hand.ts';
-import { connected, identity, Node, openTicket } from './node.ts';
+import { connected, identity, NO_RELEASES, Node, openTicket } from './node.ts';
 
 afterEach(endAll);
 
@@ -103,8 +103,8 @@ describe('the one that dials', () => {
       void readPreface(socket)
         .then((who) => {
           if (who === 'connect') throw new Error('no ticket');
-          const own = { context: sessionContext(impostor), ticket: honest.ticket };
-          return acceptSecure(socket, openTicket(who.ticket), own, who.known);
+          const own = { context: sessionContext(impostor), ticket: honest.ticket, releases: NO_RELEASES };
+          return acceptSecure(socket, openTicket(who.ticket), own, who);
         })
         .catch(() => {});
     });
@@ -124,7 +124,7 @@ describe('the one that dials', () => {
     // TEST-NET-1 (RFC 5737): no route, or a route to nowhere.
     const addresses = [gone.address, 'nonsense', c.address, '192.0.2.1:9', b.address];
     const { peer, socket } = await dialChannel({
-      own: { context: a.context, ticket: a.own.ticket },
+      own: { context: a.context, ticket: a.own.ticket, releases: NO_RELEASES },
       addresses,
       session: b.own.session,
       openTicket,

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Channel, Peer } from '../../../agent/mesh/channel/channel.ts';
 import { dialChannel } from '../../../agent/mesh/channel/dial.ts';
 import { Listener, type ListenerLimits } from '../../../agent/mesh/channel/listener.ts';
+import type { PeerReleases } from '../../../agent/mesh/channel/peer-release.ts';
 import { sessionContext } from '../../../agent/mesh/channel/secure.ts';
 import { createSessionKey, type SessionKey } from '../../../agent/mesh/channel/session-key.ts';
 import { Channels } from '../../../agent/mesh/channels.ts';
@@ -52,6 +53,9 @@ export class Log {
   }
 }
 
+/** From a clone, and content with any peer. */
+export const NO_RELEASES: PeerReleases = { own: undefined, required: undefined };
+
 export class Node {
   readonly own: Identity;
   readonly log = new Log();
@@ -60,8 +64,11 @@ export class Node {
   readonly context;
   port = 0;
 
-  constructor(own = identity(), limits: Partial<ListenerLimits> = {}, max = 64) {
+  readonly releases: PeerReleases;
+
+  constructor(own = identity(), limits: Partial<ListenerLimits> = {}, max = 64, releases = NO_RELEASES) {
     this.own = own;
+    this.releases = releases;
     this.context = sessionContext(own);
     this.channels = new Channels({
       session: own.session,
@@ -79,15 +86,20 @@ export class Node {
       onClosed: (session, reason) => this.log.add(`closed ${session} ${reason}`),
     });
     this.listener = new Listener({
-      own: { context: this.context, ticket: own.ticket },
+      own: { context: this.context, ticket: own.ticket, releases },
       openTicket,
       onProven: (proven) => void this.channels.add(proven, false),
       limits,
     });
   }
 
-  static async start(own = identity(), limits: Partial<ListenerLimits> = {}, max = 64): Promise<Node> {
-    const node = new Node(own, limits, max);
+  static async start(
+    own = identity(),
+    limits: Partial<ListenerLimits> = {},
+    max = 64,
+    releases = NO_RELEASES,
+  ): Promise<Node> {
+    const node = new Node(own, limits, max, releases);
     node.port = await node.listener.open('127.0.0.1', 0);
     atEnd(() => node.close());
     return node;
@@ -98,7 +110,7 @@ export class Node {
   }
 
   async dial(to: { address: string }, session?: string, ticket?: Uint8Array): Promise<Channel | undefined> {
-    const own = { context: this.context, ticket: this.own.ticket };
+    const own = { context: this.context, ticket: this.own.ticket, releases: this.releases };
     const options = {
       own,
       addresses: [to.address],

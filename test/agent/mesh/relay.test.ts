@@ -7,7 +7,7 @@ import { relayProxy } from '../../../agent/mesh/relay/pass.ts';
 import { Relay } from '../../../agent/mesh/relay/relay.ts';
 import { throughProxy } from '../../../agent/tunnel/websocket.ts';
 import { atEnd, endAll, eventually } from '../../support/processes.ts';
-import { identity, openTicket } from './node.ts';
+import { identity, NO_RELEASES, openTicket } from './node.ts';
 
 afterEach(endAll);
 
@@ -34,7 +34,7 @@ async function relayTo(gateways: URL[], offered: boolean): Promise<{ address: st
   const own = identity();
   const relay = new Relay({ gateways, tokens: [TOKEN], offered, env: {}, log: () => {} });
   const listener = new Listener({
-    own: { context: sessionContext(own), ticket: own.ticket },
+    own: { context: sessionContext(own), ticket: own.ticket, releases: NO_RELEASES },
     openTicket,
     onProven: ({ socket }) => socket.destroy(),
     onConnect: (socket) => void relay.take(socket),

@@ -90,14 +90,26 @@ test('where releases are not asked for, nothing is', async () => {
 });
 
 test.each([
-  ['a manifest that a stranger signed', { given: release(stranger) }, 'not signed by a key'],
+  ['a manifest that a stranger signed', { given: release(stranger) }, 'not signed by a trusted release key'],
   [
     'a manifest changed after it was signed',
     { given: { ...release(), manifest: release().manifest.replace('1.2.3', '1.2.4') } },
-    'not signed by a key',
+    'not signed by a trusted release key',
   ],
   ['a signed text that is no manifest', { given: release(releaser, { files: undefined as never }) }, 'cannot be read'],
   ['a program that is not the one of the release', { digest: OTHER }, 'not the agent of release 1.2.3'],
+  ['a release of 2020', { given: release(releaser, { version: '0.0.1' }) }, 'release 0.0.1 is older than 0.1.0'],
+  [
+    'a release below the floor that the operator set',
+    { rules: { ...STRICT, OLDEST_AGENT: '1.3.0' } },
+    'release 1.2.3 is older than 1.3.0',
+  ],
+  [
+    'a version that cannot be compared',
+    { given: release(releaser, { version: 'newest' }) },
+    'release newest is older than 0.1.0',
+  ],
+  ['a floor that is no version', { rules: { ...STRICT, OLDEST_AGENT: 'new' } }, 'OLDEST_AGENT'],
   ['a release without an agent', { given: release(releaser, { files: [] }) }, 'not the agent'],
   ['no key to know releases by', { rules: { REQUIRE_SIGNED_AGENT: 'on' } }, 'RELEASE_KEYS'],
   [

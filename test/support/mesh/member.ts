@@ -41,6 +41,7 @@ export class Member {
       issuerName: () => undefined,
       listen: options.listen,
       peers: options.peers ?? [],
+      releases: { own: undefined, required: undefined },
       env: {},
       askRelay: () => Promise.resolve('unknown'),
       onEnded: (reason) => this.ended.push(reason),

@@ -1,0 +1,48 @@
+/**
+ * How two agents show each other which release they are of, inside the encrypted channel. TLS has proven the peer's session
+ * key, so the digest is that session's own word; docs/trust.md tells what such a word is worth.
+ */
+import * as z from 'zod';
+import type { Crypto } from '../../../shared/lattice/crypto.ts';
+import { checkRelease, MANIFEST_MAX_CHARS, type ReleaseRules, releaseSchema } from '../../../shared/release/release.ts';
+import { ChannelError } from './error.ts';
+
+/** JSON may double each character of the manifest; the rest is a signature and a digest. */
+export const PROOF_MAX_BYTES = 2 * MANIFEST_MAX_CHARS + 1024;
+
+const proofSchema = releaseSchema.extend({ digest: z.string().max(64) });
+
+/** The release that an agent shows: manifest, signature, and the SHA-256 of the file that runs, hex. */
+export type ShownRelease = z.infer<typeof proofSchema>;
+
+export interface PeerReleases {
+  /** Shown to peers that ask; undefined in an agent that was not installed from a release. */
+  own: ShownRelease | undefined;
+  /** A peer has to be of such a release; undefined: every peer with a good ticket is accepted. */
+  required: ReleaseRules | undefined;
+}
+
+/** An empty message says: not installed from a release. */
+export function encodeProof(own: ShownRelease | undefined): Uint8Array {
+  if (own === undefined) return new Uint8Array();
+  const { manifest, signature, digest } = own;
+  return Buffer.from(JSON.stringify({ manifest, signature, digest }), 'utf8');
+}
+
+/** @throws ChannelError `unsigned` */
+export function checkProof(bytes: Uint8Array, rules: ReleaseRules, crypto: Crypto): void {
+  if (bytes.length === 0) throw new ChannelError('unsigned', 'the peer was not installed from a release');
+  const shown = proofSchema.safeParse(parsed(bytes));
+  if (!shown.success) throw new ChannelError('unsigned', "the peer's release cannot be read");
+  const { manifest, signature, digest } = shown.data;
+  const checked = checkRelease({ manifest, signature }, digest, rules, crypto);
+  if (typeof checked === 'string') throw new ChannelError('unsigned', checked);
+}
+
+function parsed(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(Buffer.from(bytes).toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}
