@@ -4,19 +4,17 @@ import { join } from 'node:path';
 
 /** In the clone's file until somebody puts an id of their own there. */
 const NO_DATABASE = '00000000-0000-0000-0000-000000000000';
-const ASSETS = '[assets]\ndirectory = "dist/dashboard"\nbinding = "ASSETS"\nrun_worker_first = true\n\n';
 
 interface Installation {
   /** Of the Worker. */
   name: string;
-  production: boolean;
   database: { name: string; id: string };
   /** Public keys, between commas; undefined: as the clone's file has it. */
   releaseKeys: string | undefined;
 }
 
 /** The file's text as it is to be; what does not fit is an error, not a guess. */
-export function configFor(text: string, { name, production, database, releaseKeys }: Installation): string {
+export function configFor(text: string, { name, database, releaseKeys }: Installation): string {
   // Bindings have names as well: only the Worker's own is another.
   const own = /^name = "[\w-]+"$/m.exec(text)?.[0] ?? '';
   let config = text.replaceAll(`${own}\n`, `name = "${name}"\n`);
@@ -24,10 +22,7 @@ export function configFor(text: string, { name, production, database, releaseKey
   config = replaced(config, /^database_id = ".*"$/gm, `database_id = "${database.id}"`);
   if (releaseKeys !== undefined)
     config = replaced(config, /^RELEASE_KEYS = ".*"$/gm, `RELEASE_KEYS = "${releaseKeys}"`);
-  // A trial has the dashboard too.
-  return production
-    ? config
-    : replaced(config, /^\[\[durable_objects\.bindings\]\]$/m, `${ASSETS}[[durable_objects.bindings]]`);
+  return config;
 }
 
 function replaced(text: string, pattern: RegExp, by: string): string {

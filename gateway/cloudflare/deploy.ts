@@ -47,7 +47,6 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
   const id = databaseIdIn(clone) ?? (await database(options));
   const config = configFor(clone, {
     name,
-    production,
     database: { name: options.database, id },
     releaseKeys: options.releaseKeys,
   });

@@ -1,11 +1,13 @@
 /**
  * `npm start`: a gateway on embedded storage, one agent, one stand-in engine. Prints the URL, a key and a curl line that answers.
+ * `npm run start:worker` (`--worker`): the same with the gateway on Cloudflare's own runtime, by `wrangler dev`.
  * Ctrl-C ends all three. `--keep DIR` keeps the gateway's data there; otherwise it is gone afterwards.
  */
 import { parseArgs } from 'node:util';
 import { engineCommand, startAgent } from './agent.ts';
 import { Gateway } from './gateway.ts';
 import { endAll, freePort } from './processes.ts';
+import { WranglerGateway } from './wrangler-gateway.ts';
 
 const DEFAULT_PORT = 8787;
 const MODEL = 'stand-in';
@@ -21,8 +23,9 @@ async function portOr(wanted: number): Promise<number> {
   return probe ? freePort() : wanted;
 }
 
-async function start(port: number, data: string | undefined): Promise<string> {
-  const gateway = await Gateway.start({ port, ...(data === undefined ? {} : { data }) });
+async function start(port: number, data: string | undefined, worker: boolean): Promise<string> {
+  const options = { port, ...(data === undefined ? {} : { data }) };
+  const gateway = worker ? await WranglerGateway.start(options) : await Gateway.start(options);
   const token = await gateway.createJoinToken('demo', 'laptop');
   const enginePort = await freePort();
   // 30 tokens a second: slow enough to see them arrive.
@@ -39,7 +42,7 @@ async function start(port: number, data: string | undefined): Promise<string> {
   await gateway.serving(1, 30_000, MODEL);
   const key = await gateway.createKey('demo');
   return `
-OpenTela for the edge is up: a gateway, one agent, and one stand-in engine.
+OpenTela for the edge is up: a gateway${worker ? " on Cloudflare's runtime (wrangler dev)" : ''}, one agent, and one stand-in engine.
 The stand-in is no language model: its words come from a list. docs/quickstart-provider.md puts a real one behind an agent; the
 join token that it asks for comes from
 \`npx otela-gateway tokens create --provider me --url ${gateway.url} --key-file ${gateway.data}/admin.key\` (after \`npm run build\`).
@@ -57,7 +60,9 @@ join token that it asks for comes from
 Ctrl-C ends everything.`;
 }
 
-const { values } = parseArgs({ options: { port: { type: 'string' }, keep: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { port: { type: 'string' }, keep: { type: 'string' }, worker: { type: 'boolean', default: false } },
+});
 const stop = () => {
   if (ending) return;
   ending = true;
@@ -67,7 +72,7 @@ process.on('SIGINT', stop);
 process.on('SIGTERM', stop);
 try {
   const port = values.port === undefined ? await portOr(DEFAULT_PORT) : Number(values.port);
-  console.log(await start(port, values.keep));
+  console.log(await start(port, values.keep, values.worker));
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   await endAll();

@@ -1,8 +1,8 @@
 /** A gateway as a process: `node gateway/standalone/node/main.ts serve`, spoken to as its operators do. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { z } from 'zod';
-import { commandOf, descendants, eventually, freePort, Managed, temporaryDirectory } from './processes.ts';
+import { GatewayClient } from './gateway-client.ts';
+import { commandOf, descendants, freePort, Managed, temporaryDirectory } from './processes.ts';
 import { NODE, ROOT } from './where.ts';
 
 const READY_MS = 30_000;
@@ -26,37 +26,19 @@ export interface GatewayOptions {
   publicHost?: string;
 }
 
-const keySchema = z.object({ key: z.string().min(8) });
-const tokenSchema = z.object({ token: z.string().min(8) });
-const gpuSchema = z.object({ class: z.string(), name: z.string(), vram_mib: z.number() });
-const nodeSchema = z.object({
-  session: z.string(),
-  state: z.string(),
-  suspected: z.boolean(),
-  provider: z.string(),
-  cluster: z.string(),
-  tier: z.string(),
-  labels: z.record(z.string(), z.string()).optional(),
-  models: z.array(z.object({ id: z.string(), state: z.string() })),
-  hardware: z.object({ gpus: z.array(gpuSchema), cpus: z.number(), memory_mib: z.number() }),
-  job: z.object({ id: z.string(), partition: z.string().optional(), ends_at: z.string().optional() }).optional(),
-});
-const nodesSchema = z.object({ object: z.literal('list'), data: z.array(nodeSchema) });
-export type RegisteredNode = z.infer<typeof nodeSchema>;
+export type { RegisteredNode } from './gateway-client.ts';
 
-export class Gateway {
+export class Gateway extends GatewayClient {
   readonly #options: GatewayOptions;
   readonly data: string;
   readonly port: number;
   process: Managed;
-  url: string;
-  adminKey = '';
 
   private constructor(options: GatewayOptions, data: string, port: number) {
+    super(`http://${options.publicHost ?? options.host ?? '127.0.0.1'}:${port}`, '');
     this.#options = options;
     this.data = data;
     this.port = port;
-    this.url = `http://${options.publicHost ?? options.host ?? '127.0.0.1'}:${port}`;
     this.process = this.#spawn();
   }
 
@@ -112,66 +94,6 @@ export class Gateway {
     const found = descendants(this.process.pid).find((pid) => /workerd[^ ]* serve/.test(commandOf(pid)));
     if (found === undefined) throw this.process.failure('has no workerd');
     return found;
-  }
-
-  async admin(method: string, path: string, body?: unknown): Promise<unknown> {
-    const response = await fetch(`${this.url}/admin/${path}`, {
-      method,
-      headers: { authorization: `Bearer ${this.adminKey}`, 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const text = await response.text();
-    if (!response.ok) throw new Error(`${method} /admin/${path}: ${response.status} ${text}`);
-    return text === '' ? undefined : JSON.parse(text);
-  }
-
-  async createKey(name = 'test', more: Record<string, unknown> = {}): Promise<string> {
-    return keySchema.parse(await this.admin('POST', 'keys', { name, ...more })).key;
-  }
-
-  async createProject(name: string): Promise<string> {
-    return z.object({ id: z.string() }).parse(await this.admin('POST', 'projects', { name })).id;
-  }
-
-  async createJoinToken(provider = 'lab', cluster = 'testbed'): Promise<string> {
-    return tokenSchema.parse(await this.admin('POST', 'join-tokens', { provider, cluster })).token;
-  }
-
-  async nodes(): Promise<RegisteredNode[]> {
-    const headers = { authorization: `Bearer ${this.adminKey}` };
-    const response = await fetch(`${this.url}/v1/registry/nodes`, { headers });
-    if (!response.ok) throw new Error(`registry: ${response.status} ${await response.text()}`);
-    return nodesSchema.parse(await response.json()).data;
-  }
-
-  /** Waits until exactly `count` nodes can be routed to (with `model`, if given). */
-  serving(count: number, withinMs = 15_000, model?: string): Promise<RegisteredNode[]> {
-    return eventually(`${count} serving nodes`, withinMs, async () => {
-      const ready = (node: RegisteredNode) =>
-        node.state === 'SERVING' &&
-        !node.suspected &&
-        node.models.some((served) => served.state === 'ready' && (model === undefined || served.id === model));
-      const serving = (await this.nodes()).filter(ready);
-      return serving.length === count ? serving : undefined;
-    });
-  }
-
-  /** Sum of a metric's samples, of those whose labels begin so: `{gen_ai_request_model="m"`. */
-  async metric(name: string, labels = ''): Promise<number> {
-    const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${this.adminKey}` } });
-    if (!response.ok) throw new Error(`metrics: ${response.status} ${await response.text()}`);
-    return (await response.text())
-      .split('\n')
-      .filter((line) => line.startsWith(`${name}${labels}`) && /^[{ ]/.test(line.slice(name.length)))
-      .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0);
-  }
-
-  /** Waits until exactly `count` requests for `model` are in its queue. */
-  async queued(count: number, model: string, withinMs = 10_000): Promise<void> {
-    const waiting = () => this.metric('otela_queue_waiting', `{gen_ai_request_model="${model}"`);
-    await eventually(`${count} in the queue of ${model}`, withinMs, async () =>
-      (await waiting()) === count ? true : undefined,
-    );
   }
 
   async stop(): Promise<void> {
