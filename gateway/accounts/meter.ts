@@ -1,116 +1,159 @@
+import * as z from 'zod';
 import type { Limits } from './limits.ts';
 import { MinuteWindow } from './minute-window.ts';
 
-/** What a request asks for before it runs. */
+/** What a request asks for before it runs, in tokens. */
 export interface Claim {
-  /** Estimated; settled when the answer is over. */
+  /** Estimated; corrected when its use is known. */
   tokens: number;
+  /** The bound that the request sets for its answer. */
+  maxTokens: number | undefined;
+}
+
+/** When something happens. */
+export interface Moment {
+  /** Milliseconds of a clock that never goes back. */
+  ms: number;
+  /** Of the calendar, UTC: `2026-11`. */
+  month: string;
 }
 
 export type Shortage =
-  | { kind: 'requests' | 'tokens'; limit: number; waitMs: number }
+  /** `running`: without what running requests reserve it would fit, and they may turn out to need less. */
+  | { kind: 'requests' | 'tokens'; limit: number; waitMs: number; running: boolean }
+  /** It would not even fit into an empty minute. */
+  | { kind: 'answer'; limit: number; maxTokens: number }
   | { kind: 'concurrent'; limit: number }
-  | { kind: 'month'; limit: number };
+  /** `running`: the month is not used up, but running requests reserve the rest. */
+  | { kind: 'month'; limit: number; running: boolean };
 
-interface State {
-  requests: { second: number; slots: number[] };
-  tokens: { second: number; slots: number[] };
+export interface Correction {
+  before: number;
+  after: number;
+  estimated: boolean;
+  countedAt: number;
 }
 
-/** What one key or one project uses. Pure: milliseconds since the epoch are handed in. */
+/** Tokens used by months. It outlives the meter. */
+export interface MonthLedger {
+  used(month: string): number;
+  write(month: string, used: number): void;
+}
+
+const window = z.array(z.tuple([z.number(), z.number()]));
+const stateSchema = z.object({ at: z.number(), requests: window, tokens: window });
+type State = z.infer<typeof stateSchema>;
+
+/** What one key or one project uses. Pure. */
 export class Meter {
+  readonly #ledger: MonthLedger;
   readonly #requests: MinuteWindow;
   readonly #tokens: MinuteWindow;
   running = 0;
-  /** Tokens of running requests: they count against the month before they are used. */
-  reserved = 0;
-  /** `2026-11`, and the tokens that were used in it. */
-  month = '';
-  used = 0;
+  /** Tokens of requests whose use is not known yet. */
+  #estimated = 0;
+  /** Tokens of requests that are not booked for a month yet, estimated or known. */
+  #unbooked = 0;
+  #month = '';
+  #used = 0;
 
-  constructor(state?: State) {
-    this.#requests = new MinuteWindow(state?.requests);
-    this.#tokens = new MinuteWindow(state?.tokens);
+  /** @param state what `state` returned, in this version or another; its time may be one of another clock */
+  constructor(ledger: MonthLedger, state?: unknown, now = 0) {
+    this.#ledger = ledger;
+    const known = stateSchema.safeParse(state).data;
+    // Saved by a clock that was fast: it would lock the key until that time comes.
+    const at = Math.min(known?.at ?? now, now);
+    this.#requests = new MinuteWindow(known?.requests, at);
+    this.#tokens = new MinuteWindow(known?.tokens, at);
   }
 
-  /** Why a claim does not fit, or undefined. A claim above a limit fits where nothing else is: else it never would. */
-  shortage(limits: Limits | undefined, { tokens }: Claim, now: number): Shortage | undefined {
-    if (limits === undefined) return undefined;
-    const second = Math.floor(now / 1000);
+  /** All reasons why a claim does not fit. A claim above a limit fits where nothing else is: else it never would. */
+  shortages(limits: Limits | undefined, { tokens, maxTokens = 0 }: Claim, now: Moment): Shortage[] {
+    if (limits === undefined) return [];
     this.#turn(now);
+    const short: Shortage[] = [];
     const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
-    if (tokens_per_month !== undefined && this.used + this.reserved >= tokens_per_month) {
-      return { kind: 'month', limit: tokens_per_month };
-    }
+    if (tokens_per_minute !== undefined && maxTokens > tokens_per_minute)
+      short.push({ kind: 'answer', limit: tokens_per_minute, maxTokens });
+    const used = this.#used + this.#unbooked;
+    if (tokens_per_month !== undefined && used >= tokens_per_month)
+      short.push({ kind: 'month', limit: tokens_per_month, running: used - this.#estimated < tokens_per_month });
     if (requests_per_minute !== undefined) {
-      const waitS = this.#requests.waitFor(1, requests_per_minute, second);
-      if (waitS > 0) return { kind: 'requests', limit: requests_per_minute, waitMs: waitS * 1000 };
+      const waitMs = this.#requests.waitFor(1, requests_per_minute, now.ms);
+      if (waitMs > 0) short.push({ kind: 'requests', limit: requests_per_minute, waitMs, running: false });
     }
     if (tokens_per_minute !== undefined) {
-      const waitS = this.#tokens.waitFor(Math.min(tokens, tokens_per_minute), tokens_per_minute, second);
-      if (waitS > 0) return { kind: 'tokens', limit: tokens_per_minute, waitMs: waitS * 1000 };
+      const wanted = Math.min(tokens, tokens_per_minute);
+      const waitMs = this.#tokens.waitFor(wanted, tokens_per_minute, now.ms);
+      const running = this.#tokens.sum(now.ms) - this.#estimated + wanted <= tokens_per_minute;
+      if (waitMs > 0) short.push({ kind: 'tokens', limit: tokens_per_minute, waitMs, running });
     }
-    if (concurrent_requests !== undefined && this.running >= concurrent_requests) {
-      return { kind: 'concurrent', limit: concurrent_requests };
-    }
-    return undefined;
+    if (concurrent_requests !== undefined && this.running >= concurrent_requests)
+      short.push({ kind: 'concurrent', limit: concurrent_requests });
+    return short;
   }
 
-  take({ tokens }: Claim, now: number): void {
-    const second = Math.floor(now / 1000);
-    this.#requests.add(1, second);
-    this.#tokens.add(tokens, second);
+  take(tokens: number, now: Moment): void {
+    this.#requests.add(1, now.ms);
+    this.#tokens.add(tokens, now.ms);
     this.running++;
-    this.reserved += tokens;
+    this.#estimated += tokens;
+    this.#unbooked += tokens;
   }
 
   release(): void {
     this.running = Math.max(0, this.running - 1);
   }
 
-  /** What was claimed at `then` turned out to be `used` tokens. Without `counted` nothing of it counts for the month. */
-  settle(claimed: number, used: number, then: number, now: number): void {
+  /** What was counted as `before` at `countedAt` is `after` tokens. `estimated`: nothing but an estimate was known of it till now. */
+  correct({ before, after, estimated, countedAt }: Correction, now: Moment): void {
+    if (estimated) this.#estimated = Math.max(0, this.#estimated - before);
+    this.#unbooked = Math.max(0, this.#unbooked + after - before);
+    this.#tokens.correct(after - before, countedAt, now.ms);
+  }
+
+  /** Tokens that count already are used in this month. */
+  book(tokens: number, now: Moment): void {
     this.#turn(now);
-    this.reserved = Math.max(0, this.reserved - claimed);
-    this.used += used;
-    this.#tokens.correct(used - claimed, Math.floor(then / 1000), Math.floor(now / 1000));
+    this.#unbooked = Math.max(0, this.#unbooked - tokens);
+    this.#used += tokens;
+    this.#ledger.write(this.#month, this.#used);
   }
 
   /** `x-ratelimit-*` as OpenAI has them, where there are such limits. */
-  left(limits: Limits | undefined, now: number): RateLimits {
-    const second = Math.floor(now / 1000);
-    const of = (limit: number | undefined, window: MinuteWindow) =>
+  left(limits: Limits | undefined, now: Moment): RateLimits {
+    const of = (limit: number | undefined, counted: MinuteWindow) =>
       limit === undefined
         ? undefined
-        : { limit, remaining: Math.max(0, limit - window.sum(second)), resetS: window.emptyIn(second) };
+        : { limit, remaining: Math.max(0, limit - counted.sum(now.ms)), resetMs: counted.emptyIn(now.ms) };
     return {
       requests: of(limits?.requests_per_minute, this.#requests),
       tokens: of(limits?.tokens_per_minute, this.#tokens),
     };
   }
 
-  state(): State {
-    return { requests: this.#requests.state(), tokens: this.#tokens.state() };
+  state(now: Moment): State {
+    return { at: now.ms, requests: this.#requests.state(now.ms), tokens: this.#tokens.state(now.ms) };
   }
 
-  /** Nothing in it that anybody could miss. */
-  idle(now: number): boolean {
-    const second = Math.floor(now / 1000);
-    return this.running === 0 && this.#requests.sum(second) === 0 && this.#tokens.sum(second) === 0;
+  /** Nothing is in it that a new one would lack. */
+  idle(now: Moment): boolean {
+    const empty = this.#requests.sum(now.ms) === 0 && this.#tokens.sum(now.ms) === 0;
+    return empty && this.running === 0 && this.#unbooked === 0;
   }
 
-  #turn(now: number): void {
-    const month = new Date(now).toISOString().slice(0, 7);
-    if (month === this.month) return;
-    this.month = month;
-    this.used = 0;
+  /** Months are read again when they turn: a clock that was fast at the end of one comes back to what was used in it. */
+  #turn({ month }: Moment): void {
+    if (month === this.#month) return;
+    this.#month = month;
+    this.#used = this.#ledger.used(month);
   }
 }
 
 interface Left {
   limit: number;
   remaining: number;
-  resetS: number;
+  resetMs: number;
 }
 
 export interface RateLimits {
@@ -128,7 +171,7 @@ export function rateLimitHeaders(all: readonly RateLimits[]): Record<string, str
     if (tightest === undefined) continue;
     headers[`x-ratelimit-limit-${kind}`] = String(tightest.limit);
     headers[`x-ratelimit-remaining-${kind}`] = String(Math.floor(tightest.remaining));
-    headers[`x-ratelimit-reset-${kind}`] = duration(tightest.resetS);
+    headers[`x-ratelimit-reset-${kind}`] = duration(Math.ceil(tightest.resetMs / 1000));
   }
   return headers;
 }

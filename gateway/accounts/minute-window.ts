@@ -1,76 +1,94 @@
-/** 60 s and the one that is running: so no minute, wherever it begins, holds more than was let through. */
-const SLOTS = 61;
+const MINUTE_MS = 60_000;
+/** What comes within it is one slot: at most 241 slots, and a slot leaves the window at most so much later than its first count. */
+const SLOT_MS = 250;
+const SLOTS_MAX = MINUTE_MS / SLOT_MS + 1;
 
-/** A count over the last minute, in slots of a second. Pure: seconds are handed in and never go back. */
+interface Slot {
+  /** The newest count in it, in milliseconds. */
+  at: number;
+  count: number;
+}
+
+/** `[milliseconds before the state was taken, count]`, oldest first: what another process's clock says of them means nothing. */
+export type MinuteState = [age: number, count: number][];
+
+/**
+ * A count over the last 60 s: no 60 s, wherever they begin, hold more than was let in. Pure: times are handed in, in milliseconds of
+ * one clock that never goes back.
+ */
 export class MinuteWindow {
-  readonly #slots: number[];
-  /** The newest slot's second. */
-  #second: number;
-  #sum: number;
+  /** Oldest first. */
+  readonly #slots: Slot[] = [];
+  #sum = 0;
 
-  constructor(state?: { second: number; slots: number[] }) {
-    this.#slots = state?.slots.length === SLOTS ? [...state.slots] : new Array<number>(SLOTS).fill(0);
-    this.#second = state?.second ?? 0;
-    this.#sum = this.#slots.reduce((a, b) => a + b, 0);
+  constructor(state: MinuteState = [], now = 0) {
+    for (const [age, count] of state.slice(-SLOTS_MAX)) {
+      this.#slots.push({ at: now - Math.max(0, age), count: Math.max(0, count) });
+      this.#sum += Math.max(0, count);
+    }
   }
 
-  sum(second: number): number {
-    this.#advance(second);
+  sum(now: number): number {
+    this.#expire(now);
     return this.#sum;
   }
 
-  add(count: number, second: number): void {
-    this.#advance(second);
-    this.#change(this.#second, count);
+  add(count: number, now: number): void {
+    this.#expire(now);
+    this.#sum += count;
+    const newest = this.#slots.at(-1);
+    if (newest !== undefined && slotOf(newest.at) === slotOf(now)) {
+      newest.at = now;
+      newest.count += count;
+    } else this.#slots.push({ at: now, count });
   }
 
-  /** Another count for what was added at `then`, if that still counts. More than was reserved counts from now on. */
-  correct(difference: number, then: number, second: number): void {
-    this.#advance(second);
-    if (then > this.#second - SLOTS && then <= this.#second) this.#change(then, difference);
-    else if (difference > 0) this.#change(this.#second, difference);
+  /** Another count for what was added at `then`. If that has left the window, only what is more than it counts, from now on. */
+  correct(difference: number, then: number, now: number): void {
+    this.#expire(now);
+    const slot = this.#slots.findLast(({ at }) => slotOf(at) === slotOf(then));
+    if (slot !== undefined) {
+      const before = slot.count;
+      slot.count = Math.max(0, before + difference);
+      this.#sum += slot.count - before;
+    } else if (difference > 0) this.add(difference, now);
   }
 
-  /** Seconds until `count` more fit under `limit`; 0 if they do now. */
-  waitFor(count: number, limit: number, second: number): number {
-    this.#advance(second);
+  /** Milliseconds until `count` more fit under `limit`, if nothing else comes; 0 if they fit now. */
+  waitFor(count: number, limit: number, now: number): number {
+    this.#expire(now);
     let over = this.#sum + count - limit;
-    for (let age = SLOTS - 1; age >= 0 && over > 0; age--) {
-      over -= this.#slots[(this.#second - age + SLOTS) % SLOTS] ?? 0;
-      if (over <= 0) return SLOTS - age;
+    if (over <= 0) return 0;
+    for (const slot of this.#slots) {
+      over -= slot.count;
+      if (over <= 0) return slot.at + MINUTE_MS - now;
     }
-    return over > 0 ? SLOTS : 0;
+    return MINUTE_MS;
   }
 
-  /** Seconds until nothing is left in it. */
-  emptyIn(second: number): number {
-    this.#advance(second);
-    for (let age = 0; age < SLOTS; age++) {
-      if ((this.#slots[(this.#second - age + SLOTS) % SLOTS] ?? 0) !== 0) return SLOTS - age;
+  /** Milliseconds until nothing is left in it. */
+  emptyIn(now: number): number {
+    this.#expire(now);
+    const newest = this.#slots.findLast(({ count }) => count > 0);
+    return newest === undefined ? 0 : newest.at + MINUTE_MS - now;
+  }
+
+  state(now: number): MinuteState {
+    this.#expire(now);
+    return this.#slots.map(({ at, count }) => [now - at, count]);
+  }
+
+  #expire(now: number): void {
+    let gone = 0;
+    for (const { at, count } of this.#slots) {
+      if (at + MINUTE_MS > now) break;
+      this.#sum -= count;
+      gone++;
     }
-    return 0;
+    if (gone > 0) this.#slots.splice(0, gone);
   }
+}
 
-  state(): { second: number; slots: number[] } {
-    return { second: this.#second, slots: [...this.#slots] };
-  }
-
-  #change(second: number, count: number): void {
-    const at = second % SLOTS;
-    const before = this.#slots[at] ?? 0;
-    const after = Math.max(0, before + count);
-    this.#slots[at] = after;
-    this.#sum += after - before;
-  }
-
-  #advance(second: number): void {
-    if (second <= this.#second) return;
-    if (second - this.#second >= SLOTS) {
-      this.#slots.fill(0);
-      this.#sum = 0;
-    } else {
-      for (let passed = this.#second + 1; passed <= second; passed++) this.#change(passed, Number.NEGATIVE_INFINITY);
-    }
-    this.#second = second;
-  }
+function slotOf(at: number): number {
+  return Math.floor(at / SLOT_MS);
 }

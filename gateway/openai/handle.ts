@@ -11,8 +11,8 @@ import { Timing } from '../../shared/openai/timing.ts';
 import { isTrusted, scopeOf, type Trust } from '../../shared/routing/trust.ts';
 import { optsOut, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
-import { Hold } from '../accounts/hold.ts';
 import { touch } from '../accounts/last-used.ts';
+import { forecastOf, type LimitReservation, reserve } from '../accounts/limit-reservation.ts';
 import { isCounted, reasoningBudget } from '../accounts/reasoning.ts';
 import { receiptOf } from '../accounts/receipt.ts';
 import { settingsOf, timeoutsOf } from '../accounts/settings.ts';
@@ -99,16 +99,13 @@ async function forward(
   const name = given ? crypto.randomUUID() : requestId;
   note.name = name;
   const { limits, keyId } = account;
-  const hold =
-    limits && isCounted(limits) ? new Hold({ env, ctx }, request, endpoint, { limits, keyId }, name) : undefined;
-  const reading = takeBody(request, endpoint, env);
-  const intake = await (hold === undefined ? reading : hold.during(reading));
+  const intake = await takeBody(request, endpoint, env);
   const admittedAt = Date.now();
   timing.ingressDone(admittedAt);
   sighting.model = intake.model;
   sighting.streamed = intake.streaming;
+  let reservation: LimitReservation | undefined;
   try {
-    const limitHeaders = hold && (await hold.granted());
     const before = chainOf(account, settings, intake);
     const budget = reasoningBudget(request, account, intake.unseen);
     const requested = requestedTrust(request, intake.metadata[TRUST_METADATA]);
@@ -126,7 +123,6 @@ async function forward(
     const hopes = () => models.some((model) => hopesFor(view, model, trust));
     note.known = isKnown(view, chain.model);
     requireKnown(view, models, waitMs > 0 ? hopes : () => false);
-    timing.lookupDone(Date.now());
     const waiter = new Waiter({
       busyNodes,
       queues: waitMs > 0,
@@ -134,6 +130,15 @@ async function forward(
       repeatable: () => isRepeatable(intake),
       retriesMax: retriesMax(view, chain.model),
     });
+    if (limits !== undefined && isCounted(limits)) {
+      const forecast = forecastOf(request, endpoint, intake);
+      reservation = await reserve(
+        { env, ctx },
+        { limits, keyId },
+        { forecast, name, leaving, begun: () => waiter.attempts > 0 },
+      );
+    }
+    timing.lookupDone(Date.now());
     const goesOn = intake.streaming && allowsContinuing(request, account);
     const receiptFor = (model: string) => receiptOf(account.seal, model, untracked, intake.sampling);
     const errand: Errand = {
@@ -151,7 +156,7 @@ async function forward(
       ctx,
       admittedAt,
       prefixes: account.prefixes && !untracked,
-      departs: env.OUTLET !== undefined && departs(intake) && !goesOn && hold?.concurrent !== true,
+      departs: env.OUTLET !== undefined && departs(intake) && !goesOn && reservation?.concurrent !== true,
       reasoningBudget: budget,
       waiter,
       onSuspect: (session) => {
@@ -197,14 +202,14 @@ async function forward(
     if (late) {
       // Told in-band: nobody settles it.
       void delivery.catch((error: unknown) => {
-        hold?.release(false);
+        reservation?.release(false);
         if (!leaving.left) recordRefusal(sighting, error, note.queuedMs, env, ctx);
       });
     }
-    return hold === undefined ? answer : hold.until(answer, limitHeaders);
+    return reservation === undefined ? answer : reservation.until(answer);
   } catch (error) {
     intake.release();
-    hold?.release(false);
+    reservation?.release(false);
     throw error;
   }
 }

@@ -263,6 +263,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (records.length > 0) {
       storeUsage(this.ctx.storage.sql, records, this.#provider);
       this.#outbox.schedule();
+      this.ctx.waitUntil(this.#outbox.tellLimits(records).catch(() => {}));
     }
     if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams });
   }

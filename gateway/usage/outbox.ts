@@ -5,7 +5,7 @@ import type { Env } from '../env.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
-import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, waitingUsage } from './record.ts';
+import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, type UsageRecord, waitingUsage } from './record.ts';
 import { shardOf, type UsageRow } from './row.ts';
 
 /** Records wait so long to travel together. */
@@ -42,6 +42,17 @@ export class Outbox {
     if (this.#scheduled) return;
     this.#scheduled = true;
     this.#ctx.waitUntil(this.#ctx.storage.setAlarm(Date.now() + ms));
+  }
+
+  /** Limits hear at once what requests used, and reserve it no longer: requests may wait for that. Best effort: `settle` follows. */
+  async tellLimits(records: readonly UsageRecord[]): Promise<void> {
+    const secret = await installationSecret(this.#env);
+    const subjects = new Map<string, Omit<Settlement, 'repeated'>[]>();
+    for (const record of records) {
+      const { subject, keyId } = await this.#receipt(secret, record.receipt);
+      if (subject !== '') push(subjects, subject, usedBy(record, keyId));
+    }
+    await Promise.all([...subjects].map(([subject, items]) => this.#env.LIMITS.getByName(subject).correct(items)));
   }
 
   /** The object woke: what waited before it slept, or was killed, still does. */
@@ -136,9 +147,12 @@ function push<T>(map: Map<string, T[]>, name: string, item: T): void {
   else known.push(item);
 }
 
+function usedBy({ requestId: name, prompt, completion }: UsageRecord, keyId: string): Omit<Settlement, 'repeated'> {
+  return { name, keyId, prompt, completion };
+}
+
 function settlementOf({ position, record, again }: PendingUsage, { keyId }: Receipt) {
-  const { requestId: name, prompt, completion } = record;
-  return { position, settlement: { name, keyId, tokens: prompt + completion, repeated: again } };
+  return { position, settlement: { ...usedBy(record, keyId), repeated: again } };
 }
 
 function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): UsageRow {

@@ -35,6 +35,8 @@ export interface Endpoint {
   readonly inBandError: 'openai' | 'anthropic';
   readonly terminal: Terminal;
   readonly usage: UsageKind;
+  /** Its answer is generated, token by token: as long as nobody knows before. */
+  readonly generates: boolean;
   /** Where else than in `x-request-id` its clients look for the request's id. */
   readonly requestIdHeader?: 'request-id';
   /** Whether the engine knows `stream_options.include_usage` here. */
@@ -61,6 +63,7 @@ const JSON_UNARY = {
   inBandError: 'openai',
   terminal: NONE,
   usage: 'openai',
+  generates: false,
   injectUsage: false,
 } as const;
 
@@ -68,13 +71,14 @@ const v1 = (id: number, name: string) => ({ ...JSON_UNARY, id, path: `/v1/${name
 const root = (id: number, name: string) => ({ ...v1(id, name), enginePath: `/${name}` });
 
 export const ENDPOINTS: readonly Endpoint[] = [
-  { ...v1(1, 'chat/completions'), streams: true, terminal: DONE, injectUsage: true },
-  { ...v1(2, 'completions'), streams: true, terminal: DONE, injectUsage: true },
-  { ...v1(3, 'responses'), streams: true, terminal: RESPONSES, usage: 'responses' },
+  { ...v1(1, 'chat/completions'), generates: true, streams: true, terminal: DONE, injectUsage: true },
+  { ...v1(2, 'completions'), generates: true, streams: true, terminal: DONE, injectUsage: true },
+  { ...v1(3, 'responses'), generates: true, streams: true, terminal: RESPONSES, usage: 'responses' },
   v1(4, 'embeddings'),
   {
     ...v1(5, 'messages'),
     ...ANTHROPIC,
+    generates: true,
     streams: true,
     terminal: MESSAGES,
     usage: 'anthropic',

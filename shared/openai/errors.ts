@@ -36,7 +36,7 @@ export const ERROR_KINDS = {
   requirement_not_met: { status: 412, type: 'invalid_request_error' },
   request_too_large: { status: 413, type: 'invalid_request_error' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error' },
-  rate_limit_exceeded: { status: 429, type: 'rate_limit_error', headers: { 'retry-after': '1' } },
+  rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
   insufficient_quota: { status: 429, type: 'insufficient_quota', headers: NO_RETRY },
   queue_full: { status: 429, type: 'rate_limit_error', headers: { 'retry-after': '2' } },
   internal_error: { status: 500, type: 'server_error' },
