@@ -14,7 +14,7 @@ import { discover, exchangeCode, verifyToken } from './oidc.ts';
 import type { OidcIssuer } from './oidc-config.ts';
 import { arrive } from './people.ts';
 import { seal, unseal } from './seal.ts';
-import { newInstallationSecret as newRandom, sha256Base64url } from './secrets.ts';
+import { newInstallationSecret as newRandom, sha256Base64url, sha256Hex } from './secrets.ts';
 import {
   closeSession,
   cookieOf,
@@ -39,6 +39,7 @@ const loginSchema = z.object({
   nonce: z.string(),
   verifier: z.string(),
   returnTo: z.string(),
+  redirectUri: z.string(),
   until: z.number(),
 });
 type Login = z.infer<typeof loginSchema>;
@@ -49,6 +50,7 @@ export const loginRoutes = new Hono<{ Bindings: Env }>();
 
 loginRoutes.get('/login', begin);
 loginRoutes.get('/login/callback', end);
+loginRoutes.get('/login/callback/:issuer', end);
 loginRoutes.post('/login/key', async (c) => {
   requireSameOrigin(c.req.raw);
   const { key } = await readBody(c.req.raw, keySchema);
@@ -73,16 +75,21 @@ async function begin(c: LoginContext): Promise<Response> {
   if (named === undefined && oidc.length > 1) return choice(c, oidc);
   const config = named === undefined ? oidc[0] : oidc.find(({ issuer }) => issuer === named);
   if (config === undefined) throw new ApiError('invalid_request', 'issuer: is none of the configured ones.');
-  const { authorization_endpoint } = await discover(config, now);
+  const metadata = await discover(config, now);
+  // RFC 9700 §4.4.2: of several providers one could pass another's code off as its own, so each answer has to say whose it is:
+  // by its `iss`, or by the address that it comes back to.
+  const answersNameIssuer = oidc.length === 1 || metadata.authorization_response_iss_parameter_supported;
+  const redirectUri = callbackUri(c, publicUrl, answersNameIssuer ? undefined : config);
   const [state, nonce, verifier] = [newRandom(), newRandom(), newRandom()];
   const returnTo = localPath(c.req.query('return_to'));
-  const login: Login = { state, issuer: config.issuer, nonce, verifier, returnTo, until: now + LOGIN_MS };
+  const until = now + LOGIN_MS;
+  const login: Login = { state, issuer: config.issuer, nonce, verifier, returnTo, redirectUri, until };
   const sealed = await seal(await installationSecret(c.env), 'login', JSON.stringify(login));
-  const url = new URL(authorization_endpoint);
+  const url = new URL(metadata.authorization_endpoint);
   const parameters = {
     response_type: 'code',
     client_id: config.client_id,
-    redirect_uri: redirectUri(c, publicUrl),
+    redirect_uri: redirectUri,
     scope: config.scope,
     state,
     nonce,
@@ -114,21 +121,27 @@ async function finish(c: LoginContext, cookie: string): Promise<Response> {
     throw unauthorized('This login was not begun in this browser, has ended, or took too long. Begin at /login.');
   }
   if (error !== undefined) throw unauthorized('The identity provider refused this login.');
-  const { oidc, publicUrl } = await readSettings(c.env, now);
+  const { oidc } = await readSettings(c.env, now);
   const config = oidc.find(({ issuer }) => issuer === login.issuer);
-  // RFC 9207: an answer of another provider than the one that was asked.
-  if (config === undefined || code === undefined || (iss !== undefined && iss !== login.issuer)) {
-    throw unauthorized('The identity provider’s answer does not belong to this login.');
-  }
+  if (config === undefined || code === undefined || new URL(login.redirectUri).pathname !== c.req.path) throw foreign();
+  const { authorization_response_iss_parameter_supported: namesIssuer } = await discover(config, now);
+  // RFC 9207 §2.4: an answer of another provider than the one that was asked, or one without the name that it should have.
+  if (iss === undefined ? namesIssuer : iss !== login.issuer) throw foreign();
   const secret = clientSecret(c.env, config);
-  const exchange = { code, verifier: login.verifier, redirectUri: redirectUri(c, publicUrl), secret };
+  const exchange = { code, verifier: login.verifier, redirectUri: login.redirectUri, secret };
   const token = await exchangeCode(config, exchange, now);
   const claims = await verifyToken(config, token, config.client_id, now);
-  if (claims.nonce !== login.nonce) throw unauthorized('The identity provider’s answer does not belong to this login.');
+  // OpenID Connect Core §3.1.3.7: a token that was made for another client of this provider.
+  if (claims.azp !== undefined && claims.azp !== config.client_id) throw foreign();
+  if (claims.nonce !== login.nonce) throw foreign();
   const { user } = await arrive(c.env, config, claims, now);
   const secure = await isSecure(c);
   const session = await openSession(c.env, user.id, now);
   return redirect(login.returnTo, [cookieText(SESSION_COOKIE, session, SESSION_MS, secure), cookie]);
+}
+
+function foreign(): ApiError {
+  return unauthorized('The identity provider’s answer does not belong to this login.');
 }
 
 /** What this browser began. Kept by itself, sealed: whoever floods /login fills no store of ours. */
@@ -167,8 +180,10 @@ function localPath(text: string | undefined): string {
   return text;
 }
 
-function redirectUri(c: LoginContext, publicUrl: string | undefined): string {
-  return `${(publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '')}/login/callback`;
+/** Where a provider sends the browser back to; with `own` an address that no other provider has. */
+function callbackUri(c: LoginContext, publicUrl: string | undefined, own: OidcIssuer | undefined): string {
+  const origin = (publicUrl ?? new URL(c.req.url).origin).replace(/\/$/, '');
+  return `${origin}/login/callback${own === undefined ? '' : `/${sha256Hex(own.issuer).slice(0, 16)}`}`;
 }
 
 async function isSecure(c: LoginContext): Promise<boolean> {

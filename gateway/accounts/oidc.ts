@@ -33,6 +33,8 @@ const discoverySchema = z.looseObject({
   authorization_endpoint: endpoint,
   token_endpoint: endpoint,
   jwks_uri: endpoint,
+  /** RFC 9207 §3: every authorization response of it names it. */
+  authorization_response_iss_parameter_supported: z.boolean().default(false),
 });
 type Discovery = z.infer<typeof discoverySchema>;
 const keysSchema = z.looseObject({ keys: z.array(z.looseObject({ kty: z.string() })).max(100) });
@@ -144,21 +146,35 @@ export async function exchangeCode(config: OidcIssuer, exchange: CodeExchange, n
 
 async function fetchJson<T>(url: string, init: RequestInit, schema: z.ZodType<T>): Promise<T> {
   let response: Response;
-  let text: string;
+  let text: string | undefined;
   try {
     response = await fetch(url, { ...init, redirect: 'manual', signal: AbortSignal.timeout(FETCH_MS) });
-    text = await response.text();
+    text = await boundedText(response);
   } catch (cause) {
     throw unavailable('it does not answer', cause);
   }
   if (response.status === 400 || response.status === 401)
     throw unauthorized('The identity provider refused this login.');
-  if (!response.ok || text.length > ANSWER_MAX_BYTES) throw unavailable(`it answered ${response.status}`);
+  if (!response.ok) throw unavailable(`it answered ${response.status}`);
+  if (text === undefined) throw unavailable(`its answer has more than ${ANSWER_MAX_BYTES} bytes`);
   try {
     return schema.parse(JSON.parse(text));
   } catch (cause) {
     throw unavailable('its answer is not what OpenID Connect says', cause);
   }
+}
+
+/** The body; undefined above ANSWER_MAX_BYTES, of which no more is read. */
+async function boundedText(response: Response): Promise<string | undefined> {
+  const decoder = new TextDecoder();
+  let text = '';
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > ANSWER_MAX_BYTES) return undefined;
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 function unavailable(why: string, cause?: unknown): ApiError {

@@ -1,8 +1,9 @@
 /** Institutional login against a real identity provider: browsers by code and PKCE, programs by bearer tokens. */
+import { createServer } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { chatBody, envelopeOf, type House, openHouse } from '../support/house.ts';
 import { AUDIENCE, Browser, CLIENT_ID, CLIENT_SECRET, Identity, newKey } from '../support/identity.ts';
-import { endAll, eventually, freePort } from '../support/processes.ts';
+import { atEnd, endAll, eventually, freePort } from '../support/processes.ts';
 
 let house: House;
 let identity: Identity;
@@ -51,6 +52,35 @@ async function loggedIn(name: string): Promise<Browser> {
   expect(url, await response.clone().text()).toBe(at('/admin/me'));
   expect(response.status).toBe(200);
   return browser;
+}
+/** A stand-in for a provider: its metadata, or where that is undefined an answer that does not end. */
+async function metadataServer(metadata: (issuer: string) => object | undefined) {
+  const seen = { url: '', asked: [] as string[], open: 0, written: 0 };
+  const server = createServer((request, response) => {
+    seen.asked.push(request.url ?? '');
+    const answer = metadata(seen.url);
+    response.setHeader('content-type', 'application/json');
+    if (answer !== undefined) return void response.end(JSON.stringify(answer));
+    const piece = Buffer.alloc(64 * 1024, ' ');
+    const write = () => {
+      let more = true;
+      while (more && !response.destroyed) {
+        seen.written += piece.length;
+        more = response.write(piece);
+      }
+    };
+    response.on('drain', write);
+    write();
+  });
+  server.on('connection', (socket) => {
+    seen.open++;
+    socket.once('close', () => seen.open--);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => void server.close());
+  const address = server.address();
+  seen.url = `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}`;
+  return seen;
 }
 const me = async (browser: Browser) => (await browser.once(at('/admin/me'))).json() as Promise<Record<string, unknown>>;
 
@@ -189,12 +219,50 @@ it('a callback is good once, in the browser that began, with its own state and c
     // That attempt ended the login; nothing is left to try with.
     await refused(browser, back);
   }
+  const nameless = new URL(back);
+  nameless.searchParams.delete('iss');
+  browser.setCookie(at('/'), 'otela-login', sealed);
+  await refused(browser, nameless.href);
+  browser.setCookie(at('/'), 'otela-login', sealed);
+  await refused(browser, back.replace('/login/callback', '/login/callback/0123456789abcdef'));
   // Somebody else's code behind a state of one's own: the provider knows whose challenge it belongs to.
   const [victim, thief] = [new Browser('ada'), new Browser('bob')];
   const stolen = new URL((await victim.go(at('/login'), isBack)).url).searchParams.get('code') ?? '';
   const mine = new URL((await thief.go(at('/login'), isBack)).url);
   mine.searchParams.set('code', stolen);
   await refused(thief, mine.href);
+});
+
+it('a second provider whose answers do not name it has a callback address of its own', async () => {
+  const other = await metadataServer((issuer) => ({
+    issuer,
+    authorization_endpoint: `${issuer}/auth`,
+    token_endpoint: `${issuer}/token`,
+    jwks_uri: `${issuer}/jwks`,
+  }));
+  await house.gateway.admin('PATCH', 'settings', { oidc: [config, { ...config, issuer: other.url, name: 'Other' }] });
+  const browser = new Browser('ada');
+  const begun = await browser.once(at(`/login?issuer=${encodeURIComponent(other.url)}`));
+  const sent = new URL(begun.headers.get('location') ?? '').searchParams;
+  const callback = sent.get('redirect_uri') ?? '';
+  expect(callback).toMatch(new RegExp(`^${at('/login/callback')}/[0-9a-f]{16}$`));
+  // A code of the first provider, which comes back to the common address, is not handed to the second one.
+  const mixed = await browser.once(at(`/login/callback?code=stolen&state=${sent.get('state')}`));
+  expect([mixed.status, other.asked]).toEqual([401, ['/.well-known/openid-configuration']]);
+  await house.gateway.admin('PATCH', 'settings', { oidc: [config] });
+});
+
+it('a provider that answers without end is given up, and no more is read than fits', async () => {
+  const endless = await metadataServer(() => undefined);
+  await house.gateway.admin('PATCH', 'settings', {
+    oidc: [config, { ...config, issuer: endless.url, name: 'Endless' }],
+  });
+  const response = await new Browser('ada').once(at(`/login?issuer=${encodeURIComponent(endless.url)}`));
+  expect(response.status).toBe(503);
+  expect((await envelopeOf(response)).message).toContain('more than 524288 bytes');
+  await eventually('its connection is closed', 5_000, () => (endless.open === 0 ? true : undefined));
+  expect(endless.written).toBeLessThan(32 * 1024 * 1024);
+  await house.gateway.admin('PATCH', 'settings', { oidc: [config] });
 });
 
 it.each([['//evil.example'], ['/\\evil.example'], ['https://evil.example'], ['/%0d%0ax: y\r\nz: 1']])(
