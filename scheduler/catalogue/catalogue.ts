@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
@@ -52,15 +52,33 @@ export function loadCatalogue(files: CatalogueFiles = {}): Catalogue {
 
 function readModels(named: string): Model[] {
   const [, name, file = named] = /^([^=]+)=(.+)$/.exec(named) ?? [];
-  const value = readJson(file);
-  if (isHuggingFaceConfig(value)) return [modelFromConfig(value, name ?? basename(dirname(file)))];
+  const value = parseJson(
+    readText(file).replace(PYTHON_NUMBERS, (_match, quoted?: string) => quoted ?? 'null'),
+    file,
+  );
+  if (isHuggingFaceConfig(value))
+    return [modelFromConfig(withQuantization(value, file), name ?? basename(dirname(file)))];
   return parse(modelFileSchema, value, file).models.map(modelFromRow);
 }
 
+/** Python writes numbers that JSON has not: `Infinity` stands in the published `config.json` of Nemotron 3. */
+const PYTHON_NUMBERS = /("(?:[^"\\]|\\.)*")|-?\bInfinity\b|\bNaN\b/g;
+
+/** modelopt's older exports keep the quantisation in a file beside `config.json`. */
+function withQuantization(config: object, file: string): object {
+  const beside = join(dirname(file), 'hf_quant_config.json');
+  if ('quantization_config' in config || !existsSync(beside)) return config;
+  const quantization = readJson(beside);
+  return typeof quantization === 'object' && quantization !== null ? { ...config, ...quantization } : config;
+}
+
 export function readJson(path: string): unknown {
-  let text: string;
+  return parseJson(readText(path), path);
+}
+
+function readText(path: string): string {
   try {
-    text = readFileSync(path, 'utf8');
+    return readFileSync(path, 'utf8');
   } catch (cause) {
     throw new SchedulerError(
       'bad_input',
@@ -68,6 +86,9 @@ export function readJson(path: string): unknown {
       { cause },
     );
   }
+}
+
+function parseJson(text: string, path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { ARCHITECTURES, type Architecture } from './gpu-architecture.ts';
 
 const positive = z.number().finite().positive();
 
@@ -6,8 +7,10 @@ const positive = z.number().finite().positive();
 const gpuRowSchema = z.strictObject({
   id: z.string().min(1).max(64),
   class: z.string().min(1).max(32),
+  architecture: z.enum(ARCHITECTURES).optional(),
   bf16_tflops: positive,
   fp8_tflops: positive.optional(),
+  fp4_tflops: positive.optional(),
   int8_tops: positive.optional(),
   bandwidth_gbs: positive,
   memory_gb: positive,
@@ -31,10 +34,13 @@ export interface Gpu {
   id: string;
   /** Name in shared/hardware: what agents publish. */
   class: string;
-  /** Dense peak, FLOP/s. fp8 and int8 are undefined where the silicon has none: weights are then widened before the product. */
+  /** What engines can run on it follows from this; undefined: not known, nothing is refused. */
+  architecture: Architecture | undefined;
+  /** Dense peak, FLOP/s. fp8, int8 and fp4 are undefined where the silicon has none: weights are then widened before the product. */
   bf16: number;
   fp8: number | undefined;
   int8: number | undefined;
+  fp4: number | undefined;
   /** Bytes/s. */
   bandwidth: number;
   /** Bytes. */
@@ -59,8 +65,10 @@ export function gpuFromRow(row: z.infer<typeof gpuRowSchema>): Gpu {
   return {
     id: row.id,
     class: row.class,
+    architecture: row.architecture,
     bf16: row.bf16_tflops * 1e12,
     fp8: row.fp8_tflops === undefined ? undefined : row.fp8_tflops * 1e12,
+    fp4: row.fp4_tflops === undefined ? undefined : row.fp4_tflops * 1e12,
     int8: row.int8_tops === undefined ? undefined : row.int8_tops * 1e12,
     bandwidth: row.bandwidth_gbs * 1e9,
     memory: row.memory_gb * 1e9,

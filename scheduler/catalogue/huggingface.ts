@@ -1,101 +1,79 @@
-import * as z from 'zod';
 import { SchedulerError } from '../errors.ts';
+import { familyOf, MODEL_TYPES } from './architectures.ts';
+import { ConfigReader } from './config-reader.ts';
+import type { Family, One } from './families.ts';
+import type { Layer } from './layers.ts';
 import type { Model } from './model.ts';
+import { nearest } from './nearest.ts';
+import { storageOf } from './quantization.ts';
 
-const count = z.number().int().positive().max(10_000_000);
+/** More layers than any decoder has. */
+const LAYERS_MAX = 1000;
 
-/**
- * The keys of a Hugging Face `config.json` that say a decoder's shape. Families name them differently (OPT: `ffn_dim`, GPT-2: `n_embd`,
- * Mixtral: `num_local_experts`, Qwen3-MoE: `num_experts` and `moe_intermediate_size`, DeepSeek: `n_routed_experts`).
- */
-const configSchema = z.object({
-  model_type: z.string().optional(),
-  _name_or_path: z.string().optional(),
-  num_hidden_layers: count.optional(),
-  n_layer: count.optional(),
-  hidden_size: count.optional(),
-  n_embd: count.optional(),
-  num_attention_heads: count.optional(),
-  n_head: count.optional(),
-  num_key_value_heads: count.nullish(),
-  multi_query: z.boolean().optional(),
-  head_dim: count.nullish(),
-  intermediate_size: count.nullish(),
-  ffn_dim: count.optional(),
-  n_inner: count.nullish(),
-  moe_intermediate_size: count.optional(),
-  shared_expert_intermediate_size: z.number().int().nonnegative().optional(),
-  n_shared_experts: z.number().int().nonnegative().nullish(),
-  num_local_experts: count.optional(),
-  num_experts: count.optional(),
-  n_routed_experts: count.nullish(),
-  num_experts_per_tok: count.nullish(),
-  vocab_size: count,
-  hidden_act: z.string().optional(),
-  activation_function: z.string().optional(),
-  tie_word_embeddings: z.boolean().optional(),
-  max_position_embeddings: count.optional(),
-  n_positions: count.optional(),
-  kv_lora_rank: count.nullish(),
-  text_config: z.unknown().optional(),
-});
-
-/** Families whose feed-forward block has no gate. */
-const NOT_GATED = new Set(['opt', 'gpt2', 'gpt_neox', 'gpt_bigcode', 'bloom', 'falcon', 'phi', 'starcoder2', 'gptj']);
-/** Families that tie the head to the embedding when the file does not say (transformers' default is true). */
-const UNTIED_BY_DEFAULT = new Set(['llama', 'mistral', 'mixtral', 'qwen2', 'qwen3', 'qwen2_moe', 'qwen3_moe', 'phi3']);
-
-export function isHuggingFaceConfig(value: unknown): boolean {
+export function isHuggingFaceConfig(value: unknown): value is object {
   return (
     typeof value === 'object' &&
     value !== null &&
-    ('num_hidden_layers' in value || 'n_layer' in value || 'text_config' in value)
+    ('num_hidden_layers' in value || 'n_layer' in value || 'text_config' in value || 'model_type' in value)
   );
 }
 
-/** `config` is a parsed config.json; `id` the name the model is served by. */
+/**
+ * `config` is a parsed `config.json`; `id` the name the model is served by. Throws `bad_input` with the field, or with the name of an
+ * architecture that is not modelled.
+ */
 export function modelFromConfig(config: unknown, id: string): Model {
-  const parsed = configSchema.safeParse(config);
-  if (!parsed.success)
-    throw new SchedulerError('bad_input', `${id}: not a model configuration: ${z.prettifyError(parsed.error)}`);
-  const c = parsed.data;
-  if (c.text_config !== undefined && c.num_hidden_layers === undefined) return modelFromConfig(c.text_config, id);
-  if (c.kv_lora_rank) {
-    throw new SchedulerError(
-      'bad_input',
-      `${id}: latent attention (kv_lora_rank) is not modelled; describe an equivalent by hand in a models file`,
-    );
-  }
-  const need = (name: string, ...values: (number | null | undefined)[]): number => {
-    const value = values.find((one) => one !== undefined && one !== null);
-    if (value === undefined || value === null)
-      throw new SchedulerError('bad_input', `${id}: config.json lacks ${name}`);
-    return value;
-  };
-  const type = c.model_type ?? '';
-  const hidden = need('hidden_size', c.hidden_size, c.n_embd);
-  const heads = need('num_attention_heads', c.num_attention_heads, c.n_head);
-  const experts = c.num_local_experts ?? c.num_experts ?? c.n_routed_experts ?? 1;
-  const dense = c.intermediate_size ?? c.ffn_dim ?? c.n_inner ?? (c.n_embd === undefined ? undefined : 4 * c.n_embd);
-  const headDim = c.head_dim ?? Math.floor(hidden / heads);
-  if (headDim < 1)
-    throw new SchedulerError('bad_input', `${id}: a hidden_size of ${hidden} is too little for ${heads} heads`);
-  const ffn = need('intermediate_size', experts > 1 ? (c.moe_intermediate_size ?? dense) : dense);
+  const whole = new ConfigReader(config, id);
+  // Multimodal wrappers keep the decoder in `text_config`; some keep a few of its fields outside too.
+  const c = whole.nested('text_config') ?? whole;
+  const type = modelType(c) ?? modelType(whole) ?? '';
+  const family = familyOf(type) ?? familyOf(`${type}_text`);
+  if (family === undefined) throw unknownArchitecture(id, type);
+  // Nemotron 3 Ultra only lists its layers.
+  const listed = c.list('layers_block_type')?.length;
+  const count = c.count('num_hidden_layers', 'n_layer', 'n_layers') ?? listed ?? c.need('num_hidden_layers');
+  if (count > LAYERS_MAX)
+    throw new SchedulerError('bad_input', `${id}: num_hidden_layers is ${count}; at most ${LAYERS_MAX}`);
   return {
     id,
-    layers: need('num_hidden_layers', c.num_hidden_layers, c.n_layer),
-    hidden,
-    heads,
-    kvHeads: c.num_key_value_heads ?? (c.multi_query ? 1 : heads),
-    headDim,
-    ffn,
-    vocab: c.vocab_size,
-    gated: !NOT_GATED.has(type),
-    tied: c.tie_word_embeddings ?? !UNTIED_BY_DEFAULT.has(type),
-    experts,
-    expertsPerToken: experts > 1 ? need('num_experts_per_tok', c.num_experts_per_tok) : 1,
-    sharedFfn: c.shared_expert_intermediate_size ?? (c.n_shared_experts ? c.n_shared_experts * ffn : 0),
-    context: c.max_position_embeddings ?? c.n_positions ?? 0,
+    hidden: c.need('hidden_size', 'n_embd', 'd_model'),
+    vocab: c.need('vocab_size'),
+    tied: c.flag('tie_word_embeddings') ?? whole.flag('tie_word_embeddings') ?? family.tied,
+    layers: layersOf(c, family, count),
+    extra: towerParameters(whole.nested('vision_config')),
+    storage: storageOf(whole, count),
+    context: c.count('max_position_embeddings', 'n_positions', 'max_seq_len', 'seq_length') ?? 0,
     source: 'config.json',
   };
+}
+
+/** A decoder inside a wrapper is called as it is alone, or with `_text` behind. */
+const modelType = (c: ConfigReader): string | undefined => c.text('model_type');
+
+function unknownArchitecture(id: string, type: string): SchedulerError {
+  const named = type === '' ? 'its config.json has no model_type' : `the architecture "${type}" is not modelled`;
+  const near = type === '' ? '' : `; nearest: ${nearest(type, MODEL_TYPES).join(', ')}`;
+  return new SchedulerError('bad_input', `${id}: ${named}${near}. A models file can describe an equivalent decoder`);
+}
+
+/** Equal layers are counted together. */
+function layersOf(c: ConfigReader, family: Family, count: number): Layer[] {
+  const kinds = new Map<string, { count: number; one: One }>();
+  for (let index = 0; index < count; index++) {
+    const one = family.layer(c, index);
+    const key = JSON.stringify(one);
+    const known = kinds.get(key);
+    if (known === undefined) kinds.set(key, { count: 1, one });
+    else known.count++;
+  }
+  return [...kinds.values()].map(({ count: alike, one }) => ({ count: alike, ...one }));
+}
+
+/** A vision transformer's layers: four square matrices and a feed-forward block without gate. Projectors are below a thousandth. */
+function towerParameters(c: ConfigReader | undefined): number {
+  const hidden = c?.count('hidden_size', 'vt_hidden_size', 'embed_dim');
+  const layers = c?.count('num_hidden_layers', 'vt_num_hidden_layers', 'depth');
+  if (hidden === undefined || layers === undefined) return 0;
+  const width = c?.count('intermediate_size', 'vt_intermediate_size') ?? 4 * hidden;
+  return layers * (4 * hidden * hidden + 2 * hidden * width);
 }

@@ -1,8 +1,10 @@
 import * as z from 'zod';
+import { type Layer, layerMatrices, type Mixer, type Part, windowOf } from './layers.ts';
+import type { Precision } from './precision.ts';
 
 const count = z.number().int().positive().max(10_000_000);
 
-/** One row of `data/models.json`. */
+/** One row of `data/models.json`: a decoder whose layers are all alike. Others are read from their `config.json`. */
 const modelRowSchema = z.strictObject({
   id: z.string().min(1).max(256),
   layers: count.max(1000),
@@ -18,64 +20,122 @@ const modelRowSchema = z.strictObject({
   experts_per_token: count.max(1000).optional(),
   /** Width of a block that every token passes beside its experts. */
   shared_ffn: z.number().int().nonnegative().optional(),
-  context: count.optional(),
+  context: count.max(100_000_000).optional(),
   source: z.string().max(256).optional(),
 });
 export const modelFileSchema = z.object({ models: z.array(modelRowSchema).max(10_000) });
 
-/** The shape of a decoder-only transformer; counts, not bytes. */
+/** How a checkpoint stores weights, and how it asks for keys and values to be stored. */
+export interface Storage {
+  /** Of most weights: the name that `weights` of a deployment has for this checkpoint. */
+  weights: Precision;
+  parts: Readonly<Record<Part, Precision>>;
+  kv: Precision;
+}
+
+/** The shape of a decoder; counts, not bytes. */
 export interface Model {
   id: string;
-  layers: number;
   hidden: number;
-  heads: number;
-  kvHeads: number;
-  headDim: number;
-  /** Of one expert where there are several. */
-  ffn: number;
   vocab: number;
-  /** Three matrices in the feed-forward block (gate, up, down), not two. */
-  gated: boolean;
   /** The output head is the embedding. */
   tied: boolean;
-  /** 1 for a dense model. */
-  experts: number;
-  expertsPerToken: number;
-  sharedFfn: number;
+  layers: readonly Layer[];
+  /** Parameters beside the decoder that are loaded and that a token of text does not pass: the vision tower. */
+  extra: number;
+  storage: Storage;
   /** Longest sequence in tokens, 0 if not known. */
   context: number;
   source: string;
 }
 
+export const SIXTEEN_BIT: Storage = {
+  weights: 'bf16',
+  parts: { attention: 'bf16', dense: 'bf16', experts: 'bf16', shared_experts: 'bf16' },
+  kv: 'bf16',
+};
+
 export function modelFromRow(row: z.infer<typeof modelRowSchema>): Model {
-  return {
-    id: row.id,
-    layers: row.layers,
-    hidden: row.hidden,
-    heads: row.heads,
+  const { id, hidden, vocab, tied, heads, gated } = row;
+  const attention: Mixer = {
+    kind: 'grouped',
+    heads,
     kvHeads: row.kv_heads,
     headDim: row.head_dim,
-    ffn: row.ffn,
-    vocab: row.vocab,
-    gated: row.gated,
-    tied: row.tied,
+    window: 0,
+    gate: false,
+    sharedKeyValue: false,
+  };
+  const feedForward = {
+    width: row.ffn,
+    gated,
     experts: row.experts ?? 1,
-    expertsPerToken: row.experts_per_token ?? 1,
-    sharedFfn: row.shared_ffn ?? 0,
+    active: row.experts_per_token ?? 1,
+    shared: row.shared_ffn ?? 0,
+    latent: 0,
+  };
+  return {
+    id,
+    hidden,
+    vocab,
+    tied,
+    layers: [{ count: row.layers, mixers: [attention], feedForward }],
+    extra: 0,
+    storage: SIXTEEN_BIT,
     context: row.context ?? 0,
     source: row.source ?? '',
   };
 }
 
-/** Weights in parameters, as stored: embedding and head once each unless tied. */
+export const layerCount = (model: Model): number => model.layers.reduce((sum, layer) => sum + layer.count, 0);
+
+/** Embedding and head, once if they are the same. */
+export const embeddingParameters = (model: Model): number => (model.tied ? 1 : 2) * model.hidden * model.vocab;
+
+/** Weights as stored; norms and biases, together below a thousandth, are left out. */
 export function parameters(model: Model): number {
-  return model.layers * layerParameters(model) + (model.tied ? 1 : 2) * model.hidden * model.vocab;
+  return model.extra + embeddingParameters(model) + sumOfLayers(model, ({ matrices }) => matrices);
 }
 
-function layerParameters(model: Model): number {
-  const { hidden, heads, kvHeads, headDim, ffn, experts, sharedFfn } = model;
-  const matrices = model.gated ? 3 : 2;
-  const attention = hidden * (heads + 2 * kvHeads) * headDim + heads * headDim * hidden;
-  const router = experts > 1 ? hidden * experts : 0;
-  return attention + matrices * hidden * (ffn * experts + sharedFfn) + router;
+/**
+ * Weights that one token of text passes. A dense model passes all of them, as publishers count it. With experts the embedding does not
+ * count: a token reads one row of it. (gpt-oss is published so; Llama 4 with the embedding, 6 % more.)
+ */
+export function activeParameters(model: Model): number {
+  if (expertsOf(model).experts === 1) return parameters(model);
+  return model.hidden * model.vocab + sumOfLayers(model, ({ active }) => active);
+}
+
+function sumOfLayers(model: Model, copies: (matrix: { matrices: number; active: number }) => number): number {
+  return model.layers.reduce((sum, layer) => {
+    const small = layer.mixers.reduce((all, mixer) => all + (mixer.kind === 'recurrent' ? mixer.small : 0), 0);
+    const products = layerMatrices(layer, model.hidden).reduce(
+      (all, matrix) => all + copies(matrix) * matrix.inner * matrix.outer,
+      0,
+    );
+    return sum + layer.count * (products + small);
+  }, 0);
+}
+
+/** The window of its windowed layers, tokens; 0: every layer sees everything. The widest where they differ. */
+export function windowTokens(model: Model): number {
+  return Math.max(0, ...model.layers.flatMap(({ mixers }) => mixers.map(windowOf)));
+}
+
+/** Attention heads of the largest layer, for messages. */
+export function headsOf(model: Model): { heads: number; kvHeads: number } {
+  const all = model.layers.flatMap(({ mixers }) => mixers);
+  return {
+    heads: Math.max(0, ...all.map((mixer) => (mixer.kind === 'recurrent' ? 0 : mixer.heads))),
+    kvHeads: Math.max(
+      0,
+      ...all.map((mixer) => (mixer.kind === 'grouped' ? mixer.kvHeads : mixer.kind === 'latent' ? 1 : 0)),
+    ),
+  };
+}
+
+/** Experts of the layer with the most, and of these a token's; [1, 1] for a dense model. */
+export function expertsOf(model: Model): { experts: number; active: number } {
+  const blocks = model.layers.flatMap(({ feedForward }) => (feedForward ? [feedForward] : []));
+  return blocks.reduce((most, one) => (one.experts > most.experts ? one : most), { experts: 1, active: 1 });
 }

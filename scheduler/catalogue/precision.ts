@@ -1,8 +1,14 @@
 /** How weights or keys and values are stored. */
-export const PRECISIONS = ['bf16', 'fp8', 'int8', 'int4'] as const;
+export const PRECISIONS = ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'] as const;
 export type Precision = (typeof PRECISIONS)[number];
 
-/** Bytes per element. int4 carries a 16-bit scale and a 4-bit zero point for each 128 weights, as AWQ and GPTQ store them. */
+/** Of keys and values: no engine stores them in 4 bit by default. */
+export const KV_PRECISIONS = ['bf16', 'fp8', 'int8'] as const satisfies readonly Precision[];
+
+/**
+ * Bytes per element with its scales. int4: a 16-bit scale and a 4-bit zero point for each 128 weights (AWQ, GPTQ); mxfp4: an 8-bit scale
+ * for each 32 (OCP Microscaling 1.0); nvfp4: an 8-bit scale for each 16.
+ */
 export function bytesPerElement(precision: Precision): number {
   switch (precision) {
     case 'bf16':
@@ -12,5 +18,9 @@ export function bytesPerElement(precision: Precision): number {
       return 1;
     case 'int4':
       return 0.5 + (2 + 0.5) / 128;
+    case 'mxfp4':
+      return 0.5 + 1 / 32;
+    case 'nvfp4':
+      return 0.5 + 1 / 16;
   }
 }

@@ -1,6 +1,6 @@
 import type { ParseArgsOptionsConfig } from 'node:util';
 import { efficiencyOf } from '../catalogue/calibration.ts';
-import { parameters } from '../catalogue/model.ts';
+import { activeParameters, expertsOf, headsOf, layerCount, type Model, parameters } from '../catalogue/model.ts';
 import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
 import { table } from '../validate/table.ts';
 import { EXIT_DONE } from './exit.ts';
@@ -14,7 +14,12 @@ export function catalogueCommand(argv: readonly string[], io: Io): number {
   const flags = readFlags(argv, FLAGS);
   const catalogue = catalogueFrom(flags);
   if (flags.json === true) {
-    io.out(json({ gpus: catalogue.gpus, models: catalogue.models, calibration: catalogue.calibration }));
+    const models = catalogue.models.map((model) => ({
+      ...model,
+      parameters: Math.round(parameters(model)),
+      active_parameters: Math.round(activeParameters(model)),
+    }));
+    io.out(json({ gpus: catalogue.gpus, models, calibration: catalogue.calibration }));
     return EXIT_DONE;
   }
   io.out(
@@ -41,6 +46,7 @@ export function catalogueCommand(argv: readonly string[], io: Io): number {
       [
         'model',
         'parameters',
+        'active',
         'layers',
         'hidden',
         'heads',
@@ -55,11 +61,12 @@ export function catalogueCommand(argv: readonly string[], io: Io): number {
       catalogue.models.map((model) => [
         model.id,
         `${(parameters(model) / 1e9).toFixed(1)} B`,
-        model.layers,
+        `${(activeParameters(model) / 1e9).toFixed(1)} B`,
+        layerCount(model),
         model.hidden,
-        model.heads,
-        model.kvHeads,
-        model.experts > 1 ? `${model.expertsPerToken} of ${model.experts}` : '-',
+        headsOf(model).heads,
+        headsOf(model).kvHeads,
+        expertsText(model),
         ...(['bf16', 'fp8', 'int4'] as const).map((weights) =>
           (weightBytes({ model, tp: 1, weights }) / 1e9).toFixed(1),
         ),
@@ -69,4 +76,9 @@ export function catalogueCommand(argv: readonly string[], io: Io): number {
     ),
   );
   return EXIT_DONE;
+}
+
+function expertsText(model: Model): string {
+  const { experts, active } = expertsOf(model);
+  return experts > 1 ? `${active} of ${experts}` : '-';
 }

@@ -1,4 +1,5 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
+import { layerCount } from '../catalogue/model.ts';
 import { seeded } from '../serving/random.ts';
 import type { Demand, Pool } from '../solver/problem.ts';
 
@@ -25,7 +26,7 @@ export function drawInstance(
     const model = catalogue.models[i % catalogue.models.length];
     if (model === undefined) throw new Error('a catalogue without models');
     // Larger models are asked less.
-    const size = model.layers * model.hidden ** 2;
+    const size = layerCount(model) * model.hidden ** 2;
     return {
       model: { ...model, id: `${model.id} #${i + 1}` },
       rate: (load * (0.5 + random() * 4) * 9e10) / size,

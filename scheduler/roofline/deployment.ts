@@ -1,13 +1,13 @@
 import type { Gpu } from '../catalogue/gpu.ts';
-import { type Model, parameters } from '../catalogue/model.ts';
+import { cacheElements, layerMatrices, type Matrix, type Mixer, type Part, windowOf } from '../catalogue/layers.ts';
+import { embeddingParameters, type Model, windowTokens } from '../catalogue/model.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
-import { shard } from './operators.ts';
+import { gpusOf, type Parallelism, spreadOf } from './parallelism.ts';
 
-/** One replica: a model on `tp` GPUs of one kind. */
-export interface Deployment {
+/** One replica: a model on the GPUs of its parallelism, all of one kind. */
+export interface Deployment extends Parallelism {
   model: Model;
   gpu: Gpu;
-  tp: number;
   weights: Precision;
   kv: Precision;
 }
@@ -18,36 +18,114 @@ export const RUNTIME_BYTES = 2e9;
 /** vLLM's `--gpu-memory-utilization`. */
 const MEMORY_FRACTION = 0.9;
 
-/** Weights of the whole replica, bytes. Copied key-value heads count as often as they are stored. */
-export function weightBytes({ model, tp, weights }: Pick<Deployment, 'model' | 'tp' | 'weights'>): number {
-  const copies = tp * shard(model, tp).kvHeads - model.kvHeads;
-  const copied = model.layers * model.hidden * 2 * copies * model.headDim;
-  const embedding = (model.tied ? 1 : 2) * model.hidden * model.vocab;
-  // Quantised checkpoints leave embedding and head in 16 bit.
-  return (parameters(model) + copied - embedding) * bytesPerElement(weights) + embedding * 2;
+type Stored = Pick<Deployment, 'model' | 'weights'> & Parallelism;
+
+/** How a part of the weights is stored: as in the checkpoint where that is what is asked for, else all products alike. */
+export function precisionOf({ model, weights }: Pick<Deployment, 'model' | 'weights'>, part: Part): Precision {
+  return weights === model.storage.weights ? model.storage.parts[part] : weights;
 }
 
-/** Keys and values of one token in the whole replica, bytes. */
-export function kvBytesPerToken({ model, tp, kv }: Pick<Deployment, 'model' | 'tp' | 'kv'>): number {
-  return 2 * model.layers * tp * shard(model, tp).kvHeads * model.headDim * bytesPerElement(kv);
+/** On so many GPUs a matrix is cut; the others hold copies. */
+export function waysOf(matrix: Matrix, parallelism: Parallelism): number {
+  const { tp, dp } = spreadOf(parallelism);
+  if (matrix.split === 'none') return 1;
+  return matrix.part === 'experts' ? tp * dp : tp;
 }
 
-/** Tokens whose keys and values fit beside the weights; 0 or less: the model does not fit. */
-export function kvCapacityTokens(deployment: Deployment, memoryFraction = MEMORY_FRACTION): number {
-  const { gpu, tp } = deployment;
-  const free = tp * (gpu.memory * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
-  return Math.floor(free / kvBytesPerToken(deployment));
-}
-
-/** Why `tp` cannot split this model, or undefined. */
-export function tpProblem(model: Model, tp: number): string | undefined {
-  if (!Number.isInteger(tp) || tp < 1) return `tensor parallelism must be a positive whole number, not ${tp}`;
-  if (model.heads % tp !== 0)
-    return `tensor parallelism ${tp} does not divide the ${model.heads} attention heads of ${model.id}`;
-  if (model.kvHeads % tp !== 0 && tp % model.kvHeads !== 0) {
-    return `tensor parallelism ${tp} neither divides nor is a multiple of the ${model.kvHeads} key-value heads of ${model.id}`;
+/** Weights of the whole replica with all copies, bytes. */
+export function weightBytes(stored: Stored): number {
+  const { model } = stored;
+  const { pp, tp } = spreadOf(stored);
+  // Copies of what the stages share out stand on every GPU of a stage.
+  const perStage = gpusOf(stored) / pp;
+  let bytes = 0;
+  for (const layer of model.layers) {
+    for (const matrix of layerMatrices(layer, model.hidden)) {
+      const each = matrix.matrices * matrix.inner * matrix.outer * bytesPerElement(precisionOf(stored, matrix.part));
+      bytes += (layer.count * each * perStage) / waysOf(matrix, stored);
+    }
+    for (const mixer of layer.mixers) bytes += layer.count * extraMixerBytes(mixer, stored) * (perStage / tp);
   }
-  if (model.ffn % tp !== 0)
-    return `tensor parallelism ${tp} does not divide the feed-forward width ${model.ffn} of ${model.id}`;
-  return undefined;
+  // Embedding and head stay in 16 bit in quantised checkpoints; each stage has at most one of them, cut by tensor parallelism.
+  return bytes + (embeddingParameters(model) + model.extra) * 2 * (perStage / tp);
 }
+
+/** Copied key-value heads count as often as they are stored; what is small in a recurrent mixer stays in 16 bit. */
+function extraMixerBytes(mixer: Mixer, stored: Stored): number {
+  if (mixer.kind === 'recurrent') return mixer.small * 2;
+  if (mixer.kind === 'latent') return 0;
+  const copies = stored.tp * Math.max(1, mixer.kvHeads / stored.tp) - mixer.kvHeads;
+  return stored.model.hidden * 2 * copies * mixer.headDim * bytesPerElement(precisionOf(stored, 'attention'));
+}
+
+/** What sequences keep in the memory of the whole replica, bytes. */
+export interface CacheLayout {
+  /** Per token, in layers that see everything. */
+  perToken: number;
+  /** Per token of the last `window`, in layers that see only those. */
+  perWindowToken: number;
+  /** Tokens; 0: no layer has a window. */
+  window: number;
+  /** Per sequence, whatever its length. */
+  perSequence: number;
+}
+
+export function cacheLayout(deployment: Pick<Deployment, 'model' | 'kv'> & Parallelism): CacheLayout {
+  const { model, kv } = deployment;
+  const layout: CacheLayout = { perToken: 0, perWindowToken: 0, window: windowTokens(model), perSequence: 0 };
+  const { tp, sp } = spreadOf(deployment);
+  for (const { count, mixers } of model.layers) {
+    for (const mixer of mixers) {
+      const bytes = count * cacheElements(mixer) * bytesPerElement(kv) * cacheCopies(mixer, tp * sp);
+      if (windowOf(mixer) > 0) layout.perWindowToken += bytes;
+      else layout.perToken += bytes;
+      if (mixer.kind === 'recurrent') layout.perSequence += count * mixer.stateBytes;
+    }
+  }
+  return layout;
+}
+
+/** How often a token's keys and values are stored in its data-parallel rank: latent vectors on every GPU, heads below one per GPU too. */
+function cacheCopies(mixer: Mixer, ways: number): number {
+  switch (mixer.kind) {
+    case 'latent':
+      return ways;
+    case 'grouped':
+      return (ways * Math.max(1, mixer.kvHeads / ways)) / mixer.kvHeads;
+    case 'recurrent':
+      return 1;
+  }
+}
+
+/** Keys and values of one token in the whole replica while every layer sees it, bytes. */
+export function kvBytesPerToken(deployment: Pick<Deployment, 'model' | 'kv'> & Parallelism): number {
+  const { perToken, perWindowToken } = cacheLayout(deployment);
+  return perToken + perWindowToken;
+}
+
+/** What a sequence of so many tokens keeps in memory, bytes. */
+export function sequenceBytes(layout: CacheLayout, tokens: number): number {
+  return layout.perToken * tokens + layout.perWindowToken * Math.min(tokens, layout.window) + layout.perSequence;
+}
+
+/** Bytes beside the weights, of the whole replica; 0 or less: the model does not fit. */
+export function freeBytes(deployment: Deployment, memoryFraction = MEMORY_FRACTION): number {
+  return gpusOf(deployment) * (deployment.gpu.memory * memoryFraction - RUNTIME_BYTES) - weightBytes(deployment);
+}
+
+/**
+ * Tokens that fit beside the weights; 0 or less: the model does not fit. `sequenceTokens` is how long each sequence is: a model with
+ * windows or states holds more tokens in long sequences. Without it every layer sees every token.
+ */
+export function kvCapacityTokens(
+  deployment: Deployment,
+  memoryFraction = MEMORY_FRACTION,
+  sequenceTokens?: number,
+): number {
+  const layout = cacheLayout(deployment);
+  const tokens = sequenceTokens ?? Math.max(1, layout.window);
+  const each = sequenceBytes(layout, tokens) / tokens;
+  return Math.floor(freeBytes(deployment, memoryFraction) / Math.max(each, 1e-9));
+}
+
+export { tpProblem } from './parallelism.ts';

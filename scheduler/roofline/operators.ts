@@ -1,5 +1,7 @@
-import type { Model } from '../catalogue/model.ts';
+import { type Layer, layerMatrices, type Matrix, type Mixer, windowOf } from '../catalogue/layers.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
+import { type Deployment, precisionOf, waysOf } from './deployment.ts';
+import { type Parallelism, spreadOf } from './parallelism.ts';
 
 /** Floating-point operations and bytes moved, on one GPU. */
 export interface Work {
@@ -7,88 +9,169 @@ export interface Work {
   bytes: number;
 }
 
-/** A product of [tokens, inner] by [inner, outer]. */
+/** A product of [tokens, inner] by [inner, outer] on one GPU. */
 export interface Gemm {
-  name: 'qkv' | 'o_proj' | 'up' | 'down' | 'router' | 'shared_up' | 'shared_down' | 'lm_head';
+  name: string;
   inner: number;
   outer: number;
-  /** Expert layers hold this many such matrices, of which a token passes `active`. */
+  /** Expert layers hold this many such matrices, of which a token passes `active`; both may be shares of one GPU. */
   matrices: number;
   active: number;
+  /** Share of the step's tokens that come here. */
+  share: number;
+  /** GPUs over which whole experts are spread: the fullest one ends last. 1: no such spread. */
+  spread: number;
+  weights: Precision;
 }
 
 /** Bytes of an activation: engines compute in bf16 whatever the weights are stored in. */
 const ACTIVATION_BYTES = 2;
 
-/** Shares of a model that one of `tp` GPUs holds. Heads below one per GPU are copied. */
-export function shard(model: Model, tp: number) {
-  return {
-    heads: model.heads / tp,
-    kvHeads: Math.max(1, model.kvHeads / tp),
-    ffn: model.ffn / tp,
-    sharedFfn: model.sharedFfn / tp,
-    vocab: model.vocab / tp,
-  };
-}
-
 /** The matrix products of one layer on one GPU, in order. */
-export function layerGemms(model: Model, tp: number): Gemm[] {
-  const { heads, kvHeads, ffn, sharedFfn } = shard(model, tp);
-  const { hidden, headDim, experts, expertsPerToken } = model;
-  const width = model.gated ? 2 : 1;
-  const dense = { matrices: 1, active: 1 };
-  const routed = { matrices: experts, active: expertsPerToken };
-  const gemms: Gemm[] = [
-    { name: 'qkv', inner: hidden, outer: (heads + 2 * kvHeads) * headDim, ...dense },
-    { name: 'o_proj', inner: heads * headDim, outer: hidden, ...dense },
-    { name: 'up', inner: hidden, outer: width * ffn, ...routed },
-    { name: 'down', inner: ffn, outer: hidden, ...routed },
-  ];
-  if (experts > 1) gemms.push({ name: 'router', inner: hidden, outer: experts, ...dense });
-  if (sharedFfn > 0) {
-    gemms.push({ name: 'shared_up', inner: hidden, outer: width * sharedFfn, ...dense });
-    gemms.push({ name: 'shared_down', inner: sharedFfn, outer: hidden, ...dense });
-  }
-  return gemms;
+export function layerGemms(layer: Layer, deployment: Pick<Deployment, 'model' | 'weights'> & Parallelism): Gemm[] {
+  return layerMatrices(layer, deployment.model.hidden).map((matrix) => shardOf(matrix, layer, deployment));
 }
 
-export function headGemm(model: Model, tp: number): Gemm {
-  return { name: 'lm_head', inner: model.hidden, outer: model.vocab / tp, matrices: 1, active: 1 };
+function shardOf(matrix: Matrix, layer: Layer, deployment: Pick<Deployment, 'model' | 'weights'> & Parallelism): Gemm {
+  const { tp, pp, dp, ep, sp } = spreadOf(deployment);
+  const weights = precisionOf(deployment, matrix.part);
+  const routed = matrix.part === 'experts';
+  // Under data parallelism each rank has its own tokens; its experts see those of all ranks.
+  const share = 1 / (pp * sp * (routed ? 1 : dp));
+  const { name, inner, outer, matrices, active } = matrix;
+  if (routed && ep) {
+    const spread = tp * dp;
+    return { name, inner, outer, matrices: matrices / spread, active: active / spread, share, spread, weights };
+  }
+  const ways = waysOf(matrix, deployment);
+  const shard = { name, matrices, active, share, spread: 1, weights };
+  switch (matrix.split) {
+    case 'none':
+      return { ...shard, inner, outer };
+    case 'inner':
+      return { ...shard, inner: inner / ways, outer };
+    case 'outer':
+      return { ...shard, inner, outer: outer / ways + (name === 'qkv' ? copiedHeads(layer, ways) : 0) };
+  }
+}
+
+/** Key-value heads below one per GPU are copied: what the copies widen a GPU's projection by. */
+function copiedHeads(layer: Layer, tp: number): number {
+  const mixer = layer.mixers.find(({ kind }) => kind === 'grouped');
+  if (mixer?.kind !== 'grouped') return 0;
+  return (mixer.sharedKeyValue ? 1 : 2) * (Math.max(1, mixer.kvHeads / tp) - mixer.kvHeads / tp) * mixer.headDim;
+}
+
+export function headGemm({ model, ...parallelism }: Pick<Deployment, 'model'> & Parallelism): Gemm {
+  const { tp, dp, pp } = spreadOf(parallelism);
+  const share = 1 / (dp * pp);
+  // The head stays in 16 bit in quantised checkpoints.
+  return {
+    name: 'lm_head',
+    inner: model.hidden,
+    outer: model.vocab / tp,
+    matrices: 1,
+    active: 1,
+    share,
+    spread: 1,
+    weights: 'bf16',
+  };
 }
 
 /**
- * Experts are read once each if any token of the step goes there: E(1-(1-k/E)^T) of them when the router spreads evenly.
+ * Experts are read once each if any token of the step goes there: E(1-(1-k/E)^T) of them when the router spreads evenly. Of G GPUs with
+ * whole experts the fullest one computes m + sqrt(2 m ln G) tokens where the mean is m (the maximum of G Poisson counts).
  */
-export function gemmWork(gemm: Gemm, tokens: number, weights: Precision): Work {
-  const { inner, outer, matrices, active } = gemm;
-  const read = matrices === 1 ? 1 : matrices * (1 - (1 - active / matrices) ** tokens);
+export function gemmWork(gemm: Gemm, tokens: number): Work {
+  const { inner, outer, matrices, active, share, spread, weights } = gemm;
+  const here = Math.max(tokens * share, Math.min(tokens, 1));
+  const read = matrices === 1 && active === 1 ? 1 : matrices * (1 - (1 - Math.min(1, active / matrices)) ** here);
+  const mean = here * active;
+  const computed = spread > 1 ? mean + Math.sqrt(2 * mean * Math.log(spread)) : mean;
   return {
-    flops: 2 * tokens * active * inner * outer,
-    bytes: read * inner * outer * bytesPerElement(weights) + ACTIVATION_BYTES * tokens * active * (inner + outer),
+    flops: 2 * computed * inner * outer,
+    bytes: read * inner * outer * bytesPerElement(weights) + ACTIVATION_BYTES * computed * (inner + outer),
   };
 }
 
-/** Norms, rotary embedding, residual adds and activation of one layer: bytes are what counts. */
-export function elementwiseWork(model: Model, tp: number, tokens: number): Work {
-  const { heads, kvHeads, ffn } = shard(model, tp);
-  const width = model.gated ? 3 : 2;
-  const elements = 10 * model.hidden + 2 * (heads + kvHeads) * model.headDim + width * ffn * model.expertsPerToken;
-  return { flops: 7 * tokens * model.hidden, bytes: ACTIVATION_BYTES * tokens * elements };
+/** Norms, rotary embedding, residual adds and activation of one layer on one GPU: bytes are what counts. */
+export function elementwiseBytes(layer: Layer, hidden: number, parallelism: Parallelism, tokens: number): number {
+  const { tp, pp, dp, sp } = spreadOf(parallelism);
+  const { mixers, feedForward } = layer;
+  let elements = mixers.reduce((sum, mixer) => sum + mixerElements(mixer, tp), mixers.length > 0 ? 5 * hidden : 0);
+  if (feedForward !== undefined) {
+    const { width, gated, active, experts } = feedForward;
+    const ways = experts > 1 ? tp * dp : tp;
+    elements += 5 * hidden + ((gated ? 3 : 2) * width * active * (experts > 1 ? dp : 1)) / ways;
+  }
+  return (ACTIVATION_BYTES * tokens * elements) / (pp * dp * sp);
 }
 
-/** Kernels that `elementwiseWork` stands for: two fused add-norms, rotary embedding, cache write, activation. */
-export const ELEMENTWISE_KERNELS = 5;
-
-/** Attention of one layer over `pairs` (query, key) pairs, reading `keys` keys and values. */
-export function attentionWork(model: Model, tp: number, pairs: number, keys: number, kv: Precision): Work {
-  const { heads, kvHeads } = shard(model, tp);
-  return {
-    flops: 4 * heads * model.headDim * pairs,
-    bytes: 2 * kvHeads * model.headDim * keys * bytesPerElement(kv),
-  };
+function mixerElements(mixer: Mixer, tp: number): number {
+  switch (mixer.kind) {
+    case 'grouped':
+      return 2 * (mixer.heads / tp + Math.max(1, mixer.kvHeads / tp)) * mixer.headDim;
+    case 'latent':
+      return 2 * ((mixer.heads * (mixer.nopeDim + mixer.ropeDim)) / tp + mixer.kvRank + mixer.queryRank);
+    case 'recurrent':
+      return (3 * mixer.inputs) / tp;
+  }
 }
 
-/** What an all-reduce of one step carries; there are two per layer. */
-export function allReduceBytes(model: Model, tokens: number): number {
-  return ACTIVATION_BYTES * tokens * model.hidden;
+/** Kernels that `elementwiseBytes` stands for: two fused add-norms, rotary embedding, cache write, activation. */
+export const elementwiseKernels = ({ mixers, feedForward }: Layer): number =>
+  (mixers.length > 0 ? 3 : 0) + (feedForward === undefined ? 0 : 2);
+
+/** Attention of a decode step per token of context, on one GPU. */
+export function decodeAttentionWork(mixer: Mixer, parallelism: Parallelism, kv: Precision): Work {
+  const { tp, pp, dp, sp } = spreadOf(parallelism);
+  const ways = tp * sp;
+  const share = 1 / (pp * dp);
+  switch (mixer.kind) {
+    case 'grouped': {
+      const kvHeads = Math.max(1, mixer.kvHeads / ways);
+      return {
+        flops: (4 * mixer.heads * mixer.headDim * share) / ways,
+        bytes: 2 * kvHeads * mixer.headDim * bytesPerElement(kv) * share,
+      };
+    }
+    case 'latent': {
+      // Absorbed: every head attends to the latent vector itself.
+      const { heads, kvRank, ropeDim } = mixer;
+      return {
+        flops: (2 * heads * (2 * kvRank + ropeDim) * share) / ways,
+        bytes: (kvRank + ropeDim) * bytesPerElement(kv) * share,
+      };
+    }
+    case 'recurrent':
+      return { flops: 0, bytes: 0 };
+  }
 }
+
+/** Operations of a prompt's attention per (query, key) pair, on one GPU. */
+export function prefillPairFlops(mixer: Mixer, parallelism: Parallelism): number {
+  const { tp, pp, dp, sp } = spreadOf(parallelism);
+  const over = tp * sp * pp * dp;
+  switch (mixer.kind) {
+    case 'grouped':
+      return (4 * mixer.heads * mixer.headDim) / over;
+    case 'latent':
+      return (2 * mixer.heads * (mixer.nopeDim + mixer.ropeDim + mixer.valueDim)) / over;
+    case 'recurrent':
+      return 0;
+  }
+}
+
+/** Bytes of recurrent state that one sequence's step reads and writes, on one GPU. */
+export function stateBytesPerStep(mixer: Mixer, parallelism: Parallelism): number {
+  if (mixer.kind !== 'recurrent') return 0;
+  const { tp, pp, dp, sp } = spreadOf(parallelism);
+  return (2 * mixer.stateBytes) / (tp * pp * dp * sp);
+}
+
+/** What an all-reduce of a group's tokens carries. */
+export function activationBytes(hidden: number, tokens: number): number {
+  return ACTIVATION_BYTES * tokens * hidden;
+}
+
+export const seesWindow = (mixer: Mixer): boolean => windowOf(mixer) > 0;

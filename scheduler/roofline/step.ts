@@ -1,32 +1,39 @@
 import { type Calibration, type Efficiency, efficiencyOf, type Host } from '../catalogue/calibration.ts';
+import { layerCount, windowTokens } from '../catalogue/model.ts';
 import { type Deployment, kvBytesPerToken } from './deployment.ts';
-import {
-  allReduceBytes,
-  attentionWork,
-  ELEMENTWISE_KERNELS,
-  elementwiseWork,
-  type Gemm,
-  gemmWork,
-  headGemm,
-  layerGemms,
-} from './operators.ts';
-import { allReduceSeconds, gemmSeconds, peakFlops } from './time.ts';
+import { LayerTimes } from './layer-times.ts';
+import { gemmWork } from './operators.ts';
+import { gemmSeconds } from './time.ts';
 
 /** What one step of the engine does. */
 export interface Step {
   /** Sequences that get one more token. */
   decodes: number;
-  /** Sum of their context lengths, tokens. */
+  /** Sum of their context lengths, tokens; and of what of each a window shows. */
   context: number;
+  windowContext: number;
   /** New prompt tokens. */
   prefillTokens: number;
-  /** (query, key) pairs of the prompts' attention: n(c+(n+1)/2) each for n new after c cached tokens. */
+  /** (query, key) pairs of the prompts' attention: n(c+(n+1)/2) each for n new after c cached tokens; and those inside a window. */
   prefillPairs: number;
+  prefillWindowPairs: number;
   /** Keys that the prompts' attention reads. */
   prefillKeys: number;
   /** Sequences whose next token is sampled from this step's prefill. */
   prefillEnds: number;
 }
+
+/** A step of nothing, to be filled. */
+export const IDLE_STEP: Step = {
+  decodes: 0,
+  context: 0,
+  windowContext: 0,
+  prefillTokens: 0,
+  prefillPairs: 0,
+  prefillWindowPairs: 0,
+  prefillKeys: 0,
+  prefillEnds: 0,
+};
 
 /** How an engine is started, as far as its steps differ by it. */
 export interface EngineMode {
@@ -43,50 +50,38 @@ const CACHED_SEQUENCES = 1_024;
 export class StepModel {
   readonly deployment: Deployment;
   readonly host: Host;
+  /** Tokens that windowed layers see; 0: there are none. */
+  readonly window: number;
+  /** Seconds of decode attention per token of context, in layers that see everything and in those with a window. */
+  readonly secondsPerContextToken: number;
+  readonly secondsPerWindowToken: number;
   /** Share of the host's time in a step that passes beside the GPU's. */
   readonly #hidden: number;
   readonly #efficiency: Efficiency;
-  readonly #links: Calibration['links'];
-  readonly #gemms: Gemm[];
-  readonly #head: Gemm;
+  readonly #layers: LayerTimes;
   readonly #linear = new Float64Array(CACHED_TOKENS);
   readonly #sampling = new Float64Array(CACHED_SEQUENCES);
-  /** Seconds of decode attention per token of context, all layers. */
-  readonly secondsPerContextToken: number;
-  readonly #secondsPerPair: number;
-  readonly #secondsPerPrefillKey: number;
-  readonly #attentionLaunch: number;
-  readonly #flopsPerToken: number;
 
   /** `engine`: as it is started. */
   constructor(deployment: Deployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
-    const { model, gpu, tp, kv, weights } = deployment;
     this.deployment = deployment;
     this.host = calibration.host;
+    this.window = windowTokens(deployment.model);
     this.#hidden = engine.asyncScheduling ? calibration.host.hidden : 0;
-    const efficiency = efficiencyOf(calibration, gpu);
-    this.#efficiency = efficiency;
-    this.#links = calibration.links;
-    this.#gemms = layerGemms(model, tp);
-    this.#head = headGemm(model, tp);
-    const one = attentionWork(model, tp, 1, 1, kv);
-    this.secondsPerContextToken = (model.layers * one.bytes) / (gpu.bandwidth * efficiency.attention_memory);
-    this.#secondsPerPair =
-      (model.layers * one.flops) / (gpu.bf16 * efficiency.attention_compute * efficiency.sustained);
-    this.#secondsPerPrefillKey = (model.layers * one.bytes) / (gpu.bandwidth * efficiency.attention_memory);
-    this.#attentionLaunch = model.layers * efficiency.attention_launch_us * 1e-6;
-    const peakScale = gpu.bf16 / peakFlops(gpu, weights);
-    this.#flopsPerToken =
-      model.layers * peakScale * this.#gemms.reduce((sum, gemm) => sum + gemmWork(gemm, 1, weights).flops, 0);
+    this.#efficiency = efficiencyOf(calibration, deployment.gpu);
+    this.#layers = new LayerTimes(deployment, this.#efficiency, calibration.links);
+    this.secondsPerContextToken = this.#layers.contextToken;
+    this.secondsPerWindowToken = this.#layers.windowToken;
   }
 
   /** Seconds. */
   seconds(step: Step): number {
     const { decodes, prefillTokens } = step;
     let seconds = this.#fixed(decodes + prefillTokens, decodes + step.prefillEnds);
-    seconds += step.context * this.secondsPerContextToken;
+    seconds += step.context * this.secondsPerContextToken + step.windowContext * this.secondsPerWindowToken;
     if (prefillTokens > 0) {
-      seconds += Math.max(step.prefillPairs * this.#secondsPerPair, step.prefillKeys * this.#secondsPerPrefillKey);
+      const arithmetic = this.pairsSeconds(step.prefillPairs, step.prefillWindowPairs);
+      seconds += Math.max(arithmetic, step.prefillKeys * this.#layers.promptKey);
     }
     return seconds;
   }
@@ -95,20 +90,20 @@ export class StepModel {
   layerSeconds(tokens: number, context: number, pairs: number): number {
     const all =
       this.linear(tokens) +
-      this.#attentionLaunch +
+      this.#layers.launch +
       context * this.secondsPerContextToken +
-      pairs * this.#secondsPerPair;
-    return all / this.deployment.model.layers;
+      this.pairsSeconds(pairs, pairs);
+    return all / layerCount(this.deployment.model);
   }
 
-  /** Seconds of the prompts' attention over so many (query, key) pairs. */
-  pairsSeconds(pairs: number): number {
-    return pairs * this.#secondsPerPair;
+  /** Seconds of the prompts' attention over so many (query, key) pairs, of which a window shows `inWindow`. */
+  pairsSeconds(pairs: number, inWindow: number): number {
+    return pairs * this.#layers.pair + inWindow * this.#layers.windowPair;
   }
 
-  /** What a step costs beside its tokens and its context: host, sampling, launches of attention. */
+  /** What a step costs beside its tokens and its context: host, sampling, launches of attention, recurrent states. */
   overheadSeconds(sequences: number): number {
-    return this.#host(sequences) * (1 - this.#hidden) + this.#sample(sequences) + this.#attentionLaunch;
+    return this.#host(sequences) * (1 - this.#hidden) + this.#sequences(sequences);
   }
 
   /** Seconds of a pure decode step without the part that grows with context. */
@@ -123,13 +118,17 @@ export class StepModel {
   /** What of a step does not grow with context. The host's hidden share counts only as far as it outlasts the GPU's part of that. */
   #fixed(tokens: number, sequences: number): number {
     const host = this.#host(sequences);
-    const gpu = this.linear(tokens) + this.#sample(sequences) + this.#attentionLaunch;
+    const gpu = this.linear(tokens) + this.#sequences(sequences);
     return Math.max(gpu, host * this.#hidden) + host * (1 - this.#hidden);
+  }
+
+  #sequences(sequences: number): number {
+    return this.#sample(sequences) + this.#layers.launch + sequences * this.#layers.state;
   }
 
   /** Share of the step in which the GPU's arithmetic (as 16-bit) would be busy at its peak: for the energy estimate. */
   peakComputeSeconds(tokens: number): number {
-    return (tokens * this.#flopsPerToken) / this.deployment.gpu.bf16;
+    return (tokens * this.#layers.flopsPerToken) / this.deployment.gpu.bf16;
   }
 
   /** Seconds in which keys and values of one token cross a network of `bytesPerSecond`. */
@@ -137,26 +136,14 @@ export class StepModel {
     return (tokens * kvBytesPerToken(this.deployment)) / bytesPerSecond;
   }
 
-  /** Seconds of all layers' products, elementwise kernels and all-reduces for `tokens` tokens. */
+  /** Seconds of all layers' products, elementwise kernels and exchanges for `tokens` tokens. */
   linear(tokens: number): number {
-    if (tokens >= CACHED_TOKENS) return this.#linearSeconds(tokens);
+    if (tokens >= CACHED_TOKENS) return this.#layers.seconds(tokens);
     const known = this.#linear[tokens] ?? 0;
     if (known > 0) return known;
-    const seconds = this.#linearSeconds(tokens);
+    const seconds = this.#layers.seconds(tokens);
     this.#linear[tokens] = seconds;
     return seconds;
-  }
-
-  #linearSeconds(tokens: number): number {
-    const { model, gpu, tp, weights } = this.deployment;
-    const efficiency = this.#efficiency;
-    let layer = 0;
-    for (const gemm of this.#gemms) layer += gemmSeconds(gemmWork(gemm, tokens, weights), gpu, efficiency, weights);
-    const elementwise = elementwiseWork(model, tp, tokens);
-    layer += elementwise.bytes / (gpu.bandwidth * efficiency.elementwise_memory);
-    layer += ELEMENTWISE_KERNELS * efficiency.elementwise_launch_us * 1e-6;
-    layer += 2 * allReduceSeconds(allReduceBytes(model, tokens), tp, gpu, this.#links);
-    return model.layers * layer;
   }
 
   #sample(sequences: number): number {
@@ -169,8 +156,7 @@ export class StepModel {
     return seconds;
   }
 
-  /** The head stays in 16 bit in quantised checkpoints. */
   #sampleSeconds(sequences: number): number {
-    return gemmSeconds(gemmWork(this.#head, sequences, 'bf16'), this.deployment.gpu, this.#efficiency, 'bf16');
+    return gemmSeconds(gemmWork(this.#layers.head, sequences), this.deployment.gpu, this.#efficiency, 'bf16');
   }
 }

@@ -13,6 +13,9 @@ export function peakFlops(gpu: Gpu, weights: Precision): number {
       return gpu.fp8 ?? gpu.bf16;
     case 'int8':
       return gpu.int8 ?? gpu.bf16;
+    case 'mxfp4':
+    case 'nvfp4':
+      return gpu.fp4 ?? gpu.bf16;
   }
 }
 
@@ -32,16 +35,35 @@ export function pNorm(a: number, b: number, p: number): number {
   return high * (1 + (Math.min(a, b) / high) ** p) ** (1 / p);
 }
 
+/** Latency in s and bytes/s of one direction between so many GPUs of a node. */
+function wireOf(gpus: number, gpu: Gpu, links: Calibration['links']): { latency: number; oneWay: number } {
+  const joined = gpus <= gpu.linkDomain;
+  const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
+  // t GPUs of a mesh of n use the wires to t-1 of n-1 others.
+  const wires = gpu.linkMesh > 1 && gpus <= gpu.linkMesh ? (gpus - 1) / (gpu.linkMesh - 1) : 1;
+  const oneWay = ((joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2) * link.bandwidth;
+  return { latency: link.latency_us * 1e-6, oneWay };
+}
+
 /**
  * Seconds of an all-reduce (ring): each GPU sends and receives 2(t-1)/t of the payload. GPUs that their links do not join all together
  * (NVLink bridges join pairs) fall back to PCIe.
  */
 export function allReduceSeconds(bytes: number, tp: number, gpu: Gpu, links: Calibration['links']): number {
   if (tp === 1) return 0;
-  const joined = tp <= gpu.linkDomain;
-  const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
-  // t GPUs of a mesh of n use the wires to t-1 of n-1 others.
-  const wires = gpu.linkMesh > 1 && tp <= gpu.linkMesh ? (tp - 1) / (gpu.linkMesh - 1) : 1;
-  const oneWay = (joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2;
-  return link.latency_us * 1e-6 + (((2 * (tp - 1)) / tp) * bytes) / (oneWay * link.bandwidth);
+  const { latency, oneWay } = wireOf(tp, gpu, links);
+  return latency + (((2 * (tp - 1)) / tp) * bytes) / oneWay;
+}
+
+/** Seconds in which each of `gpus` sends `bytes`, spread evenly over the others. */
+export function allToAllSeconds(bytes: number, gpus: number, gpu: Gpu, links: Calibration['links']): number {
+  if (gpus === 1) return 0;
+  const { latency, oneWay } = wireOf(gpus, gpu, links);
+  return latency + (((gpus - 1) / gpus) * bytes) / oneWay;
+}
+
+/** Seconds in which one GPU sends `bytes` to a neighbour among `gpus`. */
+export function sendSeconds(bytes: number, gpus: number, gpu: Gpu, links: Calibration['links']): number {
+  const { latency, oneWay } = wireOf(Math.max(2, gpus), gpu, links);
+  return latency + bytes / oneWay;
 }

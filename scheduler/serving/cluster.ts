@@ -1,5 +1,6 @@
 import type { Policy } from '../../shared/routing/policy.ts';
 import { SchedulerError } from '../errors.ts';
+import { gpusOf } from '../roofline/parallelism.ts';
 import type { StepModel } from '../roofline/step.ts';
 import type { EngineLimits } from './limits.ts';
 import { policyNamed, type SimulatedReplica } from './policies.ts';
@@ -48,6 +49,8 @@ export interface SimulationResult {
   /** Share of `durationS` in which replicas were in a step, weighted by their GPUs. */
   busy: number;
   preemptions: number;
+  /** Share of the prompts' tokens that prefix caches gave. */
+  prefixHit: number;
   /** Joules of all GPUs over `durationS`: an estimate, see docs/scheduling.md. */
   energyJ: number;
   simulatedTokens: number;
@@ -68,7 +71,7 @@ export function simulate(simulation: Simulation): SimulationResult {
   if (simulation.prefill === undefined) {
     const stage = new Stage(simulation, simulation.groups, requests.count);
     for (let i = 0; i < requests.count; i++)
-      stage.route(i, arrival[i] ?? 0, requests.input[i] ?? 1, requests.output[i] ?? 1, false);
+      stage.route(i, arrival[i] ?? 0, requests.input[i] ?? 1, requests.output[i] ?? 1, false, requests.hashes?.[i]);
     stage.finish();
     return summarise(simulation, [stage], stage.times);
   }
@@ -79,7 +82,8 @@ export function simulate(simulation: Simulation): SimulationResult {
 function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simulation['prefill']>): SimulationResult {
   const { requests } = simulation;
   const first = new Stage(simulation, prefill.groups, requests.count);
-  for (let i = 0; i < requests.count; i++) first.route(i, requests.arrival[i] ?? 0, requests.input[i] ?? 1, 1, false);
+  for (let i = 0; i < requests.count; i++)
+    first.route(i, requests.arrival[i] ?? 0, requests.input[i] ?? 1, 1, false, requests.hashes?.[i]);
   first.finish();
   const second = new Stage(simulation, simulation.groups, requests.count);
   const step = prefill.groups[0]?.step;
@@ -149,7 +153,7 @@ class Stage {
     this.#random = seeded(simulation.seed ^ 0x5eed);
   }
 
-  route(request: number, at: number, input: number, output: number, stored: boolean): void {
+  route(request: number, at: number, input: number, output: number, stored: boolean, hashes?: readonly number[]): void {
     if (this.#policy.readsLoad) for (const { engine } of this.replicas) engine.run(at);
     const asked = { model: this.#model, priority: 'interactive' as const, inputTokens: input, maxTokens: output };
     const chosen = this.#policy.policy.pick(this.#candidates, asked, this.#random);
@@ -157,7 +161,7 @@ class Stage {
     const replica = index === undefined ? undefined : this.replicas[index];
     if (replica === undefined) return;
     this.sent[replica.group] = (this.sent[replica.group] ?? 0) + 1;
-    replica.engine.push(request, at, input, output, stored);
+    replica.engine.push(request, at, input, output, stored, hashes);
   }
 
   finish(): void {
@@ -209,22 +213,26 @@ function summarise(simulation: Simulation, stages: readonly Stage[], times: Time
 
 function totalsOf(stages: readonly Stage[], durationS: number) {
   let [gpus, gpuBusy, busy, kvBusy, kvPeak, preemptions, energyJ, simulatedTokens] = [0, 0, 0, 0, 0, 0, 0, 0];
+  let [cached, prompts] = [0, 0];
   const byGroup: { requests: number; busy: number; kvUse: number }[] = [];
   for (const stage of stages) {
     stage.groups.forEach((group, at) => {
       const engines = stage.replicas.filter((replica) => replica.group === at).map(({ engine }) => engine.counters);
-      const { tp, gpu } = group.step.deployment;
+      const { gpu } = group.step.deployment;
+      const each = gpusOf(group.step.deployment);
       const sum = (field: 'busy' | 'kvBusy') => engines.reduce((total, counters) => total + counters[field], 0);
       for (const counters of engines) {
         const active = counters.busy * MEMORY_BOUND_SHARE + counters.peakCompute * (1 - MEMORY_BOUND_SHARE);
         energyJ +=
-          tp * gpu.watts * (IDLE_SHARE * Math.max(0, durationS - counters.busy) + Math.min(active, counters.busy));
+          each * gpu.watts * (IDLE_SHARE * Math.max(0, durationS - counters.busy) + Math.min(active, counters.busy));
         preemptions += counters.preemptions;
+        cached += counters.cachedTokens;
+        prompts += counters.cachedTokens + counters.prefillTokens;
         simulatedTokens += counters.decodeTokens + counters.prefillTokens;
         kvPeak = Math.max(kvPeak, counters.kvPeak);
       }
-      gpus += tp * engines.length;
-      gpuBusy += tp * sum('busy');
+      gpus += each * engines.length;
+      gpuBusy += each * sum('busy');
       busy += sum('busy');
       kvBusy += sum('kvBusy');
       const share = engines.length === 0 ? 0 : sum('busy') / (engines.length * durationS);
@@ -240,6 +248,7 @@ function totalsOf(stages: readonly Stage[], durationS: number) {
     kvPeak,
     busy: gpus === 0 ? 0 : gpuBusy / (gpus * durationS),
     preemptions,
+    prefixHit: prompts === 0 ? 0 : cached / prompts,
     energyJ,
     simulatedTokens,
     byGroup,

@@ -11,13 +11,20 @@ export class Decoding {
   readonly #finishes = new Heap<Sequence>();
   /** Sequences in it. */
   size = 0;
-  /** Tokens whose keys and values they hold. */
+  /** Tokens whose keys and values they hold; and of these, those that a window of `window` tokens shows. */
   context = 0;
+  windowContext = 0;
+  /** Sequences that the window still shows whole: each shows one token more in every step. */
+  widening = 0;
+  readonly #window: number;
+  readonly #fills = new Heap<Sequence>();
   /** Steps that it made. */
   #step = 0;
 
-  constructor(blocks: KvBlocks) {
+  /** `window`: tokens that windowed layers see; 0: there are none. */
+  constructor(blocks: KvBlocks, window = 0) {
     this.#blocks = blocks;
+    this.#window = window;
   }
 
   /** It holds `base` tokens, and `remaining` are to come. */
@@ -26,6 +33,11 @@ export class Decoding {
     sequence.phase = this.#blocks.join(sequence.base, this.#step);
     this.size++;
     this.context += sequence.base;
+    this.windowContext += Math.min(sequence.base, this.#window);
+    if (sequence.base < this.#window) {
+      this.widening++;
+      this.#fills.push(this.#step + this.#window - sequence.base, sequence.epoch, sequence);
+    }
     this.#finishes.push(this.#step + sequence.remaining, sequence.epoch, sequence);
   }
 
@@ -35,6 +47,8 @@ export class Decoding {
     this.#blocks.leave(sequence.phase);
     this.size--;
     this.context -= held;
+    this.windowContext -= Math.min(held, this.#window);
+    if (held < this.#window) this.widening--;
     return held;
   }
 
@@ -43,18 +57,22 @@ export class Decoding {
     return this.#blocks.needed(1, this.#step) > this.#blocks.free;
   }
 
-  /** Until the first one has all its tokens, or the blocks run out; at least one. */
+  /** Until the first one has all its tokens or fills its window, or the blocks run out; at least one. */
   stepsToChange(): number {
-    const toFinish = Math.max(1, this.#nextFinish() - this.#step);
-    return Math.max(1, this.#blocks.stepsInRoom(toFinish, this.#step));
+    const next = Math.min(
+      this.#next(this.#finishes) ?? this.#step + 1,
+      this.#next(this.#fills) ?? Number.POSITIVE_INFINITY,
+    );
+    return Math.max(1, this.#blocks.stepsInRoom(Math.max(1, next - this.#step), this.#step));
   }
 
-  #nextFinish(): number {
+  /** The first key of a heap whose sequence is still in. */
+  #next(heap: Heap<Sequence>): number | undefined {
     for (;;) {
-      const top = this.#finishes.peek();
-      if (top === undefined) return this.#step + 1;
+      const top = heap.peek();
+      if (top === undefined) return undefined;
       if (top.epoch === top.item.epoch && top.item.running) return top.key;
-      this.#finishes.pop();
+      heap.pop();
     }
   }
 
@@ -62,7 +80,12 @@ export class Decoding {
   advance(steps: number): void {
     this.#blocks.free -= this.#blocks.needed(steps, this.#step);
     this.context += steps * this.size;
+    this.windowContext += steps * this.widening;
     this.#step += steps;
+    for (let key = this.#next(this.#fills); key !== undefined && key <= this.#step; key = this.#next(this.#fills)) {
+      this.#fills.pop();
+      this.widening--;
+    }
   }
 
   /** One that has all its tokens and is still in, if there is any. */
@@ -74,4 +97,10 @@ export class Decoding {
       if (top.epoch === top.item.epoch && top.item.running) return top.item;
     }
   }
+}
+
+/** (query, key) pairs that a window shows of `chunk` tokens after `before`: sum of min(before + j, window) over j = 1..chunk. */
+export function pairsInWindow(before: number, chunk: number, window: number): number {
+  const growing = Math.max(0, Math.min(chunk, window - before));
+  return growing * (before + (growing + 1) / 2) + (chunk - growing) * window;
 }

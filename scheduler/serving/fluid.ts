@@ -1,4 +1,4 @@
-import { kvCapacityTokens } from '../roofline/deployment.ts';
+import { cacheLayout, freeBytes, sequenceBytes } from '../roofline/deployment.ts';
 import type { StepModel } from '../roofline/step.ts';
 import type { EngineLimits } from './limits.ts';
 
@@ -29,6 +29,7 @@ export class Fluid {
   readonly #moments: Moments;
   readonly #context: number;
   readonly #pairs: number;
+  readonly #windowPairs: number;
   readonly #maxSequences: number;
   /** Largest mean batch: the engine's limit, or what the memory holds. */
   readonly batchMax: number;
@@ -40,10 +41,14 @@ export class Fluid {
     // Long answers are seen more often in a batch than at its door: their mean context is length-biased.
     this.#context = input.mean + output.square / (2 * output.mean);
     this.#pairs = input.square / 2;
+    this.#windowPairs = Math.min(this.#pairs, input.mean * step.window);
     this.#maxSequences = limits.maxSequences;
-    const capacity = kvCapacityTokens(step.deployment, limits.memoryFraction);
     // Prompts enter when they fit and grow from there, so a full memory is nearly full: half a block per sequence is lost.
-    this.batchMax = Math.max(0, Math.min(limits.maxSequences, capacity / (this.#context + limits.blockTokens / 2)));
+    const each = sequenceBytes(cacheLayout(step.deployment), this.#context + limits.blockTokens / 2);
+    this.batchMax = Math.max(
+      0,
+      Math.min(limits.maxSequences, freeBytes(step.deployment, limits.memoryFraction) / each),
+    );
   }
 
   /** Mean seconds of a step with `batch` sequences, of which each step ends batch/output and begins as many. */
@@ -55,7 +60,10 @@ export class Fluid {
     const low = Math.max(1, Math.floor(tokens));
     const share = Math.max(0, tokens - low);
     const linear = step.linear(low) * (1 - share) + step.linear(low + 1) * share;
-    const attention = batch * this.#context * step.secondsPerContextToken + step.pairsSeconds(begins * this.#pairs);
+    const seen = Math.min(this.#context, step.window);
+    const attention =
+      batch * (this.#context * step.secondsPerContextToken + seen * step.secondsPerWindowToken) +
+      step.pairsSeconds(begins * this.#pairs, begins * this.#windowPairs);
     return linear + attention + step.overheadSeconds(Math.max(1, Math.round(batch)));
   }
 
@@ -89,7 +97,8 @@ export class Fluid {
   #state(batch: number, waitS: number): FluidState {
     const { input, output } = this.#moments;
     const stepS = this.#stepSeconds(Math.max(batch, 1e-6));
-    const alone = this.#step.linear(Math.max(1, Math.round(input.mean))) + this.#step.pairsSeconds(this.#pairs);
+    const alone =
+      this.#step.linear(Math.max(1, Math.round(input.mean))) + this.#step.pairsSeconds(this.#pairs, this.#windowPairs);
     const ttftS = waitS + stepS / 2 + alone + this.#step.host.request_ms * 1e-3;
     return { batch, stepS, rate: batch / (output.mean * stepS), ttftS, latencyS: ttftS + (output.mean - 1) * stepS };
   }

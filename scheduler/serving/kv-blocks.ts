@@ -1,3 +1,5 @@
+import type { CacheLayout } from '../roofline/deployment.ts';
+
 /**
  * The blocks of keys and values of one replica. A decoding sequence gains one token per step and a block every `blockTokens` steps, so its
  * phase, (tokens - step) modulo blockTokens, stays what it is: counts by phase say how many blocks any number of steps will need.
@@ -9,11 +11,32 @@ export class KvBlocks {
   #decodes = 0;
   readonly #phases: Int32Array;
 
-  constructor(capacityTokens: number, blockTokens: number) {
+  readonly #layout: CacheLayout;
+  readonly #blockBytes: number;
+
+  /** `freeBytes` of memory hold sequences of that layout. */
+  constructor(freeBytes: number, blockTokens: number, layout: CacheLayout) {
     this.blockTokens = blockTokens;
-    this.total = Math.max(0, Math.floor(capacityTokens / blockTokens));
+    this.#layout = layout;
+    // A model whose layers all have a window, or none keys and values, fills blocks only at its admission.
+    this.#blockBytes =
+      layout.perToken > 0 ? layout.perToken * blockTokens : layout.perWindowToken * blockTokens + layout.perSequence;
+    this.total = Math.max(0, Math.floor(freeBytes / Math.max(this.#blockBytes, 1e-9)));
     this.free = this.total;
     this.#phases = new Int32Array(blockTokens);
+  }
+
+  /**
+   * Blocks that a sequence takes once for its windows and states, whatever it grows to: an engine frees what has left a window, so
+   * `longest` tokens of it at most are there.
+   */
+  fixedFor(longest: number): number {
+    const { perWindowToken, perSequence, window } = this.#layout;
+    return Math.ceil((perWindowToken * Math.min(longest, window) + perSequence) / Math.max(this.#blockBytes, 1e-9));
+  }
+
+  get #growing(): boolean {
+    return this.#layout.perToken > 0;
   }
 
   /** Share in use. */
@@ -22,19 +45,20 @@ export class KvBlocks {
   }
 
   blocksFor(tokens: number): number {
-    return Math.ceil(tokens / this.blockTokens);
+    return this.#growing ? Math.ceil(tokens / this.blockTokens) : 0;
   }
 
-  take(tokens: number): void {
-    this.free -= this.blocksFor(tokens);
+  take(blocks: number): void {
+    this.free -= blocks;
   }
 
-  give(tokens: number): void {
-    this.free += this.blocksFor(tokens);
+  give(blocks: number): void {
+    this.free += blocks;
   }
 
   /** A sequence with so many tokens begins to decode at `step`. Returns its phase. */
   join(tokens: number, step: number): number {
+    if (!this.#growing) return 0;
     const phase = (((tokens - step) % this.blockTokens) + this.blockTokens) % this.blockTokens;
     this.#phases[phase] = (this.#phases[phase] ?? 0) + 1;
     this.#decodes++;
@@ -42,6 +66,7 @@ export class KvBlocks {
   }
 
   leave(phase: number): void {
+    if (!this.#growing) return;
     this.#phases[phase] = (this.#phases[phase] ?? 0) - 1;
     this.#decodes--;
   }
@@ -56,6 +81,7 @@ export class KvBlocks {
 
   /** Steps from `step` on until the blocks run out, at most `wanted`. */
   stepsInRoom(wanted: number, step: number): number {
+    if (this.#decodes === 0) return wanted;
     const cycles = Math.floor(this.free / this.#decodes);
     if (cycles * this.blockTokens >= wanted) return wanted;
     let steps = cycles * this.blockTokens;

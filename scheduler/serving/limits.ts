@@ -14,8 +14,10 @@ export interface EngineLimits {
   schedule: 'mixed' | 'prefill-first';
   /** --async-scheduling: the host prepares the next step while the GPU computes this one. */
   asyncScheduling: boolean;
-  /** Share of each prompt that the prefix cache already holds. */
+  /** Share of each prompt that the prefix cache already holds, where a trace does not say what its prompts share. */
   prefixHit: number;
+  /** Tokens that one hash of a trace stands for: 512 in Mooncake's. */
+  prefixBlockTokens: number;
 }
 
 export const DEFAULT_LIMITS: EngineLimits = {
@@ -27,6 +29,7 @@ export const DEFAULT_LIMITS: EngineLimits = {
   schedule: 'mixed',
   asyncScheduling: false,
   prefixHit: 0,
+  prefixBlockTokens: 512,
 };
 
 /** The paper ran vLLM with `--no-enable-chunked-prefill --no-enable-prefix-caching --async-scheduling`, so a prompt is never cut. */

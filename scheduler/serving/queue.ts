@@ -8,6 +8,8 @@ export interface Sent {
   output: number;
   /** Its prompt's keys and values came from elsewhere (disaggregated prefill). */
   stored: boolean;
+  /** Chained hashes of the prompt's full blocks, of `prefixBlockTokens` each. */
+  hashes?: readonly number[];
 }
 
 /** First come, first served; but what was pre-empted goes before everybody. Bounded by what the caller pushes. */
@@ -62,7 +64,11 @@ export class Queue {
         request: next.request,
         prompt: next.stored ? 0 : next.input - cached,
         cached: next.stored ? next.input : cached,
+        hashes: next.hashes ?? [],
+        shared: 0,
+        own: [],
         prefilled: 0,
+        fixed: 0,
         remaining: next.output,
         firstToken: next.stored ? next.arrival : -1,
         base: 0,

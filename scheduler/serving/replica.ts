@@ -1,10 +1,11 @@
-import { kvCapacityTokens } from '../roofline/deployment.ts';
-import type { StepModel } from '../roofline/step.ts';
-import { Decoding } from './decoding.ts';
+import { cacheLayout, freeBytes } from '../roofline/deployment.ts';
+import { IDLE_STEP, type Step, type StepModel } from '../roofline/step.ts';
+import { Decoding, pairsInWindow } from './decoding.ts';
 import { KvBlocks } from './kv-blocks.ts';
 import type { EngineLimits } from './limits.ts';
 import { Queue } from './queue.ts';
 import type { Sequence } from './sequence.ts';
+import { SequenceMemory } from './sequence-memory.ts';
 
 /** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
 export type Finished = (request: number, firstToken: number | undefined, end: number) => void;
@@ -13,6 +14,8 @@ interface ReplicaCounters {
   steps: number;
   decodeTokens: number;
   prefillTokens: number;
+  /** Prompt tokens that the prefix cache gave. */
+  cachedTokens: number;
   preemptions: number;
   refused: number;
   /** Seconds in a step. */
@@ -35,6 +38,7 @@ export class Replica {
     steps: 0,
     decodeTokens: 0,
     prefillTokens: 0,
+    cachedTokens: 0,
     preemptions: 0,
     refused: 0,
     busy: 0,
@@ -48,6 +52,7 @@ export class Replica {
   readonly #blocks: KvBlocks;
   readonly #queue: Queue;
   readonly #decoding: Decoding;
+  readonly #memory: SequenceMemory;
   #partial: Sequence | undefined;
   /** Admission order, for pre-emption of the newest; ended ones are dropped when they surface. */
   #admitted: Sequence[] = [];
@@ -57,8 +62,19 @@ export class Replica {
     this.#limits = limits;
     this.#finished = finished;
     this.#queue = new Queue(limits.prefixHit);
-    this.#blocks = new KvBlocks(kvCapacityTokens(model.deployment, limits.memoryFraction), limits.blockTokens);
-    this.#decoding = new Decoding(this.#blocks);
+    const { deployment } = model;
+    this.#blocks = new KvBlocks(
+      freeBytes(deployment, limits.memoryFraction),
+      limits.blockTokens,
+      cacheLayout(deployment),
+    );
+    this.#decoding = new Decoding(this.#blocks, model.window);
+    this.#memory = new SequenceMemory(this.#blocks, limits.prefixBlockTokens);
+  }
+
+  /** Share of the memory for keys and values that running sequences hold; a prefix cache's idle blocks count as free. */
+  get memoryInUse(): number {
+    return this.#blocks.used;
   }
 
   /** Requests it holds, running or waiting. */
@@ -66,9 +82,35 @@ export class Replica {
     return this.#decoding.size + this.#queue.all + (this.#partial ? 1 : 0);
   }
 
-  /** In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). */
-  push(request: number, arrival: number, input: number, output: number, stored = false): void {
-    this.#queue.push({ request, arrival, input, output, stored });
+  /**
+   * In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). An engine refuses a prompt
+   * that fills the model's context, and ends an answer where the context ends.
+   */
+  push(
+    request: number,
+    arrival: number,
+    input: number,
+    output: number,
+    stored = false,
+    hashes?: readonly number[],
+  ): void {
+    const { context } = this.#model.deployment.model;
+    if (context > 0 && input >= context) {
+      this.counters.refused++;
+      this.#finished(request, undefined, arrival);
+      return;
+    }
+    // A hash stands for a full block.
+    const full = hashes?.slice(0, Math.floor(input / this.#limits.prefixBlockTokens));
+    const within = context > 0 ? Math.min(output, context - input) : output;
+    this.#queue.push({
+      request,
+      arrival,
+      input,
+      output: within,
+      stored,
+      ...(full === undefined ? {} : { hashes: full }),
+    });
   }
 
   /** Runs until no step begins before `until`. */
@@ -92,14 +134,10 @@ export class Replica {
     return this.#decoding.size === 0 && this.#partial === undefined && this.#queue.waiting === 0;
   }
 
-  #fits(sequence: Sequence): boolean {
-    return this.#blocks.blocksFor(sequence.prompt + sequence.cached) <= this.#blocks.free;
-  }
-
   /** Whether the head of the queue can begin in the next step. */
   #admissible(): boolean {
     const head = this.#queue.head;
-    return head !== undefined && this.#decoding.size < this.#limits.maxSequences && this.#fits(head);
+    return head !== undefined && this.#decoding.size < this.#limits.maxSequences && this.#memory.fits(head);
   }
 
   /** Nothing runs and the head still does not fit: it never will. */
@@ -117,15 +155,14 @@ export class Replica {
     if (schedule === 'mixed' && this.#decoding.size > 0) this.#makeRoom();
     const decoding = schedule === 'mixed' ? this.#decoding.size : 0;
     let budget = tokenBudget - decoding;
-    let tokens = 0;
-    let pairs = 0;
-    let keys = 0;
+    const work = { ...IDLE_STEP, decodes: decoding };
     const ended: Sequence[] = [];
     const take = (sequence: Sequence, chunk: number) => {
       const before = sequence.cached + sequence.prefilled;
-      pairs += chunk * (before + (chunk + 1) / 2);
-      keys += before + chunk;
-      tokens += chunk;
+      work.prefillPairs += chunk * (before + (chunk + 1) / 2);
+      work.prefillWindowPairs += pairsInWindow(before, chunk, this.#model.window);
+      work.prefillKeys += before + chunk;
+      work.prefillTokens += chunk;
       budget -= chunk;
       sequence.prefilled += chunk;
       if (sequence.prefilled === sequence.prompt) ended.push(sequence);
@@ -138,17 +175,18 @@ export class Replica {
     }
     while (this.#partial === undefined && this.#decoding.size + ended.length < maxSequences) {
       const head = this.#queue.head;
-      if (head === undefined || !this.#fits(head)) break;
+      if (head === undefined || !this.#memory.fits(head)) break;
       const whole = head.prompt;
-      if (whole > budget && (chunkedPrefill ? budget <= 0 : tokens > 0)) break;
+      if (whole > budget && (chunkedPrefill ? budget <= 0 : work.prefillTokens > 0)) break;
       this.#queue.takeHead();
-      this.#blocks.take(head.prompt + head.cached);
+      this.counters.cachedTokens += head.cached;
+      this.#memory.admit(head);
       head.running = true;
       this.#admitted.push(head);
       take(head, chunkedPrefill ? Math.min(whole, budget) : whole);
     }
-    if (tokens === 0 && ended.length === 0 && decoding === 0) return this.#stuck();
-    this.#mixedTime(decoding, tokens, pairs, keys, ended.length);
+    if (work.prefillTokens === 0 && ended.length === 0 && decoding === 0) return this.#stuck();
+    this.#mixedTime({ ...work, prefillEnds: ended.length });
     if (decoding > 0) this.#advance(1);
     for (const sequence of ended) this.#begin(sequence);
   }
@@ -158,17 +196,11 @@ export class Replica {
     throw new Error('a step with nothing in it');
   }
 
-  #mixedTime(
-    decodes: number,
-    prefillTokens: number,
-    prefillPairs: number,
-    prefillKeys: number,
-    prefillEnds: number,
-  ): void {
-    const context = decodes > 0 ? this.#decoding.context + decodes : 0;
-    const seconds = this.#model.seconds({ decodes, context, prefillTokens, prefillPairs, prefillKeys, prefillEnds });
-    this.#spend(seconds, 1, decodes + prefillTokens);
-    this.counters.prefillTokens += prefillTokens;
+  #mixedTime(step: Step): void {
+    const { size, context, windowContext, widening } = this.#decoding;
+    const decoding = step.decodes > 0 ? { context: context + size, windowContext: windowContext + widening } : {};
+    this.#spend(this.#model.seconds({ ...step, ...decoding }), 1, step.decodes + step.prefillTokens);
+    this.counters.prefillTokens += step.prefillTokens;
   }
 
   #spend(seconds: number, steps: number, tokens: number): void {
@@ -185,6 +217,7 @@ export class Replica {
   #begin(sequence: Sequence): void {
     if (sequence.firstToken < 0) sequence.firstToken = this.clock;
     sequence.base = sequence.prompt + sequence.cached;
+    this.#memory.keepPrefix(sequence);
     // The prefill gave one token, unless it came from elsewhere and brought it along.
     if (sequence.prompt > 0) sequence.remaining--;
     if (sequence.remaining <= 0) return this.#end(sequence, sequence.base);
@@ -192,7 +225,7 @@ export class Replica {
   }
 
   #end(sequence: Sequence, held: number): void {
-    this.#blocks.give(held);
+    this.#memory.giveBack(sequence, held);
     sequence.running = false;
     this.#trimAdmitted();
     this.#finished(sequence.request, sequence.firstToken, this.clock);
@@ -215,15 +248,15 @@ export class Replica {
       this.counters.preemptions++;
       if (newest === this.#partial) {
         this.#partial = undefined;
-        this.#blocks.give(newest.prompt + newest.cached);
+        this.#memory.giveBack(newest, newest.prompt + newest.cached);
       } else {
         const held = this.#decoding.leave(newest);
-        this.#blocks.give(held);
+        this.#memory.giveBack(newest, held);
         newest.remaining -= held - newest.base;
         // What came from elsewhere is gone and has to be computed here.
         if (newest.prompt === 0) newest.cached = 0;
         newest.prompt = held + 1 - newest.cached;
-        if (this.#decoding.size === 0 && held + 1 > this.#blocks.total * this.#blocks.blockTokens) {
+        if (this.#decoding.size === 0 && this.#blocks.blocksFor(held + 1) + newest.fixed > this.#blocks.total) {
           this.counters.refused++;
           this.#finished(newest.request, undefined, this.clock);
           continue;
@@ -244,10 +277,11 @@ export class Replica {
     const next = this.#queue.waiting > 0 ? undefined : this.#queue.nextArrival;
     const horizon = Math.min(until, next ?? Number.POSITIVE_INFINITY) - this.clock;
     const base = this.#model.decodeBase(n);
-    const slope = this.#model.secondsPerContextToken;
-    // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2).
-    const linear = base + slope * (this.#decoding.context + n / 2);
-    const quadratic = (slope * n) / 2;
+    const { secondsPerContextToken: slope, secondsPerWindowToken: windowSlope } = this.#model;
+    const { context, windowContext, widening } = this.#decoding;
+    // Step i of k reads context + n(i+1): k base + slope (k context + n k(k+1)/2); what a window shows grows by those not yet full.
+    const linear = base + slope * (context + n / 2) + windowSlope * (windowContext + widening / 2);
+    const quadratic = (slope * n + windowSlope * widening) / 2;
     let steps = room;
     if (steps * linear + quadratic * steps * steps > horizon) {
       const root = horizon <= 0 ? 0 : (2 * horizon) / (linear + Math.sqrt(linear * linear + 4 * quadratic * horizon));

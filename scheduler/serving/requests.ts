@@ -17,6 +17,8 @@ export interface Requests {
   /** Tokens. */
   input: Int32Array;
   output: Int32Array;
+  /** Chained hashes of each prompt's full blocks, where a trace has them. */
+  hashes?: readonly (readonly number[])[];
 }
 
 interface Drawing {
@@ -72,13 +74,27 @@ function gap(arrivals: Arrivals, random: Random): number {
   }
 }
 
-/** Rows of [arrival in s, input, output] in any order, e.g. of a trace. */
-export function requestsFromRows(rows: readonly (readonly [number, number, number])[]): Requests {
-  const sorted = [...rows].sort((a, b) => a[0] - b[0]);
+/** One request of a trace: seconds, tokens, and the chained hashes of the prompt's full blocks where they are known. */
+export interface TraceRow {
+  arrival: number;
+  input: number;
+  output: number;
+  hashes?: readonly number[];
+}
+
+/** In any order. */
+export function requestsFromTrace(rows: readonly TraceRow[]): Requests {
+  const sorted = [...rows].sort((a, b) => a.arrival - b.arrival);
   return {
     count: sorted.length,
-    arrival: Float64Array.from(sorted, (row) => row[0]),
-    input: Int32Array.from(sorted, (row) => Math.max(1, row[1])),
-    output: Int32Array.from(sorted, (row) => Math.max(1, row[2])),
+    arrival: Float64Array.from(sorted, (row) => row.arrival),
+    input: Int32Array.from(sorted, (row) => Math.max(1, row.input)),
+    output: Int32Array.from(sorted, (row) => Math.max(1, row.output)),
+    ...(sorted.some(({ hashes }) => hashes !== undefined) ? { hashes: sorted.map(({ hashes }) => hashes ?? []) } : {}),
   };
+}
+
+/** Rows of [arrival in s, input, output] in any order. */
+export function requestsFromRows(rows: readonly (readonly [number, number, number])[]): Requests {
+  return requestsFromTrace(rows.map(([arrival, input, output]) => ({ arrival, input, output })));
 }

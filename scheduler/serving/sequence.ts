@@ -5,8 +5,14 @@ export interface Sequence {
   prompt: number;
   /** Prompt tokens that the prefix cache gave. */
   cached: number;
+  /** Chained hashes of the prompt's full blocks; of these, the first `shared` came from the cache and `own` are its own there. */
+  hashes: readonly number[];
+  shared: number;
+  own: readonly number[];
   /** Of `prompt`, computed. */
   prefilled: number;
+  /** Blocks that it keeps for windows and states. */
+  fixed: number;
   /** Answer tokens still to come. */
   remaining: number;
   firstToken: number;

@@ -1,7 +1,7 @@
 import type { Calibration } from '../catalogue/calibration.ts';
 import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
 import type { Precision } from '../catalogue/precision.ts';
-import { type EngineMode, StepModel } from '../roofline/step.ts';
+import { type EngineMode, IDLE_STEP, StepModel } from '../roofline/step.ts';
 import { simulate } from '../serving/cluster.ts';
 import { DEFAULT_LIMITS, PAPER_LIMITS } from '../serving/limits.ts';
 import { seeded } from '../serving/random.ts';
@@ -57,8 +57,7 @@ function llamaPoints(): Point[] {
       ours: (step) =>
         step.host.request_ms +
         step.seconds({
-          decodes: 0,
-          context: 0,
+          ...IDLE_STEP,
           prefillTokens: n,
           prefillPairs: (n * (n + 1)) / 2,
           prefillKeys: n,

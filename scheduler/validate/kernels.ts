@@ -1,7 +1,8 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
 import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
-import { attentionWork, gemmWork, layerGemms, type Work } from '../roofline/operators.ts';
+import type { Model } from '../catalogue/model.ts';
+import { decodeAttentionWork, type Gemm, gemmWork, layerGemms, type Work } from '../roofline/operators.ts';
 import { allReduceSeconds, gemmSeconds } from '../roofline/time.ts';
 import { half, mean, median, type Section } from './checks.ts';
 import { minimise } from './fit.ts';
@@ -26,9 +27,15 @@ function gemmPoints(catalogue: Catalogue, gpu: string): GemmPoint[] {
     .filter((row) => row.gpu === gpu)
     .flatMap((row, index) => {
       const model = findModel(catalogue, MODEL_OF[row.model] ?? row.model);
-      const gemm = layerGemms(model, row.tp).find(({ name }) => name === row.name);
-      return gemm ? [{ ...row, work: gemmWork(gemm, row.tokens, 'bf16'), half: half(index) }] : [];
+      const gemm = gemmNamed(model, row.tp, row.name);
+      return gemm ? [{ ...row, work: gemmWork(gemm, row.tokens), half: half(index) }] : [];
     });
+}
+
+/** A product of the one kind of layer that the profiled models have, by its name. */
+export function gemmNamed(model: Model, tp: number, name: string): Gemm | undefined {
+  const [layer] = model.layers;
+  return layer && layerGemms(layer, { model, weights: 'bf16', tp }).find((gemm) => gemm.name === name);
 }
 
 /** Four parameters per GPU, fitted on one half of vidur's products, reported on the other. Profiled cool, so `sustained` is 1. */
@@ -157,6 +164,8 @@ export function attentionSection(catalogue: Catalogue): Section {
   const gpu: Gpu = findGpu(catalogue, 'A100-80-SXM');
   const model = findModel(catalogue, 'Llama-2-7b-hf');
   const efficiency = efficiencyOf(catalogue.calibration, gpu);
+  const mixers = model.layers[0]?.mixers ?? [];
+  const perToken = mixers.reduce((sum, mixer) => sum + decodeAttentionWork(mixer, { tp: 1 }, 'bf16').bytes, 0);
   const errors: number[] = [];
   const rows = readCsv('vidur-decode-attention-a100.csv').map((row) => {
     const [batch, length, ms] = [
@@ -164,7 +173,7 @@ export function attentionSection(catalogue: Catalogue): Section {
       numberIn(row, 'kv_len'),
       numberIn(row, 'decode_attn_ms_median'),
     ];
-    const { bytes } = attentionWork(model, 1, batch * length, batch * length, 'bf16');
+    const bytes = batch * length * perToken;
     const ours = (bytes / (gpu.bandwidth * efficiency.attention_memory)) * 1e3 + efficiency.attention_launch_us * 1e-3;
     if (length > 1000) errors.push(ours / ms - 1);
     return [batch, length, ms, ours.toFixed(3), signed(ours / ms - 1)];

@@ -1,9 +1,10 @@
 import { type Calibration, efficiencyOf } from '../catalogue/calibration.ts';
 import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
-import { gemmWork, layerGemms } from '../roofline/operators.ts';
+import { gemmWork } from '../roofline/operators.ts';
 import { StepModel } from '../roofline/step.ts';
 import { gemmSeconds } from '../roofline/time.ts';
 import { mean, type Section, worst } from './checks.ts';
+import { gemmNamed } from './kernels.ts';
 import { measuredGemms, numberIn, readCsv } from './measured.ts';
 import { percent, signed } from './table.ts';
 
@@ -22,7 +23,8 @@ export function helixSection(catalogue: Catalogue): Section {
     const decode = row.phase === 'decode';
     // Context of their decode runs is not told, so only batches where it hardly counts; prompts up to one of a batch's worth.
     if (!gpu || !model || ms <= 0 || size < 2 || (decode ? size > 16 : size < 500 || size > 2000)) continue;
-    const one = { ...findModel(catalogue, model), layers: 1 };
+    const whole = findModel(catalogue, model);
+    const one = { ...whole, layers: whole.layers.map((layer) => ({ ...layer, count: 1 })) };
     const step = new StepModel(
       { model: one, gpu: findGpu(catalogue, gpu), tp: 1, weights: 'bf16', kv: 'bf16' },
       kernels,
@@ -94,7 +96,7 @@ function predicted(catalogue: Catalogue, row: ReturnType<typeof measuredGemms>[n
   const ids: Record<string, string> = { a100: 'A100-80-SXM', h100: 'H100-SXM', a40: 'A40' };
   const gpu = findGpu(catalogue, ids[row.gpu] ?? row.gpu);
   const model = findModel(catalogue, row.model.replace('-34b-Instruct-hf', '-34b-hf'));
-  const gemm = layerGemms(model, row.tp).find(({ name }) => name === row.name);
+  const gemm = gemmNamed(model, row.tp, row.name);
   const efficiency = { ...efficiencyOf(catalogue.calibration, gpu), sustained: 1 };
-  return gemm ? gemmSeconds(gemmWork(gemm, row.tokens, 'bf16'), gpu, efficiency, 'bf16') * 1e3 : Number.NaN;
+  return gemm ? gemmSeconds(gemmWork(gemm, row.tokens), gpu, efficiency, 'bf16') * 1e3 : Number.NaN;
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { findGpu, findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { modelFromConfig } from '../../scheduler/catalogue/huggingface.ts';
-import { parameters } from '../../scheduler/catalogue/model.ts';
+import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
 import { kvBytesPerToken, tpProblem, weightBytes } from '../../scheduler/roofline/deployment.ts';
 import { catalogue } from './support/small.ts';
 
@@ -61,7 +61,9 @@ describe('models', () => {
       },
       'moe',
     );
-    expect(model).toMatchObject({ experts: 128, expertsPerToken: 8, ffn: 768, headDim: 128, gated: true });
+    expect(model.layers).toMatchObject([
+      { count: 48, mixers: [{ headDim: 128 }], feedForward: { experts: 128, active: 8, width: 768, gated: true } },
+    ]);
     expect(parameters(model) / 1e9).toBeCloseTo(30.5, 0);
   });
 
@@ -75,15 +77,15 @@ describe('models', () => {
       vocab_size: 50272,
     };
     const model = modelFromConfig(opt, 'opt-30b');
-    expect(model).toMatchObject({ gated: false, tied: true, kvHeads: 56 });
+    expect(model).toMatchObject({ tied: true, layers: [{ mixers: [{ kvHeads: 56 }], feedForward: { gated: false } }] });
     expect(parameters(model) / 1e9).toBeCloseTo(30, 0);
   });
 
   it.each([
-    [{ hidden_size: 4096 }, /num_hidden_layers|vocab_size/],
+    [{ model_type: 'llama', hidden_size: 4096 }, /num_hidden_layers|vocab_size/],
     [{ ...LLAMA_70B, hidden_size: -1 }, /hidden_size/],
     [{ ...LLAMA_70B, hidden_size: 'big' }, /hidden_size/],
-    [{ ...LLAMA_70B, kv_lora_rank: 512 }, /latent attention/],
+    [{ ...LLAMA_70B, model_type: 'deepseek_v3', kv_lora_rank: 512 }, /lacks qk_nope_head_dim/],
     [{ ...LLAMA_70B, hidden_size: 32 }, /hidden_size of 32 is too little for 64 heads/],
     ['a string', /not a model configuration/],
   ])('refuses a configuration it cannot place: %j', (config, message) => {
@@ -157,7 +159,7 @@ describe('files of a user', () => {
     writeFileSync(config, JSON.stringify(LLAMA_70B));
     const mine = loadCatalogue({ gpus: [gpus], models: [`our/70b=${config}`] });
     expect(findGpu(mine, 'x1').memory).toBe(8e9);
-    expect(findModel(mine, 'our/70b').layers).toBe(80);
+    expect(layerCount(findModel(mine, 'our/70b'))).toBe(80);
   });
 
   it('that are wrong are refused with the place', () => {

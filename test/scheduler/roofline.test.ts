@@ -1,18 +1,21 @@
 import { describe, expect, it } from 'vitest';
 import { findGpu, findModel } from '../../scheduler/catalogue/catalogue.ts';
 import type { Gpu } from '../../scheduler/catalogue/gpu.ts';
-import { parameters } from '../../scheduler/catalogue/model.ts';
+import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
 import { gemmWork, layerGemms } from '../../scheduler/roofline/operators.ts';
-import { StepModel } from '../../scheduler/roofline/step.ts';
+import { IDLE_STEP, StepModel } from '../../scheduler/roofline/step.ts';
 import { allReduceSeconds, peakFlops, pNorm } from '../../scheduler/roofline/time.ts';
 import { validate } from '../../scheduler/validate/report.ts';
 import { catalogue, stepModel } from './support/small.ts';
 
 const layerWork = (name: string, tp: number, tokens: number) => {
   const model = findModel(catalogue, name);
-  const works = layerGemms(model, tp).map((gemm) => gemmWork(gemm, tokens, 'bf16'));
+  const [layer] = model.layers;
+  if (layer?.feedForward === undefined) throw new Error('a model without layers');
+  const works = layerGemms(layer, { model, weights: 'bf16', tp }).map((gemm) => gemmWork(gemm, tokens));
   return {
     model,
+    ffn: layer.feedForward.width,
     flops: works.reduce((sum, { flops }) => sum + flops, 0),
     bytes: works.reduce((sum, { bytes }) => sum + bytes, 0),
   };
@@ -21,14 +24,14 @@ const layerWork = (name: string, tp: number, tokens: number) => {
 describe('work of a layer', () => {
   it('is two operations per weight and token, shared evenly by tensor parallelism', () => {
     const { model, flops } = layerWork('Llama-2-13b-hf', 1, 7);
-    const weights = (parameters(model) - 2 * model.hidden * model.vocab) / model.layers;
+    const weights = (parameters(model) - 2 * model.hidden * model.vocab) / layerCount(model);
     expect(flops).toBeCloseTo(2 * 7 * weights, -3);
     expect(layerWork('Llama-2-13b-hf', 4, 7).flops).toBeCloseTo(flops / 4, -3);
   });
 
   it('a token passes few experts, but a batch reads nearly all of them', () => {
-    const { model, bytes } = layerWork('Mixtral-8x7B-Instruct-v0.1', 1, 1);
-    const expert = 3 * model.hidden * model.ffn * 2;
+    const { model, ffn, bytes } = layerWork('Mixtral-8x7B-Instruct-v0.1', 1, 1);
+    const expert = 3 * model.hidden * ffn * 2;
     expect(bytes).toBeGreaterThan(2 * expert);
     expect(bytes).toBeLessThan(2.5 * expert);
     expect(layerWork('Mixtral-8x7B-Instruct-v0.1', 1, 64).bytes).toBeGreaterThan(7.9 * expert);
@@ -59,7 +62,7 @@ describe('time', () => {
 
   it('a step takes longer with more sequences, context or prompt, and less on more GPUs', () => {
     const step = stepModel('Llama-3.3-70B-Instruct', 'H100-SXM', 4);
-    const idle = { decodes: 0, context: 0, prefillTokens: 0, prefillPairs: 0, prefillKeys: 0, prefillEnds: 0 };
+    const idle = IDLE_STEP;
     const base = step.seconds({ ...idle, decodes: 8, context: 8000 });
     expect(step.seconds({ ...idle, decodes: 16, context: 8000 })).toBeGreaterThan(base);
     expect(step.seconds({ ...idle, decodes: 8, context: 80_000 })).toBeGreaterThan(base);

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { findModel } from '../../scheduler/catalogue/catalogue.ts';
 import { kvCapacityTokens } from '../../scheduler/roofline/deployment.ts';
 import { type SimulationResult, simulate } from '../../scheduler/serving/cluster.ts';
 import { drawLength, type Lengths, meanLength } from '../../scheduler/serving/lengths.ts';
@@ -7,16 +8,18 @@ import { DEFAULT_LIMITS, type EngineLimits } from '../../scheduler/serving/limit
 import { exponential, gamma, normal, seeded } from '../../scheduler/serving/random.ts';
 import { Replica } from '../../scheduler/serving/replica.ts';
 import { drawRequests, type Requests, requestsFromRows } from '../../scheduler/serving/requests.ts';
-import { stepModel } from './support/small.ts';
+import { publicModel } from './support/public-models.ts';
+import { catalogue, stepModelOf } from './support/small.ts';
 
-const STEP = stepModel('Llama-2-13b-hf', 'A100-80-SXM');
+/** Its context is not known, so that the memory alone ends a request. */
+const STEP = stepModelOf({ ...findModel(catalogue, 'Llama-2-13b-hf'), context: 0 }, 'A100-80-SXM');
 /** Leaves room for about 5,500 tokens: pre-emption is the rule. */
 const TIGHT: EngineLimits = { ...DEFAULT_LIMITS, memoryFraction: 0.41 };
 
 /** Ends by request, all steps taken as far as they go at once or one step at a time. */
-function run(requests: Requests, limits: EngineLimits, stepwise: boolean) {
+function run(requests: Requests, limits: EngineLimits, stepwise: boolean, step = STEP) {
   const ends = new Map<number, { first: number | undefined; end: number }>();
-  const replica = new Replica(STEP, limits, (request, first, end) => {
+  const replica = new Replica(step, limits, (request, first, end) => {
     expect(ends.has(request)).toBe(false);
     ends.set(request, { first, end });
   });
@@ -77,6 +80,51 @@ describe('a replica', () => {
       }),
       { numRuns: 25, seed: 2 },
     );
+  });
+
+  // A window fills while its sequence decodes, and ends a leap; a state costs the same in every step.
+  it.each([
+    ['a model with windows', publicModel('google/gemma-3-27b-it'), 0.8],
+    ['a hybrid with recurrent states', publicModel('nvidia/Nemotron-3-Nano-30B-A3B'), 0.9],
+    ['latent attention', publicModel('deepseek-ai/DeepSeek-V2-Lite'), 0.9],
+  ])('the same holds for %s', (_name, model, memoryFraction) => {
+    const step = stepModelOf(model, 'H100-SXM');
+    fc.assert(
+      fc.property(rows(2500), (list) => {
+        const requests = requestsFromRows(list);
+        const limits: EngineLimits = { ...DEFAULT_LIMITS, memoryFraction, maxSequences: 8 };
+        const [leaps, steps] = [run(requests, limits, false, step), run(requests, limits, true, step)];
+        for (const [i, { end }] of leaps.ends) expect(steps.ends.get(i)?.end).toBeCloseTo(end, 6);
+        expect(steps.counters.decodeTokens).toBe(leaps.counters.decodeTokens);
+      }),
+      { numRuns: 8, seed: 3 },
+    );
+  });
+
+  it('a window keeps long answers as cheap as the window', () => {
+    const full = { ...publicModel('google/gemma-3-27b-it') };
+    const layers = full.layers.map((layer) => ({
+      ...layer,
+      mixers: layer.mixers.map((mixer) => (mixer.kind === 'grouped' ? { ...mixer, window: 0 } : mixer)),
+    }));
+    const requests = requestsFromRows([[0, 30_000, 2000]]);
+    const end = (step: ReturnType<typeof stepModelOf>) =>
+      run(requests, DEFAULT_LIMITS, false, step).ends.get(0)?.end ?? 0;
+    expect(end(stepModelOf(full, 'H200'))).toBeLessThan(0.9 * end(stepModelOf({ ...full, layers }, 'H200')));
+  });
+
+  it('a prompt that fills the context is refused at once, and an answer ends where the context ends', () => {
+    const step = stepModelOf({ ...STEP.deployment.model, context: 4096 }, 'A100-80-SXM');
+    const requests = requestsFromRows([
+      [0, 6000, 10],
+      [1, 4000, 500],
+      [2, 10, 20],
+    ]);
+    const { ends, counters } = run(requests, DEFAULT_LIMITS, false, step);
+    expect(ends.get(0)).toEqual({ first: undefined, end: 0 });
+    expect(counters.refused).toBe(1);
+    // The first token of each comes from its prompt.
+    expect(counters.decodeTokens).toBe(95 + 19);
   });
 
   it('computes each prompt once and gives each token once where memory is plenty', () => {

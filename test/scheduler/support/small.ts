@@ -1,6 +1,8 @@
 import { type Catalogue, findGpu, findModel, loadCatalogue } from '../../../scheduler/catalogue/catalogue.ts';
+import type { Model } from '../../../scheduler/catalogue/model.ts';
 import type { Io } from '../../../scheduler/cli/io.ts';
 import { main } from '../../../scheduler/cli/main.ts';
+import type { Parallelism } from '../../../scheduler/roofline/parallelism.ts';
 import { StepModel } from '../../../scheduler/roofline/step.ts';
 import { DEFAULT_LIMITS } from '../../../scheduler/serving/limits.ts';
 import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/problem.ts';
@@ -8,14 +10,13 @@ import type { Demand, PlanOptions, Pool } from '../../../scheduler/solver/proble
 export const catalogue: Catalogue = loadCatalogue();
 
 export function stepModel(model: string, gpu: string, tp = 1): StepModel {
-  const deployment = {
-    model: findModel(catalogue, model),
-    gpu: findGpu(catalogue, gpu),
-    tp,
-    weights: 'bf16',
-    kv: 'bf16',
-  } as const;
-  return new StepModel(deployment, catalogue.calibration);
+  return stepModelOf(findModel(catalogue, model), gpu, { tp });
+}
+
+/** A model as it is stored, on one replica of that parallelism. */
+export function stepModelOf(model: Model, gpu: string, parallelism: Parallelism = { tp: 1 }): StepModel {
+  const { weights, kv } = model.storage;
+  return new StepModel({ model, gpu: findGpu(catalogue, gpu), ...parallelism, weights, kv }, catalogue.calibration);
 }
 
 export function pool(id: string, gpu: string, nodes: number, gpusPerNode: number): Pool {

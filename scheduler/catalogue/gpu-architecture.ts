@@ -1,0 +1,47 @@
+import type { Precision } from './precision.ts';
+
+/** Generations of silicon, as far as engines differ by them. */
+export const ARCHITECTURES = [
+  'volta',
+  'turing',
+  'ampere',
+  'ada',
+  'hopper',
+  'blackwell',
+  'blackwell-rtx',
+  'cdna2',
+  'cdna3',
+  'cdna4',
+] as const;
+export type Architecture = (typeof ARCHITECTURES)[number];
+
+/**
+ * What vLLM loads where: its table of quantisation methods and hardware (docs/features/quantization, 2025 and 2026), Marlin's weight-only
+ * kernels included, which widen 8-bit and 4-bit floats from Ampere on. Keys and values in fp8 need the same silicon as weights in fp8.
+ */
+const RUNS: Readonly<Record<Architecture, readonly Precision[]>> = {
+  volta: ['bf16', 'int4'],
+  turing: ['bf16', 'int8', 'int4'],
+  ampere: ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'],
+  ada: ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'],
+  hopper: ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'],
+  blackwell: ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'],
+  'blackwell-rtx': ['bf16', 'fp8', 'int8', 'int4', 'mxfp4', 'nvfp4'],
+  cdna2: ['bf16', 'int4'],
+  cdna3: ['bf16', 'fp8', 'int8', 'int4', 'mxfp4'],
+  cdna4: ['bf16', 'fp8', 'int8', 'int4', 'mxfp4'],
+};
+
+/** Why weights or keys and values so stored do not run on the GPU, or undefined. A GPU of unknown architecture is not judged. */
+export function precisionProblem(
+  gpu: { id: string; architecture: Architecture | undefined },
+  weights: Precision,
+  kv: Precision,
+): string | undefined {
+  if (gpu.architecture === undefined) return undefined;
+  const runs = RUNS[gpu.architecture];
+  if (!runs.includes(weights))
+    return `${gpu.id} (${gpu.architecture}) runs no ${weights} weights; it runs ${runs.join(', ')}`;
+  if (!runs.includes(kv)) return `${gpu.id} (${gpu.architecture}) keeps no keys and values in ${kv}`;
+  return undefined;
+}

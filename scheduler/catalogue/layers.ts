@@ -1,0 +1,169 @@
+/**
+ * What a decoder is made of. Widths and counts are numbers of elements; shapes are those of `config.json` before any parallelism.
+ * Every layer has mixers (attention, a recurrent mixer, or both side by side) and perhaps a feed-forward block.
+ */
+
+/** Grouped-query attention (Ainslie et al. 2023): multi-head and multi-query are its ends. */
+export interface GroupedAttention {
+  kind: 'grouped';
+  heads: number;
+  kvHeads: number;
+  headDim: number;
+  /** Tokens that a query sees; 0: all before it. */
+  window: number;
+  /** The query projection also gives a gate for the output. */
+  gate: boolean;
+  /** Keys serve as values: one projection fewer (Gemma 4's global layers). The cache holds both. */
+  sharedKeyValue: boolean;
+}
+
+/** Multi-head latent attention (DeepSeek-V2, 2024): one compressed vector per token serves all heads. */
+export interface LatentAttention {
+  kind: 'latent';
+  heads: number;
+  /** Rank of the query's compression; 0: none. */
+  queryRank: number;
+  kvRank: number;
+  nopeDim: number;
+  ropeDim: number;
+  valueDim: number;
+}
+
+/** Mamba, Mamba-2, gated delta rule: a state of fixed size per sequence instead of keys and values. */
+export interface RecurrentMixer {
+  kind: 'recurrent';
+  /** Output widths of the projections into the mixer, together. */
+  inputs: number;
+  /** Input width of the projection out of it. */
+  outputs: number;
+  /** Convolution, decay, norm: parameters that no large product uses. */
+  small: number;
+  /** Bytes of state per sequence. */
+  stateBytes: number;
+}
+
+export type Mixer = GroupedAttention | LatentAttention | RecurrentMixer;
+
+export interface FeedForward {
+  /** Of one expert where there are several. */
+  width: number;
+  /** Gate, up and down; or up and down. */
+  gated: boolean;
+  /** 1: dense. */
+  experts: number;
+  /** Experts that a token passes. */
+  active: number;
+  /** Width of the blocks that every token passes beside its experts. */
+  shared: number;
+  /** Routed experts work on vectors of this width (Nemotron 3 Super); 0: on the hidden width. */
+  latent: number;
+}
+
+/** `count` equal layers. Their order does not matter to time and memory. */
+export interface Layer {
+  count: number;
+  mixers: readonly Mixer[];
+  feedForward?: FeedForward;
+}
+
+/** Parts of a model that a checkpoint may store with different precision. */
+export const PARTS = ['attention', 'dense', 'experts', 'shared_experts'] as const;
+export type Part = (typeof PARTS)[number];
+
+/** Matrices of [inner, outer]; `active` of `matrices` are used by one token. */
+export interface Matrix {
+  name: string;
+  part: Part;
+  inner: number;
+  outer: number;
+  matrices: number;
+  active: number;
+  /** What tensor parallelism divides: the output, the input, or nothing (each GPU holds a copy). */
+  split: 'outer' | 'inner' | 'none';
+}
+
+const one = { matrices: 1, active: 1 } as const;
+
+/** The large products of one layer, whole. */
+export function layerMatrices(layer: Layer, hidden: number): Matrix[] {
+  return [
+    ...layer.mixers.flatMap((mixer) => mixerMatrices(mixer, hidden)),
+    ...feedForwardMatrices(layer.feedForward, hidden),
+  ];
+}
+
+function mixerMatrices(mixer: Mixer, hidden: number): Matrix[] {
+  const part = 'attention';
+  switch (mixer.kind) {
+    case 'grouped': {
+      const { heads, kvHeads, headDim, gate, sharedKeyValue } = mixer;
+      const outer = ((gate ? 2 : 1) * heads + (sharedKeyValue ? 1 : 2) * kvHeads) * headDim;
+      return [
+        { name: 'qkv', part, inner: hidden, outer, split: 'outer', ...one },
+        { name: 'o_proj', part, inner: heads * headDim, outer: hidden, split: 'inner', ...one },
+      ];
+    }
+    case 'latent': {
+      const { heads, queryRank, kvRank, nopeDim, ropeDim, valueDim } = mixer;
+      const query: Matrix[] =
+        queryRank > 0
+          ? [
+              { name: 'q_a', part, inner: hidden, outer: queryRank, split: 'none', ...one },
+              { name: 'q_b', part, inner: queryRank, outer: heads * (nopeDim + ropeDim), split: 'outer', ...one },
+            ]
+          : [{ name: 'q', part, inner: hidden, outer: heads * (nopeDim + ropeDim), split: 'outer', ...one }];
+      return [
+        ...query,
+        { name: 'kv_a', part, inner: hidden, outer: kvRank + ropeDim, split: 'none', ...one },
+        { name: 'kv_b', part, inner: kvRank, outer: heads * (nopeDim + valueDim), split: 'outer', ...one },
+        { name: 'o_proj', part, inner: heads * valueDim, outer: hidden, split: 'inner', ...one },
+      ];
+    }
+    case 'recurrent':
+      return [
+        { name: 'mixer_in', part, inner: hidden, outer: mixer.inputs, split: 'outer', ...one },
+        { name: 'mixer_out', part, inner: mixer.outputs, outer: hidden, split: 'inner', ...one },
+      ];
+  }
+}
+
+function feedForwardMatrices(block: FeedForward | undefined, hidden: number): Matrix[] {
+  if (block === undefined) return [];
+  const { width, gated, experts, active, shared, latent } = block;
+  const routed = { matrices: experts, active };
+  const part = experts > 1 ? 'experts' : 'dense';
+  const inner = latent > 0 ? latent : hidden;
+  const up = gated ? 2 : 1;
+  const matrices: Matrix[] = [
+    { name: 'up', part, inner, outer: up * width, split: 'outer', ...routed },
+    { name: 'down', part, inner: width, outer: inner, split: 'inner', ...routed },
+  ];
+  if (latent > 0) {
+    matrices.push({ name: 'latent_in', part: 'shared_experts', inner: hidden, outer: latent, split: 'none', ...one });
+    matrices.push({ name: 'latent_out', part: 'shared_experts', inner: latent, outer: hidden, split: 'none', ...one });
+  }
+  // A router is small and stays in 16 bit in every checkpoint; each GPU computes it whole.
+  if (experts > 1)
+    matrices.push({ name: 'router', part: 'attention', inner: hidden, outer: experts, split: 'none', ...one });
+  if (shared > 0) {
+    const shares = { part: 'shared_experts', ...one } as const;
+    matrices.push({ name: 'shared_up', inner: hidden, outer: up * shared, split: 'outer', ...shares });
+    matrices.push({ name: 'shared_down', inner: shared, outer: hidden, split: 'inner', ...shares });
+  }
+  return matrices;
+}
+
+/** Elements of keys and values that one token adds to one layer. */
+export function cacheElements(mixer: Mixer): number {
+  switch (mixer.kind) {
+    case 'grouped':
+      return 2 * mixer.kvHeads * mixer.headDim;
+    case 'latent':
+      return mixer.kvRank + mixer.ropeDim;
+    case 'recurrent':
+      return 0;
+  }
+}
+
+/** Tokens that the mixer sees at most; 0: all. */
+export const windowOf = (mixer: Mixer): number => (mixer.kind === 'grouped' ? mixer.window : 0);

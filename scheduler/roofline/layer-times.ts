@@ -1,0 +1,128 @@
+import type { Calibration, Efficiency } from '../catalogue/calibration.ts';
+import type { Layer } from '../catalogue/layers.ts';
+import { expertsOf } from '../catalogue/model.ts';
+import type { Deployment } from './deployment.ts';
+import {
+  activationBytes,
+  decodeAttentionWork,
+  elementwiseBytes,
+  elementwiseKernels,
+  type Gemm,
+  gemmWork,
+  headGemm,
+  layerGemms,
+  prefillPairFlops,
+  seesWindow,
+  stateBytesPerStep,
+} from './operators.ts';
+import { gpusOf, spreadOf } from './parallelism.ts';
+import { allReduceSeconds, allToAllSeconds, gemmSeconds, peakFlops, sendSeconds } from './time.ts';
+
+/**
+ * Seconds of all layers of one replica by their parts. With a pipeline of p stages p batches are under way, so a round in which every
+ * sequence gains a token takes as long as one batch of a p-th of the tokens takes through all stages.
+ */
+export class LayerTimes {
+  readonly head: Gemm;
+  /** Seconds per token of context of a decode step, in layers that see everything and in those with a window. */
+  contextToken = 0;
+  windowToken = 0;
+  /** Seconds per (query, key) pair of a prompt, likewise. */
+  pair = 0;
+  windowPair = 0;
+  /** Seconds per key that a prompt's attention reads. */
+  promptKey = 0;
+  /** Seconds per sequence in which recurrent states are read and written. */
+  state = 0;
+  /** Seconds of the launches of attention. */
+  launch = 0;
+  /** Operations per token as the 16-bit unit would take them. */
+  flopsPerToken = 0;
+  readonly #deployment: Deployment;
+  readonly #efficiency: Efficiency;
+  readonly #links: Calibration['links'];
+  readonly #kinds: { layer: Layer; gemms: Gemm[] }[];
+  readonly #routed: boolean;
+
+  constructor(deployment: Deployment, efficiency: Efficiency, links: Calibration['links']) {
+    this.#deployment = deployment;
+    this.#efficiency = efficiency;
+    this.#links = links;
+    this.#routed = expertsOf(deployment.model).experts > 1;
+    this.#kinds = deployment.model.layers.map((layer) => ({ layer, gemms: layerGemms(layer, deployment) }));
+    this.head = headGemm(deployment);
+    for (const { layer, gemms } of this.#kinds) this.#add(layer, gemms);
+  }
+
+  #add(layer: Layer, gemms: readonly Gemm[]): void {
+    const { gpu, kv } = this.#deployment;
+    const efficiency = this.#efficiency;
+    const flops = gpu.bf16 * efficiency.attention_compute * efficiency.sustained;
+    const bytes = gpu.bandwidth * efficiency.attention_memory;
+    for (const mixer of layer.mixers) {
+      const decode = decodeAttentionWork(mixer, this.#deployment, kv);
+      const perToken = layer.count * Math.max(decode.bytes / bytes, decode.flops / flops);
+      const perPair = (layer.count * prefillPairFlops(mixer, this.#deployment)) / flops;
+      if (seesWindow(mixer)) {
+        this.windowToken += perToken;
+        this.windowPair += perPair;
+      } else {
+        this.contextToken += perToken;
+        this.pair += perPair;
+      }
+      this.promptKey += (layer.count * decode.bytes) / bytes;
+      this.state += (layer.count * stateBytesPerStep(mixer, this.#deployment)) / bytes;
+      this.launch += layer.count * efficiency.attention_launch_us * 1e-6;
+    }
+    for (const gemm of gemms) {
+      const scale = gpu.bf16 / peakFlops(gpu, gemm.weights);
+      this.flopsPerToken += 2 * layer.count * gemm.active * gemm.share * gemm.inner * gemm.outer * scale;
+    }
+  }
+
+  /** Products, elementwise kernels and exchanges for `tokens` tokens. */
+  seconds(tokens: number): number {
+    const { gpu, model } = this.#deployment;
+    const efficiency = this.#efficiency;
+    const exchange = this.#exchanges(tokens);
+    let all = this.#hops(tokens);
+    for (const { layer, gemms } of this.#kinds) {
+      let one = 0;
+      for (const gemm of gemms) one += gemmSeconds(gemmWork(gemm, tokens), gpu, efficiency, gemm.weights);
+      one +=
+        elementwiseBytes(layer, model.hidden, this.#deployment, tokens) /
+        (gpu.bandwidth * efficiency.elementwise_memory);
+      one += elementwiseKernels(layer) * efficiency.elementwise_launch_us * 1e-6;
+      if (layer.mixers.length > 0) one += exchange.mixer;
+      if (layer.feedForward !== undefined) one += layer.feedForward.experts > 1 ? exchange.routed : exchange.dense;
+      all += layer.count * one;
+    }
+    return all;
+  }
+
+  /** Seconds of the exchanges behind a mixer, a dense block and an expert block. */
+  #exchanges(tokens: number): { mixer: number; dense: number; routed: number } {
+    const { gpu, model } = this.#deployment;
+    const { tp, pp, dp, sp } = spreadOf(this.#deployment);
+    const here = tokens / (pp * dp * sp);
+    const reduce = allReduceSeconds(activationBytes(model.hidden, here), tp, gpu, this.#links);
+    // Ulysses sends queries, keys and values to the GPUs of their heads, and the outputs back.
+    const heads = sp > 1 ? 2 * allToAllSeconds(2 * activationBytes(model.hidden, here), tp * sp, gpu, this.#links) : 0;
+    const mixer = reduce + heads;
+    if (dp === 1 || !this.#routed) return { mixer, dense: reduce, routed: reduce };
+    // Every token goes to the GPUs of its experts and its results come back.
+    const most = Math.max(...model.layers.map(({ feedForward }) => feedForward?.active ?? 1));
+    const fanOut = Math.min(most, tp * dp - 1);
+    const routed = 2 * allToAllSeconds((activationBytes(model.hidden, here) * fanOut) / tp, tp * dp, gpu, this.#links);
+    return { mixer, dense: reduce, routed };
+  }
+
+  /** A stage hands its activations to the next. */
+  #hops(tokens: number): number {
+    const { gpu, model } = this.#deployment;
+    const { pp, dp, sp, tp } = spreadOf(this.#deployment);
+    if (pp === 1) return 0;
+    const bytes = activationBytes(model.hidden, tokens / (pp * dp * sp)) / tp;
+    return (pp - 1) * sendSeconds(bytes, gpusOf(this.#deployment), gpu, this.#links);
+  }
+}

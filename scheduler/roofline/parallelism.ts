@@ -1,0 +1,129 @@
+import { expertsOf, headsOf, layerCount, type Model } from '../catalogue/model.ts';
+
+/**
+ * How one replica is spread over GPUs, with vLLM's option beside each. A field that is absent is 1. This list is open: what reads it
+ * takes a `Parallelism`, not a tensor parallelism.
+ */
+export interface Parallelism {
+  /** --tensor-parallel-size: every matrix is cut. */
+  tp: number;
+  /** --pipeline-parallel-size: stages of layers, with as many batches under way. */
+  pp?: number;
+  /** --data-parallel-size: attention is copied and the batch is cut; the experts stay one set over all GPUs. */
+  dp?: number;
+  /** --enable-expert-parallel: each GPU of the tp × dp has whole experts instead of a slice of each. */
+  ep?: boolean;
+  /** Ulysses (Jacobs et al. 2023; Arctic Inference): the tokens of a step are cut, heads are exchanged for attention. Weights are copied. */
+  sp?: number;
+}
+
+export interface Spread {
+  tp: number;
+  pp: number;
+  dp: number;
+  ep: boolean;
+  sp: number;
+}
+
+export function spreadOf({ tp, pp = 1, dp = 1, ep = false, sp = 1 }: Parallelism): Spread {
+  return { tp, pp, dp, ep, sp };
+}
+
+/** GPUs of one replica. */
+export function gpusOf(parallelism: Parallelism): number {
+  const { tp, pp, dp, sp } = spreadOf(parallelism);
+  return tp * pp * dp * sp;
+}
+
+/** `TP 2 × PP 2`, `TP 1 × DP 8 + EP`: what people read. */
+export function parallelismText(parallelism: Parallelism): string {
+  const { tp, pp, dp, ep, sp } = spreadOf(parallelism);
+  const factors = [
+    `TP ${tp}`,
+    ...(pp > 1 ? [`PP ${pp}`] : []),
+    ...(dp > 1 ? [`DP ${dp}`] : []),
+    ...(sp > 1 ? [`SP ${sp}`] : []),
+  ];
+  return factors.join(' × ') + (ep ? ' + EP' : '');
+}
+
+/** Why this model cannot be spread so, or undefined. */
+export function parallelismProblem(model: Model, parallelism: Parallelism): string | undefined {
+  const { tp, pp, dp, ep, sp } = spreadOf(parallelism);
+  for (const [name, value] of [
+    ['tensor', tp],
+    ['pipeline', pp],
+    ['data', dp],
+    ['sequence', sp],
+  ] as const) {
+    if (!Number.isInteger(value) || value < 1)
+      return `${name} parallelism must be a positive whole number, not ${value}`;
+  }
+  const { experts } = expertsOf(model);
+  if (pp > layerCount(model))
+    return `pipeline parallelism ${pp} is more than the ${layerCount(model)} layers of ${model.id}`;
+  if (experts === 1 && ep) return `${model.id} has no experts to spread (expert parallelism)`;
+  if (experts === 1 && dp > 1)
+    return `${model.id} has no experts: data parallelism ${dp} is ${dp} replicas, plan those`;
+  if (ep && experts % (tp * dp) !== 0) return `${tp * dp} GPUs do not divide the ${experts} experts of ${model.id}`;
+  const heads = headsOf(model).heads;
+  if (heads % (tp * sp) !== 0)
+    return `tensor × sequence parallelism ${tp * sp} does not divide the ${heads} attention heads of ${model.id}`;
+  return tpProblem(model, tp, ep ? undefined : tp * dp);
+}
+
+/** `expertWays`: how often the routed experts are cut; undefined: they stay whole. */
+export function tpProblem(model: Model, tp: number, expertWays: number | undefined = tp): string | undefined {
+  if (!Number.isInteger(tp) || tp < 1) return `tensor parallelism must be a positive whole number, not ${tp}`;
+  for (const { mixers, feedForward } of model.layers) {
+    for (const mixer of mixers) {
+      const problem = mixerProblem(mixer, tp);
+      if (problem !== undefined) return `tensor parallelism ${tp} ${problem} of ${model.id}`;
+    }
+    if (feedForward === undefined) continue;
+    const ways = feedForward.experts > 1 ? expertWays : tp;
+    if (ways !== undefined && feedForward.width % ways !== 0)
+      return `tensor parallelism ${ways} does not divide the feed-forward width ${feedForward.width} of ${model.id}`;
+  }
+  return undefined;
+}
+
+function mixerProblem(mixer: Model['layers'][number]['mixers'][number], tp: number): string | undefined {
+  switch (mixer.kind) {
+    case 'grouped':
+      if (mixer.heads % tp !== 0) return `does not divide the ${mixer.heads} attention heads`;
+      if (mixer.kvHeads % tp !== 0 && tp % mixer.kvHeads !== 0)
+        return `neither divides nor is a multiple of the ${mixer.kvHeads} key-value heads`;
+      return undefined;
+    case 'latent':
+      return mixer.heads % tp === 0 ? undefined : `does not divide the ${mixer.heads} attention heads`;
+    case 'recurrent':
+      return mixer.outputs % tp === 0 ? undefined : `does not divide the recurrent width ${mixer.outputs}`;
+  }
+}
+
+/**
+ * What is worth trying for a model on a node of so many GPUs, smallest first: tensor parallelism in powers of two; for models with
+ * experts also expert parallelism and data-parallel attention; pipelines where the tensors cannot be cut further (odd head counts) or
+ * GPUs have no fast link. Sequence parallelism helps long prompts and is tried where `longPrompts` says so.
+ */
+export function parallelismsOf(
+  model: Model,
+  gpusPerNode: number,
+  { fastLink = true, longPrompts = false }: { fastLink?: boolean; longPrompts?: boolean } = {},
+): Parallelism[] {
+  const powers = [1, 2, 4, 8, 16, 32, 64].filter((n) => n <= gpusPerNode);
+  const { experts } = expertsOf(model);
+  const found: Parallelism[] = [];
+  for (const gpus of powers) {
+    const tensorFits = parallelismProblem(model, { tp: gpus }) === undefined;
+    found.push({ tp: gpus });
+    if (experts > 1 && gpus > 1) {
+      found.push({ tp: gpus, ep: true }, { tp: 1, dp: gpus, ep: true });
+    }
+    if (gpus > 1 && (!tensorFits || !fastLink))
+      for (const tp of powers) if (tp < gpus) found.push({ tp, pp: gpus / tp });
+    if (longPrompts && experts === 1 && gpus > 1) found.push({ tp: 1, sp: gpus });
+  }
+  return found.filter((one) => parallelismProblem(model, one) === undefined);
+}

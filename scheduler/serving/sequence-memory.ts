@@ -1,0 +1,65 @@
+import type { KvBlocks } from './kv-blocks.ts';
+import { PrefixCache } from './prefix-cache.ts';
+import type { Sequence } from './sequence.ts';
+
+/** What sequences take of one replica's memory when they are admitted, and leave there for others that begin alike. */
+export class SequenceMemory {
+  readonly #blocks: KvBlocks;
+  readonly #prefixes = new PrefixCache();
+  readonly #prefixBlockTokens: number;
+  /** Blocks of memory for one block of a prefix; 0: this model keeps no keys and values that could be shared. */
+  readonly #prefixBlocks: number;
+
+  /** `prefixBlockTokens`: tokens that one hash stands for. */
+  constructor(blocks: KvBlocks, prefixBlockTokens: number) {
+    this.#blocks = blocks;
+    this.#prefixBlockTokens = prefixBlockTokens;
+    this.#prefixBlocks = blocks.blocksFor(prefixBlockTokens);
+  }
+
+  /** Looks its prefix up first: what is there and in use by others costs no memory. */
+  fits(sequence: Sequence): boolean {
+    const { hashes } = sequence;
+    const all = sequence.prompt + sequence.cached;
+    sequence.fixed = this.#blocks.fixedFor(all + sequence.remaining);
+    if (hashes.length === 0 || this.#prefixBlocks === 0)
+      return this.#blocks.blocksFor(all) + sequence.fixed <= this.#blocks.free;
+    this.#prefixes.trim(Math.floor(this.#blocks.free / this.#prefixBlocks));
+    // The last token of a prompt is always computed.
+    const most = Math.floor((all - 1) / this.#prefixBlockTokens);
+    sequence.shared = Math.min(most, this.#prefixes.match(hashes));
+    sequence.cached = sequence.shared * this.#prefixBlockTokens;
+    sequence.prompt = all - sequence.cached;
+    return this.#private(sequence, all) + this.#shared(sequence) <= this.#blocks.free;
+  }
+
+  /** Takes the memory that `fits` found. */
+  admit(sequence: Sequence): void {
+    this.#blocks.take(this.#private(sequence, sequence.prompt + sequence.cached));
+    this.#blocks.take(this.#prefixes.reserve(sequence.hashes, sequence.shared) * this.#prefixBlocks);
+  }
+
+  /** Its prompt is computed: sequences that begin alike need not compute it again. */
+  keepPrefix(sequence: Sequence): void {
+    if (this.#prefixBlocks > 0) sequence.own = this.#prefixes.add(sequence.hashes, sequence.shared);
+  }
+
+  /** Gives back what a sequence with so many tokens holds; blocks of its prefix stay until their memory is needed. */
+  giveBack(sequence: Sequence, held: number): void {
+    const own = sequence.own.length * this.#prefixBlocks;
+    this.#blocks.give(this.#private(sequence, held) - own);
+    if (sequence.hashes.length === 0) return;
+    const used = [...sequence.hashes.slice(0, sequence.shared), ...sequence.own];
+    this.#blocks.give(this.#prefixes.release(used) * this.#prefixBlocks);
+    sequence.shared = 0;
+    sequence.own = [];
+  }
+
+  #shared(sequence: Sequence): number {
+    return sequence.shared * this.#prefixBlocks;
+  }
+
+  #private(sequence: Sequence, tokens: number): number {
+    return Math.max(0, this.#blocks.blocksFor(tokens) - this.#shared(sequence)) + sequence.fixed;
+  }
+}
