@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { UsageRecord } from '../../shared/asking/settlement.ts';
+import type { UsageRecord } from '../../shared/asking/usage-record.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';

@@ -1,5 +1,5 @@
 import { type IngressUsage, TOKENS_MAX } from '../../shared/asking/ingress-usage.ts';
-import type { Course, UsageRecord } from '../../shared/asking/settlement.ts';
+import type { Course, UsageRecord } from '../../shared/asking/usage-record.ts';
 import { PROVIDER_ID_PATTERN } from '../../shared/routing/trust.ts';
 
 /** As a gateway stores it; `provider` of the session that served, where the registry still knows it. */
@@ -23,8 +23,10 @@ export function ingressUsage(record: UsageRecord, provider: string | undefined):
   };
 }
 
+/** An ingress that has forgotten an attempt has no course of it: what it has is known. */
 function courseOf({ endpoint, streamed, status, firstMs, totalMs }: Course) {
-  return { endpoint, streamed, status, first_ms: Math.round(firstMs), total_ms: Math.round(totalMs) };
+  const [first_ms, total_ms] = [Math.round(firstMs ?? 0), Math.round(totalMs ?? 0)];
+  return { endpoint, streamed, status: status ?? 0, first_ms, total_ms };
 }
 
 function tokens(said: number): number {

@@ -25,3 +25,8 @@ export async function installationSecret(env: Pick<Env, 'DB'>): Promise<string> 
   known = stored.value;
   return known;
 }
+
+/** The secret where this isolate has asked for it before; undefined else. For callers that cannot wait. */
+export function knownInstallationSecret(): string | undefined {
+  return known;
+}

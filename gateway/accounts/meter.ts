@@ -116,7 +116,7 @@ export class Meter {
   book(tokens: number, now: Moment): void {
     this.#turn(now);
     this.#unbooked = Math.max(0, this.#unbooked - tokens);
-    this.#used += tokens;
+    this.#used = Math.min(Number.MAX_SAFE_INTEGER, this.#used + tokens); // a larger sum would be stored wrong
     this.#ledger.write(this.#month, this.#used);
   }
 

@@ -136,9 +136,9 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
     const wanted = name === 'day' ? undefined : query[name];
     return wanted === undefined ? [] : [eq(usageTotals[name], wanted)];
   });
-  const sum = (column: SQLiteColumn) => sql<number>`sum(${column})`;
-  const mean = (column: SQLiteColumn) =>
-    sql<number>`round(1.0 * sum(${column}) / max(1, sum(${usageTotals.requests})))`;
+  const sum = (column: SQLiteColumn) =>
+    sql<number>`cast(min(total(${column}), ${sql.raw(String(Number.MAX_SAFE_INTEGER))}) as integer)`;
+  const mean = (column: SQLiteColumn) => sql<number>`round(total(${column}) / max(1, total(${usageTotals.requests})))`;
   const groups = query.group_by.map((name) => usageTotals[name]);
   const beyond = query.after === undefined ? undefined : after(query.after, groups);
   const rows = await asked(

@@ -9,6 +9,7 @@ import {
 } from '../../shared/asking/intake.ts';
 import type { Leaving } from '../../shared/asking/leaving.ts';
 import { errorFor } from '../../shared/asking/path-error.ts';
+import { tokenBound } from '../../shared/asking/token-bound.ts';
 import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { castsSuspicion } from '../../shared/routing/attempts.ts';
@@ -16,6 +17,8 @@ import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, choose, ended, started } from '../../shared/routing/choose.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
+import { proveOpening } from '../accounts/opening.ts';
 import { takesBudget } from '../accounts/reasoning.ts';
 import { timeoutsOf } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
@@ -24,7 +27,7 @@ import type { View } from '../registry/snapshot.ts';
 import * as nodeMemory from '../routing/node-memory.ts';
 import { questionOf, type Route } from '../routing/route.ts';
 import { askTunnel } from '../tunnel/ask.ts';
-import { type AttemptBody, BROKEN_OFF } from '../tunnel/attempt.ts';
+import { type AttemptBody, type AttemptRequest, BROKEN_OFF } from '../tunnel/attempt.ts';
 import { Answer, type Ask } from './answer.ts';
 
 /** All that handing over needs of a request. */
@@ -126,9 +129,15 @@ export function forModel(errand: Errand, { model, request }: Pick<Choice, 'model
 function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: loop.Attempt): Ask {
   const waitedMs = Date.now() - errand.admittedAt;
   const more = { waitedMs, ...(errand.prefixes && { prefixes: true }), ...(errand.departs && { departs: true }) };
-  const entry = errand.reasoningBudget === undefined ? undefined : errand.view.nodes.get(node.session);
+  const entry = errand.view.nodes.get(node.session);
   const budget = entry !== undefined && takesBudget(entry) ? errand.reasoningBudget : undefined;
-  const open = { ...openingOf(errand, number, acceptMs, model, budget), ...more };
+  const context = entry?.models.find(({ id }) => id === model)?.context_length;
+  const open = proven(
+    errand,
+    node.session,
+    { ...openingOf(errand, number, acceptMs, model, budget), ...more },
+    context,
+  );
   return (what) => {
     if (what === 'why')
       return askTunnel(errand, node.session, { ...open, resume: true, answerOffset: BROKEN_OFF }, null);
@@ -139,6 +148,22 @@ function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: lo
     return askTunnel(errand, node.session, asked, bodyFor(errand.intake, claim));
   };
 }
+
+/** The request, with what lets its node report on it after this gateway was restarted. `context`: of the model there, in tokens. */
+function proven(errand: Errand, session: string, open: AttemptRequest, context: number | undefined): AttemptRequest {
+  const bound = tokenBound({ ...errand.intake, endpoint: errand.endpoint }, context);
+  const secret = knownInstallationSecret();
+  if (secret === undefined) {
+    // Only the operator's key from the environment is known before the secret is. Its request does not wait for D1.
+    errand.ctx.waitUntil(installationSecret(errand.env).then(ignore, ignore));
+    return { ...open, bound };
+  }
+  const { requestId, attempt, receipt, endpoint, streaming: streamed } = open;
+  const opening = { session, requestId, attempt, receipt, endpoint, streamed, bound };
+  return { ...open, bound, proof: proveOpening(secret, opening, Date.now()) };
+}
+
+function ignore(): void {}
 
 /** The agent has what it had of a body that streams; one that is kept goes along, in case it never got it. */
 function bodyFor(intake: Intake, claim: boolean): AttemptBody {

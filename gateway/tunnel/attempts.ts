@@ -2,6 +2,7 @@ import { Abandoned } from '../../shared/asking/abandoned.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
+import type { ReportAnomaly } from '../../shared/asking/usage-record.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
@@ -20,6 +21,7 @@ import {
 import { type AttemptName, Calls } from './calls.ts';
 import { Ends } from './ends.ts';
 import { LastErrors } from './last-errors.ts';
+import type { OpeningProofs, Report } from './opening-proofs.ts';
 import type { Outlet } from './outlet.ts';
 import { departs, failureResponse, letterFor, responseFor, responseTo } from './replies.ts';
 import type { StreamIds } from './stream-ids.ts';
@@ -67,14 +69,16 @@ export class Attempts implements ExchangeHost {
   readonly #on: AttemptsEvents;
   readonly #outlet: Outlet;
   #link: Link | undefined;
+  readonly #proofs: OpeningProofs;
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
   #unknown = 0;
 
-  constructor(session: string, ids: StreamIds, outlet: Outlet, on: AttemptsEvents) {
+  constructor(session: string, ids: StreamIds, outlet: Outlet, proofs: OpeningProofs, on: AttemptsEvents) {
     this.#ids = ids;
     this.#outlet = outlet;
     this.#on = on;
-    this.#settlement = new Settlement(session);
+    this.#proofs = proofs;
+    this.#settlement = new Settlement(session, proofs);
   }
 
   /** Nothing is open and nothing is left to settle. */
@@ -221,6 +225,7 @@ export class Attempts implements ExchangeHost {
 
   disconnect(): void {
     this.#link = undefined;
+    this.#proofs.forget();
     const now = this.now();
     for (const exchange of this.#exchanges.values()) exchange.disconnect(now);
   }
@@ -246,7 +251,9 @@ export class Attempts implements ExchangeHost {
     }
   }
 
-  #report(frame: Extract<Frame, { type: 'report' }>, exchange: Exchange | undefined): void {
+  #report(frame: Report, exchange: Exchange | undefined): void {
+    if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, exchange))
+      return this.#proofs.postpone(frame, (again) => this.#report(again, this.#exchanges.get(again.stream)));
     // What is said again after a lost socket is no end.
     if (exchange !== undefined || this.#settlement.awaits(frame.stream)) this.ends.add();
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
@@ -254,6 +261,11 @@ export class Attempts implements ExchangeHost {
     if (name !== undefined) this.#settlement.named(stream, usage, name, exchange, this.now());
     else this.#settlement.report(stream, usage, exchange, this.now());
     this.#on.busy();
+  }
+
+  /** What was odd in reports since it was asked last. */
+  takeAnomalies(): readonly ReportAnomaly[] {
+    return this.#settlement.takeAnomalies();
   }
 
   tick(now: number): void {

@@ -3,7 +3,7 @@ import type { Exchange } from '../../shared/asking/exchange.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
-import { UsageAnomalies } from '../usage/anomalies.ts';
+import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
 import { createIngressUsageTable } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
@@ -12,6 +12,7 @@ import { Attempts } from './attempts.ts';
 import { holdingFor } from './holding.ts';
 import type { NodeError } from './last-errors.ts';
 import { Mailbox } from './mailbox.ts';
+import { OpeningProofs } from './opening-proofs.ts';
 import { Outlet } from './outlet.ts';
 import { RegistryLine } from './registry-line.ts';
 import type { AgentSocket } from './socket.ts';
@@ -79,7 +80,14 @@ export class TunnelObject extends DurableObject<Env> {
       idle: () => this.#attempts.open === 0,
     });
     this.#outlet = new Outlet(env, this.#session);
-    this.#attempts = new Attempts(this.#session, new StreamIds(ctx.storage.kv), this.#outlet, {
+    const ids = new StreamIds(ctx.storage.kv);
+    const proofs = new OpeningProofs({
+      session: this.#session,
+      env,
+      nextStream: () => ids.next(),
+      waitUntil: (work) => ctx.waitUntil(work),
+    });
+    this.#attempts = new Attempts(this.#session, ids, this.#outlet, proofs, {
       busy: () => this.#busy(),
       silent: () => this.#registry.silent(this.#sockets.active === undefined),
       double: () => this.#registry.double(),
@@ -260,10 +268,14 @@ export class TunnelObject extends DurableObject<Env> {
   /** At each turn, or when a statement is full: what waits longer outlives the collector's young generation, here and at the agent. */
   #store(now: number): void {
     const { records, streams } = this.#attempts.settle(now);
+    this.#anomalies.add(this.#attempts.takeAnomalies(), this.#provider, now);
     if (records.length > 0) {
-      storeUsage(this.ctx.storage.sql, records, this.#provider);
+      const expired = storeUsage(this.ctx.storage.sql, records, this.#provider);
+      this.#anomalies.add(new Array<UsageAnomaly>(expired).fill('expired'), this.#provider, now);
       this.#outbox.schedule();
-      this.ctx.waitUntil(this.#outbox.tellLimits(records).catch(() => {}));
+      this.ctx.waitUntil(
+        this.#outbox.tellLimits(records.filter(({ expiresAt }) => expiresAt === undefined)).catch(() => {}),
+      );
     }
     if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams });
   }

@@ -44,16 +44,16 @@ export function countRow(book: Book, row: Counted, now: number): void {
     book.count(TOKENS_BY_KIND, [model, kind], row[kind]);
   if (row.prompt > 0) book.observe(TOKEN_USAGE, [...labels, 'input'], row.prompt);
   if (completion > 0) book.observe(TOKEN_USAGE, [...labels, 'output'], completion);
-  if (totalMs <= 0) return; // its object died, and with it the knowledge of what came when
+  if (totalMs === null || totalMs <= 0) return; // the gateway was restarted and does not know what came when
   book.observe(CLIENT_DURATION, [...labels, errorOf(row)], totalMs / 1000);
-  if (!row.streamed || firstMs <= 0 || row.status >= 400) return;
+  if (!row.streamed || firstMs === null || firstMs <= 0 || (row.status ?? 0) >= 400) return;
   book.observe(FIRST_TOKEN, labels, firstMs / 1000);
   if (row.complete && completion > 1) book.observe(PER_TOKEN, labels, (totalMs - firstMs) / 1000 / (completion - 1));
 }
 
 /** `error.type` of OpenTelemetry: the engine's status, or how the attempt ended; empty where nothing went wrong. */
 function errorOf({ status, aborted, complete }: Counted): string {
-  if (status >= 400) return String(status);
+  if (status !== null && status >= 400) return String(status);
   if (aborted) return LEFT_ERROR;
   return status === 0 || !complete ? 'incomplete' : '';
 }

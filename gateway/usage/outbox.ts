@@ -156,9 +156,21 @@ function settlementOf({ position, record, again }: PendingUsage, { keyId }: Rece
 }
 
 function rowOf({ record, replaces, provider }: PendingUsage, receipt: Receipt): UsageRow {
-  const course = record.course ?? { endpoint: 0, streamed: false, status: 0, firstMs: 0, totalMs: 0 };
+  const {
+    endpoint = 0,
+    streamed = false,
+    status = null,
+    firstMs = null,
+    totalMs = null,
+    queueMs,
+  } = record.course ?? {};
   return {
-    ...course,
+    endpoint,
+    streamed,
+    status,
+    firstMs,
+    totalMs,
+    ...(queueMs === undefined ? {} : { queueMs }),
     ...(replaces === undefined ? {} : { replaces }),
     ...(receipt.sampling === undefined ? {} : { sampling: receipt.sampling }),
     session: record.session,

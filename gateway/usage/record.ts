@@ -1,4 +1,5 @@
-import type { UsageRecord } from '../../shared/asking/settlement.ts';
+import type { UsageRecord } from '../../shared/asking/usage-record.ts';
+import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 
 export type { UsageRecord };
 
@@ -19,16 +20,19 @@ export function createUsageTable(sql: SqlStorage): void {
   sql.exec(
     `CREATE TABLE IF NOT EXISTS usage (stream INTEGER PRIMARY KEY, estimated INTEGER NOT NULL, record TEXT NOT NULL);
      CREATE TABLE IF NOT EXISTS pending (position INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL,
-       replaces INTEGER, again INTEGER NOT NULL, provider TEXT NOT NULL)`,
+       replaces INTEGER, again INTEGER NOT NULL, provider TEXT NOT NULL);
+     CREATE TABLE IF NOT EXISTS usage_expired (expires_at INTEGER NOT NULL)`,
   );
 }
 
 /**
  * The one place where counts arrive. Idempotent; an exact record replaces an estimated one.
  * Durable when it returns: the object's output gate holds the acknowledgement back until the rows are on disk.
+ * @returns how many late records were refused: whether they were counted before is not known any more
  */
-export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[], provider = ''): void {
+export function storeUsage(sql: SqlStorage, all: readonly UsageRecord[], provider = ''): number {
   let newest = 0;
+  const records = withoutExpired(sql, all);
   const fresh = withoutDoubles(sql, records);
   for (let from = 0; from < fresh.length; from += TOGETHER) {
     const some = fresh.slice(from, from + TOGETHER);
@@ -36,6 +40,18 @@ export function storeUsage(sql: SqlStorage, records: readonly UsageRecord[], pro
     storeTogether(sql, some, provider);
   }
   prune(sql, newest);
+  return all.length - records.length;
+}
+
+/**
+ * A late record counts once as long as its first count is kept here. So when records are deleted, the proofs of all attempts that they
+ * may be of expire, whatever time those proofs say.
+ */
+function withoutExpired(sql: SqlStorage, records: readonly UsageRecord[]): readonly UsageRecord[] {
+  if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
+  const query = 'SELECT coalesce(max(expires_at), 0) AS expired FROM usage_expired';
+  const { expired } = sql.exec<{ expired: number }>(query).one();
+  return records.filter(({ expiresAt }) => expiresAt === undefined || expiresAt > expired);
 }
 
 /** Three statements for all of them: one costs about as much as a hundred records do. */
@@ -91,7 +107,16 @@ function prune(sql: SqlStorage, newest: number): void {
   if (newest - oldest < 2 * KEPT) return;
   const waiting = sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
   const kept = Math.max(KEPT, Math.min(waiting, WAITING_MAX));
-  sql.exec('DELETE FROM usage WHERE stream <= (SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?)', kept);
+  const query = 'SELECT stream FROM usage ORDER BY stream DESC LIMIT 1 OFFSET ?';
+  const [last] = sql.exec<{ stream: number }>(query, kept).toArray();
+  if (last === undefined) return;
+  // An attempt is opened before its record is made.
+  const made = sql
+    .exec<{ at: number }>("SELECT max(record ->> 'at') AS at FROM usage WHERE stream <= ?", last.stream)
+    .one();
+  sql.exec('DELETE FROM usage_expired');
+  sql.exec('INSERT INTO usage_expired (expires_at) VALUES (?)', made.at + OPENING_LIFE_MS);
+  sql.exec('DELETE FROM usage WHERE stream <= ?', last.stream);
 }
 
 /** One that waits to be handed on. */

@@ -62,7 +62,7 @@ export class Refusals {
 function merge(into: UsageRow, row: UsageRow): void {
   const times = (into.times ?? 1) + 1;
   const mean = (of: number, one: number) => of + (one - of) / times;
-  into.totalMs = mean(into.totalMs, row.totalMs);
+  into.totalMs = mean(into.totalMs ?? 0, row.totalMs ?? 0);
   const { queueMs = 0 } = into;
   if (queueMs > 0 || row.queueMs !== undefined) into.queueMs = mean(queueMs, row.queueMs ?? 0);
   into.times = times;
@@ -70,7 +70,7 @@ function merge(into: UsageRow, row: UsageRow): void {
 
 function rounded(row: UsageRow): UsageRow {
   const queued = row.queueMs === undefined ? {} : { queueMs: Math.round(row.queueMs) };
-  return { ...row, totalMs: Math.round(row.totalMs), ...queued };
+  return { ...row, totalMs: Math.round(row.totalMs ?? 0), ...queued };
 }
 
 const ofIsolate = new Refusals();

@@ -22,15 +22,18 @@ export interface UsageRow {
   /** Id in the endpoint table. */
   endpoint: number;
   streamed: boolean;
-  /** The engine's; 0 where none came. Where no engine saw it, the gateway's. */
-  status: number;
+  /**
+   * The engine's; 0 where none came; null where that is unknown, since the gateway was restarted meanwhile. Where no engine saw it, the
+   * gateway's. Unknown is no failure.
+   */
+  status: number | null;
   prompt: number;
   completion: number;
   cached: number;
   reasoning: number;
-  /** Since the attempt was handed over; 0 where nothing came. */
-  firstMs: number;
-  totalMs: number;
+  /** Since the attempt was handed over; 0 where nothing came; null where unknown, as `status`. */
+  firstMs: number | null;
+  totalMs: number | null;
   aborted: boolean;
   estimated: boolean;
   complete: boolean;

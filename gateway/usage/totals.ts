@@ -33,20 +33,23 @@ export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
     model,
     provider,
     requests: of(1),
-    failed: of(row.status < 200 || row.status >= 400),
+    failed: of(row.status !== null && (row.status < 200 || row.status >= 400)),
     aborted: of(row.aborted),
     estimated: of(row.estimated),
     prompt: of(row.prompt),
     completion: of(row.completion),
     cached: of(row.cached),
     reasoning: of(row.reasoning),
-    firstTokenMs: of(row.firstMs),
-    totalMs: of(row.totalMs),
+    firstTokenMs: of(row.firstMs ?? 0),
+    totalMs: of(row.totalMs ?? 0),
   };
 }
 
+/** Sums stop at the largest number that JavaScript counts exactly: one that went on would come back wrong. */
+const SUM_MAX = Number.MAX_SAFE_INTEGER;
+
 export function addTotal(to: Total, more: Total): void {
-  for (const name of COUNTERS) to[name] += more[name];
+  for (const name of COUNTERS) to[name] = Math.min(SUM_MAX, to[name] + more[name]);
 }
 
 export function nameOf({ day, project, user, key, model, provider }: Total): string {
@@ -98,8 +101,8 @@ export async function forgetBatches(env: Pick<Env, 'DB'>, shard: string): Promis
 /** What a user used on a day becomes nobody's: sums of projects and providers stay what they are. All of it or nothing. */
 export async function foldUser(env: Pick<Env, 'DB'>, user: string, day: string): Promise<void> {
   const columns = COUNTERS.map((name) => usageTotals[name].name);
-  const sum = columns.map((name) => `sum(${name})`);
-  const add = columns.map((name) => `${name} = ${name} + excluded.${name}`);
+  const sum = columns.map((name) => `min(total(${name}), ${SUM_MAX})`);
+  const add = columns.map((name) => `${name} = min(${name} + excluded.${name}, ${SUM_MAX})`);
   const fold = `INSERT INTO usage_totals (day, project, user, key, model, provider, ${columns.join(', ')})
     SELECT day, project, '', '', model, provider, ${sum.join(', ')} FROM usage_totals WHERE user = ?1 AND day = ?2
     GROUP BY project, model, provider ON CONFLICT DO UPDATE SET ${add.join(', ')}`;
@@ -112,7 +115,7 @@ function sums() {
   return Object.fromEntries(
     COUNTERS.map((name) => {
       const column = usageTotals[name];
-      return [name, sql`${column} + excluded.${sql.identifier(column.name)}`];
+      return [name, sql`min(${column} + excluded.${sql.identifier(column.name)}, ${sql.raw(String(SUM_MAX))})`];
     }),
   );
 }

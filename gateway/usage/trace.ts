@@ -27,14 +27,15 @@ interface TraceLine extends Record<SamplingName, number | null> {
   key: string;
   endpoint: string;
   streamed: boolean;
-  status: number;
+  /** Null, as the times: the gateway was restarted meanwhile and does not know. */
+  status: number | null;
   input_tokens: number;
   output_tokens: number;
   cached_tokens: number;
   reasoning_tokens: number;
   queue_ms: number;
-  first_token_ms: number;
-  total_ms: number;
+  first_token_ms: number | null;
+  total_ms: number | null;
   /** 0: no engine saw the request. */
   attempt: number;
   /** Why not. */
@@ -86,7 +87,7 @@ export function traceStream(env: Pick<Env, 'USAGE'>, question: TraceQuestion): R
 function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceLine {
   const sampling = SAMPLING_NAMES.map((name) => [name, row.sampling?.[name] ?? null]);
   return {
-    timestamp: new Date(row.at - row.totalMs).toISOString(),
+    timestamp: new Date(row.at - (row.totalMs ?? 0)).toISOString(),
     model: privateModels.has(row.model) ? pseudonym(secret, 'model', row.model) : row.model,
     user: pseudonym(secret, 'user', row.user),
     key: pseudonym(secret, 'key', row.key),

@@ -2,6 +2,7 @@
 import type { NodeLoad } from '../routing/load.ts';
 import type { ResetCode } from '../wire/frames.ts';
 import type { HeaderList } from '../wire/headers.ts';
+import type { TokenBound } from './token-bound.ts';
 
 /** Plain data: a gateway's Worker hands it to a Durable Object as JSON. */
 export interface AttemptRequest {
@@ -19,6 +20,10 @@ export interface AttemptRequest {
   firstByteMs: number;
   stallMs: number;
   receipt: string;
+  /** That the asker opened it: sent in front of the receipt, and of no record. */
+  proof?: string;
+  /** What it can have used at most; absent: its asker believes the node. */
+  bound?: TokenBound;
   /** Its prompt's prefix blocks are wanted. */
   prefixes?: boolean;
   /** Its answer may leave by the object's outlet. */

@@ -30,7 +30,7 @@ export function openFrameOf(request: AttemptRequest, { stream, resume, from, bod
     dropUsage: request.dropUsage,
     firstByteMs: request.firstByteMs,
     stallMs: request.stallMs,
-    receipt: request.receipt,
+    receipt: request.proof === undefined ? request.receipt : `${request.proof}\n${request.receipt}`,
     ...(request.prefixes === true && { prefixes: true }),
     bodyLength,
   };

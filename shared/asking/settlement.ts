@@ -3,40 +3,17 @@ import type { ReportName } from '../wire/frames.ts';
 import { NO_USAGE, type ReportedUsage } from '../wire/usage.ts';
 import type { AttemptFailure } from './attempt.ts';
 import type { Exchange } from './exchange.ts';
-
-/** What one attempt used. Storing it twice is storing it once. */
-export interface UsageRecord extends ReportedUsage {
-  requestId: string;
-  attempt: number;
-  session: string;
-  /** The attempt's stream, unique within its session: a report that is said again says it with the same number. */
-  stream: number;
-  /** Who pays: given by the asker when it opened the attempt, opaque on the way. */
-  receipt: string;
-  /** Bytes of the answer that came through the asker. */
-  answerBytes: number;
-  /** Milliseconds since the epoch. */
-  at: number;
-  /** What its opening said, and what came when; absent where the object that knew it is gone. */
-  course?: Course;
-  /** The same attempt may have reported under another stream: a lost object, a parked reader. */
-  repeated: boolean;
-}
-
-export interface Course {
-  endpoint: number;
-  streamed: boolean;
-  /** The engine's; 0 where no head came. */
-  status: number;
-  /** Since the opening; 0 where no data came. */
-  firstMs: number;
-  totalMs: number;
-  /** What the request had waited when this attempt was opened; absent where its asker does not say. */
-  queueMs?: number;
-}
+import { cutToBound } from './token-bound.ts';
+import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts';
 
 /** How long an agent may take to report on an attempt that the gateway has ended. */
 const REPORT_WAIT_MS = 30_000;
+
+/** Anomalies between two looks at them: a node says at most so many reports in a quarter of a second. */
+const ANOMALIES_MAX = 10_000;
+
+/** Attempts that used nothing, remembered so that no late report charges for them; the oldest are forgotten. */
+const UNUSED_MAX = 10_000;
 
 /** At most this many ended attempts are remembered for their report; the oldest are settled by estimate. */
 const WAITING_MAX = 10_000;
@@ -68,6 +45,10 @@ interface Ended {
   until: number;
 }
 
+function nameOf({ requestId, attempt }: Pick<ReportName, 'requestId' | 'attempt'>): string {
+  return `${requestId}/${attempt}`;
+}
+
 function goesBy({ request }: Exchange, { requestId, attempt }: ReportName): boolean {
   return request.requestId === requestId && request.attempt === attempt;
 }
@@ -78,6 +59,9 @@ function goesBy({ request }: Exchange, { requestId, attempt }: ReportName): bool
  */
 export class Settlement {
   readonly #session: string;
+  readonly #late: LateReports | undefined;
+  readonly #unused = new TransientMap<string, true>();
+  #anomalies: ReportAnomaly[] = [];
   readonly #waiting = new TransientMap<number, Ended>();
   /** Reported while the Worker still reads: the agent keeps the answer until that is over too. */
   readonly #reported = new Set<number>();
@@ -88,8 +72,9 @@ export class Settlement {
   /** Streams that the agent may forget once what is due is stored. */
   #forget: number[] = [];
 
-  constructor(session: string) {
+  constructor(session: string, late?: LateReports) {
     this.#session = session;
+    this.#late = late;
   }
 
   get idle(): boolean {
@@ -114,13 +99,19 @@ export class Settlement {
     }
     if (failure !== undefined && NOTHING_USED.has(failure)) {
       this.#forget.push(exchange.stream);
-      return;
+      return this.#usedNothing(exchange);
     }
     if (!exchange.opened) return;
     this.#waiting.set(exchange.stream, { exchange, aborted: failure === 'cancelled', until: now + REPORT_WAIT_MS });
     if (this.#waiting.size <= WAITING_MAX) return;
     const oldest = this.#waiting.values().next().value;
     if (oldest !== undefined) this.#estimate(oldest, now);
+  }
+
+  #usedNothing({ request }: Exchange): void {
+    this.#unused.set(nameOf(request), true);
+    const oldest = this.#unused.size > UNUSED_MAX ? this.#unused.keys().next().value : undefined;
+    if (oldest !== undefined) this.#unused.delete(oldest);
   }
 
   /** It goes on under another number, and reports under that one again. */
@@ -159,21 +150,55 @@ export class Settlement {
     if (ended !== undefined) this.#estimate(ended, now);
   }
 
+  /** Whether this settlement knows the attempt itself, so that a named report of it needs no proof. */
+  knows(name: ReportName, open: Exchange | undefined): boolean {
+    return (
+      (open !== undefined && goesBy(open, name)) || this.#unused.has(nameOf(name)) || this.#ended(name) !== undefined
+    );
+  }
+
+  #ended(name: ReportName): Exchange | undefined {
+    for (const { exchange } of this.#waiting.values()) if (goesBy(exchange, name)) return exchange;
+    return undefined;
+  }
+
   /**
    * A report that outlived its object, or its socket: the attempt may wait under another number since. `open` is the exchange that goes on
    * under this one, if any.
    */
   named(stream: number, usage: ReportedUsage, name: ReportName, open: Exchange | undefined, now: number): void {
-    this.#waiting.delete(stream);
-    for (const { exchange } of this.#waiting.values()) {
-      if (goesBy(exchange, name)) this.#waiting.delete(exchange.stream);
-    }
+    const ended = this.#ended(name);
+    if (ended !== undefined) this.#waiting.delete(ended.stream);
     if (open !== undefined && goesBy(open, name)) {
       open.repeated = true;
       return this.report(stream, usage, open, now); // the rest of its answer is still to come: the agent must not forget it
     }
     this.#forget.push(stream);
+    if (ended !== undefined) return this.#owe({ ...this.#record(ended, usage, now), repeated: true });
+    if (this.#unused.has(nameOf(name))) return;
+    if (this.#late === undefined) this.#believe(stream, usage, name, now);
+    else this.#prove(this.#late, usage, name, now);
+  }
+
+  #believe(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
     this.#owe({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
+  }
+
+  /** Nothing is known of the attempt but what its proof says. What came when is unknown. */
+  #prove(late: LateReports, usage: ReportedUsage, name: ReportName, now: number): void {
+    const opening = late.opening(name);
+    if (opening === undefined) return this.#note('unproven');
+    const { receipt, endpoint, streamed, expiresAt, bound } = opening;
+    const cut = cutToBound(usage, bound, undefined);
+    if (cut.over) this.#note('over_bound');
+    const { requestId, attempt } = name;
+    const course = { endpoint, streamed, status: null, firstMs: null, totalMs: null };
+    const what = { requestId, attempt, receipt, session: this.#session, stream: late.nextStream() };
+    this.#owe({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: now, repeated: true });
+  }
+
+  #note(anomaly: ReportAnomaly): void {
+    if (this.#anomalies.length < ANOMALIES_MAX) this.#anomalies.push(anomaly);
   }
 
   #estimate(ended: Ended, now: number): void {
@@ -183,7 +208,8 @@ export class Settlement {
     this.#owe(this.#record(ended.exchange, usage, now));
   }
 
-  #record(exchange: Exchange, usage: ReportedUsage, now: number): UsageRecord {
+  #record(exchange: Exchange, said: ReportedUsage, now: number): UsageRecord {
+    const usage = this.#cut(exchange, said);
     const { requestId, attempt, receipt } = exchange.request;
     const { stream, answerBytes, repeated } = exchange;
     const { endpoint, streaming: streamed, waitedMs: queueMs } = exchange.request;
@@ -198,6 +224,20 @@ export class Settlement {
     };
     const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };
     return { ...record, at: now, repeated };
+  }
+
+  #cut({ request: { bound }, answerLength }: Exchange, said: ReportedUsage): ReportedUsage {
+    if (bound === undefined) return said;
+    const { usage, over } = cutToBound(said, bound, answerLength);
+    if (over) this.#note('over_bound');
+    return usage;
+  }
+
+  /** What was odd in reports since it was asked last. */
+  takeAnomalies(): readonly ReportAnomaly[] {
+    const taken = this.#anomalies;
+    if (taken.length > 0) this.#anomalies = [];
+    return taken;
   }
 
   /** What is to be stored now; hand `streams` back to the agent once it is. `last`: nothing is waited for any more. */

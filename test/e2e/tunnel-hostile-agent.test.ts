@@ -1,12 +1,18 @@
 /** A node is somebody else's machine: whatever it says costs its own requests at most. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import type { Frame } from '../../shared/wire/frames.ts';
+import { NO_USAGE } from '../../shared/wire/usage.ts';
 import { chatBody, envelopeOf } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { HandAgent, messageOf } from '../support/tunnel/hand-agent.ts';
 import { wordsOf } from '../support/tunnel/identities.ts';
 import { Neighbour } from '../support/tunnel/neighbour.ts';
 import { nodeRecord, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+const totalsSchema = z.object({
+  data: z.array(z.object({ requests: z.number(), completion_tokens: z.number() })),
+});
 
 let shop: Workshop;
 let neighbour: Neighbour;
@@ -142,6 +148,29 @@ describe('an agent that is merely odd', () => {
     agent.answer((await agent.opening()).stream);
     expect((await asked).status).toBe(200);
     expect(agent.closeCode).toBeUndefined();
+  });
+
+  it('reports requests that were never made, with the receipt of one that was: nobody is charged', async () => {
+    const agent = await new HandAgent(shop).join([model]);
+    const asked = chat();
+    const { stream, receipt } = await agent.opening();
+    agent.answer(stream);
+    expect((await asked).status).toBe(200);
+    const tokens = Number.MAX_SAFE_INTEGER;
+    const usage = { ...NO_USAGE, prompt: tokens, completion: tokens, complete: true };
+    const invented = Array.from({ length: 200 }, (_, n) => ({ requestId: `invented-${n}`, attempt: 1, receipt }));
+    agent.send(...invented.map((name, n): Frame => ({ type: 'report', stream: 1_000_000 + n, usage, name })));
+    const settled = () => agent.all('settled').flatMap(({ streams }) => streams).length;
+    await eventually('all to be settled', 5_000, () => (settled() === 201 ? true : undefined));
+    const [row, ...more] = await eventually('the totals', 15_000, async () => {
+      const { data } = totalsSchema.parse(await shop.admin('GET', `usage?group_by=model&model=${model}`));
+      return data.length > 0 ? data : undefined;
+    });
+    expect([row, more]).toEqual([{ requests: 1, completion_tokens: 2 }, []]);
+    await eventually('the operator to be told', 5_000, async () =>
+      (await shop.metric('otela_usage_anomalies_total{provider="lab",reason="unproven"}')) === 200 ? true : undefined,
+    );
+    expect(shop.logs().join('\n')).toMatch(/not taken as reported: \d+ unproven/);
   });
 
   const headers: Record<string, [string, string][]> = {

@@ -20,7 +20,9 @@ const recordSchema = z.object({
   estimated: z.boolean(),
   complete: z.boolean(),
   aborted: z.boolean(),
+  course: z.object({ status: z.number().nullable() }),
 });
+const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number(), failed: z.number() })) });
 type StoredUsage = z.infer<typeof recordSchema>;
 
 /** All usage rows in a gateway's data directory. */
@@ -101,6 +103,13 @@ it('a gateway that is killed between an answer and its books loses no record and
   expect(records).toHaveLength(answered);
   expect(new Set(records.map(({ requestId, attempt }) => `${requestId}/${attempt}`)).size).toBe(answered);
   expect(records.every(({ completion, complete }) => completion === 5 && complete)).toBe(true);
+  // What the killed gateway had not written down of an answer is unknown, and not a failure.
+  expect(records.filter(({ course }) => course.status !== 200 && course.status !== null)).toEqual([]);
+  const totals = await eventually('the totals', 10_000, async () => {
+    const { data } = totalsSchema.parse(await house.gateway.admin('GET', 'usage'));
+    return data[0]?.requests === answered ? data : undefined;
+  });
+  expect(totals).toEqual([{ requests: answered, failed: 0 }]);
 }, 90_000);
 
 it('a hundred counts are stored as they come and not at the next tick: the agent hears of them before anything else', async () => {

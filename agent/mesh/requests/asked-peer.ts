@@ -1,7 +1,8 @@
 import { Abandoned } from '../../../shared/asking/abandoned.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
-import { Settlement, type UsageRecord } from '../../../shared/asking/settlement.ts';
+import { Settlement } from '../../../shared/asking/settlement.ts';
+import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';

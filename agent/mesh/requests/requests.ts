@@ -1,6 +1,6 @@
 import type { AttemptBody, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import { Rounds } from '../../../shared/asking/rounds.ts';
-import type { UsageRecord } from '../../../shared/asking/settlement.ts';
+import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';

@@ -6,13 +6,14 @@ import { Histogram } from '../../usage/histogram.ts';
 export const traceLineSchema = z.looseObject({
   timestamp: z.iso.datetime({ offset: true }),
   model: z.string(),
-  status: z.number().default(200),
+  /** Null, as the times: the gateway does not know. */
+  status: z.number().nullable().default(200),
   input_tokens: z.number().default(0),
   output_tokens: z.number().default(0),
   cached_tokens: z.number().default(0),
   reasoning_tokens: z.number().default(0),
-  first_token_ms: z.number().default(0),
-  total_ms: z.number().default(0),
+  first_token_ms: z.number().nullable().default(0),
+  total_ms: z.number().nullable().default(0),
   attempt: z.number().default(1),
   requests: z.number().int().min(1).default(1),
   prefix_buckets: z.array(z.string()).nullable().default(null),
@@ -87,15 +88,15 @@ export class TraceStats {
       sums.refused += line.requests;
       return;
     }
-    if (line.status < 200 || line.status >= 400) sums.failed++;
+    if (line.status !== null && (line.status < 200 || line.status >= 400)) sums.failed++;
     sums.inputTokens += line.input_tokens;
     sums.outputTokens += line.output_tokens;
     sums.cachedTokens += line.cached_tokens;
     sums.reasoningTokens += line.reasoning_tokens;
     model.input.add(line.input_tokens);
     model.output.add(line.output_tokens);
-    if (line.first_token_ms > 0) model.firstMs.add(line.first_token_ms);
-    model.totalMs.add(line.total_ms);
+    if (line.first_token_ms !== null && line.first_token_ms > 0) model.firstMs.add(line.first_token_ms);
+    if (line.total_ms !== null) model.totalMs.add(line.total_ms);
     if (this.#arrivals++ < ARRIVALS_MAX) model.arrivals.push(Date.parse(line.timestamp));
     else this.truncated = true;
     if (line.prefix_buckets !== null) this.#addPrefix(line.model, model, line.prefix_buckets);

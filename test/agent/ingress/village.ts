@@ -5,7 +5,7 @@ import type { QueueLimits } from '../../../agent/ingress/queues.ts';
 import { type MemoryPair, memoryPair } from '../../../agent/mesh/requests/pair.ts';
 import { Requests } from '../../../agent/mesh/requests/requests.ts';
 import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
-import type { UsageRecord } from '../../../shared/asking/settlement.ts';
+import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import type { ShippedPolicy } from '../../../shared/routing/policies/shipped.ts';

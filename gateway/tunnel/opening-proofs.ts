@@ -1,0 +1,73 @@
+import type { LateReports, ProvenOpening } from '../../shared/asking/usage-record.ts';
+import type { Frame, ReportName } from '../../shared/wire/frames.ts';
+import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
+import { provenOpening } from '../accounts/opening.ts';
+import type { Env } from '../env.ts';
+
+/** Reports that wait for the secret: as many as an agent keeps. The agent says those beyond them again on its next socket. */
+const WAITING_MAX = 10_000;
+
+export type Report = Extract<Frame, { type: 'report' }>;
+
+/** The secret is asked for again after this, while D1 cannot give it and a report waits for it. */
+const AGAIN_MS = 5_000;
+
+interface ProofsOptions {
+  session: string;
+  env: Pick<Env, 'DB'>;
+  nextStream(): number;
+  waitUntil(work: Promise<void>): void;
+}
+
+/** Checks reports of attempts that this object has forgotten: see accounts/opening.ts. */
+export class OpeningProofs implements LateReports {
+  readonly #options: ProofsOptions;
+  /** Of the agent's active socket. */
+  #waiting: Report[] = [];
+  #asking = false;
+
+  constructor(options: ProofsOptions) {
+    this.#options = options;
+  }
+
+  /** Without the secret no proof can be checked, and a report that cannot be checked is neither taken nor refused. */
+  get ready(): boolean {
+    return knownInstallationSecret() !== undefined;
+  }
+
+  /** Keeps a report until the secret is known, then gives it to `take`. */
+  postpone(report: Report, take: (report: Report) => void): void {
+    if (this.#waiting.length < WAITING_MAX) this.#waiting.push(report);
+    if (this.#asking) return;
+    this.#asking = true;
+    this.#options.waitUntil(this.#ask(take));
+  }
+
+  /** The socket is gone: its agent says on the next one what it has no answer to. */
+  forget(): void {
+    this.#waiting = [];
+  }
+
+  async #ask(take: (report: Report) => void): Promise<void> {
+    while (!this.ready && this.#waiting.length > 0) {
+      try {
+        await installationSecret(this.#options.env);
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      }
+    }
+    this.#asking = false;
+    const waited = this.#waiting;
+    this.#waiting = [];
+    for (const report of waited) take(report);
+  }
+
+  opening(name: ReportName): ProvenOpening | undefined {
+    const secret = knownInstallationSecret();
+    return secret === undefined ? undefined : provenOpening(secret, this.#options.session, name, Date.now());
+  }
+
+  nextStream(): number {
+    return this.#options.nextStream();
+  }
+}

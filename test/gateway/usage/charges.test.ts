@@ -1,0 +1,306 @@
+/** What a provider's reports can charge: nothing but the requests that were opened at its node, each once, each up to its bound. */
+
+import { runInDurableObject } from 'cloudflare:test';
+import { env } from 'cloudflare:workers';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { OPENING_LIFE_MS, provenOpening, proveOpening } from '../../../gateway/accounts/opening.ts';
+import { createUsageTable, handedOn, storeUsage, type UsageRecord } from '../../../gateway/usage/record.ts';
+import { Exchange } from '../../../shared/asking/exchange.ts';
+import { openFrameOf } from '../../../shared/asking/open-frame.ts';
+import { Settlement } from '../../../shared/asking/settlement.ts';
+import { UNSEEN_TOKENS_MAX } from '../../../shared/asking/token-bound.ts';
+import type { ReportName } from '../../../shared/wire/frames.ts';
+import { Link } from '../../../shared/wire/link.ts';
+import { NO_USAGE, type ReportedUsage } from '../../../shared/wire/usage.ts';
+
+const SECRET = 'the secret of this installation';
+const SESSION = 'a'.repeat(26);
+const START = Date.parse('2026-11-24T12:00:00Z');
+
+function inAnObject<T>(name: string, run: (sql: SqlStorage) => T): Promise<T> {
+  return runInDurableObject(env.LIMITS.getByName(name), (_, { storage }) => run(storage.sql));
+}
+
+/** A gateway's books of one node, which its provider may attack. Time goes on by two seconds with each step. */
+class Books {
+  readonly #sql: SqlStorage;
+  #now = START;
+  #stream = 1;
+  #settlement: Settlement;
+  #open = new Map<number, Exchange>();
+  /** What the node was sent, oldest first. */
+  readonly sent: { stream: number; name: ReportName }[] = [];
+  /** By key: what its requests here can cost at most. */
+  readonly bounds = new Map<string, number>();
+  readonly refused: string[] = [];
+
+  constructor(sql: SqlStorage) {
+    this.#sql = sql;
+    sql.exec('DROP TABLE IF EXISTS usage; DROP TABLE IF EXISTS pending; DROP TABLE IF EXISTS usage_expired');
+    createUsageTable(sql);
+    this.#settlement = this.#begin();
+  }
+
+  #begin(): Settlement {
+    return new Settlement(SESSION, {
+      opening: (name) => provenOpening(SECRET, SESSION, name, this.#now),
+      nextStream: () => this.#stream++,
+    });
+  }
+
+  open(key: string, bound: { prompt: number; completion: number }, session = SESSION): void {
+    const receipt = `${key}\n+\nm`;
+    const [requestId, attempt, endpoint] = [`r${this.#stream}`, 1, 1];
+    const proven = { session, requestId, attempt, receipt, endpoint, streamed: true, bound };
+    const proof = proveOpening(SECRET, proven, this.#now);
+    const limits = { firstByteMs: 0, stallMs: 0, acceptMs: 1_000 };
+    const how = { resume: false, answerOffset: 0, headers: [], edits: [], streaming: true, dropUsage: false };
+    const request = { requestId, attempt, receipt, proof, bound, endpoint, ...how, ...limits, bodyLength: 0 };
+    const stream = this.#stream++;
+    const frame = openFrameOf(request, { stream, resume: false, from: 0, bodyLength: 0 });
+    this.sent.push({ stream, name: { requestId, attempt, receipt: frame.receipt } });
+    if (session !== SESSION) return;
+    const host = { now: () => this.#now, onOver: () => {}, renumber: () => stream };
+    const exchange = new Exchange(stream, request, null, host);
+    exchange.connect(new Link({ send: () => {}, busy: () => false, schedule: () => {} }, { send: 0, receive: 0 }));
+    this.#open.set(stream, exchange);
+    this.bounds.set(key, (this.bounds.get(key) ?? 0) + bound.prompt + bound.completion);
+  }
+
+  report(stream: number, usage: ReportedUsage, name?: ReportName): void {
+    const open = this.#open.get(stream);
+    if (name === undefined) this.#settlement.report(stream, usage, open, this.#now);
+    else this.#settlement.named(stream, usage, name, open, this.#now);
+    this.step();
+  }
+
+  end(stream: number, failure?: 'cancelled' | 'refused' | 'lost'): void {
+    const exchange = this.#open.get(stream);
+    this.#open.delete(stream);
+    if (exchange !== undefined) this.#settlement.ended(exchange, failure, this.#now);
+    this.step();
+  }
+
+  /** The gateway is killed: what it had in memory is gone. */
+  restart(): void {
+    this.#open.clear();
+    this.#settlement = this.#begin();
+  }
+
+  step(): void {
+    this.#now += 2_000;
+    this.refused.push(...this.#settlement.takeAnomalies());
+    storeUsage(this.#sql, this.#settlement.take(this.#now).records);
+  }
+
+  /** Each kept record. */
+  records(): UsageRecord[] {
+    this.#now += 60_000;
+    this.step();
+    const rows = this.#sql.exec<{ record: string }>('SELECT record FROM usage').toArray();
+    return rows.map(({ record }) => JSON.parse(record) as UsageRecord);
+  }
+
+  charged(): Map<string, number> {
+    const sums = new Map<string, number>();
+    for (const { receipt, prompt, completion } of this.records()) {
+      const [key = ''] = receipt.split('\n');
+      sums.set(key, (sums.get(key) ?? 0) + prompt + completion);
+    }
+    return sums;
+  }
+}
+
+const tokens = fc.oneof(fc.nat(100), fc.constant(Number.MAX_SAFE_INTEGER), fc.maxSafeNat());
+const usage: fc.Arbitrary<ReportedUsage> = fc.record({
+  prompt: tokens,
+  completion: tokens,
+  cached: tokens,
+  reasoning: tokens,
+  estimated: fc.boolean(),
+  complete: fc.boolean(),
+  aborted: fc.boolean(),
+});
+const key = fc.constantFrom('key_a', 'key_b');
+const bound = fc.record({ prompt: fc.nat(1_000), completion: fc.nat(1_000) });
+/** Which of the openings, modulo how many there are. */
+const which = fc.nat(1_000);
+
+type Act = (books: Books) => void;
+const pick = (books: Books, n: number) => books.sent[n % Math.max(1, books.sent.length)];
+const act: fc.Arbitrary<Act> = fc.oneof(
+  fc.tuple(key, bound).map(
+    ([k, b]): Act =>
+      (books) =>
+        books.open(k, b),
+  ),
+  // The same provider's other node, and a request that was opened there.
+  fc.tuple(key, bound).map(
+    ([k, b]): Act =>
+      (books) =>
+        books.open(k, b, 'b'.repeat(26)),
+  ),
+  fc.tuple(which, usage).map(
+    ([n, u]): Act =>
+      (books) =>
+        books.report(pick(books, n)?.stream ?? n, u),
+  ),
+  fc.tuple(which, usage).map(([n, u]): Act => {
+    return (books) => books.report(pick(books, n)?.stream ?? n, u, pick(books, n)?.name);
+  }),
+  // Under any number, with any id, attempt and receipt that the node has seen, or a receipt of its own making.
+  fc.tuple(which, which, which, which, usage, fc.constantFrom('', 'x', '\nkey_b\n+\nm')).map(
+    ([stream, id, attempt, receipt, u, more]): Act =>
+      (books) =>
+        books.report(stream, u, {
+          requestId: pick(books, id)?.name.requestId ?? 'invented',
+          attempt: attempt % 3,
+          receipt: more + (pick(books, receipt)?.name.receipt ?? ''),
+        }),
+  ),
+  fc.tuple(which, fc.constantFrom(undefined, 'cancelled', 'refused', 'lost')).map(([n, failure]): Act => {
+    return (books) => books.end(pick(books, n)?.stream ?? n, failure);
+  }),
+  fc.constant((books: Books) => books.restart()),
+);
+
+test('whatever a node reports, no key is charged above the bound of its own requests there, and each attempt once', async () => {
+  await inAnObject('charges', (sql) => {
+    fc.assert(
+      fc.property(fc.array(act, { maxLength: 40 }), (acts) => {
+        const books = new Books(sql);
+        for (const one of acts) one(books);
+        for (const [who, sum] of books.charged()) expect(sum).toBeLessThanOrEqual(books.bounds.get(who) ?? 0);
+        const names = books.records().map(({ requestId, attempt }) => `${requestId}/${attempt}`);
+        expect(new Set(names).size).toBe(names.length);
+      }),
+      { numRuns: 400 },
+    );
+  });
+}, 60_000);
+
+const USED = { ...NO_USAGE, prompt: 30, completion: 40, complete: true };
+const BOUND = { prompt: 100, completion: 200 };
+
+test('a report that comes after the gateway was restarted counts once; how the request went is unknown, and no failure', async () => {
+  const records = await inAnObject('restarted', (sql) => {
+    const books = new Books(sql);
+    books.open('key_a', BOUND);
+    books.restart();
+    for (let n = 0; n < 3; n++) books.report(7, USED, books.sent[0]?.name);
+    return books.records();
+  });
+  const unknown = { endpoint: 1, streamed: true, status: null, firstMs: null, totalMs: null };
+  expect(records).toEqual([expect.objectContaining({ prompt: 30, completion: 40, course: unknown })]);
+});
+
+test('invented requests, replayed receipts and what was opened at another node charge nobody, and are told', async () => {
+  const { charged, refused } = await inAnObject('invented', (sql) => {
+    const books = new Books(sql);
+    books.open('key_a', BOUND);
+    books.open('key_a', BOUND, 'b'.repeat(26));
+    books.restart();
+    const [own, others] = books.sent;
+    for (let n = 0; n < 200; n++)
+      books.report(1_000 + n, USED, { requestId: `made-up-${n}`, attempt: 1, receipt: own?.name.receipt ?? '' });
+    books.report(2_000, USED, others?.name);
+    books.report(2_001, USED, { requestId: 'r1', attempt: 2, receipt: own?.name.receipt ?? '' });
+    books.report(2_002, USED, {
+      requestId: 'r1',
+      attempt: 1,
+      receipt: own?.name.receipt.replace('\nm', '\ndear') ?? '',
+    });
+    return { charged: [...books.charged()], refused: books.refused };
+  });
+  expect(charged).toEqual([]);
+  expect(refused).toEqual(new Array(203).fill('unproven'));
+});
+
+test('a count above what the request can have used is cut, and told', async () => {
+  const { charged, refused } = await inAnObject('cut', (sql) => {
+    const books = new Books(sql);
+    const wide = { prompt: 100, completion: 1_000_000 };
+    books.open('key_a', wide);
+    books.open('key_b', wide);
+    const [seen, unseen] = books.sent;
+    // Nothing of the answer came, so it has what an engine may count without sending it.
+    books.report(seen?.stream ?? 0, { ...USED, prompt: 101, completion: Number.MAX_SAFE_INTEGER });
+    books.restart();
+    books.report(9, { ...USED, completion: Number.MAX_SAFE_INTEGER }, unseen?.name);
+    return { charged: [...books.charged()], refused: books.refused };
+  });
+  expect(charged).toEqual([
+    ['key_a', 100 + UNSEEN_TOKENS_MAX],
+    ['key_b', 30 + 1_000_000],
+  ]);
+  expect(refused).toEqual(['over_bound', 'over_bound']);
+});
+
+test('a request that a node refused is not charged for, although the node says so later', async () => {
+  const charged = await inAnObject('refused', (sql) => {
+    const books = new Books(sql);
+    books.open('key_a', BOUND);
+    const [one] = books.sent;
+    books.end(one?.stream ?? 0, 'refused');
+    books.report(9, USED, one?.name);
+    return [...books.charged()];
+  });
+  expect(charged).toEqual([]);
+});
+
+test('a proof is good for a day', () => {
+  const opening = {
+    session: SESSION,
+    requestId: 'r',
+    attempt: 1,
+    receipt: 'k\n+\nm',
+    endpoint: 3,
+    streamed: false,
+    bound: BOUND,
+  };
+  const name = { requestId: 'r', attempt: 1, receipt: `${proveOpening(SECRET, opening, START)}\nk\n+\nm` };
+  const { session: _, requestId: __, attempt: ___, ...facts } = opening;
+  expect(provenOpening(SECRET, SESSION, name, START)).toEqual({ ...facts, expiresAt: START + OPENING_LIFE_MS });
+  expect(provenOpening(SECRET, SESSION, name, START + OPENING_LIFE_MS)).toBeUndefined();
+  expect(provenOpening('another', SESSION, name, START)).toBeUndefined();
+  for (const receipt of ['', '\n', '1.\n', '.'.repeat(40), 'ü'.repeat(30), `1.${'ü'.repeat(22)}\nx`])
+    expect(provenOpening(SECRET, SESSION, { ...name, receipt }, START)).toBeUndefined();
+});
+
+test('where a record is no longer kept, nothing that it may be of is counted again', async () => {
+  const [late, refused] = await inAnObject('forgotten', (sql) => {
+    createUsageTable(sql);
+    const name = { attempt: 1, session: SESSION, receipt: 'k\n+\nm', answerBytes: 1, at: START };
+    const record = (stream: number): UsageRecord => ({
+      ...USED,
+      ...name,
+      requestId: `r${stream}`,
+      stream,
+      repeated: false,
+    });
+    for (let from = 1; from <= 40_100; from += 1_000) {
+      handedOn(sql, from); // what waits to be handed on is kept longer
+      storeUsage(
+        sql,
+        Array.from({ length: 1_000 }, (_, n) => record(from + n)),
+      );
+    }
+    const again = (expiresAt: number): UsageRecord => ({
+      ...record(50_000),
+      requestId: 'r1',
+      repeated: true,
+      expiresAt,
+    });
+    const counts = () =>
+      sql.exec<{ n: number }>("SELECT count(*) AS n FROM usage WHERE record ->> 'requestId' = 'r1'").one().n;
+    const kept = [counts()];
+    const told = [storeUsage(sql, [again(START + OPENING_LIFE_MS)])];
+    kept.push(counts());
+    told.push(storeUsage(sql, [again(START + OPENING_LIFE_MS + 1)]));
+    kept.push(counts());
+    return [kept, told];
+  });
+  expect(late).toEqual([0, 0, 1]);
+  expect(refused).toEqual([1, 0]);
+});
