@@ -51,6 +51,12 @@ export const loginRoutes = new Hono<{ Bindings: Env }>();
 loginRoutes.get('/login', begin);
 loginRoutes.get('/login/callback', end);
 loginRoutes.get('/login/callback/:issuer', end);
+/** Which institutions a browser may log in with, for its login page: public, as the choice at `/login` is. */
+loginRoutes.get('/login/providers', async (c) => {
+  const { oidc } = await readSettings(c.env, Date.now());
+  const data = oidc.map(({ issuer, name }) => ({ issuer, name }));
+  return c.json({ object: 'list', data }, 200, { 'cache-control': 'no-store' });
+});
 loginRoutes.post('/login/key', async (c) => {
   requireSameOrigin(c.req.raw);
   const { key } = await readBody(c.req.raw, keySchema);
