@@ -5,6 +5,8 @@
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { brotliCompress, gzip as gzipCompress } from 'node:zlib';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
@@ -131,9 +133,22 @@ async function buildCommands(): Promise<void> {
   await cp(join(ROOT, 'scheduler/data'), join(DIST, 'otela-plan-data'), { recursive: true });
 }
 
+/** Beside each file that text is in: no runtime of the gateway compresses by itself. */
+async function compress(folder: string): Promise<void> {
+  const [brotli, gzip] = [promisify(brotliCompress), promisify(gzipCompress)];
+  for (const name of (await readdir(folder)).filter((one) => /\.(m?js|css|svg)$/.test(one))) {
+    const file = await readFile(join(folder, name));
+    await writeFile(join(folder, `${name}.br`), await brotli(file));
+    await writeFile(join(folder, `${name}.gz`), await gzip(file, { level: 9 }));
+  }
+}
+
 /** In a directory of its own first: a gateway may be serving the old one. */
 async function buildDashboard(): Promise<void> {
-  const { build: bundlePage } = await import('vite');
+  const [{ build: bundlePage }, { default: tailwind }] = await Promise.all([
+    import('vite'),
+    import('@tailwindcss/vite'),
+  ]);
   const unfinished = join(DIST, `dashboard.${process.pid}`);
   await bundlePage({
     root: join(ROOT, 'dashboard'),
@@ -144,12 +159,17 @@ async function buildDashboard(): Promise<void> {
       outDir: unfinished,
       emptyOutDir: false,
       assetsInlineLimit: 0,
-      modulePreload: false,
+      // Old browsers alone need the polyfill, and it would be one more script.
+      modulePreload: { polyfill: false },
       target: 'es2023',
       reportCompressedSize: false,
+      // React's packages mark what is for browsers; all of this is.
+      rolldownOptions: { onwarn: (warning, warn) => warning.code === 'MODULE_LEVEL_DIRECTIVE' || warn(warning) },
     },
-    oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+    plugins: [tailwind()],
+    oxc: { jsx: { runtime: 'automatic', importSource: 'react' } },
   });
+  await compress(join(unfinished, 'assets'));
   await rm(join(DIST, 'dashboard'), { recursive: true, force: true });
   await rename(unfinished, join(DIST, 'dashboard'));
 }

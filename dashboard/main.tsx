@@ -1,5 +1,13 @@
-import { render } from 'preact';
-import { App } from './app.tsx';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { App } from './app/app.tsx';
+import { applyTheme } from './ui/theme.ts';
 
+applyTheme();
 const root = document.getElementById('app');
-if (root !== null) render(<App />, root);
+if (root !== null)
+  createRoot(root).render(
+    <StrictMode>
+      <App />
+    </StrictMode>,
+  );

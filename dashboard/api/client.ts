@@ -1,34 +1,67 @@
 /** Requests to the gateway that served this page. The session's cookie says who asks; no key is held here. */
+import createClient from 'openapi-fetch';
 import * as z from 'zod/mini';
+import { t } from '../texts/index.ts';
+import type { paths } from './contract.ts';
 
-const envelope = z.object({ error: z.object({ message: z.string(), code: z.nullable(z.string()) }) });
+const envelope = z.object({
+  error: z.object({
+    message: z.string(),
+    // Engines give numbers, too.
+    code: z.optional(z.nullable(z.union([z.string(), z.number()]))),
+  }),
+});
+/** FastAPI's, and other forms that engines answer with. */
+const otherForms = z.union([
+  z.pipe(
+    z.object({ detail: z.string() }),
+    z.transform(({ detail }) => detail),
+  ),
+  z.pipe(
+    z.object({ message: z.string() }),
+    z.transform(({ message }) => message),
+  ),
+  z.pipe(
+    z.object({ error: z.string() }),
+    z.transform(({ error }) => error),
+  ),
+]);
 
-/** What the gateway said no with. */
+/** What the gateway, or an engine behind it, said no with. */
 export class Problem extends Error {
   override readonly name = 'Problem';
+  /** 0: there was no answer. */
   readonly status: number;
   readonly code: string;
-  constructor(status: number, code: string, message: string) {
-    super(message);
+  constructor(status: number, code: string, message: string, options?: ErrorOptions) {
+    super(message, options);
     this.status = status;
     this.code = code;
   }
 }
 
-/** @throws Problem for an answer that is no success, `offline` where there is none. */
-export async function send(path: string, init: RequestInit = {}): Promise<Response> {
+/** @throws Problem for an answer that is no success, `offline` where there is none; AbortError */
+export async function send(path: string | Request, init: RequestInit = {}): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(path, { credentials: 'same-origin', ...init });
-  } catch (error) {
-    if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new Problem(0, 'offline', 'The gateway cannot be reached.');
+  } catch (cause) {
+    if (cause instanceof DOMException && cause.name === 'AbortError') throw cause;
+    throw new Problem(0, 'offline', t.errors.offline, { cause });
   }
   if (response.ok) return response;
-  const said = envelope.safeParse(await response.json().catch(() => undefined));
-  const { message, code } = said.data?.error ?? { message: `The gateway answered ${response.status}.`, code: null };
-  throw new Problem(response.status, code ?? '', message);
+  throw problemOf(response.status, await response.json().catch(() => undefined));
 }
+
+/** Of an error's body, whatever its form. */
+export function problemOf(status: number, body: unknown): Problem {
+  const said = envelope.safeParse(body).data?.error;
+  const message = said?.message ?? otherForms.safeParse(body).data ?? t.errors.answered(status);
+  return new Problem(status, String(said?.code ?? ''), message);
+}
+
+/** The admin REST, with its own types: `contract.ts` is made of the gateway's /openapi.json. Each call gives `data` or throws Problem. */
+export const gateway = createClient<paths>({ baseUrl: location.origin, fetch: (request) => send(request) });
 
 /** @throws Problem; ZodError where the gateway is of another version. */
 export async function ask<T>(schema: z.ZodMiniType<T>, path: string, signal?: AbortSignal): Promise<T> {

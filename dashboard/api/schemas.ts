@@ -7,6 +7,8 @@ export const meSchema = z.object({
   id: z.string(),
   role: z.enum(['consumer', 'provider', 'operator']),
   login: z.boolean(),
+  /** Of the user, else of the key. A gateway of before does not tell. */
+  name: z.optional(z.nullable(z.string())),
   user_id: z.nullable(z.string()),
   project_id: z.nullable(z.string()),
   provider: z.nullable(z.string()),

@@ -1,5 +1,5 @@
-import { useState } from 'preact/hooks';
-import { Field } from '../parts/ui.tsx';
+import { useState } from 'react';
+import { Field } from '../ui/field.tsx';
 import { cutAt, userTurn } from './conversation.ts';
 import type { Settings } from './settings.tsx';
 import { TurnView } from './turn.tsx';
@@ -45,7 +45,7 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
   };
 
   return (
-    <section class="pane" aria-label={name}>
+    <section className="pane" aria-label={name}>
       <Field label="Model">
         {(id) => (
           <select id={id} value={model} onChange={(event) => setChosen(event.currentTarget.value)}>
@@ -57,9 +57,10 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
           </select>
         )}
       </Field>
-      <ol class="turns" aria-live="polite">
+      <ol className="turns" aria-live="polite">
         {turns.map((turn, index) => (
           <TurnView
+            // biome-ignore lint/suspicious/noArrayIndexKey: turns are only added behind
             key={index}
             turn={turn}
             edit={busy ? undefined : () => edit(index)}
@@ -74,11 +75,11 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
         }}
       >
         {images.length > 0 && (
-          <p class="row">
+          <p className="row">
             {images.map((url) => (
-              <img key={url} src={url} alt="Attached" class="thumb" />
+              <img key={url} src={url} alt="Attached" className="thumb" />
             ))}
-            <button type="button" class="small" onClick={() => setImages([])}>
+            <button type="button" className="small" onClick={() => setImages([])}>
               Remove
             </button>
           </p>
@@ -89,9 +90,9 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
               id={id}
               rows={3}
               value={draft}
-              onInput={(event) => setDraft(event.currentTarget.value)}
+              onChange={(event) => setDraft(event.currentTarget.value)}
               onKeyDown={(event) => {
-                if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+                if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
                   event.preventDefault();
                   sendDraft();
                 }
@@ -99,7 +100,7 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
             />
           )}
         </Field>
-        <div class="row">
+        <div className="row">
           {busy ? (
             <button type="button" onClick={conversation.stop}>
               Stop
@@ -109,11 +110,11 @@ export function ChatPane({ name, models, initial, settings }: PaneProps) {
               Send
             </button>
           )}
-          <label class="button">
+          <label className="button">
             Picture
             <input
               type="file"
-              class="hidden"
+              className="hidden"
               accept="image/*"
               multiple
               onChange={(event) => {

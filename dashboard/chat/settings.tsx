@@ -1,4 +1,4 @@
-import { Field } from '../parts/ui.tsx';
+import { Field } from '../ui/field.tsx';
 
 /** As typed; empty: the engine's own. */
 export interface Settings {
@@ -15,12 +15,12 @@ export function SettingsForm({ settings, change }: { settings: Settings; change:
   const set = (name: keyof Settings) => (event: { currentTarget: HTMLInputElement | HTMLTextAreaElement }) =>
     change({ ...settings, [name]: event.currentTarget.value });
   return (
-    <details class="settings">
+    <details className="settings">
       <summary>System prompt, temperature and where it may go</summary>
       <Field label="System prompt">
-        {(id) => <textarea id={id} rows={2} value={settings.system} onInput={set('system')} />}
+        {(id) => <textarea id={id} rows={2} value={settings.system} onChange={set('system')} />}
       </Field>
-      <div class="row">
+      <div className="row">
         <Field label="Temperature">
           {(id) => (
             <input
@@ -30,20 +30,20 @@ export function SettingsForm({ settings, change }: { settings: Settings; change:
               max="2"
               step="0.1"
               value={settings.temperature}
-              onInput={set('temperature')}
+              onChange={set('temperature')}
             />
           )}
         </Field>
         <Field label="Top p">
           {(id) => (
-            <input id={id} type="number" min="0" max="1" step="0.05" value={settings.topP} onInput={set('topP')} />
+            <input id={id} type="number" min="0" max="1" step="0.05" value={settings.topP} onChange={set('topP')} />
           )}
         </Field>
         <Field label="Longest answer (tokens)">
-          {(id) => <input id={id} type="number" min="1" value={settings.maxTokens} onInput={set('maxTokens')} />}
+          {(id) => <input id={id} type="number" min="1" value={settings.maxTokens} onChange={set('maxTokens')} />}
         </Field>
         <Field label="Trusted providers" hint="Only these may see it.">
-          {(id) => <input id={id} value={settings.trusted} onInput={set('trusted')} placeholder="eth, psi@peer" />}
+          {(id) => <input id={id} value={settings.trusted} onChange={set('trusted')} placeholder="eth, psi@peer" />}
         </Field>
       </div>
     </details>

@@ -1,6 +1,6 @@
 import { milliseconds } from '../parts/format.ts';
 import { Markdown } from '../parts/markdown.tsx';
-import { Copy } from '../parts/ui.tsx';
+import { Copy } from '../ui/copy.tsx';
 import type { Turn } from './conversation.ts';
 
 interface TurnProps {
@@ -13,33 +13,33 @@ interface TurnProps {
 export function TurnView({ turn, edit, again }: TurnProps) {
   const { role, text, images, reasoning, error } = turn;
   return (
-    <li class={`turn ${role}`}>
-      <span class="speaker">{role === 'user' ? 'You' : 'Model'}</span>
+    <li className={`turn ${role}`}>
+      <span className="speaker">{role === 'user' ? 'You' : 'Model'}</span>
       {images.map((url) => (
-        <img key={url} src={url} alt="You sent" class="thumb" />
+        <img key={url} src={url} alt="You sent" className="thumb" />
       ))}
       {reasoning !== '' && (
-        <details class="reasoning">
+        <details className="reasoning">
           <summary>Reasoning</summary>
           <Markdown text={reasoning} />
         </details>
       )}
-      {role === 'user' ? <p class="said">{text}</p> : <Markdown text={text} />}
+      {role === 'user' ? <p className="said">{text}</p> : <Markdown text={text} />}
       {error !== undefined && (
-        <p role="alert" class="failure">
+        <p role="alert" className="failure">
           {error}
         </p>
       )}
-      <p class="row quiet">
+      <p className="row quiet">
         {turn.told && <Told told={turn.told} />}
         {role === 'user' && edit && (
-          <button type="button" class="small" onClick={edit}>
+          <button type="button" className="small" onClick={edit}>
             Edit
           </button>
         )}
         {role === 'assistant' && text !== '' && <Copy text={text} />}
         {role === 'assistant' && again && (
-          <button type="button" class="small" onClick={again}>
+          <button type="button" className="small" onClick={again}>
             Regenerate
           </button>
         )}
@@ -51,7 +51,7 @@ export function TurnView({ turn, edit, again }: TurnProps) {
 function Told({ told }: { told: NonNullable<Turn['told']> }) {
   const { node, provider, firstTokenMs, tokensPerSecond } = told;
   return (
-    <span class="told">
+    <span className="told">
       {provider}, node <code>{node.slice(0, 8)}</code>
       {firstTokenMs !== undefined && `, first token ${milliseconds(firstTokenMs)}`}
       {tokensPerSecond !== undefined && `, ${tokensPerSecond.toFixed(1)} tokens/s`}

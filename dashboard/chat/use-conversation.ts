@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'react';
 import { chat } from '../api/chat.ts';
 import { cutAt, emptyAnswer, messagesOf, samplingOf, type Turn } from './conversation.ts';
 import type { Settings } from './settings.tsx';
@@ -22,7 +22,7 @@ export function useConversation(model: string, settings: Settings): Conversation
   const [busy, setBusy] = useState(false);
   const running = useRef<AbortController>(undefined);
   const stop = () => running.current?.abort();
-  useEffect(() => stop, []);
+  useEffect(() => () => running.current?.abort(), []);
 
   const answer = async (asked: Turn[]) => {
     const controller = new AbortController();

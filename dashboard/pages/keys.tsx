@@ -1,150 +1,177 @@
-import { useState } from 'preact/hooks';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { type FormEvent, useMemo, useState } from 'react';
 import * as z from 'zod/mini';
 import { askPages, tell } from '../api/client.ts';
-import { type Key, keySchema, type Me } from '../api/schemas.ts';
+import { type Key, keySchema } from '../api/schemas.ts';
 import { dateTime } from '../parts/format.ts';
+import { useMe } from '../parts/session.tsx';
 import { isGood, Standing } from '../parts/standing.tsx';
-import { Dialog, Empty, Failure, Field, More, Once, Show, Wide } from '../parts/ui.tsx';
-import { useAction } from '../parts/use-action.ts';
-import { useLoad } from '../parts/use-load.ts';
 import { useMinute } from '../parts/use-minute.ts';
+import { t } from '../texts/index.ts';
+import { Button } from '../ui/button.tsx';
+import { Secret } from '../ui/copy.tsx';
+import { Confirm, Dialog } from '../ui/dialog.tsx';
+import { Empty, Failure, Show } from '../ui/feedback.tsx';
+import { Field, Input } from '../ui/field.tsx';
+import { Page } from '../ui/page.tsx';
+import { type Column, DataTable, More } from '../ui/table.tsx';
+import { useAction } from '../ui/use-action.ts';
 
-export function KeysPage({ me }: { me: Me }) {
-  const now = useMinute();
-  const [pages, setPages] = useState(1);
-  const [keys, again] = useLoad((signal) => askPages(keySchema, '/admin/keys', pages, signal), [pages]);
-  const [making, setMaking] = useState(false);
-  const [secret, setSecret] = useState<string>();
-  const { error, act } = useAction<string | undefined>((made) => {
-    if (made !== undefined) setSecret(made);
-    setMaking(false);
-    again();
-  });
+const texts = t.keys;
+
+export function Component() {
+  const me = useMe();
   if (!me.login && me.role !== 'operator')
     return (
-      <>
-        <h1>Keys</h1>
-        <Empty>A key cannot make other keys. Log in with your institution to make and revoke your own.</Empty>
-      </>
+      <Page title={t.pages.keys}>
+        <Empty>{texts.needsLogin}</Empty>
+      </Page>
     );
+  return <Keys />;
+}
+
+function Keys() {
+  const now = useMinute();
+  const [pages, setPages] = useState(1);
+  const keys = useQuery({
+    queryKey: ['keys', pages],
+    queryFn: ({ signal }) => askPages(keySchema, '/admin/keys', pages, signal),
+    placeholderData: keepPreviousData,
+  });
+  const [making, setMaking] = useState(false);
+  const [revoking, setRevoking] = useState<Key>();
+  const [secret, setSecret] = useState<string>();
+  const { error, busy, act } = useAction<Key>((made) => {
+    if (made.key !== undefined) setSecret(made.key);
+    setMaking(false);
+    void keys.refetch();
+  });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `act` is another at each drawing and does the same
+  const columns = useMemo(() => {
+    const rotate = ({ id }: Key) => act(tell(keySchema, 'POST', `/admin/keys/${id}/rotate`, {}));
+    return columnsOf(now, rotate, setRevoking);
+  }, [now]);
   return (
-    <>
-      <h1>Keys</h1>
-      <p>
-        <button type="button" onClick={() => setMaking(true)}>
-          New key
-        </button>
-      </p>
-      {secret !== undefined && <Once what="Your new key." secret={secret} close={() => setSecret(undefined)} />}
-      {error && !making && <Failure error={error} />}
-      <Show of={keys} retry={again}>
+    <Page
+      title={t.pages.keys}
+      about={texts.about}
+      actions={
+        <Button kind="primary" onClick={() => setMaking(true)}>
+          {texts.create}
+        </Button>
+      }
+    >
+      {secret !== undefined && <Secret title={texts.yours} secret={secret} close={() => setSecret(undefined)} />}
+      {error !== undefined && !making && <Failure error={error} />}
+      <Show of={keys}>
         {({ data, more }) =>
           data.length === 0 ? (
-            <Empty>There is no key yet.</Empty>
+            <Empty>{texts.none}</Empty>
           ) : (
             <>
-              <Wide label="Keys">
-                <table>
-                  <thead>
-                    <tr>
-                      <th>Name</th>
-                      <th>Begins with</th>
-                      <th>Limits</th>
-                      <th>Trusted providers</th>
-                      <th>Last used</th>
-                      <th>Expires</th>
-                      <th>State</th>
-                      <th>Actions</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {data.map((key) => (
-                      <Row key={key.id} one={key} now={now} act={act} />
-                    ))}
-                  </tbody>
-                </table>
-              </Wide>
+              <DataTable label={t.pages.keys} rows={data} columns={columns} rowId={({ id }) => id} pageSize={1000} />
               {more && <More onClick={() => setPages(pages + 1)} />}
             </>
           )
         }
       </Show>
       {making && (
-        <Dialog title="New key" close={() => setMaking(false)}>
-          <KeyForm submit={(body) => act(tell(keySchema, 'POST', '/admin/keys', body).then(({ key }) => key))} />
-          {error && <Failure error={error} />}
+        <Dialog title={texts.create} close={() => setMaking(false)}>
+          <KeyForm busy={busy} submit={(body) => act(tell(keySchema, 'POST', '/admin/keys', body))} />
+          {error !== undefined && <Failure error={error} />}
         </Dialog>
       )}
-    </>
+      {revoking && (
+        <Confirm
+          title={texts.revokeTitle(revoking.name)}
+          action={texts.revoke}
+          act={() => tell(z.unknown(), 'DELETE', `/admin/keys/${revoking.id}`).then(() => keys.refetch())}
+          close={() => setRevoking(undefined)}
+        >
+          {texts.revokeFollows}
+        </Confirm>
+      )}
+    </Page>
   );
 }
 
 function limitsOf({ limits }: Key): string {
-  if (limits === null) return '–';
+  const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits ?? {};
   const said = [
-    limits.requests_per_minute && `${limits.requests_per_minute} requests/min`,
-    limits.tokens_per_minute && `${limits.tokens_per_minute} tokens/min`,
-    limits.concurrent_requests && `${limits.concurrent_requests} at once`,
-    limits.tokens_per_month && `${limits.tokens_per_month} tokens/month`,
+    requests_per_minute && texts.limits.requestsPerMinute(requests_per_minute),
+    tokens_per_minute && texts.limits.tokensPerMinute(tokens_per_minute),
+    concurrent_requests && texts.limits.atOnce(concurrent_requests),
+    tokens_per_month && texts.limits.tokensPerMonth(tokens_per_month),
   ];
-  return said.filter(Boolean).join(', ') || '–';
+  return said.filter(Boolean).join(', ') || t.common.none;
 }
 
-function Row({ one, now, act }: { one: Key; now: number; act: (work: Promise<string | undefined>) => void }) {
-  const rotate = () => act(tell(keySchema, 'POST', `/admin/keys/${one.id}/rotate`, {}).then(({ key }) => key));
-  const revoke = () => {
-    if (confirm(`Revoke “${one.name}”? Whoever uses it is refused within seconds.`))
-      act(tell(z.unknown(), 'DELETE', `/admin/keys/${one.id}`).then(() => undefined));
+function columnsOf(now: number, rotate: (key: Key) => void, revoke: (key: Key) => void): Column<Key>[] {
+  const { columns } = texts;
+  return [
+    { id: 'name', header: columns.name, value: ({ name }) => name, cell: ({ name }) => name },
+    { id: 'prefix', header: columns.prefix, cell: ({ prefix }) => <code className="text-xs">{prefix}…</code> },
+    { id: 'limits', header: columns.limits, cell: limitsOf },
+    {
+      id: 'trusted',
+      header: columns.trusted,
+      cell: (key) => key.trusted_providers?.join(', ') ?? texts.trustedDefault,
+    },
+    {
+      id: 'used',
+      header: columns.used,
+      value: (key) => key.last_used_at ?? '',
+      cell: (key) => dateTime(key.last_used_at),
+    },
+    {
+      id: 'expires',
+      header: columns.expires,
+      value: (key) => key.expires_at ?? '',
+      cell: (key) => dateTime(key.expires_at),
+    },
+    { id: 'state', header: columns.state, cell: (key) => <Standing of={key} now={now} /> },
+    {
+      id: 'actions',
+      header: columns.actions,
+      cell: (key) =>
+        isGood(key, now) && (
+          <div className="flex gap-2">
+            <Button size="small" onClick={() => rotate(key)} aria-label={texts.rotateOne(key.name)}>
+              {texts.rotate}
+            </Button>
+            <Button size="small" onClick={() => revoke(key)} aria-label={texts.revokeOne(key.name)}>
+              {texts.revoke}
+            </Button>
+          </div>
+        ),
+    },
+  ];
+}
+
+function KeyForm({ submit, busy }: { submit: (body: unknown) => void; busy: boolean }) {
+  const { form } = texts;
+  const onSubmit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    submit(keyBody(new FormData(event.currentTarget)));
   };
   return (
-    <tr>
-      <th scope="row">{one.name}</th>
-      <td>
-        <code>{one.prefix}…</code>
-      </td>
-      <td>{limitsOf(one)}</td>
-      <td>{one.trusted_providers?.join(', ') ?? 'as the gateway says'}</td>
-      <td>{dateTime(one.last_used_at)}</td>
-      <td>{dateTime(one.expires_at)}</td>
-      <td>
-        <Standing of={one} now={now} />
-      </td>
-      <td>
-        {isGood(one, now) && (
-          <div class="row whole">
-            <button type="button" class="small" onClick={rotate} aria-label={`Rotate ${one.name}`}>
-              Rotate
-            </button>
-            <button type="button" class="small" onClick={revoke} aria-label={`Revoke ${one.name}`}>
-              Revoke
-            </button>
-          </div>
-        )}
-      </td>
-    </tr>
-  );
-}
-
-function KeyForm({ submit }: { submit: (body: unknown) => void }) {
-  return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit(keyBody(new FormData(event.currentTarget)));
-      }}
-    >
-      <Field label="Name" hint="What it is for.">
-        {(id) => <input id={id} name="name" required maxLength={200} />}
+    <form onSubmit={onSubmit} className="grid gap-4 sm:grid-cols-2">
+      <Field label={form.name} hint={form.nameHint} className="sm:col-span-2">
+        {(id) => <Input id={id} name="name" required maxLength={200} />}
       </Field>
-      <Field label="Requests per minute">{(id) => <input id={id} name="rpm" type="number" min="1" />}</Field>
-      <Field label="Tokens per minute">{(id) => <input id={id} name="tpm" type="number" min="1" />}</Field>
-      <Field label="Requests at once">{(id) => <input id={id} name="once" type="number" min="1" />}</Field>
-      <Field label="Tokens per month">{(id) => <input id={id} name="month" type="number" min="1" />}</Field>
-      <Field label="Trusted providers" hint="Ids with commas between; empty: as the gateway says.">
-        {(id) => <input id={id} name="trusted" placeholder="eth, psi@peer" />}
+      <Field label={form.requestsPerMinute}>{(id) => <Input id={id} name="rpm" type="number" min="1" />}</Field>
+      <Field label={form.tokensPerMinute}>{(id) => <Input id={id} name="tpm" type="number" min="1" />}</Field>
+      <Field label={form.atOnce}>{(id) => <Input id={id} name="once" type="number" min="1" />}</Field>
+      <Field label={form.tokensPerMonth}>{(id) => <Input id={id} name="month" type="number" min="1" />}</Field>
+      <Field label={form.trusted} hint={form.trustedHint}>
+        {(id) => <Input id={id} name="trusted" placeholder="eth, psi@peer" />}
       </Field>
-      <Field label="Expires">{(id) => <input id={id} name="expires" type="date" />}</Field>
-      <button type="submit">Make it</button>
+      <Field label={form.expires}>{(id) => <Input id={id} name="expires" type="date" />}</Field>
+      <div className="flex justify-end sm:col-span-2">
+        <Button type="submit" kind="primary" disabled={busy}>
+          {t.common.create}
+        </Button>
+      </div>
     </form>
   );
 }

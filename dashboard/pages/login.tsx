@@ -1,12 +1,24 @@
-import { useState } from 'preact/hooks';
-import { send } from '../api/client.ts';
-import { Failure, Field } from '../parts/ui.tsx';
+import { useQuery } from '@tanstack/react-query';
+import { type FormEvent, useState } from 'react';
+import * as z from 'zod/mini';
+import { ask, send } from '../api/client.ts';
+import { listOf } from '../api/schemas.ts';
+import { t } from '../texts/index.ts';
+import { Button, buttonClass } from '../ui/button.tsx';
+import { Failure } from '../ui/feedback.tsx';
+import { Field, Input } from '../ui/field.tsx';
+
+const institutionsSchema = listOf(z.object({ issuer: z.string(), name: z.string() }));
 
 /** The key goes to the gateway once; what the browser keeps is a cookie that no script can read. */
 export function LoginPage({ entered }: { entered: () => void }) {
-  const [error, setError] = useState<Error>();
+  const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
-  const submit = async (event: SubmitEvent & { currentTarget: HTMLFormElement }) => {
+  const institutions = useQuery({
+    queryKey: ['institutions'],
+    queryFn: ({ signal }) => ask(institutionsSchema, '/login/providers', signal),
+  });
+  const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const key = String(new FormData(event.currentTarget).get('key') ?? '').trim();
     setBusy(true);
@@ -15,29 +27,38 @@ export function LoginPage({ entered }: { entered: () => void }) {
       await send('/login/key', { method: 'POST', headers, body: JSON.stringify({ key }) });
       entered();
     } catch (cause) {
-      setError(cause instanceof Error ? cause : new Error(String(cause)));
+      setError(cause);
     } finally {
       setBusy(false);
     }
   };
+  const known = institutions.data?.data ?? [];
   return (
-    <main class="lonely">
-      <h1>OpenTela</h1>
-      <p>Language models on your institution's own machines.</p>
-      <p>
-        <a class="button" href="/login?return_to=/">
-          Log in with your institution
-        </a>
-      </p>
-      <form onSubmit={(event) => void submit(event)}>
-        <Field label="Or with an API key" hint="sk-otela-…">
-          {(id) => <input id={id} name="key" type="password" autocomplete="off" required spellcheck={false} />}
-        </Field>
-        <button type="submit" disabled={busy}>
-          Log in
-        </button>
-      </form>
-      {error && <Failure error={error} />}
+    <main className="flex min-h-full items-center justify-center bg-sunken p-4">
+      <div className="flex w-full max-w-sm flex-col gap-6 rounded-xl border border-line bg-surface p-8 shadow-raised">
+        <div className="flex flex-col gap-1.5">
+          <h1 className="text-2xl">OpenTela</h1>
+          <p className="text-muted text-pretty">{t.login.about}</p>
+        </div>
+        {known.map(({ issuer, name }) => (
+          <a
+            key={issuer}
+            className={buttonClass({ kind: 'primary' })}
+            href={`/login?issuer=${encodeURIComponent(issuer)}&return_to=/`}
+          >
+            {t.login.institution(name)}
+          </a>
+        ))}
+        <form onSubmit={(event) => void submit(event)} className="flex flex-col gap-4">
+          <Field label={known.length === 0 ? t.login.key : t.login.orKey} hint="sk-otela-…">
+            {(id) => <Input id={id} name="key" type="password" autoComplete="off" required spellCheck={false} />}
+          </Field>
+          <Button type="submit" kind={known.length === 0 ? 'primary' : 'secondary'} disabled={busy}>
+            {t.login.submit}
+          </Button>
+        </form>
+        {error !== undefined && <Failure error={error} />}
+      </div>
     </main>
   );
 }

@@ -1,27 +1,34 @@
-import { useState } from 'preact/hooks';
-import type { Live } from '../api/live.ts';
+import { useMemo, useState } from 'react';
+import { Link } from 'wouter';
 import type { ModelLoad, Node } from '../api/schemas.ts';
 import { type CatalogueModel, catalogue } from '../parts/catalogue.ts';
-import { count, gpus, plural, timeLeft } from '../parts/format.ts';
-import { Copy, Dialog, Empty, Loading, Tag, Wide } from '../parts/ui.tsx';
+import { count, gpus, timeLeft } from '../parts/format.ts';
+import { useLive } from '../parts/session.tsx';
+import { LANGUAGES, type Language, snippet } from '../parts/snippets.ts';
 import { useMinute } from '../parts/use-minute.ts';
+import { t } from '../texts/index.ts';
+import { Button, buttonClass } from '../ui/button.tsx';
+import { Copy } from '../ui/copy.tsx';
+import { Dialog } from '../ui/dialog.tsx';
+import { Empty, Loading, Tag } from '../ui/feedback.tsx';
+import { Code, Facts, Page } from '../ui/page.tsx';
+import { Segments } from '../ui/segments.tsx';
+import { type Column, DataTable } from '../ui/table.tsx';
 
-export function ModelsPage({ live }: { live: Live }) {
+const texts = t.models;
+
+export function Component() {
+  const live = useLive();
   const models = catalogue(live.nodes.values());
   const [shown, setShown] = useState<string>();
   const now = useMinute();
   return (
-    <>
-      <h1>Models</h1>
+    <Page title={t.pages.models} about={texts.about}>
       {models.length === 0 && live.connection === 'connecting' && <Loading />}
-      {models.length === 0 && live.connection === 'live' && (
-        <Empty>
-          Nobody serves a model at this moment. A provider adds one by wrapping a serve command with otela-agent.
-        </Empty>
-      )}
-      <ul class="cards">
+      {models.length === 0 && live.connection === 'live' && <Empty>{texts.none}</Empty>}
+      <ul className="grid gap-4 lg:grid-cols-2">
         {models.map((model) => (
-          <Card
+          <ModelCard
             key={model.id}
             model={model}
             load={live.loads.get(model.id)}
@@ -30,12 +37,12 @@ export function ModelsPage({ live }: { live: Live }) {
           />
         ))}
       </ul>
-      {shown !== undefined && <Code model={shown} close={() => setShown(undefined)} />}
-    </>
+      {shown !== undefined && <CodeDialog model={shown} close={() => setShown(undefined)} />}
+    </Page>
   );
 }
 
-interface CardProps {
+interface ModelCardProps {
   model: CatalogueModel;
   /** Undefined: not known. */
   load: ModelLoad | undefined;
@@ -43,117 +50,83 @@ interface CardProps {
   code: () => void;
 }
 
-function Card({ model, load, now, code }: CardProps) {
+function ModelCard({ model, load, now, code }: ModelCardProps) {
   const { id, serving, loading, silent, contextLength, quantizations, nodes } = model;
+  const columns = useMemo(() => columnsOf(now), [now]);
   return (
-    <li class="card">
-      <h2>{id}</h2>
-      <p class="row">
-        {serving > 0 ? (
-          <Tag kind="good">{plural(serving, 'replica')} serving</Tag>
-        ) : (
-          <Tag kind="bad">not served now</Tag>
-        )}
-        {loading > 0 && <Tag kind="wait">{count(loading)} loading</Tag>}
-        {silent > 0 && <Tag kind="bad">{count(silent)} silent</Tag>}
+    <li className="card flex min-w-0 flex-col gap-4 rounded-lg border border-line bg-surface p-5">
+      <h2 className="text-lg [overflow-wrap:anywhere]">{id}</h2>
+      <p className="flex flex-wrap gap-2">
+        {serving > 0 ? <Tag kind="good">{texts.serving(serving)}</Tag> : <Tag kind="bad">{texts.notServed}</Tag>}
+        {loading > 0 && <Tag kind="wait">{texts.loading(loading)}</Tag>}
+        {silent > 0 && <Tag kind="bad">{texts.silent(silent)}</Tag>}
       </p>
-      <dl>
-        <dt>Context</dt>
-        <dd>{contextLength === undefined ? '–' : `${count(contextLength)} tokens`}</dd>
-        <dt>Weights</dt>
-        <dd>{quantizations.join(', ') || '–'}</dd>
-        <dt>Load</dt>
-        <dd class="now">
-          {load === undefined ? UNKNOWN : `${count(load.running)} running, ${count(load.waiting)} waiting`}
+      <Facts>
+        <dt>{texts.context}</dt>
+        <dd>{contextLength === undefined ? t.common.none : texts.tokens(count(contextLength))}</dd>
+        <dt>{texts.weights}</dt>
+        <dd>{quantizations.join(', ') || t.common.none}</dd>
+        <dt>{texts.load}</dt>
+        <dd className="now">
+          {load === undefined ? <Unknown /> : texts.running(count(load.running), count(load.waiting))}
         </dd>
-        <dt>Tokens/s now</dt>
-        <dd class="now">{load?.tokens_per_second == null ? UNKNOWN : count(load.tokens_per_second)}</dd>
-      </dl>
-      <Wide label={`Replicas of ${id}`}>
-        <table>
-          <thead>
-            <tr>
-              <th>Provider</th>
-              <th>Site</th>
-              <th>GPUs</th>
-              <th>Time left</th>
-            </tr>
-          </thead>
-          <tbody>
-            {nodes.slice(0, 8).map((node) => (
-              <Replica key={node.session} node={node} now={now} />
-            ))}
-          </tbody>
-        </table>
-      </Wide>
-      {nodes.length > 8 && <p class="quiet">and {plural(nodes.length - 8, 'more', 'more')}</p>}
-      <p class="row">
-        <a class="button" href={`#/chat?model=${encodeURIComponent(id)}`}>
-          Chat
-        </a>
-        <button type="button" onClick={code}>
-          Code
-        </button>
+        <dt>{texts.rate}</dt>
+        <dd className="now">{load?.tokens_per_second == null ? <Unknown /> : count(load.tokens_per_second)}</dd>
+      </Facts>
+      <DataTable
+        label={texts.nodesOf(id)}
+        rows={nodes}
+        columns={columns}
+        rowId={({ session }) => session}
+        pageSize={8}
+      />
+      <p className="mt-auto flex gap-2">
+        <Link className={buttonClass({ kind: 'primary' })} href={`/chat?model=${encodeURIComponent(id)}`}>
+          {texts.chat}
+        </Link>
+        <Button onClick={code}>{texts.code}</Button>
       </p>
     </li>
   );
 }
 
 /** Engines that do nothing say nothing. */
-const UNKNOWN = (
-  <span class="quiet" title="Nothing was heard of its engines within 5 seconds, or they do not tell">
-    unknown
-  </span>
-);
-
-function Replica({ node, now }: { node: Node; now: number }) {
+function Unknown() {
   return (
-    <tr>
-      <td>{node.provider}</td>
-      <td>
-        {node.cluster}
-        {node.region === undefined ? '' : `, ${node.region}`}
-      </td>
-      <td>{gpus(node.hardware.gpus)}</td>
-      <td>{timeLeft(node.job?.ends_at, now)}</td>
-    </tr>
+    <span className="text-muted" title={texts.unknownLoad}>
+      {t.common.unknown}
+    </span>
   );
 }
 
-const LANGUAGES = ['curl', 'Python', 'JavaScript'] as const;
-
-function snippet(language: (typeof LANGUAGES)[number], model: string, url: string): string {
-  // Names are providers' words, and this is to be pasted into a shell.
-  const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] }).replaceAll("'", `'\\''`);
-  switch (language) {
-    case 'curl':
-      return `curl ${url}/chat/completions -H "Authorization: Bearer $OPENAI_API_KEY" \\\n  -H 'Content-Type: application/json' -d '${body}'`;
-    case 'Python':
-      return `from openai import OpenAI\nclient = OpenAI(base_url=${JSON.stringify(url)})\nanswer = client.chat.completions.create(model=${JSON.stringify(model)}, messages=[{"role": "user", "content": "Hello"}])\nprint(answer.choices[0].message.content)`;
-    case 'JavaScript':
-      return `import OpenAI from 'openai';\nconst client = new OpenAI({ baseURL: ${JSON.stringify(url)} });\nconst answer = await client.chat.completions.create({ model: ${JSON.stringify(model)}, messages: [{ role: 'user', content: 'Hello' }] });\nconsole.log(answer.choices[0].message.content);`;
-  }
+function columnsOf(now: number): Column<Node>[] {
+  const { columns } = texts;
+  return [
+    { id: 'provider', header: columns.provider, value: ({ provider }) => provider, cell: ({ provider }) => provider },
+    {
+      id: 'site',
+      header: columns.site,
+      cell: ({ cluster, region }) => (region === undefined ? cluster : `${cluster}, ${region}`),
+    },
+    { id: 'gpus', header: columns.gpus, cell: ({ hardware }) => gpus(hardware.gpus) },
+    { id: 'left', header: columns.timeLeft, cell: ({ job }) => timeLeft(job?.ends_at, now) },
+  ];
 }
 
-function Code({ model, close }: { model: string; close: () => void }) {
-  const [language, setLanguage] = useState<(typeof LANGUAGES)[number]>('curl');
+function CodeDialog({ model, close }: { model: string; close: () => void }) {
+  const [language, setLanguage] = useState<Language>('curl');
   const text = snippet(language, model, `${location.origin}/v1`);
   return (
-    <Dialog title={`Use ${model}`} close={close}>
-      <fieldset class="row">
-        <legend>Language</legend>
-        {LANGUAGES.map((one) => (
-          <button key={one} type="button" aria-pressed={one === language} onClick={() => setLanguage(one)}>
-            {one}
-          </button>
-        ))}
-      </fieldset>
-      <pre tabIndex={0}>{text}</pre>
-      <p class="quiet">Your key goes into OPENAI_API_KEY.</p>
-      <form method="dialog" class="row">
-        <Copy text={text} />
-        <button type="submit">Close</button>
-      </form>
+    <Dialog title={texts.use(model)} close={close} footer={<Copy text={text} />}>
+      <div className="flex flex-col gap-4">
+        <Segments
+          label={texts.language}
+          value={language}
+          options={LANGUAGES.map((value) => ({ value, label: value }))}
+          choose={setLanguage}
+        />
+        <Code label={language}>{text}</Code>
+      </div>
     </Dialog>
   );
 }

@@ -1,74 +1,69 @@
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'react';
 import type { Node } from '../api/schemas.ts';
-import { dateTime, gpus, plural, timeLeft } from '../parts/format.ts';
+import { dateTime, gpus, timeLeft } from '../parts/format.ts';
 import { NetworkMap } from '../parts/network-map.tsx';
 import { NodeDetails } from '../parts/node-details.tsx';
 import { NodeHistory } from '../parts/node-history.tsx';
 import { NodeState } from '../parts/node-state.tsx';
-import { Empty, Field, Loading, More, Wide } from '../parts/ui.tsx';
+import { useLive, useMe } from '../parts/session.tsx';
 import { useMinute } from '../parts/use-minute.ts';
-import type { World } from './world.ts';
+import { t } from '../texts/index.ts';
+import { Empty, Loading } from '../ui/feedback.tsx';
+import { Field, Input } from '../ui/field.tsx';
+import { Page, Section } from '../ui/page.tsx';
+import { type Column, DataTable } from '../ui/table.tsx';
 
-/** Rows that are drawn; who looks for one among thousands filters. */
-const ROWS = 100;
+const texts = t.nodes;
 
-export function NodesPage({ me, live }: World) {
+export function Component() {
+  const me = useMe();
+  const live = useLive();
   const [filter, setFilter] = useState('');
-  const [rows, setRows] = useState(ROWS);
   const [shown, setShown] = useState<string>();
   const now = useMinute();
-  const all = [...live.nodes.values()].filter((node) => node.state !== 'LEFT' && matches(node, filter));
+  const all = useMemo(
+    () => [...live.nodes.values()].filter((node) => node.state !== 'LEFT' && matches(node, filter)),
+    [live, filter],
+  );
+  const columns = useMemo(() => columnsOf(now, setShown), [now]);
   const mine = [...live.nodes.values()].filter(
     (node) => node.state !== 'LEFT' && (me.role === 'operator' || node.provider === me.provider),
   ).length;
   const left = [...live.nodes.values()].filter(({ state }) => state === 'LEFT').length;
   return (
-    <>
-      <h1>Nodes</h1>
+    <Page title={t.pages.nodes} about={texts.about}>
       <NetworkMap nodes={all} />
-      <Field label="Find" hint="Model, provider, cluster, GPU or session">
-        {(id) => (
-          <input id={id} type="search" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
-        )}
-      </Field>
-      <p class="quiet">
-        {plural(all.length, 'node')}
-        {left > 0 && `; ${left} left in the last day`}
-      </p>
+      <div className="flex flex-wrap items-end justify-between gap-4">
+        <Field label={texts.find} className="w-full max-w-sm">
+          {(id) => (
+            <Input
+              id={id}
+              type="search"
+              placeholder={texts.findHint}
+              value={filter}
+              onChange={(event) => setFilter(event.currentTarget.value)}
+            />
+          )}
+        </Field>
+        <p className="text-muted text-sm">
+          {t.amounts.nodes(all.length)}
+          {left > 0 && texts.left(left)}
+        </p>
+      </div>
       {all.length === 0 && live.connection === 'connecting' ? (
         <Loading />
       ) : all.length === 0 ? (
-        <Empty>No node is here.</Empty>
+        <Empty>{texts.none}</Empty>
       ) : (
-        <Wide label="Nodes">
-          <table>
-            <thead>
-              <tr>
-                <th>Session</th>
-                <th>State</th>
-                <th>Provider</th>
-                <th>Cluster</th>
-                <th>Hardware</th>
-                <th>Models</th>
-                <th>Job ends in</th>
-                <th>Changed</th>
-              </tr>
-            </thead>
-            <tbody>
-              {all.slice(0, rows).map((node) => (
-                <Row key={node.session} node={node} now={now} open={() => setShown(node.session)} />
-              ))}
-            </tbody>
-          </table>
-        </Wide>
+        <DataTable label={t.pages.nodes} rows={all} columns={columns} rowId={({ session }) => session} />
       )}
-      {all.length > rows && <More onClick={() => setRows(rows + 10 * ROWS)} />}
-      <h2>Joins and losses</h2>
-      <NodeHistory moves={live.moves} here={mine} />
+      <Section title={texts.history.title}>
+        <NodeHistory moves={live.moves} here={mine} />
+      </Section>
       {shown !== undefined && (
         <NodeDetails node={live.nodes.get(shown)} session={shown} me={me} close={() => setShown(undefined)} />
       )}
-    </>
+    </Page>
   );
 }
 
@@ -88,28 +83,39 @@ function matches(node: Node, filter: string): boolean {
   return words.every((word) => text.includes(word));
 }
 
-function Row({ node, now, open }: { node: Node; now: number; open: () => void }) {
-  return (
-    <tr>
-      <td>
+function columnsOf(now: number, open: (session: string) => void): Column<Node>[] {
+  const { columns } = texts;
+  return [
+    {
+      id: 'id',
+      header: columns.id,
+      cell: ({ session }) => (
         <button
           type="button"
-          class="link"
-          onClick={open}
-          aria-label={`${node.session.slice(0, 8)}: details of this node`}
+          className="font-mono text-accent underline-offset-2 hover:underline"
+          onClick={() => open(session)}
+          aria-label={texts.details(session.slice(0, 8))}
         >
-          <code>{node.session.slice(0, 8)}</code>
+          {session.slice(0, 8)}
         </button>
-      </td>
-      <td>
-        <NodeState node={node} />
-      </td>
-      <td>{node.provider}</td>
-      <td>{node.cluster}</td>
-      <td>{gpus(node.hardware.gpus)}</td>
-      <td>{node.models.map(({ id }) => id).join(', ') || 'idle'}</td>
-      <td>{timeLeft(node.job?.ends_at, now)}</td>
-      <td>{dateTime(node.updated_at)}</td>
-    </tr>
-  );
+      ),
+    },
+    { id: 'state', header: columns.state, value: ({ state }) => state, cell: (node) => <NodeState node={node} /> },
+    { id: 'provider', header: columns.provider, value: ({ provider }) => provider, cell: ({ provider }) => provider },
+    { id: 'cluster', header: columns.cluster, value: ({ cluster }) => cluster, cell: ({ cluster }) => cluster },
+    { id: 'hardware', header: columns.hardware, cell: ({ hardware }) => gpus(hardware.gpus) },
+    { id: 'models', header: columns.models, cell: ({ models }) => models.map(({ id }) => id).join(', ') || texts.idle },
+    {
+      id: 'ends',
+      header: columns.ends,
+      value: ({ job }) => job?.ends_at ?? '~',
+      cell: ({ job }) => timeLeft(job?.ends_at, now),
+    },
+    {
+      id: 'changed',
+      header: columns.changed,
+      value: ({ updated_at }) => updated_at,
+      cell: ({ updated_at }) => dateTime(updated_at),
+    },
+  ];
 }

@@ -1,11 +1,20 @@
-import { useMemo, useState } from 'preact/hooks';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useEffect, useMemo, useState } from 'react';
 import * as z from 'zod/mini';
 import { ask } from '../api/client.ts';
 import { type Me, type Usage, usageSchema } from '../api/schemas.ts';
-import { count, milliseconds, plural } from '../parts/format.ts';
-import { Plot } from '../parts/plot.tsx';
-import { Empty, Field, Show, Wide } from '../parts/ui.tsx';
-import { useLoad } from '../parts/use-load.ts';
+import { count, milliseconds } from '../parts/format.ts';
+import { useMe } from '../parts/session.tsx';
+import { t } from '../texts/index.ts';
+import { buttonClass } from '../ui/button.tsx';
+import { Empty, Show } from '../ui/feedback.tsx';
+import { Field, Select } from '../ui/field.tsx';
+import { Page } from '../ui/page.tsx';
+import { Plot } from '../ui/plot.tsx';
+import { type Column, DataTable } from '../ui/table.tsx';
+
+const texts = t.usage;
+type Group = keyof typeof texts.groups;
 
 const totalsSchema = z.object({ data: z.array(usageSchema), next: z.nullable(z.string()) });
 
@@ -20,38 +29,45 @@ async function totalsBy(group: string, signal: AbortSignal): Promise<Usage[]> {
   }
 }
 
-const GROUPS: Readonly<Record<Me['role'], readonly string[]>> = {
+const GROUPS: Readonly<Record<Me['role'], readonly Group[]>> = {
   consumer: ['day', 'model', 'key'],
   provider: ['day', 'model', 'provider'],
   operator: ['day', 'model', 'user', 'project', 'provider', 'key'],
 };
 
-export function UsagePage({ me }: { me: Me }) {
-  const [group, setGroup] = useState('model');
-  const [days, dayAgain] = useLoad((signal) => totalsBy('day', signal), []);
-  const [totals, again] = useLoad((signal) => totalsBy(group, signal), [group]);
+export function Component() {
+  const me = useMe();
+  const [group, setGroup] = useState<Group>('model');
+  const days = useQuery({ queryKey: ['usage', 'day'], queryFn: ({ signal }) => totalsBy('day', signal) });
+  const totals = useQuery({
+    queryKey: ['usage', group],
+    queryFn: async ({ signal }) => ({ group, rows: await totalsBy(group, signal) }),
+    placeholderData: keepPreviousData,
+  });
   return (
-    <>
-      <h1>Usage</h1>
-      <p class="quiet">The last 30 days, UTC.</p>
-      <Show of={days} retry={dayAgain}>
-        {(data) => <Days data={data} />}
-      </Show>
-      <Field label="By">
+    <Page title={t.pages.usage} about={texts.about}>
+      <Show of={days}>{(data) => <Days data={data} />}</Show>
+      <Field label={texts.by} className="max-w-60">
         {(id) => (
-          <select id={id} value={group} onChange={(event) => setGroup(event.currentTarget.value)}>
+          <Select
+            id={id}
+            value={group}
+            onChange={({ currentTarget: { value } }) =>
+              setGroup(GROUPS[me.role].find((one) => one === value) ?? 'model')
+            }
+          >
             {GROUPS[me.role].map((one) => (
               <option key={one} value={one}>
-                {one}
+                {texts.groups[one]}
               </option>
             ))}
-          </select>
+          </Select>
         )}
       </Field>
-      <Show of={totals} retry={again}>
-        {(data) => (data.length === 0 ? <Empty>Nothing was used yet.</Empty> : <Totals data={data} group={group} />)}
+      <Show of={totals}>
+        {({ group: of, rows }) => (rows.length === 0 ? <Empty>{texts.none}</Empty> : <Totals data={rows} group={of} />)}
       </Show>
-    </>
+    </Page>
   );
 }
 
@@ -63,57 +79,65 @@ function lastDays(from: number, to: number): [number, number] {
 function Days({ data }: { data: readonly Usage[] }) {
   const [times, lines] = useMemo(() => {
     const sorted = [...data].sort((a, b) => name(a, 'day').localeCompare(name(b, 'day')));
-    const read = { label: 'read', values: sorted.map(({ prompt_tokens = 0 }) => prompt_tokens) };
-    const written = { label: 'written', values: sorted.map(({ completion_tokens = 0 }) => completion_tokens) };
+    const read = { label: texts.read, values: sorted.map(({ prompt_tokens = 0 }) => prompt_tokens) };
+    const written = { label: texts.written, values: sorted.map(({ completion_tokens = 0 }) => completion_tokens) };
     return [sorted.map((one) => Date.parse(name(one, 'day')) / 1000), [read, written]];
   }, [data]);
   if (data.length === 0) return null;
-  return <Plot title="Tokens" about={plural(times.length, 'day')} times={times} lines={lines} range={lastDays} />;
+  return (
+    <Plot title={texts.tokens} about={t.amounts.days(times.length)} times={times} lines={lines} range={lastDays} />
+  );
 }
 
-function name(one: Usage, group: string): string {
+function name(one: Usage, group: Group): string {
   const value = one[group];
-  return typeof value === 'string' ? value : '–';
+  return typeof value === 'string' ? value : t.common.none;
 }
 
-function Totals({ data, group }: { data: readonly Usage[]; group: string }) {
+function columnsOf(group: Group): Column<Usage>[] {
+  const number = (id: string, header: string, value: (one: Usage) => number, write = count): Column<Usage> => ({
+    id,
+    header,
+    numeric: true,
+    value,
+    cell: (one) => write(value(one)),
+  });
+  const { columns } = texts;
+  return [
+    { id: group, header: texts.groups[group], value: (one) => name(one, group), cell: (one) => name(one, group) },
+    number('requests', columns.requests, ({ requests }) => requests),
+    number('failed', columns.failed, ({ failed = 0 }) => failed),
+    number('read', columns.read, ({ prompt_tokens = 0 }) => prompt_tokens),
+    number('written', columns.written, ({ completion_tokens = 0 }) => completion_tokens),
+    number('first', columns.first, (one) => one.mean_first_token_ms ?? 0, milliseconds),
+    number('whole', columns.whole, (one) => one.mean_total_ms ?? 0, milliseconds),
+  ];
+}
+
+function Totals({ data, group }: { data: readonly Usage[]; group: Group }) {
+  const columns = useMemo(() => columnsOf(group), [group]);
+  const csv = useBlobUrl(useMemo(() => usageCsv(data, group), [data, group]));
   return (
     <>
-      <Wide label={`Usage by ${group}`}>
-        <table>
-          <thead>
-            <tr>
-              <th>{group}</th>
-              <th class="n">Requests</th>
-              <th class="n">Failed</th>
-              <th class="n">Tokens read</th>
-              <th class="n">Tokens written</th>
-              <th class="n">First token</th>
-              <th class="n">Whole answer</th>
-            </tr>
-          </thead>
-          <tbody>
-            {data.map((one) => (
-              <tr key={name(one, group)}>
-                <th scope="row">{name(one, group)}</th>
-                <td class="n">{count(one.requests)}</td>
-                <td class="n">{count(one.failed ?? 0)}</td>
-                <td class="n">{count(one.prompt_tokens ?? 0)}</td>
-                <td class="n">{count(one.completion_tokens ?? 0)}</td>
-                <td class="n">{milliseconds(one.mean_first_token_ms ?? 0)}</td>
-                <td class="n">{milliseconds(one.mean_total_ms ?? 0)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Wide>
+      <DataTable
+        label={texts.title(texts.groups[group])}
+        rows={data}
+        columns={columns}
+        rowId={(one) => name(one, group)}
+      />
       <p>
-        <a class="button" download={`usage-by-${group}.csv`} href={csvUrl(data, group)}>
-          CSV
+        <a className={buttonClass()} download={`usage-by-${group}.csv`} href={csv}>
+          {texts.csv}
         </a>
       </p>
     </>
   );
+}
+
+function useBlobUrl(text: string): string {
+  const url = useMemo(() => URL.createObjectURL(new Blob([text], { type: 'text/csv' })), [text]);
+  useEffect(() => () => URL.revokeObjectURL(url), [url]);
+  return url;
 }
 
 const COLUMNS = [
@@ -125,12 +149,8 @@ const COLUMNS = [
   'mean_total_ms',
 ] as const;
 
-function csvUrl(data: readonly Usage[], group: string): string {
-  return URL.createObjectURL(new Blob([usageCsv(data, group)], { type: 'text/csv' }));
-}
-
 /** RFC 4180. A cell that a spreadsheet would take for a formula is kept from being one. */
-function usageCsv(data: readonly Usage[], group: string): string {
+function usageCsv(data: readonly Usage[], group: Group): string {
   const quoted = (text: string) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
   const rows = data.map((one) => [quoted(name(one, group)), ...COLUMNS.map((column) => String(one[column] ?? 0))]);
   return [[group, ...COLUMNS], ...rows].map((row) => `${row.join(',')}\r\n`).join('');

@@ -1,4 +1,6 @@
 /** How quantities are written. */
+import { t } from '../texts/index.ts';
+
 const counts = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 
@@ -10,16 +12,16 @@ export function milliseconds(ms: number): string {
 
 /** Until `iso`, coarsely; `over` when it has passed. */
 export function timeLeft(iso: string | undefined, now: number): string {
-  if (iso === undefined) return '–';
+  if (iso === undefined) return t.common.none;
   const minutes = Math.floor((Date.parse(iso) - now) / 60_000);
-  if (minutes < 0) return 'over';
+  if (minutes < 0) return t.nodes.over;
   if (minutes < 60) return `${minutes} min`;
   if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
   return `${Math.floor(minutes / 1440)} d`;
 }
 
 export function dateTime(iso: string | null | undefined): string {
-  if (iso === null || iso === undefined) return '–';
+  if (iso === null || iso === undefined) return t.common.none;
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
@@ -33,9 +35,5 @@ export function exactTime(iso: string): string {
 export function gpus(list: readonly { class: string }[]): string {
   const by = new Map<string, number>();
   for (const { class: name } of list) by.set(name, (by.get(name) ?? 0) + 1);
-  return [...by].map(([name, n]) => `${n} × ${name}`).join(', ') || 'no GPU';
-}
-
-export function plural(n: number, one: string, many = `${one}s`): string {
-  return `${count(n)} ${n === 1 ? one : many}`;
+  return [...by].map(([name, n]) => `${n} × ${name}`).join(', ') || t.nodes.noGpu;
 }

@@ -1,6 +1,8 @@
 import type { Node } from '../api/schemas.ts';
-import { plural } from './format.ts';
-import { useMedia } from './use-media.ts';
+import { t } from '../texts/index.ts';
+import { useMedia } from '../ui/use-media.ts';
+
+const texts = t.nodes.map;
 
 /** Clusters that are drawn: more would be a hedgehog. */
 const CLUSTERS_MAX = 24;
@@ -37,22 +39,26 @@ export function NetworkMap({ nodes }: { nodes: readonly Node[] }) {
   const there = width - here;
   return (
     <svg
-      class="map"
+      className="max-h-[32rem] w-full rounded-lg border border-line bg-surface p-2"
       viewBox={`0 0 ${width} ${height}`}
       role="img"
-      aria-label={`${others ? 'This gateway, others,' : 'One gateway'} and ${plural(clusters.size, 'cluster')} with ${plural(nodes.length, 'node')}`}
+      aria-label={texts.label(others, clusters.size, nodes.length)}
     >
       {shown.map(([name, members], n) => {
         const { x, y } = place(n, columns, width);
         return (
           <g key={name}>
-            {members.some(({ connected }) => connected) && <line x1={here} y1={40} x2={x} y2={y - 50} class="way" />}
-            {members.some(isElsewhere) && <line x1={there} y1={40} x2={x} y2={y - 50} class="way other" />}
+            {members.some(({ connected }) => connected) && (
+              <line x1={here} y1={40} x2={x} y2={y - 50} className="stroke-line-strong" />
+            )}
+            {members.some(isElsewhere) && (
+              <line x1={there} y1={40} x2={x} y2={y - 50} className="stroke-line-strong" strokeDasharray="4 4" />
+            )}
           </g>
         );
       })}
-      <Gateway x={here} name={others ? 'this gateway' : 'gateway'} />
-      {others && <Gateway x={there} name="others" />}
+      <Gateway x={here} name={others ? texts.here : texts.gateway} />
+      {others && <Gateway x={there} name={texts.others} />}
       {shown.map(([name, members], n) => (
         <Cluster key={name} name={name} members={members} {...place(n, columns, width)} />
       ))}
@@ -68,8 +74,8 @@ function isElsewhere({ connected, suspected, state }: Node): boolean {
 function Gateway({ x, name }: { x: number; name: string }) {
   return (
     <g>
-      <rect x={x - 60} y={12} width={120} height={30} rx={6} class="gateway" />
-      <text x={x} y={32} text-anchor="middle">
+      <rect x={x - 60} y={12} width={120} height={30} rx={6} className="fill-accent-soft stroke-accent" />
+      <text x={x} y={32} textAnchor="middle" className="fill-ink text-sm">
         {name}
       </text>
     </g>
@@ -85,22 +91,22 @@ function Cluster({ name, members, x, y }: { name: string; members: readonly Node
   const dots = members.slice(0, DOTS_MAX);
   return (
     <g>
-      <title>{`${name}: ${plural(members.length, 'node')}`}</title>
-      <rect x={x - 75} y={y - 50} width={150} height={110} rx={8} class="cluster" />
+      <title>{`${name}: ${t.amounts.nodes(members.length)}`}</title>
+      <rect x={x - 75} y={y - 50} width={150} height={110} rx={8} className="fill-sunken stroke-line" />
       {dots.map((node, n) => (
         <circle
           key={node.session}
           cx={x - 63 + (n % 12) * 11.5}
           cy={y - 36 + Math.floor(n / 12) * 12}
           r={4}
-          class={dotClass(node)}
+          className={dotClass(node)}
         />
       ))}
-      <text x={x} y={y + 34} text-anchor="middle">
+      <text x={x} y={y + 34} textAnchor="middle" className="fill-ink text-sm">
         {name.length > 20 ? `${name.slice(0, 19)}…` : name}
       </text>
-      <text x={x} y={y + 52} text-anchor="middle" class="quiet">
-        {plural(members.length, 'node')}
+      <text x={x} y={y + 52} textAnchor="middle" className="fill-muted text-xs">
+        {t.amounts.nodes(members.length)}
       </text>
     </g>
   );
@@ -108,5 +114,11 @@ function Cluster({ name, members, x, y }: { name: string; members: readonly Node
 
 function dotClass({ state, suspected, connected }: Node): string {
   const kind = suspected || state === 'DOWN' ? 'bad' : state === 'SERVING' ? 'good' : 'wait';
-  return connected ? kind : `${kind} hollow`;
+  return DOTS[kind][connected ? 'full' : 'hollow'];
 }
+
+const DOTS = {
+  good: { full: 'fill-good', hollow: 'fill-transparent stroke-good' },
+  wait: { full: 'fill-wait', hollow: 'fill-transparent stroke-wait' },
+  bad: { full: 'fill-bad', hollow: 'fill-transparent stroke-bad' },
+} as const;

@@ -1,12 +1,16 @@
-import { useState } from 'preact/hooks';
+import { useState } from 'react';
 import * as z from 'zod/mini';
 import { send, tell } from '../api/client.ts';
 import type { Me, Node } from '../api/schemas.ts';
-import { dateTime, gpus, plural } from './format.ts';
+import { t } from '../texts/index.ts';
+import { Button } from '../ui/button.tsx';
+import { Confirm, Dialog } from '../ui/dialog.tsx';
+import { Empty, Failure } from '../ui/feedback.tsx';
+import { Code, Facts } from '../ui/page.tsx';
+import { useAction } from '../ui/use-action.ts';
+import { dateTime, gpus } from './format.ts';
 import { NodeNow } from './node-now.tsx';
 import { NodeState } from './node-state.tsx';
-import { Dialog, Empty, Failure } from './ui.tsx';
-import { useAction } from './use-action.ts';
 
 const drainedSchema = z.object({ running: z.number() });
 
@@ -18,102 +22,93 @@ interface DetailsProps {
   close: () => void;
 }
 
+const texts = t.nodes.node;
+
 /** One node: what it is, what it does now, and what may be done with it. */
 export function NodeDetails({ node, session, me, close }: DetailsProps) {
   const [log, setLog] = useState<string>();
-  const [said, setSaid] = useState<string>();
+  const [running, setRunning] = useState<number>();
+  const [asked, setAsked] = useState<'drain' | 'end'>();
   const { error, busy, act } = useAction<void>(() => undefined);
   const own = me.role === 'operator' || (me.provider !== null && node?.provider === me.provider);
   const isHere = node !== undefined && node.state !== 'LEFT';
   const readLog = async () => setLog(await (await send(`/admin/nodes/${session}/logs`)).text());
-  const drain = async () => {
-    const { running } = await tell(drainedSchema, 'POST', `/admin/nodes/${session}/drain`);
-    setSaid(`It drains: ${plural(running, 'request')} to finish, then its agent and its engine end.`);
-  };
+  const drain = async () => setRunning((await tell(drainedSchema, 'POST', `/admin/nodes/${session}/drain`)).running);
   const end = async () => {
     await tell(z.unknown(), 'DELETE', `/admin/nodes/${session}`);
     close();
   };
-  const sure = (question: string, work: () => Promise<void>) => {
-    if (confirm(question)) act(work());
-  };
-  return (
-    <Dialog title={`Node ${session.slice(0, 8)}`} close={close}>
-      {node === undefined ? <Empty>It is gone.</Empty> : <Facts node={node} />}
-      {isHere && own && <NodeNow session={session} />}
-      {said !== undefined && <p role="status">{said}</p>}
-      {error && <Failure error={error} />}
-      {log !== undefined && (
-        <pre tabIndex={0} class="log">
-          {log || 'It left no log.'}
-        </pre>
+  const buttons = own && (
+    <>
+      <Button disabled={busy} onClick={() => act(readLog())}>
+        {texts.log}
+      </Button>
+      {isHere && (
+        <Button disabled={busy || running !== undefined} onClick={() => setAsked('drain')}>
+          {texts.drain}
+        </Button>
       )}
-      <form method="dialog" class="row">
-        {own && (
-          <button type="button" disabled={busy} onClick={() => act(readLog())}>
-            Last words of its engine
-          </button>
-        )}
-        {own && isHere && (
-          <button
-            type="button"
-            disabled={busy || said !== undefined}
-            onClick={() =>
-              sure(
-                'Drain this node? It takes nothing new, finishes what runs, and then its agent and its engine end. Nobody here can start them again.',
-                drain,
-              )
-            }
-          >
-            Drain
-          </button>
-        )}
-        {me.role === 'operator' && isHere && (
-          <button
-            type="button"
-            disabled={busy}
-            onClick={() =>
-              sure('End this session? Its agent comes back as a new one while its join token is good.', end)
-            }
-          >
-            End session
-          </button>
-        )}
-        <button type="submit">Close</button>
-      </form>
+      {me.role === 'operator' && isHere && (
+        <Button kind="danger" disabled={busy} onClick={() => setAsked('end')}>
+          {texts.end}
+        </Button>
+      )}
+    </>
+  );
+  return (
+    <Dialog title={texts.title(session.slice(0, 8))} close={close} footer={buttons || undefined}>
+      <div className="flex flex-col gap-4">
+        {node === undefined ? <Empty>{texts.gone}</Empty> : <NodeFacts node={node} />}
+        {isHere && own && <NodeNow session={session} />}
+        {running !== undefined && <p role="status">{texts.draining(running)}</p>}
+        {error !== undefined && <Failure error={error} />}
+        {log !== undefined && <Code label={texts.log}>{log || texts.noLog}</Code>}
+      </div>
+      {asked === 'drain' && (
+        <Confirm title={texts.drainTitle} action={texts.drain} act={drain} close={() => setAsked(undefined)}>
+          {texts.drainFollows}
+        </Confirm>
+      )}
+      {asked === 'end' && (
+        <Confirm title={texts.endTitle} action={texts.end} act={end} close={() => setAsked(undefined)}>
+          {texts.endFollows}
+        </Confirm>
+      )}
     </Dialog>
   );
 }
 
-function Facts({ node }: { node: Node }) {
+function NodeFacts({ node }: { node: Node }) {
   const { session, connected, provider, cluster, region, tier, hardware, models, job } = node;
+  const { facts } = texts;
   return (
-    <dl class="details">
-      <dt>Session</dt>
+    <Facts>
+      <dt>{facts.id}</dt>
       <dd>
         <code>{session}</code>
       </dd>
-      <dt>State</dt>
-      <dd>
-        <NodeState node={node} /> {connected ? 'connected' : 'no tunnel to this gateway'}
+      <dt>{facts.state}</dt>
+      <dd className="flex flex-wrap items-center gap-2">
+        <NodeState node={node} /> <span>{connected ? texts.connected : texts.elsewhere}</span>
       </dd>
-      <dt>Where</dt>
+      <dt>{facts.where}</dt>
       <dd>
-        {provider}, {cluster}
-        {region === undefined ? '' : `, ${region}`} ({tier})
+        {[provider, cluster, ...(region === undefined ? [] : [region])].join(', ')} ({tier})
       </dd>
-      <dt>Hardware</dt>
+      <dt>{facts.hardware}</dt>
       <dd>
-        {gpus(hardware.gpus)}; {hardware.cpus} CPUs, {Math.round(hardware.memory_mib / 1024)} GiB
+        {gpus(hardware.gpus)}; {texts.machine(hardware.cpus, Math.round(hardware.memory_mib / 1024))}
       </dd>
-      <dt>Models</dt>
-      <dd>{models.map(({ id, state }) => `${id} (${state})`).join(', ') || 'idle'}</dd>
-      <dt>Job</dt>
-      <dd>{job === undefined ? '–' : `${job.id} in ${job.partition ?? '–'}, ends ${dateTime(job.ends_at)}`}</dd>
-      <dt>Agent</dt>
+      <dt>{facts.models}</dt>
+      <dd>{models.map(({ id, state }) => `${id} (${state})`).join(', ') || t.nodes.idle}</dd>
+      <dt>{facts.job}</dt>
+      <dd>
+        {job === undefined ? t.common.none : texts.job(job.id, job.partition ?? t.common.none, dateTime(job.ends_at))}
+      </dd>
+      <dt>{facts.agent}</dt>
       <dd>{node.agent_version}</dd>
-      <dt>Joined</dt>
+      <dt>{facts.joined}</dt>
       <dd>{dateTime(node.joined_at)}</dd>
-    </dl>
+    </Facts>
   );
 }

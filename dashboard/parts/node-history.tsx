@@ -1,11 +1,13 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useQuery } from '@tanstack/react-query';
+import { type ReactElement, useEffect, useMemo, useRef } from 'react';
 import * as z from 'zod/mini';
 import { ask } from '../api/client.ts';
 import { listOf } from '../api/schemas.ts';
-import { exactTime, plural } from './format.ts';
-import { Plot } from './plot.tsx';
-import { Empty, More, Show, Tag, Wide } from './ui.tsx';
-import { useLoad } from './use-load.ts';
+import { t } from '../texts/index.ts';
+import { Empty, Show, Tag } from '../ui/feedback.tsx';
+import { Plot } from '../ui/plot.tsx';
+import { type Column, DataTable } from '../ui/table.tsx';
+import { exactTime } from './format.ts';
 
 /** What is asked for: the plot shows all of it, the table its newest. */
 const EVENTS_MAX = 500;
@@ -26,28 +28,25 @@ const eventSchema = z.object({
 type NodeEvent = z.infer<typeof eventSchema>;
 const historySchema = listOf(eventSchema);
 
+const { history: texts, states } = t.nodes;
+
 /** What became of nodes, from before the page was opened too. `here`: nodes now, of those that the reader sees the history of. */
 export function NodeHistory({ moves, here }: { moves: number; here: number }) {
-  const [history, again] = useLoad(
-    (signal) => ask(historySchema, `/admin/nodes/history?limit=${EVENTS_MAX}`, signal),
-    [],
-  );
-  useAfter(moves, again);
+  const history = useQuery({
+    queryKey: ['node-history'],
+    queryFn: ({ signal }) => ask(historySchema, `/admin/nodes/history?limit=${EVENTS_MAX}`, signal),
+    staleTime: 0,
+  });
+  useAfter(moves, history.refetch);
   return (
-    <Show of={history} retry={again}>
-      {({ data }) =>
-        data.length === 0 ? (
-          <Empty>No node has come or gone in the last 30 days.</Empty>
-        ) : (
-          <Told events={data} here={here} />
-        )
-      }
+    <Show of={history}>
+      {({ data }) => (data.length === 0 ? <Empty>{texts.none}</Empty> : <Told events={data} here={here} />)}
     </Show>
   );
 }
 
 /** Calls `again` a moment after `moves` changed, once for all changes of that moment. */
-function useAfter(moves: number, again: () => void): void {
+function useAfter(moves: number, again: () => unknown): void {
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const seen = useRef(moves);
   useEffect(() => {
@@ -58,59 +57,49 @@ function useAfter(moves: number, again: () => void): void {
       again();
     }, AGAIN_MS);
   }, [moves, again]);
-  useEffect(() => () => clearTimeout(timer.current), []);
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+      timer.current = undefined;
+    },
+    [],
+  );
 }
 
 function Told({ events, here }: { events: readonly NodeEvent[]; here: number }) {
-  const [rows, setRows] = useState(ROWS);
   const { times, lines } = useMemo(() => nodesOverTime(events, here), [events, here]);
   return (
     <>
-      <Plot title="Over time" about={plural(events.length, 'event')} times={times} lines={lines} stepped height={160} />
-      <Wide label="Joins and losses">
-        <table>
-          <thead>
-            <tr>
-              <th>When</th>
-              <th>What</th>
-              <th>Session</th>
-              <th>Machine</th>
-              <th>Provider</th>
-              <th>Cluster</th>
-              <th>Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {events.slice(0, rows).map((one) => (
-              <tr key={one.id}>
-                <td>
-                  <time dateTime={one.at}>{exactTime(one.at)}</time>
-                </td>
-                <td>{TAGS[one.event]}</td>
-                <td>
-                  <code>{one.session.slice(0, 8)}</code>
-                </td>
-                <td>{one.node ?? '–'}</td>
-                <td>{one.provider}</td>
-                <td>{one.cluster}</td>
-                <td>{one.reason ?? ''}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Wide>
-      {events.length > rows && <More onClick={() => setRows(EVENTS_MAX)} />}
+      <Plot
+        title={texts.overTime}
+        about={texts.events(events.length)}
+        times={times}
+        lines={lines}
+        stepped
+        height={160}
+      />
+      <DataTable label={texts.title} rows={events} columns={COLUMNS} rowId={({ id }) => String(id)} pageSize={ROWS} />
     </>
   );
 }
 
-const TAGS: Readonly<Record<NodeEvent['event'], preact.JSX.Element>> = {
-  join: <Tag kind="wait">joined</Tag>,
-  serving: <Tag kind="good">serving</Tag>,
-  down: <Tag kind="plain">down</Tag>,
-  suspected: <Tag kind="bad">silent</Tag>,
-  trusted: <Tag kind="good">heard again</Tag>,
-  left: <Tag kind="plain">left</Tag>,
+const COLUMNS: readonly Column<NodeEvent>[] = [
+  { id: 'when', header: texts.columns.when, cell: ({ at }) => <time dateTime={at}>{exactTime(at)}</time> },
+  { id: 'what', header: texts.columns.what, cell: ({ event }) => TAGS[event] },
+  { id: 'node', header: texts.columns.node, cell: ({ session }) => <code>{session.slice(0, 8)}</code> },
+  { id: 'machine', header: texts.columns.machine, cell: ({ node }) => node ?? t.common.none },
+  { id: 'provider', header: texts.columns.provider, cell: ({ provider }) => provider },
+  { id: 'cluster', header: texts.columns.cluster, cell: ({ cluster }) => cluster },
+  { id: 'why', header: texts.columns.why, cell: ({ reason }) => reason ?? '' },
+];
+
+const TAGS: Readonly<Record<NodeEvent['event'], ReactElement>> = {
+  join: <Tag kind="wait">{states.joined}</Tag>,
+  serving: <Tag kind="good">{states.serving}</Tag>,
+  down: <Tag kind="plain">{states.down}</Tag>,
+  suspected: <Tag kind="bad">{states.silent}</Tag>,
+  trusted: <Tag kind="good">{states.heardAgain}</Tag>,
+  left: <Tag kind="plain">{states.left}</Tag>,
 };
 
 /** How many there were after each join and loss, counted back from those that are `here`. `events`: the newest first. */
@@ -127,5 +116,5 @@ function nodesOverTime(
     values.push(count);
     count = Math.max(0, count + (event === 'join' ? -1 : 1));
   }
-  return { times: times.reverse(), lines: [{ label: 'nodes', values: values.reverse() }] };
+  return { times: times.reverse(), lines: [{ label: texts.line, values: values.reverse() }] };
 }

@@ -1,9 +1,10 @@
-import { useEffect } from 'preact/hooks';
+import { useQuery } from '@tanstack/react-query';
 import * as z from 'zod/mini';
 import { ask } from '../api/client.ts';
-import { count, dateTime, plural } from './format.ts';
-import { Failure, Tag } from './ui.tsx';
-import { useLoad } from './use-load.ts';
+import { t } from '../texts/index.ts';
+import { Failure, Tag } from '../ui/feedback.tsx';
+import { Facts } from '../ui/page.tsx';
+import { count, dateTime } from './format.ts';
 
 const AGAIN_MS = 2_000;
 
@@ -23,34 +24,35 @@ const nowSchema = z.object({
 });
 type Now = z.infer<typeof nowSchema>;
 
+const texts = t.nodes.node;
+
 /** What runs at a node at this moment, asked again while it is shown. */
 export function NodeNow({ session }: { session: string }) {
-  const [loaded, again] = useLoad((signal) => ask(nowSchema, `/admin/nodes/${session}`, signal), [session]);
-  useEffect(() => {
-    const timer = setInterval(again, AGAIN_MS);
-    return () => clearInterval(timer);
-  }, [again]);
-  if (loaded.state === 'loading') return null;
-  if (loaded.state === 'failed') return <Failure error={loaded.error} />;
-  return <Shown now={loaded.value} />;
+  const now = useQuery({
+    queryKey: ['node', session],
+    queryFn: ({ signal }) => ask(nowSchema, `/admin/nodes/${session}`, signal),
+    refetchInterval: AGAIN_MS,
+  });
+  if (now.data === undefined) return now.error ? <Failure error={now.error} /> : null;
+  return <Shown now={now.data} />;
 }
 
 function Shown({ now }: { now: Now }) {
   const { in_flight, load, tunnel, breaker, last_errors } = now;
   return (
     <>
-      <dl class="details">
-        <dt>Heartbeat</dt>
-        <dd>{tunnel === null ? 'none at this gateway' : `${ago(tunnel.heard_at)} ago`}</dd>
-        <dt>Running</dt>
-        <dd>{in_flight === null ? 'not known: nothing was heard lately' : `${in_flight} from this gateway`}</dd>
-        <dt>Engine</dt>
-        <dd>{load === null ? '–' : engineLoad(load)}</dd>
-        <dt>Breaker</dt>
-        <dd>{breaker.state === 'closed' ? 'closed' : <Tag kind="bad">{breaker.state}: left alone for a while</Tag>}</dd>
-      </dl>
+      <Facts>
+        <dt>{texts.facts.heard}</dt>
+        <dd>{tunnel === null ? texts.notHeard : ago(tunnel.heard_at)}</dd>
+        <dt>{texts.facts.running}</dt>
+        <dd>{in_flight === null ? texts.notKnown : texts.running(in_flight)}</dd>
+        <dt>{texts.facts.engine}</dt>
+        <dd>{load === null ? t.common.none : engineLoad(load)}</dd>
+        <dt>{texts.facts.requests}</dt>
+        <dd>{breaker.state === 'closed' ? texts.sent : <Tag kind="bad">{texts.paused}</Tag>}</dd>
+      </Facts>
       {last_errors.length > 0 && (
-        <ul class="history" aria-label="Last errors">
+        <ul className="flex flex-col gap-1 text-sm" aria-label={texts.lastErrors}>
           {last_errors.map(({ at, code, status, request_id }) => (
             <li key={`${at}${request_id}`}>
               {dateTime(at)}: {code} {status > 0 && status} <code>{request_id.slice(0, 12)}</code>
@@ -64,10 +66,13 @@ function Shown({ now }: { now: Now }) {
 
 /** By the clock of this machine, which may be a little off. */
 function ago(iso: string): string {
-  return plural(Math.max(0, Math.round((Date.now() - Date.parse(iso)) / 1000)), 'second');
+  return texts.ago(Math.max(0, Math.round((Date.now() - Date.parse(iso)) / 1000)));
 }
 
 function engineLoad({ running, waiting, kv_use, tokens_per_second }: NonNullable<Now['load']>): string {
-  const cache = kv_use === null ? '' : `, KV cache ${Math.round(100 * kv_use)} %`;
-  return `${running} running, ${waiting} waiting${cache}${tokens_per_second === null ? '' : `, ${count(tokens_per_second)} tokens/s`}`;
+  return [
+    texts.load(running, waiting),
+    ...(kv_use === null ? [] : [texts.cache(Math.round(100 * kv_use))]),
+    ...(tokens_per_second === null ? [] : [texts.rate(count(tokens_per_second))]),
+  ].join(', ');
 }

@@ -1,10 +1,13 @@
 import type { Node } from '../api/schemas.ts';
-import { Tag } from './ui.tsx';
+import { t } from '../texts/index.ts';
+import { Tag } from '../ui/feedback.tsx';
+
+const { states } = t.nodes;
 
 export function NodeState({ node }: { node: Pick<Node, 'state' | 'suspected'> }) {
-  if (node.state === 'LEFT') return <Tag kind="plain">left</Tag>;
-  if (node.suspected) return <Tag kind="bad">silent</Tag>;
-  if (node.state === 'SERVING') return <Tag kind="good">serving</Tag>;
+  if (node.state === 'LEFT') return <Tag kind="plain">{states.left}</Tag>;
+  if (node.suspected) return <Tag kind="bad">{states.silent}</Tag>;
+  if (node.state === 'SERVING') return <Tag kind="good">{states.serving}</Tag>;
   // What it took runs on; nothing new goes there.
-  return node.state === 'JOIN' ? <Tag kind="wait">joining</Tag> : <Tag kind="wait">draining</Tag>;
+  return <Tag kind="wait">{node.state === 'JOIN' ? states.joining : states.draining}</Tag>;
 }

@@ -1,9 +1,12 @@
-import { Tag } from './ui.tsx';
+import { t } from '../texts/index.ts';
+import { Tag } from '../ui/feedback.tsx';
 
 interface Ending {
   expires_at: string | null;
   revoked_at: string | null;
 }
+
+const { standing } = t.keys;
 
 /** Whether a key or a token still works, as far as its own ends go. */
 export function isGood({ expires_at, revoked_at }: Ending, now: number): boolean {
@@ -11,7 +14,7 @@ export function isGood({ expires_at, revoked_at }: Ending, now: number): boolean
 }
 
 export function Standing({ of, now, usedUp = false }: { of: Ending; now: number; usedUp?: boolean }) {
-  if (of.revoked_at !== null) return <Tag kind="plain">revoked</Tag>;
-  if (!isGood(of, now)) return <Tag kind="plain">expired</Tag>;
-  return usedUp ? <Tag kind="plain">used up</Tag> : <Tag kind="good">good</Tag>;
+  if (of.revoked_at !== null) return <Tag kind="plain">{standing.revoked}</Tag>;
+  if (!isGood(of, now)) return <Tag kind="plain">{standing.expired}</Tag>;
+  return usedUp ? <Tag kind="plain">{standing.usedUp}</Tag> : <Tag kind="good">{standing.good}</Tag>;
 }

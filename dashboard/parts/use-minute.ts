@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useState } from 'react';
 
 /** The time, again every minute: for what says how long something still takes. */
 export function useMinute(): number {

@@ -1,6 +1,9 @@
-import { useState } from 'preact/hooks';
+import { type ChangeEvent, useState } from 'react';
 import { defaultImage, type JobRequest, jobScript } from '../../shared/slurm/job-script.ts';
-import { Copy, Field } from './ui.tsx';
+import { t } from '../texts/index.ts';
+import { Copy } from '../ui/copy.tsx';
+import { Field, Input, Select } from '../ui/field.tsx';
+import { Card, Code } from '../ui/page.tsx';
 
 /** An sbatch script for a cluster, a model and an engine, as it is typed. */
 export function Wizard({ gateway }: { gateway: string }) {
@@ -14,52 +17,57 @@ export function Wizard({ gateway }: { gateway: string }) {
     container: 'none',
     image: '',
   });
-  const set = (name: keyof JobRequest) => (event: { currentTarget: HTMLInputElement | HTMLSelectElement }) =>
-    setJob({
-      ...job,
-      [name]:
-        name === 'gpus' ? Math.max(1, Math.floor(Number(event.currentTarget.value)) || 1) : event.currentTarget.value,
-    });
+  const set = (name: keyof JobRequest) => (event: ChangeEvent<HTMLInputElement | HTMLSelectElement>) => {
+    const { value } = event.currentTarget;
+    setJob({ ...job, [name]: name === 'gpus' ? Math.max(1, Math.floor(Number(value)) || 1) : value });
+  };
   const script = jobScript(job);
+  const { fields } = t.wizard;
   return (
-    <div class="wizard">
-      <form class="row" onSubmit={(event) => event.preventDefault()}>
-        <Field label="Model">{(id) => <input id={id} value={job.model} onInput={set('model')} />}</Field>
-        <Field label="Engine">
+    <Card className="wizard flex flex-col gap-4">
+      <form className="grid gap-4 sm:grid-cols-2 lg:grid-cols-3" onSubmit={(event) => event.preventDefault()}>
+        <Field label={fields.model}>{(id) => <Input id={id} value={job.model} onChange={set('model')} />}</Field>
+        <Field label={fields.engine}>
           {(id) => (
-            <select id={id} value={job.engine} onChange={set('engine')}>
+            <Select id={id} value={job.engine} onChange={set('engine')}>
               <option value="vllm">vLLM</option>
               <option value="sglang">SGLang</option>
-            </select>
+            </Select>
           )}
         </Field>
-        <Field label="GPUs">
-          {(id) => <input id={id} type="number" min="1" value={job.gpus} onInput={set('gpus')} />}
+        <Field label={fields.gpus}>
+          {(id) => <Input id={id} type="number" min="1" value={job.gpus} onChange={set('gpus')} />}
         </Field>
-        <Field label="Partition">{(id) => <input id={id} value={job.partition} onInput={set('partition')} />}</Field>
-        <Field label="Time">{(id) => <input id={id} value={job.time} onInput={set('time')} />}</Field>
-        <Field label="Container">
+        <Field label={fields.partition}>
+          {(id) => <Input id={id} value={job.partition} onChange={set('partition')} />}
+        </Field>
+        <Field label={fields.time}>{(id) => <Input id={id} value={job.time} onChange={set('time')} />}</Field>
+        <Field label={fields.container}>
           {(id) => (
-            <select id={id} value={job.container} onChange={set('container')}>
-              <option value="none">none</option>
+            <Select id={id} value={job.container} onChange={set('container')}>
+              <option value="none">{fields.noContainer}</option>
               <option value="apptainer">Apptainer</option>
               <option value="enroot">Enroot</option>
-            </select>
+            </Select>
           )}
         </Field>
         {job.container !== 'none' && (
-          <Field label="Image">
-            {(id) => <input id={id} value={job.image} onInput={set('image')} placeholder={defaultImage(job)} />}
+          <Field label={fields.image}>
+            {(id) => <Input id={id} value={job.image} onChange={set('image')} placeholder={defaultImage(job)} />}
           </Field>
         )}
       </form>
-      <pre tabIndex={0}>{script}</pre>
-      <p class="row">
+      <Code label={t.wizard.title}>{script}</Code>
+      <p className="flex items-center gap-4 text-muted text-sm">
         <Copy text={script} />
+        <span>
+          {t.wizard.tokenFile[0]}
+          <code>~/.otela-token</code>
+          {t.wizard.tokenFile[1]}
+          <code>sbatch</code>
+          {t.wizard.tokenFile[2]}
+        </span>
       </p>
-      <p class="quiet">
-        Put the join token into <code>~/.otela-token</code>, readable by you alone, then <code>sbatch</code> it.
-      </p>
-    </div>
+    </Card>
   );
 }

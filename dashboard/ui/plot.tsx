@@ -1,20 +1,24 @@
-import { useEffect, useRef } from 'preact/hooks';
+import clsx from 'clsx';
+import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
+import { useTheme } from './theme.ts';
+import { useMedia } from './use-media.ts';
 
 export interface Line {
   label: string;
-  values: readonly number[];
+  /** Null: not known then. */
+  values: readonly (number | null)[];
 }
 
-const COLOURS = ['--plot-1', '--plot-2', '--plot-3'];
+const COLOURS = ['text-plot-1', 'text-plot-2', 'text-plot-3', 'text-plot-4'] as const;
 
 /** Steps of an axis: half a node, or half a token, is nothing. */
 const WHOLE = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 
 interface PlotProps {
   title: string;
-  /** Of what the lines go over, for who does not see them: the table beside it says the same. */
+  /** Of what the lines go over. Screen readers say it; the table beside the plot says the same. */
   about: string;
   /** Seconds since 1970, of each value. */
   times: readonly number[];
@@ -34,13 +38,19 @@ function atLeastAnHour(from: number, to: number): [number, number] {
 /** Lines over time. Drawn anew when `times` or `lines` are others: keep them while they are the same. */
 export function Plot({ title, about, times, lines, range, stepped = false, height = 240 }: PlotProps) {
   const ref = useRef<HTMLDivElement>(null);
+  const figure = useRef<HTMLElement>(null);
+  const theme = useTheme();
+  const dark = useMedia('(prefers-color-scheme: dark)');
+  // biome-ignore lint/correctness/useExhaustiveDependencies: colours are read anew when the theme is another; the rest stays
   useEffect(() => {
     const div = ref.current;
+    const keys = [...(figure.current?.querySelectorAll('[data-colour]') ?? [])];
     if (div === null) return;
-    const style = getComputedStyle(div);
-    const ink = style.getPropertyValue('--ink');
-    const grid = { stroke: style.getPropertyValue('--line'), width: 1 };
-    const axis = { stroke: ink, grid, ticks: grid };
+    // A canvas knows no tokens: the colours are those that the browser made of them.
+    const colourOf = (element: Element) => getComputedStyle(element).color;
+    const { color: ink, borderTopColor } = getComputedStyle(div);
+    const grid = { stroke: borderTopColor, width: 1 };
+    const axis = { stroke: ink, grid, ticks: grid, font: '11px "Inter Variable", sans-serif' };
     const paths = stepped ? uPlot.paths.stepped?.({ align: 1 }) : undefined;
     const plot = new uPlot(
       {
@@ -53,16 +63,19 @@ export function Plot({ title, about, times, lines, range, stepped = false, heigh
           x: { range: () => (range ?? atLeastAnHour)(times[0] ?? 0, times.at(-1) ?? 0) },
           y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] },
         },
-        axes: [axis, { ...axis, size: 70, incrs: WHOLE }],
+        axes: [axis, { ...axis, size: 64, incrs: WHOLE }],
         series: [
           {},
-          ...lines.map((line, n) => ({
-            label: line.label,
-            stroke: style.getPropertyValue(COLOURS[n % COLOURS.length] ?? '--ink'),
-            width: 2,
-            points: { show: times.length < 3 },
-            ...(paths === undefined ? {} : { paths }),
-          })),
+          ...lines.map((line, n) => {
+            const key = keys[n];
+            return {
+              label: line.label,
+              stroke: key === undefined ? ink : colourOf(key),
+              width: 2,
+              points: { show: times.length < 3 },
+              ...(paths === undefined ? {} : { paths }),
+            };
+          }),
         ],
       },
       [[...times], ...lines.map((line) => [...line.values])],
@@ -74,18 +87,23 @@ export function Plot({ title, about, times, lines, range, stepped = false, heigh
       observer.disconnect();
       plot.destroy();
     };
-  }, [times, lines]);
+  }, [times, lines, theme, dark]);
   return (
-    <figure>
-      <figcaption>
-        {title}:{' '}
+    <figure ref={figure} className="rounded-lg border border-line bg-surface p-4">
+      <figcaption className="mb-3 flex flex-wrap gap-x-4 gap-y-1 text-sm">
+        <span className="font-medium">{title}</span>
         {lines.map((line, n) => (
-          <span key={line.label} class={`key k${n + 1}`}>
+          <span key={line.label} className="inline-flex items-center gap-1.5 text-muted">
+            <span
+              data-colour
+              className={clsx('size-2.5 rounded-full bg-current', COLOURS[n % COLOURS.length])}
+              aria-hidden
+            />
             {line.label}
           </span>
         ))}
       </figcaption>
-      <div ref={ref} role="img" aria-label={`${title}, ${about}; the table has the numbers`} />
+      <div ref={ref} role="img" aria-label={`${title}, ${about}`} className="overflow-hidden border-line text-muted" />
     </figure>
   );
 }

@@ -11,16 +11,16 @@ it('a key is made, shown once, works, and is refused after it was revoked', asyn
   await page.getByRole('button', { name: 'New key' }).click();
   await page.getByLabel('Name').fill('paper');
   await page.getByLabel('Requests per minute').fill('100');
-  await page.getByRole('button', { name: 'Make it' }).click();
-  const key = await page.locator('.once code').innerText();
+  await page.getByRole('button', { name: 'Create' }).click();
+  const key = await page.locator('.secret').innerText();
   const ask = () => fetch(`${visitors.house.gateway.url}/v1/models`, { headers: { authorization: `Bearer ${key}` } });
   expect((await ask()).status).toBe(200);
-  await page.getByRole('button', { name: 'I have it' }).click();
+  await page.getByRole('button', { name: 'Done' }).click();
   expect(await page.getByText(key).count()).toBe(0);
   const row = page.getByRole('row', { name: 'paper' });
   expect(await row.innerText()).toContain('100 requests/min');
-  page.once('dialog', (dialog) => void dialog.accept());
   await row.getByRole('button', { name: 'Revoke paper' }).click();
+  await page.getByRole('alertdialog').getByRole('button', { name: 'Revoke' }).click();
   await row.getByText('revoked').waitFor();
   await eventually('its end', 6_000, async () => ((await ask()).status === 401 ? true : undefined));
   expect(complaints).toEqual([]);
@@ -34,13 +34,13 @@ it('a key that is rotated is shown once as another one, with all its limits', as
   await page.getByLabel('Requests at once').fill('3');
   await page.getByLabel('Tokens per month').fill('9000');
   await page.getByLabel('Trusted providers').fill('lab');
-  await page.getByRole('button', { name: 'Make it' }).click();
-  const first = await page.locator('.once code').innerText();
+  await page.getByRole('button', { name: 'Create' }).click();
+  const first = await page.locator('.secret').innerText();
   const row = page.getByRole('row', { name: 'robot' }).first();
   expect(await row.innerText()).toMatch(/3 at once, 9000 tokens\/month\s+lab/);
   await row.getByRole('button', { name: 'Rotate robot' }).click();
-  await expect.poll(() => page.locator('.once code').innerText()).not.toBe(first);
-  expect(await page.locator('.once code').innerText()).toMatch(/^sk-otela-/);
+  await expect.poll(() => page.locator('.secret').innerText()).not.toBe(first);
+  expect(await page.locator('.secret').innerText()).toMatch(/^sk-otela-/);
   expect(complaints).toEqual([]);
 });
 

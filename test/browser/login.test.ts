@@ -1,19 +1,18 @@
 /** Logging in and out, and what a session may do, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
 import { expect, it } from 'vitest';
 import { logIn, openPage } from '../support/browser.ts';
-import { MODEL } from '../support/house.ts';
 import { openDoor } from './visitors.ts';
 
 const visitors = openDoor();
 
-it('a wrong key is told so; a right one opens the models, and no script can read it', async () => {
+it('a wrong key is told so; a right one opens the page, and no script can read it', async () => {
   const { page, complaints } = await openPage(visitors.browser);
   await page.goto(visitors.house.gateway.url);
-  await page.getByLabel('Or with an API key').fill('sk-otela-wrong');
+  await page.getByLabel('API key').fill('sk-otela-wrong');
   await page.getByRole('button', { name: 'Log in', exact: true }).click();
   await page.getByRole('alert').getByText('not known here').waitFor();
   await logIn(page, visitors.house.gateway.url, visitors.house.key);
-  await page.getByRole('heading', { name: MODEL }).waitFor();
+  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
   const held = await page.evaluate('JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie })');
   expect(held).not.toContain('otela');
   const cookies = await page.context().cookies();
@@ -26,15 +25,16 @@ it('a wrong key is told so; a right one opens the models, and no script can read
 it('whoever is a consumer sees no nodes and no providers; logging out ends it', async () => {
   const { page } = await visitors.enter(visitors.house.key);
   expect(await page.getByRole('navigation').getByRole('link').allTextContents()).toEqual([
-    'Models',
     'Chat',
+    'Models',
+    'My use',
     'Keys',
-    'Usage',
   ]);
-  await page.getByRole('button', { name: 'Log out' }).click();
-  await page.getByLabel('Or with an API key').waitFor();
+  await page.getByRole('button', { name: 'Account' }).click();
+  await page.getByRole('menuitem', { name: 'Log out' }).click();
+  await page.getByLabel('API key').waitFor();
   await page.reload();
-  await page.getByLabel('Or with an API key').waitFor();
+  await page.getByLabel('API key').waitFor();
 });
 
 it('another site cannot act with the session', async () => {

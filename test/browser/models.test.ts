@@ -7,7 +7,7 @@ import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { MODEL } from '../support/house.ts';
 import { atEnd } from '../support/processes.ts';
-import { openDoor } from './visitors.ts';
+import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
 /** Long enough to be looked at. */
@@ -21,6 +21,7 @@ const visitors = openDoor();
 
 it('a model appears when its node serves and is gone when it is, without a reload; its code answers', async () => {
   const { page, complaints } = await visitors.enter();
+  await go(page, 'Models');
   await page.getByRole('heading', { name: MODEL }).waitFor();
   const engine = await startEngine({ models: [SECOND] });
   atEnd(() => engine.close());
@@ -46,6 +47,7 @@ it('a model appears when its node serves and is gone when it is, without a reloa
 
 it('the code of a model with an evil name asks for that model, and runs nothing else', async () => {
   const { page } = await visitors.enter();
+  await go(page, 'Models');
   const [like] = z
     .object({ data: z.array(z.looseObject({ session: z.string() })) })
     .parse(await visitors.house.gateway.admin('GET', '../v1/registry/nodes')).data;
@@ -69,6 +71,7 @@ it('the code of a model with an evil name asks for that model, and runs nothing 
 
 it('where a browser gives no clipboard there is no button for it', async () => {
   const { page, complaints } = await visitors.enter();
+  await go(page, 'Models');
   const code = async () => {
     await page.getByRole('button', { name: 'Code' }).click();
     await page.getByRole('dialog').locator('pre').waitFor();
@@ -83,6 +86,7 @@ it('where a browser gives no clipboard there is no button for it', async () => {
 
 it('a gateway that answers with errors for a while is found again', async () => {
   const { page } = await visitors.enter();
+  await go(page, 'Models');
   let down = true;
   await page.route('**/v1/registry/nodes/stream?load=1', (route) =>
     down ? route.fulfill({ status: 502, body: 'bad gateway' }) : route.continue(),
@@ -96,6 +100,7 @@ it('a gateway that answers with errors for a while is found again', async () => 
 
 it('the load of a model and its tokens per second are those of its engines now, and unknown a moment after they stopped', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
+  await go(page, 'Models');
   const card = page.locator('.card').filter({ has: page.getByRole('heading', { name: MODEL }) });
   await card.getByText('unknown').nth(1).waitFor();
   const answers = [1, 2].map(() => visitors.house.ask('/v1/chat/completions', STREAM));

@@ -11,8 +11,8 @@ it('providers: a join token that admits an agent, and a job script that is one w
   await page.getByRole('button', { name: 'New join token' }).click();
   await page.getByLabel('Name').fill('summer');
   await page.getByLabel('Provider', { exact: true }).fill('summer-school');
-  await page.getByRole('button', { name: 'Make it' }).click();
-  expect(await page.locator('.once code').innerText()).toMatch(/^otela-join-/);
+  await page.getByRole('button', { name: 'Create' }).click();
+  expect(await page.locator('.secret').innerText()).toMatch(/^otela-join-/);
   await page.getByLabel('Model').fill("x'; touch /tmp/otela-evil; '");
   await page.getByLabel('Partition').fill('gpu\n#SBATCH --uid=0');
   const script = await page.locator('.wizard pre').innerText();

@@ -15,7 +15,7 @@ it('a table of several pages is shown and exported whole', async () => {
     const row = { [group ?? '']: group === 'day' ? '2026-11-20' : behind ? 'm-two' : 'm-one', requests: 1 };
     return route.fulfill({ json: { object: 'list', data: [row], next: behind || group === 'day' ? null : 'more ' } });
   });
-  await go(page, 'Usage');
+  await go(page, 'My use');
   for (const name of ['m-one', 'm-two']) await page.getByRole('row', { name }).waitFor();
 });
 
@@ -31,8 +31,8 @@ it('usage is shown by model and as a CSV', async () => {
   const { page, complaints } = await visitors.enter();
   await eventually('the totals', 20_000, async () => {
     await go(page, 'Models');
-    await go(page, 'Usage');
-    await page.locator('.empty, table').first().waitFor();
+    await go(page, 'My use');
+    await page.getByText('Nothing was used yet').or(page.getByRole('table')).first().waitFor();
     return (await page.getByRole('row', { name: MODEL }).count()) > 0 ? true : undefined;
   });
   const [download] = await Promise.all([

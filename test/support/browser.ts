@@ -35,7 +35,7 @@ export async function openPage(browser: Browser, options: BrowserContextOptions 
 
 export async function logIn(page: Page, url: string, key: string): Promise<void> {
   await page.goto(url);
-  await page.getByLabel('Or with an API key').fill(key);
+  await page.getByLabel('API key').fill(key);
   await page.getByRole('button', { name: 'Log in', exact: true }).click();
-  await page.getByRole('navigation', { name: 'Pages' }).waitFor();
+  await page.locator('#main').waitFor();
 }

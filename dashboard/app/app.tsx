@@ -1,0 +1,115 @@
+import { CSPProvider } from '@base-ui/react/csp-provider';
+import { Tooltip } from '@base-ui/react/tooltip';
+import { QueryClient, QueryClientProvider, useQuery } from '@tanstack/react-query';
+import { Component, lazy, type ReactNode, Suspense } from 'react';
+import { Redirect, Route, Router, Switch } from 'wouter';
+import { ask, Problem, send } from '../api/client.ts';
+import { type Me, meSchema } from '../api/schemas.ts';
+import { LoginPage } from '../pages/login.tsx';
+import { SessionProvider } from '../parts/session.tsx';
+import { t } from '../texts/index.ts';
+import { Button } from '../ui/button.tsx';
+import { Failure, Loading } from '../ui/feedback.tsx';
+import { Page } from '../ui/page.tsx';
+import { useHashPath, useHashSearch } from './hash-location.ts';
+import { PAGES, pagesFor } from './pages.ts';
+import { Shell } from './shell.tsx';
+
+/** What was asked for is shown again at once for so long, and then asked for anew. */
+const FRESH_MS = 10_000;
+
+/** An answer that says no says it again: only a gateway that is away is asked once more. */
+function isWorthRetrying(failures: number, error: Error): boolean {
+  return failures < 1 && error instanceof Problem && (error.status === 0 || error.status >= 502);
+}
+
+const queries = new QueryClient({
+  defaultOptions: { queries: { staleTime: FRESH_MS, retry: isWorthRetrying, refetchOnWindowFocus: false } },
+});
+
+export function App() {
+  return (
+    // Base UI would write <style> elements, which the content-security policy refuses.
+    <CSPProvider disableStyleElements>
+      <QueryClientProvider client={queries}>
+        <Tooltip.Provider delay={400}>
+          <Door />
+        </Tooltip.Provider>
+      </QueryClientProvider>
+    </CSPProvider>
+  );
+}
+
+const isOut = (error: Error | null) => error instanceof Problem && (error.status === 401 || error.status === 403);
+
+function Door() {
+  const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => ask(meSchema, '/admin/me', signal) });
+  if (isOut(me.error)) return <LoginPage entered={() => void me.refetch()} />;
+  if (me.data === undefined)
+    return (
+      <main className="flex h-full items-center justify-center p-6">
+        {me.error ? <Failure error={me.error} retry={() => void me.refetch()} /> : <Loading />}
+      </main>
+    );
+  const leave = () =>
+    void send('/logout', { method: 'POST' }).finally(() => {
+      queries.clear();
+      void me.refetch();
+    });
+  return <House me={me.data} leave={leave} />;
+}
+
+/** Each page's code comes when it is first opened. */
+const CODE = new Map(PAGES.map(({ path, load }) => [path, lazy(async () => ({ default: (await load()).Component }))]));
+
+function House({ me, leave }: { me: Me; leave: () => void }) {
+  const pages = pagesFor(me.role);
+  return (
+    <SessionProvider me={me}>
+      <Router hook={useHashPath} searchHook={useHashSearch}>
+        <Shell pages={pages} leave={leave}>
+          <Switch>
+            {pages.map(({ path }) => (
+              <Route key={path} path={`/${path}/*?`}>
+                <Guarded key={path} of={CODE.get(path)} />
+              </Route>
+            ))}
+            <Route path="/">
+              <Redirect to={`/${pages[0]?.path ?? ''}`} replace />
+            </Route>
+            <Route>
+              <Page title={t.errors.notFound}>{null}</Page>
+            </Route>
+          </Switch>
+        </Shell>
+      </Router>
+    </SessionProvider>
+  );
+}
+
+function Guarded({ of: Content }: { of: React.ComponentType | undefined }) {
+  return (
+    <Boundary>
+      <Suspense fallback={<Page title="">{<Loading />}</Page>}>{Content && <Content />}</Suspense>
+    </Boundary>
+  );
+}
+
+/** Around one page: what it throws is told, and the navigation stays. Code that is gone since the gateway was updated comes here too. */
+class Boundary extends Component<{ children: ReactNode }, { error?: unknown }> {
+  override state: { error?: unknown } = {};
+
+  static getDerivedStateFromError(error: unknown): { error: unknown } {
+    return { error };
+  }
+
+  override render(): ReactNode {
+    const { error } = this.state;
+    if (error === undefined) return this.props.children;
+    return (
+      <Page title={t.errors.page} actions={<Button onClick={() => location.reload()}>{t.errors.reload}</Button>}>
+        <Failure error={error} />
+      </Page>
+    );
+  }
+}

@@ -1,0 +1,75 @@
+/** The pages, in the order of the navigation. A page is a file that exports `Component`; it is loaded when it is first opened. */
+import { BookOpen, Boxes, ChartColumn, KeyRound, type LucideIcon, MessageSquare, Plug, Server } from 'lucide-react';
+import type { ComponentType } from 'react';
+import type { Me } from '../api/schemas.ts';
+import { t } from '../texts/index.ts';
+
+export interface PageEntry {
+  /** Its place: `#/chat`. */
+  path: string;
+  title: string;
+  icon: LucideIcon;
+  /** The lowest role that sees it. */
+  role: Me['role'];
+  group: keyof typeof t.groups;
+  load: () => Promise<{ Component: ComponentType }>;
+}
+
+const RANK: Readonly<Record<Me['role'], number>> = { consumer: 0, provider: 1, operator: 2 };
+
+export const PAGES: readonly PageEntry[] = [
+  {
+    path: 'chat',
+    title: t.pages.chat,
+    icon: MessageSquare,
+    role: 'consumer',
+    group: 'use',
+    load: () => import('../pages/chat.tsx'),
+  },
+  {
+    path: 'models',
+    title: t.pages.models,
+    icon: Boxes,
+    role: 'consumer',
+    group: 'use',
+    load: () => import('../pages/models.tsx'),
+  },
+  {
+    path: 'usage',
+    title: t.pages.usage,
+    icon: ChartColumn,
+    role: 'consumer',
+    group: 'use',
+    load: () => import('../pages/usage.tsx'),
+  },
+  {
+    path: 'keys',
+    title: t.pages.keys,
+    icon: KeyRound,
+    role: 'consumer',
+    group: 'use',
+    load: () => import('../pages/keys.tsx'),
+  },
+  {
+    path: 'nodes',
+    title: t.pages.nodes,
+    icon: Server,
+    role: 'provider',
+    group: 'run',
+    load: () => import('../pages/nodes.tsx'),
+  },
+  {
+    path: 'providers',
+    title: t.pages.providers,
+    icon: Plug,
+    role: 'provider',
+    group: 'run',
+    load: () => import('../pages/providers.tsx'),
+  },
+];
+
+export const API_ICON = BookOpen;
+
+export function pagesFor(role: Me['role']): PageEntry[] {
+  return PAGES.filter((page) => RANK[role] >= RANK[page.role]);
+}

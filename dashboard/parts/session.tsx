@@ -1,0 +1,28 @@
+/** Who is logged in, and the registry as it changes: what every page may need. */
+import { createContext, type ReactNode, useContext, useEffect, useState } from 'react';
+import { type Live, NOT_YET, watchNodes } from '../api/live.ts';
+import type { Me } from '../api/schemas.ts';
+
+const MeContext = createContext<Me | undefined>(undefined);
+const LiveContext = createContext<Live>(NOT_YET);
+
+export function SessionProvider({ me, children }: { me: Me; children: ReactNode }) {
+  const [live, setLive] = useState(NOT_YET);
+  useEffect(() => watchNodes(setLive), []);
+  return (
+    <MeContext value={me}>
+      <LiveContext value={live}>{children}</LiveContext>
+    </MeContext>
+  );
+}
+
+/** @throws Error outside of a session */
+export function useMe(): Me {
+  const me = useContext(MeContext);
+  if (me === undefined) throw new Error('nobody is logged in');
+  return me;
+}
+
+export function useLive(): Live {
+  return useContext(LiveContext);
+}

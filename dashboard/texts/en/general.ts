@@ -1,0 +1,66 @@
+/** What the whole page says. */
+import { some } from './some.ts';
+
+export const general = {
+  common: {
+    loading: 'Loading …',
+    tryAgain: 'Try again',
+    cancel: 'Cancel',
+    close: 'Close',
+    save: 'Save',
+    create: 'Create',
+    done: 'Done',
+    copy: 'Copy',
+    copied: 'Copied',
+    showMore: 'Show more',
+    unknown: 'unknown',
+    none: '–',
+    shownOnce: 'It is shown this once. The gateway keeps only its hash.',
+  },
+  errors: {
+    offline: 'The gateway cannot be reached.',
+    answered: (status: number) => `The gateway answered ${status} and gave no reason.`,
+    unreadable:
+      'The gateway gave an answer that this page cannot read. Reload the page: the gateway may have been updated.',
+    page: 'This page failed.',
+    reload: 'Reload',
+    notFound: 'There is no such page.',
+  },
+  shell: {
+    skip: 'Skip to the page',
+    pages: 'Pages',
+    menu: 'Menu',
+    live: 'live',
+    connecting: 'connecting',
+    lost: 'connection lost, trying again',
+    account: 'Account',
+    logOut: 'Log out',
+    theme: 'Appearance',
+    themes: { system: 'System', light: 'Light', dark: 'Dark' },
+    roles: { consumer: 'User', provider: 'Provider', operator: 'Operator' },
+    key: 'API key',
+    api: 'API reference',
+  },
+  pages: {
+    chat: 'Chat',
+    models: 'Models',
+    usage: 'My use',
+    keys: 'Keys',
+    nodes: 'Nodes',
+    providers: 'Providers',
+  },
+  groups: { use: 'Use', run: 'Run' },
+  login: {
+    about: "Language models on your institution's own machines.",
+    institution: (name: string) => `Log in with ${name}`,
+    key: 'API key',
+    orKey: 'Or with an API key',
+    submit: 'Log in',
+  },
+  amounts: {
+    nodes: (n: number) => some(n, 'node'),
+    requests: (n: number) => some(n, 'request'),
+    days: (n: number) => some(n, 'day'),
+    tokens: (n: number) => some(n, 'token'),
+  },
+};

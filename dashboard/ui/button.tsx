@@ -1,0 +1,65 @@
+import clsx from 'clsx';
+import type { ComponentProps, ReactNode } from 'react';
+import { Tip } from './tip.tsx';
+
+const KINDS = {
+  primary: 'bg-accent text-on-accent hover:bg-accent-hover',
+  secondary: 'border border-line-strong bg-surface text-ink hover:bg-hover',
+  ghost: 'text-ink hover:bg-hover',
+  danger: 'bg-bad text-on-bad hover:opacity-90',
+} as const;
+
+const SIZES = {
+  small: 'h-8 gap-1.5 rounded-sm px-2.5 text-sm',
+  medium: 'h-9 gap-2 rounded-md px-3.5 text-base',
+} as const;
+
+export interface ButtonLook {
+  kind?: keyof typeof KINDS;
+  size?: keyof typeof SIZES;
+}
+
+/** The classes of a button, for links that look like one. */
+export function buttonClass({ kind = 'secondary', size = 'medium' }: ButtonLook = {}): string {
+  return clsx(
+    'inline-flex shrink-0 select-none items-center justify-center whitespace-nowrap font-medium transition-colors',
+    'disabled:cursor-not-allowed disabled:opacity-50',
+    KINDS[kind],
+    SIZES[size],
+  );
+}
+
+export function Button({ kind, size, className, type = 'button', ...rest }: ComponentProps<'button'> & ButtonLook) {
+  const look = { ...(kind && { kind }), ...(size && { size }) };
+  return <button type={type} className={clsx(buttonClass(look), className)} {...rest} />;
+}
+
+interface IconButtonProps extends ComponentProps<'button'> {
+  /** What it does: read aloud, and shown as a tip. */
+  label: string;
+  /** The picture. */
+  children?: ReactNode;
+  pressed?: boolean;
+}
+
+/** A button with a picture alone. */
+export function IconButton({ label, pressed, className, type = 'button', children, ...rest }: IconButtonProps) {
+  return (
+    <Tip text={label}>
+      <button
+        type={type}
+        aria-label={label}
+        aria-pressed={pressed}
+        className={clsx(
+          'inline-flex size-8 shrink-0 items-center justify-center rounded-sm text-muted transition-colors',
+          'hover:bg-hover hover:text-ink disabled:cursor-not-allowed disabled:opacity-40 [&_svg]:size-4',
+          pressed && 'bg-accent-soft text-accent',
+          className,
+        )}
+        {...rest}
+      >
+        {children}
+      </button>
+    </Tip>
+  );
+}

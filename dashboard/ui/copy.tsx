@@ -1,0 +1,60 @@
+import { Check, Copy as CopyIcon } from 'lucide-react';
+import { useEffect, useState } from 'react';
+import { t } from '../texts/index.ts';
+import { Button, IconButton } from './button.tsx';
+
+/** How long “Copied” stays. */
+const SAID_MS = 1500;
+
+/** Without TLS browsers give pages no clipboard, but on this very machine: then there is no button that does nothing. */
+export const canCopy = (): boolean => navigator.clipboard !== undefined;
+
+interface CopyProps {
+  text: string | (() => string);
+  label?: string;
+  /** A picture alone. */
+  icon?: boolean;
+}
+
+export function Copy({ text, label = t.common.copy, icon = false }: CopyProps) {
+  const [done, setDone] = useState(false);
+  useEffect(() => {
+    if (!done) return;
+    const timer = setTimeout(() => setDone(false), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [done]);
+  if (!canCopy()) return null;
+  const copy = () =>
+    void navigator.clipboard.writeText(typeof text === 'string' ? text : text()).then(() => setDone(true));
+  const Icon = done ? Check : CopyIcon;
+  if (icon)
+    return (
+      <IconButton label={done ? t.common.copied : label} onClick={copy}>
+        <Icon />
+      </IconButton>
+    );
+  return (
+    <Button size="small" onClick={copy}>
+      <Icon className="size-3.5" aria-hidden />
+      {done ? t.common.copied : label}
+    </Button>
+  );
+}
+
+/** A secret that is shown this once. */
+export function Secret({ title, secret, close }: { title: string; secret: string; close: () => void }) {
+  return (
+    <section className="flex flex-col gap-3 rounded-lg border border-accent bg-accent-soft p-4" aria-label={title}>
+      <p>
+        <strong>{title}</strong> {t.common.shownOnce}
+      </p>
+      <code className="secret rounded-md bg-surface px-3 py-2 [overflow-wrap:anywhere]">{secret}</code>
+      <p className="flex gap-2">
+        <Copy text={secret} />
+        <Button size="small" onClick={close}>
+          {t.common.done}
+        </Button>
+      </p>
+    </section>
+  );
+}

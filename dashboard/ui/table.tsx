@@ -1,0 +1,155 @@
+import {
+  createSortedRowModel,
+  rowSortingFeature,
+  sortFn_alphanumeric,
+  sortFn_basic,
+  sortFn_text,
+  tableFeatures,
+  useTable,
+} from '@tanstack/react-table';
+import clsx from 'clsx';
+import { ArrowDown, ArrowUp, ChevronsUpDown } from 'lucide-react';
+import { type ReactNode, useMemo, useState } from 'react';
+import { t } from '../texts/index.ts';
+import { Button } from './button.tsx';
+
+export interface Column<Row> {
+  id: string;
+  header: string;
+  /** What it is sorted by. Without it the column is not sorted. */
+  value?: (row: Row) => string | number;
+  cell: (row: Row) => ReactNode;
+  /** Right-aligned, with figures of one width. */
+  numeric?: boolean;
+}
+
+interface DataTableProps<Row> {
+  /** Of the region that scrolls sideways, read aloud. */
+  label: string;
+  /** Keep it while it is the same: it is sorted anew when it is another one. */
+  rows: readonly Row[];
+  /** At module scope, or memoised. The first one names the row. */
+  columns: readonly Column<Row>[];
+  rowId: (row: Row) => string;
+  /** How many rows are drawn until more are asked for. */
+  pageSize?: number;
+}
+
+const features = tableFeatures({
+  rowSortingFeature,
+  sortedRowModel: createSortedRowModel(),
+  sortFns: { alphanumeric: sortFn_alphanumeric, basic: sortFn_basic, text: sortFn_text },
+});
+
+/** Rows that are drawn at first; more would cost a phone a second. */
+const PAGE_ROWS = 100;
+
+/** A table that is sorted by its heads. It scrolls sideways on its own, and is reached by keyboard. */
+export function DataTable<Row extends object>({
+  label,
+  rows,
+  columns,
+  rowId,
+  pageSize = PAGE_ROWS,
+}: DataTableProps<Row>) {
+  const [drawn, setDrawn] = useState(pageSize);
+  const definitions = useMemo(
+    () =>
+      columns.map(({ id, header, value, cell }) => ({
+        id,
+        header,
+        ...(value === undefined ? {} : { accessorFn: value }),
+        enableSorting: value !== undefined,
+        cell: ({ row }: { row: { original: Row } }) => cell(row.original),
+      })),
+    [columns],
+  );
+  const data = useMemo(() => [...rows], [rows]);
+  const table = useTable({ features, columns: definitions, data, getRowId: rowId, enableMultiSort: false });
+  const numeric = new Set(columns.flatMap(({ id, numeric: is }) => (is ? [id] : [])));
+  const sorted = table.getRowModel().rows;
+  return (
+    <>
+      <section aria-label={label} tabIndex={0} className="overflow-x-auto rounded-lg border border-line bg-surface">
+        <table className="w-full border-collapse text-sm">
+          <Head table={table} numeric={numeric} />
+          <tbody>
+            {sorted.slice(0, drawn).map((row) => (
+              <tr key={row.id} className="border-line border-t hover:bg-hover/50">
+                {row.getAllCells().map((cell, n) => {
+                  const look = clsx('px-4 py-2.5 text-left', numeric.has(cell.column.id) && 'text-right tabular-nums');
+                  const content = <table.FlexRender key={cell.id} cell={cell} />;
+                  return n === 0 ? (
+                    <th key={cell.id} scope="row" className={clsx(look, 'font-medium')}>
+                      {content}
+                    </th>
+                  ) : (
+                    <td key={cell.id} className={look}>
+                      {content}
+                    </td>
+                  );
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+      {sorted.length > drawn && <More onClick={() => setDrawn(drawn + 10 * pageSize)} />}
+    </>
+  );
+}
+
+function Head<Row extends object>({
+  table,
+  numeric,
+}: {
+  table: ReturnType<typeof useTable<typeof features, Row>>;
+  numeric: ReadonlySet<string>;
+}) {
+  return (
+    <thead>
+      {table.getHeaderGroups().map((group) => (
+        <tr key={group.id}>
+          {group.headers.map(({ id, column }) => {
+            const order = column.getIsSorted();
+            const Icon = order === 'asc' ? ArrowUp : order === 'desc' ? ArrowDown : ChevronsUpDown;
+            const title = String(column.columnDef.header ?? '');
+            return (
+              <th
+                key={id}
+                scope="col"
+                aria-sort={order === false ? undefined : order === 'asc' ? 'ascending' : 'descending'}
+                className={clsx(
+                  'whitespace-nowrap px-4 py-2 font-medium text-muted text-xs',
+                  numeric.has(column.id) ? 'text-right' : 'text-left',
+                )}
+              >
+                {column.getCanSort() ? (
+                  <button
+                    type="button"
+                    onClick={column.getToggleSortingHandler()}
+                    className="inline-flex items-center gap-1 rounded-sm hover:text-ink"
+                  >
+                    {title}
+                    <Icon className={clsx('size-3', order === false && 'opacity-40')} aria-hidden />
+                  </button>
+                ) : (
+                  title
+                )}
+              </th>
+            );
+          })}
+        </tr>
+      ))}
+    </thead>
+  );
+}
+
+/** Below a list that is longer. */
+export function More({ onClick }: { onClick: () => void }) {
+  return (
+    <p className="flex justify-center">
+      <Button onClick={onClick}>{t.common.showMore}</Button>
+    </p>
+  );
+}

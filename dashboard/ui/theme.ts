@@ -1,0 +1,47 @@
+/** Light, dark, or as the system is: kept in this browser. */
+import { useSyncExternalStore } from 'react';
+
+export const THEMES = ['system', 'light', 'dark'] as const;
+export type Theme = (typeof THEMES)[number];
+
+const STORED_AS = 'otela-theme';
+const listeners = new Set<() => void>();
+
+/** A browser may forbid its storage: then the choice lasts as long as the page. */
+let chosen: Theme = read();
+
+function read(): Theme {
+  try {
+    const stored = localStorage.getItem(STORED_AS);
+    return THEMES.find((theme) => theme === stored) ?? 'system';
+  } catch {
+    return 'system';
+  }
+}
+
+/** Before the first paint, so that no page flashes in the wrong colours. */
+export function applyTheme(): void {
+  if (chosen === 'system') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen;
+}
+
+export function chooseTheme(theme: Theme): void {
+  chosen = theme;
+  try {
+    localStorage.setItem(STORED_AS, theme);
+  } catch {
+    // Nothing is lost but the memory of it.
+  }
+  applyTheme();
+  for (const listener of listeners) listener();
+}
+
+export function useTheme(): Theme {
+  return useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    () => chosen,
+  );
+}
