@@ -37,6 +37,8 @@ export function exitOf(code: SchedulerErrorCode): number {
 }
 
 export function planExit(plan: Plan): number {
-  if (plan.infeasible !== undefined) return EXIT_INFEASIBLE;
-  return plan.report?.status === 'time-limit' ? EXIT_TIME_OUT : EXIT_DONE;
+  const late = plan.report?.status === 'time-limit';
+  // With more time there may be a plan that does what was asked.
+  if (plan.infeasible !== undefined) return late && plan.report?.impossible === false ? EXIT_TIME_OUT : EXIT_INFEASIBLE;
+  return late ? EXIT_TIME_OUT : EXIT_DONE;
 }

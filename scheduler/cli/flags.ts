@@ -111,7 +111,7 @@ export function limitsFrom(flags: Flags): EngineLimits {
 }
 
 export function planOptionsFrom(flags: Flags, catalogue: Catalogue, progress: (line: string) => void): PlanOptions {
-  const named = text(flags, 'objective') ?? 'latency';
+  const named = text(flags, 'objective') ?? 'gpus';
   const objective = OBJECTIVES.find((one) => one === named);
   if (objective === undefined)
     throw new SchedulerError('usage', `no objective is called ${named}; there are ${OBJECTIVES.join(', ')}`);

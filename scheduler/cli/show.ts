@@ -1,79 +1,130 @@
 import type { Prediction } from '../planner/predict.ts';
-import type { Plan } from '../planner/types.ts';
+import type { Plan, PlannedModel, PlannedReplicas } from '../planner/types.ts';
 import type { SimulationResult } from '../serving/cluster.ts';
 import { percent, table } from '../validate/table.ts';
+import { count, duration, energy, perSecond } from './units.ts';
 
-const seconds = (value: number | undefined) =>
-  value === undefined || !Number.isFinite(value) ? '-' : value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+const OBJECTIVE_WORDS: Record<string, string> = {
+  gpus: 'the fewest GPUs that keep the latency targets',
+  cost: 'the least money that keeps the latency targets',
+  latency: 'the shortest mean latency',
+  throughput: 'the largest share of its requests for the worst served model',
+};
+
+const gpusOf = ({ gpus, tp }: PlannedReplicas) => gpus ?? tp;
 
 export function planText(plan: Plan, prediction: Prediction | undefined): string {
-  const parts: string[] = [];
-  if (plan.infeasible !== undefined) parts.push(`NOT FEASIBLE: ${plan.infeasible}`);
-  parts.push(
-    table(
-      ['model', 'pool', 'GPU', 'TP', 'replicas', 'GPUs', 'weight', 'requests/s', 'of at most', 'known by'],
-      plan.placements.map((one) => [
-        one.model,
-        one.pool,
-        one.gpu,
-        one.tp,
-        one.replicas,
-        one.replicas * one.tp,
-        one.share.toFixed(4),
-        one.rate.toPrecision(4),
-        one.capacity.toPrecision(4),
-        one.source,
-      ]),
-    ),
-  );
-  parts.push(modelTable(plan, prediction));
+  const parts = [headline(plan), replicaTable(plan), modelTable(plan, prediction)];
   if (plan.pools.length > 0) {
     parts.push(
       table(
-        ['pool', 'GPUs', 'given', 'what one more would give'],
-        plan.pools.map((pool) => [pool.pool, pool.gpus, pool.used, pool.oneMore]),
+        ['nodes', 'GPU', 'in use', 'one more would bring'],
+        plan.pools.map(({ pool, gpu, used, gpus, oneMore }) => [pool, gpu, `${used} of ${gpus}`, oneMore]),
       ),
     );
   }
-  parts.push(summary(plan, prediction));
+  parts.push([qualityText(plan), predictionText(prediction)].filter((line) => line !== '').join('\n'));
   return parts.join('\n\n');
 }
 
-function modelTable(plan: Plan, prediction: Prediction | undefined): string {
+function headline(plan: Plan): string {
+  const used = plan.placements.reduce((sum, one) => sum + one.replicas * gpusOf(one), 0);
+  const there = plan.pools.reduce((sum, { gpus }) => sum + gpus, 0);
+  const money = plan.usdPerHour > 0 ? `, ${plan.usdPerHour.toFixed(2)} USD per hour` : '';
+  const of = there > 0 ? ` of ${count(there)}` : '';
+  const lines = [
+    `Plan for ${OBJECTIVE_WORDS[plan.objective] ?? plan.objective}: ${count(used)}${of} GPUs for ${plan.models.length} model${plan.models.length === 1 ? '' : 's'}${money}.`,
+  ];
+  if (plan.infeasible !== undefined) lines.unshift(`NOT AS ASKED: ${plan.infeasible}`, '');
+  return lines.join('\n');
+}
+
+function replicaTable(plan: Plan): string {
   return table(
-    ['model', 'requests/s', 'unserved', 'planned mean s', 'simulated mean s', 'P95 s', 'TTFT s', 'TPOT ms'],
+    ['model', 'replicas', 'on', 'nodes', 'requests', 'load', 'of the model'],
+    plan.placements.map((one) => [
+      one.model,
+      one.replicas,
+      `${gpusOf(one)} × ${one.gpu} each`,
+      one.pool,
+      perSecond(one.rate),
+      one.capacity > 0 ? percent(one.rate / one.capacity, 0) : '-',
+      percent(one.share, one.share > 0.999 || one.share < 0.001 ? 0 : 1),
+    ]),
+  );
+}
+
+function modelTable(plan: Plan, prediction: Prediction | undefined): string {
+  const head = ['model', 'asked', 'served', 'answer takes', 'target'];
+  if (prediction !== undefined) head.push('simulated', '95 of 100 within', 'first token', 'per token');
+  head.push('there');
+  return table(
+    head,
     plan.models.map((one) => {
       const result = prediction?.models.find(({ model }) => model === one.model)?.result;
+      const simulated =
+        result === undefined
+          ? ['-', '-', '-', '-']
+          : [
+              duration(result.latency.mean),
+              duration(result.latency.p95),
+              duration(result.ttft.mean),
+              duration(result.tpot.mean),
+            ];
       return [
         one.model,
-        one.rate.toPrecision(4),
-        one.unserved > 0 ? one.unserved.toPrecision(3) : '0',
-        seconds(one.latencyS),
-        seconds(result?.latency.mean),
-        seconds(result?.latency.p95),
-        seconds(result?.ttft.mean),
-        result === undefined ? '-' : (result.tpot.mean * 1e3).toFixed(1),
+        perSecond(one.rate),
+        servedText(one),
+        duration(one.latencyS),
+        targetText(one),
+        ...(prediction === undefined ? [] : simulated),
+        one.availability === undefined ? '-' : availabilityText(one),
       ];
     }),
   );
 }
 
-function summary(plan: Plan, prediction: Prediction | undefined): string {
-  const lines = [
-    `objective ${plan.objective}; ${(plan.usdPerHour).toFixed(2)} USD/h; flat out it serves ${percent(plan.servedShare, 0)} of the demand of the worst served model`,
-  ];
-  if (plan.report) {
-    const { method, status, gap, integers, simulated } = plan.report;
-    lines.push(
-      `solved by ${method === 'highs' ? 'HiGHS' : 'rounding and search under the linear bound'}: ${integers} integers, within ${percent(gap, 2)} of the best possible, ` +
-        `${plan.report.seconds.toFixed(2)} s, ${simulated} options simulated${status === 'time-limit' ? '; TIME LIMIT reached' : ''}`,
-    );
-  }
-  if (prediction)
-    lines.push(
-      `simulated: ${prediction.requestsPerS.toPrecision(4)} requests/s, ${prediction.tokensPerS.toPrecision(4)} tokens/s, ${(prediction.energyJ / 3.6e6).toPrecision(3)} kWh (estimate)`,
-    );
-  return lines.join('\n');
+function servedText({ rate, unserved }: PlannedModel): string {
+  if (rate <= 0) return '-';
+  return unserved <= 0 ? 'all' : percent(Math.max(0, 1 - unserved / rate), 0);
+}
+
+function targetText({ target }: PlannedModel): string {
+  if (target === undefined) return 'none';
+  return `${duration(target.latencyS)}${target.asked ? '' : ' (default)'}`;
+}
+
+/** `99.9 % of the time`; as many nines as there are. */
+function availabilityText({ availability = 0, alwaysOn }: PlannedModel): string {
+  const digits = availability >= 0.99995 ? 3 : availability >= 0.9995 ? 2 : availability >= 0.995 ? 1 : 0;
+  const shown = availability > 0.999995 ? 'over 99.999 %' : percent(availability, digits);
+  return `${shown}${alwaysOn === true ? ', always on' : ''}`;
+}
+
+/** How good the plan is, and how that is known. */
+function qualityText({ report, objective }: Plan): string {
+  if (report === undefined) return '';
+  const { gap, proven, status, seconds, simulated, integers } = report;
+  const known = `${simulated} of ${integers} ways to run a replica were simulated, ${seconds.toFixed(1)} s`;
+  const late = status === 'time-limit' ? ' The time limit ended the search.' : '';
+  const best =
+    gap < 5e-5
+      ? `No plan is better by what was asked (${objective}): proven`
+      : `No plan is more than ${percent(gap, gap < 0.1 ? 1 : 0)} better (${objective}): proven`;
+  if (proven) return `${best}; ${known}.${late}`;
+  const guess =
+    gap >= 1
+      ? 'How good this plan is was not found out'
+      : `No plan more than ${percent(gap, 1)} better is known (${objective})`;
+  return `${guess}: not proven; ${known}.${late}`;
+}
+
+function predictionText(prediction: Prediction | undefined): string {
+  if (prediction === undefined) return '';
+  return (
+    `Simulated: ${perSecond(prediction.requestsPerS)} and ${count(prediction.tokensPerS)} tokens/s, ` +
+    `an answer takes ${duration(prediction.meanS)} on average and 95 of 100 at most ${duration(prediction.p95S)}; about ${energy(prediction.energyJ)} (an estimate).`
+  );
 }
 
 export function whyText(plan: Plan): string {
@@ -81,19 +132,24 @@ export function whyText(plan: Plan): string {
 }
 
 export function simulationText(result: SimulationResult): string {
-  const row = (name: string, unit: number, { mean, p50, p90, p95, p99, max }: SimulationResult['latency']) => [
+  const row = (name: string, { mean, p50, p90, p95, p99, max }: SimulationResult['latency']) => [
     name,
-    ...[mean, p50, p90, p95, p99, max].map((value) => (value * unit).toPrecision(4)),
+    ...[mean, p50, p90, p95, p99, max].map(duration),
   ];
   return [
     table(
-      ['', 'mean', 'P50', 'P90', 'P95', 'P99', 'max'],
-      [row('TTFT s', 1, result.ttft), row('TPOT ms', 1e3, result.tpot), row('end to end s', 1, result.latency)],
+      ['', 'mean', 'half within', '90 of 100', '95 of 100', '99 of 100', 'longest'],
+      [
+        row('until the first token', result.ttft),
+        row('each token after it', result.tpot),
+        row('the whole answer', result.latency),
+      ],
     ),
     [
-      `${result.requests} requests in ${result.durationS.toFixed(1)} s: ${result.requestsPerS.toPrecision(4)} requests/s, ${result.tokensPerS.toPrecision(4)} answer tokens/s`,
-      `KV cache ${percent(result.kvUse)} in use while busy (peak ${percent(result.kvPeak)}), GPUs busy ${percent(result.busy)}, ${result.preemptions} pre-emptions, ${result.refused} refused`,
-      `energy about ${(result.energyJ / 3.6e6).toPrecision(3)} kWh, ${(result.energyJ / Math.max(1, result.tokensPerS * result.durationS)).toPrecision(3)} J per answer token (estimate)`,
+      `${count(result.requests)} requests in ${duration(result.durationS)}: ${perSecond(result.requestsPerS)}, ${count(result.tokensPerS)} answer tokens/s`,
+      `GPUs busy ${percent(result.busy, 0)} of the time; their memory for requests ${percent(result.kvUse, 0)} full while busy, ${percent(result.kvPeak, 0)} at most`,
+      `${count(result.preemptions)} requests were put back because memory ran out, ${count(result.refused)} refused because they never fit`,
+      `about ${energy(result.energyJ)}, ${(result.energyJ / Math.max(1, result.tokensPerS * result.durationS)).toPrecision(3)} J per answer token (an estimate)`,
     ].join('\n'),
   ].join('\n\n');
 }

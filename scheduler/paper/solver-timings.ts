@@ -27,12 +27,12 @@ for (const { models, kinds, seeds, load, limitS } of [
         seed: 1,
       };
       const started = performance.now();
-      const { report, overloaded, problem } = await decide(pools, demands, [], settings);
+      const { report, shortfall, problem } = await decide(pools, demands, [], settings);
       const seconds = (performance.now() - started) / 1e3;
       if (models === 10 && !(seconds < 5 && report.gap <= 0.05)) missed++;
       rows.push([
         `${models} × ${kinds}`,
-        overloaded ? `${objective} (overloaded)` : objective,
+        shortfall !== undefined ? `${objective} (${shortfall})` : objective,
         seed,
         problem.options.length,
         report.simulated,

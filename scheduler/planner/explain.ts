@@ -1,52 +1,47 @@
 import { kvCapacityTokens } from '../roofline/deployment.ts';
 import { meanLength } from '../serving/lengths.ts';
-import { COST_LOAD, type Evaluation } from '../solver/evaluate.ts';
+import type { Evaluation } from '../solver/evaluate.ts';
 import type { Decision } from '../solver/plan.ts';
 import { type Demand, type Option, type Pool, poolGpus } from '../solver/problem.ts';
-import { Search } from '../solver/search.ts';
-import type { PlannedModel, PoolValue } from './types.ts';
+import { Search, UNSERVED } from '../solver/search.ts';
+import { HEADROOM_LOAD, targetOf } from '../solver/targets.ts';
+import { modelAvailability } from './availability.ts';
+import { usedGpus } from './shortfall.ts';
+import type { PlannedModel, PlannedReplicas, PoolValue } from './types.ts';
 
-const name = (option: Option | undefined, pools: readonly Pool[]) =>
-  option === undefined ? '?' : `TP ${option.tp} on ${pools[option.pool]?.id ?? '?'}`;
+const place = (option: Option | undefined, pools: readonly Pool[]) =>
+  option === undefined
+    ? '?'
+    : `${option.gpus} × ${pools[option.pool]?.gpu.id ?? '?'} (${pools[option.pool]?.id ?? '?'})`;
 
-const usedGpus = ({ problem, counts }: Decision, p: number) => {
-  const { oneEngine, gpusPerNode = 0 } = problem.pools[p] ?? {};
-  return problem.options.reduce(
-    (sum, { pool, tp }, o) => sum + (pool === p ? (oneEngine ? gpusPerNode : tp) * (counts[o] ?? 0) : 0),
-    0,
-  );
-};
-
-/** For each model: what binds it, and the next best way to place it. */
+/** For each model: what limits it, and the next best way to place it. */
 export function explainModels(
   decision: Decision,
   evaluation: Evaluation,
+  placements: readonly PlannedReplicas[],
   pools: readonly Pool[],
   demands: readonly Demand[],
 ): PlannedModel[] {
-  const { problem, counts, overloaded } = decision;
-  const { options, settings } = problem;
-  const search = new Search(problem, counts);
-  const overload = overloaded || settings.objective === 'throughput';
-  return demands.map((demand, m) => {
+  const { problem, counts, asked, table } = decision;
+  const { options } = problem;
+  const search = options.length <= RUNNER_UP_OPTIONS ? new Search(problem, counts) : undefined;
+  const taken = placements.map((one) => ({ ...one, gpus: one.gpus ?? one.tp }));
+  return demands.map((demand, m): PlannedModel => {
     const mine = options.flatMap((option, o) => (option.demand === m && (counts[o] ?? 0) > 0 ? [{ option, o }] : []));
-    const capacity = mine.reduce((sum, { option, o }) => sum + option.capacity * (counts[o] ?? 0), 0);
-    const why = [
-      ...mine.map(({ option }) => batchBound(decision, option, demand, pools)),
-      ...poolBound(decision, mine, pools),
-    ];
-    if (options.length <= RUNNER_UP_OPTIONS) why.push(runnerUp(decision, search, m, pools, demands));
-    if (mine.length === 0)
-      why.push(
-        demand.rate === 0
-          ? 'nobody asks for it'
-          : 'no GPU is left for it: what others lose would be more than it gains',
-      );
+    const target = targetOf(demand, table.estimatesOf(m), asked);
+    const counted = asked.objective !== 'throughput' && (asked.objective !== 'latency' || target.asked);
+    const why = mine.length === 0 ? [withoutReplica(demand)] : [];
+    for (const { option, o } of mine) why.push(limitOf(decision, option, o, demand));
+    if (search !== undefined && mine.length > 0) why.push(runnerUp(decision, search, m, pools, demands));
     return {
       model: demand.model.id,
       rate: demand.rate,
-      unserved: overload ? Math.max(0, demand.rate - capacity) : (evaluation.unserved[m] ?? 0),
-      latencyS: overload || mine.length === 0 ? undefined : evaluation.latency[m],
+      unserved: evaluation.unserved[m] ?? 0,
+      latencyS:
+        mine.length === 0 || Number.isNaN(evaluation.latency[m] ?? Number.NaN) ? undefined : evaluation.latency[m],
+      ...(counted && Number.isFinite(target.latencyS) ? { target } : {}),
+      availability: modelAvailability(demand, taken, pools),
+      ...(demand.alwaysOn === true ? { alwaysOn: true } : {}),
       why: why.filter((line) => line !== ''),
     };
   });
@@ -55,28 +50,32 @@ export function explainModels(
 /** Beyond this a second look at every exchange takes longer than the plan. */
 const RUNNER_UP_OPTIONS = 600;
 
-function batchBound(decision: Decision, option: Option, demand: Demand, pools: readonly Pool[]): string {
-  const { limits } = decision.problem.settings;
-  const { deployment } = decision.table.step(option);
+const withoutReplica = ({ rate }: Demand) =>
+  rate === 0
+    ? 'nobody asks for it, so it gets no replica'
+    : 'no GPU is left for it: what others would lose is more than it would gain';
+
+function limitOf(decision: Decision, option: Option, o: number, demand: Demand): string {
+  const { problem, table } = decision;
+  const { limits } = problem.settings;
+  const { deployment } = table.step(option);
   const held = kvCapacityTokens(deployment, limits.memoryFraction);
   const batch = Math.floor(held / (meanLength(demand.input) + meanLength(demand.output)));
-  const binds =
+  const most =
     batch < limits.maxSequences
-      ? `memory (C2) ends its batch at about ${batch} sequences`
-      : `the engine's limit ends its batch at ${limits.maxSequences} sequences`;
-  return `${name(option, pools)}: ${option.capacity.toPrecision(3)} requests/s each (${option.source}); ${binds}`;
+      ? `its memory holds about ${batch} requests at a time`
+      : `the engine takes ${limits.maxSequences} requests at a time`;
+  const usable = problem.usable[o]?.rate ?? 0;
+  const reason =
+    usable >= option.capacity * (1 - 1e-6)
+      ? ''
+      : usable < HEADROOM_LOAD * option.capacity * (1 - 1e-6)
+        ? `, ${perS(usable)} within its latency target`
+        : `, ${perS(usable)} with room for bursts`;
+  return `a replica on ${place(option, problem.pools)} can do ${perS(option.capacity)} at most (${option.source})${reason}; ${most}`;
 }
 
-function poolBound(decision: Decision, mine: readonly { option: Option }[], pools: readonly Pool[]): string[] {
-  return [...new Set(mine.map(({ option }) => option.pool))].flatMap((p) => {
-    const pool = pools[p];
-    if (pool === undefined) return [];
-    const free = poolGpus(pool) - usedGpus(decision, p);
-    return free === 0
-      ? [`capacity (C1) of ${pool.id} binds: all ${poolGpus(pool)} GPUs are given`]
-      : [`${pool.id} has ${free} GPUs left: more would not pay`];
-  });
-}
+const perS = (rate: number) => `${rate.toPrecision(3)} requests/s`;
 
 function runnerUp(
   decision: Decision,
@@ -85,88 +84,58 @@ function runnerUp(
   pools: readonly Pool[],
   demands: readonly Demand[],
 ): string {
-  const { options, settings } = decision.problem;
+  const { problem } = decision;
   const next = search.runnerUp(m);
-  if (next === undefined) return 'no other single exchange is possible';
-  const [from, to] = [options[next.from], options[next.to]];
-  const text = `runner-up: one ${name(from, pools)} as ${name(to, pools)}`;
-  if (settings.objective === 'throughput') {
-    const demand = demands[m];
-    const change = (to?.capacity ?? 0) - (from?.capacity ?? 0);
-    return `${text}, ${change >= 0 ? '+' : ''}${change.toPrecision(3)} requests/s of ${demand?.rate ?? 0}`;
-  }
-  const rate = demands.reduce((sum, demand) => sum + demand.rate, 0);
+  if (next === undefined) return '';
+  const text = `next best: one replica on ${place(problem.options[next.to], pools)} instead of ${place(problem.options[next.from], pools)}`;
   const change = next.cost - search.total();
-  if (settings.objective === 'cost')
-    return `${text}, ${change >= 0 ? '+' : ''}${change > 1e4 ? 'demand unserved' : `${change.toFixed(2)} USD/h`}`;
-  return `${text}, mean latency ${change > 1e4 ? 'lost: demand unserved' : `${change >= 0 ? '+' : ''}${(change / rate).toFixed(4)} s`}`;
+  if (change > UNSERVED / 1e3) return `${text}, but then not all requests could be served`;
+  const sign = change >= 0 ? '+' : '−';
+  switch (problem.goal.kind) {
+    case 'replicas':
+      return `${text}, ${sign}${Math.abs(change).toFixed(2)} ${problem.settings.objective === 'cost' ? 'USD per hour' : 'GPUs'}`;
+    case 'latency': {
+      const rate = demands.reduce((sum, demand) => sum + demand.rate, 0);
+      return `${text}, mean latency ${sign}${Math.abs(change / rate).toFixed(4)} s`;
+    }
+    case 'share':
+    case 'placed':
+      return '';
+  }
 }
 
 /** What a GPU of each kind is worth: shadow prices of the linear relaxation, so for small changes. */
 export function explainPools(decision: Decision, pools: readonly Pool[], demands: readonly Demand[]): PoolValue[] {
-  const { formulation, relaxed, problem } = decision;
+  const { formulation, relaxed } = decision;
   const rate = demands.reduce((sum, demand) => sum + demand.rate, 0);
   return pools.map((pool, p) => {
     const worth = -formulation.packing
       .filter((one) => one.pool === p)
       .reduce((sum, { row, perGpu }) => sum + (relaxed.duals[row] ?? 0) * perGpu, 0);
+    const used = usedGpus(decision, p);
+    const free = poolGpus(pool) - used;
     return {
       pool: pool.id,
+      gpu: pool.gpu.id,
       gpus: poolGpus(pool),
-      used: usedGpus(decision, p),
-      oneMore: worthText(worth, problem.settings.objective, rate),
+      used,
+      oneMore: free > 0 ? 'nothing: some are free' : worthText(worth, decision, rate),
     };
   });
 }
 
-function worthText(worth: number, objective: string, rate: number): string {
-  if (worth < 1e-9) return 'one more would change nothing';
-  if (objective === 'throughput') return `one more serves ${(worth * 100).toFixed(2)} % more of the demand`;
-  if (objective === 'cost') return `one more saves ${worth.toFixed(2)} USD/h`;
-  return `one more takes ${(worth / rate).toFixed(4)} s off the mean latency`;
-}
-
-/** The demand cannot be served: which constraint, and the least that would help. */
-export function explainOverload(
-  decision: Decision,
-  evaluation: Evaluation,
-  pools: readonly Pool[],
-  demands: readonly Demand[],
-): string {
-  if (decision.latencyS !== undefined) {
-    return (
-      `no plan serves everybody with a mean latency of ${decision.asked.latencyS} s: the limit binds. Smallest relaxation: --latency ${decision.latencyS.toPrecision(3)}. ` +
-      'This plan serves as much as possible of the worst served model.'
-    );
+function worthText(worth: number, { problem: { goal, settings } }: Decision, rate: number): string {
+  if (worth < 1e-9) return 'nothing';
+  switch (goal.kind) {
+    case 'share':
+      return `about ${(worth * 100).toPrecision(2)} % more of every model's requests`;
+    case 'replicas':
+      return settings.objective === 'cost'
+        ? `about ${worth.toFixed(2)} USD per hour saved`
+        : `about ${worth.toFixed(2)} GPUs elsewhere saved`;
+    case 'latency':
+      return `about ${(worth / rate).toFixed(4)} s of the mean latency`;
+    case 'placed':
+      return 'room for another model';
   }
-  const safe = decision.asked.objective === 'cost' ? COST_LOAD : SAFE_LOAD;
-  const share = evaluation.z * safe;
-  const short = demands
-    .filter((_, m) => (evaluation.unserved[m] ?? 0) > 0 || evaluation.z < 1)
-    .map(({ model }) => model.id);
-  const full = pools.filter((pool, p) => poolGpus(pool) - usedGpus(decision, p) === 0).map(({ id }) => id);
-  const more = pools
-    .map((pool, p) => {
-      const worth = -decision.formulation.packing
-        .filter((one) => one.pool === p)
-        .reduce((sum, { row, perGpu }) => sum + (decision.relaxed.duals[row] ?? 0) * perGpu, 0);
-      return {
-        pool,
-        needed: worth > 1e-12 ? Math.ceil((1 / safe - evaluation.z) / worth) : Number.POSITIVE_INFINITY,
-      };
-    })
-    .filter(({ needed }) => Number.isFinite(needed) && needed > 0)
-    .sort((a, b) => a.needed - b.needed)[0];
-  const binds =
-    decision.problem.settings.budget !== undefined && full.length < pools.length
-      ? 'the budget'
-      : `capacity (C1) of ${full.join(', ') || 'all pools'}`;
-  const relax = more ? `, or about ${more.needed} more GPUs like those of ${more.pool.id} (${more.pool.gpu.id})` : '';
-  return (
-    `the demand cannot be served (${short.slice(0, 5).join(', ')}${short.length > 5 ? ' and others' : ''}): ${binds} binds. ` +
-    `Smallest relaxation: ${(share * 100).toFixed(0)} % of all rates${relax}. This plan serves as much as possible of the worst served model.`
-  );
 }
-
-/** Above this load queues grow without bound in practice. */
-const SAFE_LOAD = 0.95;

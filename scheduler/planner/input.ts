@@ -4,7 +4,7 @@ import { type Catalogue, findGpu, findModel, parse, readJson } from '../catalogu
 import { PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { LENGTH_MAX, type Lengths } from '../serving/lengths.ts';
-import type { Demand, MeasuredCapacity, Placement, Pool } from '../solver/problem.ts';
+import { CLASSES, type Demand, type MeasuredCapacity, type Placement, type Pool, TIERS } from '../solver/problem.ts';
 
 const tokens = z.number().finite().positive().max(LENGTH_MAX);
 
@@ -42,6 +42,9 @@ const inventorySchema = z.strictObject({
         nodes: z.number().int().min(1).max(10_000),
         gpus_per_node: z.number().int().min(1).max(72).optional(),
         usd_hour: z.number().finite().nonnegative().optional(),
+        tier: z.enum(TIERS).optional(),
+        /** Share of the time that a node is there. */
+        availability: z.number().min(0).max(1).optional(),
         values: z.record(z.string().regex(/^[a-z][a-z0-9_]{0,31}$/), z.string().max(256)).optional(),
       }),
     )
@@ -73,6 +76,11 @@ export const demandSchema = z.strictObject({
   weights: z.enum(PRECISIONS).default('bf16'),
   kv: z.enum(PRECISIONS).default('bf16'),
   tp: z.array(z.number().int().positive().max(72)).min(1).optional(),
+  /** Which latency target holds where none is given. */
+  class: z.enum(CLASSES).optional(),
+  /** Mean seconds from arrival to last token. */
+  latency: z.number().finite().min(1e-6).max(1e6).optional(),
+  always_on: z.boolean().optional(),
 });
 export const workloadSchema = z.strictObject({
   about: z.string().optional(),
@@ -93,6 +101,8 @@ function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inve
       gpu: row.usd_hour === undefined ? gpu : { ...gpu, usdPerHour: row.usd_hour },
       nodes: row.nodes,
       gpusPerNode: row.gpus_per_node ?? gpu.gpusPerNode,
+      ...(row.tier === undefined ? {} : { tier: row.tier }),
+      ...(row.availability === undefined ? {} : { availability: row.availability }),
       ...(row.values === undefined ? {} : { values: row.values }),
     };
   });
@@ -103,12 +113,23 @@ function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inve
   return { pools, running: file.running.map((row) => ({ ...row, model: findModel(catalogue, row.model).id })) };
 }
 
-function workloadFrom(value: unknown, catalogue: Catalogue, what: string): Demand[] {
-  return parse(workloadSchema, value, what).models.map(({ tp, ...row }) => ({
+/** A row of a workload. */
+function demandFrom(
+  { tp, class: requestClass, latency, always_on, ...row }: z.infer<typeof demandSchema>,
+  catalogue: Catalogue,
+): Demand {
+  return {
     ...row,
     model: findModel(catalogue, row.model),
     ...(tp === undefined ? {} : { tp }),
-  }));
+    ...(requestClass === undefined ? {} : { class: requestClass }),
+    ...(latency === undefined ? {} : { latencyS: latency }),
+    ...(always_on === undefined ? {} : { alwaysOn: always_on }),
+  };
+}
+
+function workloadFrom(value: unknown, catalogue: Catalogue, what: string): Demand[] {
+  return parse(workloadSchema, value, what).models.map((row) => demandFrom(row, catalogue));
 }
 
 export const readInventory = (path: string, catalogue: Catalogue) => inventoryFrom(readJson(path), catalogue, path);

@@ -20,11 +20,13 @@ const planByFlow: Planner = async (inventory, workload, current, { options: sett
     const same = current.filter((one) => one.model === model && one.pool === pool && one.tp === option.tp);
     return settings.reclaim ? 0 : same.reduce((sum, { replicas }) => sum + replicas, 0);
   });
+  const usable = table.options.map(({ capacity }) => ({ rate: capacity, curve: [] }));
+  const goal = { kind: 'share', most: Number.POSITIVE_INFINITY } as const;
   const search = new Search(
-    { options: table.options, demands: workload, pools: inventory, floor, settings: throughput },
+    { options: table.options, demands: workload, pools: inventory, floor, settings: throughput, usable, goal },
     floor,
   );
-  search.fill();
+  search.fill(performance.now() + settings.timeLimitS * 1e3);
   for (const [o, option] of table.options.entries())
     if ((search.counts[o] ?? 0) > 0) table.simulateOption(option, false);
 

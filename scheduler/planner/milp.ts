@@ -1,9 +1,11 @@
 import { SchedulerError } from '../errors.ts';
-import { evaluate } from '../solver/evaluate.ts';
+import { type Evaluation, evaluate } from '../solver/evaluate.ts';
+import { usdPerHour } from '../solver/formulation.ts';
 import { type Decision, decide } from '../solver/plan.ts';
 import type { Demand, Placement, Pool } from '../solver/problem.ts';
-import { explainModels, explainOverload, explainPools } from './explain.ts';
+import { explainModels, explainPools } from './explain.ts';
 import { isRate, RATE_WORDS } from './input.ts';
+import { explainShortfall } from './shortfall.ts';
 import type { Plan, PlannedReplicas, Planner } from './types.ts';
 
 /** The default planner: mixed-integer linear programming over simulated options. */
@@ -48,48 +50,50 @@ export function checkInput(
 }
 
 export function describe(decision: Decision, pools: readonly Pool[], demands: readonly Demand[]): Plan {
-  const { problem, counts, overloaded, report } = decision;
-  const { options, settings } = problem;
-  const evaluation = evaluate(options, counts, demands, settings.objective);
-  const placements: PlannedReplicas[] = [];
-  const overload = overloaded || settings.objective === 'throughput';
-  demands.forEach((demand, m) => {
-    const mine = options
-      .map((option, o) => ({ option, o }))
-      .filter(({ option, o }) => option.demand === m && (counts[o] ?? 0) > 0);
+  const { problem, counts, report, shortfall, asked } = decision;
+  const { options, usable } = problem;
+  const evaluation = evaluate(options, usable, counts, demands);
+  const placements = placementsOf(decision, evaluation, pools, demands);
+  return {
+    objective: asked.objective,
+    placements,
+    models: explainModels(decision, evaluation, placements, pools, demands),
+    pools: explainPools(decision, pools, demands),
+    meanLatencyS: Number.isNaN(evaluation.meanLatencyS) ? undefined : evaluation.meanLatencyS,
+    servedShare: evaluation.share,
+    usdPerHour: options.reduce((sum, option, o) => sum + (counts[o] ?? 0) * usdPerHour(option, pools), 0),
+    report,
+    infeasible: shortfall === undefined ? undefined : explainShortfall(decision, evaluation, pools, demands),
+  };
+}
+
+function placementsOf(
+  { problem, counts }: Decision,
+  { rates }: Evaluation,
+  pools: readonly Pool[],
+  demands: readonly Demand[],
+): PlannedReplicas[] {
+  const { options } = problem;
+  return demands.flatMap((demand, m) => {
+    const mine = options.flatMap((option, o) => (option.demand === m && (counts[o] ?? 0) > 0 ? [{ option, o }] : []));
     const capacity = mine.reduce((sum, { option, o }) => sum + option.capacity * (counts[o] ?? 0), 0);
-    const planned = mine.reduce((sum, { o }) => sum + (evaluation.rates[o] ?? 0), 0);
-    for (const { option, o } of mine) {
-      const pool = pools[option.pool];
-      const full = option.capacity * (counts[o] ?? 0);
-      // Flat out, shares follow what each can do; below that, what makes the mean latency least.
-      const share = overload || planned <= 0 ? full / Math.max(capacity, 1e-12) : (evaluation.rates[o] ?? 0) / planned;
-      placements.push({
+    const planned = mine.reduce((sum, { o }) => sum + (rates[o] ?? 0), 0);
+    return mine.map(({ option, o }): PlannedReplicas => {
+      const [pool, replicas] = [pools[option.pool], counts[o] ?? 0];
+      const full = option.capacity * replicas;
+      return {
         model: demand.model.id,
         pool: pool?.id ?? '',
         gpu: pool?.gpu.id ?? '',
         tp: option.tp,
-        replicas: counts[o] ?? 0,
-        share,
-        rate: share * Math.min(demand.rate, capacity),
+        gpus: option.gpus,
+        replicas,
+        // A model that is asked for nothing shares by what its replicas can do.
+        share: planned > 0 ? (rates[o] ?? 0) / planned : full / Math.max(capacity, 1e-12),
+        rate: rates[o] ?? 0,
         capacity: full,
         source: option.source,
-      });
-    }
+      };
+    });
   });
-  const usdPerHour = placements.reduce((sum, one) => {
-    const pool = pools.find(({ id }) => id === one.pool);
-    return sum + one.replicas * one.tp * (pool?.gpu.usdPerHour ?? 0);
-  }, 0);
-  return {
-    objective: settings.objective,
-    placements,
-    models: explainModels(decision, evaluation, pools, demands),
-    pools: explainPools(decision, pools, demands),
-    meanLatencyS: overload ? undefined : evaluation.meanLatencyS,
-    servedShare: evaluation.z,
-    usdPerHour,
-    report,
-    infeasible: overloaded ? explainOverload(decision, evaluation, pools, demands) : undefined,
-  };
 }

@@ -6,6 +6,8 @@ import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts'
 /** Replicas of one model on one pool with one parallelism, and their share of its traffic. */
 export interface PlannedReplicas extends Placement {
   gpu: string;
+  /** That one replica takes; as many as its tensor parallelism where a planner does not say. */
+  gpus?: number;
   /** Share of the model's requests that all of them together get: the router's weight. */
   share: number;
   /** Requests/s that they get, and that they could serve. */
@@ -20,17 +22,23 @@ export interface PlannedModel {
   rate: number;
   /** Requests/s beyond what its replicas can serve. */
   unserved: number;
-  /** Mean seconds, as planned with; absent under overload. */
+  /** Mean seconds, as planned with; absent where latency plays no part. */
   latencyS: number | undefined;
+  /** Mean seconds that each of its replicas keeps, and whether a person asked for them. */
+  target?: { latencyS: number; asked: boolean };
+  /** Share of the time that at least one replica is expected to be there, 0 to 1. */
+  availability?: number;
+  alwaysOn?: boolean;
   /** Why it got what it got; each a sentence. */
   why: string[];
 }
 
 export interface PoolValue {
   pool: string;
+  gpu: string;
   gpus: number;
   used: number;
-  /** What one more GPU would change, in words. */
+  /** What one more GPU would bring, in words. */
   oneMore: string;
 }
 
@@ -40,13 +48,13 @@ export interface Plan {
   placements: PlannedReplicas[];
   models: PlannedModel[];
   pools: PoolValue[];
-  /** Request-weighted mean seconds of what is served; undefined under overload. */
+  /** Request-weighted mean seconds of what is served; undefined where latency plays no part. */
   meanLatencyS: number | undefined;
-  /** Served share of the demand of the worst served model, flat out. */
+  /** Share of the demand of the worst served model that its replicas can serve; above 1 there is room. */
   servedShare: number;
   usdPerHour: number;
   report: SolveReport | undefined;
-  /** Set when the demand cannot be served: which constraint binds and the smallest relaxation. */
+  /** Set when the plan falls short of what was asked: what is in the way, and the least that would help. */
   infeasible: string | undefined;
   /** The planner's own routing: overrides the weighted policy in simulations. */
   pick?: (model: string) => (replicas: readonly SimulatedReplica[]) => SimulatedPolicy;

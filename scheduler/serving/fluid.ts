@@ -73,8 +73,13 @@ export class Fluid {
     return { ...state, rate: state.rate * (this.batchMax < this.#maxSequences ? FULL_MEMORY : FULL_BATCH) };
   }
 
-  /** At `rate` requests/s, which must be below what `saturated` gives; arrivals' and services' variation make the queue. */
-  at(rate: number, cv = 1): FluidState {
+  /** At `rate` requests/s as if none of them waited for a place: faster than any simulation but for what averages hide. */
+  unqueued(rate: number): FluidState {
+    return this.#state(Math.max(this.#batchAt(rate), Math.min(1, rate)), 0);
+  }
+
+  /** Mean sequences in the batch that end `rate` requests/s. */
+  #batchAt(rate: number): number {
     const { output } = this.#moments;
     let low = 0;
     let high = this.batchMax;
@@ -83,7 +88,13 @@ export class Fluid {
       if (middle / (output.mean * this.#stepSeconds(Math.max(middle, 1e-6))) < rate) low = middle;
       else high = middle;
     }
-    const batch = (low + high) / 2;
+    return (low + high) / 2;
+  }
+
+  /** At `rate` requests/s, which must be below what `saturated` gives; arrivals' and services' variation make the queue. */
+  at(rate: number, cv = 1): FluidState {
+    const { output } = this.#moments;
+    const batch = this.#batchAt(rate);
     const full = this.saturated();
     const rho = Math.min(0.999, rate / full.rate);
     // Sakasegawa's (1977) M/G/c wait, with the batch's places as servers.

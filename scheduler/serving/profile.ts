@@ -19,8 +19,14 @@ interface Profile {
   points: LoadPoint[];
 }
 
-/** Loads at which a replica is looked at, as shares of its capacity. Beyond the last the queue, not the GPU, is what one measures. */
-export const LOAD_LEVELS = [0.25, 0.5, 0.7, 0.85, 0.95];
+/**
+ * Loads at which a replica is simulated, as shares of its capacity. 0 is a replica whose requests run alone. Beyond the last the queue,
+ * not the GPU, is what one measures.
+ */
+export const LOAD_LEVELS = [0, 0.25, 0.5, 0.7, 0.85, 0.95];
+
+/** Requests that are simulated alone: enough for the mean of their lengths. */
+const ALONE_SAMPLE = 600;
 
 /** Requests per simulation: several batches at the engine's usual limit … */
 const SAMPLE = 1200;
@@ -42,7 +48,10 @@ interface ProfileOf {
 /** By simulation; the same for the same input. `levels` may be empty where only the capacity counts. */
 export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS): Profile {
   const capacity = backlogRate(of);
-  const points = levels.map((level) => ({ rate: level * capacity, latencyS: meanLatency(of, level * capacity) }));
+  const points = levels.map((level) => ({
+    rate: level * capacity,
+    latencyS: level === 0 ? aloneLatency(of) : meanLatency(of, level * capacity),
+  }));
   return { capacity, points };
 }
 
@@ -68,6 +77,25 @@ function backlogRate(of: ProfileOf): number {
   if (to <= from) return ends.length / (ends.at(-1) ?? Number.POSITIVE_INFINITY);
   // Equal answers end many at a time: whole groups are counted.
   return ends.filter((end) => end > from && end <= to).length / (to - from);
+}
+
+/** Mean seconds of a request that finds the replica empty. */
+function aloneLatency(of: ProfileOf): number {
+  const { step, limits, input, output } = of;
+  const requests = drawRequests({ arrivals: { kind: 'backlog' }, input, output }, { count: ALONE_SAMPLE }, seeded(12));
+  let [sum, counted] = [0, 0];
+  let started = 0;
+  const replica = new Replica(step, limits, (_request, first, end) => {
+    if (first === undefined) return;
+    sum += end - started;
+    counted++;
+  });
+  for (let i = 0; i < requests.count; i++) {
+    started = replica.clock;
+    replica.push(i, started, requests.input[i] ?? 1, requests.output[i] ?? 1);
+    replica.run(Number.POSITIVE_INFINITY);
+  }
+  return counted === 0 ? Number.POSITIVE_INFINITY : sum / counted + step.host.request_ms * 1e-3;
 }
 
 function meanLatency(of: ProfileOf, rate: number): number {

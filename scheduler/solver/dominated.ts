@@ -1,21 +1,20 @@
-import type { Option, PlanOptions, Pool } from './problem.ts';
+import type { Problem } from './formulation.ts';
 
 /**
  * Options that no best plan needs: where latency does not count, replicas on fewer GPUs each that together do at least as much on the same
- * GPUs. They pack at least as well and come in finer steps. About two thirds of all options.
+ * GPUs. They pack at least as well and come in finer steps.
  */
-export function dominated(options: readonly Option[], pools: readonly Pool[], settings: PlanOptions): boolean[] {
-  const latencyCounts = settings.objective === 'latency' || settings.latencyS !== undefined;
-  if (latencyCounts) return options.map(() => false);
-  return options.map((option) =>
+export function dominated({ options, pools, usable, goal }: Problem): boolean[] {
+  if (goal.kind === 'latency' || goal.kind === 'placed') return options.map(() => false);
+  return options.map((option, o) =>
     options.some(
-      (other) =>
+      (other, i) =>
         other.demand === option.demand &&
         other.pool === option.pool &&
         pools[option.pool]?.oneEngine !== true &&
-        other.tp < option.tp &&
-        option.tp % other.tp === 0 &&
-        other.capacity * (option.tp / other.tp) >= option.capacity,
+        other.gpus < option.gpus &&
+        option.gpus % other.gpus === 0 &&
+        (usable[i]?.rate ?? 0) * (option.gpus / other.gpus) >= (usable[o]?.rate ?? 0),
     ),
   );
 }

@@ -1,86 +1,90 @@
-import type { Counts, Demand, Objective, Option } from './problem.ts';
-
-/** Highest load that a plan for least cost relies on; the rest is headroom for bursts. */
-export const COST_LOAD = 0.85;
-
-/** The part of an option's curve that a plan may use. */
-export function usablePoints(option: Option, objective: Objective): Option['points'] {
-  if (objective !== 'cost') return option.points;
-  return option.points.filter(({ rate }) => rate <= COST_LOAD * option.capacity * 1.0001);
-}
+import { segments } from './curve.ts';
+import type { Counts, Demand, Option } from './problem.ts';
+import type { Usable } from './targets.ts';
 
 /** What a set of replicas does with the demand, by the options' curves. */
 export interface Evaluation {
   /** Requests/s that each option's replicas get together. */
   rates: number[];
-  /** Requests/s of each model that nobody serves. */
+  /** Requests/s of each model that no replica serves. */
   unserved: number[];
-  /** Mean seconds of each model's served requests, and of all. */
+  /** Mean seconds of each model's served requests, and of all; NaN where latency does not count. */
   latency: number[];
   meanLatencyS: number;
-  /** Served share of the worst served model, if all replicas run flat out: the throughput objective. */
-  z: number;
+  /** Sum over served requests/s of their seconds. */
+  waiting: number;
+  /** Share of the demand of the worst served model that its replicas could serve. Above 1: there is room. */
+  share: number;
 }
 
-interface Segment {
-  option: number;
-  /** Requests/s that fit in it. */
-  width: number;
-  /** Seconds each adds to the sum over requests. */
-  slope: number;
-}
+/** Rates below this share of a model's are rounding. */
+export const SERVED_TOLERANCE = 1e-6;
 
 /**
  * The best split of each model's rate over its replicas: the curves are convex, so cheapest segments first is optimal. `rates` are the
- * router's weights.
+ * router's weights. Where curves are empty all replicas take the same share of what they can.
  */
 export function evaluate(
   options: readonly Option[],
+  usable: readonly Usable[],
   counts: Counts,
   demands: readonly Demand[],
-  objective: Objective = 'latency',
 ): Evaluation {
   const rates = options.map(() => 0);
+  const byModel: number[][] = demands.map(() => []);
+  options.forEach((option, o) => {
+    if ((counts[o] ?? 0) > 0) byModel[option.demand]?.push(o);
+  });
   const unserved: number[] = [];
   const latency: number[] = [];
-  let [sum, served, z] = [0, 0, Number.POSITIVE_INFINITY];
+  let [waiting, served, share] = [0, 0, Number.POSITIVE_INFINITY];
   demands.forEach((demand, m) => {
-    const segments: Segment[] = [];
-    let capacity = 0;
-    options.forEach((option, o) => {
-      const replicas = counts[o] ?? 0;
-      if (option.demand !== m || replicas === 0) return;
-      capacity += replicas * option.capacity;
-      segments.push(...segmentsOf(usablePoints(option, objective), o, replicas));
+    const mine = byModel[m] ?? [];
+    const capacity = mine.reduce((sum, o) => sum + (counts[o] ?? 0) * (usable[o]?.rate ?? 0), 0);
+    const { cost, left, taken } = split(
+      demand.rate,
+      mine.map((o) => ({ usable: usable[o], replicas: counts[o] ?? 0 })),
+    );
+    mine.forEach((o, i) => {
+      rates[o] = taken[i] ?? 0;
     });
-    segments.sort((a, b) => a.slope - b.slope);
-    let left = demand.rate;
-    let cost = 0;
-    for (const { option, width, slope } of segments) {
-      const taken = Math.min(left, width);
-      if (taken <= 0) break;
-      rates[option] = (rates[option] ?? 0) + taken;
-      cost += taken * slope;
-      left -= taken;
-    }
-    const here = demand.rate - left;
-    unserved.push(left > 1e-9 * demand.rate ? left : 0);
-    latency.push(here > 0 ? cost / here : Number.NaN);
-    sum += cost;
-    served += here;
-    if (demand.rate > 0) z = Math.min(z, capacity / demand.rate);
+    unserved.push(left > SERVED_TOLERANCE * demand.rate ? left : 0);
+    latency.push(demand.rate > left ? cost / (demand.rate - left) : Number.NaN);
+    waiting += Number.isNaN(cost) ? 0 : cost;
+    served += demand.rate - left;
+    if (demand.rate > 0) share = Math.min(share, capacity / demand.rate);
   });
-  return { rates, unserved, latency, meanLatencyS: served > 0 ? sum / served : Number.NaN, z };
+  return { rates, unserved, latency, meanLatencyS: served > 0 ? waiting / served : Number.NaN, waiting, share };
 }
 
-function segmentsOf(points: Option['points'], index: number, replicas: number): Segment[] {
-  const segments: Segment[] = [];
-  for (let i = 1; i < points.length; i++) {
-    const [a, b] = [points[i - 1], points[i]];
-    if (a === undefined || b === undefined) continue;
-    const width = b.rate - a.rate;
-    const slope = (b.rate * b.latencyS - a.rate * a.latencyS) / width;
-    segments.push({ option: index, width: width * replicas, slope });
+interface Part {
+  usable: Usable | undefined;
+  replicas: number;
+}
+
+/** `taken`: requests/s by part; `left` fits nowhere; `cost`: sum over requests/s of their seconds. */
+export function split(rate: number, parts: readonly Part[]): { taken: number[]; left: number; cost: number } {
+  const taken = parts.map(() => 0);
+  if (parts.some(({ usable }) => usable !== undefined && usable.rate > 0 && usable.curve.length === 0)) {
+    const capacity = parts.reduce((sum, { usable, replicas }) => sum + replicas * (usable?.rate ?? 0), 0);
+    const used = Math.min(rate, capacity);
+    return {
+      taken: parts.map(({ usable, replicas }) => (used * replicas * (usable?.rate ?? 0)) / capacity),
+      left: rate - used,
+      cost: Number.NaN,
+    };
   }
-  return segments;
+  const pieces = parts.flatMap(({ usable, replicas }, part) =>
+    segments(usable?.curve ?? []).map(({ width, slope }) => ({ part, width: width * replicas, slope })),
+  );
+  pieces.sort((a, b) => a.slope - b.slope);
+  let [left, cost] = [rate, 0];
+  for (const { part, width, slope } of pieces) {
+    const here = Math.min(left, width);
+    if (here <= 0) break;
+    taken[part] = (taken[part] ?? 0) + here;
+    cost += here * slope;
+    left -= here;
+  }
+  return { taken, left, cost };
 }

@@ -1,24 +1,18 @@
-import { dominated } from './dominated.ts';
-import { usablePoints } from './evaluate.ts';
 import { Program } from './highs.ts';
 import { packingRows } from './packing.ts';
-import { type Demand, type Objective, type Option, type PlanOptions, type Pool, poolGpus } from './problem.ts';
+import { type Counts, type Demand, type Option, type PlanOptions, type Pool, poolGpus } from './problem.ts';
+import type { Usable } from './targets.ts';
 
-/** The program of one planning problem, and where things are in it. */
-export interface Formulation {
-  program: Program;
-  objective: Objective;
-  /** Column of the replicas of each option. */
-  replicas: number[];
-  /** Column of each model's unserved rate; latency and cost. */
-  unserved: number[];
-  /** Column of the served share; throughput. */
-  z: number | undefined;
-  /** Rows of each pool's packing conditions, with how much one more GPU adds to their limit. */
-  packing: { pool: number; row: number; perGpu: number }[];
-  /** What a request/s that nobody serves costs, in the objective's unit. */
-  penalty: number;
-}
+/** What a program is to make best. */
+export type Goal =
+  /** Fewest GPUs or least money; every request is served. */
+  | { kind: 'replicas' }
+  /** Least waiting; at least `share` of every model's requests is served, 1 where the demand can be. */
+  | { kind: 'latency'; share: number }
+  /** The largest share that every model reaches, up to `most`. */
+  | { kind: 'share'; most: number }
+  /** The most models that have a replica: where there is no room for all. */
+  | { kind: 'placed' };
 
 export interface Problem {
   options: readonly Option[];
@@ -27,31 +21,73 @@ export interface Problem {
   /** Replicas that stay, by option. */
   floor: readonly number[];
   settings: PlanOptions;
+  /** What a plan may use of each option. */
+  usable: readonly Usable[];
+  goal: Goal;
+}
+
+/** The program of one planning problem, and where things are in it. */
+export interface Formulation {
+  program: Program;
+  /** Column of the replicas of each option. */
+  replicas: number[];
+  /** Column of each model's unserved rate: latency only. */
+  unserved: number[];
+  /** Rows of each pool's packing conditions, with how much one more GPU adds to their limit. */
+  packing: { pool: number; row: number; perGpu: number }[];
 }
 
 const INFINITY = Number.POSITIVE_INFINITY;
 
-/** Keeps GPUs free that would not help anybody: in the objective's own unit, far below any gap. */
+/** Keeps GPUs free that would not help: in the objective's own unit, far below any gap. */
 const TIDY = 1e-7;
+/** Among plans of as many GPUs the cheapest, and among equally dear ones the smallest. */
+const USD_BESIDE_GPUS = 1e-4;
+/** All money together is less than half a GPU, so that a bound may be rounded up to whole GPUs. */
+const USD_AS_GPUS = 0.4;
+const GPUS_BESIDE_USD = 1e-4;
+/** Seconds that an unserved request counts as: above any latency that a plan would accept. */
+const UNSERVED_S = 1e5;
+
+/** GPUs that one replica keeps from others. */
+export function takenGpus(option: Option, pools: readonly Pool[]): number {
+  const pool = pools[option.pool];
+  return pool?.oneEngine === true ? pool.gpusPerNode : option.gpus;
+}
+
+export const usdPerHour = (option: Option, pools: readonly Pool[]): number =>
+  takenGpus(option, pools) * (pools[option.pool]?.gpu.usdPerHour ?? 0);
+
+/** What one replica adds to the objective `replicas`. */
+export function replicaPrice(option: Option, { pools, settings }: Pick<Problem, 'pools' | 'settings'>): number {
+  const [gpus, usd] = [takenGpus(option, pools), usdPerHour(option, pools)];
+  if (settings.objective === 'cost') return usd + GPUS_BESIDE_USD * gpus;
+  const all = pools.reduce((sum, pool) => sum + poolGpus(pool) * pool.gpu.usdPerHour, 0);
+  return gpus + Math.min(USD_BESIDE_GPUS, USD_AS_GPUS / Math.max(all, 1e-9)) * usd;
+}
+
+/** Whether this model needs a replica on a stable node, and has none among those that stay. */
+export function needsStable({ options, pools, demands, floor }: Problem, m: number): boolean {
+  if (demands[m]?.alwaysOn !== true) return false;
+  return !options.some((option, o) => option.demand === m && (floor[o] ?? 0) > 0 && isStable(option, pools));
+}
+
+export const isStable = (option: Option, pools: readonly Pool[]): boolean => pools[option.pool]?.tier !== 'volatile';
 
 /**
- * Paper §5, as a mixed-integer linear program. Integers: replicas of each option. Their rate is a mixture of the loads on the option's
- * convex curve, so that request-weighted mean latency (paper, eq. 1) is exact and the split over replicas comes with it.
- *
- *     latency:     min sum rate*latency(rate) + penalty*unserved
- *     throughput:  max z,  capacity of each model >= z * its rate        (paper, Table 1)
- *     cost:        min USD/h + penalty*unserved, each model's mean latency at most L
+ * Paper §5, as a mixed-integer linear program. Integers: replicas of each option. For `latency` their rate is a mixture of the loads on
+ * the option's convex curve, so that request-weighted mean latency (paper, eq. 1) is exact and the split over replicas comes with it.
  */
 export function formulate(problem: Problem): Formulation {
-  const { options, demands, pools, floor, settings } = problem;
+  const { options, demands, pools, floor, settings, usable, goal } = problem;
   const program = new Program();
-  const useless = dominated(options, pools, settings);
   const replicas = options.map((option, o) => {
     const pool = pools[option.pool];
     // One more than fits: the pool's row must bind, not this bound, or the row's shadow price says that a GPU is worth nothing.
-    const most = pool === undefined || useless[o] === true ? 0 : Math.floor(poolGpus(pool) / option.tp) + 1;
-    const usd = settings.objective === 'cost' ? (pool?.gpu.usdPerHour ?? 0) * option.tp : 0;
-    return program.column(usd + TIDY * option.tp, floor[o] ?? 0, Math.max(most, floor[o] ?? 0), true);
+    const fits = pool === undefined ? 0 : Math.floor(poolGpus(pool) / option.gpus) + 1;
+    const most = (usable[o]?.rate ?? 0) > 0 || goal.kind === 'placed' ? fits : 0;
+    const price = goal.kind === 'replicas' ? replicaPrice(option, problem) : TIDY * option.gpus;
+    return program.column(price, floor[o] ?? 0, Math.max(most, floor[o] ?? 0), true);
   });
   const packing = packingRows(options, pools).map(({ pool, limit, perGpu, terms }) => ({
     pool,
@@ -63,72 +99,104 @@ export function formulate(problem: Problem): Formulation {
     ),
   }));
   if (settings.budget !== undefined) {
-    const usd = options.map(
-      (option, o) => [replicas[o] ?? 0, (pools[option.pool]?.gpu.usdPerHour ?? 0) * option.tp] as const,
-    );
+    const usd = options.map((option, o) => [replicas[o] ?? 0, usdPerHour(option, pools)] as const);
     program.row(-INFINITY, settings.budget, usd);
   }
-  const base = { program, objective: settings.objective, replicas, packing };
-  if (settings.objective === 'throughput')
-    return { ...base, unserved: [], z: overload(program, options, demands, replicas), penalty: 0 };
-  const penalty = unservedPenalty(problem);
-  const unserved = demands.map((demand) => program.column(penalty, 0, demand.rate));
-  serve(program, problem, replicas, unserved);
-  return { ...base, unserved, z: undefined, penalty };
-}
-
-/** Above what any served request can cost, so that nobody is left out to please the rest. */
-function unservedPenalty({ options, pools, settings }: Problem): number {
-  if (settings.objective === 'cost') {
-    const dearest = options.map(
-      (option) => ((pools[option.pool]?.gpu.usdPerHour ?? 0) * option.tp) / Math.max(option.capacity, 1e-9),
+  const of = (m: number, factor: (option: Option, o: number) => number) =>
+    options.flatMap((option, o) => (option.demand === m ? [[replicas[o] ?? 0, factor(option, o)] as const] : []));
+  demands.forEach((_, m) => {
+    if (!needsStable(problem, m)) return;
+    program.row(
+      1,
+      INFINITY,
+      of(m, (option) => (isStable(option, pools) ? 1 : 0)),
     );
-    return 100 * Math.max(1, ...dearest);
+  });
+  const rows = { program, problem, replicas, of };
+  const unserved = goal.kind === 'latency' ? waiting(rows, goal.share) : [];
+  if (goal.kind === 'replicas') {
+    demands.forEach(({ rate }, m) => {
+      if (rate > 0)
+        program.row(
+          1,
+          INFINITY,
+          of(m, (_, o) => (usable[o]?.rate ?? 0) / rate),
+        );
+    });
   }
-  return 10 * Math.max(1, ...options.map(({ points }) => points.at(-1)?.latencyS ?? 0));
+  if (goal.kind === 'share') share(rows, goal.most);
+  if (goal.kind === 'placed') placed(rows);
+  return { program, replicas, unserved, packing };
 }
 
-function serve(program: Program, problem: Problem, replicas: readonly number[], unserved: readonly number[]): void {
-  const { options, demands, settings } = problem;
+interface Rows {
+  program: Program;
+  problem: Problem;
+  replicas: readonly number[];
+  of(m: number, factor: (option: Option, o: number) => number): (readonly [number, number])[];
+}
+
+/** The columns of what is not served. */
+function waiting({ program, problem, replicas }: Rows, share: number): number[] {
+  const { options, demands, usable } = problem;
+  const unserved = demands.map(({ rate }) => program.column(UNSERVED_S, 0, Math.max(0, (1 - share) * rate)));
   const served: (readonly [number, number])[][] = demands.map((_, m) => [[unserved[m] ?? 0, 1]]);
-  const waited: (readonly [number, number])[][] = demands.map(() => []);
   options.forEach((option, o) => {
     const mixture: (readonly [number, number])[] = [[replicas[o] ?? 0, -1]];
-    for (const { rate, latencyS } of usablePoints(option, settings.objective).slice(1)) {
-      const share = program.column(settings.objective === 'latency' ? rate * latencyS : 0, 0, INFINITY);
-      mixture.push([share, 1]);
-      served[option.demand]?.push([share, rate]);
-      waited[option.demand]?.push([share, rate * latencyS]);
+    for (const { rate, latencyS } of usable[o]?.curve ?? []) {
+      if (rate <= 0) continue;
+      const loaded = program.column(rate * latencyS, 0, INFINITY);
+      mixture.push([loaded, 1]);
+      served[option.demand]?.push([loaded, rate]);
     }
-    program.row(-INFINITY, 0, mixture);
+    if (mixture.length > 1) program.row(-INFINITY, 0, mixture);
   });
-  demands.forEach((demand, m) => {
-    program.row(demand.rate, demand.rate, served[m] ?? []);
-    if (settings.latencyS !== undefined) program.row(-INFINITY, settings.latencyS * demand.rate, waited[m] ?? []);
+  demands.forEach(({ rate }, m) => {
+    program.row(rate, rate, served[m] ?? []);
+  });
+  return unserved;
+}
+
+function share({ program, problem, of }: Rows, most: number): void {
+  const { demands, usable } = problem;
+  const z = program.column(-1, 0, most);
+  demands.forEach(({ rate }, m) => {
+    if (rate <= 0) return;
+    program.row(0, INFINITY, [...of(m, (_, o) => (usable[o]?.rate ?? 0) / rate), [z, -1]]);
   });
 }
 
-/** So much less than z do the other models' shares count: they only break ties. */
-const TIE_BREAK = 1e-3;
-
-function overload(
-  program: Program,
-  options: readonly Option[],
-  demands: readonly Demand[],
-  replicas: readonly number[],
-): number {
-  const z = program.column(-1, 0, INFINITY);
-  demands.forEach((demand, m) => {
-    if (demand.rate <= 0) return;
-    const share = program.column(-TIE_BREAK / demands.length, 0, INFINITY);
-    const capacity = options.flatMap((option, o) =>
-      option.demand === m ? [[replicas[o] ?? 0, option.capacity / demand.rate] as const] : [],
-    );
-    program.row(0, INFINITY, [...capacity, [share, -1]]);
-    program.row(0, INFINITY, [
-      [share, 1],
-      [z, -1],
-    ]);
+function placed({ program, problem, of }: Rows): void {
+  const { demands } = problem;
+  const total = demands.reduce((sum, { rate }) => sum + rate, 0);
+  demands.forEach(({ rate }, m) => {
+    if (rate <= 0) return;
+    // Among as many models those that are asked most.
+    const has = program.column(-1 - (1e-3 * rate) / total, 0, 1, true);
+    program.row(0, INFINITY, [...of(m, () => 1), [has, -1]]);
   });
-  return z;
+}
+
+/** Objective value of known replicas, as the program counts it; Infinity where they break a condition of the goal. */
+export function objectiveOf(
+  problem: Problem,
+  counts: Counts,
+  evaluation: { waiting: number; unserved: readonly number[]; share: number },
+): number {
+  const { options, goal, demands } = problem;
+  const sum = (of: (option: Option) => number) =>
+    options.reduce((all, option, o) => all + (counts[o] ?? 0) * of(option), 0);
+  switch (goal.kind) {
+    case 'replicas':
+      return evaluation.unserved.some((rate) => rate > 0) ? INFINITY : sum((option) => replicaPrice(option, problem));
+    case 'latency': {
+      const left = evaluation.unserved.reduce((all, rate) => all + rate, 0);
+      const short = evaluation.unserved.some((rate, m) => rate > (1 - goal.share + 1e-6) * (demands[m]?.rate ?? 0));
+      return short ? INFINITY : evaluation.waiting + UNSERVED_S * left + sum((option) => TIDY * option.gpus);
+    }
+    case 'share':
+      return -Math.min(goal.most, evaluation.share) + sum((option) => TIDY * option.gpus);
+    case 'placed':
+      return 0;
+  }
 }

@@ -1,5 +1,5 @@
-import type { Problem } from './formulation.ts';
-import type { Demand, Option, Placement, PlanOptions, Pool } from './problem.ts';
+import { isStable, needsStable, type Problem, takenGpus, usdPerHour } from './formulation.ts';
+import { type Demand, type Option, type Placement, type PlanOptions, type Pool, poolGpus } from './problem.ts';
 
 /** Replicas that stay where they are, by option. */
 export function keep(
@@ -22,18 +22,29 @@ export function keep(
   });
 }
 
-/** Why no plan at all is possible, before any demand is looked at. */
-export function whyInfeasible({ options, pools, floor, settings }: Problem): string {
-  if (settings.latencyS !== undefined)
-    return `no plan keeps every model's mean latency at ${settings.latencyS} s; smallest relaxation: a longer --latency`;
-  if (settings.budget !== undefined)
-    return `what runs already costs more than the budget of ${settings.budget} USD/h; allow --reclaim or raise it`;
+/** Why no plan at all is possible, however little it serves. */
+export function whyInfeasible(problem: Problem): string {
+  const { options, pools, floor, settings, demands } = problem;
   const crowded = pools.find((pool, p) => {
-    const each = (tp: number) => (pool.oneEngine ? pool.gpusPerNode : tp);
-    const used = options.reduce((sum, { pool: at, tp }, o) => sum + (at === p ? each(tp) * (floor[o] ?? 0) : 0), 0);
-    return used > pool.nodes * pool.gpusPerNode;
+    const used = options.reduce(
+      (sum, option, o) => sum + (option.pool === p ? takenGpus(option, pools) * (floor[o] ?? 0) : 0),
+      0,
+    );
+    return used > poolGpus(pool);
   });
-  return crowded
-    ? `pool ${crowded.id}: what runs there needs more GPUs than it has (${crowded.nodes * crowded.gpusPerNode})`
-    : 'no plan satisfies all constraints';
+  if (crowded !== undefined)
+    return `pool ${crowded.id}: what runs there needs more GPUs than it has (${crowded.nodes * crowded.gpusPerNode})`;
+  const usd = options.reduce((sum, option, o) => sum + (floor[o] ?? 0) * usdPerHour(option, pools), 0);
+  if (settings.budget !== undefined && usd > settings.budget)
+    return `the budget is too small: what runs already costs ${usd.toFixed(2)} USD per hour, the budget is ${settings.budget}; allow --reclaim or raise it`;
+  const always = demands.flatMap(({ model }, m) => (needsStable(problem, m) ? [{ m, id: model.id }] : []));
+  const homeless = always.find(({ m }) => !options.some((one) => one.demand === m && isStable(one, pools)));
+  if (homeless !== undefined)
+    return `${homeless.id} is always on and fits no stable node; volatile nodes may go at any time. Smallest relaxation: a stable node that holds it, or always_on: false`;
+  if (always.length > 0) {
+    const names = always.map(({ id }) => id).join(', ');
+    const money = settings.budget === undefined ? '' : ` within the budget of ${settings.budget} USD per hour`;
+    return `the stable nodes have no room${money} for a replica of each model that is always on: ${names}`;
+  }
+  return 'no plan satisfies all constraints';
 }

@@ -1,34 +1,60 @@
 import { SchedulerError } from '../errors.ts';
-import {
-  type Deployment,
-  kvBytesPerToken,
-  kvCapacityTokens,
-  RUNTIME_BYTES,
-  tpProblem,
-  weightBytes,
-} from '../roofline/deployment.ts';
+import { type Deployment, kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
 import { StepModel } from '../roofline/step.ts';
 import { Fluid, type Moments } from '../serving/fluid.ts';
 import { meanLength, moments } from '../serving/lengths.ts';
-import { LOAD_LEVELS, profile } from '../serving/profile.ts';
-import type { Demand, Option, PlanOptions, Pool } from './problem.ts';
+import { LOAD_LEVELS } from '../serving/profile.ts';
+import { hull, latencyAt } from './curve.ts';
+import type { Curve, Demand, Option, PlanOptions, Pool } from './problem.ts';
+import { replicaProfile } from './profiles.ts';
+import { whyNowhere } from './why-nowhere.ts';
 
 /** Tensor parallelisms that engines are run with. */
 const PARALLELISMS = [1, 2, 4, 8];
 
 /** A replica must hold so many sequences of mean length (paper, C2): with one, every request would wait for the one before. */
-const SEQUENCES_MIN = 2;
+export const SEQUENCES_MIN = 2;
 /** Under overload, where there is a choice: a replica with fewer places ends its share of a backlog early or late by chance. */
 const SEQUENCES_OVERLOAD = 8;
 
-/** All options, estimated; `simulateOption` makes one exact. Throws `infeasible` where a model fits nowhere. */
+/**
+ * A replica is never faster than this: what a simulation finds may beat the averages by less. test/scheduler/estimates.test.ts holds the
+ * catalogue against it, and `optimistic` says if a simulation ever found more.
+ */
+const CAPACITY_OPTIMISM = 1.4;
+const LATENCY_OPTIMISM = 0.7;
+/** Experts are read once for all that need them, so a batch that comes and goes takes less time than its mean. */
+const EXPERTS_LATENCY_OPTIMISM = 0.45;
+/** No load makes a request faster than it is alone; its lengths are drawn. */
+const ALONE_OPTIMISM = 0.85;
+/** Averages know no wait, so near saturation they say nothing about latency. */
+const UNQUEUED_LOAD_MAX = 0.7;
+/** A simulated capacity is at least this share of the averages'. */
+const CAPACITY_LEAST = 0.75;
+
+interface Known {
+  step: StepModel;
+  /** As estimated, to see whether the estimate was optimistic. */
+  estimate: { capacity: number; points: Curve };
+  exact: { capacity: boolean; curve: boolean };
+}
+
+/**
+ * All options, with estimates that are too good by construction: a plan that is best by them and uses simulated options only is best.
+ * Throws `infeasible` where a model fits nowhere.
+ */
 export class OptionTable {
   readonly options: Option[] = [];
   readonly #demands: readonly Demand[];
   readonly #pools: readonly Pool[];
   readonly #settings: PlanOptions;
-  readonly #steps = new Map<Option, StepModel>();
+  readonly #known = new Map<Option, Known>();
+  readonly #measured = new Set<Option>();
+  readonly #estimated = new Map<number, Option[]>();
+  /** Options whose estimate was replaced. */
   simulated = 0;
+  /** False once a simulation found more than its estimate allowed: bounds that rest on estimates are then not proven. */
+  optimistic = true;
 
   constructor(demands: readonly Demand[], pools: readonly Pool[], settings: PlanOptions) {
     this.#demands = demands;
@@ -39,6 +65,10 @@ export class OptionTable {
       const wanted = settings.objective === 'throughput' ? [SEQUENCES_OVERLOAD, SEQUENCES_MIN] : [SEQUENCES_MIN];
       const found = wanted.some((sequences) => this.#add(m, sequences, lengths));
       if (!found) throw new SchedulerError('infeasible', whyNowhere(demand, pools, settings));
+    });
+    // Targets rest on this, and must not move while options are simulated.
+    this.options.forEach((option) => {
+      this.#estimated.set(option.demand, [...(this.#estimated.get(option.demand) ?? []), { ...option }]);
     });
     this.#measure();
   }
@@ -52,65 +82,96 @@ export class OptionTable {
         const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
         const step = new StepModel(deployment, settings.calibration, settings.limits);
-        const option = estimate(step, m, p, tp, demand, lengths, settings);
+        const optimism = demand.model.experts > 1 ? EXPERTS_LATENCY_OPTIMISM : LATENCY_OPTIMISM;
+        const estimate = estimated(new Fluid(step, settings.limits, lengths), optimism);
+        const option: Option = { demand: m, pool: p, tp, gpus: tp, ...estimate, source: 'estimated' };
         this.options.push(option);
-        this.#steps.set(option, step);
+        this.#known.set(option, { step, estimate, exact: { capacity: false, curve: false } });
       }
     });
     return this.options.length > before;
   }
 
+  /** The options of one model as they were before any was simulated. */
+  estimatesOf(demand: number): readonly Option[] {
+    return this.#estimated.get(demand) ?? [];
+  }
+
   step(option: Option): StepModel {
-    const step = this.#steps.get(option);
-    if (step === undefined) throw new Error('an option of another table');
-    return step;
+    return this.#of(option).step;
+  }
+
+  #of(option: Option): Known {
+    const known = this.#known.get(option);
+    if (known === undefined) throw new Error('an option of another table');
+    return known;
+  }
+
+  /** Whether a simulation would still change it. */
+  isExact(option: Option, wantLatency: boolean): boolean {
+    const { exact } = this.#of(option);
+    return exact.capacity && (exact.curve || !wantLatency);
   }
 
   /** Replaces its estimate by simulation. False where there was nothing to do. */
   simulateOption(option: Option, wantLatency: boolean): boolean {
-    if (option.source === 'simulated' || (option.source === 'measured' && option.points.length > 1)) return false;
+    const known = this.#of(option);
     const demand = this.#demands[option.demand];
-    if (demand === undefined) return false;
-    const of = {
-      step: this.step(option),
-      limits: this.#settings.limits,
-      input: demand.input,
-      output: demand.output,
-      cv: demand.cv,
-    };
-    const { capacity, points } = profile(of, wantLatency ? LOAD_LEVELS : []);
-    this.simulated++;
-    if (option.source === 'measured') {
-      // Measured capacity, simulated shape.
-      const scale = capacity === 0 ? 0 : option.capacity / capacity;
-      option.points = hull(
-        points.map(({ rate, latencyS }) => ({ rate: rate * scale, latencyS: latencyS / Math.max(scale, 1e-9) })),
-      );
-      return true;
+    if (demand === undefined || this.isExact(option, wantLatency)) return false;
+    const { limits, calibration } = this.#settings;
+    const { capacity, points } = replicaProfile(known.step, demand, limits, calibration, wantLatency);
+    if (!known.exact.capacity) this.simulated++;
+    known.exact.capacity = true;
+    if (wantLatency) known.exact.curve = true;
+    if (!isWithin(known.estimate, capacity, points)) this.optimistic = false;
+    // Measured capacity, simulated shape.
+    const scale = this.#measured.has(option) && capacity > 0 ? option.capacity / capacity : 1;
+    if (!this.#measured.has(option)) {
+      option.capacity = capacity;
+      option.source = 'simulated';
     }
-    option.capacity = capacity;
-    option.points = hull(points);
-    option.source = 'simulated';
+    if (wantLatency) option.points = scaled(points, scale, 1 / scale);
     return true;
   }
 
   #measure(): void {
     for (const row of this.#settings.measured) {
+      let matched = false;
       for (const option of this.options) {
         const [demand, pool] = [this.#demands[option.demand], this.#pools[option.pool]];
         if (demand?.model.id !== row.model || pool?.gpu.id !== row.gpu || option.tp !== row.tp) continue;
-        const scale = row.rate / Math.max(option.capacity, 1e-9);
-        option.points = hull(
-          option.points.map(({ rate, latencyS }) => ({ rate: rate * scale, latencyS: latencyS / scale })),
+        matched = true;
+        const known = this.#of(option);
+        const averages = known.estimate.capacity / CAPACITY_OPTIMISM;
+        option.points = scaled(
+          option.points,
+          row.rate / Math.max(option.capacity, 1e-12),
+          (CAPACITY_LEAST * averages) / row.rate,
         );
         option.capacity = row.rate;
         option.source = 'measured';
+        known.exact.capacity = true;
+        this.#measured.add(option);
       }
+      if (!matched)
+        this.#settings.progress?.(
+          `measured row ${row.model} on ${row.tp} × ${row.gpu} matches nothing that could be planned: not used`,
+        );
     }
   }
 }
 
-function parallelisms(demand: Demand, pool: Pool): number[] {
+const scaled = (points: Curve, rate: number, latency: number): Curve =>
+  hull(points.map((point) => ({ rate: point.rate * rate, latencyS: point.latencyS * latency })));
+
+/** Whether a simulation stayed below what its estimate promised. */
+function isWithin(estimate: Known['estimate'], capacity: number, points: Curve): boolean {
+  if (capacity > estimate.capacity * 1.0001) return false;
+  return points.every(({ rate, latencyS }) => latencyS >= latencyAt(estimate.points, rate) * 0.9999);
+}
+
+/** That the model and the nodes of a pool allow. */
+export function parallelisms(demand: Demand, pool: Pool): number[] {
   return (demand.tp ?? PARALLELISMS).filter(
     (tp) =>
       tp <= pool.gpusPerNode &&
@@ -124,70 +185,14 @@ function fits(deployment: Deployment, demand: Demand, sequences: number, setting
   return kvCapacityTokens(deployment, settings.limits.memoryFraction) >= sequences * tokens;
 }
 
-function estimate(
-  step: StepModel,
-  demand: number,
-  pool: number,
-  tp: number,
-  { cv }: Demand,
-  lengths: Moments,
-  settings: PlanOptions,
-): Option {
-  const fluid = new Fluid(step, settings.limits, lengths);
-  const capacity = fluid.saturated().rate;
-  const points = LOAD_LEVELS.map((level) => ({
-    rate: level * capacity,
-    latencyS: fluid.at(level * capacity, cv).latencyS,
-  }));
-  return { demand, pool, tp, capacity, points: hull(points), source: 'estimated' };
-}
-
-/**
- * The lower convex hull of rate -> rate * latency through the origin: noise of a simulation would else make a point that no mixture of
- * its neighbours should beat, and the linear program inexact.
- */
-function hull(points: readonly { rate: number; latencyS: number }[]): Option['points'] {
-  const kept: { rate: number; cost: number }[] = [{ rate: 0, cost: 0 }];
-  for (const { rate, latencyS } of points) {
-    if (!(rate > 0) || !Number.isFinite(latencyS)) continue;
-    const next = { rate, cost: rate * latencyS };
-    for (;;) {
-      const [b, a] = [kept.at(-1), kept.at(-2)];
-      if (a === undefined || b === undefined) break;
-      if ((b.cost - a.cost) * (next.rate - a.rate) <= (next.cost - a.cost) * (b.rate - a.rate)) break;
-      kept.pop();
-    }
-    kept.push(next);
-  }
-  return kept.map(({ rate, cost }) => ({ rate, latencyS: rate === 0 ? 0 : cost / rate }));
-}
-
-const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
-
-function whyNowhere(demand: Demand, pools: readonly Pool[], settings: PlanOptions): string {
-  const { model } = demand;
-  const asked = demand.tp;
-  const problems = asked?.map((tp) => tpProblem(model, tp)).filter((problem) => problem !== undefined) ?? [];
-  if (asked && problems.length === asked.length) return problems.join('; ');
-  const tokens = SEQUENCES_MIN * (meanLength(demand.input) + meanLength(demand.output));
-  const offers = pools.flatMap((pool) =>
-    parallelisms(demand, pool).map((tp) => {
-      const deployment = { model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
-      const need = weightBytes(deployment) + tokens * kvBytesPerToken(deployment) + tp * RUNTIME_BYTES;
-      return { pool, tp, need, have: tp * pool.gpu.memory * settings.limits.memoryFraction };
-    }),
-  );
-  const best = offers.sort((a, b) => a.need - a.have - (b.need - b.have))[0];
-  if (best === undefined) return `${model.id}: no pool has a node that any of its parallelisms fits on`;
-  const smaller = (['fp8', 'int4'] as const).find((weights) => {
-    const deployment = { model, gpu: best.pool.gpu, tp: best.tp, weights, kv: demand.kv };
-    return kvCapacityTokens(deployment, settings.limits.memoryFraction) >= tokens;
+/** Better than any simulation of it. */
+function estimated(fluid: Fluid, optimism: number): Known['estimate'] {
+  const averages = fluid.saturated().rate;
+  const capacity = CAPACITY_OPTIMISM * averages;
+  const alone = ALONE_OPTIMISM * fluid.unqueued(0).latencyS;
+  const points = LOAD_LEVELS.map((level) => {
+    const loaded = fluid.unqueued(Math.min(level * capacity, UNQUEUED_LOAD_MAX * averages)).latencyS;
+    return { rate: level * capacity, latencyS: Math.max(alone, optimism * loaded) };
   });
-  const relax = smaller
-    ? `smallest relaxation: weights in ${smaller} (it would then fit ${best.tp} × ${best.pool.gpu.id})`
-    : `smallest relaxation: a node with ${gb(best.need / settings.limits.memoryFraction)} GB of GPU memory for one replica`;
-  return (
-    `${model.id} fits nowhere: memory (C2) binds. Weights and ${SEQUENCES_MIN} sequences of mean length need ${gb(best.need)} GB; ` +
-    `the best node offers ${gb(best.have)} GB (${best.tp} × ${best.pool.gpu.id}, ${settings.limits.memoryFraction} of memory); ${relax}`
-  );
+  return { capacity, points: hull(points) };
 }

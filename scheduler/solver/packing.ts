@@ -20,15 +20,15 @@ export function packingRows(options: readonly Option[], pools: readonly Pool[]):
       const terms = here.map(({ index }) => ({ option: index, factor: 1 }));
       return terms.length === 0 ? [] : [{ pool: p, limit: pool.nodes, perGpu: 1 / pool.gpusPerNode, terms }];
     }
-    const sizes = [...new Set([1, ...here.map(({ option }) => option.tp)])].sort((a, b) => a - b);
+    const sizes = [...new Set([1, ...here.map(({ option }) => option.gpus)])].sort((a, b) => a - b);
     return sizes
       .map((size) => ({
         pool: p,
         limit: size === 1 ? poolGpus(pool) : pool.nodes * Math.floor(pool.gpusPerNode / size),
         perGpu: 1 / size,
         terms: here
-          .filter(({ option }) => option.tp >= size)
-          .map(({ option, index }) => ({ option: index, factor: Math.floor(option.tp / size) })),
+          .filter(({ option }) => option.gpus >= size)
+          .map(({ option, index }) => ({ option: index, factor: Math.floor(option.gpus / size) })),
       }))
       .filter(
         ({ terms, limit }, i) =>
@@ -46,7 +46,7 @@ export function packs(options: readonly Option[], counts: Counts, pools: readonl
   return pools.every((pool, p) => {
     const sizes = new Map<number, number>();
     options.forEach((option, o) => {
-      if (option.pool === p) sizes.set(option.tp, (sizes.get(option.tp) ?? 0) + (counts[o] ?? 0));
+      if (option.pool === p) sizes.set(option.gpus, (sizes.get(option.gpus) ?? 0) + (counts[o] ?? 0));
     });
     return packsInto(sizes, pool);
   });

@@ -13,13 +13,24 @@ export interface Pool {
   gpusPerNode: number;
   /** Each node runs one engine, on however many of its GPUs: an agent that waits for a deployment. */
   oneEngine?: boolean;
+  /** `stable` where absent. Volatile nodes may be taken back at any time: pre-emptible jobs, workstations. */
+  tier?: Tier;
+  /** Share of the time that a node of it is there, 0 to 1; that of its tier where absent. */
+  availability?: number;
   /** What the nodes' operators allow; everything where absent. */
   allows?: (model: string, tp: number) => boolean;
   /** For the templates of jobs that start replicas here. */
   values?: Record<string, string>;
 }
 
+export const TIERS = ['stable', 'volatile'] as const;
+export type Tier = (typeof TIERS)[number];
+
 export const poolGpus = (pool: Pool): number => pool.nodes * pool.gpusPerNode;
+
+/** interactive: a person reads along. batch: nobody waits for a single answer. */
+export const CLASSES = ['interactive', 'batch'] as const;
+export type RequestClass = (typeof CLASSES)[number];
 
 /** What people ask of one model. */
 export interface Demand {
@@ -34,6 +45,12 @@ export interface Demand {
   kv: Precision;
   /** Only these tensor parallelisms; all that fit where absent. */
   tp?: number[];
+  /** Which latency target holds where none is given; `interactive` where absent. */
+  class?: RequestClass;
+  /** Mean seconds from arrival to last token that each replica must keep. */
+  latencyS?: number;
+  /** Has a replica on a stable node at all times. */
+  alwaysOn?: boolean;
 }
 
 /** Replicas of one model on one pool with one parallelism. */
@@ -54,7 +71,8 @@ export interface MeasuredCapacity {
   rate: number;
 }
 
-export const OBJECTIVES = ['latency', 'throughput', 'cost'] as const;
+/** gpus: the fewest GPUs that keep the latency targets. cost: the same in money. */
+export const OBJECTIVES = ['gpus', 'cost', 'latency', 'throughput'] as const;
 export type Objective = (typeof OBJECTIVES)[number];
 
 export interface PlanOptions {
@@ -70,22 +88,27 @@ export interface PlanOptions {
   timeLimitS: number;
   /** Relative gap at which the solver stops. */
   gap: number;
-  /** With `cost`: mean latency of each model at most this, seconds. */
+  /** Mean seconds that each replica of every model must keep; over the models' own targets. */
   latencyS?: number;
   seed: number;
   /** Told of each better solution while it solves. */
   progress?: (line: string) => void;
 }
 
+/** requests/s of one replica and their mean seconds, rate ascending from 0; `rate * latency` is convex in rate. */
+export type Curve = readonly { rate: number; latencyS: number }[];
+
 /** A way to run one replica of a model. */
 export interface Option {
   demand: number;
   pool: number;
   tp: number;
-  /** Requests/s of one replica at most. */
+  /** That one replica takes of a node. */
+  gpus: number;
+  /** Requests/s of one replica at most. An estimate is never below what a simulation finds. */
   capacity: number;
-  /** Rate and mean latency of one replica, rate ascending from 0; `rate * latency` is convex in rate. */
-  points: { rate: number; latencyS: number }[];
+  /** Rate and mean latency of one replica. An estimate is never above what a simulation finds. */
+  points: Curve;
   source: 'measured' | 'simulated' | 'estimated';
 }
 

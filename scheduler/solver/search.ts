@@ -1,11 +1,11 @@
 import { dominated } from './dominated.ts';
-import { evaluate } from './evaluate.ts';
-import type { Problem } from './formulation.ts';
+import { SERVED_TOLERANCE, split } from './evaluate.ts';
+import { isStable, needsStable, type Problem, replicaPrice, usdPerHour } from './formulation.ts';
 import { packingRows } from './packing.ts';
 
 /**
- * Greedy filling and exchange of replicas on top of a start, for problems too large to branch on and for places without a solver.
- * Works on one model's cost at a time, so that a trial costs microseconds.
+ * Greedy filling and exchange of replicas on top of a start, for a first plan and for what one exchange would change. Works on one model's
+ * cost at a time, so that a trial costs microseconds.
  */
 export class Search {
   readonly counts: number[];
@@ -15,70 +15,79 @@ export class Search {
   readonly #rowsOf: number[][];
   readonly #costs: number[];
   readonly #useless: readonly boolean[];
+  readonly #price: readonly number[];
+  readonly #usd: readonly number[];
+  readonly #stable: readonly boolean[];
   #budget: number;
 
   constructor(problem: Problem, start: readonly number[]) {
+    const { options, pools, demands, settings, usable } = problem;
     this.#problem = problem;
-    this.#useless = dominated(problem.options, problem.pools, problem.settings);
-    this.counts = problem.options.map((_, o) => start[o] ?? 0);
-    this.#byModel = problem.demands.map((_, m) =>
-      problem.options.flatMap((option, o) => (option.demand === m ? [o] : [])),
-    );
-    this.#rows = packingRows(problem.options, problem.pools).map(({ limit, terms }) => ({
+    this.#useless = dominated(problem).map((useless, o) => useless || (usable[o]?.rate ?? 0) <= 0);
+    this.#price = options.map((option) => replicaPrice(option, problem));
+    this.#usd = options.map((option) => usdPerHour(option, pools));
+    this.#stable = demands.map((_, m) => needsStable(problem, m));
+    this.counts = options.map((_, o) => start[o] ?? 0);
+    this.#byModel = demands.map((_, m) => options.flatMap((option, o) => (option.demand === m ? [o] : [])));
+    this.#rows = packingRows(options, pools).map(({ limit, terms }) => ({
       left: limit - terms.reduce((sum, { option, factor }) => sum + factor * (this.counts[option] ?? 0), 0),
       terms: new Map(terms.map(({ option, factor }) => [option, factor])),
     }));
-    this.#rowsOf = problem.options.map((_, o) => this.#rows.flatMap((row, r) => (row.terms.has(o) ? [r] : [])));
+    this.#rowsOf = options.map((_, o) => this.#rows.flatMap((row, r) => (row.terms.has(o) ? [r] : [])));
     this.#budget =
-      (problem.settings.budget ?? Number.POSITIVE_INFINITY) -
-      this.counts.reduce((sum, n, o) => sum + n * this.#usd(o), 0);
-    this.#costs = problem.demands.map((_, m) => this.#cost(m));
+      (settings.budget ?? Number.POSITIVE_INFINITY) -
+      this.counts.reduce((sum, n, o) => sum + n * (this.#usd[o] ?? 0), 0);
+    this.#costs = demands.map((_, m) => this.#cost(m));
   }
 
-  #usd(o: number): number {
-    const option = this.#problem.options[o];
-    return option === undefined ? 0 : (this.#problem.pools[option.pool]?.gpu.usdPerHour ?? 0) * option.tp;
-  }
-
-  /** Lower is better. Throughput: a steep function of the model's share, so that the least served comes first. */
+  /** Lower is better. A share is a steep function of what is served, so that the least served model comes first. */
   #cost(m: number): number {
-    const { options, demands, settings } = this.#problem;
+    const { options, demands, goal, usable, pools } = this.#problem;
     const demand = demands[m];
     const mine = this.#byModel[m] ?? [];
-    if (demand === undefined || demand.rate <= 0) return 0;
-    if (settings.objective === 'throughput') {
-      const capacity = mine.reduce((sum, o) => sum + (this.counts[o] ?? 0) * (options[o]?.capacity ?? 0), 0);
-      return (demand.rate / (capacity + 1e-6 * demand.rate)) ** THROUGHPUT_NORM;
-    }
+    if (demand === undefined) return 0;
+    const stable = mine.some((o) => {
+      const option = options[o];
+      return (this.counts[o] ?? 0) > 0 && option !== undefined && isStable(option, pools);
+    });
+    const unstable = this.#stable[m] === true && !stable ? UNSERVED : 0;
+    if (demand.rate <= 0) return unstable;
     const chosen = mine.filter((o) => (this.counts[o] ?? 0) > 0);
-    const local = chosen.flatMap((o) => (options[o] === undefined ? [] : [{ ...options[o], demand: 0 }]));
-    const { unserved, latency } = evaluate(
-      local,
-      chosen.map((o) => this.counts[o] ?? 0),
-      [demand],
-      settings.objective,
-    );
-    const missing = unserved[0] ?? 0;
-    const money =
-      settings.objective === 'cost' ? mine.reduce((sum, o) => sum + (this.counts[o] ?? 0) * this.#usd(o), 0) : 0;
-    const waiting = settings.objective === 'latency' ? (demand.rate - missing) * (latency[0] || 0) : 0;
-    const late = settings.latencyS !== undefined && (latency[0] ?? 0) > settings.latencyS ? demand.rate : 0;
-    return money + waiting + (missing + late) * UNSERVED;
+    const capacity = chosen.reduce((sum, o) => sum + (this.counts[o] ?? 0) * (usable[o]?.rate ?? 0), 0);
+    const missing = Math.max(0, 1 - capacity / demand.rate);
+    const short = missing > SERVED_TOLERANCE ? missing * UNSERVED : 0;
+    switch (goal.kind) {
+      case 'share': {
+        const share = Math.min(goal.most, capacity / demand.rate);
+        return unstable + (1 / (share + 1e-6)) ** SHARE_NORM;
+      }
+      case 'replicas':
+        return unstable + short + chosen.reduce((sum, o) => sum + (this.counts[o] ?? 0) * (this.#price[o] ?? 0), 0);
+      case 'latency': {
+        const { cost } = split(
+          demand.rate,
+          chosen.map((o) => ({ usable: usable[o], replicas: this.counts[o] ?? 0 })),
+        );
+        return unstable + short + (Number.isNaN(cost) ? 0 : cost);
+      }
+      case 'placed':
+        return unstable;
+    }
   }
 
   total(): number {
-    const sum = this.#costs.reduce((a, b) => a + b, 0);
-    return sum;
+    return this.#costs.reduce((a, b) => a + b, 0);
   }
 
+  /** Whether all rows and the budget leave room for one more. */
   #room(o: number): boolean {
-    if (this.#useless[o] === true || this.#usd(o) > this.#budget + 1e-9) return false;
+    if (this.#useless[o] === true || (this.#usd[o] ?? 0) > this.#budget + 1e-9) return false;
     return (this.#rowsOf[o] ?? []).every((r) => (this.#rows[r]?.left ?? 0) >= (this.#rows[r]?.terms.get(o) ?? 0));
   }
 
   #shift(o: number, by: number): void {
     this.counts[o] = (this.counts[o] ?? 0) + by;
-    this.#budget -= by * this.#usd(o);
+    this.#budget -= by * (this.#usd[o] ?? 0);
     for (const r of this.#rowsOf[o] ?? []) {
       const row = this.#rows[r];
       if (row) row.left -= by * (row.terms.get(o) ?? 0);
@@ -100,19 +109,19 @@ export class Search {
     this.#costs[m] = this.#cost(m);
   }
 
-  /** Adds the replica that helps most per GPU until none helps. */
-  fill(): void {
+  /** Adds the replica that helps most per GPU until none helps, or until `deadline` (performance.now). */
+  fill(deadline: number): void {
     const { options } = this.#problem;
-    const gains = options.map((_, o) => -this.#trial(o, 1) / (options[o]?.tp ?? 1));
-    for (;;) {
+    const gain = (o: number) => -this.#trial(o, 1) / Math.max(1e-9, this.#price[o] ?? 1);
+    const gains = options.map((_, o) => gain(o));
+    while (performance.now() < deadline) {
       let best = -1;
       for (let o = 0; o < options.length; o++) {
         if ((gains[o] ?? 0) > 1e-9 && (best < 0 || (gains[o] ?? 0) > (gains[best] ?? 0)) && this.#room(o)) best = o;
       }
       if (best < 0) return;
       this.#commit(best, 1);
-      for (const o of this.#byModel[options[best]?.demand ?? 0] ?? [])
-        gains[o] = -this.#trial(o, 1) / (options[o]?.tp ?? 1);
+      for (const o of this.#byModel[options[best]?.demand ?? 0] ?? []) gains[o] = gain(o);
     }
   }
 
@@ -122,7 +131,8 @@ export class Search {
     for (let better = true; better && performance.now() < deadline; ) {
       better = false;
       for (let o = 0; o < options.length && performance.now() < deadline; o++) {
-        while ((this.counts[o] ?? 0) > (floor[o] ?? 0) && this.#replace(o)) better = true;
+        while ((this.counts[o] ?? 0) > (floor[o] ?? 0) && performance.now() < deadline && this.#replace(o))
+          better = true;
       }
     }
   }
@@ -132,13 +142,14 @@ export class Search {
     const before = this.total();
     const saved = [...this.counts];
     this.#commit(o, -1);
-    const pool = options[o]?.pool;
-    // Only what shares the freed GPUs can profit; twice, since a large replica makes room for two small ones.
+    const { pool, demand } = options[o] ?? {};
+    // What shares the freed GPUs can profit, and the model that lost a replica; a large replica makes room for several small ones.
     for (let round = 0; round < 8; round++) {
       let best = -1;
       let gain = 1e-9;
       for (let other = 0; other < options.length; other++) {
-        if (options[other]?.pool !== pool || !this.#room(other)) continue;
+        const { pool: at, demand: of } = options[other] ?? {};
+        if ((at !== pool && of !== demand) || !this.#room(other)) continue;
         const value = -this.#trial(other, 1);
         if (value > gain) {
           best = other;
@@ -154,6 +165,29 @@ export class Search {
       if (by !== 0) this.#commit(other, by);
     }
     return false;
+  }
+
+  /**
+   * Takes away replicas that gain next to nothing, the least gain per GPU first, while all of them together gained at most `loss`. What
+   * serves or is needed counts so much more that it stays.
+   */
+  trim(loss: number): void {
+    const { options, floor } = this.#problem;
+    let left = loss;
+    for (;;) {
+      let best = -1;
+      let [least, gained] = [Number.POSITIVE_INFINITY, 0];
+      for (let o = 0; o < options.length; o++) {
+        if ((this.counts[o] ?? 0) <= (floor[o] ?? 0)) continue;
+        const more = this.#trial(o, -1);
+        if (more > left) continue;
+        const each = more / Math.max(1e-9, this.#price[o] ?? 1);
+        if (each < least) [best, least, gained] = [o, each, more];
+      }
+      if (best < 0) return;
+      left -= Math.max(0, gained);
+      this.#commit(best, -1);
+    }
   }
 
   /** The best that one exchange of a replica for another would give, if it is worse than what is there. */
@@ -175,6 +209,6 @@ export class Search {
 }
 
 /** High norms of 1/share come close to the least share. */
-const THROUGHPUT_NORM = 12;
-/** Seconds or USD/h that a request/s without a replica counts as: above anything real. */
-const UNSERVED = 1e5;
+const SHARE_NORM = 12;
+/** What a model without a single request served counts as, in the objective's unit: above anything real. */
+export const UNSERVED = 1e7;

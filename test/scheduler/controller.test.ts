@@ -206,7 +206,7 @@ describe('the controller', () => {
     gateway.nodes = [serving('aaaaaaaaaaaaaaaaaaaaaaaaaa', MODEL), node('bbbbbbbbbbbbbbbbbbbbbbbbbb')];
     const { code, out } = await otelaPlan('plan', '--live', ...place.argv.slice(0, 4), '--duration', '10');
     expect(code).toBe(0);
-    expect(out).toMatch(/Llama-2-13b-hf +A100-80-SXM x4/);
+    expect(out).toMatch(/Llama-2-13b-hf +1 +4 × A100-80-SXM each +A100-80-SXM x4/);
   });
 
   it('a node with more GPUs than any has, and a thousand kinds of node, do not hold up the plan', async () => {

@@ -15,7 +15,7 @@ describe("a planner of one's own", () => {
       join(ROOT, 'scheduler/planner/max-flow.ts'),
     );
     expect(code).toBe(0);
-    expect(out).toMatch(/objective max-flow/);
+    expect(out).toMatch(/Plan for max-flow/);
     expect(out).toMatch(/maximum flow/);
   });
 

@@ -22,8 +22,8 @@ describe('a plan', () => {
       const shares = found.placements.filter((one) => one.model === model.id);
       expect(shares.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1, 6);
     }
-    for (const { why } of found.models) expect(why.join(' ')).toMatch(/binds|left|ends its batch/);
-    expect(found.models.map(({ why }) => why.join(' ')).join(' ')).toMatch(/runner-up/);
+    for (const { why } of found.models) expect(why.join(' ')).toMatch(/can do .* requests\/s at most .* at a time/);
+    expect(found.models.map(({ why }) => why.join(' ')).join(' ')).toMatch(/next best/);
     expect(found.pools.map(({ oneMore }) => oneMore).join(' ')).toMatch(/mean latency|nothing/);
   });
 
@@ -72,8 +72,8 @@ describe('a plan', () => {
       [],
       context(planOptions()),
     );
-    expect(found.infeasible).toMatch(/capacity \(C1\) of a binds/);
-    expect(found.infeasible).toMatch(/Smallest relaxation: \d+ % of all rates, or about \d+ more GPUs/);
+    expect(found.infeasible).toMatch(/all GPUs of a are in use/);
+    expect(found.infeasible).toMatch(/It would fit at \d+ % of all requests, or with about \d+ more A100-80-SXM/);
     expect(found.placements.length).toBeGreaterThan(0);
   });
 
@@ -86,7 +86,7 @@ describe('a plan', () => {
         context(planOptions({ objective: 'cost', latencyS })),
       );
     const { infeasible } = await asked(0.01);
-    expect(infeasible).toMatch(/the limit binds. Smallest relaxation: --latency [\d.]+/);
+    expect(infeasible).toMatch(/latency targets\. --latency [\d.]+ could be kept/);
     const least = Number(/--latency (\d+\.?\d*)/.exec(infeasible ?? '')?.[1]);
     expect((await asked(least * 1.1)).infeasible).toBeUndefined();
   });

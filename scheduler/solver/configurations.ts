@@ -1,0 +1,183 @@
+import type { Segment } from './curve.ts';
+
+/** One way to run replicas, as one model sees it. */
+export interface Item {
+  option: number;
+  /** What one replica costs here, shadow prices of its GPUs included; 0 or more. */
+  price: number;
+  /** Requests/s of one replica at most. */
+  rate: number;
+  /** `rate * latency` up to there; empty where latency does not count. */
+  segments: readonly Segment[];
+  /** Replicas that there is room for. */
+  most: number;
+}
+
+/** Replicas of one model. */
+export interface Configuration {
+  /** Replicas by item. */
+  counts: number[];
+  /** Their prices, and their waiting where latency counts. */
+  value: number;
+  /** Proven: no configuration is below it. */
+  bound: number;
+}
+
+/** Looks of one search; then it gets less exact, and says so in its bound. */
+const LOOKS = 4_000;
+/** Relative distances from the best at which a branch is given up, one after another as looks run out. */
+const TOLERANCES = [0.001, 0.005, 0.02, 0.08, 0.5];
+
+/** Counts looks, and gives up more branches the more there were. */
+class Effort {
+  #looks = 0;
+  #level = 0;
+  get tolerance(): number {
+    return TOLERANCES[this.#level] ?? 1;
+  }
+  look(): void {
+    if (++this.#looks % LOOKS === 0 && this.#level < TOLERANCES.length) this.#level++;
+  }
+}
+
+/** The cheapest replicas that can serve `rate`: a covering knapsack, by branch and bound. Undefined where none can. */
+export function cheapest(items: readonly Item[], rate: number): Configuration | undefined {
+  const order = items
+    .map((item, at) => ({ at, price: item.price, rate: item.rate, most: item.most, ratio: item.price / item.rate }))
+    .filter((item) => item.rate > 0)
+    .sort((a, b) => a.ratio - b.ratio);
+  const counts = items.map(() => 0);
+  if (rate <= 0) return { counts, value: 0, bound: 0 };
+  if (order.length === 0) return undefined;
+  const effort = new Effort();
+  const enough = rate * 1e-7;
+  let best = Number.POSITIVE_INFINITY;
+  let chosen: number[] | undefined;
+  const tried = [...counts];
+  const look = (i: number, left: number, cost: number): void => {
+    effort.look();
+    if (left <= enough) {
+      if (cost < best) [best, chosen] = [cost, [...tried]];
+      return;
+    }
+    const item = order[i];
+    if (item === undefined) return;
+    const next = order[i + 1]?.ratio ?? Number.POSITIVE_INFINITY;
+    for (let n = Math.min(item.most, Math.ceil(left / item.rate - 1e-7)); n >= 0; n--) {
+      const rest = left - n * item.rate;
+      const now = cost + n * item.price;
+      // Less of the best ratio only makes it dearer.
+      if (now + (rest <= enough ? 0 : rest * next) >= best * (1 - effort.tolerance)) {
+        if (best < Number.POSITIVE_INFINITY && rest > enough) break;
+        if (rest > enough) return;
+        continue;
+      }
+      tried[item.at] = n;
+      look(i + 1, rest, now);
+      tried[item.at] = 0;
+    }
+  };
+  look(0, rate, 0);
+  return chosen === undefined ? undefined : { counts: chosen, value: best, bound: best * (1 - effort.tolerance) };
+}
+
+interface Offer extends Item {
+  at: number;
+  /** Least that a request/s costs on it, at its best load, and that load. */
+  ratio: number;
+  bestRate: number;
+}
+
+/**
+ * The replicas that serve `rate` with the least of price and waiting together, beside those whose curve is `given`; by branch and bound.
+ * Undefined where none can.
+ */
+export function quickest(
+  items: readonly Item[],
+  rate: number,
+  given: readonly Segment[] = [],
+): Configuration | undefined {
+  const order = items
+    .map((item, at): Offer => ({ ...item, at, ...bestLoad(item) }))
+    .filter((item) => item.rate > 0)
+    .sort((a, b) => a.ratio - b.ratio);
+  const tried = items.map(() => 0);
+  if (rate <= 0) return { counts: tried, value: 0, bound: 0 };
+  const effort = new Effort();
+  let best = Number.POSITIVE_INFINITY;
+  let chosen = tried;
+  const look = (i: number, curve: readonly Segment[], cost: number): boolean => {
+    effort.look();
+    const here = cost + served(curve, rate, Number.POSITIVE_INFINITY);
+    if (here < best) [best, chosen] = [here, [...tried]];
+    const item = order[i];
+    if (item === undefined) return true;
+    if (cost + served(curve, rate, item.ratio) >= best * (1 - effort.tolerance)) return false;
+    const next = order[i + 1]?.ratio ?? Number.POSITIVE_INFINITY;
+    const open = rate - room(curve, item.ratio);
+    const middle = Math.min(item.most, Math.max(0, Math.round(open / item.bestRate)));
+    const go = (n: number): boolean => {
+      const joined = joinedWith(curve, item, n);
+      const now = cost + n * item.price;
+      // Convex in n: once too dear, more of the same is as well.
+      if (now + served(joined, rate, next) >= best * (1 - effort.tolerance)) return false;
+      tried[item.at] = n;
+      look(i + 1, joined, now);
+      tried[item.at] = 0;
+      return true;
+    };
+    for (let n = middle; n >= 0 && (go(n) || n === middle); n--);
+    for (let n = middle + 1; n <= item.most && go(n); n++);
+    return true;
+  };
+  look(0, given, 0);
+  // A request that finds no replica makes it infinite.
+  return best === Number.POSITIVE_INFINITY
+    ? undefined
+    : { counts: chosen, value: best, bound: best * (1 - effort.tolerance) };
+}
+
+function bestLoad({ price, segments: parts }: Item): { ratio: number; bestRate: number } {
+  let [rate, cost, ratio, bestRate] = [0, price, Number.POSITIVE_INFINITY, 1];
+  for (const { width, slope } of parts) {
+    rate += width;
+    cost += width * slope;
+    if (cost / rate < ratio) [ratio, bestRate] = [cost / rate, rate];
+  }
+  return { ratio, bestRate };
+}
+
+/** `n` replicas beside those of a curve; slopes ascend. */
+export function joinedWith(curve: readonly Segment[], item: Pick<Item, 'segments'>, n: number): readonly Segment[] {
+  if (n === 0) return curve;
+  const joined: Segment[] = [];
+  let i = 0;
+  for (const { width, slope } of item.segments) {
+    for (let piece = curve[i]; piece !== undefined && piece.slope <= slope; piece = curve[++i]) joined.push(piece);
+    joined.push({ width: width * n, slope });
+  }
+  for (let piece = curve[i]; piece !== undefined; piece = curve[++i]) joined.push(piece);
+  return joined;
+}
+
+/** Waiting of `rate` on a curve beside an endless supply at `slope` each. */
+function served(curve: readonly Segment[], rate: number, slope: number): number {
+  let [left, cost] = [rate, 0];
+  for (const piece of curve) {
+    if (piece.slope >= slope || left <= 0) break;
+    const here = Math.min(left, piece.width);
+    cost += here * piece.slope;
+    left -= here;
+  }
+  return left > rate * 1e-7 ? cost + left * slope : cost;
+}
+
+/** Requests/s that a curve takes below `slope`. */
+function room(curve: readonly Segment[], slope: number): number {
+  let sum = 0;
+  for (const piece of curve) {
+    if (piece.slope >= slope) break;
+    sum += piece.width;
+  }
+  return sum;
+}

@@ -1,0 +1,288 @@
+import { SchedulerError } from '../errors.ts';
+import { Columns } from './columns.ts';
+import { type Evaluation, evaluate } from './evaluate.ts';
+import { type Formulation, formulate, type Goal, objectiveOf, type Problem, usdPerHour } from './formulation.ts';
+import { type Solved, solve } from './highs.ts';
+import type { OptionTable } from './options.ts';
+import { packs } from './packing.ts';
+import type { Counts, Demand, PlanOptions, Pool } from './problem.ts';
+import { Search } from './search.ts';
+import { shareByColumns } from './share.ts';
+import { type Target, usableOf } from './targets.ts';
+
+/** Above so many integers HiGHS hardly improves on the search within a minute. */
+const BRANCH_MAX = 400;
+const LINEAR_ROUNDS = 12;
+const SEARCH_ROUNDS = 4;
+/** Of the time of a goal, for the first exchanges. */
+const EXCHANGE_SHARE = 0.1;
+/** Greedy filling takes milliseconds, some hundred of them for a hundred models. */
+const FILL_LEAST_MS = 500;
+/** Seconds of one branch and cut: what it prefers must be simulated before it is worth more. */
+const BRANCH_SHARE = 0.5;
+
+/** What one planning problem is made of, whatever its goal. */
+export interface Context {
+  table: OptionTable;
+  demands: readonly Demand[];
+  pools: readonly Pool[];
+  floor: readonly number[];
+  settings: PlanOptions;
+  /** By model. */
+  targets: readonly Target[];
+}
+
+export function problemOf({ table, targets, ...rest }: Context, goal: Goal): Problem {
+  const none: Target = { latencyS: Number.POSITIVE_INFINITY, asked: false };
+  const usable = table.options.map((option) => usableOf(option, targets[option.demand] ?? none, rest.settings));
+  return { ...rest, options: table.options, usable, goal };
+}
+
+export interface Outcome {
+  problem: Problem;
+  /** The best plan found; undefined where none satisfies all conditions. Every option that it uses was simulated. */
+  counts: Counts | undefined;
+  /** In the unit of the program: lower is better. */
+  value: number;
+  /** No plan is below it, as far as estimates are optimistic. */
+  bound: number;
+  /** Proven: no plan satisfies all conditions. */
+  impossible: boolean;
+  method: 'highs' | 'search' | 'columns';
+  relaxed: { formulation: Formulation; solved: Solved } | undefined;
+}
+
+/** A goal being worked on: its best plan and bound so far, over a table that gets exact where plans use it. */
+export class GoalSolver {
+  readonly #context: Context;
+  readonly #goal: Goal;
+  readonly #deadline: number;
+  readonly #seconds: number;
+  #problem: Problem;
+  #best: { counts: Counts; value: number } | undefined;
+  #bound = Number.NEGATIVE_INFINITY;
+  #relaxed: Outcome['relaxed'];
+  #method: Outcome['method'] = 'search';
+
+  /** `deadline`: performance.now. */
+  constructor(context: Context, goal: Goal, deadline: number) {
+    this.#context = context;
+    this.#goal = goal;
+    this.#deadline = deadline;
+    this.#seconds = Math.max(0, (deadline - performance.now()) / 1e3);
+    this.#problem = problemOf(context, goal);
+  }
+
+  get #leftS(): number {
+    return (this.#deadline - performance.now()) / 1e3;
+  }
+
+  /** `known`: a plan to begin with. */
+  async solve(known?: Counts): Promise<Outcome> {
+    const { settings } = this.#context;
+    if (!(await this.#linear())) return this.#outcome(true);
+    if (known !== undefined) this.#consider(known);
+    this.#searched();
+    this.#progress('rounding and search');
+    const small = this.#relaxed !== undefined && this.#relaxed.formulation.program.size.integers <= BRANCH_MAX;
+    while (this.#leftS > 0.02 && this.#gap() > settings.gap / 2) {
+      const went = small ? await this.#branch() : await this.#byColumns();
+      if (went === 'impossible') return this.#outcome(this.#best === undefined);
+      if (went === 'done') break;
+    }
+    return this.#outcome(false);
+  }
+
+  #outcome(impossible: boolean): Outcome {
+    const { counts, value = Number.POSITIVE_INFINITY } = this.#best ?? {};
+    return {
+      problem: this.#problem,
+      counts,
+      value,
+      bound: this.#bound,
+      impossible,
+      method: this.#method,
+      relaxed: this.#relaxed,
+    };
+  }
+
+  #gap(): number {
+    return relativeGap(this.#best?.value ?? Number.POSITIVE_INFINITY, this.#bound);
+  }
+
+  #progress(what: string): void {
+    const { settings } = this.#context;
+    if (this.#best === undefined) return settings.progress?.(`${what}: no plan yet`);
+    settings.progress?.(`${what}: within ${(this.#gap() * 100).toFixed(1)} % of the best possible`);
+  }
+
+  /** Relaxations, each with what the last one used simulated. False where there is no plan at all. */
+  async #linear(): Promise<boolean> {
+    for (let round = 0; ; round++) {
+      const formulation = formulate(this.#problem);
+      const solved = await solve(formulation.program, {
+        timeLimitS: Math.max(1, this.#leftS),
+        gap: 0,
+        seed: this.#context.settings.seed,
+        relaxed: true,
+      });
+      if (solved.status === 'infeasible') return false;
+      if (solved.values.length === 0)
+        throw new SchedulerError('solver', 'no solution within the time limit, not even of the relaxation');
+      this.#relaxed = { formulation, solved };
+      this.#raise(solved.objective);
+      const fractions = formulation.replicas.map((column) => solved.values[column] ?? 0);
+      if (round >= LINEAR_ROUNDS || this.#leftS < this.#seconds / 2 || !this.#refine(fractions)) return true;
+    }
+  }
+
+  #raise(bound: number): void {
+    this.#bound = Math.max(this.#bound, tightened(bound, this.#problem));
+  }
+
+  /** Simulates what a solution uses. False when all of it was exact already. */
+  #refine(counts: Counts, untilDeadline = true): boolean {
+    const { table } = this.#context;
+    const wantLatency = this.#problem.settings.objective !== 'throughput';
+    let changed = false;
+    table.options.forEach((option, o) => {
+      if ((counts[o] ?? 0) <= 1e-6 || (untilDeadline && this.#leftS <= 0)) return;
+      if (table.simulateOption(option, wantLatency)) changed = true;
+    });
+    if (changed) this.#renew();
+    return changed;
+  }
+
+  /** After a simulation: what plans may use, and what the best one is worth. */
+  #renew(): void {
+    this.#problem = problemOf(this.#context, this.#goal);
+    if (this.#best !== undefined) this.#best = { ...this.#best, value: this.#value(this.#best.counts) };
+  }
+
+  #value(counts: Counts): number {
+    return planValue(this.#problem, counts).value;
+  }
+
+  /** Simulates a plan and keeps it if it is the best. Returns whether anything was simulated. */
+  #consider(counts: Counts): boolean {
+    const changed = this.#refine(counts, false);
+    const value = this.#value(counts);
+    if (value < (this.#best?.value ?? Number.POSITIVE_INFINITY)) this.#best = { counts: [...counts], value };
+    return changed;
+  }
+
+  /** Rounds the relaxation down, fills and exchanges. */
+  #searched(): void {
+    const until = performance.now() + this.#seconds * EXCHANGE_SHARE * 1e3;
+    const none = () => !Number.isFinite(this.#best?.value ?? Number.POSITIVE_INFINITY);
+    for (let round = 0; round < SEARCH_ROUNDS && (none() || performance.now() < until); round++) {
+      const { floor } = this.#problem;
+      const fraction = (o: number) => this.#relaxed?.solved.values[this.#relaxed.formulation.replicas[o] ?? 0] ?? 0;
+      const search = new Search(
+        this.#problem,
+        this.#problem.options.map((_, o) => Math.max(floor[o] ?? 0, Math.floor(fraction(o) + 1e-6))),
+      );
+      // However little time there is, there must be a plan.
+      search.fill(Math.max(until, performance.now() + FILL_LEAST_MS));
+      search.exchange(until);
+      if (!this.#consider(search.counts)) return;
+    }
+  }
+
+  /** Branch and cut of the whole program. */
+  async #branch(): Promise<'again' | 'done' | 'impossible'> {
+    const { settings } = this.#context;
+    const formulation = formulate(this.#problem);
+    const timeLimitS = Math.max(0.05, Math.min(this.#leftS, this.#seconds * BRANCH_SHARE));
+    const solved = await solve(formulation.program, { timeLimitS, gap: settings.gap / 4, seed: settings.seed });
+    if (solved.status === 'infeasible') return 'impossible';
+    this.#method = 'highs';
+    this.#raise(solved.bound);
+    if (solved.values.length === 0) return 'done';
+    const counts = this.#problem.options.map((_, o) => Math.round(solved.values[formulation.replicas[o] ?? 0] ?? 0));
+    const changed = this.#consider(counts);
+    this.#progress('branch and cut');
+    return changed ? 'again' : 'done';
+  }
+
+  #columns: Columns | undefined;
+
+  /** Column generation, then the best choice among the columns. */
+  async #byColumns(): Promise<'again' | 'done' | 'impossible'> {
+    const { settings } = this.#context;
+    this.#method = 'columns';
+    if (this.#goal.kind === 'placed') return this.#branch();
+    if (this.#goal.kind === 'share') {
+      const found = await shareByColumns(
+        this.#problem,
+        this.#best?.counts,
+        -this.#bound,
+        this.#prices(),
+        this.#deadline,
+      );
+      this.#raise(-found.atMost);
+      const changed = [
+        this.#refine(found.fractions),
+        found.counts === undefined ? false : this.#consider(found.counts),
+      ].some(Boolean);
+      this.#progress('column generation');
+      return changed ? 'again' : 'done';
+    }
+    const columns = new Columns(this.#problem);
+    if (this.#columns !== undefined) columns.adopt(this.#columns);
+    this.#columns = columns;
+    if (this.#best !== undefined) columns.learn(this.#best.counts);
+    const { bound, values, missing, complete } = await columns.relax(
+      performance.now() + this.#leftS * 0.6e3,
+      Number.POSITIVE_INFINITY,
+      this.#prices(),
+    );
+    if (complete && missing) return 'impossible';
+    this.#raise(bound);
+    const fractions = columns.fractions(values);
+    const counts = await columns.choose(this.#leftS * 0.3, settings.gap / 4);
+    const changed = [this.#refine(fractions), counts === undefined ? false : this.#consider(counts)].some(Boolean);
+    this.#progress('column generation');
+    return changed || !complete ? 'again' : 'done';
+  }
+
+  /** Shadow prices of the linear relaxation, by packing row. */
+  #prices(): number[] {
+    const { formulation, solved } = this.#relaxed ?? {};
+    if (formulation === undefined || solved === undefined) return [];
+    return formulation.packing.map(({ row }) => Math.max(0, -(solved.duals[row] ?? 0)));
+  }
+}
+
+/** What a plan is worth; Infinity where it breaks a condition. */
+export function planValue(problem: Problem, counts: Counts): { value: number; evaluation: Evaluation } {
+  const { options, usable, demands, pools, settings } = problem;
+  const evaluation = evaluate(options, usable, counts, demands);
+  const usd = options.reduce((sum, option, o) => sum + (counts[o] ?? 0) * usdPerHour(option, pools), 0);
+  const within =
+    packs(options, counts, pools) &&
+    usd <= (settings.budget ?? Number.POSITIVE_INFINITY) + 1e-6 &&
+    hasStable(problem, counts);
+  return { value: within ? objectiveOf(problem, counts, evaluation) : Number.POSITIVE_INFINITY, evaluation };
+}
+
+function hasStable({ options, demands, pools }: Problem, counts: Counts): boolean {
+  return demands.every(
+    ({ alwaysOn }, m) =>
+      alwaysOn !== true ||
+      options.some(
+        (option, o) => option.demand === m && (counts[o] ?? 0) > 0 && pools[option.pool]?.tier !== 'volatile',
+      ),
+  );
+}
+
+export const relativeGap = (value: number, bound: number): number =>
+  Number.isFinite(value) && Number.isFinite(bound)
+    ? Math.max(0, (value - bound) / Math.max(1e-9, Math.abs(value), Math.abs(bound)))
+    : 1;
+
+/** Whole GPUs: a bound of 1.3 of them is one of 2. Money beside them is less than a half, see `replicaPrice`. */
+function tightened(bound: number, { goal, settings }: Problem): number {
+  if (goal.kind !== 'replicas' || settings.objective !== 'gpus') return bound;
+  return Math.max(bound, Math.ceil(bound - 0.5));
+}

@@ -1,0 +1,50 @@
+import type { StepModel } from '../roofline/step.ts';
+import type { EngineLimits } from '../serving/limits.ts';
+import { LOAD_LEVELS, profile } from '../serving/profile.ts';
+import type { Demand } from './problem.ts';
+
+type Profile = ReturnType<typeof profile>;
+
+/** Profiles that are remembered: a plan of 100 models and 12 kinds of GPU has some 3,000. */
+const REMEMBERED_MAX = 4_000;
+/** Lengths given as more samples than this are not compared. */
+const SAMPLES_MAX = 1_000;
+
+const known = new Map<string, Profile>();
+const calibrationIds = new WeakMap<object, number>();
+let calibrations = 0;
+
+/**
+ * What a simulation says of one replica; the rate that is asked plays no part in it. A controller that plans every half minute, and
+ * plans that differ in their rates only, simulate a replica once.
+ */
+export function replicaProfile(
+  step: StepModel,
+  demand: Demand,
+  limits: EngineLimits,
+  calibration: object,
+  wantLatency: boolean,
+): Profile {
+  const of = { step, limits, input: demand.input, output: demand.output, cv: demand.cv };
+  const levels = wantLatency ? LOAD_LEVELS : [];
+  const key = keyOf(of, calibration, wantLatency);
+  const remembered = key === undefined ? undefined : known.get(key);
+  if (remembered !== undefined) return remembered;
+  const found = profile(of, levels);
+  if (key === undefined) return found;
+  if (known.size >= REMEMBERED_MAX) known.delete(known.keys().next().value ?? '');
+  known.set(key, found);
+  return found;
+}
+
+function keyOf(
+  { step, limits, input, output, cv }: Parameters<typeof profile>[0],
+  calibration: object,
+  wantLatency: boolean,
+): string | undefined {
+  const many = [input, output].some((one) => one.kind === 'samples' && one.values.length > SAMPLES_MAX);
+  if (many) return undefined;
+  const which = calibrationIds.get(calibration) ?? ++calibrations;
+  calibrationIds.set(calibration, which);
+  return JSON.stringify([which, step.deployment, limits, input, output, cv, wantLatency]);
+}

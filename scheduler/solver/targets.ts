@@ -1,0 +1,54 @@
+import { meanLength } from '../serving/lengths.ts';
+import { rateWithin, upTo } from './curve.ts';
+import type { Curve, Demand, Option, PlanOptions } from './problem.ts';
+
+/** Highest load of a replica where headroom for bursts is kept. */
+export const HEADROOM_LOAD = 0.85;
+
+/** A person who reads along waits 2 s for the first word, and reads at 20 tokens/s: twice as fast as most people read. */
+const INTERACTIVE_FIRST_S = 2;
+const INTERACTIVE_TOKENS_PER_S = 20;
+/** A model that is slower than that on every GPU there is: so many times what a request takes alone on the fastest. */
+const SLOWEST = 2;
+
+/** What a plan may use of one replica. */
+export interface Usable {
+  /** Requests/s at most. */
+  rate: number;
+  /** Up to there; empty where latency does not count. */
+  curve: Curve;
+}
+
+/** Mean seconds that each replica of a model must keep, and whether a person asked for them. */
+export interface Target {
+  latencyS: number;
+  asked: boolean;
+}
+
+/** `options` of this model as they are estimated, so that the target does not move while they are simulated. */
+export function targetOf(demand: Demand, options: readonly Option[], settings: PlanOptions): Target {
+  const asked = settings.latencyS ?? demand.latencyS;
+  if (asked !== undefined) return { latencyS: asked, asked: true };
+  if (demand.class === 'batch') return { latencyS: Number.POSITIVE_INFINITY, asked: false };
+  const reader = INTERACTIVE_FIRST_S + meanLength(demand.output) / INTERACTIVE_TOKENS_PER_S;
+  const fastest = Math.min(...options.map(({ points }) => points[0]?.latencyS ?? Number.POSITIVE_INFINITY));
+  return { latencyS: Math.max(reader, Number.isFinite(fastest) ? SLOWEST * fastest : 0), asked: false };
+}
+
+/** What the objective lets a plan use of an option. */
+export function usableOf(option: Option, target: Target, { objective }: Pick<PlanOptions, 'objective'>): Usable {
+  switch (objective) {
+    case 'throughput':
+      return { rate: option.capacity, curve: [] };
+    case 'latency': {
+      const most = option.points.at(-1)?.rate ?? 0;
+      const rate = target.asked ? Math.min(most, rateWithin(option.points, target.latencyS)) : most;
+      return { rate, curve: upTo(option.points, rate) };
+    }
+    case 'gpus':
+    case 'cost': {
+      const rate = Math.min(HEADROOM_LOAD * option.capacity, rateWithin(option.points, target.latencyS));
+      return { rate, curve: upTo(option.points, rate) };
+    }
+  }
+}

@@ -1,0 +1,35 @@
+import { kvBytesPerToken, kvCapacityTokens, RUNTIME_BYTES, tpProblem, weightBytes } from '../roofline/deployment.ts';
+import { meanLength } from '../serving/lengths.ts';
+import { parallelisms, SEQUENCES_MIN } from './options.ts';
+import type { Demand, PlanOptions, Pool } from './problem.ts';
+
+const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
+
+/** Why a model fits nowhere, and the least that would help. */
+export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: PlanOptions): string {
+  const { model } = demand;
+  const asked = demand.tp;
+  const problems = asked?.map((tp) => tpProblem(model, tp)).filter((problem) => problem !== undefined) ?? [];
+  if (asked && problems.length === asked.length) return problems.join('; ');
+  const tokens = SEQUENCES_MIN * (meanLength(demand.input) + meanLength(demand.output));
+  const offers = pools.flatMap((pool) =>
+    parallelisms(demand, pool).map((tp) => {
+      const deployment = { model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
+      const need = weightBytes(deployment) + tokens * kvBytesPerToken(deployment) + tp * RUNTIME_BYTES;
+      return { pool, tp, need, have: tp * pool.gpu.memory * settings.limits.memoryFraction };
+    }),
+  );
+  const best = offers.sort((a, b) => a.need - a.have - (b.need - b.have))[0];
+  if (best === undefined) return `${model.id}: no pool has a node that any of its parallelisms fits on`;
+  const smaller = (['fp8', 'int4'] as const).find((weights) => {
+    const deployment = { model, gpu: best.pool.gpu, tp: best.tp, weights, kv: demand.kv };
+    return kvCapacityTokens(deployment, settings.limits.memoryFraction) >= tokens;
+  });
+  const relax = smaller
+    ? `smallest relaxation: weights in ${smaller} (it would then fit ${best.tp} × ${best.pool.gpu.id})`
+    : `smallest relaxation: a node with ${gb(best.need / settings.limits.memoryFraction)} GB of GPU memory for one replica`;
+  return (
+    `${model.id} fits nowhere: memory (C2) binds. Weights and ${SEQUENCES_MIN} sequences of mean length need ${gb(best.need)} GB; ` +
+    `the best node offers ${gb(best.have)} GB (${best.tp} × ${best.pool.gpu.id}, ${settings.limits.memoryFraction} of memory); ${relax}`
+  );
+}
