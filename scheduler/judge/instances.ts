@@ -1,4 +1,5 @@
 import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { parameters } from '../catalogue/model.ts';
 import { seeded } from '../serving/random.ts';
 import type { Demand, Pool } from '../solver/problem.ts';
 
@@ -66,7 +67,7 @@ export function tinyInstance(catalogue: Catalogue, seed: number): Instance {
   const demands = names.map((name, i): Demand => {
     const model = findModel(catalogue, name);
     const { input, output } = draw(LENGTHS);
-    const size = (model.layers * model.hidden ** 2) / (36 * 4096 ** 2);
+    const size = parameters(model) / 8e9;
     const lengths = (mean: number) => ({ kind: 'lognormal', mean, sd: mean / 2 }) as const;
     return {
       model,

@@ -1,3 +1,4 @@
+import { expertsOf } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Deployment, kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
 import { StepModel } from '../roofline/step.ts';
@@ -82,7 +83,7 @@ export class OptionTable {
         const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
         const step = new StepModel(deployment, settings.calibration, settings.limits);
-        const optimism = demand.model.experts > 1 ? EXPERTS_LATENCY_OPTIMISM : LATENCY_OPTIMISM;
+        const optimism = expertsOf(demand.model).experts > 1 ? EXPERTS_LATENCY_OPTIMISM : LATENCY_OPTIMISM;
         const estimate = estimated(new Fluid(step, settings.limits, lengths), optimism);
         const option: Option = { demand: m, pool: p, tp, gpus: tp, ...estimate, source: 'estimated' };
         this.options.push(option);
