@@ -1,6 +1,7 @@
 /** Bindings and settings of the Worker. D1 and all objects but the relay are always there; what has a `?` may be missing. */
 import type { LimitsObject } from './accounts/limits-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
+import type { ObjectNamespace } from './object-context.ts';
 import type { ObserveObject } from './observe/object.ts';
 import type { QueueObject } from './queue/object.ts';
 import type { RegistryObject } from './registry/object.ts';
@@ -8,24 +9,29 @@ import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
 import type { UsageObject } from './usage/object.ts';
 
+/** A service that is asked as if it were a server. */
+interface Fetcher {
+  fetch(url: string, init?: RequestInit): Promise<Response>;
+}
+
 export interface Env extends IssuerEnvironment {
   DB: D1Database;
-  TUNNEL: DurableObjectNamespace<TunnelObject>;
-  REGISTRY: DurableObjectNamespace<RegistryObject>;
+  TUNNEL: ObjectNamespace<TunnelObject>;
+  REGISTRY: ObjectNamespace<RegistryObject>;
   /** One per Cloudflare location; without it isolates ask the registry itself. */
-  RELAY?: DurableObjectNamespace<RegistryRelay>;
+  RELAY?: ObjectNamespace<RegistryRelay>;
   /** Counts what limits are about: one object per project, or per key without one. */
-  LIMITS: DurableObjectNamespace<LimitsObject>;
+  LIMITS: ObjectNamespace<LimitsObject>;
   /** Who waits because no node is free: one object per model. */
-  QUEUE: DurableObjectNamespace<QueueObject>;
+  QUEUE: ObjectNamespace<QueueObject>;
   /** Raw usage records: one object per hour. */
-  USAGE: DurableObjectNamespace<UsageObject>;
+  USAGE: ObjectNamespace<UsageObject>;
   /** Adds up what isolates and other objects count, for /metrics. */
-  OBSERVE: DurableObjectNamespace<ObserveObject>;
+  OBSERVE: ObjectNamespace<ObserveObject>;
   /** The dashboard's files; without it there is no page. */
-  ASSETS?: Pick<Fetcher, 'fetch'>;
+  ASSETS?: Fetcher;
   /** Plain workerd: the process with the public socket, which writes answers to the clients itself. */
-  OUTLET?: Pick<Fetcher, 'fetch'>;
+  OUTLET?: Fetcher;
   /** Shared with that process and nobody else. */
   OUTLET_SECRET?: string;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */

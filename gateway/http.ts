@@ -22,8 +22,10 @@ export interface HttpAnswer {
   length?: number | undefined;
 }
 
+/** The engine encoded the body already; workerd would do so once more. Other hosts never do. */
+const ENCODED: object = { encodeBody: 'manual' };
+
 export function responseOf({ status, headers, body }: HttpAnswer): Response {
-  // The engine encoded it already; the runtime would do so once more.
   const encoded = headers['content-encoding'] !== undefined;
-  return new Response(body, encoded ? { status, headers, encodeBody: 'manual' } : { status, headers });
+  return new Response(body as ConstructorParameters<typeof Response>[0], { status, headers, ...(encoded && ENCODED) });
 }

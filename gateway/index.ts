@@ -1,46 +1,20 @@
-/** The app: routes mounted, Durable Objects exported, nothing else. */
-import { Hono } from 'hono';
-import { ApiError } from '../shared/openai/errors.ts';
-import { quoted } from '../shared/openai/quoted.ts';
-import { loginRoutes } from './accounts/login-routes.ts';
-import { openApiRoutes } from './admin/openapi.ts';
-import { adminRoutes } from './admin/routes.ts';
-import { dashboardRoutes } from './dashboard.ts';
+/** The Worker: the app's front for workerd, and the Durable Objects that its bindings name. */
+import { LimitsObject as Limits } from './accounts/limits-object.ts';
+import { app } from './app.ts';
 import type { Env } from './env.ts';
-import { errorResponse } from './error-response.ts';
-import { healthRoutes } from './health.ts';
+import { durable } from './hosts/worker/durable.ts';
 import { responseOf } from './http.ts';
 import { connectInlet } from './inlet/connect.ts';
 import { INLET_PATH } from './inlet/frames.ts';
-import { metricsRoutes } from './observe/routes.ts';
+import { ObserveObject as Observe } from './observe/object.ts';
 import { handleOpenAI } from './openai/handle.ts';
-import { readRoutes } from './openai/read-routes.ts';
-import { admitRoutes } from './registry/admit.ts';
-import { agentLogRoutes } from './registry/agent-logs.ts';
-import { connectGossip } from './registry/door.ts';
-import { requestIdOf } from './request-id.ts';
-import { connectAgent } from './tunnel/connect.ts';
+import { QueueObject as Queue } from './queue/object.ts';
+import { RegistryObject as Registry } from './registry/object.ts';
+import { RegistryRelay as Relay } from './registry/relay.ts';
+import { TunnelObject as Tunnel } from './tunnel/object.ts';
+import { UsageObject as Usage } from './usage/object.ts';
 
-const app = new Hono<{ Bindings: Env }>();
-
-app.route('/', healthRoutes);
-app.route('/', metricsRoutes);
-app.route('/', dashboardRoutes);
-app.route('/admin', adminRoutes);
-app.route('/', loginRoutes);
-app.route('/', openApiRoutes);
-app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx));
-app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));
-app.route('/agent', admitRoutes);
-app.route('/agent', agentLogRoutes);
-app.route('/v1', readRoutes);
-app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 app.get(INLET_PATH, (c) => connectInlet(c.req.raw, c.env, c.executionCtx) ?? c.notFound());
-app.notFound((c) => {
-  const error = new ApiError('not_found', `There is no ${quoted(c.req.path)} here.`);
-  return errorResponse(error, requestIdOf(c.req.raw));
-});
-app.onError((error, c) => errorResponse(error, requestIdOf(c.req.raw)));
 
 /** Without what a URL object costs. */
 function pathOf(url: string): string {
@@ -58,10 +32,11 @@ export default {
     return responseOf(await handleOpenAI(request, pathname, env, ctx));
   },
 };
-export { LimitsObject } from './accounts/limits-object.ts';
-export { ObserveObject } from './observe/object.ts';
-export { QueueObject } from './queue/object.ts';
-export { RegistryObject } from './registry/object.ts';
-export { RegistryRelay } from './registry/relay.ts';
-export { TunnelObject } from './tunnel/object.ts';
-export { UsageObject } from './usage/object.ts';
+/** Their names stand in wrangler.toml and in the configuration for plain workerd. */
+export class LimitsObject extends durable(Limits) {}
+export class ObserveObject extends durable(Observe) {}
+export class QueueObject extends durable(Queue) {}
+export class RegistryObject extends durable(Registry) {}
+export class RegistryRelay extends durable(Relay) {}
+export class TunnelObject extends durable(Tunnel, { heldAwake: true }) {}
+export class UsageObject extends durable(Usage) {}

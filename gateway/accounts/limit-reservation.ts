@@ -6,6 +6,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import type { HttpAnswer, HttpRequest } from '../http.ts';
+import { pipe } from '../pipe.ts';
 import type { AccountLimits } from './account.ts';
 import type { Refusal, Verdict } from './limiter.ts';
 import type { Forecast } from './token-estimator.ts';
@@ -123,7 +124,7 @@ export class LimitReservation {
       this.release(used);
       return answer;
     }
-    const { readable, writable } = new IdentityTransformStream();
+    const { readable, writable } = pipe();
     void this.#pump(body.getReader(), writable.getWriter());
     return { ...answer, body: readable };
   }

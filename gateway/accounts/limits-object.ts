@@ -1,6 +1,7 @@
-import { DurableObject } from 'cloudflare:workers';
 import { MonotonicClock } from '../../shared/collections/monotonic-clock.ts';
 import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
+import type { ObjectContext, Sql } from '../object-context.ts';
 import { Limiter, type Refusal, type Reservation, type Verdict } from './limiter.ts';
 import type { Moment } from './meter.ts';
 import type { Used } from './token-estimator.ts';
@@ -32,14 +33,14 @@ interface Waiting {
  * All limits of one project and its keys, or of one key without a project: whoever asks here is counted exactly, because one
  * thread counts. Survives eviction: what was used in the month, at once; the running minute and the estimates, but for the last second.
  */
-export class LimitsObject extends DurableObject<Env> {
+export class LimitsObject extends GatewayObject {
   readonly #limiter: Limiter;
   /** Windows and leases follow it: with the machine's clock they would stand still after that was set back. */
   readonly #clock = new MonotonicClock(() => Date.now());
   readonly #waiting = new Set<Waiting>();
-  #saving: ReturnType<typeof setTimeout> | null = null;
+  #saving: (() => void) | undefined;
 
-  constructor(ctx: DurableObjectState, env: Env) {
+  constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     const { sql } = ctx.storage;
     sql.exec(`CREATE TABLE IF NOT EXISTS minutes (id TEXT PRIMARY KEY, state TEXT NOT NULL);
@@ -132,19 +133,19 @@ export class LimitsObject extends DurableObject<Env> {
     return new Promise((resolve) => {
       const waiting: Waiting = {
         again: () => {
-          clearTimeout(timer);
+          cancel();
           this.#waiting.delete(waiting);
           resolve();
         },
       };
-      const timer = setTimeout(() => waiting.again(), until - this.#clock.now());
+      const cancel = this.ctx.clock.after(until - this.#clock.now(), () => waiting.again());
       this.#waiting.add(waiting);
     });
   }
 
   #save(): void {
-    this.#saving ??= setTimeout(() => {
-      this.#saving = null;
+    this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
+      this.#saving = undefined;
       const { sql } = this.ctx.storage;
       for (const { id, minute, estimator } of this.#limiter.states(this.#now())) {
         const insert = 'INSERT OR REPLACE INTO estimators (id, state) VALUES (?, ?)';
@@ -152,11 +153,11 @@ export class LimitsObject extends DurableObject<Env> {
         if (minute === undefined) sql.exec('DELETE FROM minutes WHERE id = ?', id);
         else sql.exec('INSERT OR REPLACE INTO minutes (id, state) VALUES (?, ?)', id, JSON.stringify(minute));
       }
-    }, SAVE_MS);
+    });
   }
 }
 
-function savedState(sql: SqlStorage, table: 'minutes' | 'estimators', id: string): unknown {
+function savedState(sql: Sql, table: 'minutes' | 'estimators', id: string): unknown {
   const row = sql.exec<{ state: string }>(`SELECT state FROM ${table} WHERE id = ?`, id).toArray()[0];
   return row && JSON.parse(row.state);
 }

@@ -33,11 +33,13 @@ export async function unseal(secret: string, purpose: Purpose, sealed: string): 
   }
 }
 
-const keys = new Map<string, Promise<CryptoKey>>();
+type SealKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
+
+const keys = new Map<string, Promise<SealKey>>();
 /** One installation has one secret, and four purposes. */
 const KEYS_MAX = 8;
 
-function keyOf(secret: string, purpose: Purpose): Promise<CryptoKey> {
+function keyOf(secret: string, purpose: Purpose): Promise<SealKey> {
   const name = sha256Hex(`otela-${purpose}-1\n${secret}`);
   let key = keys.get(name);
   if (key === undefined) {

@@ -1,6 +1,7 @@
-import { DurableObject } from 'cloudflare:workers';
 import { Book, type BookState } from '../../shared/metrics/book.ts';
 import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
+import type { ObjectContext } from '../object-context.ts';
 import { OUTBOX, REPORTS } from './families.ts';
 import type { Report } from './report.ts';
 
@@ -24,15 +25,15 @@ interface Source {
  * Adds up what isolates and other objects count. Survives eviction: the counts, as they were read last or ten seconds ago. What was
  * shown to somebody is on disk when it goes out (the output gate), so no counter ever runs backwards.
  */
-export class ObserveObject extends DurableObject<Env> {
+export class ObserveObject extends GatewayObject {
   readonly #book = new Book();
   /** In the order of their last word. */
   readonly #sources = new Map<string, Source>();
   readonly #outboxes = new Map<string, number>();
   readonly #unsaved = new Set<string>();
-  #saving: ReturnType<typeof setTimeout> | null = null;
+  #saving: (() => void) | undefined;
 
-  constructor(ctx: DurableObjectState, env: Env) {
+  constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     for (const [key, samples] of ctx.storage.kv.list<BookState[string]>({ prefix: PREFIX }))
       this.#book.merge({ [key.slice(PREFIX.length)]: samples });
@@ -48,7 +49,7 @@ export class ObserveObject extends DurableObject<Env> {
     this.#book.merge(counts);
     this.#book.count(REPORTS, []);
     for (const name of [...Object.keys(counts), REPORTS.name]) this.#unsaved.add(name);
-    this.#saving ??= setTimeout(() => this.#save(), SAVE_MS);
+    this.#saving ??= this.ctx.clock.after(SAVE_MS, () => this.#save());
   }
 
   /** So many records of a node wait, since they could not be handed on; 0: none any more. */
@@ -72,8 +73,8 @@ export class ObserveObject extends DurableObject<Env> {
   }
 
   #save(): void {
-    if (this.#saving !== null) clearTimeout(this.#saving);
-    this.#saving = null;
+    this.#saving?.();
+    this.#saving = undefined;
     if (this.#unsaved.size === 0) return;
     const state = this.#book.state();
     for (const name of this.#unsaved) this.ctx.storage.kv.put(PREFIX + name, state[name] ?? []);

@@ -28,6 +28,7 @@ import { after } from '../after.ts';
 import type { Env } from '../env.ts';
 import { errorAnswer } from '../error-response.ts';
 import type { HttpAnswer, HttpRequest } from '../http.ts';
+import type { Background } from '../object-context.ts';
 import { Note, type Sighting } from '../observe/note.ts';
 import { busyNodes } from '../queue/busy.ts';
 import { inTurn, longestWait, type QueuedRequest } from '../queue/in-turn.ts';
@@ -43,10 +44,8 @@ import { type Delivery, type Errand, handOver, noCapacity } from './hand-over.ts
 import { headersToEngine } from './headers.ts';
 import { deliver, deliverLate, PING_MS, type ResponseContext } from './respond.ts';
 
-type Context = Pick<ExecutionContext, 'waitUntil'>;
-
 /** The one path that every endpoint of the table takes. */
-export async function handleOpenAI(request: HttpRequest, path: string, env: Env, ctx: Context): Promise<HttpAnswer> {
+export async function handleOpenAI(request: HttpRequest, path: string, env: Env, ctx: Background): Promise<HttpAnswer> {
   const requestId = requestIdOf(request);
   const sighting: Sighting = { requestId, startedAt: Date.now() };
   const leaving = request.leaving ?? new Leaving(request.signal);
@@ -73,7 +72,7 @@ async function forward(
   request: HttpRequest,
   path: string,
   env: Env,
-  ctx: Context,
+  ctx: Background,
   sighting: Sighting,
   note: Note,
   leaving: Leaving,
@@ -220,12 +219,17 @@ function departs({ streaming, body }: Intake): boolean {
 }
 
 /** A view that knows model and providers. Where the one at hand does not, the registry is asked once: they may just have come. */
-function viewFor(models: readonly string[], requested: RequestedTrust, env: Env, ctx: Context): View | Promise<View> {
+function viewFor(
+  models: readonly string[],
+  requested: RequestedTrust,
+  env: Env,
+  ctx: Background,
+): View | Promise<View> {
   return snapshots.get(env, ctx, Date.now(), (view) => servesAny(view, models) && knowsAll(view, requested));
 }
 
 /** Asks the nodes that are known now: who waited looks again first. */
-async function tryNodes(errand: Errand, ctx: Context): Promise<Delivery> {
+async function tryNodes(errand: Errand, ctx: Background): Promise<Delivery> {
   const { request, fallbacks } = errand.route;
   if (errand.waiter.queuedMs > 0) await viewFor([request.model, ...fallbacks], [], errand.env, ctx);
   return handOver(errand);

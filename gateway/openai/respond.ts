@@ -10,6 +10,7 @@ import type { Timing } from '../../shared/openai/timing.ts';
 import { after } from '../after.ts';
 import type { HttpAnswer } from '../http.ts';
 import type { Note } from '../observe/note.ts';
+import { pipe } from '../pipe.ts';
 import { NO_BODY, OUTLET_HEADER } from '../tunnel/attempt.ts';
 import type { Departure } from '../tunnel/departure.ts';
 import type { Answer } from './answer.ts';
@@ -105,7 +106,7 @@ async function watch(
 
 /** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
 function bodyOf(delivery: Delivery, context: ResponseContext): ReadableStream<Uint8Array> {
-  const { readable, writable } = new IdentityTransformStream();
+  const { readable, writable } = pipe();
   void pump(delivery, context, writable);
   return readable;
 }

@@ -1,7 +1,5 @@
-import { DurableObject } from 'cloudflare:workers';
 import { LATE, Line, type PlaceAnswer, type PlaceRequest } from '../../shared/asking/line.ts';
-import { after } from '../after.ts';
-import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
 import { leftRow, Refusals } from '../usage/refused.ts';
 import type { UsageRow } from '../usage/row.ts';
 
@@ -30,13 +28,13 @@ interface QueueDepth {
  *
  * Nothing survives: who waited asks again when its request to this object breaks.
  */
-export class QueueObject extends DurableObject<Env> {
-  readonly #line = new Line({ now: () => Date.now(), after });
+export class QueueObject extends GatewayObject {
+  readonly #line = new Line(this.ctx.clock);
   readonly #refusals = new Refusals();
   /** Sessions; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
 
-  override async fetch(request: Request): Promise<Response> {
+  async fetch(request: Request): Promise<Response> {
     const asked = (await request.json()) as QueuePlace;
     const { signal } = request;
     const enteredAt = Date.now();

@@ -1,3 +1,4 @@
+import type { ObjectStorage, Sql } from '../object-context.ts';
 import { buffer } from './archive.ts';
 
 /** Admissions remembered at most; the first to expire go first. A token's revocation ends the sessions that are still in here. */
@@ -6,9 +7,9 @@ const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 
 /** Which join token let which session in. Stored with the ticket: who never said a word is ended by it too. */
 export class Admissions {
-  readonly #sql: SqlStorage;
+  readonly #sql: Sql;
 
-  constructor({ sql }: DurableObjectStorage) {
+  constructor({ sql }: ObjectStorage) {
     this.#sql = sql;
     sql.exec(
       'CREATE TABLE IF NOT EXISTS admissions (session TEXT PRIMARY KEY, token TEXT NOT NULL, ticket BLOB NOT NULL, expires INTEGER NOT NULL)',

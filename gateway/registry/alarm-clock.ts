@@ -1,3 +1,5 @@
+import type { ObjectStorage } from '../object-context.ts';
+
 /** Floors are signed, and what is too old is dropped, this often: the alarm of an object that sleeps otherwise. */
 const HOUSEKEEPING_MS = 60 * 60_000;
 
@@ -8,11 +10,11 @@ const HOUSEKEEPING = 'housekeeping';
 
 /** An object has one alarm; this one is shared by gossip and the hourly housekeeping, whichever is due first. */
 export class AlarmClock {
-  readonly #storage: DurableObjectStorage;
+  readonly #storage: ObjectStorage;
   /** When the object is to be woken next for gossip. */
   #gossipAt = Number.POSITIVE_INFINITY;
 
-  constructor(storage: DurableObjectStorage) {
+  constructor(storage: ObjectStorage) {
     this.#storage = storage;
   }
 

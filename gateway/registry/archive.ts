@@ -1,4 +1,5 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { Clock, ObjectContext, ObjectStorage } from '../object-context.ts';
 
 /** Written this long after a change: many changes are one write, and no message waits for the disk. */
 const BEHIND_MS = 250;
@@ -20,14 +21,16 @@ interface ArchiveSource {
  * a second) agents' digests bring back.
  */
 export class Archive {
-  readonly #storage: DurableObjectStorage;
+  readonly #storage: ObjectStorage;
   readonly #source: ArchiveSource;
   /** Bounded by the sessions there are: each is once in it. */
   readonly #changed = new Set<string>();
-  #timer: ReturnType<typeof setTimeout> | null = null;
+  readonly #clock: Clock;
+  #timer: (() => void) | undefined;
 
-  constructor(storage: DurableObjectStorage, source: ArchiveSource) {
+  constructor({ storage, clock }: Pick<ObjectContext, 'storage' | 'clock'>, source: ArchiveSource) {
     this.#storage = storage;
+    this.#clock = clock;
     this.#source = source;
     const { sql } = storage;
     sql.exec('DROP TABLE IF EXISTS sessions'); // of the time before the lattice
@@ -60,14 +63,14 @@ export class Archive {
   /** The session's row is not what it was: written in a moment. */
   touch(session: string): void {
     this.#changed.add(session);
-    this.#timer ??= setTimeout(() => this.flush(), BEHIND_MS);
+    this.#timer ??= this.#clock.after(BEHIND_MS, () => this.flush());
   }
 
   /** Now. */
   flush(): void {
-    if (this.#timer === null) return;
-    clearTimeout(this.#timer);
-    this.#timer = null;
+    if (this.#timer === undefined) return;
+    this.#timer();
+    this.#timer = undefined;
     for (const session of this.#changed) this.#write(session);
     this.#changed.clear();
   }

@@ -1,5 +1,6 @@
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
+import type { Background } from '../object-context.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import { AUDIENCE_HEADER } from './door-headers.ts';
 import { issuersView } from './issuers-view.ts';
@@ -10,11 +11,7 @@ import { PROTOCOL_HEADER, readTicket, TICKET_HEADER, versionMismatch } from './t
  * the agent's own it proves to the object.
  * @throws ApiError 400, 403, 410, 503; 426 is answered for another protocol version.
  */
-export async function connectGossip(
-  request: Request,
-  env: Env,
-  ctx: Pick<ExecutionContext, 'waitUntil'>,
-): Promise<Response> {
+export async function connectGossip(request: Request, env: Env, ctx: Background): Promise<Response> {
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
   await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());

@@ -12,6 +12,7 @@ import type { Replica } from '../../shared/lattice/replica.ts';
 import type { Update } from '../../shared/lattice/update.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import type { Clock } from '../object-context.ts';
 
 /** A timer that is nearer than this is kept in memory; the object would not sleep before it anyway. */
 const NEAR_MS = 8_000;
@@ -22,7 +23,7 @@ interface GossipDriverOptions {
   issuer: string;
   replica: Replica;
   memory: GossipMemory | undefined;
-  now(): number;
+  clock: Clock;
   send(session: string, bytes: Uint8Array): void;
   hangUp(session: string, reason: string, bannedUntil: number): void;
   changed(sessions: readonly string[]): void;
@@ -48,7 +49,7 @@ export class GossipDriver {
   #now = 0;
   /** Times that a near timer went off since the object woke: while one is set the object stays awake. */
   timers = 0;
-  #timer: ReturnType<typeof setTimeout> | null = null;
+  #timer: (() => void) | undefined;
 
   constructor(options: GossipDriverOptions) {
     this.#options = options;
@@ -71,7 +72,7 @@ export class GossipDriver {
     this.#running = true;
     try {
       for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
-        this.#now = Math.max(this.#now, this.#options.now());
+        this.#now = Math.max(this.#now, this.#options.clock.now());
         for (const action of step(this.#state, next, this.#now, Math.random)) this.#act(action);
       }
     } finally {
@@ -107,18 +108,15 @@ export class GossipDriver {
   }
 
   #arm(at: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#timer?.();
+    this.#timer = undefined;
     const left = at - this.#now;
     if (left >= NEAR_MS) return this.#options.wakeAt(at);
-    this.#timer = setTimeout(
-      () => {
-        this.#timer = null;
-        this.timers++;
-        this.handle({ type: 'timer' });
-      },
-      Math.max(0, left),
-    );
+    this.#timer = this.#options.clock.after(Math.max(0, left), () => {
+      this.#timer = undefined;
+      this.timers++;
+      this.handle({ type: 'timer' });
+    });
   }
 
   #relay(target: string): void {

@@ -1,4 +1,5 @@
 import type { GossipMemory } from '../../shared/gossip/index.ts';
+import type { Clock, ObjectStorage } from '../object-context.ts';
 
 /** After a restart agents have so long to come back before anybody is asked about them. */
 const COME_BACK_MS = 40_000;
@@ -9,11 +10,13 @@ const MEMORY = 'gossip';
 
 /** What gossip knows beyond the sleep of its object. */
 export class StoredGossip {
-  readonly #storage: DurableObjectStorage;
-  #timer: ReturnType<typeof setTimeout> | null = null;
+  readonly #storage: ObjectStorage;
+  readonly #clock: Clock;
+  #timer: (() => void) | undefined;
 
-  constructor(storage: DurableObjectStorage) {
+  constructor(storage: ObjectStorage, clock: Clock) {
     this.#storage = storage;
+    this.#clock = clock;
   }
 
   /**
@@ -33,9 +36,9 @@ export class StoredGossip {
 
   /** Written behind: `memory` is asked for what is to be stored then. */
   changed(memory: () => GossipMemory): void {
-    this.#timer ??= setTimeout(() => {
-      this.#timer = null;
+    this.#timer ??= this.#clock.after(REMEMBER_MS, () => {
+      this.#timer = undefined;
       this.#storage.kv.put(MEMORY, memory());
-    }, REMEMBER_MS);
+    });
   }
 }

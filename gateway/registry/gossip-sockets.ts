@@ -6,6 +6,7 @@ import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { provesSession } from './handshake.ts';
 
 /** Delegates are three per cluster, and some more while a cluster is split. */
@@ -28,7 +29,7 @@ interface Attachment {
 }
 
 interface Member {
-  socket: WebSocket;
+  socket: ObjectSocket;
   ticket: Ticket;
   attachment: Attachment;
 }
@@ -41,19 +42,19 @@ interface GossipSocketEvents {
 
 /** The sockets of delegates, hibernating with their object. One for each session, the newest. */
 export class GossipSockets {
-  readonly #ctx: DurableObjectState;
+  readonly #sockets: ObjectSockets;
   readonly #gateway: string;
   readonly #events: GossipSocketEvents;
-  readonly #members = new Map<WebSocket, Member>();
+  readonly #members = new Map<ObjectSocket, Member>();
   readonly #active = new Map<string, Member>();
   readonly #banned = new Map<string, number>();
 
-  constructor(ctx: DurableObjectState, gateway: string, events: GossipSocketEvents) {
-    this.#ctx = ctx;
+  constructor(sockets: ObjectSockets, gateway: string, events: GossipSocketEvents) {
+    this.#sockets = sockets;
     this.#gateway = gateway;
     this.#events = events;
-    for (const socket of ctx.getWebSockets()) {
-      const attachment = socket.deserializeAttachment() as Attachment;
+    for (const socket of sockets.survivors()) {
+      const attachment = sockets.noted(socket) as Attachment;
       const member = { socket, ticket: ticketOf(attachment), attachment };
       this.#members.set(socket, member);
       if (attachment.phase === 'active') this.#active.set(member.ticket.session, member);
@@ -72,8 +73,7 @@ export class GossipSockets {
       return refusal(429, 'This session broke the rules of gossip; try again later.');
     if (this.#active.size >= SOCKETS_MAX) return refusal(503, 'This gateway has as many delegates as it can hold.');
     this.#makeRoom();
-    const { 0: client, 1: server } = new WebSocketPair();
-    this.#ctx.acceptWebSocket(server);
+    const { socket, response } = this.#sockets.accept();
     const nonce = crypto.getRandomValues(new Uint8Array(32));
     const attachment: Attachment = {
       phase: 'challenged',
@@ -82,10 +82,10 @@ export class GossipSockets {
       audience,
       at: now,
     };
-    server.serializeAttachment(attachment);
-    this.#members.set(server, { socket: server, ticket, attachment });
-    server.send(encodeFrame({ type: 'challenge', nonce }));
-    return new Response(null, { status: 101, webSocket: client });
+    this.#sockets.note(socket, attachment);
+    this.#members.set(socket, { socket, ticket, attachment });
+    socket.send(encodeFrame({ type: 'challenge', nonce }));
+    return response;
   }
 
   #makeRoom(): void {
@@ -94,7 +94,7 @@ export class GossipSockets {
     if (oldest !== undefined) this.#close(oldest, CLOSE.resync, 'others knock, and this one did not answer');
   }
 
-  receive(socket: WebSocket, message: string | ArrayBuffer): void {
+  receive(socket: ObjectSocket, message: string | ArrayBuffer): void {
     const member = this.#members.get(socket);
     if (member === undefined) return shut(socket, CLOSE.resync, 'unknown socket');
     try {
@@ -125,7 +125,7 @@ export class GossipSockets {
     const former = this.#active.get(ticket.session);
     if (former !== undefined) this.#close(former, CLOSE.replaced, 'replaced by a newer socket of this session');
     member.attachment = { ...attachment, phase: 'active' };
-    member.socket.serializeAttachment(member.attachment);
+    this.#sockets.note(member.socket, member.attachment);
     this.#active.set(ticket.session, member);
     member.socket.send(encodeFrame({ type: 'welcome', window: 0, gateway: this.#gateway }));
     this.#events.opened(ticket.session);
@@ -153,7 +153,7 @@ export class GossipSockets {
   /** Closes what says nothing any more, not even by its runtime. */
   sweep(now: number): void {
     for (const member of [...this.#members.values()]) {
-      const pinged = this.#ctx.getWebSocketAutoResponseTimestamp(member.socket)?.getTime() ?? 0;
+      const pinged = this.#sockets.pingedAt(member.socket);
       if (now - Math.max(pinged, member.attachment.at) > SILENCE_MS)
         this.#close(member, CLOSE.silent, 'no sign of life');
     }
@@ -165,7 +165,7 @@ export class GossipSockets {
   }
 
   /** A socket closed, by whomever. */
-  gone(socket: WebSocket): void {
+  gone(socket: ObjectSocket): void {
     const member = this.#members.get(socket);
     if (member === undefined) return;
     this.#members.delete(socket);
@@ -179,7 +179,7 @@ function ticketOf({ ticket }: Attachment): Ticket {
   return decodeTicket(fromBase64url(ticket, TICKET_MAX_BYTES) ?? new Uint8Array(), workerdCrypto);
 }
 
-function shut(socket: WebSocket, code: number, reason: string): void {
+function shut(socket: ObjectSocket, code: number, reason: string): void {
   try {
     socket.close(code, reason.slice(0, 120)); // above 123 bytes it throws
   } catch {

@@ -1,5 +1,6 @@
 /** Joins and losses, for who asks what happened while nobody looked. */
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { ObjectStorage, Sql, SqlValue } from '../object-context.ts';
 
 export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
 export type NodeEvent = (typeof NODE_EVENTS)[number];
@@ -58,12 +59,12 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
 
 /** The log of one registry object, in its SQLite: it outlives the object and every session in it. */
 export class History {
-  readonly #sql: SqlStorage;
+  readonly #sql: Sql;
   #untrimmed = 0;
   /** By session, the latest last: until when no other suspicion of it is written down, and whether its last one was. */
   readonly #suspected = new Map<string, { until: number; told: boolean }>();
 
-  constructor({ sql }: DurableObjectStorage) {
+  constructor({ sql }: ObjectStorage) {
     this.#sql = sql;
     sql.exec(
       'CREATE TABLE IF NOT EXISTS history (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, session TEXT NOT NULL, node TEXT, provider TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, reason TEXT)',
@@ -120,7 +121,7 @@ export class History {
     const asked = conditions.flatMap(([sql, value]) => (value === undefined ? [] : [{ sql, value }]));
     const where = asked.length === 0 ? '' : `WHERE ${asked.map(({ sql }) => sql).join(' AND ')}`;
     const query = `SELECT id, at, session, node, provider, cluster, event, reason FROM history ${where} ORDER BY id DESC LIMIT ?`;
-    const rows = this.#sql.exec<HistoryEvent & Record<string, SqlStorageValue>>(
+    const rows = this.#sql.exec<HistoryEvent & Record<string, SqlValue>>(
       query,
       ...asked.map(({ value }) => value),
       limit + 1,

@@ -1,3 +1,5 @@
+import type { ObjectStorage, Sql } from '../object-context.ts';
+
 /** The last words of engines that failed, for operators and their provider. */
 
 const KEPT_MS = 7 * 24 * 60 * 60_000;
@@ -15,9 +17,9 @@ export interface LogTail {
 }
 
 export class LogTails {
-  readonly #sql: SqlStorage;
+  readonly #sql: Sql;
 
-  constructor({ sql }: DurableObjectStorage) {
+  constructor({ sql }: ObjectStorage) {
     this.#sql = sql;
     sql.exec(
       'CREATE TABLE IF NOT EXISTS logs (session TEXT PRIMARY KEY, provider TEXT NOT NULL, at INTEGER NOT NULL, text TEXT NOT NULL)',

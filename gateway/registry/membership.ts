@@ -4,6 +4,7 @@ import { decodeTicket, type Ticket } from '../../shared/lattice/ticket.ts';
 import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../../shared/lattice/update.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import type { ObjectContext } from '../object-context.ts';
 import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
 import type { Authority } from './authority.ts';
@@ -58,14 +59,14 @@ export class Membership {
 
   /** Reads what is stored. */
   constructor(
-    storage: DurableObjectStorage,
+    context: Pick<ObjectContext, 'storage' | 'clock'>,
     parts: { authority: Authority; admissions: Admissions; history: History },
     events: MembershipEvents,
   ) {
     this.#authority = parts.authority;
     this.#admissions = parts.admissions;
     this.#events = events;
-    this.#archive = new Archive(storage, {
+    this.#archive = new Archive(context, {
       words: (session) => this.#wordsOf(session),
       shown: (session) => this.roster.get(session),
     });

@@ -1,8 +1,9 @@
+import type { ObjectStorage, Sql } from '../object-context.ts';
 /** Single values that outlive the object. */
 export class Meta {
-  readonly #sql: SqlStorage;
+  readonly #sql: Sql;
 
-  constructor({ sql }: DurableObjectStorage) {
+  constructor({ sql }: ObjectStorage) {
     this.#sql = sql;
     sql.exec('CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)');
   }

@@ -1,12 +1,12 @@
-import { DurableObject } from 'cloudflare:workers';
 import type { Wish } from '../../shared/deployment/order.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES } from '../../shared/lattice/ticket.ts';
 import type { LiveState } from '../../shared/routing/load.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
-import { PING_TEXT, PONG_TEXT } from '../../shared/wire/heartbeat.ts';
 import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import type { ObjectContext, ObjectSocket } from '../object-context.ts';
 import { Admissions } from './admissions.ts';
 import { AlarmClock } from './alarm-clock.ts';
 import { Authority } from './authority.ts';
@@ -34,7 +34,7 @@ import { TICKET_HEADER } from './tickets.ts';
  * Survives eviction: the lattice, how sessions were shown, who was admitted by which token, what engines said last, joins and losses,
  * the issuer's keys where the environment has none; all in SQLite, read at start, written behind.
  */
-export class RegistryObject extends DurableObject<Env> {
+export class RegistryObject extends GatewayObject {
   readonly #authority: Authority;
   readonly #admissions: Admissions;
   readonly #logs: LogTails;
@@ -53,17 +53,17 @@ export class RegistryObject extends DurableObject<Env> {
   #probes = 0;
   #doubles = 0;
 
-  constructor(ctx: DurableObjectState, env: Env) {
+  constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     const { storage } = ctx;
     this.#admissions = new Admissions(storage);
     this.#logs = new LogTails(storage);
     this.#history = new History(storage);
     this.#clock = new AlarmClock(storage);
-    this.#stored = new StoredGossip(storage);
+    this.#stored = new StoredGossip(storage, ctx.clock);
     this.#authority = new Authority(env, new Meta(storage), nowS());
     this.#members = new Membership(
-      storage,
+      ctx,
       { authority: this.#authority, admissions: this.#admissions, history: this.#history },
       {
         local: (updates) => this.#gossip.handle({ type: 'local', updates }),
@@ -76,18 +76,17 @@ export class RegistryObject extends DurableObject<Env> {
     this.#settings = new CarriedSettings(env, this.#members.roster.store, this.#authority, () =>
       this.#gossip.handle({ type: 'replaced', sessions: this.#members.relist() }),
     );
-    ctx.setWebSocketAutoResponse(new WebSocketRequestResponsePair(PING_TEXT, PONG_TEXT));
-    this.#sockets = new GossipSockets(ctx, id, {
+    this.#sockets = new GossipSockets(ctx.sockets, id, {
       opened: (session) => this.#gossip.handle({ type: 'opened', peer: session, inbound: true }),
       closed: (session) => this.#gossip.handle({ type: 'closed', peer: session }),
       message: (session, bytes) => this.#gossip.handle({ type: 'message', peer: session, bytes }),
     });
     this.#gossip = new GossipDriver({
+      clock: ctx.clock,
       id,
       issuer,
       replica: this.#members.replica,
       memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.roster.open(), Date.now()),
-      now: () => Date.now(),
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
       changed: (sessions) => this.#members.changed(sessions),
@@ -248,7 +247,7 @@ export class RegistryObject extends DurableObject<Env> {
 
   // --- time -----------------------------------------------------------------------------------------------------------
 
-  override async alarm(): Promise<void> {
+  async alarm(): Promise<void> {
     this.#alarms++;
     const now = Date.now();
     this.#sockets.sweep(now);
@@ -269,7 +268,7 @@ export class RegistryObject extends DurableObject<Env> {
   // --- delegates ------------------------------------------------------------------------------------------------------
 
   /** `GET /agent/gossip`: a session that the Worker let through, to be a peer. */
-  override fetch(request: Request): Response {
+  fetch(request: Request): Response {
     const bytes = fromBase64url(request.headers.get(TICKET_HEADER) ?? '', TICKET_MAX_BYTES);
     if (bytes === undefined || request.headers.get('upgrade') !== 'websocket')
       return new Response('no delegate', { status: 400 });
@@ -279,16 +278,16 @@ export class RegistryObject extends DurableObject<Env> {
     return this.#sockets.accept(ticket, request.headers.get(AUDIENCE_HEADER) ?? '', Date.now());
   }
 
-  override webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void {
+  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
     this.#messages++;
     this.#sockets.receive(socket, message);
   }
 
-  override webSocketClose(socket: WebSocket): void {
+  webSocketClose(socket: ObjectSocket): void {
     this.#sockets.gone(socket);
   }
 
-  override webSocketError(socket: WebSocket): void {
+  webSocketError(socket: ObjectSocket): void {
     this.#sockets.gone(socket);
   }
 }

@@ -1,5 +1,4 @@
-import { DurableObject } from 'cloudflare:workers';
-import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import { type SnapshotDelta, SnapshotStore } from './snapshot-store.ts';
 
@@ -13,7 +12,7 @@ const EAGER_MS = 100;
  * One per Cloudflare location: five hundred isolates that each ask twice a second would be more than one object can answer.
  * Asks only while it is asked. Survives nothing: what it knows it asks for again.
  */
-export class RegistryRelay extends DurableObject<Env> {
+export class RegistryRelay extends GatewayObject {
   readonly #store = new SnapshotStore(crypto.randomUUID());
   #tag: string | null = null;
   #askedAt = Number.NEGATIVE_INFINITY;

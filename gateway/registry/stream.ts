@@ -41,13 +41,13 @@ export function watchRegistry(
   if (open >= STREAMS_MAX) throw new ApiError('server_is_overloaded', 'Too many registry streams are open here.');
   open++;
   const news = new RegistryNews(() => snapshots.view, name, filter, withLoads);
-  let timer: ReturnType<typeof setTimeout> | null = null;
+  let timer: ReturnType<typeof setTimeout> | undefined;
   let over = false;
   const end = () => {
     if (over) return;
     over = true;
     open--;
-    clearTimeout(timer);
+    if (timer !== undefined) clearTimeout(timer);
   };
   return new ReadableStream<Uint8Array>(
     {

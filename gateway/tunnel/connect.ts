@@ -1,6 +1,7 @@
 import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Env } from '../env.ts';
+import type { Background } from '../object-context.ts';
 import { audienceOf, checkUpgrade } from '../registry/door.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
 import { issuersView } from '../registry/issuers-view.ts';
@@ -11,11 +12,7 @@ import { readTicket, TICKET_HEADER } from '../registry/tickets.ts';
  * that it is the agent's own it proves to the object.
  * @throws ApiError 400, 403, 410, 503; 426 is answered for another protocol version.
  */
-export async function connectAgent(
-  request: Request,
-  env: Env,
-  ctx: Pick<ExecutionContext, 'waitUntil'>,
-): Promise<Response> {
+export async function connectAgent(request: Request, env: Env, ctx: Background): Promise<Response> {
   const mismatch = checkUpgrade(request);
   if (mismatch !== undefined) return mismatch;
   const { ticket, issuer, view } = await readTicket(request, (id) => issuersView(env, ctx, id), Date.now());

@@ -1,15 +1,15 @@
-import { DurableObject } from 'cloudflare:workers';
 import type { Exchange } from '../../shared/asking/exchange.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
+import type { ObjectContext, ObjectSocket } from '../object-context.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
 import { createIngressUsageTable } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
 import { type AttemptRequest, OPEN_HEADER, type PackedResult, pack } from './attempt.ts';
 import { Attempts } from './attempts.ts';
-import { holdingFor } from './holding.ts';
 import type { NodeError } from './last-errors.ts';
 import { Mailbox } from './mailbox.ts';
 import { OpeningProofs } from './opening-proofs.ts';
@@ -45,7 +45,7 @@ export interface TunnelStanding {
  * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage records.
  * Does not: open attempts; the Worker claims them from the next instance.
  */
-export class TunnelObject extends DurableObject<Env> {
+export class TunnelObject extends GatewayObject {
   readonly #session: string;
   readonly #attempts: Attempts;
   readonly #outbox: Outbox;
@@ -53,7 +53,7 @@ export class TunnelObject extends DurableObject<Env> {
   /** Whose node it is: the last socket said so. */
   #provider = '';
   readonly #sockets: AgentSockets;
-  readonly #turns = new Turns({
+  readonly #turns = new Turns(this.ctx.clock, {
     judge: (now) => {
       this.#attempts.tick(now);
       this.#watch(now);
@@ -68,10 +68,10 @@ export class TunnelObject extends DurableObject<Env> {
   /** While a socket is here, where the Worker is in the same isolate. */
   #mailbox: Mailbox | undefined;
 
-  constructor(ctx: DurableObjectState, env: Env) {
+  constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
-    this.#session = ctx.id.name ?? '';
-    this.#sockets = new AgentSockets(holdingFor(ctx, env, this), this.#session, {
+    this.#session = ctx.name;
+    this.#sockets = new AgentSockets(ctx.sockets, this.#session, {
       activated: (peer) => this.#onActive(peer),
       replaced: () => {
         this.#words.abandon();
@@ -128,7 +128,7 @@ export class TunnelObject extends DurableObject<Env> {
     );
   }
 
-  override async fetch(request: Request): Promise<Response> {
+  async fetch(request: Request): Promise<Response> {
     if (request.headers.get('upgrade') === 'websocket') return this.#sockets.accept(request);
     const open = request.headers.get(OPEN_HEADER);
     if (open === null) return new Response('not an attempt', { status: 400 });
@@ -179,7 +179,7 @@ export class TunnelObject extends DurableObject<Env> {
 
   // --- the agent's side ---------------------------------------------------------------------------------------------
 
-  override webSocketMessage(socket: WebSocket, message: string | ArrayBuffer): void {
+  webSocketMessage(socket: ObjectSocket, message: string | ArrayBuffer): void {
     const peer = this.#sockets.of(socket);
     if (peer === undefined) return socket.close(CLOSE.resync, 'unknown socket');
     let hello: Extract<Frame, { type: 'hello' }> | undefined;
@@ -231,12 +231,12 @@ export class TunnelObject extends DurableObject<Env> {
     return active === undefined ? Promise.resolve(null) : this.#words.deploy(active, order);
   }
 
-  override webSocketClose(socket: WebSocket): void {
+  webSocketClose(socket: ObjectSocket): void {
     const peer = this.#sockets.of(socket);
     if (peer !== undefined) this.#gone(peer);
   }
 
-  override webSocketError(socket: WebSocket): void {
+  webSocketError(socket: ObjectSocket): void {
     this.webSocketClose(socket);
   }
 
@@ -280,7 +280,7 @@ export class TunnelObject extends DurableObject<Env> {
     if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams });
   }
 
-  override alarm(): Promise<void> {
+  alarm(): Promise<void> {
     return this.#outbox.onAlarm();
   }
 

@@ -5,6 +5,7 @@ import type { Frame } from '../../shared/wire/frames.ts';
 import { owned } from '../../shared/wire/owned.ts';
 import { FrameWriter } from '../../shared/wire/writer.ts';
 import type { Env } from '../env.ts';
+import type { ObjectSocket } from '../object-context.ts';
 import { type AttemptFailure, nameOf } from './attempt.ts';
 import { Departing, type Held } from './departing.ts';
 import { departing, stays } from './departure.ts';
@@ -14,6 +15,17 @@ function drawNumber(): number {
   const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));
   return 1 + (high % 2 ** 16) * 2 ** 32 + low;
 }
+
+/** workerd's end of a WebSocket that it dialled. */
+interface OutletSocket extends ObjectSocket {
+  binaryType: string;
+  accept(): void;
+  addEventListener(type: 'message', call: (event: { data: string | ArrayBuffer }) => void): void;
+  addEventListener(type: 'close' | 'error', call: () => void): void;
+}
+
+/** As browsers number the states of a WebSocket. */
+const OPEN = 1;
 
 /** What came of offering an answer: its first bytes, and the number that the rest goes by; or how it ended before that. */
 export type Offer =
@@ -37,7 +49,7 @@ export class Outlet {
   readonly #names = new TransientMap<string, Departing>();
   readonly #out = new FrameWriter();
   #previous: number | undefined;
-  #socket: WebSocket | undefined;
+  #socket: OutletSocket | undefined;
   #wanted = false;
   #connecting = false;
 
@@ -59,9 +71,10 @@ export class Outlet {
     if (OUTLET === undefined || this.#socket !== undefined || this.#connecting) return;
     const headers = { upgrade: 'websocket', 'x-otela-outlet': OUTLET_SECRET, 'x-otela-session': this.#session };
     this.#connecting = true;
-    const { webSocket: socket } = await OUTLET.fetch('http://outlet/outlet', { headers }).finally(() => {
+    const response = await OUTLET.fetch('http://outlet/outlet', { headers }).finally(() => {
       this.#connecting = false;
     });
+    const { webSocket: socket } = response as Response & { webSocket?: OutletSocket | null };
     if (!socket) return;
     socket.binaryType = 'arraybuffer';
     socket.accept();
@@ -141,7 +154,7 @@ export class Outlet {
     return this.#names.get(name)?.withdraw();
   }
 
-  #onMessage(socket: WebSocket, data: string | ArrayBuffer): void {
+  #onMessage(socket: OutletSocket, data: string | ArrayBuffer): void {
     try {
       if (typeof data === 'string') throw new WireError('bad_frame', 'words');
       readFrames(new Uint8Array(data), (frame) => {
@@ -161,7 +174,7 @@ export class Outlet {
     else stream?.unclaimed(Date.now());
   }
 
-  #gone(socket: WebSocket): void {
+  #gone(socket: OutletSocket): void {
     if (this.#socket !== socket) return;
     this.#socket = undefined;
     for (const stream of [...this.#streams.values()]) stream.leave();
@@ -176,7 +189,7 @@ export class Outlet {
 
   #flush(): void {
     this.#previous = undefined;
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(this.#out.message);
+    if (this.#socket?.readyState === OPEN) this.#socket.send(this.#out.message);
     this.#out.again();
     this.#endIfIdle();
   }

@@ -2,6 +2,7 @@ import type { NodeLoad } from '../../shared/routing/load.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
+import type { ObjectStub } from '../object-context.ts';
 import type { RegistryObject } from '../registry/object.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import type { AgentSocket } from './socket.ts';
@@ -13,7 +14,7 @@ const RECORD_EVERY_MS = 200;
 /** The registry object may just be moving: tried so often, over some three seconds. */
 const ATTEMPTS = 5;
 
-type Registry = DurableObjectStub<RegistryObject>;
+type Registry = ObjectStub<RegistryObject>;
 
 /** What a session says of itself, on its way. */
 interface RecordWord {

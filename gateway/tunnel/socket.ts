@@ -5,8 +5,8 @@ import { WireError } from '../../shared/wire/error.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
+import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { isolateBudget } from './budget.ts';
-import type { Holding } from './holding.ts';
 
 /**
  * What a socket's attachment holds: it outlives hibernation, the object's memory does not. In memory alone where objects stay.
@@ -33,15 +33,20 @@ export interface SocketAttachment {
 
 /** An agent's socket with its link. */
 export class AgentSocket {
-  readonly socket: WebSocket;
+  readonly socket: ObjectSocket;
   readonly link: Link;
   attachment: SocketAttachment;
-  readonly #holding: Pick<Holding, 'note'>;
+  readonly #sockets: Pick<ObjectSockets, 'note'>;
   #leave: (() => void) | undefined;
 
-  constructor(socket: WebSocket, holding: Pick<Holding, 'note'>, attachment: SocketAttachment, restored?: LinkState) {
+  constructor(
+    socket: ObjectSocket,
+    sockets: Pick<ObjectSockets, 'note'>,
+    attachment: SocketAttachment,
+    restored?: LinkState,
+  ) {
     this.socket = socket;
-    this.#holding = holding;
+    this.#sockets = sockets;
     this.attachment = attachment;
     const port = {
       send: (message: Uint8Array) => this.#send(message),
@@ -102,7 +107,7 @@ export class AgentSocket {
   save(idle: boolean): void {
     const { idle: _, ...rest } = this.attachment;
     this.attachment = idle ? { ...rest, idle: this.link.state } : rest;
-    this.#holding.note(this.socket, this.attachment);
+    this.#sockets.note(this.socket, this.attachment);
   }
 
   close(code: number, reason: string): void {

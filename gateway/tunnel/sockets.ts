@@ -2,10 +2,10 @@ import { CLOSE } from '../../shared/wire/close.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
+import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
 import { provesSession } from '../registry/handshake.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
-import type { Holding } from './holding.ts';
 import { AgentSocket, type SocketAttachment } from './socket.ts';
 
 /** Sockets that have not answered the challenge; the oldest makes room. */
@@ -26,17 +26,17 @@ interface Events {
  * Survives hibernation: the sockets and their attachments (see SocketAttachment).
  */
 export class AgentSockets {
-  readonly #holding: Holding;
+  readonly #sockets: ObjectSockets;
   readonly #session: string;
   readonly #events: Events;
-  readonly #all = new Map<WebSocket, AgentSocket>();
+  readonly #all = new Map<ObjectSocket, AgentSocket>();
   #active: AgentSocket | undefined;
   /** The active one's attachment has its link's counters. */
   #saved = true;
   #lastFrameAt = 0;
 
-  constructor(holding: Holding, session: string, events: Events) {
-    this.#holding = holding;
+  constructor(sockets: ObjectSockets, session: string, events: Events) {
+    this.#sockets = sockets;
     this.#session = session;
     this.#events = events;
   }
@@ -45,15 +45,15 @@ export class AgentSockets {
     return this.#active;
   }
 
-  of(socket: WebSocket): AgentSocket | undefined {
+  of(socket: ObjectSocket): AgentSocket | undefined {
     return this.#all.get(socket);
   }
 
   /** Those that outlived the object's memory: usable if no stream was open, else the agent starts afresh. */
   wake(): void {
-    for (const socket of this.#holding.survivors()) {
-      const attachment = socket.deserializeAttachment() as SocketAttachment;
-      const peer = new AgentSocket(socket, this.#holding, attachment, attachment.idle);
+    for (const socket of this.#sockets.survivors()) {
+      const attachment = this.#sockets.noted(socket) as SocketAttachment;
+      const peer = new AgentSocket(socket, this.#sockets, attachment, attachment.idle);
       if (attachment.phase === 'active' && attachment.idle === undefined) {
         peer.close(CLOSE.resync, 'the gateway lost the state of this socket');
         continue;
@@ -73,10 +73,9 @@ export class AgentSockets {
   /** An agent that the door let through: it is challenged. */
   accept(request: Request): Response {
     this.#makeRoom();
-    const { 0: client, 1: server } = new WebSocketPair();
-    this.#holding.take(server);
+    const { socket, response } = this.#sockets.accept({ [FRAMES_HEADER]: String(FRAMES_READ) });
     const nonce = crypto.getRandomValues(new Uint8Array(32));
-    const peer = new AgentSocket(server, this.#holding, {
+    const peer = new AgentSocket(socket, this.#sockets, {
       phase: 'challenged',
       ticket: request.headers.get(TICKET_HEADER) ?? '',
       audience: request.headers.get(AUDIENCE_HEADER) ?? '',
@@ -87,11 +86,10 @@ export class AgentSockets {
       connectedAt: Date.now(),
       reads: Number(request.headers.get(FRAMES_HEADER)) || 0,
     });
-    this.#holding.note(server, peer.attachment);
-    this.#all.set(server, peer);
-    server.send(encodeFrame({ type: 'challenge', nonce }));
-    const headers = { [FRAMES_HEADER]: String(FRAMES_READ) };
-    return new Response(null, { status: 101, webSocket: client, headers });
+    this.#sockets.note(socket, peer.attachment);
+    this.#all.set(socket, peer);
+    socket.send(encodeFrame({ type: 'challenge', nonce }));
+    return response;
   }
 
   /** Tickets are public: whoever has this one can knock, and only its owner can answer the challenge. */
@@ -149,7 +147,7 @@ export class AgentSockets {
 
   /** When the active one was last heard, a heartbeat included; milliseconds since the epoch. */
   heardAt({ socket, attachment }: AgentSocket): number {
-    return Math.max(this.#holding.pingedAt(socket), this.#lastFrameAt, attachment.connectedAt);
+    return Math.max(this.#sockets.pingedAt(socket), this.#lastFrameAt, attachment.connectedAt);
   }
 
   /** Writes the attachment when the tunnel turns busy or idle. */

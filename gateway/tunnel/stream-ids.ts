@@ -1,3 +1,5 @@
+import type { KeyValue } from '../object-context.ts';
+
 /** Numbers reserved at once: one row written per this many streams. */
 const BLOCK = 4096;
 
@@ -6,11 +8,11 @@ const BLOCK = 4096;
  * then never be taken for one of a new stream. Survives in storage: the end of the reserved block.
  */
 export class StreamIds {
-  readonly #kv: SyncKvStorage;
+  readonly #kv: KeyValue;
   #next: number;
   #reserved: number;
 
-  constructor(kv: SyncKvStorage) {
+  constructor(kv: KeyValue) {
     this.#kv = kv;
     this.#next = kv.get<number>('streams') ?? 1;
     this.#reserved = this.#next;

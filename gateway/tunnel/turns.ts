@@ -1,4 +1,5 @@
 import { Rounds } from '../../shared/asking/rounds.ts';
+import type { Clock } from '../object-context.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TURN_MS = 250;
@@ -18,14 +19,16 @@ interface TurnsOptions {
 export class Turns {
   readonly #options: TurnsOptions;
   readonly #rounds = new Rounds(TURN_MS);
-  #timer: ReturnType<typeof setInterval> | null = null;
+  readonly #clock: Clock;
+  #timer: (() => void) | undefined;
 
-  constructor(options: TurnsOptions) {
+  constructor(clock: Clock, options: TurnsOptions) {
+    this.#clock = clock;
     this.#options = options;
   }
 
   begin(): void {
-    this.#timer ??= setInterval(() => this.#turn(), TURN_MS);
+    this.#timer ??= this.#clock.every(TURN_MS, () => this.#turn());
   }
 
   #turn(): void {
@@ -34,8 +37,8 @@ export class Turns {
     if (this.#rounds.judges(now)) judge(now);
     store(now);
     if (!idle()) return;
-    clearInterval(this.#timer);
-    this.#timer = null;
+    this.#timer?.();
+    this.#timer = undefined;
     this.#rounds.rest();
     rested();
   }

@@ -1,6 +1,7 @@
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { Sql } from '../object-context.ts';
 import type { UsageAnomalies } from '../usage/anomalies.ts';
 import { storeIngressUsage } from '../usage/ingress.ts';
 import type { Outbox } from '../usage/outbox.ts';
@@ -12,7 +13,7 @@ import type { AgentSocket } from './socket.ts';
 
 interface AgentWordsOptions {
   session: string;
-  sql: SqlStorage;
+  sql: Sql;
   registry: RegistryLine;
   outbox: Outbox;
   anomalies: UsageAnomalies;

@@ -9,6 +9,7 @@ import {
   parseUsageBatch,
   usageName,
 } from '../../shared/asking/ingress-usage.ts';
+import type { Sql } from '../object-context.ts';
 import type { UsageAnomaly } from './anomalies.ts';
 import type { UsageRow } from './row.ts';
 
@@ -16,7 +17,7 @@ import type { UsageRow } from './row.ts';
 const KEPT = 20_000;
 
 /** `waiting`: not handed on to the hour's object yet, as it is now. */
-export function createIngressUsageTable(sql: SqlStorage): void {
+export function createIngressUsageTable(sql: Sql): void {
   sql.exec(
     `CREATE TABLE IF NOT EXISTS ingress_usage (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
        estimated INTEGER NOT NULL, waiting INTEGER NOT NULL, at INTEGER NOT NULL,
@@ -32,12 +33,7 @@ export function createIngressUsageTable(sql: SqlStorage): void {
  * `reporter` is the agent's provider. Records that are too old, or from the future, are not stored.
  * @returns why each refused record was refused; undefined if `json` is no batch of records
  */
-export function storeIngressUsage(
-  sql: SqlStorage,
-  json: string,
-  reporter: string,
-  now: number,
-): UsageAnomaly[] | undefined {
+export function storeIngressUsage(sql: Sql, json: string, reporter: string, now: number): UsageAnomaly[] | undefined {
   const records = parseUsageBatch(json);
   if (records === undefined) return undefined;
   const refused: UsageAnomaly[] = [];
@@ -56,7 +52,7 @@ function refusalOf({ at }: IngressUsage, now: number): UsageAnomaly | undefined 
   return undefined;
 }
 
-function storeRecord(sql: SqlStorage, record: IngressUsage, reporter: string, at: number): void {
+function storeRecord(sql: Sql, record: IngressUsage, reporter: string, at: number): void {
   sql.exec(
     `INSERT INTO ingress_usage (name, estimated, waiting, at, reporter, record) VALUES (?, ?, 1, ?, ?, ?)
      ON CONFLICT (name) DO UPDATE SET estimated = excluded.estimated, waiting = 1,
@@ -80,14 +76,14 @@ type WaitingUsage = {
 };
 
 /** The oldest that wait. */
-export function waitingIngressUsage(sql: SqlStorage, limit: number): WaitingUsage[] {
+export function waitingIngressUsage(sql: Sql, limit: number): WaitingUsage[] {
   const query =
     'SELECT number, at, reporter, record AS text FROM ingress_usage WHERE waiting = 1 ORDER BY number LIMIT ?';
   return sql.exec<WaitingUsage>(query, limit).toArray();
 }
 
 /** They are in other hands. */
-export function ingressUsageHandedOn(sql: SqlStorage, waiting: readonly WaitingUsage[]): void {
+export function ingressUsageHandedOn(sql: Sql, waiting: readonly WaitingUsage[]): void {
   for (const { number, text } of waiting)
     sql.exec('UPDATE ingress_usage SET waiting = 0 WHERE number = ? AND record = ?', number, text);
 }

@@ -2,6 +2,7 @@
  * Lengths by minute and model, counted as records come: a workload of an hour is then read from a few rows, not from a million
  * records while new ones wait. What they say belongs to nobody.
  */
+import type { Sql } from '../object-context.ts';
 import { Histogram } from './histogram.ts';
 import { NO_SESSION, type UsageRow } from './row.ts';
 
@@ -21,9 +22,9 @@ export interface Lengths {
 type Stored = { model: string; input: string; output: string };
 
 export class Minutes {
-  readonly #sql: SqlStorage;
+  readonly #sql: Sql;
 
-  constructor(sql: SqlStorage) {
+  constructor(sql: Sql) {
     this.#sql = sql;
   }
 

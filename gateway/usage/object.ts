@@ -1,5 +1,6 @@
-import { DurableObject } from 'cloudflare:workers';
 import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
+import type { ObjectContext } from '../object-context.ts';
 import { Reporter } from '../observe/report.ts';
 import { countRow } from './count-row.ts';
 import { Histogram } from './histogram.ts';
@@ -40,7 +41,7 @@ type Stored = { row: string };
  * All that was used in one hour, record by record. Survives eviction: everything. What is added is on disk when the answer goes
  * out; what it adds to the totals in D1 waits here until D1 has it.
  */
-export class UsageObject extends DurableObject<Env> {
+export class UsageObject extends GatewayObject {
   readonly #shard: string;
   readonly #reporter = new Reporter();
   #exists: boolean;
@@ -51,9 +52,9 @@ export class UsageObject extends DurableObject<Env> {
   #alarmAt = Number.POSITIVE_INFINITY;
   #sent: Promise<void> = Promise.resolve();
 
-  constructor(ctx: DurableObjectState, env: Env) {
+  constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
-    this.#shard = ctx.id.name ?? '';
+    this.#shard = ctx.name;
     const [table] = ctx.storage.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray();
     this.#exists = table !== undefined;
     this.#minutes = new Minutes(ctx.storage.sql);
@@ -172,7 +173,7 @@ export class UsageObject extends DurableObject<Env> {
     return this.ctx.storage.sql.exec<{ model: string; times: number }>(query, NO_SESSION, from, to, UNSERVED);
   }
 
-  override async alarm(): Promise<void> {
+  async alarm(): Promise<void> {
     this.#alarmAt = Number.POSITIVE_INFINITY;
     try {
       if (!this.#exists) return;

@@ -2,6 +2,7 @@ import { installationSecret } from '../accounts/installation.ts';
 import type { Settlement } from '../accounts/limits-object.ts';
 import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '../accounts/receipt.ts';
 import type { Env } from '../env.ts';
+import type { ObjectContext } from '../object-context.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
@@ -22,7 +23,7 @@ const IDENTITIES_MAX = 1_000;
  * said that they have them; both know by position or name what they have already.
  */
 export class Outbox {
-  readonly #ctx: DurableObjectState;
+  readonly #ctx: ObjectContext;
   readonly #env: Env;
   readonly #session: string;
   readonly #identities = new Map<string, Identity>();
@@ -31,7 +32,7 @@ export class Outbox {
   /** The last try failed, and whoever watches knows. */
   #late = false;
 
-  constructor(ctx: DurableObjectState, env: Env, session: string) {
+  constructor(ctx: ObjectContext, env: Env, session: string) {
     this.#ctx = ctx;
     this.#env = env;
     this.#session = session;

@@ -1,5 +1,6 @@
 import type { UsageRecord } from '../../shared/asking/usage-record.ts';
 import { OPENING_LIFE_MS } from '../accounts/opening.ts';
+import type { Sql } from '../object-context.ts';
 
 export type { UsageRecord };
 
@@ -16,7 +17,7 @@ const WAITING_MAX = 200_000;
  * Keyed by stream: rows are appended, so that a batch writes few pages (a key of random ids wrote six per record). `pending` names
  * those that are not handed on yet, in the order of coming.
  */
-export function createUsageTable(sql: SqlStorage): void {
+export function createUsageTable(sql: Sql): void {
   sql.exec(
     `CREATE TABLE IF NOT EXISTS usage (stream INTEGER PRIMARY KEY, estimated INTEGER NOT NULL, record TEXT NOT NULL);
      CREATE TABLE IF NOT EXISTS pending (position INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL,
@@ -30,7 +31,7 @@ export function createUsageTable(sql: SqlStorage): void {
  * Durable when it returns: the object's output gate holds the acknowledgement back until the rows are on disk.
  * @returns how many late records were refused: whether they were counted before is not known any more
  */
-export function storeUsage(sql: SqlStorage, all: readonly UsageRecord[], provider = ''): number {
+export function storeUsage(sql: Sql, all: readonly UsageRecord[], provider = ''): number {
   let newest = 0;
   const records = withoutExpired(sql, all);
   const fresh = withoutDoubles(sql, records);
@@ -47,7 +48,7 @@ export function storeUsage(sql: SqlStorage, all: readonly UsageRecord[], provide
  * A late record counts once as long as its first count is kept here. So when records are deleted, the proofs of all attempts that they
  * may be of expire, whatever time those proofs say.
  */
-function withoutExpired(sql: SqlStorage, records: readonly UsageRecord[]): readonly UsageRecord[] {
+function withoutExpired(sql: Sql, records: readonly UsageRecord[]): readonly UsageRecord[] {
   if (records.every(({ expiresAt }) => expiresAt === undefined)) return records;
   const query = 'SELECT coalesce(max(expires_at), 0) AS expired FROM usage_expired';
   const { expired } = sql.exec<{ expired: number }>(query).one();
@@ -55,7 +56,7 @@ function withoutExpired(sql: SqlStorage, records: readonly UsageRecord[]): reado
 }
 
 /** Three statements for all of them: one costs about as much as a hundred records do. */
-function storeTogether(sql: SqlStorage, fresh: readonly Fresh[], provider: string): void {
+function storeTogether(sql: Sql, fresh: readonly Fresh[], provider: string): void {
   const known = new Map<number, Pick<UsageRecord, 'estimated'> & { seen: Seen }>();
   const streams = JSON.stringify(fresh.map(({ record }) => record.stream));
   for (const { stream, estimated, seen } of sql.exec<StoredKind>(STORED_KINDS, streams))
@@ -102,7 +103,7 @@ const SEEN = `json_patch('{}', json_object('at', record ->> 'at', 'answerBytes',
 const STORED_KINDS = `SELECT stream, estimated, ${SEEN} FROM usage WHERE stream IN (SELECT value FROM json_each(?))`;
 
 /** Numbers have gaps wherever an object woke: how far apart they are says only when it is worth counting the records. */
-function prune(sql: SqlStorage, newest: number): void {
+function prune(sql: Sql, newest: number): void {
   const oldest = sql.exec<{ stream: number | null }>('SELECT MIN(stream) AS stream FROM usage').one().stream ?? newest;
   if (newest - oldest < 2 * KEPT) return;
   const waiting = sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
@@ -132,7 +133,7 @@ export interface PendingUsage {
 type PendingRow = { position: number; record: string; replaces: number | null; again: number; provider: string };
 
 /** The oldest that wait. */
-export function pendingUsage(sql: SqlStorage, limit: number): PendingUsage[] {
+export function pendingUsage(sql: Sql, limit: number): PendingUsage[] {
   const query = `SELECT position, record, replaces, again, provider FROM pending JOIN usage USING (stream)
     ORDER BY position LIMIT ?`;
   return sql
@@ -148,19 +149,19 @@ export function pendingUsage(sql: SqlStorage, limit: number): PendingUsage[] {
 }
 
 /** What is on disk of a stream and handed on. */
-export function handedOnRecord(sql: SqlStorage, stream: number): UsageRecord | undefined {
+export function handedOnRecord(sql: Sql, stream: number): UsageRecord | undefined {
   const query = 'SELECT record FROM usage WHERE stream = ?1 AND NOT EXISTS (SELECT 1 FROM pending WHERE stream = ?1)';
   const [row] = sql.exec<{ record: string }>(query, stream).toArray();
   return row && (JSON.parse(row.record) as UsageRecord);
 }
 
 /** How many wait. */
-export function waitingUsage(sql: SqlStorage): number {
+export function waitingUsage(sql: Sql): number {
   return sql.exec<{ n: number }>('SELECT count(*) AS n FROM pending').one().n;
 }
 
 /** They are in other hands, up to this position. */
-export function handedOn(sql: SqlStorage, position: number): void {
+export function handedOn(sql: Sql, position: number): void {
   sql.exec('DELETE FROM pending WHERE position <= ?', position);
 }
 
@@ -168,7 +169,7 @@ export function handedOn(sql: SqlStorage, position: number): void {
  * What is left of `records` when each attempt counts once, whatever streams it was reported under: exact before estimated, then
  * the first. All that is kept is read for it, once for any number of records: it is rare that one came again.
  */
-function withoutDoubles(sql: SqlStorage, records: readonly UsageRecord[]): readonly Fresh[] {
+function withoutDoubles(sql: Sql, records: readonly UsageRecord[]): readonly Fresh[] {
   if (!records.some(({ repeated }) => repeated)) return records.map((record) => ({ record, replaces: undefined }));
   const best = new Map<string, UsageRecord>();
   for (const record of records) {
@@ -203,7 +204,7 @@ function nameOf({ requestId, attempt }: { requestId: string; attempt: number }):
 }
 
 /** The newest records, newest first. */
-export function readUsage(sql: SqlStorage, limit: number): UsageRecord[] {
+export function readUsage(sql: Sql, limit: number): UsageRecord[] {
   const rows = sql.exec<{ record: string }>('SELECT record FROM usage ORDER BY stream DESC LIMIT ?', limit).toArray();
   return rows.map((row) => JSON.parse(row.record) as UsageRecord);
 }

@@ -1,4 +1,5 @@
 /** Rows of use as an hour's object has them on disk: few statements for many rows, since each costs more than the row does. */
+import type { Sql } from '../object-context.ts';
 import type { Change } from './minutes.ts';
 import type { UsageRow } from './row.ts';
 
@@ -9,7 +10,7 @@ const TOGETHER = 500;
  * Stores what is not there yet, an exact row in an estimate's place. `onNew` is told of rows that replace none.
  * @returns what came, and what went
  */
-export function storeRows(sql: SqlStorage, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
+export function storeRows(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
   const changes: Change[] = [];
   for (let from = 0; from < rows.length; from += TOGETHER) {
     changes.push(...storeTogether(sql, rows.slice(from, from + TOGETHER), onNew));
@@ -17,7 +18,7 @@ export function storeRows(sql: SqlStorage, rows: readonly UsageRow[], onNew: (ro
   return changes;
 }
 
-function storeTogether(sql: SqlStorage, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
+function storeTogether(sql: Sql, rows: readonly UsageRow[], onNew: (row: UsageRow) => void): Change[] {
   const changes: Change[] = [];
   const known = storedRows(sql, rows);
   const written = new Map<string, UsageRow>();
@@ -48,7 +49,7 @@ function storeTogether(sql: SqlStorage, rows: readonly UsageRow[], onNew: (row: 
 }
 
 /** What is stored under the names of these rows, and of those that they replace. */
-function storedRows(sql: SqlStorage, rows: readonly UsageRow[]): Map<string, UsageRow> {
+function storedRows(sql: Sql, rows: readonly UsageRow[]): Map<string, UsageRow> {
   const names = rows.flatMap(({ session, stream, replaces = stream }) =>
     replaces === stream
       ? [[session, stream]]

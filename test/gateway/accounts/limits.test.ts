@@ -4,13 +4,14 @@ import { forecastOf } from '../../../gateway/accounts/limit-reservation.ts';
 import type { Reservation, Verdict } from '../../../gateway/accounts/limiter.ts';
 import type { Limits } from '../../../gateway/accounts/limits.ts';
 import type { LimitsObject } from '../../../gateway/accounts/limits-object.ts';
+import type { ObjectStub } from '../../../gateway/object-context.ts';
 
 afterEach(() => {
   vi.useRealTimers();
 });
 
 let subjects = 0;
-function object(): DurableObjectStub<LimitsObject> {
+function object(): ObjectStub<LimitsObject> {
   return env.LIMITS.getByName(`key:test-${++subjects}`);
 }
 

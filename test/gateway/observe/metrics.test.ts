@@ -1,4 +1,3 @@
-import { evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { FAMILIES, IN_FLIGHT, REQUESTS, SERVER_DURATION } from '../../../gateway/observe/families.ts';
@@ -7,6 +6,7 @@ import { Book } from '../../../shared/metrics/book.ts';
 import { flawOf } from '../../shared/metrics/flaw.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { knock, refusal } from '../admin/support.ts';
+import { evictDurableObject } from '../support/durable.ts';
 
 const TOKEN = 'metrics-token-of-tests';
 const observe = () => env.OBSERVE.getByName(OBSERVE_NAME);

@@ -1,8 +1,8 @@
 /** What the registry object costs with a thousand nodes; docs/registry.md multiplies these. */
-import { evictDurableObject, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { evictDurableObject, runInDurableObject } from '../support/durable.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 const registry = () => env.REGISTRY.getByName('registry');

@@ -1,7 +1,7 @@
-import { evictDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test } from 'vitest';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { evictDurableObject } from '../support/durable.ts';
 import { seedToken, TestAgent } from './agent.ts';
 import { messageOf, openGossipSocket, TestDelegate } from './delegate.ts';
 

@@ -1,5 +1,4 @@
 /** Joins and losses: written down as they happen, kept when the object is gone, shown to those whom they concern. */
-import { evictDurableObject, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
@@ -10,6 +9,7 @@ import { History } from '../../../gateway/registry/history.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock, refusal } from '../admin/support.ts';
+import { evictDurableObject, runInDurableObject } from '../support/durable.ts';
 import { seedToken, TestAgent } from './agent.ts';
 
 const registry = () => env.REGISTRY.getByName('registry');

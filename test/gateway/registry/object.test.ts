@@ -1,4 +1,3 @@
-import { evictDurableObject, runDurableObjectAlarm } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
@@ -10,6 +9,7 @@ import { signEviction } from '../../../shared/lattice/eviction.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
 import { encodeUpdate } from '../../../shared/lattice/update.ts';
+import { evictDurableObject, runDurableObjectAlarm } from '../support/durable.ts';
 import { admitRequest, seedToken, TestAgent } from './agent.ts';
 
 const registry = () => env.REGISTRY.getByName('registry');

@@ -1,6 +1,5 @@
 /** What a provider's reports can charge: nothing but the requests that were opened at its node, each once, each up to its bound. */
 
-import { runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -13,6 +12,7 @@ import { UNSEEN_TOKENS_MAX } from '../../../shared/asking/token-bound.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { Link } from '../../../shared/wire/link.ts';
 import { NO_USAGE, type ReportedUsage } from '../../../shared/wire/usage.ts';
+import { runInDurableObject } from '../support/durable.ts';
 
 const SECRET = 'the secret of this installation';
 const SESSION = 'a'.repeat(26);

@@ -1,5 +1,4 @@
 /** Records at their node's object, until others have them. */
-import { runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import {
@@ -17,6 +16,7 @@ import {
 } from '../../../gateway/usage/record.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { ingressUsage } from '../../support/ingress-usage.ts';
+import { runInDurableObject } from '../support/durable.ts';
 
 /** The last second of a day. */
 const AT = Date.parse('2026-11-30T23:59:59Z');

@@ -1,4 +1,3 @@
-import { runDurableObjectAlarm, runInDurableObject } from 'cloudflare:test';
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
@@ -6,6 +5,7 @@ import { openIdentity, readReceipt, receiptOf, sealIdentity, sealOf } from '../.
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { Histogram } from '../../../gateway/usage/histogram.ts';
 import { shardOf, shardsBetween } from '../../../gateway/usage/row.ts';
+import { runDurableObjectAlarm, runInDurableObject } from '../support/durable.ts';
 import { AT, usageRow as row } from '../support/usage-row.ts';
 
 async function totals() {

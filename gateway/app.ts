@@ -1,0 +1,40 @@
+/** The app: routes mounted, and nothing else. What its host adds is in `hosts/`. */
+import { Hono } from 'hono';
+import { ApiError } from '../shared/openai/errors.ts';
+import { quoted } from '../shared/openai/quoted.ts';
+import { loginRoutes } from './accounts/login-routes.ts';
+import { openApiRoutes } from './admin/openapi.ts';
+import { adminRoutes } from './admin/routes.ts';
+import { dashboardRoutes } from './dashboard.ts';
+import type { Env } from './env.ts';
+import { errorResponse } from './error-response.ts';
+import { healthRoutes } from './health.ts';
+import { responseOf } from './http.ts';
+import { metricsRoutes } from './observe/routes.ts';
+import { handleOpenAI } from './openai/handle.ts';
+import { readRoutes } from './openai/read-routes.ts';
+import { admitRoutes } from './registry/admit.ts';
+import { agentLogRoutes } from './registry/agent-logs.ts';
+import { connectGossip } from './registry/door.ts';
+import { requestIdOf } from './request-id.ts';
+import { connectAgent } from './tunnel/connect.ts';
+
+export const app = new Hono<{ Bindings: Env }>();
+
+app.route('/', healthRoutes);
+app.route('/', metricsRoutes);
+app.route('/', dashboardRoutes);
+app.route('/admin', adminRoutes);
+app.route('/', loginRoutes);
+app.route('/', openApiRoutes);
+app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx));
+app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));
+app.route('/agent', admitRoutes);
+app.route('/agent', agentLogRoutes);
+app.route('/v1', readRoutes);
+app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
+app.notFound((c) => {
+  const error = new ApiError('not_found', `There is no ${quoted(c.req.path)} here.`);
+  return errorResponse(error, requestIdOf(c.req.raw));
+});
+app.onError((error, c) => errorResponse(error, requestIdOf(c.req.raw)));

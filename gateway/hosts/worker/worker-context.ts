@@ -1,0 +1,41 @@
+import { after } from '../../after.ts';
+import type { ObjectHandlers } from '../../gateway-object.ts';
+import type { Clock, ObjectContext, ObjectSockets, ObjectStorage } from '../../object-context.ts';
+import { AwakeSockets, HibernatingSockets } from './sockets.ts';
+
+const clock: Clock = {
+  now: () => Date.now(),
+  after,
+  every(ms, ring) {
+    const timer = setInterval(ring, ms);
+    return () => clearInterval(timer);
+  },
+};
+
+/** A Durable Object's state as the rooms know it. The runtime keeps the promises of ObjectContext itself. */
+export class WorkerContext implements ObjectContext {
+  readonly name: string;
+  readonly storage: ObjectStorage;
+  readonly clock = clock;
+  readonly #state: DurableObjectState;
+  readonly #awake: ObjectHandlers | undefined;
+  #sockets: ObjectSockets | undefined;
+
+  /** `awake`: gets what comes on sockets, where they are not to hibernate. */
+  constructor(state: DurableObjectState, awake: ObjectHandlers | undefined) {
+    this.name = state.id.name ?? '';
+    this.storage = state.storage;
+    this.#state = state;
+    this.#awake = awake;
+  }
+
+  /** Made when an object first asks for it: those without sockets have no heartbeats to answer. */
+  get sockets(): ObjectSockets {
+    this.#sockets ??= this.#awake === undefined ? new HibernatingSockets(this.#state) : new AwakeSockets(this.#awake);
+    return this.#sockets;
+  }
+
+  waitUntil(work: Promise<unknown>): void {
+    this.#state.waitUntil(work);
+  }
+}
