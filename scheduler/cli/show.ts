@@ -149,6 +149,9 @@ export function simulationText(result: SimulationResult): string {
       `${count(result.requests)} requests in ${duration(result.durationS)}: ${perSecond(result.requestsPerS)}, ${count(result.tokensPerS)} answer tokens/s`,
       `GPUs busy ${percent(result.busy, 0)} of the time; their memory for requests ${percent(result.kvUse, 0)} full while busy, ${percent(result.kvPeak, 0)} at most`,
       `${count(result.preemptions)} requests were put back because memory ran out, ${count(result.refused)} refused because they never fit`,
+      ...(result.prefixHit > 0
+        ? [`${percent(result.prefixHit)} of the prompts' tokens came from the prefix cache`]
+        : []),
       `about ${energy(result.energyJ)}, ${(result.energyJ / Math.max(1, result.tokensPerS * result.durationS)).toPrecision(3)} J per answer token (an estimate)`,
     ].join('\n'),
   ].join('\n\n');

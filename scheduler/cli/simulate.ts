@@ -1,12 +1,16 @@
 import { findGpu, findModel, parse } from '../catalogue/catalogue.ts';
-import { PRECISIONS } from '../catalogue/precision.ts';
+import type { Model } from '../catalogue/model.ts';
+import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
-import { demandSchema, readTrace } from '../planner/input.ts';
-import { kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
+import { demandSchema } from '../planner/input.ts';
+import { type Deployment, deploymentProblem } from '../roofline/deployment.ts';
+import { type Parallelism, parallelismProblem } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step.ts';
 import { simulate } from '../serving/cluster.ts';
+import { contextProblem } from '../serving/context.ts';
 import { seeded } from '../serving/random.ts';
-import { type Arrivals, drawRequests, type Requests, requestsFromRows } from '../serving/requests.ts';
+import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../serving/requests.ts';
+import { readTrace } from '../traces/read.ts';
 import { EXIT_DONE } from './exit.ts';
 import {
   CATALOGUE_FLAGS,
@@ -31,6 +35,10 @@ export const SIMULATE_FLAGS = {
   model: { type: 'string' },
   gpu: { type: 'string' },
   tp: { type: 'string' },
+  pp: { type: 'string' },
+  dp: { type: 'string' },
+  ep: { type: 'boolean' },
+  sp: { type: 'string' },
   replicas: { type: 'string' },
   weights: { type: 'string' },
   kv: { type: 'string' },
@@ -42,6 +50,7 @@ export const SIMULATE_FLAGS = {
   count: { type: 'string' },
   backlog: { type: 'boolean' },
   trace: { type: 'string' },
+  'trace-model': { type: 'string' },
   policy: { type: 'string' },
   'prefill-gpu': { type: 'string' },
   'prefill-replicas': { type: 'string' },
@@ -55,25 +64,23 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
   const flags = readFlags(argv, SIMULATE_FLAGS);
   const catalogue = catalogueFrom(flags);
   const model = findModel(catalogue, required(flags, 'model'));
-  const limits = limitsFrom(flags);
-  const tp = number(flags, 'tp', 1, { min: 1, max: 72 });
   const seed = Math.round(number(flags, 'seed', 1));
+  const { requests, prefixBlockTokens, note } = requestsOf(flags, model, seed);
+  const limits = { ...limitsFrom(flags), ...(prefixBlockTokens > 0 ? { prefixBlockTokens } : {}) };
+  if (note !== undefined) io.log(note);
+  const parallelism = parallelismFrom(flags);
   const group = (gpuName: string, replicas: number) => {
-    const problem = tpProblem(model, tp);
-    if (problem !== undefined) throw new SchedulerError('bad_input', problem);
-    const deployment = {
+    const deployment: Deployment = {
       model,
       gpu: findGpu(catalogue, gpuName),
-      tp,
-      weights: precision(flags, 'weights'),
-      kv: precision(flags, 'kv'),
+      ...parallelism,
+      weights: precision(flags, 'weights', PRECISIONS, model.storage.weights),
+      kv: precision(flags, 'kv', KV_PRECISIONS, model.storage.kv),
     };
-    if (kvCapacityTokens(deployment, limits.memoryFraction) <= 0) {
-      throw new SchedulerError(
-        'infeasible',
-        `${model.id} does not fit ${tp} × ${deployment.gpu.id}: its weights leave no memory for a single token`,
-      );
-    }
+    const problem = parallelismProblem(model, parallelism);
+    if (problem !== undefined) throw new SchedulerError('bad_input', problem);
+    const unfit = deploymentProblem(deployment, limits.memoryFraction);
+    if (unfit !== undefined) throw new SchedulerError('infeasible', unfit);
     return {
       step: new StepModel(deployment, catalogue.calibration, limits),
       replicas: Math.round(replicas),
@@ -85,7 +92,7 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
   const result = simulate({
     model: model.id,
     groups,
-    requests: requestsOf(flags, model.id, seed),
+    requests,
     limits,
     policy: text(flags, 'policy') ?? 'weighted',
     seed,
@@ -102,11 +109,16 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
   return EXIT_DONE;
 }
 
-function precision(flags: Flags, name: string) {
-  const value = text(flags, name) ?? 'bf16';
-  const found = PRECISIONS.find((one) => one === value);
+function parallelismFrom(flags: Flags): Parallelism {
+  const ways = (name: string) => Math.round(number(flags, name, 1, { min: 1, max: 72 }));
+  return { tp: ways('tp'), pp: ways('pp'), dp: ways('dp'), ep: flags.ep === true, sp: ways('sp') };
+}
+
+function precision(flags: Flags, name: string, known: readonly Precision[], stored: Precision): Precision {
+  const value = text(flags, name) ?? stored;
+  const found = known.find((one) => one === value);
   if (found === undefined)
-    throw new SchedulerError('usage', `--${name}: no precision is called ${value}; there are ${PRECISIONS.join(', ')}`);
+    throw new SchedulerError('usage', `--${name}: no precision is called ${value}; there are ${known.join(', ')}`);
   return found;
 }
 
@@ -123,9 +135,23 @@ function lengths(value: string, name: string): unknown {
   return tokens;
 }
 
-function requestsOf(flags: Flags, model: string, seed: number): Requests {
-  const trace = text(flags, 'trace');
-  if (trace !== undefined) return requestsFromRows(readTrace(trace));
+interface Asked {
+  requests: Requests;
+  prefixBlockTokens: number;
+  /** What of a trace was not used. */
+  note?: string;
+}
+
+function requestsOf(flags: Flags, model: Model, seed: number): Asked {
+  const path = text(flags, 'trace');
+  if (path === undefined) return { requests: drawnRequests(flags, model, seed), prefixBlockTokens: 0 };
+  const { rows, format, prefixBlockTokens, leftOut } = readTrace(path, text(flags, 'trace-model'));
+  const left = leftOut === 0 ? '' : `; ${leftOut} lines left out: failed requests or other models`;
+  const note = format === 'plain' ? undefined : `${path}: ${format}, ${rows.length} requests${left}`;
+  return { requests: requestsFromTrace(rows), prefixBlockTokens, ...(note === undefined ? {} : { note }) };
+}
+
+function drawnRequests(flags: Flags, model: Model, seed: number): Requests {
   const backlog = flags.backlog === true;
   const rate = backlog ? 1 : number(flags, 'rate', Number.NaN, { min: 1e-9 });
   if (!Number.isFinite(rate))
@@ -133,7 +159,7 @@ function requestsOf(flags: Flags, model: string, seed: number): Requests {
   const demand = parse(
     demandSchema,
     {
-      model,
+      model: model.id,
       rate,
       cv: number(flags, 'cv', 1),
       input: lengths(required(flags, 'input'), 'input'),
@@ -141,6 +167,8 @@ function requestsOf(flags: Flags, model: string, seed: number): Requests {
     },
     'simulate',
   );
+  const problem = contextProblem(model, demand.input, demand.output);
+  if (problem !== undefined) throw new SchedulerError('bad_input', problem);
   const arrivals: Arrivals = backlog ? { kind: 'backlog' } : { kind: 'gamma', rate, cv: Math.max(0.05, demand.cv) };
   const count = text(flags, 'count');
   const durationS = number(flags, 'duration', 300);

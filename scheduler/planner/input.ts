@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { type Catalogue, findGpu, findModel, parse, readJson } from '../catalogue/catalogue.ts';
-import { PRECISIONS } from '../catalogue/precision.ts';
+import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
+import { contextProblem } from '../serving/context.ts';
 import { LENGTH_MAX, type Lengths } from '../serving/lengths.ts';
 import { CLASSES, type Demand, type MeasuredCapacity, type Placement, type Pool, TIERS } from '../solver/problem.ts';
 
@@ -73,8 +74,9 @@ export const demandSchema = z.strictObject({
   cv: z.number().finite().nonnegative().max(100).default(1),
   input: lengthsSchema,
   output: lengthsSchema,
-  weights: z.enum(PRECISIONS).default('bf16'),
-  kv: z.enum(PRECISIONS).default('bf16'),
+  /** As the checkpoint is stored where absent. */
+  weights: z.enum(PRECISIONS).optional(),
+  kv: z.enum(KV_PRECISIONS).optional(),
   tp: z.array(z.number().int().positive().max(72)).min(1).optional(),
   /** Which latency target holds where none is given. */
   class: z.enum(CLASSES).optional(),
@@ -115,12 +117,18 @@ function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inve
 
 /** A row of a workload. */
 function demandFrom(
-  { tp, class: requestClass, latency, always_on, ...row }: z.infer<typeof demandSchema>,
+  { tp, class: requestClass, latency, always_on, weights, kv, ...row }: z.infer<typeof demandSchema>,
   catalogue: Catalogue,
+  what: string,
 ): Demand {
+  const model = findModel(catalogue, row.model);
+  const problem = contextProblem(model, row.input, row.output);
+  if (problem !== undefined) throw new SchedulerError('bad_input', `${what}: ${problem}`);
   return {
     ...row,
-    model: findModel(catalogue, row.model),
+    model,
+    weights: weights ?? model.storage.weights,
+    kv: kv ?? model.storage.kv,
     ...(tp === undefined ? {} : { tp }),
     ...(requestClass === undefined ? {} : { class: requestClass }),
     ...(latency === undefined ? {} : { latencyS: latency }),
@@ -129,7 +137,7 @@ function demandFrom(
 }
 
 function workloadFrom(value: unknown, catalogue: Catalogue, what: string): Demand[] {
-  return parse(workloadSchema, value, what).models.map((row) => demandFrom(row, catalogue));
+  return parse(workloadSchema, value, what).models.map((row) => demandFrom(row, catalogue, what));
 }
 
 export const readInventory = (path: string, catalogue: Catalogue) => inventoryFrom(readJson(path), catalogue, path);
@@ -158,23 +166,6 @@ export function readMeasured(path: string, catalogue: Catalogue): MeasuredCapaci
     }
     return { model: findModel(catalogue, model).id, gpu: findGpu(catalogue, gpu).id, ...row };
   });
-}
-
-/** A trace of years is one of milliseconds. */
-const TRACE_MAX_S = 1e9;
-
-/** `arrival_s,input,output`, one line each, with or without that header. */
-export function readTrace(path: string): (readonly [number, number, number])[] {
-  return readText(path)
-    .split(/\r?\n/)
-    .filter((line, i) => line.trim() !== '' && !line.startsWith('#') && !(i === 0 && /[a-z]/i.test(line)))
-    .map((line) => {
-      const [arrival = Number.NaN, input = Number.NaN, output = Number.NaN] = line.split(',').map(Number);
-      const within = arrival >= 0 && arrival <= TRACE_MAX_S && Math.max(input, output) <= LENGTH_MAX;
-      if (!(within && input >= 1 && output >= 1))
-        throw new SchedulerError('bad_input', `${path}: not arrival_s,input,output: ${line.slice(0, 120)}`);
-      return [arrival, input, output] as const;
-    });
 }
 
 function readText(path: string): string {

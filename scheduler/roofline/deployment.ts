@@ -1,8 +1,9 @@
 import type { Gpu } from '../catalogue/gpu.ts';
+import { precisionProblem } from '../catalogue/gpu-architecture.ts';
 import { cacheElements, layerMatrices, type Matrix, type Mixer, type Part, windowOf } from '../catalogue/layers.ts';
 import { embeddingParameters, type Model, windowTokens } from '../catalogue/model.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
-import { gpusOf, type Parallelism, spreadOf } from './parallelism.ts';
+import { gpusOf, type Parallelism, parallelismProblem, spreadOf } from './parallelism.ts';
 
 /** One replica: a model on the GPUs of its parallelism, all of one kind. */
 export interface Deployment extends Parallelism {
@@ -126,6 +127,15 @@ export function kvCapacityTokens(
   const tokens = sequenceTokens ?? Math.max(1, layout.window);
   const each = sequenceBytes(layout, tokens) / tokens;
   return Math.floor(freeBytes(deployment, memoryFraction) / Math.max(each, 1e-9));
+}
+
+/** Why the engine would not start so, or undefined: parallelism, precision on this silicon, memory. */
+export function deploymentProblem(deployment: Deployment, memoryFraction = MEMORY_FRACTION): string | undefined {
+  const { model, gpu, weights, kv } = deployment;
+  const problem = parallelismProblem(model, deployment) ?? precisionProblem(gpu, weights, kv);
+  if (problem !== undefined) return problem;
+  if (freeBytes(deployment, memoryFraction) > sequenceBytes(cacheLayout(deployment), 1)) return undefined;
+  return `${model.id} does not fit ${gpusOf(deployment)} × ${gpu.id}: its weights leave no memory for a single token`;
 }
 
 export { tpProblem } from './parallelism.ts';

@@ -1,6 +1,6 @@
 import { expertsOf } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
-import { type Deployment, kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
+import { type Deployment, deploymentProblem, kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
 import { StepModel } from '../roofline/step.ts';
 import { Fluid, type Moments } from '../serving/fluid.ts';
 import { meanLength, moments } from '../serving/lengths.ts';
@@ -182,8 +182,9 @@ export function parallelisms(demand: Demand, pool: Pool): number[] {
 }
 
 function fits(deployment: Deployment, demand: Demand, sequences: number, settings: PlanOptions): boolean {
+  if (deploymentProblem(deployment, settings.limits.memoryFraction) !== undefined) return false;
   const tokens = meanLength(demand.input) + meanLength(demand.output);
-  return kvCapacityTokens(deployment, settings.limits.memoryFraction) >= sequences * tokens;
+  return kvCapacityTokens(deployment, settings.limits.memoryFraction, tokens) >= sequences * tokens;
 }
 
 /** Better than any simulation of it. */

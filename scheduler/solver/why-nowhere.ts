@@ -1,3 +1,4 @@
+import { precisionProblem } from '../catalogue/gpu-architecture.ts';
 import { kvBytesPerToken, kvCapacityTokens, RUNTIME_BYTES, tpProblem, weightBytes } from '../roofline/deployment.ts';
 import { meanLength } from '../serving/lengths.ts';
 import { parallelisms, SEQUENCES_MIN } from './options.ts';
@@ -19,9 +20,15 @@ export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: Pla
       return { pool, tp, need, have: tp * pool.gpu.memory * settings.limits.memoryFraction };
     }),
   );
-  const best = offers.sort((a, b) => a.need - a.have - (b.need - b.have))[0];
+  const unfit = [...new Set(pools.flatMap(({ gpu }) => precisionProblem(gpu, demand.weights, demand.kv) ?? []))];
+  if (unfit.length > 0 && pools.every(({ gpu }) => precisionProblem(gpu, demand.weights, demand.kv) !== undefined))
+    return `${model.id} runs nowhere as its weights are stored: ${unfit.join('; ')}`;
+  const best = offers
+    .filter(({ pool }) => precisionProblem(pool.gpu, demand.weights, demand.kv) === undefined)
+    .sort((a, b) => a.need - a.have - (b.need - b.have))[0];
   if (best === undefined) return `${model.id}: no pool has a node that any of its parallelisms fits on`;
   const smaller = (['fp8', 'int4'] as const).find((weights) => {
+    if (precisionProblem(best.pool.gpu, weights, demand.kv) !== undefined) return false;
     const deployment = { model, gpu: best.pool.gpu, tp: best.tp, weights, kv: demand.kv };
     return kvCapacityTokens(deployment, settings.limits.memoryFraction) >= tokens;
   });

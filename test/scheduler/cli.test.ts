@@ -67,6 +67,65 @@ describe('otela-plan', () => {
     },
   );
 
+  it('refuses weights that the silicon does not run', async () => {
+    const on = (gpu: string) =>
+      otelaPlan(
+        'simulate',
+        '--model',
+        'Qwen3-8B',
+        '--gpu',
+        gpu,
+        '--weights',
+        'fp8',
+        '--rate',
+        '1',
+        '--input',
+        '100',
+        '--output',
+        '10',
+      );
+    expect(await on('V100-32-SXM')).toMatchObject({
+      code: 3,
+      log: expect.stringMatching(/V100-32-SXM \(volta\) runs no fp8 weights/),
+    });
+    expect((await on('A100-80-SXM')).code).toBe(0);
+    const workload = file(
+      JSON.stringify({ models: [{ model: 'Qwen3-8B', rate: 1, input: 100, output: 10, weights: 'fp8' }] }),
+      'fp8.json',
+    );
+    const inventory = file(JSON.stringify({ pools: [{ gpu: 'V100-32-SXM', nodes: 4 }] }), 'v100.json');
+    const planned = await otelaPlan('plan', '--inventory', inventory, '--workload', workload);
+    expect([planned.code, planned.log + planned.out]).toEqual([
+      3,
+      expect.stringMatching(/V100-32-SXM \(volta\) runs no fp8 weights/),
+    ]);
+  });
+
+  it('refuses prompts that the model has no context for, in a plan as in a simulation', async () => {
+    const workload = file(
+      JSON.stringify({ models: [{ model: 'Llama-2-7b-hf', rate: 1, input: 6000, output: 100 }] }),
+      'long.json',
+    );
+    const inventory = file(JSON.stringify({ pools: [{ gpu: 'A100-80-SXM', nodes: 1 }] }), 'one.json');
+    const message = /context of 4,096 tokens; prompts of 6,000/;
+    const planned = await otelaPlan('plan', '--inventory', inventory, '--workload', workload);
+    expect(planned).toMatchObject({ code: 2, log: expect.stringMatching(message) });
+    const simulated = await otelaPlan(
+      'simulate',
+      '--model',
+      'Llama-2-7b-hf',
+      '--gpu',
+      'A100-80-SXM',
+      '--rate',
+      '1',
+      '--input',
+      '6000',
+      '--output',
+      '100',
+    );
+    expect(simulated).toMatchObject({ code: 2, log: expect.stringMatching(message) });
+  });
+
   it('compares plans and draws them', async () => {
     const svg = join(folder, 'compare.svg');
     const { code, out } = await otelaPlan(

@@ -1,0 +1,15 @@
+import type { Model } from '../catalogue/model.ts';
+import { type Lengths, meanLength } from './lengths.ts';
+
+/**
+ * Why requests of these lengths are no load for the model, or undefined. An engine refuses a prompt that fills the context and ends an
+ * answer there; a workload whose mean request does not fit is a mistake, longer ones in its tail are refused or cut one by one.
+ */
+export function contextProblem(model: Model, input: Lengths, output: Lengths): string | undefined {
+  const { id, context } = model;
+  if (context === 0) return undefined;
+  const [prompt, answer] = [meanLength(input), meanLength(output)];
+  if (prompt + answer <= context) return undefined;
+  const tokens = (count: number) => Math.round(count).toLocaleString('en');
+  return `${id} has a context of ${tokens(context)} tokens; prompts of ${tokens(prompt)} and answers of ${tokens(answer)} on average do not fit`;
+}

@@ -1,0 +1,183 @@
+import { SchedulerError } from '../errors.ts';
+import { LENGTH_MAX } from '../serving/lengths.ts';
+import type { TraceRow } from '../serving/requests.ts';
+import { PrefixIds } from './prefix-ids.ts';
+
+/** One line of a trace, undefined where it is no request that an engine answered (a failure, a header). Throws what is wrong with it. */
+type Parse = (line: string) => (TraceRow & { model?: string }) | undefined;
+
+export interface Format {
+  name: string;
+  parse: Parse;
+  /** Tokens that one hash of its prompts stands for; 0: it tells nothing of their content. */
+  prefixBlockTokens: number;
+  /** Arrivals are dates, so that the first request is at 0; else they are what the file says. */
+  dated: boolean;
+}
+
+/** A trace of years is one of milliseconds. */
+const TRACE_MAX_S = 1e9;
+/** The year 2286: a later date is milliseconds taken for seconds. */
+const DATE_MAX_S = 1e10;
+/** Mooncake's blocks (FAST'25), and those of this project's own export. */
+const MOONCAKE_BLOCK_TOKENS = 512;
+const OWN_BLOCK_TOKENS = 16;
+
+/** Which format a file has, by its first line. `undefined`: none that is known. */
+export function formatOf(first: string): Format | undefined {
+  if (first.trimStart().startsWith('{')) return jsonFormat(first);
+  const cells = cellsOf(first);
+  const names = cells.map((cell) => cell.toLowerCase());
+  if (names.every((name) => name !== '' && Number.isFinite(Number(name)))) return columns('plain', PLAIN, PLAIN.names);
+  for (const one of [OWN, AZURE, BURST, PLAIN]) {
+    const of = [one.arrival, one.input, one.output];
+    if (of.every((name) => names.includes(name))) return columns(one.format, one, names);
+  }
+  return undefined;
+}
+
+interface Columns {
+  format: string;
+  arrival: string;
+  input: string;
+  output: string;
+  names: string[];
+}
+
+/** Without a header the columns are these. */
+const PLAIN: Columns = {
+  format: 'plain',
+  arrival: 'arrival_s',
+  input: 'input',
+  output: 'output',
+  names: ['arrival_s', 'input', 'output'],
+};
+/** AzureLLMInferenceDataset 2023 and 2024 (Splitwise, ISCA'24; DynamoLLM). */
+const AZURE: Columns = {
+  format: 'azure',
+  arrival: 'timestamp',
+  input: 'contexttokens',
+  output: 'generatedtokens',
+  names: [],
+};
+/** BurstGPT v1.1 (Wang et al. 2024): seconds, and answers of 0 tokens where the service failed. */
+const BURST: Columns = {
+  format: 'burstgpt',
+  arrival: 'timestamp',
+  input: 'request tokens',
+  output: 'response tokens',
+  names: [],
+};
+/** `otela-gateway trace export --format csv`. */
+const OWN: Columns = {
+  format: 'otela',
+  arrival: 'timestamp',
+  input: 'input_tokens',
+  output: 'output_tokens',
+  names: [],
+};
+
+function columns(name: string, { arrival, input, output }: Columns, names: readonly string[]): Format {
+  const [at, asked, answered] = [names.indexOf(arrival), names.indexOf(input), names.indexOf(output)];
+  const [model, buckets] = [names.indexOf('model'), names.indexOf('prefix_buckets')];
+  const dated = name === 'azure' || name === 'otela';
+  const ids = new PrefixIds();
+  const hashed = name === 'otela' && buckets >= 0;
+  return {
+    name,
+    dated,
+    prefixBlockTokens: hashed ? OWN_BLOCK_TOKENS : 0,
+    parse: (line) => {
+      const cells = cellsOf(line);
+      if (cells.map((cell) => cell.toLowerCase()).join() === names.join()) return undefined;
+      const arrivalS = dated ? secondsOf(cells[at] ?? '') : numberOf(cells[at]);
+      const row = request(arrivalS, numberOf(cells[asked]), numberOf(cells[answered]), name !== 'plain');
+      if (row === undefined) return undefined;
+      const of = hashed
+        ? { hashes: ids.chain((cells[buckets] ?? '').split(/[\s;|]+/).filter((one) => one !== '')) }
+        : {};
+      return { ...row, ...of, ...(model < 0 ? {} : { model: cells[model] ?? '' }) };
+    },
+  };
+}
+
+function jsonFormat(first: string): Format | undefined {
+  const fields = objectOf(first);
+  if ('input_length' in fields && 'output_length' in fields) {
+    return { name: 'mooncake', dated: false, prefixBlockTokens: MOONCAKE_BLOCK_TOKENS, parse: mooncakeLine };
+  }
+  if ('input_tokens' in fields && 'output_tokens' in fields) {
+    const ids = new PrefixIds();
+    return { name: 'otela', dated: true, prefixBlockTokens: OWN_BLOCK_TOKENS, parse: (line) => ownLine(line, ids) };
+  }
+  return undefined;
+}
+
+/** Milliseconds; `hash_ids` are chained already: an equal id means an equal prompt up to there. */
+function mooncakeLine(line: string): TraceRow | undefined {
+  const { timestamp, input_length, output_length, hash_ids } = objectOf(line);
+  const row = request(numberOf(timestamp) / 1000, numberOf(input_length), numberOf(output_length), true);
+  if (row === undefined) return undefined;
+  const ids = Array.isArray(hash_ids) ? hash_ids : [];
+  if (!ids.every((id) => typeof id === 'number' && Number.isSafeInteger(id)))
+    throw new Error('hash_ids must be whole numbers');
+  // The last id may be that of a part of a block, which nothing shares.
+  return { ...row, hashes: ids.slice(0, Math.floor(row.input / MOONCAKE_BLOCK_TOKENS)) };
+}
+
+function ownLine(line: string, ids: PrefixIds): (TraceRow & { model?: string }) | undefined {
+  const { timestamp, input_tokens, output_tokens, model, prefix_buckets } = objectOf(line);
+  const row = request(secondsOf(String(timestamp)), numberOf(input_tokens), numberOf(output_tokens), true);
+  if (row === undefined) return undefined;
+  const buckets = Array.isArray(prefix_buckets) ? prefix_buckets.map(String) : [];
+  return { ...row, hashes: ids.chain(buckets), ...(typeof model === 'string' ? { model } : {}) };
+}
+
+/** `failures`: requests without tokens are ones that the service refused, and are left out. */
+function request(arrival: number, input: number, output: number, failures: boolean): TraceRow | undefined {
+  if (failures && (input === 0 || output === 0)) return undefined;
+  const whole = Number.isFinite(input) && Number.isFinite(output) && Math.max(input, output) <= LENGTH_MAX;
+  if (!(arrival >= 0 && arrival <= DATE_MAX_S && Math.min(input, output) >= 1 && whole))
+    throw new Error('not arrival, input and output of at least one token');
+  return { arrival, input: Math.round(input), output: Math.round(output) };
+}
+
+/** A date of ISO 8601 with a `T` or a blank and any number of decimals, in UTC where it names no zone; seconds since the epoch. */
+function secondsOf(text: string): number {
+  const [, day, time, fraction = '', zone = ''] =
+    /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?\s*(Z|[+-]\d\d:?\d\d)?$/.exec(text.trim()) ?? [];
+  const seconds = Date.parse(`${day}T${time}${zone === '' ? 'Z' : zone.replace(/^(.\d\d)(\d\d)$/, '$1:$2')}`) / 1000;
+  if (Number.isNaN(seconds)) throw new Error(`no date: ${text.slice(0, 40)}`);
+  return seconds + Number(`0${fraction}`);
+}
+
+function numberOf(value: unknown): number {
+  if (typeof value === 'number') return value;
+  return typeof value === 'string' && value.trim() !== '' ? Number(value) : Number.NaN;
+}
+
+function objectOf(line: string): Record<string, unknown> {
+  const value: unknown = JSON.parse(line);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new Error('not a JSON object');
+  return Object.fromEntries(Object.entries(value));
+}
+
+/** CSV with optional quotes (RFC 4180); no line of a trace has a line break inside a cell. */
+function cellsOf(line: string): string[] {
+  const cells = line.match(/("(?:[^"]|"")*"|[^,]*)(,|$)/g) ?? [];
+  const plain = cells.map((cell) => cell.replace(/,$/, '').trim());
+  // The match of an empty rest after the last cell.
+  if (!line.endsWith(',')) plain.pop();
+  return plain.map((cell) => (cell.startsWith('"') ? cell.slice(1, -1).replaceAll('""', '"') : cell));
+}
+
+/** Arrivals as seconds, the first dated one at 0, in order. */
+export function placed(rows: TraceRow[], dated: boolean, what: string): TraceRow[] {
+  const first = dated ? rows.reduce((least, { arrival }) => Math.min(least, arrival), Number.POSITIVE_INFINITY) : 0;
+  return rows.map((row) => {
+    const arrival = row.arrival - first;
+    if (arrival > TRACE_MAX_S)
+      throw new SchedulerError('bad_input', `${what}: a request ${arrival.toExponential(2)} s after the first`);
+    return { ...row, arrival };
+  });
+}
