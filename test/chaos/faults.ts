@@ -40,7 +40,21 @@ async function paused(pid: number | undefined, ms: number): Promise<void> {
   signal(pid, 'SIGCONT');
 }
 
+/** Longer than it takes to be found out, so that what waits there has to be moved; shorter ones are pauses as those above. */
+const HANG_MS: Pause = [15_000, 40_000];
+
 export const faults = (pauseMs: Pause): readonly Fault[] => [
+  {
+    name: 'engine hangs',
+    weight: 1,
+    outOfReach: false,
+    suits: ours,
+    strike: async (replica, random) => {
+      await replica.control({ fault: 'hang' });
+      await sleep(between(random, ...HANG_MS));
+      await replica.control({});
+    },
+  },
   {
     name: 'agent killed',
     weight: 2,

@@ -21,12 +21,13 @@ export const behaviourSchema = z.object({
   headers: z.record(z.string(), z.string()).optional(),
   /**
    * reset-before-head: the socket is reset instead of an answer · never: no answer, the socket stays open
+   * hang: by `/__control` alone: until the next one no answer begins and none goes on, while `/health` and `/v1/models` are fine
    * reset / close / stall: after `afterTokens` tokens the socket is reset, ends without the body's end, or falls silent
    * end: after `afterTokens` tokens a stream ends as a whole one does, but for its last events: so a proxy ends it whose engine died
    * garbage: bytes that are no HTTP · garbage-events: a stream whose events are no JSON
    */
   fault: z
-    .enum(['reset-before-head', 'never', 'reset', 'close', 'stall', 'end', 'garbage', 'garbage-events'])
+    .enum(['reset-before-head', 'never', 'hang', 'reset', 'close', 'stall', 'end', 'garbage', 'garbage-events'])
     .optional(),
   afterTokens: z.number().int().min(0).optional(),
   /** A stream falls silent after so many tokens, for a test to break it there. */

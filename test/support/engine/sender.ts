@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Answer, SseEvent } from './answer.ts';
 import type { Behaviour } from './behaviour.ts';
+import type { Freeze } from './freeze.ts';
 import type { EngineRequest } from './record.ts';
 import { patternBytes } from './words.ts';
 
@@ -90,7 +91,7 @@ function sendStreamHead(res: ServerResponse, behaviour: Behaviour, request: Engi
 async function sendStream(
   res: ServerResponse,
   events: Iterable<SseEvent>,
-  behaviour: Behaviour,
+  { behaviour, freeze }: Pace,
   request: EngineRequest,
 ) {
   const eol = behaviour.eol === 'crlf' ? '\r\n' : '\n';
@@ -103,6 +104,7 @@ async function sendStream(
       if (request.tokensSent === behaviour.pauseAfter) return;
       // Due times are absolute, so that a late timer does not slow the whole stream down.
       if (rate > 0) await pause(res, start + (request.tokensSent * 1000) / rate - performance.now());
+      await freeze.over(res);
       request.tokensSent++;
     }
     if (res.destroyed) return;
@@ -145,27 +147,30 @@ function sendJson(res: ServerResponse, status: number, body: unknown, behaviour:
   res.end(bytes);
 }
 
+interface Pace {
+  behaviour: Behaviour;
+  freeze: Freeze;
+}
+
 /** Sends `answer`. Returns when nothing more will be written; the socket may still be open (a stall). */
-export async function send(
-  res: ServerResponse,
-  answer: Answer,
-  behaviour: Behaviour,
-  request: EngineRequest,
-): Promise<void> {
+export async function send(res: ServerResponse, answer: Answer, pace: Pace, request: EngineRequest): Promise<void> {
+  const { behaviour, freeze } = pace;
   if (behaviour.earlyHead === true && answer.kind === 'stream') sendStreamHead(res, behaviour, request);
   await pause(res, behaviour.delayMs ?? 0);
+  if (answer.kind !== 'json' || answer.tokens !== undefined) await freeze.over(res);
   if (res.destroyed || failBeforeHead(res, behaviour)) return;
   if (behaviour.bytes !== undefined)
     return sendBytes(res, 'application/octet-stream', behaviour.bytes, behaviour, request);
   switch (answer.kind) {
     case 'stream':
-      return sendStream(res, answer.events, behaviour, request);
+      return sendStream(res, answer.events, pace, request);
     case 'bytes':
       return sendBytes(res, answer.contentType, answer.size, behaviour, request);
     case 'json': {
       const rate = behaviour.tokensPerSecond ?? 0;
       // A unary answer takes as long as its tokens do.
       if (rate > 0 && answer.tokens !== undefined) await pause(res, (answer.tokens * 1000) / rate);
+      if (answer.tokens !== undefined) await freeze.over(res);
       if (res.destroyed) return;
       if (answer.tokens !== undefined) request.tokensSent = answer.tokens;
       return sendJson(res, answer.status, answer.body, behaviour, request);

@@ -3,6 +3,7 @@ import { type Answer, type Ask, FINGERPRINT, json, refuse } from './answer.ts';
 import { type Behaviour, behaviourSchema, controlSchema } from './behaviour.ts';
 import { readBody } from './body.ts';
 import { chat, completions } from './chat.ts';
+import { Freeze } from './freeze.ts';
 import { Journal } from './journal.ts';
 import { classify, embeddings, rerank, score, speech, transcription } from './pooling.ts';
 import { type EngineRequest, RequestLog } from './record.ts';
@@ -58,6 +59,7 @@ export class StandIn {
   readonly log = new RequestLog();
   readonly #options: EngineOptions;
   readonly #slots: Slots;
+  readonly #freeze = new Freeze();
   readonly #journal: Journal | undefined;
   models: string[];
   #control: { behaviour: Behaviour; left: number } = { behaviour: {}, left: 0 };
@@ -71,6 +73,7 @@ export class StandIn {
 
   control(behaviour: Behaviour, requests = Number.POSITIVE_INFINITY): void {
     this.#control = { behaviour, left: requests };
+    this.#freeze.set(behaviour.fault === 'hang');
   }
 
   #nextBehaviour(): Behaviour {
@@ -102,7 +105,7 @@ export class StandIn {
       this.log.changed(request);
       if (ENDPOINTS[local] !== tokenize) this.#journal?.tell('begun', request);
       if (answer.kind !== 'json' || answer.tokens !== undefined) await this.#slots.take(res);
-      if (!res.destroyed) await send(res, answer, behaviour, request);
+      if (!res.destroyed) await send(res, answer, { behaviour, freeze: this.#freeze }, request);
     } catch {
       res.destroy();
     }
