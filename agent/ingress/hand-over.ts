@@ -5,6 +5,7 @@ import { bodyOf, type Errand as CommonErrand, isRepeatable, openingOf } from '..
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { tellsOfHang } from '../../shared/routing/attempts.ts';
 import type { Breakers } from '../../shared/routing/breaker.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, ended, started } from '../../shared/routing/choose.ts';
@@ -48,16 +49,18 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
   errand.whenLeft(() => running?.cancel());
   return {
     choose: errand.choose,
-    attempt: (choice, { number, acceptMs }) => {
+    attempt: (choice, { number, acceptMs, movable, moved }) => {
       waiter.attempts = number;
       isProbe = breakers.started(choice.node.session, Date.now());
       started(choice);
       const opening = openingOf(errand, number, acceptMs, choice.model);
-      running = errand.ask(choice.node.session, opening, bodyOf(errand.intake));
+      const hang = { movable: movable && errand.intake.body.kind === 'kept', moved, model: choice.model };
+      running = errand.ask(choice.node.session, { ...opening, ...hang }, bodyOf(errand.intake));
       return begun(running);
     },
     onFailure: ({ node }, code) => {
       waiter.onFailure(node.session, code, Date.now());
+      if (tellsOfHang(code)) breakers.hangs(node.session, Date.now());
       errand.onFailure(node, code);
     },
     onEnd: (choice, ending) => {

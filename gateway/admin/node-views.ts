@@ -32,7 +32,12 @@ export const nodeSchema = z.looseObject({
       age_ms: count,
     })
     .nullable(),
-  breaker: z.object({ state: z.enum(['closed', 'open', 'half-open']), since: z.iso.datetime().nullable() }),
+  breaker: z.object({
+    state: z.enum(['closed', 'open', 'half-open']),
+    since: z.iso.datetime().nullable(),
+    /** Its engine took requests and answered nobody. */
+    hangs: z.boolean(),
+  }),
 });
 export const oneNodeSchema = nodeSchema.extend({
   /** Null where its tunnel is not open here, or its object cannot be asked. */
@@ -119,6 +124,10 @@ function view(entry: RegistryEntry, { load: said, breaker }: LiveState, now: num
     ...entry,
     in_flight: known?.open ?? null,
     load: known === undefined ? null : load,
-    breaker: { state: breakerAt(breaker, now), since: breaker === undefined ? null : rfc3339(breaker.since) },
+    breaker: {
+      state: breakerAt(breaker, now),
+      since: breaker === undefined ? null : rfc3339(breaker.since),
+      hangs: breaker?.hangs === true,
+    },
   };
 }

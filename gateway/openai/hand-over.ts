@@ -12,7 +12,7 @@ import { errorFor } from '../../shared/asking/path-error.ts';
 import { tokenBound } from '../../shared/asking/token-bound.ts';
 import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { castsSuspicion } from '../../shared/routing/attempts.ts';
+import { castsSuspicion, tellsOfHang } from '../../shared/routing/attempts.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, choose, ended, started } from '../../shared/routing/choose.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
@@ -46,6 +46,8 @@ export interface Errand extends CommonErrand {
   prefixes: boolean;
   /** Its streamed answer may leave by the object's outlet. */
   departs: boolean;
+  /** Its streamed answer goes on at another node where it breaks off. */
+  continues: boolean;
   /** When the request was complete and let in, in milliseconds since the epoch: what it waits from then on is on its record. */
   admittedAt: number;
   note: Pick<Note, 'attempt'>;
@@ -89,6 +91,7 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
       waiter.onFailure(node.session, code, Date.now());
       errand.note.attempt(code);
       if (castsSuspicion(code)) errand.onSuspect(node.session);
+      if (tellsOfHang(code)) nodeMemory.breakers.hangs(node.session, Date.now());
     },
     onEnd: (choice, ending) => {
       ended(choice, ending);
@@ -126,9 +129,19 @@ export function forModel(errand: Errand, { model, request }: Pick<Choice, 'model
   return { ...errand, route, receipt: errand.receiptFor(model), timeouts: timeoutsOf(errand.view.settings, model) };
 }
 
-function asker(errand: Errand, { node, model }: Choice, { number, acceptMs }: loop.Attempt): Ask {
+function asker(errand: Errand, { node, model }: Choice, attempt: loop.Attempt): Ask {
+  const { number, acceptMs, moved } = attempt;
   const waitedMs = Date.now() - errand.admittedAt;
-  const more = { waitedMs, ...(errand.prefixes && { prefixes: true }), ...(errand.departs && { departs: true }) };
+  // A body that streams is gone from here once the engine has it.
+  const movable = attempt.movable && errand.intake.body.kind === 'kept';
+  const more = {
+    waitedMs,
+    ...(movable && { movable }),
+    ...(moved && { moved }),
+    ...(errand.continues && { continues: true }),
+    ...(errand.prefixes && { prefixes: true }),
+    ...(errand.departs && { departs: true }),
+  };
   const entry = errand.view.nodes.get(node.session);
   const budget = entry !== undefined && takesBudget(entry) ? errand.reasoningBudget : undefined;
   const context = entry?.models.find(({ id }) => id === model)?.context_length;

@@ -156,6 +156,7 @@ async function forward(
       admittedAt,
       prefixes: account.prefixes && !untracked,
       departs: env.OUTLET !== undefined && departs(intake) && !goesOn && reservation?.concurrent !== true,
+      continues: goesOn,
       reasoningBudget: budget,
       waiter,
       onSuspect: (session) => {

@@ -1,9 +1,12 @@
 import { Abandoned } from '../../shared/asking/abandoned.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
+import { HangWatch } from '../../shared/asking/hang-watch.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
 import { Settlement } from '../../shared/asking/settlement.ts';
 import type { ReportAnomaly } from '../../shared/asking/usage-record.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
+import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
+import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
@@ -18,6 +21,7 @@ import {
   type LetterResult,
   nameOf,
 } from './attempt.ts';
+import { BrokenAnswers } from './broken-answers.ts';
 import { type AttemptName, Calls } from './calls.ts';
 import { Ends } from './ends.ts';
 import { LastErrors } from './last-errors.ts';
@@ -33,14 +37,18 @@ const WHOLE_BODY_BYTES = 1024 * 1024;
 const PRESSED = 1 / 2;
 const NEARLY_FULL = 7 / 8;
 
-/** A Worker asks for the rest at once: a few would do. */
-const BROKEN_MAX = 256;
-
 /** After a lost object an honest agent sends a few for each of its streams. */
 const UNKNOWN_MAX = 50_000;
 
 /** Failures of this side, which the agent does not know of. */
-const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed']);
+const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  'cancelled',
+  'not_accepted',
+  'failed',
+  'hung',
+]);
+
+const SUSPECTED = 'its engine answers nobody, and another request tries it';
 
 interface AttemptsEvents {
   /** There begins to be something to tick for. */
@@ -51,6 +59,10 @@ interface AttemptsEvents {
   load(): NodeLoad | undefined;
   /** An engine completed what had gone to another node. */
   double(): void;
+  /** The engine answers nobody: `judge` is to be called with what its peers see. */
+  compare(): void;
+  /** It is taken to hang, or (undefined) answers again. */
+  onSuspicion(suspicion: HangSuspicion | undefined): void;
 }
 
 /** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
@@ -64,21 +76,29 @@ export class Attempts implements ExchangeHost {
   readonly ends = new Ends();
   /** Those that Workers attend to, until they are over. */
   readonly #fetchers = new WeakMap<Exchange, Leaving>();
-  /** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. Oldest first. */
-  readonly #broken = new Map<string, { code: AttemptFailure; length: number }>();
+  readonly #broken = new BrokenAnswers();
   readonly #on: AttemptsEvents;
   readonly #outlet: Outlet;
+  readonly #hangs: HangWatch;
   #link: Link | undefined;
   readonly #proofs: OpeningProofs;
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
   #unknown = 0;
 
-  constructor(session: string, ids: StreamIds, outlet: Outlet, proofs: OpeningProofs, on: AttemptsEvents) {
+  constructor(
+    session: string,
+    ids: StreamIds,
+    outlet: Outlet,
+    proofs: OpeningProofs,
+    on: AttemptsEvents,
+    suspicion?: HangSuspicion,
+  ) {
     this.#ids = ids;
     this.#outlet = outlet;
     this.#on = on;
     this.#proofs = proofs;
     this.#settlement = new Settlement(session, proofs);
+    this.#hangs = new HangWatch({ now: () => this.now(), compare: on.compare, onSuspicion: on.onSuspicion }, suspicion);
   }
 
   /** Nothing is open and nothing is left to settle. */
@@ -116,12 +136,14 @@ export class Attempts implements ExchangeHost {
       this.#attendTo(held.exchange, request);
       return responseFor(held.result, held.exchange);
     }
-    const broken = this.#broken.get(nameOf(open));
+    const broken = this.#broken.of(open);
     if (open.answerOffset === BROKEN_OFF) return failureResponse(broken?.code ?? 'lost', 'the answer broke off');
     if (open.resume && broken?.length === open.answerOffset)
       return failureResponse(broken.code, 'the answer broke off');
+    const called = this.#calls.take(open);
+    if (called === undefined && !this.#admits(open)) return failureResponse('suspected', SUSPECTED);
     return new Promise((resolve) => {
-      const exchange = this.#calls.take(open) ?? this.#create(open, whole ?? request.body);
+      const exchange = called ?? this.#create(open, whole ?? request.body);
       this.#attendTo(exchange, request);
       exchange.attend((result) => {
         if (result.kind !== 'head' || !open.departs || !departs(result) || !this.#outlet.open)
@@ -150,12 +172,13 @@ export class Attempts implements ExchangeHost {
    * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {
-    this.#calls.add(this.#create(open, body), answer);
+    if (this.#admits(open)) this.#calls.add(this.#create(open, body), answer);
+    else answer({ kind: 'failure', code: 'suspected', message: SUSPECTED });
   }
 
   /** As `call`, for who is in memory: of a stream that may leave by the outlet it is enough that its first data is soon there. */
   post(open: AttemptRequest, body: Uint8Array, answer: (result: LetterResult) => void): void {
-    if (open.departs !== true) return this.call(open, body, answer);
+    if (open.departs !== true || !this.#admits(open)) return this.call(open, body, answer);
     const exchange = this.#create(open, body);
     this.#calls.add(exchange, answer, (known) => {
       const result = { ...known, whole: undefined };
@@ -176,32 +199,37 @@ export class Attempts implements ExchangeHost {
     this.#outlet.leave(nameOf(name));
   }
 
+  /** What is claimed was admitted before. */
+  #admits(open: AttemptRequest): boolean {
+    return open.resume || this.#hangs.admits(open);
+  }
+
   #create(open: AttemptRequest, body: AttemptBody): Exchange {
     this.#on.busy();
     const exchange = new Exchange(this.#ids.next(), open, body, this);
     this.#exchanges.set(exchange.stream, exchange);
+    this.#hangs.opened(exchange);
     if (this.#link !== undefined) exchange.connect(this.#link);
     return exchange;
+  }
+
+  onFirstByte(exchange: Exchange): void {
+    this.#hangs.onFirstByte(exchange);
   }
 
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
     this.#exchanges.delete(exchange.stream);
     this.#calls.take(exchange.request);
     this.#unattend(exchange);
+    this.#hangs.onOver(exchange, failure);
     this.#settlement.ended(exchange, failure, this.now());
     this.#abandoned.ended(exchange, failure);
     this.errors.ended(exchange, failure, this.now());
-    if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#remember(exchange, failure);
+    if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#broken.add(exchange, failure);
     if (failure === 'not_accepted') this.#on.silent();
     if (failure !== undefined && TELL_AGENT.has(failure)) {
       this.#link?.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
     }
-  }
-
-  #remember(exchange: Exchange, code: AttemptFailure): void {
-    this.#broken.set(nameOf(exchange.request), { code, length: exchange.answerLength });
-    const oldest = this.#broken.keys().next().value;
-    if (this.#broken.size > BROKEN_MAX && oldest !== undefined) this.#broken.delete(oldest);
   }
 
   renumber(exchange: Exchange): number {
@@ -272,6 +300,17 @@ export class Attempts implements ExchangeHost {
     this.#relieve(now);
     this.#calls.tick(now);
     for (const exchange of this.#exchanges.values()) exchange.tick(now);
+    this.#hangs.tick(this.#exchanges.values(), this.#link !== undefined);
+  }
+
+  /** What the node's peers see of their engines. */
+  judge(peers: readonly PeerEvidence[]): void {
+    this.#hangs.judge(peers, this.#exchanges.values());
+  }
+
+  /** What is seen of this node's engine, for the judgement of a peer. */
+  firstBytes(): PeerEvidence {
+    return this.#hangs.asPeer();
   }
 
   /** Stalled readers give way: those whose answer is all here only when it must be, since its node may be gone. */

@@ -1,4 +1,6 @@
 import type { Exchange } from '../../shared/asking/exchange.ts';
+import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
+import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
@@ -10,6 +12,8 @@ import { Outbox } from '../usage/outbox.ts';
 import { createUsageTable, readUsage, storeUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
 import { type AttemptRequest, OPEN_HEADER, type PackedResult, pack } from './attempt.ts';
 import { Attempts } from './attempts.ts';
+import { comparePeers } from './compare-peers.ts';
+import { HangMemory } from './hang-memory.ts';
 import type { NodeError } from './last-errors.ts';
 import { Mailbox } from './mailbox.ts';
 import { OpeningProofs } from './opening-proofs.ts';
@@ -42,7 +46,8 @@ export interface TunnelStanding {
 /**
  * Owns one node session's socket and its streams. First touched by its agent, so that it lives near it.
  *
- * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage records.
+ * Survives hibernation: the sockets and their attachments (see SocketAttachment), reserved stream numbers, usage records, whether its engine is
+ * taken to hang.
  * Does not: open attempts; the Worker claims them from the next instance.
  */
 export class TunnelObject extends GatewayObject {
@@ -87,12 +92,17 @@ export class TunnelObject extends GatewayObject {
       nextStream: () => ids.next(),
       waitUntil: (work) => ctx.waitUntil(work),
     });
-    this.#attempts = new Attempts(this.#session, ids, this.#outlet, proofs, {
+    const hangs = new HangMemory(ctx.storage.kv);
+    const events = {
       busy: () => this.#busy(),
       silent: () => this.#registry.silent(this.#sockets.active === undefined),
       double: () => this.#registry.double(),
       load: () => this.#words.load,
-    });
+      compare: () => ctx.waitUntil(this.#compare()),
+      onSuspicion: (suspicion: HangSuspicion | undefined) =>
+        this.#registry.live({ breaker: hangs.keep(suspicion, Date.now()) }),
+    };
+    this.#attempts = new Attempts(this.#session, ids, this.#outlet, proofs, events, hangs.suspicion);
     this.#registry = new RegistryLine({
       session: this.#session,
       env,
@@ -155,6 +165,17 @@ export class TunnelObject extends GatewayObject {
   /** The client of an attempt that came as a call has left. */
   leave(requestId: string, attempt: number): void {
     this.#attempts.leave({ requestId, attempt });
+  }
+
+  /** How long requests wait here for their first byte, for a node whose engine answers nobody. */
+  firstBytes(): PeerEvidence {
+    return this.#attempts.firstBytes();
+  }
+
+  /** A registry that is just moving tells of no peers: the next turn asks again. */
+  async #compare(): Promise<void> {
+    const peers = await comparePeers(this.env, this.#session).catch(() => []);
+    this.#attempts.judge(peers);
   }
 
   /** The newest usage records of this session. */

@@ -1,4 +1,4 @@
-import type { NodeLoad } from '../../shared/routing/load.ts';
+import type { LiveState } from '../../shared/routing/load.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
@@ -120,8 +120,8 @@ export class RegistryLine {
   }
 
   /** Beside the others: what is not told is told a second later. */
-  live(load: NodeLoad): void {
-    this.#options.waitUntil(this.#registry.live(this.#options.session, { load }).catch(() => {}));
+  live(news: LiveState): void {
+    this.#options.waitUntil(this.#registry.live(this.#options.session, news).catch(() => {}));
   }
 
   /** Only counted: nothing depends on it. */

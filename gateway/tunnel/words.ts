@@ -67,7 +67,7 @@ export class AgentWords {
   /** Said beside answers: Workers get it with theirs, the others with the next snapshot. */
   #onLoad(frame: Extract<Frame, { type: 'load' }>): void {
     const news = this.#load.heard(frame, this.#options.open(), Date.now());
-    if (news !== undefined) this.#options.registry.live(news);
+    if (news !== undefined) this.#options.registry.live({ load: news });
   }
 
   /** What the agent's own ingress used while no gateway saw it. @throws WireError */

@@ -7,7 +7,13 @@ import type { Exchange } from './exchange.ts';
 const ABANDONED_MAX = 1_000;
 
 /** Given up by this side, while the node may have taken it up. */
-const OURS: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['cancelled', 'not_accepted', 'failed', 'lost']);
+const OURS: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  'cancelled',
+  'not_accepted',
+  'failed',
+  'hung',
+  'lost',
+]);
 
 interface Given {
   claim: Pick<OpenFrame, 'requestId' | 'attempt' | 'answerOffset'>;

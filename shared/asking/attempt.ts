@@ -12,6 +12,8 @@ export interface AttemptRequest {
   resume: boolean;
   answerOffset: number;
   endpoint: number;
+  /** What the node is asked for, where its asker compares nodes. */
+  model?: string;
   headers: HeaderList;
   edits: { at: number; remove: number; insert: string }[];
   streaming: boolean;
@@ -32,6 +34,12 @@ export interface AttemptRequest {
   acceptMs: number;
   /** How long the request has waited: in queues, and for attempts before this one. */
   waitedMs?: number;
+  /** Another node can have all of it instead, also once this one's engine has it. */
+  movable?: boolean;
+  /** Its stream goes on at another node where it breaks off. */
+  continues?: boolean;
+  /** It hung at the node that was asked before. */
+  moved?: boolean;
   /** Of a body that streams, where the client said so. */
   bodyLength: number | undefined;
 }
@@ -55,6 +63,10 @@ export type AttemptFailure =
   | 'unreachable'
   /** The agent did not acknowledge the opening in time, or has no socket. */
   | 'not_accepted'
+  /** The engine took it and answered nobody, while others answer: it is asked of another node. */
+  | 'hung'
+  /** Its engine is taken to hang, and another request tries it just now. */
+  | 'suspected'
   /** The socket went away after the opening was acknowledged and nobody resumed it. */
   | 'lost';
 

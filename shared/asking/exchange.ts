@@ -17,6 +17,8 @@ export interface ExchangeHost {
   now(): number;
   /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void;
+  /** The first byte of its answer's body came. */
+  onFirstByte(exchange: Exchange): void;
   /** What the node last said of its engine, where somebody hears it. */
   load?(): NodeLoad | undefined;
   /** A new stream number for it. */
@@ -90,8 +92,23 @@ export class Exchange {
   }
 
   /** A byte of the answer's body came, here or before. */
-  get #begun(): boolean {
+  get begun(): boolean {
     return this.#incoming.received > 0;
+  }
+
+  /** The engine has all of it and has not begun to answer, and would be heard if it did. */
+  get awaitsFirstByte(): boolean {
+    return this.#owes && !this.begun && !this.#over;
+  }
+
+  /** The agent owes a word, and has said nothing for so long; 0: it owes none. */
+  silentMs(now: number): number {
+    return this.#owes && !this.#over ? this.#patience.silentMs(now) : 0;
+  }
+
+  /** Of the request's body, as far as that is known. */
+  get bodyBytes(): number {
+    return this.#upload.length ?? 0;
   }
 
   /** All of the answer is here. */
@@ -178,7 +195,7 @@ export class Exchange {
         return;
       case 'reset':
         if (this.#settled) return; // the agent forgot an answer that is all here
-        return this.#breakOff(frame.code, frame.message);
+        return this.breakOff(frame.code, frame.message);
       default:
         return;
     }
@@ -233,8 +250,10 @@ export class Exchange {
     const fresh = this.#incoming.accept(offset, bytes);
     if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);
     if (fresh.length === 0) return;
-    if (this.answerBytes === 0) this.firstMs = Math.max(1, this.#host.now() - this.openedAt);
+    const isFirst = this.answerBytes === 0;
+    if (isFirst) this.firstMs = Math.max(1, this.#host.now() - this.openedAt);
     this.answerBytes += fresh.length;
+    if (isFirst) this.#host.onFirstByte(this);
     if (this.request.streaming) this.events += countEvents(fresh);
     this.answer.push(fresh);
   }
@@ -271,23 +290,28 @@ export class Exchange {
     if (this.#listener.isGone(now)) return this.cancel();
     if (this.#isOverdue(now)) {
       this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
-      const code = this.#begun ? 'stall_timeout' : 'first_byte_timeout';
-      return this.#breakOff(code, 'nothing from the node');
+      const code = this.begun ? 'stall_timeout' : 'first_byte_timeout';
+      return this.breakOff(code, 'nothing from the node');
     }
     if (!this.#patience.isLate(now)) return;
-    if (this.accepted) this.#breakOff('lost', 'nobody resumed the stream');
+    if (this.accepted) this.breakOff('lost', 'nobody resumed the stream');
     else this.fail('not_accepted', 'no answer');
+  }
+
+  /** The agent has all of it, is there, and has more to say. */
+  get #owes(): boolean {
+    return this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
   }
 
   /** The agent owes a word for longer than the engine may take. */
   #isOverdue(now: number): boolean {
-    const owes = this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
-    if (!owes || (this.#head !== undefined && !this.answer.hungry)) this.#patience.heard(now);
-    return this.#patience.isOver(this.#begun ? this.request.stallMs : this.request.firstByteMs, now);
+    if (!this.#owes || (this.#head !== undefined && !this.answer.hungry)) this.#patience.heard(now);
+    return this.#patience.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
   }
 
-  /** The reader gets what came before it learns that there is no more. */
-  #breakOff(code: AttemptFailure, message: string): void {
+  /** Nothing more is expected of the node. The reader gets what came before it learns that there is no more. */
+  breakOff(code: AttemptFailure, message: string): void {
+    if (this.#over || this.#failing !== undefined) return;
     if (this.request.resume) this.#answer(); // somebody reads already: all there is of the rest belongs to it
     if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
     this.#failing = code;

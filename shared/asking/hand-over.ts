@@ -1,6 +1,14 @@
 /** How a request finds the node that answers it (docs/architecture.md, "Life of a request", 5). No I/O, clock or randomness of its own. */
 import type { ApiError } from '../openai/errors.ts';
-import { type Ending, endingOf, isBusyStatus, mayTryAnother, PASSED_MAX, passesOver } from '../routing/attempts.ts';
+import {
+  type Ending,
+  endingOf,
+  isBusyStatus,
+  mayTryAnother,
+  PASSED_MAX,
+  passesOver,
+  repeatsWork,
+} from '../routing/attempts.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
 import type { Answer, Begun } from './answer.ts';
 import type { AttemptFailure } from './attempt.ts';
@@ -26,6 +34,10 @@ export interface Attempt {
   number: number;
   /** How long its opening may stay unacknowledged. */
   acceptMs: number;
+  /** Another node may be asked instead, also once the engine has all of it. */
+  movable: boolean;
+  /** It hung at the node before. */
+  moved: boolean;
 }
 
 /** What handing one request over needs of its side: a gateway's isolate or an agent's ingress. */
@@ -64,6 +76,7 @@ export async function handOver<C extends Choice, A extends Answer>(asking: Askin
   let turn: Turn<C, A> | undefined;
   let failure: PathError | undefined;
   let again = false;
+  let moved = false;
   asking.whenLeft(() => turn?.end('left'));
   for (let retries = 0, passed = 0; retries <= retriesMax && passed <= PASSED_MAX; ) {
     const chosen = asking.choose(tried);
@@ -74,7 +87,9 @@ export async function handOver<C extends Choice, A extends Answer>(asking: Askin
     const more = choice.others && retries < retriesMax;
     turn = new Turn(asking, choice);
     try {
-      const begun = await asking.attempt(choice, { number, acceptMs: more ? ACCEPT_MS : RESUME_WINDOW_MS });
+      const acceptMs = more ? ACCEPT_MS : RESUME_WINDOW_MS;
+      const movable = more && asking.repeatable();
+      const begun = await asking.attempt(choice, { number, acceptMs, movable, moved });
       const busy = isBusyStatus(begun.answer.status);
       if (!busy || !more || !asking.repeatable() || !asking.mayRetry()) return new Delivery(begun, turn, number);
       turn.end(endingOf(begun.answer.status));
@@ -90,9 +105,10 @@ export async function handOver<C extends Choice, A extends Answer>(asking: Askin
       turn.end(endingOf(error.code));
       asking.onFailure(choice, error.code);
       if (!mayTryAnother(error.code) || !asking.repeatable()) break;
-      again = !passesOver(error.code);
-      if (again) retries++;
-      else passed++;
+      moved ||= error.code === 'hung';
+      if (passesOver(error.code)) passed++;
+      else retries++;
+      again = repeatsWork(error.code);
     }
   }
   if (asking.left()) throw new PathError('cancelled', 'the client left');

@@ -26,12 +26,14 @@ function errorOf(failure: PathError): ApiError {
   const options = { cause: failure };
   switch (failure.code) {
     case 'first_byte_timeout':
+    case 'hung':
       return new ApiError('upstream_timeout', 'The engine did not begin to answer in time.', options);
     case 'stall_timeout':
       return new ApiError('upstream_timeout', 'The engine stopped in the middle of its answer.', options);
     case 'not_accepted':
     case 'unreachable':
     case 'refused':
+    case 'suspected':
       return new ApiError(
         'no_capacity',
         'The node that serves this model cannot be reached; try again shortly.',

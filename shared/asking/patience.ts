@@ -49,6 +49,11 @@ export class Patience {
     return now - this.#pulledAt > STALLED_MS;
   }
 
+  /** Since the agent last said something, or owed nothing. */
+  silentMs(now: number): number {
+    return now - this.#heardAt;
+  }
+
   heard(now: number): void {
     this.#heardAt = now;
   }

@@ -32,6 +32,7 @@ const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'overloaded',
   'not_accepted',
   'unreachable',
+  'suspected',
 ]);
 
 /** Whether a failure says that nothing was used, and so leaves no record. */
@@ -102,7 +103,11 @@ export class Settlement {
       return this.#usedNothing(exchange);
     }
     if (!exchange.opened) return;
-    this.#waiting.set(exchange.stream, { exchange, aborted: failure === 'cancelled', until: now + REPORT_WAIT_MS });
+    this.#waiting.set(exchange.stream, {
+      exchange,
+      aborted: failure === 'cancelled' || failure === 'hung',
+      until: now + REPORT_WAIT_MS,
+    });
     if (this.#waiting.size <= WAITING_MAX) return;
     const oldest = this.#waiting.values().next().value;
     if (oldest !== undefined) this.#estimate(oldest, now);

@@ -157,10 +157,10 @@ class Search<C extends Choice, A extends Answer> {
     };
   }
 
-  async #attempt(choice: C, { acceptMs }: Attempt): Promise<Begun<A>> {
+  async #attempt(choice: C, { acceptMs, movable, moved }: Attempt): Promise<Begun<A>> {
     const { errand, body, plan, text, tried } = this.#broken;
     tried.add(choice.node.session);
-    const attempt = { number: ++this.#broken.attempts, acceptMs };
+    const attempt = { number: ++this.#broken.attempts, acceptMs, movable, moved };
     try {
       if (text === '') return await this.#begin(withBody(errand, body), choice, attempt);
       this.produced = Math.max(this.#broken.textEvents, await this.#tokenizer.count(choice, acceptMs));

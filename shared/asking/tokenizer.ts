@@ -85,7 +85,7 @@ export class Tokenizer<C extends Choice, A extends Answer> {
     const asking = this.#options.asking(this.#question(endpoint, body));
     let ending: Ending = 'failed';
     try {
-      const begun = await asking.attempt(choice, { number: 1, acceptMs });
+      const begun = await asking.attempt(choice, { number: 1, acceptMs, movable: false, moved: false });
       ending = endingOf(begun.answer.status);
       if (begun.answer.status === 200) return await allOf(begun);
       await begun.answer.cancel();

@@ -13,7 +13,14 @@ const BUSY_MAX = 16;
 const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
 
 /** Failures by which nobody is left to say more: the next node may do better, and so may the one that comes back. */
-const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([...ABSENT, 'unreachable', 'lost', 'unknown']);
+const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  ...ABSENT,
+  'unreachable',
+  'suspected',
+  'hung',
+  'lost',
+  'unknown',
+]);
 
 export interface WaiterOptions {
   /** Of all requests of this asker. */

@@ -17,6 +17,8 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'engine_closed',
   'overloaded',
   'failed',
+  'hung',
+  'suspected',
 ]);
 
 /** Failures that say something about the node's path: it is suspected until it publishes again. */
@@ -27,7 +29,7 @@ const BUSY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
 
 /** A node that says no before its engine hears of it, or that no channel can be had to, is no attempt; so many are passed over. */
 export const PASSED_MAX = 12;
-const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable']);
+const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected']);
 
 /**
  * What came of a request at one node, for those who choose: `busy` and `slow` say that it has much to do, `failed` that it may be
@@ -43,9 +45,11 @@ export function endingOf(result: string | number): Ending {
     case 429:
     case 'refused':
     case 'overloaded':
+    case 'suspected':
       return 'busy';
     case 'first_byte_timeout':
     case 'stall_timeout':
+    case 'hung':
       return 'slow';
     default:
       return typeof result === 'number' && result < 500 ? 'complete' : 'failed';
@@ -56,12 +60,25 @@ export function passesOver(failure: string): boolean {
   return CHEAP.has(failure);
 }
 
+/**
+ * Another attempt is taken from what all requests together may repeat. One that moves away from a hanging engine is not: it is
+ * cancelled there first, and all that wait at such a node move at once.
+ */
+export function repeatsWork(failure: string): boolean {
+  return !passesOver(failure) && failure !== 'hung';
+}
+
 export function mayTryAnother(failure: string): boolean {
   return TRY_ANOTHER.has(failure);
 }
 
 export function castsSuspicion(failure: string): boolean {
   return SUSPICIOUS.has(failure);
+}
+
+/** The node's own word that its engine hangs, or that it is being tried whether it still does. */
+export function tellsOfHang(failure: string): boolean {
+  return failure === 'hung' || failure === 'suspected';
 }
 
 export function isBusyStatus(status: number): boolean {

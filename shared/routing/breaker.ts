@@ -25,6 +25,9 @@ const OPEN_MAX_MS = 60_000;
 /** A probe that takes longer than this keeps no other from being tried. */
 const PROBE_MS = 30_000;
 
+/** What one isolate tells the registry all others know within this. */
+const TOLD_MS = 1_000;
+
 /** Nodes that failed lately. */
 const SUSPECTS_MAX = 1_000;
 
@@ -83,12 +86,23 @@ export class Breakers {
     this.#requests.add(now);
     if (ending === 'failed') this.#failures.add(now);
     const breaker = this.#live.tripped.get(session);
+    if (breaker?.hangs === true) {
+      // Only here: a registry that was just moving may not have heard that it answers again.
+      if (isProbe && ending === 'complete') this.#set(session, 'closed', 0, now);
+      return undefined;
+    }
     if (breaker !== undefined) return isProbe ? this.#onProbe(session, ending, breaker, now) : undefined;
     if (ending === 'complete') {
       if (this.#suspects.size > 0) this.#wasWell(session, now);
       return undefined;
     }
     return this.#hasFailed(session, now) ? this.#set(session, 'open', OPEN_MS, now) : undefined;
+  }
+
+  /** The node itself said that its engine hangs, or that it is being tried: it is left alone until the registry tells how long. */
+  hangs(session: string, now: number): void {
+    // Older than the registry's own word of just now, which therefore takes its place.
+    this.#live.setBreaker(session, { state: 'open', since: now - TOLD_MS, until: now + TOLD_MS, hangs: true });
   }
 
   #onProbe(session: string, ending: 'complete' | 'failed', { since, until }: BreakerState, now: number): BreakerState {

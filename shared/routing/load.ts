@@ -27,6 +27,8 @@ export const LOAD_KNOWN_MS = 5_000;
 export interface BreakerState {
   state: 'closed' | 'open';
   since: number;
+  /** Its engine hangs: its tunnel's object alone says when that is over. */
+  hangs?: boolean;
   /** From then on single requests try whether it is well again (half-open); once closed it says nothing. */
   until: number;
 }

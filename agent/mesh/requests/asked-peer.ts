@@ -1,11 +1,14 @@
 import { Abandoned } from '../../../shared/asking/abandoned.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
+import { HangWatch } from '../../../shared/asking/hang-watch.ts';
 import { Settlement } from '../../../shared/asking/settlement.ts';
 import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
+import type { PeerEvidence } from '../../../shared/routing/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
+import { AskedLately } from './asked-lately.ts';
 import { Attempt } from './attempt.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
 import { SIGN_OF_LIFE, Vigil } from './vigil.ts';
@@ -23,14 +26,12 @@ const REDIAL_MS = 400;
 /** A peer whose channel was ours to dial and that takes none so many times is gone, and with it its answers. */
 const REDIALS_MAX = 3;
 
-/** Attempts whose late report is still believed. */
-const RECEIPTS_MAX = 1_000;
-
 /** Failures of this side, which the peer does not know of. */
 const TELL_PEER: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'cancelled',
   'not_accepted',
   'failed',
+  'hung',
   'lost', // it may wake up, and would go on for nobody
 ]);
 
@@ -45,6 +46,10 @@ export interface AskedPeerHost {
   onUnreachable(session: string): void;
   /** How busy its engine is. */
   onLoad(session: string, load: EngineLoad): void;
+  /** Its engine answers nobody: `judge` is to be called with what those see that were asked for the same. */
+  compare(peer: AskedPeer): void;
+  /** Its engine is taken to hang and left alone for so long, or (undefined) answers again. */
+  onHang(session: string, pauseMs: number | undefined): void;
 }
 
 /** All that is asked of one session: attempts, the channel they go over, and the usage that it reports. */
@@ -56,8 +61,7 @@ export class AskedPeer implements ExchangeHost {
   readonly #abandoned = new Abandoned();
   readonly #streams = new Map<number, Exchange>();
   readonly #touched = new Set<Exchange>();
-  /** Receipts of what was asked, by name, oldest first: a report that comes late is believed for these alone. */
-  readonly #receipts = new Map<string, string>();
+  readonly #past = new AskedLately();
   /** Open channels to it; the first carries the streams. */
   readonly #channels = new Set<RequestChannel>();
   #active: RequestChannel | undefined;
@@ -66,11 +70,17 @@ export class AskedPeer implements ExchangeHost {
   #redials = 0;
   #unknown = 0;
   readonly #vigil = new Vigil();
+  readonly #hangs: HangWatch;
 
   constructor(session: string, host: AskedPeerHost) {
     this.session = session;
     this.#host = host;
     this.#settlement = new Settlement(session);
+    this.#hangs = new HangWatch({
+      now: () => this.now(),
+      compare: () => host.compare(this),
+      onSuspicion: (suspicion) => host.onHang(session, suspicion && suspicion.until - this.now()),
+    });
   }
 
   /** Nothing is open, nothing is left to settle, no channel is there. */
@@ -96,16 +106,34 @@ export class AskedPeer implements ExchangeHost {
     if (this.#attempts.size === 0) this.#vigil.heard(this.now());
     const exchange = new Exchange(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(exchange);
-    this.#receipts.set(nameOf(request), request.receipt);
-    for (const oldest of this.#receipts.keys()) {
-      if (this.#receipts.size <= RECEIPTS_MAX) break;
-      this.#receipts.delete(oldest);
-    }
+    this.#past.add(request);
     this.#attempts.set(exchange, attempt);
     this.#streams.set(exchange.stream, exchange);
+    if (!this.#hangs.admits(request)) {
+      exchange.fail('suspected', 'its engine answers nobody, and another request tries it');
+      return attempt;
+    }
+    this.#hangs.opened(exchange);
     if (this.#active !== undefined) exchange.connect(this.#active.link);
     else this.#dial();
     return attempt;
+  }
+
+  /** Both were asked for one model. */
+  isLike(other: AskedPeer): boolean {
+    return this.#past.isLike(other.#past);
+  }
+
+  asPeer(): PeerEvidence {
+    return this.#hangs.asPeer();
+  }
+
+  judge(peers: readonly PeerEvidence[]): void {
+    this.#hangs.judge(peers, this.#attempts.keys());
+  }
+
+  onFirstByte(exchange: Exchange): void {
+    this.#hangs.onFirstByte(exchange);
   }
 
   #dial(): void {
@@ -208,7 +236,7 @@ export class AskedPeer implements ExchangeHost {
 
   /** Only of what we asked: else a peer could fill our books. */
   #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: Exchange): void {
-    const receipt = this.#receipts.get(nameOf(said));
+    const receipt = this.#past.receiptOf(said);
     if (receipt !== undefined) this.#settlement.named(stream, usage, { ...said, receipt }, open, this.now());
     else this.#active?.link.put({ type: 'settled', streams: [stream] });
   }
@@ -219,6 +247,7 @@ export class AskedPeer implements ExchangeHost {
   }
 
   onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
+    this.#hangs.onOver(exchange, failure);
     this.#attempts.get(exchange)?.over(failure);
     this.#attempts.delete(exchange);
     this.#streams.delete(exchange.stream);
@@ -242,6 +271,7 @@ export class AskedPeer implements ExchangeHost {
     this.#relieve(now);
     this.#listen(now);
     for (const exchange of [...this.#attempts.keys()]) exchange.tick(now);
+    this.#hangs.tick(this.#attempts.keys(), this.#active !== undefined);
     if (this.#redialAt !== undefined && now >= this.#redialAt && this.#active === undefined) {
       if (this.#attempts.size > 0) this.#dial();
       else this.#redialAt = undefined;
@@ -285,10 +315,6 @@ export class AskedPeer implements ExchangeHost {
   close(): void {
     for (const exchange of [...this.#attempts.keys()]) exchange.cancel();
   }
-}
-
-function nameOf({ requestId, attempt }: { requestId: string; attempt: number }): string {
-  return `${requestId}/${attempt}`;
 }
 
 function isRefused(error: unknown): boolean {

@@ -1,6 +1,7 @@
 import type { AttemptBody, AttemptRequest } from '../../../shared/asking/attempt.ts';
 import { Rounds } from '../../../shared/asking/rounds.ts';
 import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
+import type { PeerEvidence } from '../../../shared/routing/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
@@ -11,6 +12,9 @@ import type { ChannelEvents, ChannelSource, RequestChannel, StreamFrame } from '
 
 const TICK_MS = 250;
 
+/** A node that could be asked and was not: what it would do is not known. */
+const NOT_ASKED: PeerEvidence = { silentMs: 0, answeredAgoMs: undefined, suspected: false, times: {} };
+
 export interface RequestsOptions extends Omit<ServingOptions, 'now'> {
   channels: ChannelSource;
   /** A session has a channel and did not acknowledge an opening within its time. */
@@ -19,6 +23,8 @@ export interface RequestsOptions extends Omit<ServingOptions, 'now'> {
   onUnreachable(session: string): void;
   /** A session that was asked says how busy its engine is. */
   onLoad?(session: string, load: EngineLoad): void;
+  /** A session's engine is taken to hang and left alone for so long, or (undefined) answers again. */
+  onHang?(session: string, pauseMs: number | undefined): void;
   /** What attempts used, to be kept: the nodes that counted it forget it after this returns. */
   onUsage(records: UsageRecord[]): void;
 }
@@ -50,7 +56,15 @@ export class Requests implements ChannelEvents {
       onUnreachable: (session) => options.onUnreachable(session),
       onLoad: (session, { running, waiting, kvUse }) =>
         options.onLoad?.(session, { running, waiting, ...(kvUse === undefined ? {} : { kvUse }) }),
+      compare: (peer) => this.#compare(peer),
+      onHang: (session, pauseMs) => options.onHang?.(session, pauseMs),
     };
+  }
+
+  /** With those that were asked for the same. Only requests that could go elsewhere are moved: where nobody else was asked, somebody can be. */
+  #compare(peer: AskedPeer): void {
+    const others = [...this.#asked.values()].filter((other) => other !== peer && other.isLike(peer));
+    peer.judge(others.length === 0 ? [NOT_ASKED] : others.map((other) => other.asPeer()));
   }
 
   open(): void {

@@ -41,6 +41,7 @@ export class OfferedAnswers {
     const host = {
       now: () => 0,
       onOver: (_exchange: Exchange, failure: AttemptFailure | undefined) => this.overs.push(failure),
+      onFirstByte: () => {},
       renumber: () => 8,
     };
     const exchange = new Exchange(stream, request, null, host);

@@ -61,7 +61,7 @@ class Books {
     const frame = openFrameOf(request, { stream, resume: false, from: 0, bodyLength: 0 });
     this.sent.push({ stream, name: { requestId, attempt, receipt: frame.receipt } });
     if (session !== SESSION) return;
-    const host = { now: () => this.#now, onOver: () => {}, renumber: () => stream };
+    const host = { now: () => this.#now, onOver: () => {}, onFirstByte: () => {}, renumber: () => stream };
     const exchange = new Exchange(stream, request, null, host);
     exchange.connect(new Link({ send: () => {}, busy: () => false, schedule: () => {} }, { send: 0, receive: 0 }));
     this.#open.set(stream, exchange);

@@ -24,7 +24,12 @@ function exchangeOf(stream: number): Exchange {
     acceptMs: 1_000,
     bodyLength: 0,
   };
-  return new Exchange(stream, request, null, { now: () => 0, onOver: () => {}, renumber: () => stream });
+  return new Exchange(stream, request, null, {
+    now: () => 0,
+    onOver: () => {},
+    onFirstByte: () => {},
+    renumber: () => stream,
+  });
 }
 
 const nameOf = (stream: number) => ({ requestId: `req-${stream}`, attempt: 1, receipt: 'paid' });

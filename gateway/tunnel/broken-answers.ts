@@ -1,0 +1,27 @@
+import type { Exchange } from '../../shared/asking/exchange.ts';
+import { type AttemptFailure, type AttemptRequest, nameOf } from './attempt.ts';
+
+/** A Worker asks for the rest at once: a few would do. */
+const KEPT_MAX = 256;
+
+interface Broken {
+  code: AttemptFailure;
+  /** Bytes of the answer that had come. */
+  length: number;
+}
+
+/** Why answers broke off, for Workers that ask for the rest: the engine is not asked what is known here. */
+export class BrokenAnswers {
+  /** Oldest first. */
+  readonly #answers = new Map<string, Broken>();
+
+  add(exchange: Exchange, code: AttemptFailure): void {
+    this.#answers.set(nameOf(exchange.request), { code, length: exchange.answerLength });
+    const oldest = this.#answers.keys().next().value;
+    if (this.#answers.size > KEPT_MAX && oldest !== undefined) this.#answers.delete(oldest);
+  }
+
+  of(open: Pick<AttemptRequest, 'requestId' | 'attempt'>): Broken | undefined {
+    return this.#answers.get(nameOf(open));
+  }
+}

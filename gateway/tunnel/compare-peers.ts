@@ -1,0 +1,45 @@
+/** What other nodes of the same models see, for the judgement of one whose engine answers nobody. Asked only then. */
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
+import type { Env } from '../env.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
+
+/** A few that answer are enough, and a model may have a thousand nodes. */
+const PEERS_MAX = 8;
+/** Of a model's nodes looked through for them. */
+const LISTED_MAX = 100;
+/** Models of one node whose other nodes are looked for. */
+const MODELS_MAX = 4;
+
+/** Those that could not be asked are left out: unknown is no evidence. */
+export async function comparePeers(env: Pick<Env, 'REGISTRY' | 'TUNNEL'>, session: string): Promise<PeerEvidence[]> {
+  const sessions = await replicasOf(env, session);
+  const seen = await Promise.all(
+    sessions.map((peer) =>
+      env.TUNNEL.getByName(peer)
+        .firstBytes()
+        .catch(() => undefined),
+    ),
+  );
+  return seen.filter((evidence) => evidence !== undefined);
+}
+
+/** Other sessions that serve one of its models up a tunnel to this gateway. */
+async function replicasOf({ REGISTRY }: Pick<Env, 'REGISTRY'>, session: string): Promise<string[]> {
+  const registry = REGISTRY.getByName(REGISTRY_NAME);
+  const { nodes: own } = await registry.look({ session, limit: 1 });
+  const models = own.flatMap(({ entry }) => readyModels(entry)).slice(0, MODELS_MAX);
+  const found = new Set<string>();
+  for (const model of models) {
+    const { nodes } = await registry.look({ model, state: 'SERVING', limit: LISTED_MAX });
+    for (const { entry } of nodes) {
+      const serves = entry.connected && !entry.suspected && readyModels(entry).includes(model);
+      if (serves && entry.session !== session && found.size < PEERS_MAX) found.add(entry.session);
+    }
+  }
+  return [...found];
+}
+
+function readyModels({ models }: Pick<RegistryEntry, 'models'>): string[] {
+  return models.filter(({ state }) => state === 'ready').map(({ id }) => id);
+}

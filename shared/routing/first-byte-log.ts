@@ -1,0 +1,99 @@
+/** What one node's requests show of its engine: how long they wait for a first byte, and since when none has come. */
+import { type FirstByteCounts, FirstByteTimes, type RequestShape } from './first-byte-times.ts';
+import type { NodeEvidence, PeerEvidence, UnansweredRequest } from './hang-detector.ts';
+
+/** Requests whose clients left without a byte, of one silence: a retrying client makes one every few seconds. */
+const LEFT_MAX = 64;
+
+/** A process that stood still has not listened: no more of that time than this counts as the engine's silence. */
+const TICK_MAX_MS = 1_000;
+
+interface Waiting {
+  shape: RequestShape;
+  moved: boolean;
+  since: number;
+}
+
+/** `K` names a request. All times in milliseconds of one clock, which is handed in. */
+export class FirstByteLog<K> {
+  readonly #times = new FirstByteTimes();
+  /** Bounded by the requests that are open at the node. */
+  readonly #waiting = new Map<K, Waiting>();
+  #left: UnansweredRequest[] = [];
+  #silentMs = 0;
+  #tickedAt: number | undefined;
+  #answeredAt: number | undefined;
+
+  has(key: K): boolean {
+    return this.#waiting.has(key);
+  }
+
+  /** The engine has all of the request. `moved`: it hung at another node before. */
+  waits(key: K, shape: RequestShape, moved: boolean, now: number): void {
+    this.#waiting.set(key, { shape, moved, since: now });
+  }
+
+  /** Since the engine has had it; undefined: it does not wait. */
+  waitedMs(key: K, now: number): number | undefined {
+    const waiting = this.#waiting.get(key);
+    return waiting && now - waiting.since;
+  }
+
+  /** The first byte of its answer came, `ms` after the request was handed over. */
+  answered(key: K, shape: RequestShape, ms: number, now: number): void {
+    this.#waiting.delete(key);
+    this.#times.add(shape, ms);
+    this.#answeredAt = now;
+    this.works();
+  }
+
+  /** The engine gave some byte of an answer. */
+  works(): void {
+    this.#left = [];
+    this.#silentMs = 0;
+  }
+
+  /** Its client gave up. */
+  left(key: K, now: number): void {
+    const waiting = this.#waiting.get(key);
+    if (waiting === undefined) return;
+    this.#waiting.delete(key);
+    this.#left.push(unanswered(waiting, false, now));
+    if (this.#left.length > LEFT_MAX) this.#left.shift();
+  }
+
+  /** It ended in another way, which says nothing of how long the engine takes. */
+  over(key: K): void {
+    this.#waiting.delete(key);
+  }
+
+  /** Called now and then. `connected`: an answer could have come. */
+  tick(now: number, connected: boolean): void {
+    const passed = this.#tickedAt === undefined ? 0 : now - this.#tickedAt;
+    this.#tickedAt = now;
+    if (connected && this.#waiting.size > 0) this.#silentMs += Math.min(TICK_MAX_MS, Math.max(0, passed));
+  }
+
+  get silentMs(): number {
+    return this.#silentMs;
+  }
+
+  get times(): FirstByteCounts {
+    return this.#times.counts;
+  }
+
+  evidence(now: number): NodeEvidence {
+    const waiting = Array.from(this.#waiting.values(), (request) => unanswered(request, true, now));
+    return { silentMs: this.#silentMs, unanswered: [...waiting, ...this.#left], times: this.times };
+  }
+
+  /** For the judgement of another node. */
+  asPeer(now: number, suspected: boolean): PeerEvidence {
+    const answeredAgoMs = this.#answeredAt === undefined ? undefined : now - this.#answeredAt;
+    return { silentMs: this.#silentMs, answeredAgoMs, suspected, times: this.times };
+  }
+}
+
+function unanswered({ shape, moved, since }: Waiting, waiting: boolean, now: number): UnansweredRequest {
+  return { shape, waitedMs: now - since, waiting, moved };
+}
