@@ -241,8 +241,14 @@ export const usageTotals = sqliteTable(
     completion: integer('completion_tokens').notNull(),
     cached: integer('cached_tokens').notNull(),
     reasoning: integer('reasoning_tokens').notNull(),
-    /** Sums of milliseconds, to make means of. */
+    /** Requests whose answer began. The two sums below are of these. */
+    firstTokens: integer('first_tokens').notNull().default(0),
+    /** Sum of milliseconds to the first token as the client saw it, waits in queues included. */
     firstTokenMs: integer('first_token_ms').notNull(),
+    /** The same from the moment at which the node got the request. */
+    engineFirstTokenMs: integer('engine_first_token_ms').notNull().default(0),
+    /** Sums of milliseconds over all requests. */
+    queueMs: integer('queue_ms').notNull().default(0),
     totalMs: integer('total_ms').notNull(),
   },
   (table) => [

@@ -59,7 +59,11 @@ const totalSchema = z.object({
   completion_tokens: z.number(),
   cached_tokens: z.number(),
   reasoning_tokens: z.number(),
-  mean_first_token_ms: z.number(),
+  /** Of answers that began, as the client saw it: waits in queues included. Null: none began. */
+  mean_first_token_ms: z.number().nullable(),
+  /** The same from the moment at which the node got the request. */
+  mean_engine_first_token_ms: z.number().nullable(),
+  mean_queue_ms: z.number(),
   mean_total_ms: z.number(),
 });
 
@@ -139,6 +143,8 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
   const sum = (column: SQLiteColumn) =>
     sql<number>`cast(min(total(${column}), ${sql.raw(String(Number.MAX_SAFE_INTEGER))}) as integer)`;
   const mean = (column: SQLiteColumn) => sql<number>`round(total(${column}) / max(1, total(${usageTotals.requests})))`;
+  const meanFirst = (column: SQLiteColumn) =>
+    sql<number | null>`round(total(${column}) / nullif(total(${usageTotals.firstTokens}), 0))`;
   const groups = query.group_by.map((name) => usageTotals[name]);
   const beyond = query.after === undefined ? undefined : after(query.after, groups);
   const rows = await asked(
@@ -153,7 +159,9 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
         completion_tokens: sum(usageTotals.completion),
         cached_tokens: sum(usageTotals.cached),
         reasoning_tokens: sum(usageTotals.reasoning),
-        mean_first_token_ms: mean(usageTotals.firstTokenMs),
+        mean_first_token_ms: meanFirst(usageTotals.firstTokenMs),
+        mean_engine_first_token_ms: meanFirst(usageTotals.engineFirstTokenMs),
+        mean_queue_ms: mean(usageTotals.queueMs),
         mean_total_ms: mean(usageTotals.totalMs),
       })
       .from(usageTotals)

@@ -16,7 +16,10 @@ const COUNTERS = [
   'completion',
   'cached',
   'reasoning',
+  'firstTokens',
   'firstTokenMs',
+  'engineFirstTokenMs',
+  'queueMs',
   'totalMs',
 ] as const;
 
@@ -24,6 +27,8 @@ const COUNTERS = [
 export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
   const { project, user, key, model, provider } = row;
   const times = row.times ?? 1;
+  const firstMs = row.firstMs ?? 0;
+  const queueMs = row.queueMs ?? 0;
   const of = (count: number | boolean) => sign * times * Number(count);
   return {
     day: new Date(row.at).toISOString().slice(0, 10),
@@ -40,7 +45,10 @@ export function totalOf(row: UsageRow, sign: 1 | -1 = 1): Total {
     completion: of(row.completion),
     cached: of(row.cached),
     reasoning: of(row.reasoning),
-    firstTokenMs: of(row.firstMs ?? 0),
+    firstTokens: of(firstMs > 0),
+    firstTokenMs: of(firstMs > 0 ? queueMs + firstMs : 0),
+    engineFirstTokenMs: of(firstMs),
+    queueMs: of(queueMs),
     totalMs: of(row.totalMs ?? 0),
   };
 }
@@ -56,8 +64,8 @@ export function nameOf({ day, project, user, key, model, provider }: Total): str
   return JSON.stringify([day, project, user, key, model, provider]);
 }
 
-/** D1 binds 100 values to a statement: 16 each. */
-const PER_STATEMENT = 6;
+/** D1 binds 100 values to a statement: 19 each. */
+const PER_STATEMENT = 5;
 
 /** Adds `totals` unless this batch of this shard is in already. Rejects where D1 cannot say; then it is to be said again. */
 export async function addToTotals(

@@ -13,7 +13,16 @@ import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
 const when = (help: string) => ({ type: 'string', value: 'TIME', help }) as const;
 const only = (value: string, help: string) => ({ type: 'string', value, help }) as const;
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
-const COUNTS = ['requests', 'failed', 'prompt_tokens', 'completion_tokens', 'mean_first_token_ms', 'mean_total_ms'];
+const COUNTS = [
+  'requests',
+  'failed',
+  'prompt_tokens',
+  'completion_tokens',
+  'mean_queue_ms',
+  'mean_first_token_ms',
+  'mean_engine_first_token_ms',
+  'mean_total_ms',
+];
 
 const USAGE_FLAGS = {
   from: when('first day, UTC: 2026-11-01'),

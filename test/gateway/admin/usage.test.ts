@@ -4,7 +4,8 @@ import { z } from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { usageTotals } from '../../../gateway/accounts/schema.ts';
 import { readSettings } from '../../../gateway/accounts/settings.ts';
-import { shardOf } from '../../../gateway/usage/row.ts';
+import { shardOf, type UsageRow } from '../../../gateway/usage/row.ts';
+import { addToTotals, totalOf } from '../../../gateway/usage/totals.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { usageRow } from '../support/usage-row.ts';
 import { good, knock, refusal } from './support.ts';
@@ -34,6 +35,7 @@ const page = z.object({
   has_more: z.boolean(),
   next: z.string().nullable(),
 });
+const usageOf = (query: string) => knock('GET', `/admin/usage?${query}`, { key: operator });
 const usage = (more: string, key = operator) =>
   knock('GET', `/admin/usage?from=2026-11-01&to=2026-11-30&${more}`, { key });
 
@@ -112,4 +114,25 @@ test('a word for the default trust that nobody knows trusts those that are marke
     expect([word, await of(word)]).toEqual([word, 'marked']);
   for (const word of ['admitted', '']) expect([word, await of(word)]).toEqual([word, 'admitted']);
   expect((await readSettings({ DB: env.DB })).defaultTrust).toBe('admitted');
+});
+
+test('the first token is told as the client saw it and as the engine gave it, of the answers that began', async () => {
+  const row = (more: Partial<UsageRow>) => usageRow(1, { at: Date.UTC(2026, 8, 1), model: 'waits', ...more });
+  const rows = [
+    row({ firstMs: 40, queueMs: 2_000, totalMs: 100 }),
+    row({ firstMs: 60, totalMs: 100 }),
+    row({ firstMs: null, status: null, totalMs: null }),
+  ];
+  const totals = rows.map((one) => totalOf(one));
+  await addToTotals(env, 'first-token', 1, totals.slice(0, 1));
+  await addToTotals(env, 'first-token', 2, totals.slice(1));
+  const { data } = await good(usageOf('from=2026-09-01&to=2026-09-01&group_by=model'), page);
+  expect(data).toEqual([
+    expect.objectContaining({
+      requests: 3,
+      mean_first_token_ms: (2_040 + 60) / 2,
+      mean_engine_first_token_ms: 50,
+      mean_queue_ms: Math.round(2_000 / 3),
+    }),
+  ]);
 });
