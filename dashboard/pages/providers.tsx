@@ -146,7 +146,7 @@ function TokenForm({ provider, busy, submit }: TokenFormProps) {
       name: text('name'),
       provider: text('provider'),
       cluster: text('cluster') || null,
-      max_nodes: Number(text('max')) || null,
+      max_nodes: Number(text('max')) || undefined,
     });
   };
   return (

@@ -1,56 +1,65 @@
-/** A join token is good for one provider, maybe one cluster, so many nodes, and so long. */
-import { and, eq, gt, isNull, lt, or, sql } from 'drizzle-orm';
+/** A join token is good for one provider, maybe one cluster, so many nodes at a time, and so long. */
+import { and, eq, isNull, sql } from 'drizzle-orm';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { asked, database } from './database.ts';
-import { joinTokens } from './schema.ts';
+import { joinTokens, providers } from './schema.ts';
 import { isSecret, sha256Hex, TOKEN_PREFIX } from './secrets.ts';
 
-interface JoinGrant {
+export interface JoinGrant {
   tokenId: string;
   provider: string;
   /** Undefined: the agent may name any. */
   cluster: string | undefined;
+  /** Nodes at a time with this token; null: as many as the provider may have. */
+  tokenNodesMax: number | null;
+  /** Nodes of this provider at a time; null: the default. */
+  providerNodesMax: number | null;
 }
 
 /**
- * Lets one more node in: checked and counted in one statement, so that no two nodes get the last place.
+ * What a join token is good for. Whether there is a place is the registry's to say: it knows which nodes are there.
  * `cluster` is what the agent says; `now` in milliseconds since the epoch.
- * @throws ApiError 401 unknown, revoked, expired or used up; 403 another cluster than the token's; 503 when D1 cannot say
+ * @throws ApiError 401 unknown, revoked or expired; 403 another cluster than the token's; 503 when D1 cannot say
  */
-export async function spendJoinToken(
+export async function readJoinGrant(
   env: Pick<Env, 'DB'>,
   token: string,
   cluster: string | undefined,
   now: number,
 ): Promise<JoinGrant> {
   if (!isSecret(token, TOKEN_PREFIX)) throw unknownToken();
-  const hash = sha256Hex(token);
-  const { id, provider, cluster: only } = joinTokens;
-  const free = or(isNull(joinTokens.maxNodes), lt(joinTokens.nodes, joinTokens.maxNodes));
-  const inTime = or(isNull(joinTokens.expiresAt), gt(joinTokens.expiresAt, now));
-  const fits = cluster === undefined ? undefined : or(isNull(only), eq(only, cluster));
-  const [row] = await asked(
+  const [found] = await asked(
     database(env)
-      .update(joinTokens)
-      .set({ nodes: sql`${joinTokens.nodes} + 1` })
-      .where(and(eq(joinTokens.hash, hash), isNull(joinTokens.revokedAt), free, inTime, fits))
-      .returning({ id, provider, cluster: only }),
+      .select({ token: joinTokens, providerNodesMax: providers.maxNodes })
+      .from(joinTokens)
+      .leftJoin(providers, eq(providers.id, joinTokens.provider))
+      .where(eq(joinTokens.hash, sha256Hex(token))),
   );
-  if (row === undefined) throw await whyNot(env, hash, cluster, now);
-  return { tokenId: row.id, provider: row.provider, cluster: row.cluster ?? undefined };
+  if (found === undefined) throw unknownToken();
+  const { id, provider, cluster: only, maxNodes, revokedAt, expiresAt } = found.token;
+  if (revokedAt !== null) throw revokedToken();
+  if (expiresAt !== null && expiresAt <= now) throw refused('This join token has expired.');
+  if (only !== null && cluster !== undefined && only !== cluster) {
+    const message = `This join token is for cluster "${only}", but the agent says "${cluster}".`;
+    throw new ApiError('permission_denied', message);
+  }
+  const { providerNodesMax } = found;
+  return { tokenId: id, provider, cluster: only ?? undefined, tokenNodesMax: maxNodes, providerNodesMax };
 }
 
-async function whyNot(env: Pick<Env, 'DB'>, hash: string, cluster: string | undefined, now: number): Promise<ApiError> {
-  const [row] = await asked(database(env).select().from(joinTokens).where(eq(joinTokens.hash, hash)));
-  if (row === undefined) return unknownToken();
-  if (row.revokedAt !== null) return refused('This join token has been revoked.');
-  if (row.expiresAt !== null && row.expiresAt <= now) return refused('This join token has expired.');
-  if (row.cluster !== null && cluster !== undefined && row.cluster !== cluster) {
-    const message = `This join token is for cluster "${row.cluster}", but the agent says "${cluster}".`;
-    return new ApiError('permission_denied', message);
-  }
-  return refused(`This join token was for ${row.maxNodes} nodes, and so many have joined.`);
+/** One more node has joined. False: the token was revoked meanwhile. @throws ApiError 503 when D1 cannot say */
+export async function countJoin(env: Pick<Env, 'DB'>, tokenId: string): Promise<boolean> {
+  const counted = database(env)
+    .update(joinTokens)
+    .set({ joined: sql`${joinTokens.joined} + 1` })
+    .where(and(eq(joinTokens.id, tokenId), isNull(joinTokens.revokedAt)))
+    .returning({ id: joinTokens.id });
+  return (await asked(counted)).length > 0;
+}
+
+export function revokedToken(): ApiError {
+  return refused('This join token has been revoked.');
 }
 
 export function unknownToken(): ApiError {

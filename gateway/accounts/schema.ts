@@ -111,6 +111,8 @@ export const providers = sqliteTable(
     name: text('name').notNull(),
     /** Trusted where neither key, project nor request names anybody. */
     trustedByDefault: integer('trusted_by_default', { mode: 'boolean' }).notNull().default(true),
+    /** How many nodes it may have at a time; NULL: the default. */
+    maxNodes: integer('max_nodes'),
     createdAt: integer('created_at').notNull(),
     deletedAt: integer('deleted_at'),
   },
@@ -127,9 +129,10 @@ export const joinTokens = sqliteTable(
     name: text('name').notNull(),
     provider: text('provider').notNull(),
     cluster: text('cluster'),
-    /** How many nodes may join with it in all; NULL: any number. */
+    /** How many nodes may be there with it at a time; NULL: as many as its provider may have. */
     maxNodes: integer('max_nodes'),
-    nodes: integer('nodes').notNull().default(0),
+    /** How many have ever joined with it. */
+    joined: integer('nodes').notNull().default(0),
     createdAt: integer('created_at').notNull(),
     expiresAt: integer('expires_at'),
     revokedAt: integer('revoked_at'),

@@ -126,12 +126,12 @@ export const listOf = (item: z.ZodType) =>
 type Table = SQLiteTable & { createdAt: SQLiteColumn; id: SQLiteColumn };
 
 /** One page of `table`, newest first, as `view` shows it. */
-export async function pageOf<T extends Table>(
+export async function pageOf<T extends Table, V>(
   env: Pick<Env, 'DB'>,
   table: T,
   page: Page,
   where: SQL | undefined,
-  view: (row: T['$inferSelect']) => object,
+  view: (row: T['$inferSelect']) => V,
 ) {
   const rows = await asked(
     database(env)

@@ -5,14 +5,19 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { joinTokens, providers } from '../accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
+import type { Env } from '../env.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
 import { tellRegistry } from '../tell-registry.ts';
 import { change, createOnce } from './change.ts';
 import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from './fields.ts';
-import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { nameSchema, type Page, pageSchema, rfc3339 } from './list.ts';
 import { findProvider, marksNew, requireRoom } from './providers.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
 
 type JoinToken = typeof joinTokens.$inferSelect;
+
+/** More than a lab's largest job array; a token that leaked fills no registry. */
+const NODES_DEFAULT = 1_000;
 
 const createSchema = z.strictObject({
   /** Default for a provider's people: their own. */
@@ -20,8 +25,8 @@ const createSchema = z.strictObject({
   /** Absent: the agent may name any cluster of this provider. */
   cluster: idSchema.nullable().default(null),
   name: nameSchema.optional(),
-  /** How many nodes may join with it in all; null: any number. */
-  max_nodes: z.number().int().min(1).max(1_000_000).nullable().default(null),
+  /** How many nodes may be here with it at a time; null: as many as its provider may have. */
+  max_nodes: z.number().int().min(1).max(1_000_000).nullable().default(NODES_DEFAULT),
   expires_at: expirySchema.optional(),
 });
 
@@ -32,7 +37,10 @@ export const joinTokenSchema = z.object({
   provider: z.string(),
   cluster: z.string().nullable(),
   max_nodes: z.number().nullable(),
+  /** Here now. */
   nodes: z.number(),
+  /** Ever. */
+  joined: z.number(),
   prefix: z.string(),
   created_at: z.iso.datetime(),
   expires_at: z.iso.datetime().nullable(),
@@ -58,7 +66,7 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
     summary: 'Join tokens, newest first.',
     query: pageSchema,
     answer: listOf(joinTokenSchema),
-    run: (call) => pageOf(call.env, joinTokens, call.query, own(call), view),
+    run: listTokens,
   }),
   route({
     ...PROVIDER,
@@ -66,7 +74,7 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
     path: '/join-tokens/:id',
     summary: 'One join token.',
     answer: joinTokenSchema,
-    run: async (call) => view(await found(call)),
+    run: async (call) => present(call.env, await found(call)),
   }),
   route({
     ...PROVIDER,
@@ -96,7 +104,7 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
   const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);
   const { cluster, name = provider, max_nodes: maxNodes } = body;
   const ends = { expiresAt: expiryMs(body.expires_at, now), revokedAt: null };
-  const row = { id: newId('jt'), hash, prefix, name, provider, cluster, maxNodes, nodes: 0, createdAt: now, ...ends };
+  const row = { id: newId('jt'), hash, prefix, name, provider, cluster, maxNodes, joined: 0, createdAt: now, ...ends };
   const made = { id: provider, name: provider, trustedByDefault: await marksNew(env), createdAt: now };
   const db = database(env);
   const missing = known === undefined ? [db.insert(providers).values(made).onConflictDoNothing()] : [];
@@ -108,7 +116,7 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
     shown: { ...view(row), token: plaintext },
     find: async (id) => {
       const [token] = await asked(db.select().from(joinTokens).where(eq(joinTokens.id, id)));
-      return token && view(token);
+      return token && present(call.env, token);
     },
   });
 }
@@ -128,7 +136,7 @@ async function revokeToken(call: Call): Promise<object> {
 
 /** Repeating is safe, and reaches a registry that could not be told. */
 async function endSessions(call: Call, token: string): Promise<void> {
-  await tellRegistry(call.env, (registry) => registry.revokeToken(token));
+  await tellRegistry(call.env, (registry) => registry.revokeToken(token, call.account.role === 'operator'));
 }
 
 function own({ account }: Call<unknown, unknown>) {
@@ -143,7 +151,30 @@ async function found(call: Call<unknown, unknown>): Promise<JoinToken> {
   throw new ApiError('not_found', `There is no join token with id "${id.slice(0, 64)}".`);
 }
 
-function view(row: JoinToken): z.infer<typeof joinTokenSchema> {
+async function listTokens(call: Call<undefined, Page>): Promise<object> {
+  const page = await pageOf(call.env, joinTokens, call.query, own(call), (row) => row);
+  const nodes = await places(
+    call.env,
+    page.data.map(({ id }) => id),
+  );
+  return { ...page, data: page.data.map((row, at) => view(row, nodes[at])) };
+}
+
+async function present(env: Env, row: JoinToken): Promise<z.infer<typeof joinTokenSchema>> {
+  const [nodes] = await places(env, [row.id]);
+  return view(row, nodes);
+}
+
+/** Nodes that are here with each of `tokens`. @throws ApiError 503 when the registry cannot say */
+async function places(env: Env, tokens: string[]): Promise<number[]> {
+  try {
+    return await env.REGISTRY.getByName(REGISTRY_NAME).places(tokens);
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
+  }
+}
+
+function view(row: JoinToken, nodes = 0): z.infer<typeof joinTokenSchema> {
   return {
     object: 'join_token',
     id: row.id,
@@ -151,7 +182,8 @@ function view(row: JoinToken): z.infer<typeof joinTokenSchema> {
     provider: row.provider,
     cluster: row.cluster,
     max_nodes: row.maxNodes,
-    nodes: row.nodes,
+    nodes,
+    joined: row.joined,
     prefix: row.prefix,
     created_at: rfc3339(row.createdAt),
     expires_at: time(row.expiresAt),

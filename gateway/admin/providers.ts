@@ -14,20 +14,29 @@ import { type AdminRoute, type Call, route } from './route.ts';
 
 type Provider = typeof providers.$inferSelect;
 
+/** How many nodes it may have at a time; null: 2,000. */
+const maxNodesSchema = z.number().int().min(1).max(1_000_000).nullable();
+
 const createSchema = z.strictObject({
   /** `name`, or `name@peer` for one that a peer admits. */
   id: providerIdSchema,
   name: nameSchema.optional(),
   /** Absent: yes where every provider that was admitted is trusted anyway, no where only marked ones are. */
   trusted_by_default: z.boolean().optional(),
+  max_nodes: maxNodesSchema.optional(),
 });
-const patchSchema = z.strictObject({ name: nameSchema.optional(), trusted_by_default: z.boolean().optional() });
+const patchSchema = z.strictObject({
+  name: nameSchema.optional(),
+  trusted_by_default: z.boolean().optional(),
+  max_nodes: maxNodesSchema.optional(),
+});
 
 const providerSchema = z.object({
   object: z.literal('provider'),
   id: z.string(),
   name: z.string(),
   trusted_by_default: z.boolean(),
+  max_nodes: z.number().nullable(),
   created_at: z.iso.datetime(),
   deleted_at: z.iso.datetime().nullable(),
 });
@@ -63,7 +72,7 @@ export const providerRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'patch',
     path: '/providers/:id',
-    summary: 'Change whether a provider is trusted by default.',
+    summary: 'Change whether a provider is trusted by default, and how many nodes it may have.',
     body: patchSchema,
     answer: providerSchema,
     run: patchProvider,
@@ -80,11 +89,11 @@ export const providerRoutes: readonly AdminRoute[] = [
 ];
 
 async function createProvider(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
-  const { id, name = id } = call.body;
+  const { id, name = id, max_nodes: maxNodes = null } = call.body;
   const trustedByDefault = call.body.trusted_by_default ?? (await marksNew(call.env));
   const known = await findProvider(call.env, id);
   const deleted = known?.deletedAt == null ? undefined : known;
-  const set = { name, trustedByDefault, deletedAt: null };
+  const set = { name, trustedByDefault, maxNodes, deletedAt: null };
   const row = { id, createdAt: deleted?.createdAt ?? call.now, ...set };
   const db = database(call.env);
   const what =
@@ -126,8 +135,12 @@ export async function requireRoom(env: Pick<Env, 'DB'>): Promise<void> {
 
 async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<object> {
   const row = await found(call);
-  const { name, trusted_by_default: trustedByDefault } = call.body;
-  const set = { ...(name !== undefined && { name }), ...(trustedByDefault !== undefined && { trustedByDefault }) };
+  const { name, trusted_by_default: trustedByDefault, max_nodes: maxNodes } = call.body;
+  const set = {
+    ...(name !== undefined && { name }),
+    ...(trustedByDefault !== undefined && { trustedByDefault }),
+    ...(maxNodes !== undefined && { maxNodes }),
+  };
   return Object.keys(set).length === 0 ? view(row) : update(call, row, set, 'provider.update');
 }
 
@@ -143,7 +156,7 @@ async function deleteProvider(call: Call): Promise<object> {
 /** Agents ask each other too, and hear of an eviction, not of our settings. Repeating is safe. */
 async function endSessions(env: Env, provider: string): Promise<void> {
   const query = database(env).select({ id: joinTokens.id }).from(joinTokens).where(eq(joinTokens.provider, provider));
-  for (const { id } of await asked(query)) await tellRegistry(env, (registry) => registry.revokeToken(id));
+  for (const { id } of await asked(query)) await tellRegistry(env, (registry) => registry.revokeToken(id, true));
 }
 
 async function update(
@@ -191,6 +204,7 @@ function view(row: Provider): z.infer<typeof providerSchema> {
     id: row.id,
     name: row.name,
     trusted_by_default: row.trustedByDefault,
+    max_nodes: row.maxNodes,
     created_at: rfc3339(row.createdAt),
     deleted_at: time(row.deletedAt),
   };

@@ -34,7 +34,7 @@ const TICKET_LIFE_S = 7 * 86_400;
 /** A job's last minutes, and clocks that disagree about them. */
 const AFTER_JOB_S = 3600;
 /** For how long a replica may have been away and still be told of every session that ended meanwhile. */
-const PARTITION_WINDOW_S = 86_400;
+export const PARTITION_WINDOW_S = 86_400;
 
 interface Newcomer {
   sessionKey: Uint8Array;

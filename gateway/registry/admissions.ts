@@ -1,3 +1,6 @@
+import { decodeTicket } from '../../shared/lattice/ticket.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import { PARTITION_WINDOW_S } from '../issuer/issuer.ts';
 import type { ObjectStorage, Sql } from '../object-context.ts';
 import { buffer } from './archive.ts';
 
@@ -5,7 +8,22 @@ import { buffer } from './archive.ts';
 const ADMISSIONS_MAX = 200_000;
 const SESSIONS_OF_A_TOKEN_MAX = 50_000;
 
-/** Which join token let which session in. Stored with the ticket: who never said a word is ended by it too. */
+/** An agent that was admitted connects at once. After this time its first word comes too late, and its place is free again. */
+export const JOIN_WINDOW_MS = 10 * 60_000;
+
+export interface Admission {
+  session: string;
+  token: string;
+  provider: string;
+  ticket: Uint8Array;
+  /** Seconds since 1970. */
+  expires: number;
+}
+
+/** Which admissions are counted: those of one join token, or of one provider. */
+export type Counted = { token: string } | { provider: string };
+
+/** Which join token let which session in. Stored with the ticket: a session that never said a word is ended by it too. */
 export class Admissions {
   readonly #sql: Sql;
 
@@ -14,34 +32,88 @@ export class Admissions {
     sql.exec(
       'CREATE TABLE IF NOT EXISTS admissions (session TEXT PRIMARY KEY, token TEXT NOT NULL, ticket BLOB NOT NULL, expires INTEGER NOT NULL)',
     );
-    sql.exec('CREATE INDEX IF NOT EXISTS admissions_token ON admissions (token)');
+    this.#addColumns();
+    sql.exec(`CREATE INDEX IF NOT EXISTS admissions_token ON admissions (token);
+      CREATE INDEX IF NOT EXISTS admissions_provider ON admissions (provider, ended)`);
   }
 
-  add(admission: { session: string; token: string; ticket: Uint8Array; expires: number }): void {
-    const { session, token, ticket, expires } = admission;
+  /** Of a registry that counted no places: its sessions have spoken, as far as anybody knows. */
+  #addColumns(): void {
+    const columns = this.#sql.exec<{ name: string }>('SELECT name FROM pragma_table_info(?)', 'admissions').toArray();
+    if (columns.some(({ name }) => name === 'provider')) return;
+    this.#sql.exec(`ALTER TABLE admissions ADD COLUMN provider TEXT NOT NULL DEFAULT '';
+      ALTER TABLE admissions ADD COLUMN at INTEGER NOT NULL DEFAULT 0;
+      ALTER TABLE admissions ADD COLUMN spoke INTEGER NOT NULL DEFAULT 1;
+      ALTER TABLE admissions ADD COLUMN ended INTEGER NOT NULL DEFAULT 0`);
+    for (const { session, ticket } of this.#sql
+      .exec<{ session: string; ticket: ArrayBuffer }>('SELECT session, ticket FROM admissions')
+      .toArray()) {
+      const { provider } = decodeTicket(new Uint8Array(ticket), workerdCrypto);
+      this.#sql.exec('UPDATE admissions SET provider = ? WHERE session = ?', provider, session);
+    }
+  }
+
+  /** `now`: milliseconds since the epoch. */
+  add({ session, token, provider, ticket, expires }: Admission, now: number): void {
     this.#sql.exec(
-      'INSERT OR REPLACE INTO admissions (session, token, ticket, expires) VALUES (?, ?, ?, ?)',
-      session,
-      token,
-      buffer(ticket),
-      expires,
+      `INSERT OR REPLACE INTO admissions (session, token, provider, ticket, expires, at, spoke, ended)
+       VALUES (?, ?, ?, ?, ?, ?, 0, 0)`,
+      ...[session, token, provider, buffer(ticket), expires, now],
     );
   }
 
-  /** Those that `token` let in, with their tickets. */
+  /** Those that `token` let in and that have not ended, with their tickets. */
   of(token: string): { session: string; ticket: Uint8Array }[] {
-    const query = 'SELECT session, ticket FROM admissions WHERE token = ? LIMIT ?';
+    const query = 'SELECT session, ticket FROM admissions WHERE token = ? AND ended = 0 LIMIT ?';
     const rows = this.#sql.exec<{ session: string; ticket: ArrayBuffer }>(query, token, SESSIONS_OF_A_TOKEN_MAX);
     return [...rows].map(({ session, ticket }) => ({ session, ticket: new Uint8Array(ticket) }));
   }
 
+  /** Its first word. False: it was admitted too long ago, and its place may be another's. True where it is not in here. */
+  speaks(session: string, now: number): boolean {
+    const query = 'SELECT at, spoke FROM admissions WHERE session = ?';
+    const [row] = this.#sql.exec<{ at: number; spoke: number }>(query, session).toArray();
+    if (row === undefined || row.spoke === 1) return true;
+    if (now - row.at > JOIN_WINDOW_MS) return false;
+    this.#sql.exec('UPDATE admissions SET spoke = 1 WHERE session = ?', session);
+    return true;
+  }
+
+  /** It left, or was evicted: its place is free. Its ticket counts until it expires. */
+  ended(session: string): void {
+    this.#sql.exec('UPDATE admissions SET ended = 1 WHERE session = ? AND ended = 0', session);
+  }
+
+  /** As if it had never been let in. */
   forget(session: string): void {
     this.#sql.exec('DELETE FROM admissions WHERE session = ?', session);
   }
 
-  /** What has ended, in seconds since 1970, needs no ending. */
+  /** Tickets of a provider that replicas still have to remember, those of sessions that ended included. */
+  tickets(provider: string, nowS: number): number {
+    const query = 'SELECT count(*) AS n FROM admissions WHERE provider = ? AND expires >= ?';
+    return this.#sql.exec<{ n: number }>(query, provider, nowS - PARTITION_WINDOW_S).one().n;
+  }
+
+  /**
+   * How many places are taken: by sessions that are `present`, and by those that were admitted a moment ago and have not spoken. Each
+   * session is looked at only where there are `enough` of them.
+   */
+  places(counted: Counted, enough: number, now: number, present: (session: string) => boolean): number {
+    const [where, value] = 'token' in counted ? ['token', counted.token] : ['provider', counted.provider];
+    const query = `FROM admissions WHERE ${where} = ? AND ended = 0 AND (spoke = 1 OR at > ?)`;
+    const since = now - JOIN_WINDOW_MS;
+    const { n } = this.#sql.exec<{ n: number }>(`SELECT count(*) AS n ${query}`, value, since).one();
+    if (n < enough) return n;
+    const rows = this.#sql.exec<{ session: string; spoke: number }>(`SELECT session, spoke ${query}`, value, since);
+    let places = 0;
+    for (const { session, spoke } of rows) if (spoke === 0 || present(session)) places++;
+    return places;
+  }
+
+  /** What replicas have forgotten, in seconds since 1970. */
   sweep(nowS: number): void {
-    this.#sql.exec('DELETE FROM admissions WHERE expires < ?', nowS);
+    this.#sql.exec('DELETE FROM admissions WHERE expires < ?', nowS - PARTITION_WINDOW_S);
     this.#sql.exec(
       'DELETE FROM admissions WHERE session IN (SELECT session FROM admissions ORDER BY expires DESC LIMIT -1 OFFSET ?)',
       ADMISSIONS_MAX,

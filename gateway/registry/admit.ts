@@ -3,15 +3,16 @@ import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { KEY_BYTES } from '../../shared/lattice/crypto.ts';
 import { idSchema } from '../../shared/lattice/node.ts';
-import { ApiError } from '../../shared/openai/errors.ts';
+import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
 import { attestationSchema, releaseSchema } from '../../shared/release/release.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
-import { spendJoinToken, unknownToken } from '../accounts/join-grant.ts';
+import { countJoin, readJoinGrant, revokedToken, unknownToken } from '../accounts/join-grant.ts';
 import { isSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
 import { readBody } from '../json-body.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
+import type { QuotaRefusal } from './admission-quota.ts';
 import { requireRelease } from './attest.ts';
 import type { AdmittedNode } from './membership.ts';
 import { versionMismatch } from './tickets.ts';
@@ -58,13 +59,17 @@ admitRoutes.post('/admit', async (c) => {
   const now = Date.now();
   const challenge = await requireRelease(c.env, sessionKey, body.public_key, { release, attestation }, now);
   if (challenge !== undefined) return challenged(challenge);
-  const grant = await spendJoinToken(c.env, token, body.cluster, now);
+  const grant = await readJoinGrant(c.env, token, body.cluster, now);
   const { provider, tokenId } = grant;
   const cluster = grant.cluster ?? body.cluster ?? DEFAULT_CLUSTER;
   const jobEndsAt = body.job_ends_at === undefined ? undefined : Math.floor(Date.parse(body.job_ends_at) / 1000);
-  const admitted = await asking(() =>
-    c.env.REGISTRY.getByName(REGISTRY_NAME).admit({ sessionKey, provider, cluster, tokenId, jobEndsAt }),
-  );
+  const registry = c.env.REGISTRY.getByName(REGISTRY_NAME);
+  const admitted = await asking(() => registry.admit({ ...grant, sessionKey, cluster, jobEndsAt }));
+  if (!(await countJoin(c.env, tokenId))) {
+    // Its revocation may have been told to the registry before this session was there.
+    await registry.revokeToken(tokenId, false);
+    throw revokedToken();
+  }
   return c.json(
     {
       object: 'ticket',
@@ -92,15 +97,40 @@ function challenged(challenge: string): Response {
   return Response.json({ error, challenge }, { status: 428, headers: { 'cache-control': 'no-store' } });
 }
 
-async function asking(ask: () => Promise<AdmittedNode | null>): Promise<AdmittedNode> {
-  let admitted: AdmittedNode | null;
+async function asking(ask: () => Promise<AdmittedNode | QuotaRefusal | null>): Promise<AdmittedNode> {
+  let admitted: AdmittedNode | QuotaRefusal | null;
   try {
     admitted = await ask();
   } catch (cause) {
     throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
   }
+  if (admitted !== null && 'refused' in admitted) throw noPlace(admitted);
   if (admitted !== null) return admitted;
   const message =
     "This gateway's certificate is not valid at this time, so it can admit nobody: its operator must renew it.";
   throw new ApiError('server_is_overloaded', message);
+}
+
+/** Nodes that were killed hold their places until they are suspected: an agent asks again after so long. */
+const NO_PLACE_RETRY_MS = 30_000;
+
+function noPlace(refusal: QuotaRefusal): ApiError {
+  switch (refusal.refused) {
+    case 'rate':
+      return new ApiError('rate_limit_exceeded', 'Too many nodes of this provider join at once.', {
+        headers: retryAfter(refusal.waitMs),
+      });
+    case 'token':
+      return later(`This join token is for ${refusal.max} nodes at a time, and so many are here.`);
+    case 'provider':
+      return later(`This provider may have ${refusal.max} nodes at a time, and so many are here.`);
+    case 'tickets':
+      return later(
+        `This provider's nodes hold ${refusal.max} tickets of the last days; it gets no more until some of them are forgotten.`,
+      );
+  }
+}
+
+function later(message: string): ApiError {
+  return new ApiError('rate_limit_exceeded', message, { headers: retryAfter(NO_PLACE_RETRY_MS) });
 }

@@ -5,6 +5,7 @@ import { decodeUpdate, type EntryUpdate, encodeUpdate, type Update } from '../..
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectContext } from '../object-context.ts';
+import { AdmissionQuota, type QuotaAsked, type QuotaRefusal } from './admission-quota.ts';
 import type { Admissions } from './admissions.ts';
 import { Archive } from './archive.ts';
 import type { Authority } from './authority.ts';
@@ -24,11 +25,9 @@ export interface AdmittedNode {
   gateway: string;
 }
 
-export interface NewNode {
+export interface NewNode extends QuotaAsked {
   sessionKey: Uint8Array;
-  provider: string;
   cluster: string;
-  tokenId: string;
   /** Seconds since 1970. */
   jobEndsAt?: number | undefined;
 }
@@ -55,6 +54,7 @@ export class Membership {
   readonly #archive: Archive;
   readonly #authority: Authority;
   readonly #admissions: Admissions;
+  readonly #quota: AdmissionQuota;
   readonly #events: MembershipEvents;
 
   /** Reads what is stored. */
@@ -77,6 +77,10 @@ export class Membership {
       onShown: (session) => this.#archive.touch(session),
       onNews: (before, now, reason) => parts.history.changed(before, now, reason, Date.now()),
     });
+    this.#quota = new AdmissionQuota(this.#admissions, (session) => {
+      const shown = this.roster.get(session);
+      return shown !== undefined && shown.state !== 'LEFT' && !shown.suspected;
+    });
     this.#load();
   }
 
@@ -98,14 +102,17 @@ export class Membership {
   }
 
   /** A new session's ticket, and whom to trust beside us. Null: our certificate is not valid now, so nobody would believe us. */
-  admit(node: NewNode): AdmittedNode | null {
+  admit(node: NewNode): AdmittedNode | QuotaRefusal | null {
     const { issuer } = this.#authority;
     const { notBefore, notAfter } = issuer.certificate;
     if (nowS() < notBefore || nowS() >= notAfter) return null;
+    const refused = this.#quota.refusal(node, Date.now());
+    if (refused !== undefined) return refused;
     const bytes = issuer.ticket(node, nowS(), this.#floor());
     const ticket = decodeTicket(bytes, workerdCrypto);
     const { session, expires } = ticket;
-    this.#admissions.add({ session, token: node.tokenId, ticket: bytes, expires });
+    const { tokenId: token, provider } = node;
+    this.#admissions.add({ session, token, provider, ticket: bytes, expires }, Date.now());
     return {
       session,
       ticket: bytes,
@@ -122,11 +129,22 @@ export class Membership {
     return own?.at ?? 0;
   }
 
-  /** A join token is good no more: what it let in ends, also what has not yet said a word. */
-  revokeToken(token: string): number {
+  /**
+   * A join token is good no more: what it let in ends, also what has not yet said a word. `frees`: the tickets no longer count for their
+   * provider. Not on the provider's own word: it could fill the registry with ended sessions, token by token.
+   */
+  revokeToken(token: string, frees: boolean): number {
     const admitted = this.#admissions.of(token);
-    for (const { ticket } of admitted) this.#evict(decodeTicket(ticket, workerdCrypto), 'token-revoked');
+    for (const { session, ticket } of admitted) {
+      this.#evict(decodeTicket(ticket, workerdCrypto), 'token-revoked');
+      if (frees) this.#admissions.forget(session);
+    }
     return admitted.length;
+  }
+
+  /** How many places of each join token are taken now. */
+  places(tokens: readonly string[]): number[] {
+    return tokens.map((token) => this.#quota.places({ token }, 0, Date.now()));
   }
 
   /** Ends a session by the operator's word. False: it is not one that we admitted, or not known. */
@@ -147,7 +165,7 @@ export class Membership {
     if (eviction === undefined) return undefined;
     const update = { ...eviction, ticket: ticket.bytes };
     this.merge(update);
-    this.#admissions.forget(ticket.session);
+    this.#admissions.ended(ticket.session);
     return update;
   }
 
@@ -164,6 +182,8 @@ export class Membership {
     const { ticket, update } = read;
     if (!this.#authority.accepts(ticket.issuer)) return { kind: 'over', reason: 'its issuer is not listed here' };
     if (ticket.expires <= nowS()) return { kind: 'over', reason: 'its ticket has ended' };
+    if (this.replica.get(session) === undefined && !this.#admissions.speaks(session, Date.now()))
+      return { kind: 'over', reason: 'it was admitted too long ago' };
     const result = this.merge(update);
     switch (result.outcome) {
       case 'rejected':
@@ -218,14 +238,22 @@ export class Membership {
       const wasOpen = this.roster.isOpen(session);
       this.roster.update(session, entry);
       this.#archive.touch(session);
+      if (entry === undefined || entry.state === 'LEFT') this.#admissions.ended(session);
       const eviction = entry?.eviction;
       if (wasOpen && (entry === undefined || eviction !== undefined))
         this.#events.ended(session, eviction?.reason ?? 'collected');
     }
   }
 
-  /** The hourly floors: what ended long enough ago is collected everywhere. */
-  signFloors(): void {
+  /** Every hour. */
+  keepHouse(): void {
+    this.#signFloors();
+    this.roster.sweep();
+    this.#admissions.sweep(nowS());
+  }
+
+  /** What ended long enough ago is collected everywhere. */
+  #signFloors(): void {
     const floors = this.#authority.issuer.floors(nowS());
     for (const floor of floors) this.merge(floor);
     this.#events.local(floors);

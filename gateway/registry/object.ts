@@ -19,7 +19,7 @@ import { StoredGossip } from './gossip-memory.ts';
 import { GossipSockets } from './gossip-sockets.ts';
 import { History, type HistoryAsked, type HistoryEvent } from './history.ts';
 import { type LogTail, LogTails } from './log-tails.ts';
-import { type AdmittedNode, Membership, type NewNode, type Published } from './membership.ts';
+import { Membership, type NewNode, type Published } from './membership.ts';
 import { Meta } from './meta.ts';
 import { type Look, type LookedFor, look } from './node-page.ts';
 import { type OrderReply, orderFor } from './orders.ts';
@@ -36,7 +36,6 @@ import { TICKET_HEADER } from './tickets.ts';
  */
 export class RegistryObject extends GatewayObject {
   readonly #authority: Authority;
-  readonly #admissions: Admissions;
   readonly #logs: LogTails;
   readonly #history: History;
   readonly #clock: AlarmClock;
@@ -56,7 +55,6 @@ export class RegistryObject extends GatewayObject {
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     const { storage } = ctx;
-    this.#admissions = new Admissions(storage);
     this.#logs = new LogTails(storage);
     this.#history = new History(storage);
     this.#clock = new AlarmClock(storage);
@@ -64,7 +62,7 @@ export class RegistryObject extends GatewayObject {
     this.#authority = new Authority(env, new Meta(storage), nowS());
     this.#members = new Membership(
       ctx,
-      { authority: this.#authority, admissions: this.#admissions, history: this.#history },
+      { authority: this.#authority, admissions: new Admissions(storage), history: this.#history },
       {
         local: (updates) => this.#gossip.handle({ type: 'local', updates }),
         opened: (session) => this.#standing.present(session),
@@ -115,14 +113,19 @@ export class RegistryObject extends GatewayObject {
 
   // --- admission, and what sessions say -------------------------------------------------------------------------------
 
-  /** A new session's ticket. Null: our certificate is not valid now, so nobody would believe us. */
-  admit(node: NewNode): AdmittedNode | null {
+  /** A new session's ticket, or why there is none. Null: our certificate is not valid now, so nobody would believe us. */
+  admit(node: NewNode): ReturnType<Membership['admit']> {
     return this.#members.admit(node);
   }
 
   /** A join token is good no more: what it let in ends, also what has not yet said a word. */
-  revokeToken(token: string): number {
-    return this.#members.revokeToken(token);
+  revokeToken(token: string, frees: boolean): number {
+    return this.#members.revokeToken(token, frees);
+  }
+
+  /** How many places of each join token are taken now. */
+  places(tokens: readonly string[]): number[] {
+    return this.#members.places(tokens);
   }
 
   /** Ends a session by the operator's word. False: it is not one that we admitted, or not known. */
@@ -258,9 +261,7 @@ export class RegistryObject extends GatewayObject {
   }
 
   #keepHouse(now: number): void {
-    this.#members.signFloors();
-    this.#members.roster.sweep();
-    this.#admissions.sweep(nowS());
+    this.#members.keepHouse();
     this.#logs.sweep(now);
     this.#history.sweep(now);
   }

@@ -22,4 +22,10 @@ export class Bucket {
     this.#left -= amount;
     return true;
   }
+
+  /** Milliseconds from the last `take` until `amount` may be taken, if nothing else is; Infinity above the burst. */
+  waitMs(amount: number): number {
+    if (amount > this.#burst) return Number.POSITIVE_INFINITY;
+    return (Math.max(0, amount - this.#left) / this.#perSecond) * 1000;
+  }
 }

@@ -41,6 +41,8 @@ interface MergerOptions {
   shelves: Shelves;
   /** Sessions per issuer, tombstones included. */
   entriesPerIssuer: number;
+  /** Of them, those that have not left. */
+  livePerIssuer: number;
   /** Gateway keys per issuer with a floor, and as many revoked ones. */
   keysPerIssuer: number;
 }
@@ -59,6 +61,7 @@ export class Merger {
   readonly #crypto: Crypto;
   readonly #shelves: Shelves;
   readonly #entriesMax: number;
+  readonly #liveMax: number;
   readonly #keysMax: number;
   readonly #certificates: CertificateCache = new Map();
 
@@ -66,6 +69,7 @@ export class Merger {
     this.#crypto = options.crypto;
     this.#shelves = options.shelves;
     this.#entriesMax = options.entriesPerIssuer;
+    this.#liveMax = options.livePerIssuer;
     this.#keysMax = options.keysPerIssuer;
   }
 
@@ -102,13 +106,20 @@ export class Merger {
     const eviction = evicts > 0 ? read.eviction : known?.eviction;
     const payload = this.#payloadFor(record, eviction !== undefined, update.payload, known);
     if (payload === 'lacking') return { outcome: 'deferred', session, lacks: 'payload' };
-    if (known === undefined && shelf.entries.size >= this.#entriesMax)
-      throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
+    if (known === undefined) this.#requireRoom(shelf, eviction === undefined && record?.state !== 'LEFT');
     const ticket = this.#opened(read, trusted);
     if (!trusted) this.#verify(read, ticket, order > 0 || conflict !== undefined, evicts > 0);
     if (order <= 0 && evicts <= 0) return { outcome: 'older', issuer, sessions: [session], ...conflict };
     shelf.put({ ticket, record: copied(record, known?.record), payload: payload && ownBytes(payload), eviction });
     return { outcome: 'merged', issuer, sessions: [session], ...conflict };
+  }
+
+  /** @throws LatticeError full */
+  #requireRoom(shelf: Shelf, live: boolean): void {
+    if (shelf.entries.size >= this.#entriesMax)
+      throw new LatticeError('full', `${this.#entriesMax} sessions of this issuer`);
+    if (live && shelf.live >= this.#liveMax)
+      throw new LatticeError('full', `${this.#liveMax} sessions of this issuer that have not left`);
   }
 
   /** Everything that costs no signature. */

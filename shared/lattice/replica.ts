@@ -16,6 +16,8 @@ import { encodeUpdate, type Update } from './update.ts';
 export interface ReplicaLimits {
   /** Sessions per issuer, tombstones included. Default 65,536. */
   entriesPerIssuer?: number;
+  /** Of them, those that have not left. Default half of them, so that the ends of a whole registry still fit. */
+  livePerIssuer?: number;
   /** Gateway keys per issuer with a floor, and as many revoked ones. Default 1,024. */
   keysPerIssuer?: number;
 }
@@ -37,8 +39,10 @@ export class Replica {
 
   constructor({ crypto, accepts, limits }: ReplicaOptions) {
     this.#crypto = crypto;
+    const entriesPerIssuer = limits?.entriesPerIssuer ?? 65_536;
     this.#limits = {
-      entriesPerIssuer: limits?.entriesPerIssuer ?? 65_536,
+      entriesPerIssuer,
+      livePerIssuer: limits?.livePerIssuer ?? Math.ceil(entriesPerIssuer / 2),
       keysPerIssuer: limits?.keysPerIssuer ?? 1024,
     };
     this.#shelves = new Shelves(crypto, accepts);

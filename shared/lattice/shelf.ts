@@ -61,6 +61,11 @@ export class Shelf {
     return copy;
   }
 
+  /** How many sessions have not left. */
+  get live(): number {
+    return this.#held.live.size;
+  }
+
   excludes(session: Excludable): boolean {
     return isExcluded(session, this, this.rootName);
   }

@@ -27,7 +27,7 @@ export const joinTokens = {
     cluster: 'Cluster',
     clusterHint: 'Empty: the agent says which.',
     most: 'Most nodes',
-    mostHint: 'Empty: any number.',
+    mostHint: 'At a time. Empty: 1,000.',
   },
 };
 

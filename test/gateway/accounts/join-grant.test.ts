@@ -1,8 +1,9 @@
 import { env } from 'cloudflare:workers';
+import { eq } from 'drizzle-orm';
 import { expect, test } from 'vitest';
 import { database } from '../../../gateway/accounts/database.ts';
-import { spendJoinToken } from '../../../gateway/accounts/join-grant.ts';
-import { joinTokens } from '../../../gateway/accounts/schema.ts';
+import { countJoin, readJoinGrant } from '../../../gateway/accounts/join-grant.ts';
+import { joinTokens, providers } from '../../../gateway/accounts/schema.ts';
 import { newId, newSecret, TOKEN_PREFIX } from '../../../gateway/accounts/secrets.ts';
 import { watchedDb } from './seed.ts';
 
@@ -14,30 +15,36 @@ async function seed(more: Partial<typeof joinTokens.$inferInsert> = {}): Promise
   return plaintext;
 }
 
-test('of twenty nodes that come at once as many get in as the token is for', async () => {
-  const token = await seed({ maxNodes: 3 });
-  const tries = await Promise.allSettled(Array.from({ length: 20 }, () => spendJoinToken(env, token, undefined, 1)));
-  expect(tries.filter(({ status }) => status === 'fulfilled')).toHaveLength(3);
-  await expect(spendJoinToken(env, token, undefined, 1)).rejects.toMatchObject({
-    status: 401,
-    message: expect.stringContaining('3 nodes'),
-  });
+test('another cluster is refused, the right one or none is not', async () => {
+  const token = await seed({ maxNodes: 2, cluster: 'alps' });
+  await expect(readJoinGrant(env, token, 'daint', 1)).rejects.toMatchObject({ status: 403 });
+  const grant = { provider: 'eth', cluster: 'alps', tokenNodesMax: 2, providerNodesMax: null };
+  expect(await readJoinGrant(env, token, 'alps', 1)).toMatchObject(grant);
+  expect(await readJoinGrant(env, token, undefined, 1)).toMatchObject(grant);
+  const any = await seed();
+  expect(await readJoinGrant(env, any, 'daint', 1)).toMatchObject({ cluster: undefined, tokenNodesMax: null });
 });
 
-test('another cluster costs no place, the right one or none does', async () => {
-  const token = await seed({ maxNodes: 2, cluster: 'alps' });
-  await expect(spendJoinToken(env, token, 'daint', 1)).rejects.toMatchObject({ status: 403 });
-  expect(await spendJoinToken(env, token, 'alps', 1)).toMatchObject({ provider: 'eth', cluster: 'alps' });
-  expect(await spendJoinToken(env, token, undefined, 1)).toMatchObject({ cluster: 'alps' });
-  const any = await seed();
-  expect(await spendJoinToken(env, any, 'daint', 1)).toMatchObject({ provider: 'eth', cluster: undefined });
+test('the number of nodes that its provider may have comes along', async () => {
+  const token = await seed({ provider: 'psi' });
+  await database(env).insert(providers).values({ id: 'psi', name: 'PSI', maxNodes: 7, createdAt: 0 });
+  expect(await readJoinGrant(env, token, undefined, 1)).toMatchObject({ providerNodesMax: 7 });
+});
+
+test('joins are counted, and one with a token that was revoked meanwhile is not', async () => {
+  const { tokenId } = await readJoinGrant(env, await seed(), undefined, 1);
+  expect(await countJoin(env, tokenId)).toBe(true);
+  await database(env).update(joinTokens).set({ revokedAt: 1 }).where(eq(joinTokens.id, tokenId));
+  expect(await countJoin(env, tokenId)).toBe(false);
+  const [row] = await database(env).select().from(joinTokens).where(eq(joinTokens.id, tokenId));
+  expect(row?.joined).toBe(1);
 });
 
 test('expired, revoked, unknown and malformed tokens are told apart, and a store that is down from all of them', async () => {
   const expired = await seed({ expiresAt: 1_000 });
-  expect(await spendJoinToken(env, expired, undefined, 999)).toMatchObject({ provider: 'eth' });
+  expect(await readJoinGrant(env, expired, undefined, 999)).toMatchObject({ provider: 'eth' });
   const said = (token: string, words: string) =>
-    expect(spendJoinToken(env, token, undefined, 1_000)).rejects.toMatchObject({
+    expect(readJoinGrant(env, token, undefined, 1_000)).rejects.toMatchObject({
       status: 401,
       message: expect.stringContaining(words),
     });
@@ -46,5 +53,5 @@ test('expired, revoked, unknown and malformed tokens are told apart, and a store
   await said(`${TOKEN_PREFIX}${'a'.repeat(43)}`, 'not known');
   await said("' OR 1=1", 'not known');
   const { DB } = watchedDb(() => true);
-  await expect(spendJoinToken({ DB }, expired, undefined, 1)).rejects.toMatchObject({ status: 503 });
+  await expect(readJoinGrant({ DB }, expired, undefined, 1)).rejects.toMatchObject({ status: 503 });
 });

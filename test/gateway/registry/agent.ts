@@ -13,10 +13,10 @@ import { signRecord } from '../../../shared/lattice/record.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../../shared/lattice/ticket.ts';
 import { encodeUpdate } from '../../../shared/lattice/update.ts';
 
-export async function seedToken(more: { provider?: string; cluster?: string | null } = {}) {
+export async function seedToken(more: { provider?: string; cluster?: string | null; maxNodes?: number | null } = {}) {
   const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);
-  const { provider = 'lab', cluster = 'alps' } = more;
-  const row = { id: newId('jt'), hash, prefix, name: 'n', provider, cluster, createdAt: 0, revokedAt: null };
+  const { provider = 'lab', cluster = 'alps', maxNodes = null } = more;
+  const row = { id: newId('jt'), hash, prefix, name: 'n', provider, cluster, maxNodes, createdAt: 0, revokedAt: null };
   await database(env).insert(joinTokens).values(row);
   return { id: row.id, token: plaintext };
 }

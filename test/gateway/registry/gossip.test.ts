@@ -68,7 +68,7 @@ test('an eviction reaches the delegates', async () => {
   const doomed = await TestAgent.join(token);
   await doomed.publish();
   await until('the news', () => there.replica.get(doomed.session));
-  await registry().revokeToken(id);
+  await registry().revokeToken(id, true);
   await until('the eviction', () => (there.replica.get(doomed.session)?.state === 'LEFT' ? true : undefined));
 });
 

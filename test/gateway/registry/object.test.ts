@@ -137,7 +137,7 @@ test('a revoked join token ends the sessions that it let in, also those that nev
   const [speaking, silent] = await Promise.all([TestAgent.join(token), TestAgent.join(token)]);
   const other = await TestAgent.join((await seedToken()).token);
   for (const agent of [speaking, other]) await agent.publish();
-  expect(await registry().revokeToken(id)).toBe(2);
+  expect(await registry().revokeToken(id, true)).toBe(2);
   expect(await shown(speaking.session)).toMatchObject({ state: 'LEFT', connected: false });
   for (const agent of [speaking, silent]) {
     expect(await agent.publish()).toEqual({ kind: 'over', reason: 'evicted: token-revoked' });

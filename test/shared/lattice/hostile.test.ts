@@ -130,7 +130,7 @@ test('An owner that signs two payloads under one version: all replicas choose th
 
 test('A full replica refuses newcomers of that issuer alone, hears those it knows, and a root that takes itself back', () => {
   const eth = institution();
-  const { replica } = counted({ entriesPerIssuer: 2, keysPerIssuer: 1 });
+  const { replica } = counted({ entriesPerIssuer: 2, livePerIssuer: 2, keysPerIssuer: 1 });
   const [one, two, three, other] = [node(gateway), node(gateway), node(gateway), node(eth.gateway())];
   for (const each of [one, two]) expect(replica.merge(each.says('SERVING')).outcome).toBe('merged');
   expect(replica.merge(three.says('SERVING'))).toMatchObject({ outcome: 'rejected', code: 'full' });
@@ -143,6 +143,16 @@ test('A full replica refuses newcomers of that issuer alone, hears those it know
   expect(replica.merge(lab.revoke(gateway.signer.publicKey))).toMatchObject({ code: 'full' });
   expect(replica.merge(lab.revoke(lab.root.publicKey)).outcome).toBe('merged');
   expect([...replica.entries()].map((entry) => entry.issuer)).toEqual([eth.issuer]);
+});
+
+test('Sessions that have not left take half of a replica at most; where they leave others find a place', () => {
+  const { replica } = counted({ entriesPerIssuer: 4 });
+  const [one, two, three, four] = [node(gateway), node(gateway), node(gateway), node(gateway)];
+  for (const each of [one, two]) expect(replica.merge(each.says('SERVING')).outcome).toBe('merged');
+  expect(replica.merge(three.says('SERVING'))).toMatchObject({ outcome: 'rejected', code: 'full' });
+  expect(replica.merge(four.says('LEFT')).outcome).toBe('merged');
+  expect(replica.merge(one.says('LEFT', 2)).outcome).toBe('merged');
+  expect(replica.merge(three.says('SERVING')).outcome).toBe('merged');
 });
 
 test("Tickets outside their certificate's dates, or that live too long, are refused by their bytes alone", () => {

@@ -1,0 +1,69 @@
+/** How many nodes one join token and one provider may have, and how fast they may come: none may fill the registry of all. */
+import { Bucket } from '../../shared/collections/bucket.ts';
+import type { Admissions, Counted } from './admissions.ts';
+
+/** Nodes of a provider for which the operator set no number. */
+export const PROVIDER_NODES_DEFAULT = 2_000;
+
+/** Whatever became of their sessions: a replica has to remember their ends. It is half of what it holds of one issuer. */
+const PROVIDER_TICKETS_MAX = 32_768;
+
+/** A thousand jobs may start at once. */
+const ADMISSIONS_BURST = 1_000;
+const ADMISSIONS_PER_SECOND = 10;
+/** Buckets in memory; a provider whose bucket went begins with a full one. */
+const BUCKETS_MAX = 10_000;
+
+export type QuotaRefusal =
+  | { refused: 'rate'; waitMs: number }
+  | { refused: 'token' | 'provider' | 'tickets'; max: number };
+
+export interface QuotaAsked {
+  provider: string;
+  tokenId: string;
+  /** Null: as many as the provider may have. */
+  tokenNodesMax: number | null;
+  /** Null: the default. */
+  providerNodesMax: number | null;
+}
+
+export class AdmissionQuota {
+  readonly #admissions: Admissions;
+  readonly #present: (session: string) => boolean;
+  /** By provider. */
+  readonly #buckets = new Map<string, Bucket>();
+
+  /** `present`: the session is here and nobody doubts it. */
+  constructor(admissions: Admissions, present: (session: string) => boolean) {
+    this.#admissions = admissions;
+    this.#present = present;
+  }
+
+  /** Why one more node may not come in; undefined: it may. `now`: milliseconds since the epoch. */
+  refusal({ provider, tokenId, tokenNodesMax, providerNodesMax }: QuotaAsked, now: number): QuotaRefusal | undefined {
+    const bucket = this.#bucket(provider, now);
+    if (!bucket.take(1, now)) return { refused: 'rate', waitMs: bucket.waitMs(1) };
+    const ofProvider = providerNodesMax ?? PROVIDER_NODES_DEFAULT;
+    if (tokenNodesMax !== null && this.places({ token: tokenId }, tokenNodesMax, now) >= tokenNodesMax)
+      return { refused: 'token', max: tokenNodesMax };
+    if (this.places({ provider }, ofProvider, now) >= ofProvider) return { refused: 'provider', max: ofProvider };
+    if (this.#admissions.tickets(provider, Math.floor(now / 1000)) >= PROVIDER_TICKETS_MAX)
+      return { refused: 'tickets', max: PROVIDER_TICKETS_MAX };
+    return undefined;
+  }
+
+  /** Places that are taken; counted exactly where there are `enough` sessions. */
+  places(counted: Counted, enough: number, now: number): number {
+    return this.#admissions.places(counted, enough, now, this.#present);
+  }
+
+  #bucket(provider: string, now: number): Bucket {
+    const known = this.#buckets.get(provider);
+    if (known !== undefined) return known;
+    const oldest = this.#buckets.keys().next().value;
+    if (this.#buckets.size >= BUCKETS_MAX && oldest !== undefined) this.#buckets.delete(oldest);
+    const bucket = new Bucket(ADMISSIONS_PER_SECOND, ADMISSIONS_BURST, now);
+    this.#buckets.set(provider, bucket);
+    return bucket;
+  }
+}

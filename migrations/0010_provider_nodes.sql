@@ -1,0 +1,1 @@
+ALTER TABLE `providers` ADD `max_nodes` integer;
