@@ -1,46 +1,96 @@
 /** One answer of a model, streamed: OpenAI's chat completions as server-sent events. */
 import * as z from 'zod/mini';
-import { Problem, send } from './client.ts';
+import { t } from '../texts/index.ts';
+import { Problem, problemOf, send } from './client.ts';
 import { SseReader } from './sse.ts';
 
 export type Part = { type: 'text'; text: string } | { type: 'image_url'; image_url: { url: string } };
 
-export interface Message {
+export interface ChatMessage {
   role: 'system' | 'user' | 'assistant';
   content: string | Part[];
 }
 
-interface ChatRequest {
+export interface ChatRequest {
   model: string;
-  messages: Message[];
+  messages: ChatMessage[];
   temperature?: number;
   top_p?: number;
   max_tokens?: number;
 }
 
 /** What is known of an answer once it is there; times in milliseconds. */
-export interface Told {
-  node: string;
-  provider: string;
+export interface AnswerFacts {
+  node?: string;
+  provider?: string;
+  servedModel?: string;
   firstTokenMs?: number;
+  totalMs?: number;
+  promptTokens?: number;
+  /** Of the engine's count. */
+  completionTokens?: number;
   /** Of the engine's count where it gave one, else of the events. */
   tokensPerSecond?: number;
+  /** `length`: it was cut off. */
+  finish?: string;
 }
 
-interface ChatEvents {
-  onText(text: string): void;
-  onReasoning(text: string): void;
-  onTold(told: Told): void;
+/** Why nothing is written yet, as far as the gateway says. */
+export interface Waiting {
+  reason: 'sent' | 'queued' | 'loading' | 'starting' | 'reading';
+  /** In the queue; 1 is next. */
+  position?: number;
+  /** Of loading, 0 to 100. */
+  percent?: number;
+}
+
+export interface ToolCallDelta {
+  index: number;
+  name: string;
+  arguments: string;
+}
+
+export interface ChatEvents {
+  onText: (text: string) => void;
+  onReasoning: (text: string) => void;
+  onToolCall: (call: ToolCallDelta) => void;
+  onFacts: (facts: AnswerFacts) => void;
+  onWaiting: (waiting: Waiting) => void;
 }
 
 const text = z.optional(z.nullable(z.string()));
+const toolCall = z.object({
+  index: z.optional(z.nullable(z.number())),
+  function: z.optional(z.nullable(z.object({ name: text, arguments: text }))),
+});
 const chunkSchema = z.object({
   choices: z.optional(
-    z.array(z.object({ delta: z.optional(z.object({ content: text, reasoning_content: text, reasoning: text })) })),
+    z.nullable(
+      z.array(
+        z.object({
+          delta: z.optional(
+            z.nullable(
+              z.object({
+                content: text,
+                reasoning_content: text,
+                reasoning: text,
+                tool_calls: z.optional(z.nullable(z.array(toolCall))),
+              }),
+            ),
+          ),
+          finish_reason: text,
+        }),
+      ),
+    ),
   ),
-  usage: z.optional(z.nullable(z.object({ completion_tokens: z.number() }))),
-  error: z.optional(z.object({ message: z.string() })),
+  usage: z.optional(
+    z.nullable(z.object({ prompt_tokens: z.optional(z.number()), completion_tokens: z.optional(z.number()) })),
+  ),
+  error: z.optional(z.unknown()),
 });
+
+/** Of a shorter answer a rate would say how its pieces came, not how fast they were made. */
+const RATE_MIN_S = 0.1;
 
 /** @throws Problem where the gateway or the engine says no, also in mid-stream; AbortError when stopped. */
 export async function chat(
@@ -49,7 +99,8 @@ export async function chat(
   events: ChatEvents,
   signal: AbortSignal,
 ): Promise<void> {
-  const startedAt = performance.now();
+  const answer = new Answer(events);
+  events.onWaiting({ reason: 'sent' });
   const response = await send('/v1/chat/completions', {
     method: 'POST',
     headers: {
@@ -59,41 +110,20 @@ export async function chat(
     body: JSON.stringify({ ...request, stream: true, stream_options: { include_usage: true } }),
     signal,
   });
-  const told: Told = {
-    node: response.headers.get('x-otela-node') ?? '',
-    provider: response.headers.get('x-otela-provider') ?? '',
-  };
-  events.onTold(told);
-  let firstAt: number | undefined;
-  let pieces = 0;
-  let counted: number | undefined;
-  let over = false;
-  const take = (data: string) => {
-    if (data === '[DONE]') {
-      over = true;
-      return;
-    }
-    const { choices, usage, error } = chunkSchema.parse(JSON.parse(data));
-    if (error !== undefined) throw new Problem(502, 'upstream_error', error.message);
-    counted = usage?.completion_tokens ?? counted;
-    const delta = choices?.[0]?.delta;
-    const thought = delta?.reasoning_content ?? delta?.reasoning;
-    if (!delta?.content && !thought) return;
-    pieces++;
-    if (firstAt === undefined) {
-      firstAt = performance.now();
-      told.firstTokenMs = firstAt - startedAt;
-      events.onTold({ ...told });
-    }
-    if (thought) events.onReasoning(thought);
-    if (delta?.content) events.onText(delta.content);
-  };
-  const reader = new SseReader(take);
+  answer.begin(response.headers);
+  const reader = new SseReader({
+    onData: (data) => answer.take(data),
+    onComment: (comment) => answer.hear(comment),
+  });
   const decoder = new TextDecoder();
-  for await (const chunk of chunksOf(response.body)) reader.push(decoder.decode(chunk, { stream: true }));
-  if (!over) throw new Problem(502, 'upstream_error', 'The answer broke off before its end.');
-  const seconds = firstAt === undefined ? 0 : (performance.now() - firstAt) / 1000;
-  if (seconds > 0) events.onTold({ ...told, tokensPerSecond: (counted ?? pieces) / seconds });
+  try {
+    for await (const chunk of chunksOf(response.body)) reader.push(decoder.decode(chunk, { stream: true }));
+  } catch (cause) {
+    // What a browser throws where a connection breaks says nothing to people.
+    if (cause instanceof TypeError) throw new Problem(0, 'offline', t.chat.brokeOff, { cause });
+    throw cause;
+  }
+  answer.end();
 }
 
 /** Not every browser iterates a stream. */
@@ -104,4 +134,104 @@ async function* chunksOf(body: ReadableStream<Uint8Array> | null): AsyncGenerato
     if (next === undefined || next.done) return;
     yield next.value;
   }
+}
+
+class Answer {
+  readonly #events: ChatEvents;
+  readonly #startedAt = performance.now();
+  #facts: AnswerFacts = {};
+  #firstAt: number | undefined;
+  #pieces = 0;
+  #isOver = false;
+
+  constructor(events: ChatEvents) {
+    this.#events = events;
+  }
+
+  begin(headers: Headers): void {
+    this.#know({
+      ...named('node', headers.get('x-otela-node')),
+      ...named('provider', headers.get('x-otela-provider')),
+      ...named('servedModel', headers.get('x-otela-served-model')),
+    });
+    this.#events.onWaiting({ reason: headers.has('x-otela-node') ? 'reading' : 'queued' });
+  }
+
+  /** `otela node=… provider=…` tells who answers, `otela queued position=3` what is waited for; `ping` only keeps the line open. */
+  hear(comment: string): void {
+    const [first, ...words] = comment.split(/\s+/);
+    if (first !== 'otela') return;
+    const told = new Map(words.map((word) => [word.split('=', 1)[0] ?? '', word.slice(word.indexOf('=') + 1)]));
+    const reason = (['queued', 'loading', 'starting'] as const).find((one) => told.has(one));
+    if (reason !== undefined)
+      this.#events.onWaiting({
+        reason,
+        ...counted('position', told.get('position')),
+        ...counted('percent', told.get('percent')),
+      });
+    if (!told.has('node')) return;
+    this.#know({
+      ...named('node', told.get('node')),
+      ...named('provider', told.get('provider')),
+      ...named('servedModel', told.get('served-model')),
+    });
+    this.#events.onWaiting({ reason: 'reading' });
+  }
+
+  take(data: string): void {
+    if (data === '[DONE]') {
+      this.#isOver = true;
+      return;
+    }
+    const { choices, usage, error } = chunkSchema.parse(JSON.parse(data));
+    if (error !== undefined && error !== null) throw problemOf(502, { error });
+    this.#count(usage);
+    const [choice] = choices ?? [];
+    if (choice?.finish_reason) this.#know({ finish: choice.finish_reason });
+    const { delta } = choice ?? {};
+    const thought = delta?.reasoning_content ?? delta?.reasoning;
+    const calls = delta?.tool_calls ?? [];
+    if (!delta?.content && !thought && calls.length === 0) return;
+    this.#pieces++;
+    if (this.#firstAt === undefined) {
+      this.#firstAt = performance.now();
+      this.#know({ firstTokenMs: this.#firstAt - this.#startedAt });
+    }
+    if (thought) this.#events.onReasoning(thought);
+    if (delta?.content) this.#events.onText(delta.content);
+    for (const [n, { index, function: called }] of calls.entries())
+      this.#events.onToolCall({ index: index ?? n, name: called?.name ?? '', arguments: called?.arguments ?? '' });
+  }
+
+  /** @throws Problem where it broke off */
+  end(): void {
+    if (!this.#isOver) throw new Problem(502, 'upstream_error', t.chat.brokeOff);
+    const now = performance.now();
+    const seconds = this.#firstAt === undefined ? 0 : (now - this.#firstAt) / 1000;
+    const tokens = this.#facts.completionTokens ?? this.#pieces;
+    this.#know({ totalMs: now - this.#startedAt, ...(seconds >= RATE_MIN_S && { tokensPerSecond: tokens / seconds }) });
+  }
+
+  #count(usage: z.infer<typeof chunkSchema>['usage']): void {
+    if (!usage) return;
+    const { prompt_tokens: promptTokens, completion_tokens: completionTokens } = usage;
+    this.#know({
+      ...(promptTokens !== undefined && { promptTokens }),
+      ...(completionTokens !== undefined && { completionTokens }),
+    });
+  }
+
+  #know(more: AnswerFacts): void {
+    this.#facts = { ...this.#facts, ...more };
+    this.#events.onFacts(this.#facts);
+  }
+}
+
+function named<Name extends string>(name: Name, value: string | null | undefined): { [N in Name]?: string } {
+  return value ? ({ [name]: value } as { [N in Name]?: string }) : {};
+}
+
+function counted<Name extends string>(name: Name, value: string | undefined): { [N in Name]?: number } {
+  const number = Number(value);
+  return value && Number.isFinite(number) ? ({ [name]: number } as { [N in Name]?: number }) : {};
 }

@@ -1,23 +1,40 @@
-/** Server-sent events (WHATWG HTML §9.2) of a POST, which EventSource cannot send: the `data` of each. */
+interface SseEvents {
+  onData: (data: string) => void;
+  /** Lines that begin with a colon, without it: the gateway says there what a stream waits for. */
+  onComment: (comment: string) => void;
+}
+
+/** An event that does not end is refused before it fills the tab: a picture in base64 is smaller. */
+const EVENT_MAX_CHARS = 32 * 1024 * 1024;
+
+/** Server-sent events (WHATWG HTML §9.2) of a POST, which EventSource cannot send. */
 export class SseReader {
-  readonly #onData: (data: string) => void;
+  readonly #events: SseEvents;
   #rest = '';
 
-  constructor(onData: (data: string) => void) {
-    this.#onData = onData;
+  constructor(events: SseEvents) {
+    this.#events = events;
   }
 
+  /** @throws Error where an event is longer than a tab should hold */
   push(text: string): void {
     this.#rest += text;
     for (;;) {
       const end = /\r\n\r\n|\n\n|\r\r/.exec(this.#rest);
-      if (end === null) return;
+      if (end === null) break;
       const event = this.#rest.slice(0, end.index);
       this.#rest = this.#rest.slice(end.index + end[0].length);
-      const data = event
-        .split(/\r\n|\n|\r/)
-        .flatMap((line) => (line.startsWith('data:') ? [line.slice(5).trimStart()] : []));
-      if (data.length > 0) this.#onData(data.join('\n'));
+      this.#take(event);
     }
+    if (this.#rest.length > EVENT_MAX_CHARS) throw new Error('an event of the answer does not end');
+  }
+
+  #take(event: string): void {
+    const data: string[] = [];
+    for (const line of event.split(/\r\n|\n|\r/)) {
+      if (line.startsWith(':')) this.#events.onComment(line.slice(1).trim());
+      else if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''));
+    }
+    if (data.length > 0) this.#events.onData(data.join('\n'));
   }
 }

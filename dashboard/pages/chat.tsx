@@ -1,40 +1,87 @@
-import { useState } from 'react';
-import { useSearchParams } from 'wouter';
-import { ChatPane } from '../chat/pane.tsx';
-import { NO_SETTINGS, type Settings, SettingsForm } from '../chat/settings.tsx';
-import { catalogue } from '../parts/catalogue.ts';
-import { useLive } from '../parts/session.tsx';
+import { useEffect, useMemo, useRef } from 'react';
+import { useLocation, useRoute, useSearch } from 'wouter';
+import { ConversationList } from '../chat/conversation-list.tsx';
+import { ConversationView } from '../chat/conversation-view.tsx';
+import { ConversationStore } from '../chat/store.ts';
+import { useOpenConversation, useSummaries } from '../chat/use-conversations.ts';
+import { useMe } from '../parts/session.tsx';
+import { InSidebar } from '../parts/sidebar-slot.tsx';
+import { t } from '../texts/index.ts';
 import { Empty, Loading } from '../ui/feedback.tsx';
 
 export function Component() {
-  const live = useLive();
-  const [query] = useSearchParams();
-  const model = query.get('model') ?? '';
-  const models = catalogue(live.nodes.values()).flatMap(({ id, serving }) => (serving > 0 ? [id] : []));
-  const [two, setTwo] = useState(false);
-  const [settings, setSettings] = useState<Settings>(NO_SETTINGS);
-  if (models.length === 0 && live.connection !== 'live') return <Loading />;
+  const me = useMe();
+  const store = useMemo(() => new ConversationStore(me.user_id ?? me.id), [me.user_id, me.id]);
+  const [, params] = useRoute('/chat/:id');
+  const query = useSearch();
+  const [, navigate] = useLocation();
+  const { summaries, failed, load } = useSummaries(store);
+  const { model, missing, fromLink } = useOpenConversation(store, params?.id, query);
+  const search = useRef<HTMLInputElement>(null);
+  const begin = () => navigate('/chat');
+  useShortcuts({ begin, search: () => search.current?.focus() });
+  const remove = async (id: string) => {
+    if (model?.conversation.id === id) {
+      model.forget();
+      navigate('/chat');
+    }
+    await store.delete(id);
+    load();
+  };
+  const rename = (id: string, title: string) => {
+    if (model?.conversation.id === id) model.setTitle(title);
+    void store.rename(id, title).then(load);
+  };
   return (
     <>
-      <h1>Chat</h1>
-      {models.length === 0 && <Empty>No model is served at this moment.</Empty>}
-      <div className="row">
-        <button type="button" aria-pressed={two} onClick={() => setTwo(!two)}>
-          Two models side by side
-        </button>
-      </div>
-      <SettingsForm settings={settings} change={setSettings} />
-      <div className={two ? 'panes two' : 'panes'}>
-        <ChatPane name="First model" models={models} initial={model} settings={settings} />
-        {two && (
-          <ChatPane
-            name="Second model"
-            models={models}
-            initial={models.find((one) => one !== model) ?? ''}
-            settings={settings}
-          />
-        )}
-      </div>
+      <InSidebar>
+        <ConversationList
+          store={store}
+          conversations={summaries}
+          open={params?.id}
+          begin={begin}
+          rename={rename}
+          remove={remove}
+          search={search}
+        />
+      </InSidebar>
+      {model !== undefined ? (
+        <ConversationView
+          key={model.conversation.id}
+          model={model}
+          store={store}
+          begin={begin}
+          onSaved={load}
+          fromLink={fromLink}
+          unavailable={failed}
+        />
+      ) : missing ? (
+        <div className="p-8">
+          <Empty>{t.chat.list.gone}</Empty>
+        </div>
+      ) : (
+        <div className="p-8">
+          <Loading />
+        </div>
+      )}
     </>
   );
+}
+
+/** Ctrl+Shift+O begins a new conversation and Ctrl+K searches, as elsewhere; on a Mac with the command key. */
+function useShortcuts({ begin, search }: { begin: () => void; search: () => void }): void {
+  const latest = useRef({ begin, search });
+  latest.current = { begin, search };
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      if (!(event.ctrlKey || event.metaKey)) return;
+      const key = event.key.toLowerCase();
+      if (key === 'k') latest.current.search();
+      else if (key === 'o' && event.shiftKey) latest.current.begin();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener('keydown', onKeyDown);
+    return () => removeEventListener('keydown', onKeyDown);
+  }, []);
 }

@@ -1,125 +1,356 @@
 /** The chat, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
-import { expect, it } from 'vitest';
+import type { Page } from 'playwright-core';
+import { beforeEach, expect, it } from 'vitest';
 import * as z from 'zod';
+import { MODEL } from '../support/house.ts';
 import { eventually } from '../support/processes.ts';
-import { go, openDoor } from './visitors.ts';
+import { openDoor } from './visitors.ts';
 
 const visitors = openDoor();
 
-it('a chat streams, says who answered and how fast, stops, is edited and made again', async () => {
+/** Of what a test is not about, little. */
+beforeEach(() => visitors.house.engine.control({ tokens: 12, tokensPerSecond: 60 }));
+
+const bodySchema = z.object({
+  temperature: z.number().optional(),
+  messages: z.array(z.object({ role: z.string(), content: z.unknown() })),
+});
+
+/** What the engine was asked last. */
+function lastAsked(): z.infer<typeof bodySchema> {
+  return bodySchema.parse(JSON.parse(visitors.house.engine.requests.at(-1)?.bodyStart ?? ''));
+}
+
+async function send(page: Page, text: string): Promise<void> {
+  await page.getByLabel('Message').fill(text);
+  await page.getByRole('button', { name: 'Send' }).click();
+}
+
+/** The answer has ended. */
+async function answered(page: Page): Promise<void> {
+  await page.getByRole('button', { name: 'Send' }).waitFor();
+  await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
+}
+
+/** Every answer is these deltas. */
+async function answerWith(page: Page, deltas: readonly object[], headers: Record<string, string> = {}): Promise<void> {
+  const events = deltas.map((delta) => `data: ${JSON.stringify({ choices: [{ delta }] })}\n\n`).join('');
+  await page.route('**/v1/chat/completions', (route) =>
+    route.fulfill({ headers: { 'content-type': 'text/event-stream', ...headers }, body: `${events}data: [DONE]\n\n` }),
+  );
+}
+
+it('a chat streams, says which node answered and how fast, stops, is edited and made again, on branches', async () => {
   visitors.house.engine.control({ tokens: 40, tokensPerSecond: 40 });
   const { page, complaints } = await visitors.enter(visitors.house.key);
-  await go(page, 'Chat');
-  await page.getByLabel('Message').fill('Tell me');
-  await page.getByRole('button', { name: 'Send' }).click();
+  await send(page, 'Tell me');
   await page.getByRole('button', { name: 'Stop' }).waitFor();
   const told = page.locator('.told');
   await told.getByText('tokens/s').waitFor();
-  expect(await told.innerText()).toMatch(/^lab, node [a-z2-7]{8}, first token .*, \d+\.\d tokens\/s$/);
+  expect(await told.innerText()).toMatch(
+    /^lab · node [a-z2-7]{8} · first token .* · \d+ tokens read, 40 written · \d+\.\d tokens\/s$/,
+  );
   await page.getByRole('button', { name: 'Regenerate' }).click();
-  const running = visitors.house.engine.when(() => visitors.house.engine.running() > 0, 10_000);
+  await visitors.house.engine.when(() => visitors.house.engine.running() > 0, 10_000);
   await page.getByRole('button', { name: 'Stop' }).click();
-  await running;
-  await page.getByRole('button', { name: 'Send' }).waitFor();
+  await page.getByText('Stopped.').waitFor();
   await eventually('the engine to stop', 5_000, async () => (visitors.house.engine.running() === 0 ? true : undefined));
-  await page.getByRole('button', { name: 'Edit' }).click();
-  expect(await page.getByLabel('Message').inputValue()).toBe('Tell me');
-  expect(await page.locator('.turn').count()).toBe(0);
-  await page.getByText('System prompt, temperature').click();
+  await page.getByText('2 of 2').waitFor();
+  await page.getByRole('button', { name: 'Earlier version' }).click();
+  await told.getByText('tokens/s').waitFor();
+  await page.getByRole('button', { name: 'Settings of this chat' }).click();
   await page.getByLabel('System prompt').fill('Be brief');
   await page.getByLabel('Temperature').fill('0.5');
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'Edit' }).click();
+  expect(await page.getByLabel('Message').inputValue()).toBe('Tell me');
+  await page.getByLabel('Message').fill('Tell me more');
   await page.getByLabel('Message').press('Enter');
   await told.getByText('tokens/s').waitFor();
-  const body = z.object({
-    temperature: z.number(),
-    messages: z.array(z.object({ role: z.string(), content: z.string() })),
-  });
-  expect(body.parse(JSON.parse(visitors.house.engine.requests.at(-1)?.bodyStart ?? ''))).toEqual({
+  expect(await page.locator('.turn').count()).toBe(2);
+  expect(lastAsked()).toEqual({
     temperature: 0.5,
     messages: [
       { role: 'system', content: 'Be brief' },
-      { role: 'user', content: 'Tell me' },
+      { role: 'user', content: 'Tell me more' },
     ],
   });
-  visitors.house.engine.control({});
+  await page.getByRole('button', { name: 'Earlier version' }).click();
+  await page.locator('.said').getByText('Tell me', { exact: true }).waitFor();
   expect(complaints).toEqual([]);
 });
 
 it('a new conversation while an answer streams ends it, and nothing of it comes back', async () => {
   visitors.house.engine.control({ tokens: 400, tokensPerSecond: 40 });
   const { page, complaints } = await visitors.enter(visitors.house.key);
-  await go(page, 'Chat');
-  await page.getByLabel('Message').fill('Tell me');
-  await page.getByRole('button', { name: 'Send' }).click();
+  await send(page, 'Tell me');
   await page.locator('.turn .markdown').first().waitFor();
-  await page.getByRole('button', { name: 'New conversation' }).click();
+  await page.getByRole('button', { name: 'New chat' }).click();
   await eventually('the engine to stop', 5_000, async () => (visitors.house.engine.running() === 0 ? true : undefined));
   await page.getByRole('button', { name: 'Send' }).waitFor();
   expect(await page.locator('.turn').count()).toBe(0);
-  visitors.house.engine.control({});
   expect(complaints).toEqual([]);
 });
 
 it('what the user sends as markup is text, and an answer with markup does nothing', async () => {
   const { page, complaints } = await visitors.enter(visitors.house.key);
-  const evil =
-    '<img src=x onerror="document.title=`evil`"><script>document.title="evil"</script> [x](javascript:alert(1)) **bold**';
-  await page.route('**/v1/chat/completions', (route) =>
-    route.fulfill({
-      headers: { 'content-type': 'text/event-stream' },
-      body: `data: ${JSON.stringify({ choices: [{ delta: { content: evil } }] })}\n\ndata: [DONE]\n\n`,
-    }),
-  );
-  await go(page, 'Chat');
-  await page.getByLabel('Message').fill(evil);
-  await page.getByRole('button', { name: 'Send' }).click();
+  const evil = [
+    '<img src=x onerror="document.title=`evil`"><script>document.title="evil"</script> [x](javascript:alert(1)) **bold**',
+    '<style>body{display:none}</style><iframe src="https://evil.example"></iframe><form action="https://evil.example">',
+    '![beacon](https://evil.example/p.png) [y](data:text/html,<script>1</script>)',
+    '$\\pmb{y}$ and $\\href{javascript:alert(1)}{x}$ and $\\def\\a{\\a\\a}\\a$',
+    '| a |\n|---|\n| <b onclick=alert(1)>c</b> |',
+    '```html\n<script>document.title="evil"</script>\n```',
+    '\u202Egnihtemos',
+  ].join('\n\n');
+  const elsewhere: string[] = [];
+  page.on('request', (request) => {
+    if (!request.url().startsWith(visitors.house.gateway.url) && !/^(data|blob):/.test(request.url()))
+      elsewhere.push(request.url());
+  });
+  await answerWith(page, [{ content: evil }]);
+  await send(page, evil);
   await page.locator('.markdown strong').getByText('bold').waitFor();
-  expect(await page.locator('.turns img, .turns script, .turns a[href^="javascript"]').count()).toBe(0);
+  await page.locator('.markdown .code-block .token-keyword, .markdown .code-block [class^=token]').first().waitFor();
+  await page.locator('.markdown math').first().waitFor();
+  const acting = '.turns :is(img, script, style, iframe, form, [onclick], a[href^="javascript"], a[href^="data"])';
+  expect(await page.locator(acting).count()).toBe(0);
+  expect(await page.locator('.turns [href^="javascript"]').count()).toBe(0);
   expect(await page.title()).not.toBe('evil');
+  expect(elsewhere).toEqual([]);
   expect(complaints).toEqual([]);
 });
 
-it('reasoning is folded, and only the providers that were named may see a question', async () => {
+it('formulas are MathML, code has colours and a button to copy it, tables are tables', async () => {
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  const text =
+    'Inline \\(a^2\\) and\n\n$$\\int_0^1 x\\,dx$$\n\n```python\ndef f(x):\n    return x\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nPrices: $5 and `$x$`';
+  await answerWith(page, [{ content: text }]);
+  await send(page, 'Show me');
+  await page.locator('.markdown math').nth(1).waitFor();
+  expect(await page.locator('.markdown math[display=block]').count()).toBe(1);
+  await page.locator('.token-keyword').getByText('def').waitFor();
+  await page.getByRole('button', { name: 'Copy code' }).waitFor();
+  expect(await page.locator('.markdown table').innerText()).toMatch(/a\s+b\s+1\s+2/);
+  expect(await page.locator('.markdown code').getByText('$x$').count()).toBe(1);
+  expect(complaints).toEqual([]);
+});
+
+it('reasoning is folded, tool calls are shown, and only the providers that were named may see a question', async () => {
   const { page } = await visitors.enter(visitors.house.key);
   const asked: (string | null)[] = [];
-  await page.route('**/v1/chat/completions', async (route) => {
-    asked.push(await route.request().headerValue('x-otela-trusted-providers'));
-    const deltas = [{ reasoning_content: 'Seven times six' }, { content: 'It is 42.' }];
-    const events = deltas.map((delta) => `data: ${JSON.stringify({ choices: [{ delta }] })}\n\n`).join('');
-    await route.fulfill({ headers: { 'content-type': 'text/event-stream' }, body: `${events}data: [DONE]\n\n` });
+  page.on('request', async (request) => {
+    if (request.url().endsWith('/v1/chat/completions'))
+      asked.push(await request.headerValue('x-otela-trusted-providers'));
   });
-  await go(page, 'Chat');
-  await page.getByText('System prompt, temperature').click();
+  await answerWith(page, [
+    { reasoning_content: 'Seven times six' },
+    { content: 'It is 42.' },
+    { tool_calls: [{ index: 0, id: 'c1', function: { name: 'lookup', arguments: '{"q":' } }] },
+    { tool_calls: [{ index: 0, function: { arguments: '"deep thought"}' } }] },
+  ]);
+  await page.getByRole('button', { name: 'Settings of this chat' }).click();
   await page.getByLabel('Trusted providers').fill('lab, eth');
-  await page.getByLabel('Message').fill('What is it?');
-  await page.getByRole('button', { name: 'Send' }).click();
+  await page.keyboard.press('Escape');
+  await send(page, 'What is it?');
   await page.getByText('It is 42.').waitFor();
   const thought = page.getByText('Seven times six');
   expect(await thought.isVisible()).toBe(false);
-  await page.getByText('Reasoning', { exact: true }).click();
+  await page.getByText('Reasoning').click();
   await thought.waitFor({ state: 'visible' });
+  await page.getByText('Calls lookup').click();
+  await page.getByText('"deep thought"').waitFor({ state: 'visible' });
   expect(asked).toEqual(['lab, eth']);
 });
 
-it('two models answer side by side, with a picture', async () => {
+it('one question goes to two models side by side, with a picture, and one of them is kept', async () => {
   const { page } = await visitors.enter(visitors.house.key);
-  await go(page, 'Chat');
-  await page.getByRole('button', { name: 'Two models side by side' }).click();
-  const panes = page.locator('.pane');
-  await panes.nth(1).waitFor();
+  await page.getByRole('button', { name: 'Compare two models' }).click();
   const png = Buffer.from(
     'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
     'base64',
   );
-  await panes.nth(0).locator('input[type=file]').setInputFiles({ name: 'dot.png', mimeType: 'image/png', buffer: png });
-  await panes.nth(0).locator('.thumb').waitFor();
-  for (const n of [0, 1]) {
-    await panes.nth(n).getByLabel('Message').fill(`To ${n}`);
-    await panes.nth(n).getByRole('button', { name: 'Send' }).click();
-    await panes.nth(n).locator('.told').getByText('tokens/s').waitFor();
-  }
-  const withPicture = visitors.house.engine.requests
-    .map(({ bodyStart }) => bodyStart)
-    .filter((text) => text.includes('image_url'));
-  expect(withPicture).toHaveLength(1);
+  await page.locator('input[type=file]').setInputFiles({ name: 'dot.png', mimeType: 'image/png', buffer: png });
+  await page.locator('.thumb').waitFor();
+  await send(page, 'What is on it?');
+  const panes = page.locator('.pane');
+  for (const n of [0, 1]) await panes.nth(n).locator('.told').getByText('12 written').waitFor();
+  const withPicture = visitors.house.engine.requests.filter(({ bodyStart }) => bodyStart.includes('image_url'));
+  expect(withPicture).toHaveLength(2);
+  await panes.nth(1).getByRole('button', { name: 'Go on with this one' }).click();
+  await expect.poll(() => panes.count()).toBe(1);
+});
+
+it.each([
+  [
+    400,
+    { error: { message: 'This model reads no pictures.', type: 'BadRequestError', code: 400 } },
+    'This model reads no pictures.',
+  ],
+  [422, { detail: 'Field required' }, 'Field required'],
+  [500, 'Internal Server Error', 'The gateway answered 500 and gave no reason.'],
+])('an error is told in the words of whatever said no (%s)', async (status, body, words) => {
+  const { page } = await visitors.enter(visitors.house.key);
+  await page.route('**/v1/chat/completions', (route) =>
+    route.fulfill({ status, body: typeof body === 'string' ? body : JSON.stringify(body) }),
+  );
+  await send(page, 'Hello');
+  await page.getByRole('alert').getByText(words).waitFor();
+  await page.unroute('**/v1/chat/completions');
+  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.locator('.told').getByText('tokens').waitFor();
+});
+
+it('a wait says why: its place in the queue, loading, reading', async () => {
+  const { page } = await visitors.enter(visitors.house.key);
+  // A stand-in for a gateway that tells: comments of a stream that stays open.
+  await page.addInitScript(`
+    const real = fetch;
+    window.fetch = (input, init) => !String(input.url ?? input).endsWith('/v1/chat/completions') ? real(input, init) :
+      Promise.resolve(new Response(new ReadableStream({ start(c) { window.tell = (t) => c.enqueue(new TextEncoder().encode(t)); window.end = () => c.close(); } })));
+  `);
+  await page.reload();
+  await page
+    .getByRole('button', { name: MODEL })
+    .or(page.getByLabel('Model', { exact: true }))
+    .first()
+    .waitFor();
+  await send(page, 'Hello');
+  const status = page.locator('.turn').getByRole('status');
+  await status.getByText('Waiting for a free node').waitFor();
+  await page.evaluate("tell(': otela queued position=3\\n\\n')");
+  await status.getByText('Waiting: 3rd in the queue').waitFor();
+  await page.evaluate("tell(': otela loading percent=60\\n\\n')");
+  await status.getByText('The model is loading: 60 %').waitFor();
+  await page.evaluate("tell(': otela node=abcdefgh1 attempts=1 provider=lab\\n\\n')");
+  await status.getByText('Reading').waitFor();
+  await page.evaluate(`tell('data: {"choices":[{"delta":{"content":"Here"}}]}\\n\\ndata: [DONE]\\n\\n')`);
+  await page.evaluate('end()');
+  await page.getByText('Here').waitFor();
+  expect(await status.count()).toBe(0);
+  expect(await page.locator('.told').innerText()).toContain('lab · node abcdefgh');
+});
+
+it('a text file and a PDF go with a question as text, and what is none is refused in words', async () => {
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  const chooser = page.locator('input[type=file]');
+  await chooser.setInputFiles([
+    { name: 'notes.md', mimeType: 'text/markdown', buffer: Buffer.from('The secret word is heron.') },
+    { name: 'paper.pdf', mimeType: 'application/pdf', buffer: pdf('Entropy never falls in here') },
+  ]);
+  await page.getByText('1 page').waitFor();
+  await chooser.setInputFiles({ name: 'program.bin', mimeType: '', buffer: Buffer.from([1, 0, 2, 0]) });
+  await page.getByRole('alert').getByText('program.bin is no picture, PDF or text file.').waitFor();
+  await send(page, 'What do they say?');
+  await page.locator('.told').waitFor();
+  const asked = JSON.stringify(lastAsked().messages);
+  expect(asked).toContain('The secret word is heron.');
+  expect(asked).toContain('Entropy never falls in here');
+  expect(complaints).toEqual([]);
+});
+
+/** One page with one line, as PDF 1.4 §3.4 wants it. */
+function pdf(text: string): Buffer {
+  const stream = `BT /F1 18 Tf 72 720 Td (${text}) Tj ET`;
+  const objects = [
+    '<< /Type /Catalog /Pages 2 0 R >>',
+    '<< /Type /Pages /Kids [3 0 R] /Count 1 >>',
+    '<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>',
+    `<< /Length ${stream.length} >>\nstream\n${stream}\nendstream`,
+    '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
+  ];
+  let body = '%PDF-1.4\n';
+  const offsets = objects.map((object, n) => {
+    const at = body.length;
+    body += `${n + 1} 0 obj\n${object}\nendobj\n`;
+    return at;
+  });
+  const rows = offsets.map((at) => `${String(at).padStart(10, '0')} 00000 n \n`).join('');
+  const table = `xref\n0 ${objects.length + 1}\n0000000000 65535 f \n${rows}`;
+  return Buffer.from(
+    `${body}${table}trailer\n<< /Size ${objects.length + 1} /Root 1 0 R >>\nstartxref\n${body.length}\n%%EOF\n`,
+  );
+}
+
+it('a conversation is found again after a reload, is renamed, searched, exported and deleted', async () => {
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  await send(page, 'How do herons fish?');
+  await answered(page);
+  await page.getByRole('link', { name: 'How do herons fish?' }).waitFor();
+  const answer = await page.locator('.turn.assistant .markdown').innerText();
+  await page.reload();
+  await page.locator('.said').getByText('How do herons fish?').waitFor();
+  expect(await page.locator('.turn.assistant .markdown').innerText()).toBe(answer);
+  await page.getByRole('button', { name: 'More: How do herons fish?' }).click();
+  await page.getByRole('menuitem', { name: 'Rename' }).click();
+  await page.getByLabel('New title').fill('Birds');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('link', { name: 'Birds' }).waitFor();
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await send(page, 'Something else');
+  await answered(page);
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('HERONS');
+  await expect
+    .poll(() => page.getByRole('region', { name: 'Conversations' }).getByRole('link').allInnerTexts())
+    .toEqual(['Birds']);
+  await page.getByRole('link', { name: 'Birds' }).click();
+  await page.locator('.said').getByText('How do herons fish?').waitFor();
+  await page.getByRole('button', { name: 'More: Birds' }).click();
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('menuitem', { name: 'Export as Markdown' }).click(),
+  ]);
+  expect(download.suggestedFilename()).toBe('Birds.md');
+  await page.getByRole('button', { name: 'More: Birds' }).click();
+  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await page.getByRole('alertdialog').getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('No conversation has these words.').waitFor();
+  expect(complaints).toEqual([]);
+});
+
+it('a link brings model and settings along, which is told before anything is sent; a preset keeps them', async () => {
+  const { page } = await visitors.enter(visitors.house.key);
+  await page.goto(
+    `${visitors.house.gateway.url}/#/chat?model=${encodeURIComponent(MODEL)}&system=Answer+in+French&temperature=0.2`,
+  );
+  await page.getByText('A link set the system prompt').waitFor();
+  await page.getByRole('button', { name: 'Look at them' }).click();
+  expect(await page.getByLabel('System prompt').inputValue()).toBe('Answer in French');
+  await page.getByLabel('Name of a new preset').fill('French');
+  await page.getByRole('button', { name: 'Save as preset' }).click();
+  await page.getByRole('button', { name: 'Use French' }).waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.getByRole('button', { name: 'New chat' }).click();
+  await page.getByRole('button', { name: 'Settings of this chat' }).click();
+  await expect.poll(() => page.getByLabel('System prompt').inputValue()).toBe('');
+  await page.getByRole('button', { name: 'Use French' }).click();
+  expect(await page.getByLabel('System prompt').inputValue()).toBe('Answer in French');
+});
+
+it('the page follows a long answer, and lets go when one scrolls up', async () => {
+  visitors.house.engine.control({ tokens: 3000, tokensPerSecond: 300 });
+  const { page } = await visitors.enter(visitors.house.key);
+  await send(page, 'Go on and on');
+  const scroller = page.locator('.pane > div').first();
+  const left = () => scroller.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight);
+  await expect
+    .poll(() => scroller.evaluate((element) => element.scrollHeight - element.clientHeight), { timeout: 15_000 })
+    .toBeGreaterThan(300);
+  await expect.poll(left).toBeLessThan(80);
+  const composer = await page.getByLabel('Message').boundingBox();
+  expect((composer?.y ?? 0) + (composer?.height ?? 0)).toBeLessThan(page.viewportSize()?.height ?? 0);
+  await scroller.hover();
+  await page.mouse.wheel(0, -400);
+  await page.getByRole('button', { name: 'To the end' }).waitFor();
+  const at = await scroller.evaluate((element) => element.scrollTop);
+  const before = await scroller.evaluate((element) => element.scrollHeight);
+  await expect.poll(() => scroller.evaluate((element) => element.scrollHeight)).toBeGreaterThan(before + 100);
+  expect(Math.abs((await scroller.evaluate((element) => element.scrollTop)) - at)).toBeLessThan(5);
+  await page.getByRole('button', { name: 'To the end' }).click();
+  await expect.poll(left).toBeLessThan(80);
+  await page.keyboard.press('Escape');
+  await page.getByText('Stopped.').waitFor();
 });

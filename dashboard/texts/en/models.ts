@@ -41,3 +41,12 @@ export const usage = {
     whole: 'Whole answer',
   },
 };
+
+export const modelStates = {
+  idle: 'ready',
+  running: (n: number) => `${some(n, 'request')} running`,
+  busy: (n: number) => `busy: ${some(n, 'request')} waiting`,
+  loading: 'loading',
+  silent: 'its nodes are silent',
+  notServed: 'not served now',
+};

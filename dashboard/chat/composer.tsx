@@ -1,0 +1,174 @@
+import clsx from 'clsx';
+import { ArrowUp, LoaderCircle, Paperclip, Square } from 'lucide-react';
+import { type ClipboardEvent, type KeyboardEvent, type Ref, useImperativeHandle, useRef, useState } from 'react';
+import { t } from '../texts/index.ts';
+import { IconButton } from '../ui/button.tsx';
+import { Failure } from '../ui/feedback.tsx';
+import { AttachmentList } from './attachment-list.tsx';
+import { ACCEPTED, attachmentOf, FILES_MAX } from './attachments.ts';
+import type { Attachment } from './conversation.ts';
+
+const texts = t.chat;
+
+export interface Draft {
+  text: string;
+  attachments: readonly Attachment[];
+}
+
+/** What others may do with it. */
+export interface ComposerHandle {
+  focus: () => void;
+  add: (files: Iterable<File>) => void;
+  /** Puts this there instead of what was typed. */
+  set: (draft: Draft) => void;
+}
+
+interface ComposerProps {
+  model: string;
+  busy: boolean;
+  /** Undefined: an own, new message; else which one is edited, and how one gets out of it. */
+  editing: { cancel: () => void } | undefined;
+  send: (draft: Draft) => void;
+  stop: () => void;
+  /** Arrow up in an empty one. */
+  recall: () => void;
+  ref: Ref<ComposerHandle>;
+}
+
+/** Where one writes. It stays at the lower edge whatever scrolls. */
+export function Composer({ model, busy, editing, send, stop, recall, ref }: ComposerProps) {
+  const [text, setText] = useState('');
+  const area = useRef<HTMLTextAreaElement>(null);
+  const chooser = useRef<HTMLInputElement>(null);
+  const { attachments, reading, error, add, remove, setAttachments } = useAttachments();
+  useImperativeHandle(ref, () => ({
+    focus: () => area.current?.focus(),
+    add,
+    set: (draft) => {
+      setText(draft.text);
+      setAttachments([...draft.attachments]);
+      area.current?.focus();
+    },
+  }));
+  const canSend = !busy && model !== '' && reading.length === 0 && (text.trim() !== '' || attachments.length > 0);
+  const submit = () => {
+    if (!canSend) return;
+    send({ text: text.trim(), attachments });
+    setText('');
+    setAttachments([]);
+  };
+  const onKeyDown = (event: KeyboardEvent<HTMLTextAreaElement>) => {
+    // While a word is put together of several keys, as in Japanese, Enter ends the word.
+    if (event.nativeEvent.isComposing) return;
+    if (event.key === 'Enter' && !event.shiftKey) {
+      event.preventDefault();
+      submit();
+    } else if (event.key === 'ArrowUp' && text === '' && !busy) {
+      event.preventDefault();
+      recall();
+    } else if (event.key === 'Escape' && editing) editing.cancel();
+  };
+  const onPaste = (event: ClipboardEvent) => {
+    if (event.clipboardData.files.length === 0) return;
+    event.preventDefault();
+    add(event.clipboardData.files);
+  };
+  return (
+    <form
+      className={clsx(
+        'flex flex-col gap-2 rounded-xl border bg-surface p-2 shadow-raised focus-within:border-accent',
+        editing ? 'border-accent' : 'border-line-strong',
+      )}
+      onSubmit={(event) => {
+        event.preventDefault();
+        submit();
+      }}
+    >
+      {error !== undefined && <Failure error={error} />}
+      <AttachmentList attachments={attachments} remove={remove} />
+      {reading.map((name) => (
+        <p key={name} role="status" className="flex items-center gap-2 px-2 text-muted text-sm">
+          <LoaderCircle className="size-4 animate-spin" aria-hidden />
+          {texts.reading(name)}
+        </p>
+      ))}
+      <textarea
+        ref={area}
+        aria-label={texts.message}
+        placeholder={texts.placeholder(model)}
+        rows={1}
+        value={text}
+        // biome-ignore lint/a11y/noAutofocus: the page is opened to write here
+        autoFocus
+        onChange={(event) => setText(event.currentTarget.value)}
+        onKeyDown={onKeyDown}
+        onPaste={onPaste}
+        className="field-sizing-content max-h-[40dvh] min-h-10 w-full resize-none bg-transparent px-2 py-2 outline-none placeholder:text-muted"
+      />
+      <div className="flex items-center gap-1">
+        <input
+          ref={chooser}
+          type="file"
+          multiple
+          accept={ACCEPTED}
+          className="hidden"
+          tabIndex={-1}
+          onChange={({ currentTarget }) => {
+            add(currentTarget.files ?? []);
+            currentTarget.value = '';
+          }}
+        />
+        <IconButton label={texts.attach} onClick={() => chooser.current?.click()}>
+          <Paperclip />
+        </IconButton>
+        {editing && (
+          <button type="button" className="px-2 text-muted text-sm hover:text-ink" onClick={editing.cancel}>
+            {t.common.cancel}
+          </button>
+        )}
+        <span className="flex-1" />
+        {busy ? (
+          <IconButton
+            label={texts.stop}
+            onClick={stop}
+            className="size-9! rounded-full! bg-ink text-canvas! hover:bg-ink hover:opacity-85"
+          >
+            <Square fill="currentColor" />
+          </IconButton>
+        ) : (
+          <IconButton
+            type="submit"
+            label={texts.send}
+            disabled={!canSend}
+            className="size-9! rounded-full! bg-accent text-on-accent! hover:bg-accent-hover"
+          >
+            <ArrowUp />
+          </IconButton>
+        )}
+      </div>
+    </form>
+  );
+}
+
+function useAttachments() {
+  const [attachments, setAttachments] = useState<Attachment[]>([]);
+  const [reading, setReading] = useState<string[]>([]);
+  const [error, setError] = useState<unknown>();
+  const add = (files: Iterable<File>) => {
+    setError(undefined);
+    const some = [...files];
+    if (attachments.length + reading.length + some.length > FILES_MAX) {
+      setError(new Error(texts.files.tooMany(FILES_MAX)));
+      return;
+    }
+    for (const file of some) {
+      setReading((names) => [...names, file.name]);
+      attachmentOf(file)
+        .then((one) => setAttachments((before) => [...before, one]))
+        .catch(setError)
+        .finally(() => setReading((names) => names.toSpliced(names.indexOf(file.name), 1)));
+    }
+  };
+  const remove = (at: number) => setAttachments((before) => before.toSpliced(at, 1));
+  return { attachments, reading, error, add, remove, setAttachments };
+}

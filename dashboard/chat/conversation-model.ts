@@ -1,0 +1,291 @@
+/** One open conversation: asks its models, gathers what streams for one paint at a time, and saves itself. */
+import { type AnswerFacts, chat, type ToolCallDelta, type Waiting } from '../api/chat.ts';
+import { t } from '../texts/index.ts';
+import { messageOf } from '../ui/feedback.tsx';
+import {
+  type Attachment,
+  type Conversation,
+  changed,
+  choose,
+  emptyThread,
+  pathTo,
+  requestOf,
+  shownBranch,
+  shownTurns,
+  type Thread,
+  type Turn,
+  titleOf,
+  withToolCall,
+  withTurn,
+} from './conversation.ts';
+import type { Settings } from './settings.ts';
+import type { ConversationStore } from './store.ts';
+
+/** What came is on disk no later than this, should the tab be closed. */
+const SAVE_EVERY_MS = 1_000;
+/** A tab in the background paints no frames. */
+const HIDDEN_MS = 200;
+
+/** Not `randomUUID`: browsers have that on TLS and on this very machine alone. */
+export function newId(): string {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+export function newConversation(models: readonly string[], settings: Settings): Conversation {
+  const now = Date.now();
+  const threads = (models.length === 0 ? [''] : models).map(emptyThread);
+  return { id: newId(), title: '', createdAt: now, updatedAt: now, settings, threads };
+}
+
+/** What a turn becomes at the next paint. */
+type Change = (turn: Turn) => Turn;
+
+export class ConversationModel {
+  readonly #store: ConversationStore;
+  readonly #listeners = new Set<() => void>();
+  /** By turn. At most one for each thread. */
+  readonly #running = new Map<string, AbortController>();
+  #pending = new Map<string, Change[]>();
+  #painting = false;
+  #saving: ReturnType<typeof setTimeout> | undefined;
+  #conversation: Conversation;
+  #isForgotten = false;
+  /** Why it could not be saved the last time. */
+  saveError: unknown;
+
+  constructor(store: ConversationStore, conversation: Conversation) {
+    this.#store = store;
+    this.#conversation = conversation;
+  }
+
+  /** Another object after each change. */
+  get conversation(): Conversation {
+    return this.#conversation;
+  }
+
+  get isBusy(): boolean {
+    return this.#running.size > 0;
+  }
+
+  get isEmpty(): boolean {
+    return this.#conversation.threads.every(({ turns }) => Object.keys(turns).length === 0);
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+
+  /** Adds a question to every thread, and asks its model. */
+  ask(text: string, attachments: readonly Attachment[]): void {
+    const id = newId();
+    const { threads, title, titled } = this.#conversation;
+    this.#set({
+      title: titled || !this.isEmpty ? title : titleOf(text) || (attachments[0]?.name ?? ''),
+      threads: threads.map((thread) => withTurn(thread, userTurn(id, lastOf(thread), text, attachments))),
+    });
+    for (const n of threads.keys()) void this.#answer(n, id);
+  }
+
+  /** Asks again with other words, on a branch of its own, in each thread that has this question. */
+  edit(id: string, text: string, attachments: readonly Attachment[]): void {
+    const next = newId();
+    const asked: number[] = [];
+    const threads = this.#conversation.threads.map((thread, n) => {
+      const before = thread.turns[id];
+      if (before === undefined) return thread;
+      asked.push(n);
+      return withTurn(thread, userTurn(next, before.parent, text, attachments));
+    });
+    this.#set({ threads });
+    for (const n of asked) void this.#answer(n, next);
+  }
+
+  /** Another answer to the same question, beside the one that is there. */
+  regenerate(n: number, id: string): void {
+    const parent = this.#conversation.threads[n]?.turns[id]?.parent;
+    if (parent != null) void this.#answer(n, parent);
+  }
+
+  /** Shows another branch in the place of this turn. */
+  show(n: number, turn: Turn, at: number): void {
+    this.#setThread(n, (thread) => {
+      const other = shownBranch(thread).find((one) => one.turn.id === turn.id)?.branches[at];
+      return other === undefined ? thread : choose(thread, other);
+    });
+    this.#saveSoon();
+  }
+
+  /** Ends what is on its way; what came stays. */
+  stop(): void {
+    for (const controller of this.#running.values()) controller.abort();
+  }
+
+  setModel(n: number, model: string): void {
+    this.#setThread(n, (thread) => ({ ...thread, model }));
+    this.#saveSoon();
+  }
+
+  setSettings(settings: Settings): void {
+    this.#set({ settings });
+    this.#saveSoon();
+  }
+
+  setTitle(title: string): void {
+    this.#set({ title, titled: true });
+    this.#saveSoon();
+  }
+
+  /** Asks a second model too, from here on. */
+  compareWith(model: string): void {
+    const [first] = this.#conversation.threads;
+    if (first === undefined || this.isBusy) return;
+    this.#set({ threads: [first, { ...first, model }] });
+    this.#saveSoon();
+  }
+
+  /** Goes on with one of two threads; the other one is gone. */
+  keep(n: number): void {
+    const thread = this.#conversation.threads[n];
+    if (thread === undefined) return;
+    this.stop();
+    this.#set({ threads: [thread] });
+    this.#saveSoon();
+  }
+
+  /** It is being deleted: it is not saved any more. */
+  forget(): void {
+    this.#isForgotten = true;
+    this.stop();
+  }
+
+  /** Ends what runs and saves. Nothing of it changes any more. */
+  close(): void {
+    this.stop();
+    this.#paint();
+    if (this.#saving !== undefined) this.#saveNow();
+    this.#listeners.clear();
+  }
+
+  async #answer(n: number, parent: string): Promise<void> {
+    const thread = this.#conversation.threads[n];
+    if (thread === undefined) return;
+    const id = newId();
+    const { model } = thread;
+    const { settings } = this.#conversation;
+    const controller = new AbortController();
+    this.#running.set(id, controller);
+    const turn: Turn = { id, parent, role: 'assistant', text: '', model, state: 'streaming', at: Date.now() };
+    this.#setThread(n, (one) => withTurn(one, { ...turn, waiting: { reason: 'sent' } }));
+    const change = (made: Change) => this.#change(id, made);
+    try {
+      const request = requestOf(model, pathTo(thread, parent), settings);
+      await chat(request, settings.trusted.trim(), eventsOf(change, Date.now()), controller.signal);
+      change(({ waiting: _, ...rest }) => ({ ...rest, state: 'done' }));
+    } catch (error) {
+      const stopped = controller.signal.aborted;
+      change(({ waiting: _, ...rest }) =>
+        stopped ? { ...rest, state: 'stopped' } : { ...rest, state: 'failed', error: messageOf(error) },
+      );
+    } finally {
+      this.#running.delete(id);
+      this.#paint();
+      this.#saveNow();
+    }
+  }
+
+  #change(id: string, change: Change): void {
+    const list = this.#pending.get(id);
+    if (list === undefined) this.#pending.set(id, [change]);
+    else list.push(change);
+    if (this.#painting) return;
+    this.#painting = true;
+    if (document.hidden) setTimeout(() => this.#paint(), HIDDEN_MS);
+    else requestAnimationFrame(() => this.#paint());
+  }
+
+  #paint(): void {
+    this.#painting = false;
+    const pending = this.#pending;
+    if (pending.size === 0) return;
+    this.#pending = new Map();
+    const threads = this.#conversation.threads.map((thread) => {
+      let next = thread;
+      for (const [id, changes] of pending)
+        next = changed(next, id, (turn) => changes.reduce((made, change) => change(made), turn));
+      return next;
+    });
+    this.#set({ threads });
+    this.#saveSoon();
+  }
+
+  #setThread(n: number, change: (thread: Thread) => Thread): void {
+    this.#set({ threads: this.#conversation.threads.map((thread, at) => (at === n ? change(thread) : thread)) });
+  }
+
+  #set(change: Partial<Conversation>): void {
+    this.#conversation = { ...this.#conversation, ...change };
+    for (const listener of this.#listeners) listener();
+  }
+
+  #saveSoon(): void {
+    this.#saving ??= setTimeout(() => this.#saveNow(), SAVE_EVERY_MS);
+  }
+
+  #saveNow(): void {
+    clearTimeout(this.#saving);
+    this.#saving = undefined;
+    if (this.isEmpty || this.#isForgotten) return;
+    this.#conversation = { ...this.#conversation, updatedAt: Date.now() };
+    this.#store.save(this.#conversation).then(
+      () => this.#tell(undefined),
+      (error: unknown) => this.#tell(error),
+    );
+  }
+
+  #tell(error: unknown): void {
+    if (error === this.saveError) return;
+    this.saveError = error;
+    this.#set({});
+  }
+}
+
+const lastOf = (thread: Thread) => shownTurns(thread).at(-1)?.id ?? null;
+
+function userTurn(id: string, parent: string | null, text: string, attachments: readonly Attachment[]): Turn {
+  const files = attachments.length === 0 ? {} : { attachments: [...attachments] };
+  return { id, parent, role: 'user', text, ...files, state: 'done', at: Date.now() };
+}
+
+/** What the stream tells, as changes of the turn. `startedAt` in milliseconds since 1970. */
+function eventsOf(change: (change: Change) => void, startedAt: number) {
+  return {
+    onText: (text: string) =>
+      change(({ waiting: _, ...turn }) => ({ ...turn, ...thoughtFor(turn, startedAt), text: turn.text + text })),
+    onReasoning: (text: string) =>
+      change(({ waiting: _, ...turn }) => ({ ...turn, reasoning: (turn.reasoning ?? '') + text })),
+    onToolCall: (delta: ToolCallDelta) =>
+      change(({ waiting: _, ...turn }) => ({ ...turn, toolCalls: withToolCall(turn.toolCalls ?? [], delta) })),
+    onFacts: (facts: AnswerFacts) => change((turn) => ({ ...turn, facts })),
+    onWaiting: (waiting: Waiting) => change((turn) => ({ ...turn, waiting })),
+  };
+}
+
+/** The first word of the answer ends the reasoning. */
+function thoughtFor({ reasoning, reasoningMs }: Turn, startedAt: number): { reasoningMs?: number } {
+  return reasoning === undefined || reasoningMs !== undefined ? {} : { reasoningMs: Date.now() - startedAt };
+}
+
+/** Of a conversation that comes from the store: what streamed when its page was closed has broken off. */
+export function settled(conversation: Conversation): Conversation {
+  const threads = conversation.threads.map((thread) => ({
+    ...thread,
+    turns: Object.fromEntries(
+      Object.entries(thread.turns).map(([id, { waiting, ...turn }]) => [
+        id,
+        turn.state === 'streaming' ? { ...turn, state: 'failed' as const, error: t.chat.pageClosed } : turn,
+      ]),
+    ),
+  }));
+  return { ...conversation, threads };
+}

@@ -1,0 +1,249 @@
+import { Columns2, SlidersHorizontal, SquarePen } from 'lucide-react';
+import { type DragEvent, useEffect, useMemo, useRef, useState } from 'react';
+import { useLocation } from 'wouter';
+import { catalogue } from '../parts/catalogue.ts';
+import { useLive } from '../parts/session.tsx';
+import { t } from '../texts/index.ts';
+import { Button, IconButton } from '../ui/button.tsx';
+import { Failure, messageOf } from '../ui/feedback.tsx';
+import { Composer, type ComposerHandle, type Draft } from './composer.tsx';
+import { shownTurns } from './conversation.ts';
+import type { ConversationModel } from './conversation-model.ts';
+import { ModelPicker } from './model-picker.tsx';
+import { isDefault } from './settings.ts';
+import { SettingsDialog } from './settings-dialog.tsx';
+import type { ConversationStore } from './store.ts';
+import { ThreadView } from './thread-view.tsx';
+import type { TurnActions } from './turn-view.tsx';
+import { useConversation } from './use-conversations.ts';
+
+const texts = t.chat;
+
+interface ConversationViewProps {
+  model: ConversationModel;
+  store: ConversationStore;
+  begin: () => void;
+  /** The list has changed. */
+  onSaved: () => void;
+  fromLink: boolean;
+  unavailable: boolean;
+}
+
+export function ConversationView({ model, store, begin, onSaved, fromLink, unavailable }: ConversationViewProps) {
+  const conversation = useConversation(model);
+  const { threads, settings, updatedAt } = conversation;
+  const live = useLive();
+  const [, navigate] = useLocation();
+  const models = useMemo(() => catalogue(live.nodes.values()), [live.nodes]);
+  const byId = useMemo(() => new Map(models.map((one) => [one.id, one])), [models]);
+  const composer = useRef<ComposerHandle>(null);
+  const [editing, setEditing] = useState<string>();
+  const [open, setOpen] = useState(false);
+  const { isBusy: busy } = model;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: told whenever it was saved
+  useEffect(onSaved, [updatedAt]);
+  const [first] = threads;
+  const served = models.find(({ serving }) => serving > 0)?.id;
+  useEffect(() => {
+    if (first?.model === '' && served !== undefined) model.setModel(0, served);
+  }, [model, first?.model, served]);
+
+  const startEdit = (id: string) => {
+    const turn = threads.map(({ turns }) => turns[id]).find((one) => one !== undefined);
+    if (turn === undefined) return;
+    setEditing(id);
+    composer.current?.set({ text: turn.text, attachments: turn.attachments ?? [] });
+  };
+  const endEdit = () => {
+    setEditing(undefined);
+    composer.current?.set({ text: '', attachments: [] });
+  };
+  const send = ({ text, attachments }: Draft) => {
+    // Its address from now on, so that a reload finds it.
+    if (model.isEmpty) navigate(`/chat/${conversation.id}`, { replace: true });
+    if (editing === undefined) model.ask(text, attachments);
+    else model.edit(editing, text, attachments);
+    setEditing(undefined);
+  };
+  const recall = () => {
+    const last = first && shownTurns(first).findLast(({ role }) => role === 'user');
+    if (last !== undefined) startEdit(last.id);
+  };
+  const latestEdit = useRef(startEdit);
+  latestEdit.current = startEdit;
+  const actions = useMemo(
+    () =>
+      [0, 1].map(
+        (n): TurnActions => ({
+          show: (turn, at) => model.show(n, turn, at),
+          edit: (id) => latestEdit.current(id),
+          again: (id) => model.regenerate(n, id),
+        }),
+      ),
+    [model],
+  );
+  useStopByEscape(model, editing !== undefined);
+  const compare = () => {
+    const other = models.find(({ id, serving }) => serving > 0 && id !== first?.model) ?? models[0];
+    if (other !== undefined) model.compareWith(other.id);
+  };
+  const two = threads.length > 1;
+  const pickerFor = (n: number) => (
+    <ModelPicker
+      label={n === 0 ? texts.model : texts.secondModel}
+      value={threads[n]?.model ?? ''}
+      models={models}
+      loads={live.loads}
+      choose={(next) => model.setModel(n, next)}
+    />
+  );
+  return (
+    <DropZone add={(files) => composer.current?.add(files)}>
+      <h1 className="sr-only">{conversation.title || t.pages.chat}</h1>
+      <div className="flex h-14 shrink-0 items-center gap-1 border-line border-b px-3">
+        <div className="min-w-0 flex-1 truncate px-2.5 font-semibold">
+          {two ? conversation.title || texts.compare : <span className="-ml-2.5 flex">{pickerFor(0)}</span>}
+        </div>
+        {!two && (
+          <IconButton label={texts.compare} onClick={compare} disabled={busy || models.length === 0}>
+            <Columns2 />
+          </IconButton>
+        )}
+        <IconButton label={texts.settings.open} pressed={!isDefault(settings)} onClick={() => setOpen(true)}>
+          <SlidersHorizontal />
+        </IconButton>
+        <IconButton label={texts.newChat} onClick={begin} className="md:hidden">
+          <SquarePen />
+        </IconButton>
+      </div>
+      {model.isEmpty ? (
+        <div className="flex min-h-0 flex-1 flex-col items-center justify-center gap-2 p-6 text-center">
+          <p className="font-semibold text-2xl tracking-tight">{texts.greeting}</p>
+          {models.length === 0 && live.connection === 'live' && <p className="text-muted">{texts.noModel}</p>}
+          {two && (
+            <div className="flex flex-wrap justify-center gap-4">
+              {[0, 1].map((n) => (
+                <span key={n}>{pickerFor(n)}</span>
+              ))}
+            </div>
+          )}
+        </div>
+      ) : (
+        <div className="flex min-h-0 flex-1 flex-col divide-line max-md:divide-y md:flex-row md:divide-x">
+          {threads.map((thread, n) => (
+            <ThreadView
+              // biome-ignore lint/suspicious/noArrayIndexKey: the first one and the second one
+              key={n}
+              label={n === 0 ? texts.model : texts.secondModel}
+              thread={thread}
+              busy={busy}
+              models={byId}
+              loads={live.loads}
+              actions={actions[n] ?? NO_ACTIONS}
+              head={
+                two && (
+                  <div className="flex h-11 shrink-0 items-center justify-between gap-2 border-line border-b px-2">
+                    {pickerFor(n)}
+                    <Button size="small" kind="ghost" onClick={() => model.keep(n)}>
+                      {texts.keepThis}
+                    </Button>
+                  </div>
+                )
+              }
+            />
+          ))}
+        </div>
+      )}
+      <div className="mx-auto w-full max-w-3xl shrink-0 px-3 pb-2">
+        {fromLink && model.isEmpty && (
+          <p
+            role="status"
+            className="mb-2 flex flex-wrap items-center gap-3 rounded-md bg-wait-soft px-4 py-2 text-sm text-wait"
+          >
+            <span className="flex-1">{texts.settings.fromLink}</span>
+            <Button size="small" onClick={() => setOpen(true)}>
+              {texts.settings.review}
+            </Button>
+          </p>
+        )}
+        {unavailable && (
+          <p className="mb-2 rounded-md bg-wait-soft px-4 py-2 text-sm text-wait">{texts.list.unavailable}</p>
+        )}
+        {model.saveError !== undefined && !unavailable && (
+          <Failure error={new Error(texts.notSaved(messageOf(model.saveError)))} />
+        )}
+        <Composer
+          ref={composer}
+          model={threads.map(({ model: name }) => name).join(', ')}
+          busy={busy}
+          editing={editing === undefined ? undefined : { cancel: endEdit }}
+          send={send}
+          stop={() => model.stop()}
+          recall={recall}
+        />
+        <p className="pt-1.5 text-center text-muted text-xs max-sm:hidden">{texts.hint}</p>
+      </div>
+      {open && (
+        <SettingsDialog
+          settings={settings}
+          models={threads.map(({ model: name }) => name)}
+          store={store}
+          change={(next) => model.setSettings(next)}
+          apply={(preset) => {
+            model.setSettings(preset.settings);
+            if (preset.model !== '') model.setModel(0, preset.model);
+          }}
+          close={() => setOpen(false)}
+        />
+      )}
+    </DropZone>
+  );
+}
+
+const NO_ACTIONS: TurnActions = { show: () => undefined, edit: () => undefined, again: () => undefined };
+
+/** They close by Escape themselves. */
+const POPUPS = '[role=dialog], [role=alertdialog], [role=menu], [role=listbox]';
+
+/** Escape stops an answer, wherever the focus is. */
+function useStopByEscape(model: ConversationModel, editing: boolean): void {
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      const inPopup = event.target instanceof Element && event.target.closest(POPUPS) !== null;
+      if (event.key === 'Escape' && !inPopup && !editing && model.isBusy) model.stop();
+    };
+    addEventListener('keydown', onKeyDown);
+    return () => removeEventListener('keydown', onKeyDown);
+  }, [model, editing]);
+}
+
+/** Files that are dropped anywhere go to the message. */
+function DropZone({ add, children }: { add: (files: Iterable<File>) => void; children: React.ReactNode }) {
+  const [over, setOver] = useState(false);
+  const hasFiles = (event: DragEvent) => event.dataTransfer.types.includes('Files');
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: the button beside the message does the same by keyboard
+    <div
+      className="relative flex h-full min-h-0 flex-col"
+      onDragOver={(event) => {
+        if (!hasFiles(event)) return;
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={(event) => event.currentTarget.contains(event.relatedTarget as Node | null) || setOver(false)}
+      onDrop={(event) => {
+        if (!hasFiles(event)) return;
+        event.preventDefault();
+        setOver(false);
+        add(event.dataTransfer.files);
+      }}
+    >
+      {children}
+      {over && (
+        <div className="pointer-events-none absolute inset-2 z-20 flex items-center justify-center rounded-lg border-2 border-accent border-dashed bg-accent-soft/90 font-semibold text-accent text-lg">
+          {texts.files.drop}
+        </div>
+      )}
+    </div>
+  );
+}

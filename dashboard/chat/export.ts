@@ -1,0 +1,42 @@
+/** A conversation as a file. */
+import { t } from '../texts/index.ts';
+import { type Conversation, shownTurns } from './conversation.ts';
+
+/** The branches that are shown, as people read them. */
+export function asMarkdown(conversation: Conversation): string {
+  const { title, threads } = conversation;
+  const parts = threads.map((thread) => {
+    const turns = shownTurns(thread).map(({ role, text, attachments = [], error }) => {
+      const files = attachments.map(({ name }) => `*${name}*\n\n`).join('');
+      return `## ${role === 'user' ? t.chat.you : thread.model}\n\n${files}${text}${error === undefined ? '' : `\n\n> ${error}`}\n`;
+    });
+    return threads.length === 1 ? turns.join('\n') : `# ${thread.model}\n\n${turns.join('\n')}`;
+  });
+  return `# ${title}\n\n${parts.join('\n')}`;
+}
+
+/** All branches, as this page keeps them. */
+export function asJson(conversation: Conversation): string {
+  return JSON.stringify({ format: 'otela-conversation', version: 1, ...conversation }, null, 2);
+}
+
+/** Hands a text to the browser's downloads. */
+export function download(name: string, type: string, text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement('a');
+  link.href = url;
+  link.download = name;
+  link.click();
+  // A browser takes it in this turn.
+  setTimeout(() => URL.revokeObjectURL(url), 1_000);
+}
+
+/** What file systems take, from a title. */
+export function fileName(title: string): string {
+  return (
+    title
+      .replace(/[^\p{L}\p{N}]+/gu, '-')
+      .replace(/^-|-$/g, '')
+      .slice(0, 60) || 'conversation'
+  );
+}

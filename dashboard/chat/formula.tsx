@@ -1,0 +1,54 @@
+import { useEffect, useRef, useState } from 'react';
+
+/** Longer ones are no formulas: a parser could be kept busy with them. */
+const FORMULA_MAX_CHARS = 10_000;
+
+/** Of nested macros: a formula that grows without end is refused. */
+const EXPANSIONS_MAX = 500;
+
+/**
+ * LaTeX as MathML, which browsers draw themselves. Temml makes elements, not text: no sink of Trusted Types is used. It is loaded with the
+ * first formula; until then, and where it is none, its source is shown.
+ */
+export function Formula({ tex, display }: { tex: string; display: boolean }) {
+  const ref = useRef<HTMLSpanElement>(null);
+  const [failed, setFailed] = useState(tex.length > FORMULA_MAX_CHARS);
+  useEffect(() => {
+    const place = ref.current;
+    if (place === null || tex.length > FORMULA_MAX_CHARS) return;
+    let isGone = false;
+    void import('temml').then(({ default: temml }) => {
+      if (isGone) return;
+      try {
+        const options = { displayMode: display, throwOnError: true, trust: false, maxExpand: EXPANSIONS_MAX };
+        const tree = temml.__renderToMathMLTree(tex, options);
+        withoutStyles(tree);
+        place.replaceChildren(tree.toNode());
+        setFailed(false);
+      } catch {
+        setFailed(true);
+      }
+    });
+    return () => {
+      isGone = true;
+    };
+  }, [tex, display]);
+  const Tag = display ? 'div' : 'span';
+  return (
+    <Tag className={display ? 'formula' : undefined} tabIndex={display ? 0 : undefined}>
+      {failed && <code>{tex}</code>}
+      <span ref={ref} hidden={failed} />
+    </Tag>
+  );
+}
+
+interface MathTree {
+  attributes?: Record<string, string>;
+  children?: MathTree[];
+}
+
+/** The policy forbids `style` as an attribute. Temml sets it for bold letters and the like; properties it sets too, and those stay. */
+function withoutStyles(tree: MathTree): void {
+  if (tree.attributes?.style !== undefined) delete tree.attributes.style;
+  for (const child of tree.children ?? []) withoutStyles(child);
+}

@@ -1,0 +1,107 @@
+import { Marked } from 'marked';
+import { memo, type ReactNode, useMemo } from 'react';
+import ReactMarkdown, { type Components } from 'react-markdown';
+import remarkGfm from 'remark-gfm';
+import remarkMath from 'remark-math';
+import remend from 'remend';
+import { CodeBlock } from './code-block.tsx';
+import { Formula } from './formula.tsx';
+
+const splitter = new Marked({ gfm: true });
+
+/** Top-level blocks: of a growing text only the last one changes, so that only it is parsed again. */
+function blocksOf(text: string): string[] {
+  const blocks: string[] = [];
+  let open = '';
+  for (const { raw } of splitter.lexer(text)) {
+    open += raw;
+    // A displayed formula may have empty lines.
+    if ((open.match(/\$\$/g)?.length ?? 0) % 2 === 1) continue;
+    blocks.push(open);
+    open = '';
+  }
+  if (open !== '') blocks.push(open);
+  return blocks;
+}
+
+const CODE = /(```[\s\S]*?(?:```|$)|`[^`\n]*`)/;
+const DISPLAY = /\\\[([\s\S]+?)\\\]|\$\$([\s\S]+?)\$\$/g;
+const INLINE = /\\\(([\s\S]+?)\\\)/g;
+/** As pandoc has it: no space within the dollars, no digit behind. What else is a dollar is money. */
+const DOLLARS = /\$\$[\s\S]*?\$\$|(?<![\\$])\$(?=\S)[^$\n]*?[^\s$\\]\$(?!\d)|(?<!\\)\$/g;
+
+/** Formulas as remark-math reads them: models write LaTeX's own brackets too, and displayed formulas on one line. In code all stays. */
+function withMathFences(text: string): string {
+  return text
+    .split(CODE)
+    .map((part, n) => {
+      if (n % 2 === 1) return part;
+      return part
+        .replace(
+          DISPLAY,
+          (_, brackets?: string, dollars?: string) => `\n$$$$\n${(brackets ?? dollars ?? '').trim()}\n$$$$\n`,
+        )
+        .replace(INLINE, (_, inside: string) => `$${inside.trim()}$`)
+        .replace(DOLLARS, (found) => (found === '$' ? '\\$' : found));
+    })
+    .join('');
+}
+
+function textOf(node: ReactNode): string {
+  if (typeof node === 'string' || typeof node === 'number') return String(node);
+  return Array.isArray(node) ? node.map(textOf).join('') : '';
+}
+
+const COMPONENTS: Components = {
+  // No pictures: they would ask another host, and tell it that this was read.
+  img: ({ alt, src }) => <span>{alt || (typeof src === 'string' ? src : '')}</span>,
+  a: ({ href, children }) => (
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  ),
+  pre: ({ children }) => <>{children}</>,
+  code: ({ className = '', children }) => {
+    const text = textOf(children);
+    if (className.includes('math-display')) return <Formula tex={text} display />;
+    if (className.includes('math-inline')) return <Formula tex={text} display={false} />;
+    const language = /language-(\S+)/.exec(className)?.[1];
+    if (language === undefined && !text.includes('\n')) return <code>{children}</code>;
+    return <CodeBlock code={text.replace(/\n$/, '')} language={language ?? ''} />;
+  },
+  table: ({ children }) => (
+    <div className="overflow-x-auto rounded-md border border-line">
+      <table className="w-full text-sm [&_td]:border-line [&_td]:border-t [&_td]:px-3 [&_td]:py-1.5 [&_th]:bg-sunken [&_th]:px-3 [&_th]:py-1.5 [&_th]:text-left [&_th]:font-semibold">
+        {children}
+      </table>
+    </div>
+  ),
+  input: ({ checked }) => <input type="checkbox" checked={checked === true} readOnly disabled className="mr-2" />,
+};
+
+const PLUGINS = [remarkGfm, remarkMath];
+
+const Block = memo(({ text }: { text: string }) => (
+  <ReactMarkdown remarkPlugins={PLUGINS} components={COMPONENTS}>
+    {text}
+  </ReactMarkdown>
+));
+
+/**
+ * What a model wrote, as React elements: no markup of it reaches the page as markup. `streaming`: its last block is not whole, and what was
+ * opened in it is closed for now.
+ */
+export function Markdown({ text, streaming = false }: { text: string; streaming?: boolean }) {
+  const blocks = useMemo(() => blocksOf(withMathFences(text)), [text]);
+  const last = blocks.length - 1;
+  return (
+    <div className="markdown">
+      {blocks.map((block, n) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only added behind
+        <Block key={n} text={streaming && n === last ? remend(block) : block} />
+      ))}
+    </div>
+  );
+}
+
+export default Markdown;

@@ -1,0 +1,65 @@
+import { Select } from '@base-ui/react/select';
+import clsx from 'clsx';
+import { Check, ChevronDown } from 'lucide-react';
+import type { ModelLoad } from '../api/schemas.ts';
+import type { CatalogueModel } from '../parts/catalogue.ts';
+import { modelState } from '../parts/model-state.ts';
+import { t } from '../texts/index.ts';
+
+interface ModelPickerProps {
+  label: string;
+  value: string;
+  models: readonly CatalogueModel[];
+  loads: ReadonlyMap<string, ModelLoad>;
+  choose: (model: string) => void;
+}
+
+const DOTS = { good: 'bg-good', wait: 'bg-wait', bad: 'bg-bad' } as const;
+
+/** Which model is asked, with what it is doing now. */
+export function ModelPicker({ label, value, models, loads, choose }: ModelPickerProps) {
+  const known = models.some(({ id }) => id === value) || value === '' ? models : [...models, undefined];
+  return (
+    <Select.Root value={value} onValueChange={(next: string | null) => next !== null && choose(next)}>
+      <Select.Trigger
+        aria-label={label}
+        className="inline-flex h-9 min-w-0 max-w-full items-center gap-1.5 rounded-md px-2.5 font-semibold hover:bg-hover"
+      >
+        <span className="truncate">{value || t.chat.noModel}</span>
+        <Select.Icon>
+          <ChevronDown className="size-4 text-muted" />
+        </Select.Icon>
+      </Select.Trigger>
+      <Select.Portal>
+        <Select.Positioner sideOffset={4} align="start" alignItemWithTrigger={false} className="z-40">
+          <Select.Popup className="appear max-h-80 max-w-[92vw] overflow-y-auto rounded-md border border-line bg-raised p-1 shadow-raised outline-none">
+            {known.map((model) => {
+              const id = model?.id ?? value;
+              const state = modelState(model, loads.get(id));
+              return (
+                <Select.Item
+                  key={id}
+                  value={id}
+                  className="flex cursor-default items-center gap-3 rounded-sm py-2 pr-3 pl-2 outline-none data-highlighted:bg-hover"
+                >
+                  <span className="flex size-4 shrink-0">
+                    <Select.ItemIndicator>
+                      <Check className="size-4" />
+                    </Select.ItemIndicator>
+                  </span>
+                  <span className="flex min-w-0 flex-col">
+                    <Select.ItemText className="truncate font-medium text-sm">{id}</Select.ItemText>
+                    <span className="flex items-center gap-1.5 text-muted text-xs">
+                      <span className={clsx('size-1.5 rounded-full', DOTS[state.kind])} aria-hidden />
+                      {state.text}
+                    </span>
+                  </span>
+                </Select.Item>
+              );
+            })}
+          </Select.Popup>
+        </Select.Positioner>
+      </Select.Portal>
+    </Select.Root>
+  );
+}

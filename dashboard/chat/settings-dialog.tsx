@@ -1,0 +1,114 @@
+import { Trash2 } from 'lucide-react';
+import { type ChangeEvent, type FormEvent, useEffect, useState } from 'react';
+import { t } from '../texts/index.ts';
+import { Button, IconButton } from '../ui/button.tsx';
+import { Copy } from '../ui/copy.tsx';
+import { Dialog } from '../ui/dialog.tsx';
+import { Field, Input, Textarea } from '../ui/field.tsx';
+import { linkQuery, type Settings } from './settings.ts';
+import type { ConversationStore, Preset } from './store.ts';
+
+const texts = t.chat.settings;
+
+interface SettingsDialogProps {
+  settings: Settings;
+  models: readonly string[];
+  store: ConversationStore;
+  change: (settings: Settings) => void;
+  apply: (preset: Preset) => void;
+  close: () => void;
+}
+
+export function SettingsDialog({ settings, models, store, change, apply, close }: SettingsDialogProps) {
+  const set = (name: keyof Settings) => (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) =>
+    change({ ...settings, [name]: event.currentTarget.value });
+  const link = () => `${location.origin}/#/chat?${linkQuery(models, settings)}`;
+  return (
+    <Dialog title={texts.title} close={close} footer={<Copy text={link} label={texts.link} />}>
+      <div className="flex flex-col gap-5">
+        <Field label={texts.system}>
+          {(id) => <Textarea id={id} rows={4} value={settings.system} onChange={set('system')} />}
+        </Field>
+        <div className="grid gap-4 sm:grid-cols-3">
+          <Field label={texts.temperature}>
+            {(id) => (
+              <Input
+                id={id}
+                type="number"
+                min="0"
+                max="2"
+                step="0.1"
+                value={settings.temperature}
+                onChange={set('temperature')}
+              />
+            )}
+          </Field>
+          <Field label={texts.topP}>
+            {(id) => (
+              <Input id={id} type="number" min="0" max="1" step="0.05" value={settings.topP} onChange={set('topP')} />
+            )}
+          </Field>
+          <Field label={texts.maxTokens}>
+            {(id) => <Input id={id} type="number" min="1" value={settings.maxTokens} onChange={set('maxTokens')} />}
+          </Field>
+        </div>
+        <Field label={texts.trusted} hint={texts.trustedHint}>
+          {(id) => <Input id={id} value={settings.trusted} onChange={set('trusted')} placeholder="eth, psi@peer" />}
+        </Field>
+        <p className="text-muted text-sm">{texts.engines}</p>
+        <Presets settings={settings} model={models[0] ?? ''} store={store} apply={apply} />
+      </div>
+    </Dialog>
+  );
+}
+
+type PresetsProps = Pick<SettingsDialogProps, 'settings' | 'store' | 'apply'> & { model: string };
+
+function Presets({ settings, model, store, apply }: PresetsProps) {
+  const [presets, setPresets] = useState<readonly Preset[]>([]);
+  const load = () => void store.presets().then(setPresets, () => setPresets([]));
+  useEffect(load, [store]);
+  const save = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    const name = String(new FormData(form).get('name') ?? '').trim();
+    if (name === '') return;
+    void store.savePreset({ name, model, settings }).then(() => {
+      form.reset();
+      load();
+    });
+  };
+  return (
+    <section className="flex flex-col gap-3 border-line border-t pt-4" aria-label={texts.presets}>
+      <h3 className="font-semibold">{texts.presets}</h3>
+      {presets.length === 0 && <p className="text-muted text-sm">{texts.noPresets}</p>}
+      <ul className="flex flex-col gap-1">
+        {presets.map((preset) => (
+          <li key={preset.name} className="flex items-center gap-2">
+            <button
+              type="button"
+              aria-label={texts.applyPreset(preset.name)}
+              className="flex min-w-0 flex-1 items-baseline gap-3 rounded-sm px-2 py-1.5 text-left hover:bg-hover"
+              onClick={() => apply(preset)}
+            >
+              <span className="font-medium text-sm">{preset.name}</span>
+              <span className="min-w-0 truncate text-muted text-xs">{preset.settings.system || preset.model}</span>
+            </button>
+            <IconButton
+              label={texts.deletePreset(preset.name)}
+              onClick={() => void store.deletePreset(preset.name).then(load)}
+            >
+              <Trash2 />
+            </IconButton>
+          </li>
+        ))}
+      </ul>
+      <form onSubmit={save} className="flex items-end gap-2">
+        <Field label={texts.presetName} className="flex-1">
+          {(id) => <Input id={id} name="name" maxLength={80} required />}
+        </Field>
+        <Button type="submit">{texts.savePreset}</Button>
+      </form>
+    </section>
+  );
+}

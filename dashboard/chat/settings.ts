@@ -1,0 +1,59 @@
+/** How a conversation is asked. As typed; what is empty is the engine's own. */
+export interface Settings {
+  system: string;
+  temperature: string;
+  topP: string;
+  maxTokens: string;
+  /** Provider ids with commas between them. */
+  trusted: string;
+}
+
+export const NO_SETTINGS: Settings = { system: '', temperature: '', topP: '', maxTokens: '', trusted: '' };
+
+export function isDefault(settings: Settings): boolean {
+  return Object.values(settings).every((value) => value.trim() === '');
+}
+
+/** The numbers of the form; what is empty or no number is the engine's own. */
+export function samplingOf(settings: Settings): { temperature?: number; top_p?: number; max_tokens?: number } {
+  const number = (text: string) => (text.trim() === '' || Number.isNaN(Number(text)) ? undefined : Number(text));
+  const [temperature, top_p, max_tokens] = [settings.temperature, settings.topP, settings.maxTokens].map(number);
+  return {
+    ...(temperature === undefined ? {} : { temperature }),
+    ...(top_p === undefined ? {} : { top_p }),
+    ...(max_tokens === undefined ? {} : { max_tokens }),
+  };
+}
+
+/** Names in a link, which others keep: never change them. */
+const IN_LINK: Readonly<Record<keyof Settings, string>> = {
+  system: 'system',
+  temperature: 'temperature',
+  topP: 'top_p',
+  maxTokens: 'max_tokens',
+  trusted: 'trusted',
+};
+
+/** Longer links are cut by mail programs and proxies. */
+const SYSTEM_MAX_CHARS = 8_000;
+
+/** `model=…&system=…`: what a shared link sets. */
+export function linkQuery(models: readonly string[], settings: Settings): string {
+  const query = new URLSearchParams();
+  for (const model of models) query.append('model', model);
+  for (const [name, key] of entriesOf(IN_LINK)) {
+    const value = settings[name].trim();
+    if (value !== '') query.set(key, value.slice(0, SYSTEM_MAX_CHARS));
+  }
+  return query.toString();
+}
+
+export function settingsOfLink(query: URLSearchParams): { models: string[]; settings: Settings } {
+  const settings = { ...NO_SETTINGS };
+  for (const [name, key] of entriesOf(IN_LINK)) settings[name] = (query.get(key) ?? '').slice(0, SYSTEM_MAX_CHARS);
+  return { models: query.getAll('model').slice(0, 2), settings };
+}
+
+function entriesOf<Key extends string, Value>(record: Readonly<Record<Key, Value>>): [Key, Value][] {
+  return Object.entries(record) as [Key, Value][];
+}

@@ -1,0 +1,131 @@
+/** Conversations and presets in the browser's own store (IndexedDB), of one person. Nothing of them is at the gateway. */
+import { type DBSchema, type IDBPDatabase, openDB } from 'idb';
+import type { Conversation } from './conversation.ts';
+import type { Settings } from './settings.ts';
+
+/** What the list shows. */
+export interface Summary {
+  id: string;
+  title: string;
+  updatedAt: number;
+}
+
+export interface Preset {
+  name: string;
+  model: string;
+  settings: Settings;
+}
+
+interface Schema extends DBSchema {
+  conversations: { key: string; value: Conversation };
+  summaries: { key: string; value: Summary };
+  /** What was said, in lower case, for the search. Without pictures, which would be most of the bytes. */
+  texts: { key: string; value: string };
+  presets: { key: string; value: Preset };
+}
+
+/** Of one conversation's text, as much as is searched. */
+const SEARCHED_MAX_CHARS = 100_000;
+/** Tabs tell each other here that something changed. */
+const CHANNEL = 'otela-conversations';
+
+export class ConversationStore {
+  readonly #opening: Promise<IDBPDatabase<Schema>>;
+  readonly #channel = new BroadcastChannel(CHANNEL);
+
+  /** `person`: an id; people who share a browser do not see each other's. */
+  constructor(person: string) {
+    this.#opening = openDB<Schema>(`otela-chat-${person}`, 1, {
+      upgrade: (db) => {
+        db.createObjectStore('conversations', { keyPath: 'id' });
+        db.createObjectStore('summaries', { keyPath: 'id' });
+        db.createObjectStore('texts');
+        db.createObjectStore('presets', { keyPath: 'name' });
+      },
+    });
+  }
+
+  /** Calls back when another tab changed something. Gives a function that ends it. */
+  watch(onChange: () => void): () => void {
+    this.#channel.addEventListener('message', onChange);
+    return () => this.#channel.removeEventListener('message', onChange);
+  }
+
+  /** The newest first. */
+  async list(): Promise<Summary[]> {
+    const all = await (await this.#opening).getAll('summaries');
+    return all.sort((a, b) => b.updatedAt - a.updatedAt);
+  }
+
+  async get(id: string): Promise<Conversation | undefined> {
+    return (await this.#opening).get('conversations', id);
+  }
+
+  /** @throws DOMException QuotaExceededError where the browser's store is full */
+  async save(conversation: Conversation): Promise<void> {
+    const db = await this.#opening;
+    const { id, title, updatedAt } = conversation;
+    const transaction = db.transaction(['conversations', 'summaries', 'texts'], 'readwrite');
+    await Promise.all([
+      transaction.objectStore('conversations').put(conversation),
+      transaction.objectStore('summaries').put({ id, title, updatedAt }),
+      transaction.objectStore('texts').put(searchedText(conversation), id),
+      transaction.done,
+    ]);
+    this.#channel.postMessage(id);
+  }
+
+  async rename(id: string, title: string): Promise<void> {
+    const conversation = await this.get(id);
+    if (conversation !== undefined) await this.save({ ...conversation, title, titled: true });
+  }
+
+  async delete(id: string): Promise<void> {
+    const db = await this.#opening;
+    const transaction = db.transaction(['conversations', 'summaries', 'texts'], 'readwrite');
+    await Promise.all([
+      transaction.objectStore('conversations').delete(id),
+      transaction.objectStore('summaries').delete(id),
+      transaction.objectStore('texts').delete(id),
+      transaction.done,
+    ]);
+    this.#channel.postMessage(id);
+  }
+
+  async deleteAll(): Promise<void> {
+    const db = await this.#opening;
+    const transaction = db.transaction(['conversations', 'summaries', 'texts'], 'readwrite');
+    await Promise.all([
+      transaction.objectStore('conversations').clear(),
+      transaction.objectStore('summaries').clear(),
+      transaction.objectStore('texts').clear(),
+      transaction.done,
+    ]);
+    this.#channel.postMessage('');
+  }
+
+  /** Ids of conversations in which every word stands. */
+  async search(query: string): Promise<Set<string>> {
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+    const db = await this.#opening;
+    const [ids, texts] = await Promise.all([db.getAllKeys('texts'), db.getAll('texts')]);
+    return new Set(ids.filter((_, n) => words.every((word) => texts[n]?.includes(word))));
+  }
+
+  async presets(): Promise<Preset[]> {
+    return (await this.#opening).getAll('presets');
+  }
+
+  async savePreset(preset: Preset): Promise<void> {
+    await (await this.#opening).put('presets', preset);
+  }
+
+  async deletePreset(name: string): Promise<void> {
+    await (await this.#opening).delete('presets', name);
+  }
+}
+
+function searchedText({ title, threads }: Conversation): string {
+  const said = threads.flatMap(({ turns }) => Object.values(turns).map(({ text }) => text));
+  return [title, ...said].join('\n').slice(0, SEARCHED_MAX_CHARS).toLowerCase();
+}
