@@ -1,5 +1,6 @@
 /** What the engine's health means for the session: its models and its state, and that the session ends when the engine is gone. */
 import type { ServedModel } from '../../shared/lattice/node.ts';
+import { announcedModels } from '../engine/announced-models.ts';
 import { commandFacts, withFacts } from '../engine/facts.ts';
 import type { Health } from '../engine/health.ts';
 import type { Parts } from './departure.ts';
@@ -38,7 +39,7 @@ export class SessionHealth {
     const { sessions } = parts;
     if (!sessions || ending.settled) return;
     const before = sessions.state;
-    const models = this.#described(health.models);
+    const models = this.#described(this.#modelsOf(health));
     sessions.change({ models, ...(health.everReady ? { state: 'SERVING' as const } : {}) });
     if (sessions.current === undefined) parts.requests?.unadmitted(unadmitted(sessions));
     for (const line of healthNews(before, health, models, config.facts)) log(line);
@@ -58,6 +59,12 @@ export class SessionHealth {
       engine.forget();
       void sessions?.becomeIdle('its engine was stopped');
     }, goneMs);
+  }
+
+  /** An engine that has never answered is believed what its command line says. */
+  #modelsOf({ everReady, models }: Health): readonly ServedModel[] {
+    const { config, deployed } = this.#options;
+    return everReady || models.length > 0 ? models : announcedModels(deployed()?.command ?? config.command);
   }
 
   #described(models: readonly ServedModel[]): ServedModel[] {

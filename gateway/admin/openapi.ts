@@ -143,7 +143,11 @@ function modelOperations(): Operation[] {
       'What it needs answers too: 200, else 503 with what does not; whose keys it signs with, and whether agents must be of a signed release.',
       'nothing',
     ),
-    read('/v1/models', 'Models that this key may use and that a node it trusts serves now.', 'scope inference'),
+    read(
+      '/v1/models',
+      'Models that this key may use and that a node it trusts serves now; with state=all also those that are being loaded.',
+      'scope inference',
+    ),
     read('/v1/models/{id}', 'One of them.', 'scope inference'),
     ...REGISTRY_VIEWS.flatMap((name) => [
       read(`/v1/registry/${name}`, `The registry: ${name}.`, 'scope registry'),

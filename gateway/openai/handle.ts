@@ -43,6 +43,7 @@ import { discardBody } from './discard.ts';
 import { type Delivery, type Errand, handOver, noCapacity } from './hand-over.ts';
 import { headersToEngine } from './headers.ts';
 import { deliver, deliverLate, PING_MS, type ResponseContext } from './respond.ts';
+import { endsWithin, modelStarting, startOf } from './starting.ts';
 
 /** The one path that every endpoint of the table takes. */
 export async function handleOpenAI(request: HttpRequest, path: string, env: Env, ctx: Background): Promise<HttpAnswer> {
@@ -121,6 +122,8 @@ async function forward(
     const waitMs = longestWait(view.settings.queue, intake.streaming);
     const hopes = () => models.some((model) => hopesFor(view, model, trust));
     note.known = isKnown(view, chain.model);
+    const start = startOf(view, models, trust, Date.now());
+    if (start !== undefined && !endsWithin(start, waitMs)) throw modelStarting(start);
     requireKnown(view, models, waitMs > 0 ? hopes : () => false);
     const waiter = new Waiter({
       busyNodes,

@@ -16,7 +16,7 @@ readRoutes.use('*', async (c, next) => {
 
 readRoutes.get('/models', async (c) => {
   const { view, account } = await readModels(c);
-  return c.json(listModels(view, account));
+  return c.json(listModels(view, account, c.req.query('state') === 'all'));
 });
 readRoutes.get('/models/:id{.+}', async (c) => {
   const { view, account } = await readModels(c);

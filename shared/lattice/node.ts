@@ -84,5 +84,7 @@ export interface RegistryEntry extends NodeRecord {
   suspected: boolean;
   /** RFC 3339 UTC. */
   joined_at: string;
+  /** When its engine answered first; absent where that was not seen from here. */
+  serving_since?: string;
   updated_at: string;
 }

@@ -42,6 +42,7 @@ export const ERROR_KINDS = {
   internal_error: { status: 500, type: 'server_error' },
   upstream_error: { status: 502, type: 'server_error' },
   no_capacity: { status: 503, type: 'service_unavailable_error', headers: { 'retry-after': '10' } },
+  model_starting: { status: 503, type: 'service_unavailable_error' },
   server_is_overloaded: { status: 503, type: 'service_unavailable_error', headers: { 'retry-after': '1' } },
   upstream_timeout: { status: 504, type: 'timeout' },
 } as const satisfies Record<string, Kind>;

@@ -54,8 +54,19 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     ...(payload?.region === undefined ? {} : { region: payload.region }),
     ...(payload?.job === undefined ? {} : { job: payload.job }),
     joined_at: timestamp(ticket.birth * 1000),
+    ...servingSince(state, updated_at, before),
     updated_at,
   };
+}
+
+/** A session that was first seen while it served may have begun to long before. */
+function servingSince(
+  state: Entry['state'],
+  now: string,
+  before: RegistryEntry | undefined,
+): Pick<RegistryEntry, 'serving_since'> {
+  if (before?.serving_since !== undefined) return { serving_since: before.serving_since };
+  return state === 'SERVING' && before?.state === 'JOIN' ? { serving_since: now } : {};
 }
 
 /** A node that names a model twice is one replica of it. */

@@ -1,0 +1,46 @@
+import { modelSchema, type ServedModel } from '../../shared/lattice/node.ts';
+import { commandWords, type EngineName, engineName, flagValue } from './command.ts';
+
+/** vLLM and SGLang take as many names as stand behind it. */
+const NAMES = '--served-model-name';
+
+const MODEL_FLAGS: Record<EngineName, readonly string[]> = {
+  vllm: ['--model'],
+  sglang: ['--model-path', '--model'],
+};
+
+/**
+ * What an engine that is loading will serve, by its command line: without that its model is unknown to gateways for the minutes or the half
+ * hour that it takes, and clients are told that it does not exist. Empty where the command line does not tell.
+ */
+export function announcedModels(command: readonly string[] | undefined): ServedModel[] {
+  const words = commandWords(command ?? []);
+  const engine = engineName(words);
+  if (engine === undefined) return [];
+  const served = namesBehind(words, NAMES);
+  const path = flagValue(words, ...MODEL_FLAGS[engine]) ?? positional(words);
+  const names = served.length > 0 ? served : path === undefined ? [] : [path];
+  const models = names.map((id): ServedModel => ({ id: unquoted(id), state: 'loading' }));
+  // A variable of the shell is not resolved here.
+  return models.filter((model) => !model.id.includes('$') && modelSchema.safeParse(model).success);
+}
+
+function namesBehind(words: readonly string[], flag: string): string[] {
+  const assigned = words.findLast((word) => word.startsWith(`${flag}=`));
+  if (assigned !== undefined) return [assigned.slice(flag.length + 1)];
+  const at = words.lastIndexOf(flag);
+  if (at < 0) return [];
+  const behind = words.slice(at + 1);
+  const end = behind.findIndex((word) => word.startsWith('-'));
+  return end < 0 ? behind : behind.slice(0, end);
+}
+
+/** `vllm serve NAME …` */
+function positional(words: readonly string[]): string | undefined {
+  const next = words[words.indexOf('serve') + 1];
+  return words.includes('serve') && next !== undefined && !next.startsWith('-') ? next : undefined;
+}
+
+function unquoted(word: string): string {
+  return word.replace(/^["']|["']$/g, '');
+}

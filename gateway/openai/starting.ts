@@ -1,0 +1,42 @@
+/** What is told of a model whose engines are still loading. */
+import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
+import { type ModelStart, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
+import type { Trust } from '../../shared/routing/trust.ts';
+import type { View } from '../registry/snapshot.ts';
+
+/** Where no start before tells how long it takes, a client may look again so often. */
+const LOOK_AGAIN_MS = 30_000;
+
+/** The first of the models that nobody serves and somebody loads. Undefined: one is served, or none is loaded. */
+export function startOf(view: View, models: readonly string[], trust: Trust, now: number): Start | undefined {
+  const starts = models.map((model) => ({ model, start: modelStart(view.model(model), trust, now) }));
+  const isServed = models.some(
+    (model, at) => starts[at]?.start === undefined && view.model(model)?.all.some(({ state }) => state === 'SERVING'),
+  );
+  const first = starts.find(({ start }) => start !== undefined);
+  if (isServed || first?.start === undefined) return undefined;
+  return { model: first.model, ...first.start };
+}
+
+export interface Start extends ModelStart {
+  model: string;
+}
+
+/** Whether it is soon over, as far as is known: then a request waits for it as for any node. */
+export function endsWithin(start: ModelStart, waitMs: number): boolean {
+  const left = remainingMs(start);
+  return left !== undefined && left <= waitMs;
+}
+
+export function modelStarting(start: Start): ApiError {
+  const { model, nodes, runningMs, usualMs } = start;
+  const left = remainingMs(start);
+  const where = nodes === 1 ? 'a node' : `${nodes} nodes`;
+  const usual = usualMs === undefined ? 'how long it takes is not known yet' : `such a start took ${seconds(usualMs)}`;
+  const message = `The model '${model}' is being loaded by ${where} for ${seconds(runningMs)}; ${usual}. Try again.`;
+  return new ApiError('model_starting', message, { param: 'model', headers: retryAfter(left ?? LOOK_AGAIN_MS) });
+}
+
+function seconds(ms: number): string {
+  return `${Math.round(ms / 1000)} s`;
+}

@@ -1,0 +1,52 @@
+/** Models that no node serves yet because their engines are still loading, and how long that usually takes. */
+import type { RegistryEntry } from '../lattice/node.ts';
+import type { ModelNodes } from './nodes.ts';
+import { isTrusted, type Trust } from './trust.ts';
+
+export interface ModelStart {
+  /** Nodes that load it. */
+  nodes: number;
+  /** Of the one that began first; ms. */
+  runningMs: number;
+  /** What the longest start took that is known of the last 24 hours; ms. Undefined: none is known. */
+  usualMs: number | undefined;
+}
+
+/** A session that follows another one of its agent serves at once: that was no start. */
+const START_MIN_MS = 1_000;
+
+/** Undefined where a node that the request may use serves it, or none loads it. */
+export function modelStart(nodes: ModelNodes | undefined, trust: Trust, now: number): ModelStart | undefined {
+  if (nodes === undefined) return undefined;
+  const { id } = nodes;
+  const trusted = nodes.all.filter((entry) => isTrusted(trust, entry));
+  if (trusted.some(({ state }) => state === 'SERVING')) return undefined;
+  const loading = trusted.filter((entry) => loads(entry, id));
+  if (loading.length === 0) return undefined;
+  const running = loading.map(({ joined_at }) => Math.max(0, now - time(joined_at)));
+  const starts = nodes.all.flatMap(startMs).filter((ms) => ms >= START_MIN_MS);
+  return {
+    nodes: loading.length,
+    runningMs: Math.max(...running),
+    usualMs: starts.length === 0 ? undefined : Math.max(...starts),
+  };
+}
+
+/** Undefined: not known, also where it takes longer than any start before. */
+export function remainingMs({ runningMs, usualMs }: ModelStart): number | undefined {
+  return usualMs === undefined || usualMs <= runningMs ? undefined : usualMs - runningMs;
+}
+
+/** It has begun to load the model and has never served. */
+export function loads({ state, models }: Pick<RegistryEntry, 'state' | 'models'>, model: string): boolean {
+  return state === 'JOIN' && models.some(({ id, state: how }) => id === model && how === 'loading');
+}
+
+function startMs({ joined_at, serving_since }: RegistryEntry): number | [] {
+  return serving_since === undefined ? [] : time(serving_since) - time(joined_at);
+}
+
+function time(text: string): number {
+  // biome-ignore lint/style/noRestrictedGlobals: reads a text, asks no clock
+  return Date.parse(text);
+}
