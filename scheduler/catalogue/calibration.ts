@@ -1,8 +1,17 @@
 import * as z from 'zod';
 import type { Gpu } from './gpu.ts';
+import { PRECISIONS, type Precision } from './precision.ts';
 
 const fraction = z.number().finite().min(0.01).max(2);
 const microseconds = z.number().finite().min(0).max(10_000);
+
+/** Of matrix products alone. */
+const productSchema = z.object({
+  compute: fraction,
+  memory: fraction,
+  p: z.number().min(1).max(20),
+  launch_us: microseconds,
+});
 
 /** How much of its data sheet a GPU reaches. Shares of peak, except `p` (how soft the roofline's corner is) and the launch times. */
 const efficiencySchema = z.object({
@@ -17,6 +26,10 @@ const efficiencySchema = z.object({
   attention_launch_us: microseconds,
   elementwise_memory: fraction,
   elementwise_launch_us: microseconds,
+  /** What differs for products whose weights are stored so; their peak is that of the precision. */
+  products: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
+  /** The same for the grouped products of routed experts. */
+  experts: z.partialRecord(z.enum(PRECISIONS), productSchema).optional(),
   fitted: z.string(),
 });
 export type Efficiency = z.infer<typeof efficiencySchema>;
@@ -28,6 +41,8 @@ export type Efficiency = z.infer<typeof efficiencySchema>;
 const linkSchema = z.object({
   latency_us: microseconds,
   bandwidth: fraction,
+  /** By the number of GPUs, where a ring of so many reaches another share (PCIe without a switch). */
+  gpus: z.record(z.string().regex(/^\d+$/), z.object({ latency_us: microseconds, bandwidth: fraction })).optional(),
   fitted: z.string(),
 });
 
@@ -46,6 +61,8 @@ const hostSchema = z.object({
 export type Host = z.infer<typeof hostSchema>;
 
 export const calibrationSchema = z.object({
+  /** The engine and version that it is for; what other engines do differs. */
+  engine: z.string().min(1).max(128).default('not told'),
   default: efficiencySchema,
   gpus: z.record(z.string(), efficiencySchema.partial()),
   /** By the `link` of a GPU's row; `nvlink` stands for those that nobody measured. */
@@ -56,9 +73,25 @@ export type Calibration = z.infer<typeof calibrationSchema>;
 
 /** A GPU nobody measured takes its siblings' parameters (same class), then the defaults. */
 export function efficiencyOf(calibration: Calibration, gpu: Gpu): Efficiency {
-  return efficiencySchema.parse({
-    ...calibration.default,
-    ...calibration.gpus[gpu.class],
-    ...calibration.gpus[gpu.id],
-  });
+  const rows = [calibration.default, calibration.gpus[gpu.class], calibration.gpus[gpu.id]];
+  const products = Object.assign({}, ...rows.map((row) => row?.products));
+  const experts = Object.assign({}, ...rows.map((row) => row?.experts));
+  return efficiencySchema.parse({ ...Object.assign({}, ...rows), products, experts });
+}
+
+/** Of products whose weights are stored so; `routed`: of experts. */
+export function productEfficiency(
+  efficiency: Efficiency,
+  weights: Precision,
+  routed = false,
+): Pick<Efficiency, 'compute' | 'memory' | 'p' | 'launch_us'> {
+  const { compute, memory, p, launch_us } = efficiency;
+  return {
+    compute,
+    memory,
+    p,
+    launch_us,
+    ...efficiency.products?.[weights],
+    ...(routed ? efficiency.experts?.[weights] : {}),
+  };
 }

@@ -24,6 +24,12 @@ interface CatalogueFiles {
   calibration?: string;
 }
 
+/** `data/model-configs.json`: facts of public `config.json` files, with what their publishers say of them. */
+const publicConfigsSchema = z.object({
+  models: z.array(z.object({ id: z.string().min(1).max(256), config: z.record(z.string(), z.unknown()) })).max(1000),
+});
+export const PUBLIC_SOURCE = 'public config.json';
+
 /** Read at run time, so that a person may edit them; the bundle in dist/ has copies beside it. */
 const DATA = [new URL('../data/', import.meta.url), new URL('./otela-plan-data/', import.meta.url)];
 
@@ -39,16 +45,18 @@ export function loadCatalogue(files: CatalogueFiles = {}): Catalogue {
     for (const row of parse(gpuFileSchema, readJson(path), path).gpus) gpus.set(row.id, gpuFromRow(row));
   }
   const models = new Map<string, Model>();
-  for (const named of [dataPath('models.json'), ...(files.models ?? [])]) {
+  for (const named of [dataPath('models.json'), dataPath('model-configs.json'), ...(files.models ?? [])]) {
     for (const model of readModels(named)) models.set(model.id, model);
   }
   const path = files.calibration ?? dataPath('calibration.json');
   return {
     gpus: [...gpus.values()],
     models: [...models.values()],
-    calibration: parse(calibrationSchema, readJson(path), path),
+    calibration: readCalibration(path),
   };
 }
+
+export const readCalibration = (path: string): Calibration => parse(calibrationSchema, readJson(path), path);
 
 function readModels(named: string): Model[] {
   const [, name, file = named] = /^([^=]+)=(.+)$/.exec(named) ?? [];
@@ -58,6 +66,9 @@ function readModels(named: string): Model[] {
   );
   if (isHuggingFaceConfig(value))
     return [modelFromConfig(withQuantization(value, file), name ?? basename(dirname(file)))];
+  const configs = publicConfigsSchema.safeParse(value);
+  if (configs.success)
+    return configs.data.models.map(({ id, config }) => ({ ...modelFromConfig(config, id), source: PUBLIC_SOURCE }));
   return parse(modelFileSchema, value, file).models.map(modelFromRow);
 }
 

@@ -1,4 +1,5 @@
 import type { ParseArgsOptionsConfig } from 'node:util';
+import { dataPath, readCalibration } from '../catalogue/catalogue.ts';
 import { validate, validationText } from '../validate/report.ts';
 import { sustainedText } from '../validate/sustained.ts';
 import { EXIT_DONE } from './exit.ts';
@@ -16,7 +17,8 @@ export const FLAGS = {
 export function validateCommand(argv: readonly string[], io: Io): number {
   const flags = readFlags(argv, FLAGS);
   if (flags.fit === true) {
-    io.out(sustainedText(catalogueFrom(flags)));
+    const calibration = readCalibration(dataPath('calibration-opentela.json'));
+    io.out(sustainedText({ ...catalogueFrom(flags), calibration }));
     return EXIT_DONE;
   }
   const validation = validate(catalogueFrom(flags));

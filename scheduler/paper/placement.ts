@@ -32,7 +32,7 @@ const PAPER_MEMP = [
 type Rows = readonly (readonly [string, string, number, number])[];
 const PAPER_TP: Record<string, number> = { 'Llama-2-13b-hf': 1, 'CodeLlama-34b-hf': 2, 'Llama-3.3-70B-Instruct': 4 };
 
-const catalogue = loadCatalogue();
+const catalogue = loadCatalogue({ calibration: dataPath('calibration-opentela.json') });
 const { pools } = readInventory(dataPath('paper-inventory.json'), catalogue);
 const workload = readWorkload(dataPath('paper-workload.json'), catalogue);
 const options: PlanOptions = {

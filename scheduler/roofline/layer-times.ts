@@ -88,7 +88,10 @@ export class LayerTimes {
     let all = this.#hops(tokens);
     for (const { layer, gemms } of this.#kinds) {
       let one = 0;
-      for (const gemm of gemms) one += gemmSeconds(gemmWork(gemm, tokens), gpu, efficiency, gemm.weights);
+      for (const gemm of gemms) {
+        const routed = gemm.matrices !== 1 || gemm.active !== 1;
+        one += gemmSeconds(gemmWork(gemm, tokens), gpu, efficiency, gemm.weights, routed);
+      }
       one +=
         elementwiseBytes(layer, model.hidden, this.#deployment, tokens) /
         (gpu.bandwidth * efficiency.elementwise_memory);

@@ -1,4 +1,4 @@
-import type { Calibration, Efficiency } from '../catalogue/calibration.ts';
+import { type Calibration, type Efficiency, productEfficiency } from '../catalogue/calibration.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import type { Work } from './operators.ts';
@@ -23,10 +23,11 @@ export function peakFlops(gpu: Gpu, weights: Precision): number {
  * Seconds of a matrix product. A roofline (Williams 2009) has a corner; measured products near it are slower than either bound, which
  * the p-norm of both times describes: p = 1 adds them, p = infinity is the sharp roofline.
  */
-export function gemmSeconds(work: Work, gpu: Gpu, efficiency: Efficiency, weights: Precision): number {
-  const compute = work.flops / (peakFlops(gpu, weights) * efficiency.compute * efficiency.sustained);
-  const memory = work.bytes / (gpu.bandwidth * efficiency.memory);
-  return pNorm(compute, memory, efficiency.p) + efficiency.launch_us * 1e-6;
+export function gemmSeconds(work: Work, gpu: Gpu, efficiency: Efficiency, weights: Precision, routed = false): number {
+  const of = productEfficiency(efficiency, weights, routed);
+  const compute = work.flops / (peakFlops(gpu, weights) * of.compute * efficiency.sustained);
+  const memory = work.bytes / (gpu.bandwidth * of.memory);
+  return pNorm(compute, memory, of.p) + of.launch_us * 1e-6;
 }
 
 export function pNorm(a: number, b: number, p: number): number {
@@ -41,8 +42,9 @@ function wireOf(gpus: number, gpu: Gpu, links: Calibration['links']): { latency:
   const link = joined ? (links[gpu.link] ?? links.nvlink) : links.pcie;
   // t GPUs of a mesh of n use the wires to t-1 of n-1 others.
   const wires = gpu.linkMesh > 1 && gpus <= gpu.linkMesh ? (gpus - 1) / (gpu.linkMesh - 1) : 1;
-  const oneWay = ((joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2) * link.bandwidth;
-  return { latency: link.latency_us * 1e-6, oneWay };
+  const { latency_us, bandwidth } = link.gpus?.[String(gpus)] ?? link;
+  const oneWay = ((joined ? gpu.linkBandwidth * wires : gpu.pcieBandwidth) / 2) * bandwidth;
+  return { latency: latency_us * 1e-6, oneWay };
 }
 
 /**

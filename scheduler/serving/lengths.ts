@@ -6,6 +6,8 @@ export type Lengths =
   /** Rounded down and cut from below at `min`, as the paper's benchmark draws them. */
   | { kind: 'normal'; mean: number; sd: number; min: number }
   | { kind: 'lognormal'; mean: number; sd: number }
+  /** Whole numbers from `low` to `high`, all alike. */
+  | { kind: 'uniform'; low: number; high: number }
   | { kind: 'samples'; values: readonly number[] };
 
 /** No prompt or answer has more tokens; a wide distribution's tail has. */
@@ -28,6 +30,8 @@ function drawn(lengths: Lengths, random: Random): number {
         Math.round(Math.exp(Math.log(lengths.mean) - variance / 2 + Math.sqrt(variance) * normal(random))),
       );
     }
+    case 'uniform':
+      return Math.max(1, lengths.low + Math.floor(random() * (lengths.high - lengths.low + 1)));
     case 'samples':
       return Math.max(1, lengths.values[Math.floor(random() * lengths.values.length)] ?? 1);
   }
@@ -41,6 +45,8 @@ export function meanLength(lengths: Lengths): number {
       return lengths.mean;
     case 'normal':
       return cutNormalMean(lengths.mean, lengths.sd, Math.max(1, lengths.min));
+    case 'uniform':
+      return (lengths.low + lengths.high) / 2;
     case 'samples':
       return lengths.values.reduce((sum, value) => sum + value, 0) / Math.max(1, lengths.values.length);
   }

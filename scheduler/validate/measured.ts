@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import * as z from 'zod';
 import { dataPath, parse, readJson } from '../catalogue/catalogue.ts';
+import { PRECISIONS, type Precision } from '../catalogue/precision.ts';
 
 type Row = Record<string, string>;
 
@@ -97,4 +98,44 @@ export function measuredDrains(): MeasuredDrain[] {
     input: { mean: numberIn(row, 'input_mean'), sd: numberIn(row, 'input_sd') },
     output: { mean: numberIn(row, 'output_mean'), sd: numberIn(row, 'output_sd') },
   }));
+}
+
+/** What a published run of an engine saw with so many requests under way at any time. */
+export interface PublishedRun {
+  by: string;
+  engine: string;
+  measured: string;
+  model: string;
+  gpu: string;
+  weights: Precision;
+  tp: number;
+  ep: boolean;
+  input: number;
+  output: number;
+  concurrency: number;
+  ttftMs: number;
+  tpotMs: number;
+}
+
+export function publishedRuns(): PublishedRun[] {
+  return readCsv('published-vllm.csv.gz').flatMap((row) => {
+    const weights = PRECISIONS.find((one) => one === row.weights);
+    if (weights === undefined) return [];
+    const text = (name: string) => row[name] ?? '';
+    return {
+      by: text('by'),
+      engine: `vLLM ${text('engine_version')}`,
+      measured: text('measured'),
+      model: text('model'),
+      gpu: text('gpu'),
+      weights,
+      tp: numberIn(row, 'tp'),
+      ep: row.ep === 'yes',
+      input: numberIn(row, 'input'),
+      output: numberIn(row, 'output'),
+      concurrency: numberIn(row, 'concurrency'),
+      ttftMs: numberIn(row, 'ttft_ms'),
+      tpotMs: numberIn(row, 'tpot_ms'),
+    };
+  });
 }

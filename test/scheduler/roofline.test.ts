@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { findGpu, findModel } from '../../scheduler/catalogue/catalogue.ts';
+import { dataPath, findGpu, findModel, readCalibration } from '../../scheduler/catalogue/catalogue.ts';
 import type { Gpu } from '../../scheduler/catalogue/gpu.ts';
 import { layerCount, parameters } from '../../scheduler/catalogue/model.ts';
+import { tpProblem } from '../../scheduler/roofline/deployment.ts';
 import { gemmWork, layerGemms } from '../../scheduler/roofline/operators.ts';
 import { IDLE_STEP, StepModel } from '../../scheduler/roofline/step.ts';
 import { allReduceSeconds, peakFlops, pNorm } from '../../scheduler/roofline/time.ts';
@@ -95,7 +96,28 @@ describe('accuracy against what was measured', () => {
   });
 });
 
+describe('GPUs of one generation', () => {
+  it.each(['calibration.json', 'calibration-opentela.json'])(
+    'a card on a bridge is never faster than one on a switched board (%s)',
+    (file) => {
+      const calibration = readCalibration(dataPath(file));
+      for (const model of catalogue.models.filter((one) => tpProblem(one, 2) === undefined)) {
+        const at = (gpu: string, tokens: number) =>
+          new StepModel(
+            { model, gpu: findGpu(catalogue, gpu), tp: 2, weights: 'bf16', kv: 'bf16' },
+            calibration,
+          ).linear(tokens);
+        for (const tokens of [1, 64, 8192]) expect(at('A100-80-SXM', tokens)).toBeLessThan(at('A100-80-PCIe', tokens));
+      }
+    },
+  );
+});
+
 describe('boards and engines that differ', () => {
+  it('a calibration names its engine', () => {
+    expect(catalogue.calibration.engine).toMatch(/vLLM 0\.\d+ to 0\.\d+/);
+  });
+
   const reduce = (gpu: Gpu, tp: number) => allReduceSeconds(64e6, tp, gpu, catalogue.calibration.links);
 
   it('without a switch a pair has a third of its links, and all four together have all', () => {

@@ -1,6 +1,5 @@
-import { join } from 'node:path';
 import * as z from 'zod';
-import { readJson } from '../../../scheduler/catalogue/catalogue.ts';
+import { dataPath, readJson } from '../../../scheduler/catalogue/catalogue.ts';
 import { modelFromConfig } from '../../../scheduler/catalogue/huggingface.ts';
 import type { Model } from '../../../scheduler/catalogue/model.ts';
 
@@ -19,7 +18,7 @@ export const { models: PUBLIC_MODELS } = z
       }),
     ),
   })
-  .parse(readJson(join(import.meta.dirname, '../data/model-configs.json')));
+  .parse(readJson(dataPath('model-configs.json')));
 
 export function publicConfig(id: string): Record<string, unknown> {
   const found = PUBLIC_MODELS.find((one) => one.id === id);

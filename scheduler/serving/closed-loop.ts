@@ -1,0 +1,68 @@
+import type { StepModel } from '../roofline/step.ts';
+import { drawLength, type Lengths } from './lengths.ts';
+import type { EngineLimits } from './limits.ts';
+import { seeded } from './random.ts';
+import { Replica } from './replica.ts';
+
+/** As many requests under way as clients: each sends its next one when the last has ended. */
+export interface ClosedLoop {
+  step: StepModel;
+  limits: EngineLimits;
+  input: Lengths;
+  output: Lengths;
+  clients: number;
+  /** Requests of each client; the first does not count. */
+  rounds: number;
+  seed: number;
+}
+
+export interface ClosedLoopResult {
+  /** Means over all requests, seconds; of a token after the first where an answer has two and more. */
+  ttftS: number;
+  tpotS: number;
+  /** Answer tokens per second. */
+  tokensPerS: number;
+  refused: number;
+}
+
+/** What `vllm bench serve --max-concurrency` and its like do. */
+export function closedLoop({ step, limits, input, output, clients, rounds, seed }: ClosedLoop): ClosedLoopResult {
+  const random = seeded(seed);
+  const total = clients * rounds;
+  const [arrivals, answers] = [new Float64Array(total), new Int32Array(total)];
+  let [sent, answered, ttft, tpot, timed, tokens, refused, last] = [0, 0, 0, 0, 0, 0, 0, 0];
+  let begun = Number.POSITIVE_INFINITY;
+  const send = (at: number) => {
+    if (sent >= total) return;
+    const request = sent++;
+    arrivals[request] = at;
+    const answer = drawLength(output, random);
+    // The first answers are cut at random: clients that begin together would else stay in step for ever.
+    answers[request] = request < clients ? 1 + Math.floor(random() * answer) : answer;
+    replica.push(request, at, drawLength(input, random), answers[request] ?? 1);
+  };
+  const replica = new Replica(step, limits, (request, first, end) => {
+    const answer = answers[request] ?? 1;
+    if (first === undefined) refused++;
+    else if (request >= clients) {
+      begun = Math.min(begun, arrivals[request] ?? 0);
+      ttft += first - (arrivals[request] ?? 0);
+      answered++;
+      tokens += answer;
+      if (answer > 1) {
+        tpot += (end - first) / (answer - 1);
+        timed++;
+      }
+    }
+    last = Math.max(last, end);
+    send(end);
+  });
+  for (let i = 0; i < clients; i++) send(0);
+  replica.run(Number.POSITIVE_INFINITY);
+  return {
+    ttftS: ttft / Math.max(1, answered) + step.host.request_ms * 1e-3,
+    tpotS: timed === 0 ? 0 : tpot / timed,
+    tokensPerS: last > begun ? tokens / (last - begun) : 0,
+    refused,
+  };
+}

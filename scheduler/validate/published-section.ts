@@ -1,0 +1,119 @@
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { half, mean, median, type Section } from './checks.ts';
+import { type PublishedRun, publishedRuns } from './measured.ts';
+import { type Replayed, replay } from './published.ts';
+import { percent, signed } from './table.ts';
+
+/** Largest median error of the time per token, over the runs of a model and GPU on which nothing was fitted. */
+const LIMIT = 0.12;
+/** Groups with fewer runs than this say nothing about a median. */
+const RUNS_MIN = 8;
+
+/**
+ * Runs that cannot have been what their source says, or that this simulator does not describe; shown and not counted. The reasons are in
+ * docs/scheduling.md.
+ */
+function notCounted(run: PublishedRun): string | undefined {
+  if (run.by === 'NVIDIA' && run.weights === 'fp8')
+    return run.model.includes('235B') ? 'kernels not tuned' : 'load not as told';
+  if (run.concurrency >= 512) return 'load not as told';
+  return undefined;
+}
+
+interface Group {
+  model: string;
+  gpu: string;
+  weights: string;
+  engines: Set<string>;
+  months: Set<string>;
+  reason: string | undefined;
+  all: Replayed[];
+  held: Replayed[];
+}
+
+/** The default calibration against what was published of the engine it is for. Half of the runs was fitted on, as a hash of their place says. */
+export function publishedSection(catalogue: Catalogue): Section {
+  const groups = new Map<string, Group>();
+  publishedRuns().forEach((run, index) => {
+    const replayed = replay(run, catalogue);
+    if (replayed === undefined) return;
+    const { gpu, weights } = run;
+    const model = run.model.split('/').at(-1) ?? run.model;
+    const reason = notCounted(run);
+    const key = [model, gpu, weights, reason].join();
+    const empty = () => ({
+      model,
+      gpu,
+      weights,
+      reason,
+      engines: new Set<string>(),
+      months: new Set<string>(),
+      all: [],
+      held: [],
+    });
+    const group: Group = groups.get(key) ?? empty();
+    groups.set(key, group);
+    group.engines.add(run.engine.replace('vLLM not told', 'not told'));
+    if (run.measured !== '') group.months.add(run.measured);
+    group.all.push(replayed);
+    if (half(index) === 1) group.held.push(replayed);
+  });
+  const rows = [...groups.values()].sort((a, b) => a.model.localeCompare(b.model) || a.gpu.localeCompare(b.gpu));
+  return {
+    title: `Published runs of vLLM 2025 and 2026 (calibration: ${catalogue.calibration.engine}): time per token, by requests under way`,
+    header: [
+      'model',
+      'GPU',
+      'weights',
+      'engine',
+      'runs',
+      'TP',
+      'under way',
+      'mean error',
+      'median',
+      '90 of 100 within',
+      'throughput',
+      'counted',
+    ],
+    rows: rows.map(rowOf),
+    checks: rows.filter(({ reason, held }) => reason === undefined && held.length >= RUNS_MIN).map(checkOf),
+  };
+}
+
+const errorOf = ({ run, tpotMs }: Replayed) => tpotMs / run.tpotMs - 1;
+
+function span(values: readonly number[]): string {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  return low === high ? String(low) : `${low}-${high}`;
+}
+
+function rowOf({ model, gpu, weights, engines, months, reason, all }: Group): (string | number)[] {
+  const errors = all.map(errorOf);
+  const sorted = errors.map(Math.abs).sort((a, b) => a - b);
+  const of = [...engines]
+    .map((engine) => (engine === 'not told' ? [...months].sort()[0] : engine.replace('vLLM ', '')))
+    .join(', ');
+  return [
+    model,
+    gpu,
+    weights,
+    of,
+    all.length,
+    span(all.map(({ run }) => run.tp)),
+    span(all.map(({ run }) => run.concurrency)),
+    signed(mean(errors), 0),
+    percent(median(sorted), 0),
+    percent(sorted[Math.floor(0.9 * (sorted.length - 1))] ?? Number.NaN, 0),
+    signed(mean(all.map(({ throughput }) => throughput.ours / throughput.measured - 1)), 0),
+    reason ?? 'yes',
+  ];
+}
+
+function checkOf({ model, gpu, weights, held }: Group): Section['checks'][number] {
+  return {
+    name: `published, ${model} ${weights} on ${gpu}`,
+    limit: LIMIT,
+    found: median(held.map((one) => Math.abs(errorOf(one)))),
+    note: `median of ${held.length} runs not fitted`,
+  };
+}

@@ -1,0 +1,53 @@
+import type { Calibration } from '../catalogue/calibration.ts';
+import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
+import { deploymentProblem } from '../roofline/deployment.ts';
+import { StepModel } from '../roofline/step.ts';
+import { closedLoop } from '../serving/closed-loop.ts';
+import type { Lengths } from '../serving/lengths.ts';
+import { DEFAULT_LIMITS } from '../serving/limits.ts';
+import type { PublishedRun } from './measured.ts';
+
+/** InferenceMAX draws lengths between 0.8 and 1 of what it names; NVIDIA's runs have exact ones. */
+const LENGTHS_FROM = 0.8;
+/** Requests of each client: InferenceMAX sends ten. */
+const ROUNDS = 6;
+
+function lengthsOf(run: PublishedRun, tokens: number): Lengths {
+  if (run.by !== 'InferenceMAX') return { kind: 'constant', mean: tokens };
+  return { kind: 'uniform', low: Math.round(LENGTHS_FROM * tokens), high: tokens };
+}
+
+export interface Replayed {
+  run: PublishedRun;
+  ttftMs: number;
+  tpotMs: number;
+  /** Answer tokens per second of all clients, from TTFT and TPOT as they were published, and ours. */
+  throughput: { measured: number; ours: number };
+}
+
+/** The same load on the simulator. Undefined where the replica would not start. */
+export function replay(
+  run: PublishedRun,
+  catalogue: Catalogue,
+  calibration: Calibration = catalogue.calibration,
+): Replayed | undefined {
+  const model = findModel(catalogue, run.model);
+  const kv = run.weights === model.storage.weights ? model.storage.kv : 'bf16';
+  const deployment = { model, gpu: findGpu(catalogue, run.gpu), tp: run.tp, ep: run.ep, weights: run.weights, kv };
+  const limits = { ...DEFAULT_LIMITS, maxSequences: Math.max(DEFAULT_LIMITS.maxSequences, run.concurrency) };
+  if (deploymentProblem(deployment, limits.memoryFraction) !== undefined) return undefined;
+  const step = new StepModel(deployment, calibration, limits);
+  const { ttftS, tpotS } = closedLoop({
+    step,
+    limits,
+    input: lengthsOf(run, run.input),
+    output: lengthsOf(run, run.output),
+    clients: run.concurrency,
+    rounds: ROUNDS,
+    seed: 1,
+  });
+  const [ttftMs, tpotMs] = [ttftS * 1e3, tpotS * 1e3];
+  const tokens = run.output * (run.by === 'InferenceMAX' ? (1 + LENGTHS_FROM) / 2 : 1);
+  const rate = (first: number, next: number) => (1e3 * run.concurrency * tokens) / (first + (tokens - 1) * next);
+  return { run, ttftMs, tpotMs, throughput: { measured: rate(run.ttftMs, run.tpotMs), ours: rate(ttftMs, tpotMs) } };
+}
