@@ -53,7 +53,9 @@ export class Delegate {
           this.#link = link;
           this.#options.onOpened();
         },
-        onFrame: (_, frame) => {
+        onFrame: (link, frame) => {
+          // The gateway asks whether this agent reads.
+          if (frame.type === 'probe') return link.put({ type: 'probed', nonce: frame.nonce, verdict: 'alive' });
           if (frame.type !== 'gossip') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
           if (!this.#over) this.#options.onGossip(frame.bytes);
         },

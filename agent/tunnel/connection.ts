@@ -4,6 +4,7 @@ import { helloMessage } from '../../shared/lattice/session.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
+import { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { PING_TEXT } from '../../shared/wire/heartbeat.ts';
 import { SOCKET_WINDOW_BYTES } from '../../shared/wire/limits.ts';
@@ -114,7 +115,11 @@ export class Connection {
   #welcome(window: number, gateway: string): void {
     if (this.#raw === undefined) throw new WireError('bad_state', 'a welcome before the upgrade');
     const port = socketPort(this.#socket, this.#raw, () => this.#link?.flush());
-    const link = new Link(port, { send: window, receive: SOCKET_WINDOW_BYTES });
+    const link = new Link(
+      port,
+      { send: window, receive: SOCKET_WINDOW_BYTES },
+      new FrameMeter(() => performance.now()),
+    );
     this.#link = link;
     clearTimeout(this.#welcomeBy);
     this.#events.onReady(link, gateway);

@@ -33,6 +33,7 @@ export function socketPort(socket: WebSocket, raw: Socket, onDrain: () => void):
       busy = raw.writableLength >= BUSY_BYTES;
     },
     copies: true,
+    stuck: () => socket.terminate(),
     busy: () => busy,
     // After the reads of this turn of the event loop: what they brought shares a message.
     schedule: (flush) => setImmediate(flush),

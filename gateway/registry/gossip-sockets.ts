@@ -3,8 +3,10 @@ import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattic
 import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import { encodeFrame, readFrames } from '../../shared/wire/frame-codec.ts';
+import { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
+import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { provesSession } from './handshake.ts';
@@ -17,6 +19,7 @@ const CHALLENGED_MAX = 128;
 const SILENCE_MS = 60_000;
 /** Peers that broke a rule and are not let in for a while. */
 const BANNED_MAX = 1024;
+const FLOOD_BAN_MS = 60_000;
 
 /** Outlives hibernation. */
 interface Attachment {
@@ -32,6 +35,8 @@ interface Member {
   socket: ObjectSocket;
   ticket: Ticket;
   attachment: Attachment;
+  meter: FrameMeter;
+  receipts: ReadReceipts;
 }
 
 interface GossipSocketEvents {
@@ -55,7 +60,7 @@ export class GossipSockets {
     this.#events = events;
     for (const socket of sockets.survivors()) {
       const attachment = sockets.noted(socket) as Attachment;
-      const member = { socket, ticket: ticketOf(attachment), attachment };
+      const member = memberOf(socket, ticketOf(attachment), attachment);
       this.#members.set(socket, member);
       if (attachment.phase === 'active') this.#active.set(member.ticket.session, member);
     }
@@ -83,7 +88,7 @@ export class GossipSockets {
       at: now,
     };
     this.#sockets.note(socket, attachment);
-    this.#members.set(socket, { socket, ticket, attachment });
+    this.#members.set(socket, memberOf(socket, ticket, attachment));
     socket.send(encodeFrame({ type: 'challenge', nonce }));
     return response;
   }
@@ -100,9 +105,11 @@ export class GossipSockets {
     try {
       if (typeof message === 'string' || message.byteLength > MESSAGE_MAX_BYTES)
         throw new WireError('bad_frame', 'no message of frames');
+      member.meter.begin();
       readFrames(new Uint8Array(message), (frame) => this.#onFrame(member, frame));
     } catch (error) {
       if (!(error instanceof WireError)) throw error;
+      if (error.code === 'too_many') this.#ban(member.ticket.session, Date.now() + FLOOD_BAN_MS);
       this.#close(member, CLOSE.protocol, `${error.code}: ${error.message}`);
     }
   }
@@ -113,7 +120,9 @@ export class GossipSockets {
       if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the welcome`);
       return this.#greet(member, frame);
     }
+    member.meter.take(frame.type);
     if (frame.type === 'gossip') this.#events.message(member.ticket.session, frame.bytes);
+    else if (frame.type === 'probed') member.receipts.answered(frame.nonce);
     else if (frame.type !== 'credit') throw new WireError('bad_state', `${frame.type} on a delegate's socket`);
   }
 
@@ -136,16 +145,23 @@ export class GossipSockets {
     if (member === undefined) return;
     try {
       member.socket.send(encodeFrame({ type: 'gossip', bytes }));
+      const nonce = member.receipts.sent(bytes.length);
+      if (nonce !== undefined) member.socket.send(encodeFrame({ type: 'probe', nonce, session }));
     } catch {
       this.gone(member.socket); // closed under us
     }
+    if (member.receipts.stuck) this.#close(member, CLOSE.silent, 'does not read what it is sent');
   }
 
   hangUp(session: string, reason: string, bannedUntil: number): void {
     const member = this.#active.get(session);
     if (member !== undefined) this.#close(member, reason === 'left' ? CLOSE.over : CLOSE.protocol, reason);
     this.#banned.delete(session);
-    if (bannedUntil > 0) this.#banned.set(session, bannedUntil);
+    if (bannedUntil > 0) this.#ban(session, bannedUntil);
+  }
+
+  #ban(session: string, until: number): void {
+    this.#banned.set(session, until);
     const oldest = this.#banned.keys().next().value;
     if (this.#banned.size > BANNED_MAX && oldest !== undefined) this.#banned.delete(oldest);
   }
@@ -173,6 +189,10 @@ export class GossipSockets {
     this.#active.delete(member.ticket.session);
     this.#events.closed(member.ticket.session);
   }
+}
+
+function memberOf(socket: ObjectSocket, ticket: Ticket, attachment: Attachment): Member {
+  return { socket, ticket, attachment, meter: new FrameMeter(Date.now), receipts: new ReadReceipts(Math.random) };
 }
 
 function ticketOf({ ticket }: Attachment): Ticket {

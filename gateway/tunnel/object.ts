@@ -83,6 +83,10 @@ export class TunnelObject extends GatewayObject {
         this.#attempts.disconnect();
       },
       idle: () => this.#attempts.open === 0,
+      stuck: (peer) => {
+        peer.close(CLOSE.silent, 'does not read what it is sent');
+        this.#gone(peer);
+      },
     });
     this.#outlet = new Outlet(env, this.#session);
     const ids = new StreamIds(ctx.storage.kv);

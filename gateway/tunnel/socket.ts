@@ -2,8 +2,12 @@ import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { decodeTicket, TICKET_MAX_BYTES, type Ticket } from '../../shared/lattice/ticket.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import { WireError } from '../../shared/wire/error.ts';
+import { readFrames } from '../../shared/wire/frame-codec.ts';
+import type { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
+import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { Link, type LinkState } from '../../shared/wire/link.ts';
+import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { isolateBudget } from './budget.ts';
@@ -31,30 +35,40 @@ export interface SocketAttachment {
   idle?: LinkState;
 }
 
+/** What all sockets of one session share. */
+export interface AgentSocketHost {
+  session: string;
+  sockets: Pick<ObjectSockets, 'note'>;
+  /** A session that was cut off for a flood does not begin anew with its next socket. */
+  meter: FrameMeter;
+  /** The agent takes nothing of what is sent. */
+  stuck(peer: AgentSocket): void;
+}
+
 /** An agent's socket with its link. */
 export class AgentSocket {
   readonly socket: ObjectSocket;
   readonly link: Link;
   attachment: SocketAttachment;
-  readonly #sockets: Pick<ObjectSockets, 'note'>;
+  readonly #host: AgentSocketHost;
+  readonly #receipts = new ReadReceipts(Math.random);
+  /** Of the payload, what had been sent with the last message. */
+  #payloadSent: number;
   #leave: (() => void) | undefined;
 
-  constructor(
-    socket: ObjectSocket,
-    sockets: Pick<ObjectSockets, 'note'>,
-    attachment: SocketAttachment,
-    restored?: LinkState,
-  ) {
+  constructor(socket: ObjectSocket, host: AgentSocketHost, attachment: SocketAttachment, restored?: LinkState) {
     this.socket = socket;
-    this.#sockets = sockets;
+    this.#host = host;
     this.attachment = attachment;
+    this.#payloadSent = restored?.sent ?? 0;
     const port = {
       send: (message: Uint8Array) => this.#send(message),
-      busy: () => false, // workerd says nothing about its queue: the peer's credit bounds it
+      busy: () => false, // workerd says nothing about its queue: credit bounds payload, receipts bound the rest
+      stuck: () => host.stuck(this), // never, as it is never busy
       // Not queueMicrotask: workerd's makes an object of its own for each call.
       schedule: (flush: () => void) => void Promise.resolve().then(flush),
     };
-    this.link = new Link(port, { send: 0, receive: isolateBudget.window }, restored);
+    this.link = new Link(port, { send: 0, receive: isolateBudget.window }, host.meter, restored);
   }
 
   /** Opened by the Worker before it came here. */
@@ -85,16 +99,32 @@ export class AgentSocket {
     try {
       this.socket.send(message);
     } catch {
-      // Closed under us: webSocketClose follows, or the silence is noticed.
+      return; // Closed under us: webSocketClose follows, or the silence is noticed.
     }
+    const payload = this.link.sent - this.#payloadSent;
+    this.#payloadSent = this.link.sent;
+    const nonce = this.#receipts.sent(message.length - payload);
+    if (nonce !== undefined) this.link.put({ type: 'probe', nonce, session: this.#host.session });
+    // Not at once: the link is in the middle of sending.
+    if (this.#receipts.stuck) void Promise.resolve().then(() => this.#host.stuck(this));
+  }
+
+  /** PROBED came. False where it is for another question than ours, whether the agent reads. */
+  confirmed(nonce: number): boolean {
+    return this.#receipts.answered(nonce);
   }
 
   /** Reads a message. False where the peer broke the protocol: the socket is closed then. */
   receive(message: string | ArrayBuffer, each: (frame: Frame) => void): boolean {
     try {
       if (typeof message === 'string') throw new WireError('bad_frame', 'text is no frame');
+      const bytes = new Uint8Array(message);
+      if (this.attachment.phase === 'challenged') {
+        greeting(bytes, each);
+        return true;
+      }
       this.link.resize(isolateBudget.window);
-      this.link.receive(new Uint8Array(message), each);
+      this.link.receive(bytes, each);
       return true;
     } catch (error) {
       if (!(error instanceof WireError)) throw error;
@@ -107,7 +137,7 @@ export class AgentSocket {
   save(idle: boolean): void {
     const { idle: _, ...rest } = this.attachment;
     this.attachment = idle ? { ...rest, idle: this.link.state } : rest;
-    this.#sockets.note(this.socket, this.attachment);
+    this.#host.sockets.note(this.socket, this.attachment);
   }
 
   close(code: number, reason: string): void {
@@ -125,4 +155,13 @@ export class AgentSocket {
     this.#leave?.();
     this.#leave = undefined;
   }
+}
+
+/** Tickets are public: a stranger with one may say hello, and not use up what the session itself may send. */
+function greeting(message: Uint8Array, each: (frame: Frame) => void): void {
+  if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
+  readFrames(message, (frame) => {
+    if (frame.type !== 'hello') throw new WireError('bad_state', `${frame.type} before the welcome`);
+    each(frame);
+  });
 }

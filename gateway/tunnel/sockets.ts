@@ -1,12 +1,13 @@
 import { CLOSE } from '../../shared/wire/close.ts';
 import { encodeFrame } from '../../shared/wire/frame-codec.ts';
+import { FrameMeter } from '../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../shared/wire/frames.ts';
 import { FRAMES_HEADER, FRAMES_READ } from '../../shared/wire/limits.ts';
 import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
 import { provesSession } from '../registry/handshake.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
-import { AgentSocket, type SocketAttachment } from './socket.ts';
+import { AgentSocket, type AgentSocketHost, type SocketAttachment } from './socket.ts';
 
 /** Sockets that have not answered the challenge; the oldest makes room. */
 const CHALLENGED_MAX = 64;
@@ -18,6 +19,8 @@ interface Events {
   replaced(): void;
   /** No stream is open. */
   idle(): boolean;
+  /** The agent does not read what it is sent. */
+  stuck(peer: AgentSocket): void;
 }
 
 /**
@@ -29,6 +32,7 @@ export class AgentSockets {
   readonly #sockets: ObjectSockets;
   readonly #session: string;
   readonly #events: Events;
+  readonly #host: AgentSocketHost;
   readonly #all = new Map<ObjectSocket, AgentSocket>();
   #active: AgentSocket | undefined;
   /** The active one's attachment has its link's counters. */
@@ -39,6 +43,8 @@ export class AgentSockets {
     this.#sockets = sockets;
     this.#session = session;
     this.#events = events;
+    const meter = new FrameMeter(Date.now);
+    this.#host = { session, sockets, meter, stuck: (peer) => events.stuck(peer) };
   }
 
   get active(): AgentSocket | undefined {
@@ -53,7 +59,7 @@ export class AgentSockets {
   wake(): void {
     for (const socket of this.#sockets.survivors()) {
       const attachment = this.#sockets.noted(socket) as SocketAttachment;
-      const peer = new AgentSocket(socket, this.#sockets, attachment, attachment.idle);
+      const peer = new AgentSocket(socket, this.#host, attachment, attachment.idle);
       if (attachment.phase === 'active' && attachment.idle === undefined) {
         peer.close(CLOSE.resync, 'the gateway lost the state of this socket');
         continue;
@@ -75,7 +81,7 @@ export class AgentSockets {
     this.#makeRoom();
     const { socket, response } = this.#sockets.accept({ [FRAMES_HEADER]: String(FRAMES_READ) });
     const nonce = crypto.getRandomValues(new Uint8Array(32));
-    const peer = new AgentSocket(socket, this.#sockets, {
+    const peer = new AgentSocket(socket, this.#host, {
       phase: 'challenged',
       ticket: request.headers.get(TICKET_HEADER) ?? '',
       audience: request.headers.get(AUDIENCE_HEADER) ?? '',

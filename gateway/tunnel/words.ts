@@ -47,7 +47,7 @@ export class AgentWords {
       case 'probe':
         return this.#askElsewhere(peer, frame.nonce, frame.session);
       case 'probed':
-        return this.#probes.answered(frame.nonce, frame.verdict);
+        return peer.confirmed(frame.nonce) ? undefined : this.#probes.answered(frame.nonce, frame.verdict);
       case 'deployed':
         return this.#deploys.answered(frame.sequence, frame.json);
       case 'usage':

@@ -1,5 +1,5 @@
 /** What a peer did wrong on the wire. The socket is closed with 4002 and the reason; no other stream of it survives. */
-type WireErrorCode = 'truncated' | 'too_large' | 'bad_frame' | 'bad_offset' | 'over_credit' | 'bad_state';
+type WireErrorCode = 'truncated' | 'too_large' | 'bad_frame' | 'bad_offset' | 'over_credit' | 'too_many' | 'bad_state';
 
 export class WireError extends Error {
   override readonly name = 'WireError';

@@ -1,5 +1,6 @@
 /** How frames are spelled: the type, the stream unless it is the last one again, then the fields. */
 import { WireError } from './error.ts';
+import { FRAME_LIMITS } from './frame-limits.ts';
 import { CONNECTION, type Frame, PROBE_VERDICTS, RESET_CODES, type ReportName, TYPES } from './frames.ts';
 import { readHeaders, writeHeaders } from './headers.ts';
 import {
@@ -133,6 +134,7 @@ export function readFrames(message: Uint8Array, each: (frame: Frame) => void): v
   const input = new FrameReader(message);
   let previous: number | undefined;
   while (!input.done) {
+    const begin = input.at;
     const first = input.byte();
     const type = TYPES[first & 0x7f];
     if (type === undefined) throw new WireError('bad_frame', `no frame type ${first & 0x7f}`);
@@ -144,7 +146,10 @@ export function readFrames(message: Uint8Array, each: (frame: Frame) => void): v
     } else if ((first & SAME_STREAM) !== 0) {
       throw new WireError('bad_frame', `${type} belongs to no stream`);
     }
-    each(readFields(input, type, stream));
+    const frame = readFields(input, type, stream);
+    if (input.at - begin > FRAME_LIMITS[type].bytes)
+      throw new WireError('too_large', `${type} of ${input.at - begin} bytes`);
+    each(frame);
   }
 }
 
@@ -160,7 +165,7 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       return { type, stream, status, engineTenths: input.varint(), headers: readHeaders(input) };
     }
     case 'data':
-      return { type, stream, offset: input.varint(), bytes: input.blob(DATA_MAX_BYTES) };
+      return readData(input, stream);
     case 'end':
       return { type, stream, offset: input.varint() };
     case 'reset': {
@@ -217,6 +222,14 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
 function readAccept(input: FrameReader, stream: number): Frame {
   const value = input.varint();
   return { type: 'accept', stream, bodyOffset: Math.floor(value / 2), bodyDone: value % 2 === 1 };
+}
+
+/** An empty one would cost time and no credit. */
+function readData(input: FrameReader, stream: number): Frame {
+  const offset = input.varint();
+  const bytes = input.blob(DATA_MAX_BYTES);
+  if (bytes.length === 0) throw new WireError('bad_frame', 'data without a byte');
+  return { type: 'data', stream, offset, bytes };
 }
 
 function readReport(input: FrameReader, stream: number): Frame {

@@ -1,6 +1,7 @@
 import { TransientMap } from '../collections/transient-map.ts';
 import { WireError } from './error.ts';
 import { readFrames, writeFrame } from './frame-codec.ts';
+import { type FrameMeter, UNSENT_MAX_BYTES } from './frame-limits.ts';
 import type { Frame } from './frames.ts';
 import { DATA_MAX_BYTES, MESSAGE_MAX_BYTES, MESSAGE_TARGET_BYTES, SOCKET_WINDOW_BYTES } from './limits.ts';
 import type { Outgoing } from './outgoing.ts';
@@ -28,6 +29,8 @@ export interface LinkPort {
   schedule(flush: () => void): void;
   /** Calls `flush` within some milliseconds: for a word that may ride with the next one. Without it: as `schedule`. */
   later?(flush: () => void): void;
+  /** More control frames wait than a peer that reads leaves: close the socket. Called once. */
+  stuck(): void;
 }
 
 /** Bytes of DATA payload since the socket opened. */
@@ -57,8 +60,10 @@ export class Link {
   /** Of the windows that this end grants. */
   readonly pool = new WindowPool();
   readonly #writer = new FrameWriter();
-  /** Messages that are complete and wait for a busy socket. Bounded as the frames in them: by streams and open reports. */
+  /** Messages that are complete and wait for a busy socket: UNSENT_MAX_BYTES, and the socket is closed. */
   readonly #full: Uint8Array[] = [];
+  #fullBytes = 0;
+  readonly #meter: FrameMeter;
   #previous: number | undefined;
   #scheduled = false;
   #closed = false;
@@ -72,8 +77,9 @@ export class Link {
   readonly #window: SocketWindow;
 
   /** `restored` continues a link whose streams had all ended when it was saved. */
-  constructor(port: LinkPort, windows: { send: number; receive: number }, restored?: LinkState) {
+  constructor(port: LinkPort, windows: { send: number; receive: number }, meter: FrameMeter, restored?: LinkState) {
     this.#port = port;
+    this.#meter = meter;
     this.#sent = restored?.sent ?? 0;
     this.#sendLimit = restored?.sendLimit ?? windows.send;
     this.#sendWindow = windows.send;
@@ -88,6 +94,11 @@ export class Link {
       received: this.#window.received,
       receiveLimit: this.#window.limit,
     };
+  }
+
+  /** Payload bytes that went out since the socket opened. */
+  get sent(): number {
+    return this.#sent;
   }
 
   /** Payload bytes that came and that nobody took yet. */
@@ -120,8 +131,16 @@ export class Link {
 
   /** Control frames alone can fill a message: all openings after a lost socket, all reports that nobody acknowledged. */
   #write(frame: Frame): void {
-    if (this.#writer.length >= MESSAGE_TARGET_BYTES) this.#full.push(this.#takeMessage());
+    if (this.#writer.length >= MESSAGE_TARGET_BYTES) this.#queue(this.#takeMessage());
     this.#previous = writeFrame(this.#writer, frame, this.#previous);
+  }
+
+  #queue(message: Uint8Array): void {
+    this.#full.push(message);
+    this.#fullBytes += message.length;
+    if (this.#fullBytes <= UNSENT_MAX_BYTES) return;
+    this.close();
+    this.#port.stuck();
   }
 
   #takeMessage(): Uint8Array {
@@ -169,7 +188,9 @@ export class Link {
    */
   receive(message: Uint8Array, each: (frame: Frame) => void): void {
     if (message.length > MESSAGE_MAX_BYTES) throw new WireError('too_large', `message of ${message.length} bytes`);
+    this.#meter.begin();
     readFrames(message, (frame) => {
+      this.#meter.take(frame.type);
       if (frame.type === 'data') this.#window.accept(frame.bytes.length);
       if (frame.type === 'credit') this.#credit(frame.stream, frame.consumed, frame.window);
       else each(frame);
@@ -210,6 +231,7 @@ export class Link {
       if (this.#full.length === 0) this.#fill();
       // Filling may have completed messages too: they go before the one that is begun.
       const full = this.#full.shift();
+      this.#fullBytes -= full?.length ?? 0;
       if (full === undefined && this.#writer.length === 0) return;
       if (full !== undefined) this.#port.send(full);
       else if (this.#port.copies === true) this.#sendAgain();
@@ -276,6 +298,7 @@ export class Link {
   close(): void {
     this.#closed = true;
     this.#full.length = 0;
+    this.#fullBytes = 0;
     this.#senders.clear();
     this.#ready.clear();
   }

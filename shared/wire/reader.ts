@@ -11,6 +11,11 @@ export class FrameReader {
     this.#bytes = bytes;
   }
 
+  /** Bytes read so far. */
+  get at(): number {
+    return this.#at;
+  }
+
   get done(): boolean {
     return this.#at >= this.#bytes.length;
   }

@@ -88,11 +88,19 @@ describe('the handshake', () => {
     expect((await asked).status).toBe(200);
   });
 
-  it('ignores what comes before it and survives a second one', async () => {
+  it('a frame before it ends the socket: a copied ticket is no leave to send anything', async () => {
+    const agent = new HandAgent(shop);
+    await agent.when('challenge');
+    agent.send({ type: 'record', sequence: 1, update: agent.words(['before/hello']) });
+    expect(await agent.closed).toMatchObject({ code: 4002, reason: expect.stringContaining('before the welcome') });
+    const unknown = await shop.ask('/v1/chat/completions', chatBody({}, { model: 'before/hello' }));
+    expect(unknown.status).toBe(404);
+  });
+
+  it('survives a second one', async () => {
     const agent = new HandAgent(shop);
     const { nonce } = await agent.when('challenge');
-    agent.send({ type: 'record', sequence: 1, update: agent.words(['before/hello']) });
-    agent.send(agent.hello(nonce), agent.hello(nonce), { type: 'record', sequence: 2, update: agent.words([model]) });
+    agent.send(agent.hello(nonce), agent.hello(nonce));
     agent.send(agent.hello(nonce, 2));
     await agent.when('welcome');
     agent.send(agent.hello(nonce, 3));
@@ -101,8 +109,6 @@ describe('the handshake', () => {
     const asked = chat();
     agent.answer((await agent.opening()).stream);
     expect((await asked).status).toBe(200);
-    const unknown = await shop.ask('/v1/chat/completions', chatBody({}, { model: 'before/hello' }));
-    expect(unknown.status).toBe(404);
   });
 
   it('is not fooled by a socket that ends while its signature is checked', async () => {

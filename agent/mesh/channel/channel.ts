@@ -1,6 +1,7 @@
 import type { TLSSocket } from 'node:tls';
 import { Bucket } from '../../../shared/collections/bucket.ts';
 import { WireError } from '../../../shared/wire/error.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
@@ -78,7 +79,8 @@ export class Channel {
     const now = performance.now();
     this.#gossipBytes = new Bucket(GOSSIP_BYTES_PER_S, GOSSIP_BURST_BYTES, now);
     this.#gossipFrames = new Bucket(GOSSIP_FRAMES_PER_S, GOSSIP_BURST_FRAMES, now);
-    this.link = new Link(this.#port(), { send: CHANNEL_WINDOW_BYTES, receive: CHANNEL_WINDOW_BYTES });
+    const windows = { send: CHANNEL_WINDOW_BYTES, receive: CHANNEL_WINDOW_BYTES };
+    this.link = new Link(this.#port(), windows, new FrameMeter(() => performance.now()));
   }
 
   get session(): string {
@@ -124,6 +126,7 @@ export class Channel {
         if (this.#socket.writableLength > WAITING_MAX_BYTES) setImmediate(() => this.destroy('the peer does not read'));
       },
       busy: () => this.#busy,
+      stuck: () => setImmediate(() => this.destroy('the peer does not read')),
       schedule: (flush) => setImmediate(flush),
       later: (flush) => {
         this.#lazy ??= setTimeout(() => {

@@ -1,4 +1,5 @@
 import { WireError } from '../../../shared/wire/error.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link, type LinkPort } from '../../../shared/wire/link.ts';
 import type { ChannelEvents, RequestChannel } from './types.ts';
@@ -13,6 +14,10 @@ class MemoryPort implements LinkPort {
 
   busy(): boolean {
     return false; // credit bounds what is on its way
+  }
+
+  stuck(): void {
+    // Never: it is never busy.
   }
 
   schedule(flush: () => void): void {
@@ -36,7 +41,8 @@ export function memoryPair(
 ): MemoryPair {
   const ports = [new MemoryPort(), new MemoryPort()] as const;
   const windows = { send: SOCKET_WINDOW_BYTES, receive: SOCKET_WINDOW_BYTES };
-  const links = [new Link(ports[0], windows), new Link(ports[1], windows)] as const;
+  const link = (port: LinkPort) => new Link(port, windows, new FrameMeter(() => performance.now()));
+  const links = [link(ports[0]), link(ports[1])] as const;
   let open = true;
   const end = (other: { session: string; provider: string }, link: Link, dialled: boolean): RequestChannel => ({
     session: other.session,

@@ -5,7 +5,8 @@ import type { Frame } from '../../../shared/wire/frames.ts';
 
 function agent() {
   const frames: Frame[] = [];
-  const socket = { link: { put: (frame: Frame) => frames.push(frame) } } as unknown as AgentSocket;
+  const link = { put: (frame: Frame) => frames.push(frame) };
+  const socket = { link, confirmed: () => false } as unknown as AgentSocket;
   return { socket, frames };
 }
 

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { Exchange } from '../../../shared/asking/exchange.ts';
 import { Settlement } from '../../../shared/asking/settlement.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 
@@ -90,7 +91,13 @@ describe('a report that is said again by name', () => {
   it('is waited for no more where its attempt ended under another number before it went on', () => {
     const settlement = new Settlement('s');
     const [before, after] = [exchangeOf(7), exchangeOf(7)];
-    before.connect(new Link({ send: () => {}, busy: () => false, schedule: () => {} }, { send: 0, receive: 0 }));
+    before.connect(
+      new Link(
+        { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} },
+        { send: 0, receive: 0 },
+        new FrameMeter(() => 0),
+      ),
+    );
     settlement.ended(before, 'lost', 4_000);
     expect(settlement.awaits(7)).toBe(true);
     after.stream = 8;

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { FrameMeter, UNSENT_MAX_BYTES } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES, STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
@@ -8,10 +9,18 @@ import { Outgoing } from '../../../shared/wire/outgoing.ts';
 function caught(windows = { send: 4 * 1024 * 1024, receive: 4 * 1024 * 1024 }) {
   const messages: Uint8Array[] = [];
   const turns: (() => void)[] = [];
-  const state = { busy: false };
+  const state = { busy: false, stuck: 0, now: 0 };
   const link = new Link(
-    { send: (message) => messages.push(message), busy: () => state.busy, schedule: (flush) => turns.push(flush) },
+    {
+      send: (message) => messages.push(message),
+      busy: () => state.busy,
+      schedule: (flush) => turns.push(flush),
+      stuck: () => {
+        state.stuck++;
+      },
+    },
     windows,
+    new FrameMeter(() => state.now),
   );
   const turn = () => {
     for (const flush of turns.splice(0)) flush();
@@ -210,11 +219,23 @@ describe('a link', () => {
     first.link.attach(1, sender(outgoing, 1));
     first.turn();
     const second = new Link(
-      { send: () => {}, busy: () => false, schedule: (flush) => flush() },
+      { send: () => {}, busy: () => false, schedule: (flush) => flush(), stuck: () => {} },
       { send: 0, receive: 500 },
+      new FrameMeter(() => 0),
       first.link.state,
     );
     expect(second.state).toEqual(first.link.state);
     expect(second.state.sent).toBe(300);
+  });
+
+  test('a peer that leaves more unsent than any reader would loses its socket', () => {
+    const { link, turn, state } = caught();
+    state.busy = true;
+    const update = new Uint8Array(16_000);
+    for (let n = 0; n * update.length < UNSENT_MAX_BYTES * 2; n++) link.put({ type: 'record', sequence: n, update });
+    expect(state.stuck).toBe(1);
+    state.busy = false;
+    link.flush();
+    expect(turn(), 'nothing is kept for it').toHaveLength(0);
   });
 });

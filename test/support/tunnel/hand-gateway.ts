@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { readFrames } from '../../../shared/wire/frame-codec.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { Frame, OpenFrame } from '../../../shared/wire/frames.ts';
 import { SOCKET_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
@@ -22,8 +23,14 @@ export class HandSocket {
   constructor(socket: WebSocket) {
     this.socket = socket;
     this.link = new Link(
-      { send: (message) => socket.send(message), busy: () => false, schedule: (flush) => queueMicrotask(flush) },
+      {
+        send: (message) => socket.send(message),
+        busy: () => false,
+        schedule: (flush) => queueMicrotask(flush),
+        stuck: () => socket.terminate(),
+      },
       { send: 0, receive: SOCKET_WINDOW_BYTES },
+      new FrameMeter(() => performance.now()),
     );
     socket.on('message', (data: Buffer, binary: boolean) => {
       if (!binary) return socket.send('otela:pong');

@@ -1,0 +1,111 @@
+/** What one peer may send: the greatest frame of each type, and how many of them. docs/protocol.md has the same table. */
+import { Bucket } from '../collections/bucket.ts';
+import { WireError } from './error.ts';
+import type { Frame } from './frames.ts';
+import {
+  BLOCK_DIGEST_BYTES,
+  BLOCKS_MAX,
+  DATA_MAX_BYTES,
+  DEPLOY_MAX_BYTES,
+  DEPLOYED_MAX_BYTES,
+  EDITS_MAX,
+  HEADER_NAME_MAX_BYTES,
+  HEADERS_MAX,
+  RECORD_MAX_BYTES,
+  TEXT_MAX_BYTES,
+  USAGE_MAX_BYTES,
+} from './limits.ts';
+
+interface FrameLimit {
+  /** The whole frame, its type and stream number included. */
+  bytes: number;
+  /** Frames per second, on average. */
+  perSecond: number;
+  /** Frames at once. */
+  burst: number;
+}
+
+/** Type, stream, numbers and lengths of a frame: eight varints of at most 8 bytes. */
+const FIXED_BYTES = 64;
+const HEADERS_MAX_BYTES = HEADERS_MAX * (HEADER_NAME_MAX_BYTES + TEXT_MAX_BYTES);
+
+/** A few for each request. After a lost socket all of a node's streams say theirs again at once. */
+const PER_REQUEST = { perSecond: 10_000, burst: 60_000 };
+/** The handshake: each once. */
+const ONCE = { perSecond: 1, burst: 4 };
+/** A question and its answer; a cluster that falls apart asks for each of its members once. */
+const QUESTION = { perSecond: 200, burst: 1_000 };
+
+/**
+ * Twice and more of what the busiest honest peer sends. A peer above it loses its socket: frames that cost no credit cost the time of all
+ * others in the process, and those with an answer cost memory when the answers are not read.
+ */
+export const FRAME_LIMITS = {
+  open: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES + HEADERS_MAX_BYTES + EDITS_MAX * TEXT_MAX_BYTES, ...PER_REQUEST },
+  accept: { bytes: FIXED_BYTES, ...PER_REQUEST },
+  head: { bytes: FIXED_BYTES + HEADERS_MAX_BYTES, ...PER_REQUEST },
+  /** Its bytes are bounded by credit. Frames: 2,000 streams with 100 tokens a second each, none of them merged. */
+  data: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 200_000, burst: 1_000_000 },
+  end: { bytes: FIXED_BYTES, ...PER_REQUEST },
+  reset: { bytes: FIXED_BYTES + TEXT_MAX_BYTES, ...PER_REQUEST },
+  /** One for each half of a stream's window, and for each 64th of the socket's. */
+  credit: { bytes: FIXED_BYTES, perSecond: 20_000, burst: 100_000 },
+  report: { bytes: FIXED_BYTES + 2 * TEXT_MAX_BYTES, ...PER_REQUEST },
+  /** Many reports each, four times a second. */
+  settled: { bytes: 512 * 1024, perSecond: 1_000, burst: 10_000 },
+  record: { bytes: FIXED_BYTES + RECORD_MAX_BYTES, perSecond: 50, burst: 2_500 },
+  recorded: { bytes: FIXED_BYTES, perSecond: 50, burst: 2_500 },
+  challenge: { bytes: FIXED_BYTES + 64, ...ONCE },
+  hello: { bytes: FIXED_BYTES + 192, ...ONCE },
+  welcome: { bytes: FIXED_BYTES + 64, ...ONCE },
+  /** Four per update and peer are usual. */
+  gossip: { bytes: FIXED_BYTES + DATA_MAX_BYTES, perSecond: 2_000, burst: 10_000 },
+  probe: { bytes: FIXED_BYTES + 32, ...QUESTION },
+  probed: { bytes: FIXED_BYTES, ...QUESTION },
+  /** An agent sends the next when the last one is stored. */
+  usage: { bytes: FIXED_BYTES + USAGE_MAX_BYTES, perSecond: 100, burst: 700 },
+  stored: { bytes: FIXED_BYTES, perSecond: 100, burst: 700 },
+  /** Twice a second, beside the answers of requests. */
+  load: { bytes: FIXED_BYTES, perSecond: 20, burst: 200 },
+  rate: { bytes: FIXED_BYTES, perSecond: 20, burst: 200 },
+  deploy: { bytes: FIXED_BYTES + DEPLOY_MAX_BYTES, perSecond: 20, burst: 200 },
+  deployed: { bytes: FIXED_BYTES + DEPLOYED_MAX_BYTES, perSecond: 20, burst: 200 },
+  /** One for each prompt that is told about. */
+  prefixes: { bytes: FIXED_BYTES + BLOCKS_MAX * BLOCK_DIGEST_BYTES, perSecond: 2_000, burst: 10_000 },
+} as const satisfies Record<Frame['type'], FrameLimit>;
+
+/** Control frames that wait because their socket takes no more. An honest reader is never so far behind; the socket is closed. */
+export const UNSENT_MAX_BYTES = 8 * 1024 * 1024;
+
+/**
+ * Counts what one peer sends against FRAME_LIMITS. It outlives sockets where its owner does: a peer that was cut off does not begin
+ * anew with its next one.
+ */
+export class FrameMeter {
+  readonly #now: () => number;
+  readonly #buckets = new Map<Frame['type'], Bucket>();
+  #at: number;
+
+  /** `now`: milliseconds of any clock. */
+  constructor(now: () => number) {
+    this.#now = now;
+    this.#at = now();
+  }
+
+  /** A message came. The clock is read once for all its frames. */
+  begin(): void {
+    this.#at = this.#now();
+  }
+
+  /** @throws WireError too_many */
+  take(type: Frame['type']): void {
+    let bucket = this.#buckets.get(type);
+    if (bucket === undefined) {
+      const { perSecond, burst } = FRAME_LIMITS[type];
+      bucket = new Bucket(perSecond, burst, this.#at);
+      this.#buckets.set(type, bucket);
+    }
+    if (!bucket.take(1, this.#at))
+      throw new WireError('too_many', `more than ${FRAME_LIMITS[type].perSecond} ${type} frames a second`);
+  }
+}
