@@ -38,7 +38,9 @@ export interface Env extends IssuerEnvironment {
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */
   BODY_BUDGET_BYTES?: string;
-  /** A body above 1 MiB of which nothing comes for so long is given up. Default 30 s. */
+  /** Bytes of request bodies on their way in, up to 1 MiB of each, that one isolate holds. Default 32 MiB; 128 MiB self-hosted. */
+  BODY_UPLOADS_BYTES?: string;
+  /** A body of which nothing comes for so long is given up. Default 30 s. */
   BODY_STALL_MS?: string;
   /** Largest body that is looked into; opaque bodies have no limit of ours. Default 33 MiB: a body of 32 MiB and what is around it. */
   BODY_LIMIT_BYTES?: string;

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Budget, Share } from '../../shared/asking/budget.ts';
 import { type Body, type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
+import type { Upload, Uploads } from '../../shared/asking/uploads.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 
@@ -9,11 +10,21 @@ import { ApiError } from '../../shared/openai/errors.ts';
 const KEPT_ALWAYS_BYTES = 1024 * 1024;
 const LIMIT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
-/** Of a body whose length is not known. */
-const FIRST_BYTES = 64 * 1024;
+/** Memory for the first bytes of a body. */
+const FIRST_BYTES = 16 * 1024;
 
 /** A client that sends nothing for so long in the middle of its body. */
-const STALLED_MS = 60_000;
+const STALLED_MS = 30_000;
+/** How soon a body that waits for room sees that there is some. */
+const ROOM_EVERY_MS = 20;
+
+/** What bodies may hold. */
+export interface BodyRoom {
+  /** Above 1 MiB of each. */
+  budget: Budget;
+  /** Of those on their way in, up to 1 MiB of each. */
+  uploads: Uploads;
+}
 
 const NOTHING: Body = { kind: 'kept', bytes: new Uint8Array(0) };
 
@@ -21,19 +32,19 @@ const NOTHING: Body = { kind: 'kept', bytes: new Uint8Array(0) };
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and, above 1 MiB, not read here at all.
  * @throws ApiError 400, 408, 413, 415, 503 server_is_overloaded when too much is kept already
  */
-export async function takeBody(request: IncomingMessage, endpoint: Endpoint, budget: Budget): Promise<Intake> {
+export async function takeBody(request: IncomingMessage, endpoint: Endpoint, room: BodyRoom): Promise<Intake> {
   const declared = Number(request.headers['content-length'] ?? Number.NaN);
   requirePlain(request.headers['content-encoding']);
   const opaqueModel = request.headers['x-otela-model'];
-  if (typeof opaqueModel === 'string') return takeOpaque(request, endpoint, opaqueModel, declared, budget);
+  if (typeof opaqueModel === 'string') return takeOpaque(request, endpoint, opaqueModel, declared, room);
   if (declared > LIMIT_BYTES) throw tooLarge();
   const multipart = /^multipart\/form-data\b/i.test(request.headers['content-type'] ?? '');
   if (endpoint.body === 'multipart' && !multipart) {
     throw new ApiError('unsupported_media_type', `${endpoint.path} takes multipart/form-data.`);
   }
-  const share = budget.share();
+  const share = room.budget.share();
   try {
-    const bytes = await readBounded(request, declared, share);
+    const bytes = await readBounded(request, declared, share, room.uploads);
     const intake: Intake = {
       ...lookInto(bytes, request.headers['content-type'] ?? '', endpoint),
       body: { kind: 'kept', bytes },
@@ -54,14 +65,14 @@ async function takeOpaque(
   endpoint: Endpoint,
   model: string,
   declared: number,
-  budget: Budget,
+  room: BodyRoom,
 ): Promise<Intake> {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
   const known = { ...unseen(endpoint, model, request.headers['x-otela-stream']), release: () => {} };
   if (declared <= KEPT_ALWAYS_BYTES) {
-    const bytes = await readBounded(request, declared, budget.share());
+    const bytes = await readBounded(request, declared, room.budget.share(), room.uploads);
     return { ...known, body: { kind: 'kept', bytes } };
   }
   return {
@@ -91,32 +102,68 @@ function webStream(request: IncomingMessage): ReadableStream<Uint8Array> {
 
 /**
  * The whole body, in one buffer that grows: of a body sent byte by byte a list of its pieces would be a hundred times its size.
- * What is above 1 MiB is taken from the budget before it is read.
+ * Memory grows with what comes, not with what is announced. What is above 1 MiB is taken from the budget before it is read.
  */
-async function readBounded(request: IncomingMessage, declared: number, share: Share): Promise<Uint8Array> {
-  let bytes = new Uint8Array(Number.isNaN(declared) ? FIRST_BYTES : declared);
-  share.claim(bytes.length - KEPT_ALWAYS_BYTES);
+async function readBounded(
+  request: IncomingMessage,
+  declared: number,
+  share: Share,
+  uploads: Uploads,
+): Promise<Uint8Array> {
+  const upload = uploads.begin(performance.now());
   const stalled = setTimeout(() => request.destroy(new Error('the body stalled')), STALLED_MS);
-  let length = 0;
   try {
-    // Left open on an error: the answer goes out on the same connection.
-    for await (const chunk of request.iterator({ destroyOnReturn: false })) {
-      stalled.refresh();
-      const needed = length + chunk.length;
-      if (needed > LIMIT_BYTES) throw tooLarge();
-      if (needed > bytes.length) {
-        const grown = new Uint8Array(Math.min(LIMIT_BYTES, Math.max(needed, bytes.length * 2)));
-        share.claim(grown.length - KEPT_ALWAYS_BYTES);
-        grown.set(bytes.subarray(0, length));
-        bytes = grown;
-      }
-      bytes.set(chunk, length);
-      length = needed;
-    }
-    return bytes.subarray(0, length);
+    return await readChunks(request, declared, share, upload, () => stalled.refresh());
   } finally {
     clearTimeout(stalled);
+    upload.end();
   }
+}
+
+async function readChunks(
+  request: IncomingMessage,
+  declared: number,
+  share: Share,
+  upload: Upload,
+  came: () => void,
+): Promise<Uint8Array> {
+  const most = Number.isNaN(declared) ? LIMIT_BYTES : declared;
+  let bytes = new Uint8Array(0);
+  let length = 0;
+  // Left open on an error: the answer goes out on the same connection.
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+    came();
+    const needed = length + chunk.length;
+    if (needed > LIMIT_BYTES) throw tooLarge();
+    if (needed > bytes.length) {
+      const size = Math.max(needed, Math.min(most, Math.max(FIRST_BYTES, bytes.length * 2)));
+      await roomFor(upload, Math.min(size, KEPT_ALWAYS_BYTES), came);
+      share.claim(size - KEPT_ALWAYS_BYTES);
+      const grown = new Uint8Array(size);
+      grown.set(bytes.subarray(0, length));
+      bytes = grown;
+    }
+    bytes.set(chunk, length);
+    length = needed;
+    upload.received(chunk.length);
+    if (upload.givenUp) throw tooSlow();
+  }
+  return bytes.subarray(0, length);
+}
+
+/** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
+async function roomFor(upload: Upload, bytes: number, came: () => void): Promise<void> {
+  for (let waitedMs = 0; !upload.hold(bytes, performance.now()); waitedMs += ROOM_EVERY_MS) {
+    if (waitedMs >= STALLED_MS)
+      throw new ApiError('server_is_overloaded', 'Too many request bodies are on their way in; try again shortly.');
+    await new Promise<void>((resolve) => setTimeout(resolve, ROOM_EVERY_MS));
+    came(); // it is not the client that stands still
+  }
+  if (upload.givenUp) throw tooSlow();
+}
+
+function tooSlow(): ApiError {
+  return new ApiError('request_timeout', 'The request body came too slowly while others waited for room.');
 }
 
 function tooLarge(): ApiError {

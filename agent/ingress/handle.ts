@@ -5,6 +5,7 @@ import type { Budget } from '../../shared/asking/budget.ts';
 import { type Intake, isRepeatable } from '../../shared/asking/intake.ts';
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { PathError } from '../../shared/asking/path-error.ts';
+import type { Uploads } from '../../shared/asking/uploads.ts';
 import { Waiter } from '../../shared/asking/waiter.ts';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
@@ -39,6 +40,8 @@ export interface Desk {
   key: IngressKey;
   strangers: Strangers;
   budget: Budget;
+  /** Bodies on their way in. */
+  uploads: Uploads;
   avoided: Avoided;
   breakers: Breakers;
   retries: RetryBudget;
@@ -101,7 +104,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, desk: 
   if (endpoint.requestIdHeader !== undefined) response.setHeader(endpoint.requestIdHeader, ids.requestId);
   const over = desk.running.begin();
   try {
-    const intake = await takeBody(request, endpoint, desk.budget);
+    const intake = await takeBody(request, endpoint, desk);
     timing.ingressDone(Date.now());
     await forward({ request, response, desk, endpoint, intake, timing, ...ids }).finally(intake.release);
   } finally {

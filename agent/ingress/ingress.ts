@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { Budget } from '../../shared/asking/budget.ts';
+import { Uploads } from '../../shared/asking/uploads.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
@@ -20,6 +21,8 @@ import { Watchers } from './watchers.ts';
 
 /** Bytes that all bodies may keep for retries, above the first MiB of each. */
 const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
+/** Of bodies on their way in, up to 1 MiB of each: above this the slowest give way. */
+const UPLOADS_BYTES = 32 * 1024 * 1024;
 
 /** One request each: bounds the first MiBs, and what stalled readers hold of the channels' windows. */
 const CONNECTIONS_MAX = 1024;
@@ -98,6 +101,7 @@ export class Ingress {
       key: IngressKey.make(directory()),
       strangers: this.#strangers,
       budget: new Budget(BODY_BUDGET_BYTES),
+      uploads: new Uploads(UPLOADS_BYTES),
       avoided: new Avoided(),
       breakers: new Breakers(registry.index.live),
       retries: new RetryBudget(),

@@ -3,6 +3,7 @@ import { type Intake, lookInto, requirePlain, unseen } from '../../shared/asking
 import { isSlower } from '../../shared/asking/is-slower.ts';
 import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
 import { PieceReader } from '../../shared/asking/piece-reader.ts';
+import { type Upload, Uploads } from '../../shared/asking/uploads.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { after } from '../after.ts';
@@ -16,9 +17,22 @@ const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
 
 /** A body of which nothing comes for so long is given up: what was read of it is room that others wait for. */
 const STALL_DEFAULT_MS = 30_000;
+/** How soon a body that stands still notices that its time is up. */
+const LOOK_EVERY_MS = 1_000;
+
+/** Of bodies that are on their way in, up to 1 MiB of each: above this they wait for one another, and the slowest give way. */
+const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
+/** Self-hosted: the process has more memory than Cloudflare's 128 MiB. */
+const UPLOADS_STANDALONE_BYTES = 128 * 1024 * 1024;
+/** How soon a body that waits for room sees that there is some. */
+const ROOM_EVERY_MS = 20;
+/** Memory for the first bytes of a body. */
+const FIRST_BYTES = 16 * 1024;
 
 /** Bytes above 1 MiB per body that this isolate keeps now. */
 const kept = new Budget(BUDGET_DEFAULT_BYTES);
+/** The bodies that this isolate is reading. */
+let uploads: Uploads | undefined;
 
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and not read before a node is found; above 1 MiB
@@ -29,7 +43,7 @@ export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: En
   const declared = Number(request.headers.get('content-length') ?? Number.NaN);
   requirePlain(request.headers.get('content-encoding'));
   const opaqueModel = request.headers.get('x-otela-model');
-  if (opaqueModel !== null) return takeOpaque(request, endpoint, opaqueModel, declared);
+  if (opaqueModel !== null) return takeOpaque(request, endpoint, opaqueModel, declared, env);
   const limit = Number(env.BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES);
   if (declared > limit) throw tooLarge(limit);
   checkType(request, endpoint);
@@ -43,7 +57,7 @@ export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: En
   }
 }
 
-function takeOpaque(request: HttpRequest, endpoint: Endpoint, model: string, declared: number): Intake {
+function takeOpaque(request: HttpRequest, endpoint: Endpoint, model: string, declared: number, env: Env): Intake {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
@@ -55,7 +69,8 @@ function takeOpaque(request: HttpRequest, endpoint: Endpoint, model: string, dec
   const intake: Intake = { ...known, body: { kind: 'kept', bytes: new Uint8Array(0) } };
   let reading: Promise<void> | undefined;
   const read = async () => {
-    intake.body = { kind: 'kept', bytes: await whole(request) };
+    const bounds = boundsOf(declared, KEPT_ALWAYS_BYTES, env);
+    intake.body = { kind: 'kept', bytes: await readBounded(request, bounds, undefined) };
   };
   intake.fill = () => {
     reading ??= read();
@@ -77,32 +92,21 @@ interface Kept {
 }
 
 async function keep(request: HttpRequest, declared: number, limit: number, env: Env): Promise<Kept> {
+  const most = Number.isNaN(declared) ? limit : declared;
   if (declared <= KEPT_ALWAYS_BYTES) {
-    return { bytes: await whole(request), release: () => {} };
+    const bytes = await readBounded(request, boundsOf(most, limit, env), undefined);
+    return { bytes, release: () => {} };
   }
   const share = kept.share(Number(env.BODY_BUDGET_BYTES ?? BUDGET_DEFAULT_BYTES));
   if (!Number.isNaN(declared)) share.requireRoom(declared - KEPT_ALWAYS_BYTES);
   // A client that leaves ends this request where it stands: no `finally` runs then, this does.
   request.signal.addEventListener('abort', () => share.release());
   try {
-    const bounds = {
-      most: Number.isNaN(declared) ? limit : declared,
-      limit,
-      stallMs: Number(env.BODY_STALL_MS ?? STALL_DEFAULT_MS),
-    };
-    const bytes = await readBounded(request, bounds, share);
+    const bytes = await readBounded(request, boundsOf(most, limit, env), share);
     return { bytes, release: () => share.release() };
   } catch (error) {
     share.release();
     throw error;
-  }
-}
-
-async function whole(request: HttpRequest): Promise<Uint8Array> {
-  try {
-    return new Uint8Array(await request.arrayBuffer());
-  } catch (cause) {
-    return refuseBroken(cause);
   }
 }
 
@@ -116,42 +120,99 @@ interface Bounds {
   most: number;
   limit: number;
   stallMs: number;
+  uploads: Uploads;
 }
 
-/** Memory grows with what comes, not with what is announced. */
-async function readBounded(request: HttpRequest, { most, limit, stallMs }: Bounds, share: Share): Promise<Uint8Array> {
-  if (request.body === null) return new Uint8Array(0);
-  let bytes = new Uint8Array(KEPT_ALWAYS_BYTES);
-  let length = 0;
+function boundsOf(most: number, limit: number, env: Env): Bounds {
+  const uploadsDefault = env.OBJECTS_STAY === 'on' ? UPLOADS_STANDALONE_BYTES : UPLOADS_DEFAULT_BYTES;
+  uploads ??= new Uploads(Number(env.BODY_UPLOADS_BYTES ?? uploadsDefault));
+  return { most, limit, stallMs: Number(env.BODY_STALL_MS ?? STALL_DEFAULT_MS), uploads };
+}
+
+/**
+ * Memory grows with what comes, not with what is announced. `share` pays for what is above 1 MiB; up to there the body is one of the
+ * uploads until it is whole.
+ */
+async function readBounded(request: HttpRequest, bounds: Bounds, share: Share | undefined): Promise<Uint8Array> {
+  if (request.body === null) return new Uint8Array(await request.arrayBuffer());
+  const upload = bounds.uploads.begin(Date.now());
+  // As with the share: no `finally` runs where the client has left.
+  request.signal.addEventListener('abort', () => upload.end());
   const reader = new PieceReader(request.body);
   let stalled = false;
   try {
-    for (;;) {
-      const next = reader.read().catch(refuseBroken);
-      stalled = await isSlower(next, stallMs, after);
-      if (stalled) throw stalledFor(stallMs);
-      const value = await next;
-      if (value === undefined) return bytes.subarray(0, length);
-      const needed = length + value.length;
-      if (needed > limit) throw tooLarge(limit);
-      if (needed > bytes.length)
-        bytes = larger(bytes, length, Math.max(needed, Math.min(most, bytes.length * 2)), share);
-      bytes.set(value, length);
-      length = needed;
-    }
+    return await readPieces(reader, bounds, upload, share);
+  } catch (error) {
+    stalled = error instanceof ApiError && error.code === 'request_timeout';
+    throw error;
   } finally {
-    // What is left of a body that is refused is read by whoever answers; but of one that stalls nothing comes.
+    upload.end();
+    // The rest of a refused body is read by the code that answers. Nothing more comes of a stalled one.
     if (stalled) void reader.cancel().catch(() => {});
     else reader.release();
   }
+}
+
+async function readPieces(
+  reader: PieceReader,
+  { most, limit, stallMs }: Bounds,
+  upload: Upload,
+  share: Share | undefined,
+): Promise<Uint8Array> {
+  let bytes = new Uint8Array(0);
+  let length = 0;
+  for (;;) {
+    const value = await nextPiece(reader, upload, stallMs);
+    if (value === undefined) return bytes.subarray(0, length);
+    const needed = length + value.length;
+    if (needed > limit) throw tooLarge(limit);
+    if (needed > bytes.length) {
+      const size = Math.max(needed, Math.min(most, Math.max(FIRST_BYTES, bytes.length * 2)));
+      await room(upload, Math.min(size, KEPT_ALWAYS_BYTES), stallMs);
+      share?.claim(size - KEPT_ALWAYS_BYTES);
+      bytes = larger(bytes, length, size);
+    }
+    bytes.set(value, length);
+    length = needed;
+    upload.received(value.length);
+  }
+}
+
+/** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
+async function room(upload: Upload, bytes: number, withinMs: number): Promise<void> {
+  for (let waitedMs = 0; !upload.hold(bytes, Date.now()); waitedMs += ROOM_EVERY_MS) {
+    if (waitedMs >= withinMs) throw tooManyUploads();
+    await new Promise<void>((resolve) => void after(ROOM_EVERY_MS, resolve));
+  }
+  if (upload.givenUp) throw tooSlow();
+}
+
+/** @throws ApiError 408 where nothing comes, or this body made room for others. */
+async function nextPiece(reader: PieceReader, upload: Upload, stallMs: number): Promise<Uint8Array | undefined> {
+  const next = reader.read().catch(refuseBroken);
+  // Looked at, not told: in workerd one request cannot wake another.
+  for (let waitedMs = 0; await isSlower(next, LOOK_EVERY_MS, after); ) {
+    waitedMs += LOOK_EVERY_MS;
+    if (waitedMs >= stallMs) throw stalledFor(stallMs);
+    if (upload.givenUp) throw tooSlow();
+  }
+  if (upload.givenUp) throw tooSlow();
+  return next;
 }
 
 function stalledFor(ms: number): ApiError {
   return new ApiError('request_timeout', `Nothing came of the request body for ${ms / 1_000} s.`);
 }
 
-function larger(bytes: Uint8Array, length: number, size: number, share: Share): Uint8Array<ArrayBuffer> {
-  share.claim(size - KEPT_ALWAYS_BYTES);
+function tooSlow(): ApiError {
+  return new ApiError('request_timeout', 'The request body came too slowly while others waited for room.');
+}
+
+function tooManyUploads(): ApiError {
+  return new ApiError('server_is_overloaded', 'Too many request bodies are on their way in; try again shortly.');
+}
+
+function larger(bytes: Uint8Array, length: number, size: number): Uint8Array<ArrayBuffer> {
   const grown = new Uint8Array(size);
   grown.set(bytes.subarray(0, length));
   return grown;
