@@ -27,9 +27,6 @@ function free(chunk: Buffer): void {
   if (chunk.buffer instanceof ArrayBuffer && chunk.length === chunk.buffer.byteLength) chunk.buffer.transfer(0);
 }
 
-/** Of a client's words that workerd may not have read; a request with more is reset where it has not. */
-const UNREAD_MAX_BYTES = 64 * 1024;
-
 /** An agent's tunnel, whose words ask for nothing. Believed for how long a gateway waits when it ends, and for nothing else. */
 const UPGRADE = /\r\nupgrade:/i;
 
@@ -77,11 +74,8 @@ class Splice {
   #behind: Buffer | undefined;
   /** An outlet's answer was the last thing that went to the client. */
   #afterOutlet = false;
-  /** What the client said since that answer began: workerd closes a connection that is idle for it, and then has read none of this. */
-  #unread: Buffer[] = [];
-  #unreadBytes = 0;
-  /** workerd closed behind an outlet's answer; the client's next bytes open a new connection. */
-  #idle = false;
+  /** workerd closed its connection below an outlet's answer: the client's ends behind that answer. */
+  #upstreamClosed = false;
 
   constructor(client: Socket, { path, traffic, pause, outlets }: SpliceOptions) {
     this.#client = client;
@@ -128,7 +122,7 @@ class Splice {
     });
     upstream.on('end', () => this.#upstreamEnded());
     upstream.on('error', () => {
-      if (this.#idle || upstream !== this.#upstream) return;
+      if (this.#upstreamClosed) return;
       // Written to behind its closing, which we had not read yet.
       if (this.#afterOutlet && this.#connected && this.#outflow === undefined) return this.#upstreamEnded();
       if (this.#connected) reset(this.#client);
@@ -141,16 +135,11 @@ class Splice {
     this.#traffic.chunks += 1;
     this.#upgrades ??= UPGRADE.test(chunk.toString('latin1'));
     if (!this.#upgrades) this.#asking.set(true);
-    if (this.#idle) this.#reconnect();
-    if (this.#afterOutlet) this.#keep(chunk);
+    // Never said again on another connection: of a request that had begun there, the rest would be read as a request of its own.
+    if (this.#upstreamClosed) return;
     const room = this.#upstream.write(chunk);
     if (this.#upstream.writableLength === 0 && !this.#afterOutlet) free(chunk);
     else if (!room) this.#pause.begin();
-  }
-
-  #keep(chunk: Buffer): void {
-    this.#unreadBytes += chunk.length;
-    if (this.#unreadBytes <= UNREAD_MAX_BYTES) this.#unread.push(chunk);
   }
 
   #fromUpstream(chunk: Buffer): void {
@@ -160,7 +149,7 @@ class Splice {
       this.#upstream.pause();
       return;
     }
-    this.#heard();
+    this.#afterOutlet = false;
     // In a WebSocket's words too: that one has begun is said by words that any body may quote, and who believed them let the secret pass.
     if (this.#outlets !== undefined && (this.#held !== undefined || this.#outlets.mark.isIn(chunk))) {
       return this.#marked(chunk, this.#outlets);
@@ -172,13 +161,6 @@ class Splice {
     this.#behind = behind;
     if (behind === undefined) this.#outlets?.holdingBack.delete(this);
     else this.#outlets?.holdingBack.add(this);
-  }
-
-  /** Of what the client said nothing is unread, or nothing more can be done about it. */
-  #heard(): void {
-    this.#afterOutlet = false;
-    this.#unread = [];
-    this.#unreadBytes = 0;
   }
 
   #toClient(chunk: Buffer): void {
@@ -227,12 +209,11 @@ class Splice {
   #outflowEnded(closes: boolean): void {
     this.#outflow = undefined;
     this.#asking.set(false);
-    if (closes) return this.#endClient();
+    if (closes || (this.#upstreamClosed && this.#behind === undefined)) return this.#endClient();
     const behind = this.#behind;
     this.#hold(undefined);
     if (behind !== undefined) this.#fromUpstream(behind);
     if (this.#outflow === undefined && !this.#client.writableNeedDrain) this.#upstream.resume();
-    if (this.#idle) this.#client.setTimeout(LINGER_MS, this.#leave);
   }
 
   #upstreamEnded(): void {
@@ -241,25 +222,13 @@ class Splice {
     if (!this.#afterOutlet) return this.#outflow === undefined ? this.#endClient() : reset(this.#client);
     // To workerd the answer was over with its head, and the connection idle for as long as the answer took.
     this.#upstream.destroy();
-    if (this.#unreadBytes > UNREAD_MAX_BYTES) return reset(this.#client);
-    this.#idle = true;
-    if (this.#unread.length > 0) this.#reconnect();
-    else if (this.#outflow === undefined) this.#client.setTimeout(LINGER_MS, this.#leave);
+    this.#upstreamClosed = true;
+    if (this.#outflow === undefined) this.#endClient();
   }
 
   #endClient(): void {
     this.#client.setTimeout(LINGER_MS, this.#leave);
     this.#client.end();
-  }
-
-  /** What workerd did not read before it closed is said again, once. */
-  #reconnect(): void {
-    this.#idle = false;
-    this.#connected = false;
-    this.#client.setTimeout(0, this.#leave);
-    this.#upstream = this.#connect();
-    for (const chunk of this.#unread) this.#upstream.write(chunk);
-    this.#heard();
   }
 }
 
