@@ -165,7 +165,7 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
       return { type, stream, status, engineTenths: input.varint(), headers: readHeaders(input) };
     }
     case 'data':
-      return readData(input, stream);
+      return { type, stream, offset: input.varint(), bytes: input.blob(DATA_MAX_BYTES) };
     case 'end':
       return { type, stream, offset: input.varint() };
     case 'reset': {
@@ -222,14 +222,6 @@ function readFields(input: FrameReader, type: Frame['type'], stream: number): Fr
 function readAccept(input: FrameReader, stream: number): Frame {
   const value = input.varint();
   return { type: 'accept', stream, bodyOffset: Math.floor(value / 2), bodyDone: value % 2 === 1 };
-}
-
-/** An empty one would cost time and no credit. */
-function readData(input: FrameReader, stream: number): Frame {
-  const offset = input.varint();
-  const bytes = input.blob(DATA_MAX_BYTES);
-  if (bytes.length === 0) throw new WireError('bad_frame', 'data without a byte');
-  return { type: 'data', stream, offset, bytes };
 }
 
 function readReport(input: FrameReader, stream: number): Frame {

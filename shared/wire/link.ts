@@ -191,10 +191,16 @@ export class Link {
     this.#meter.begin();
     readFrames(message, (frame) => {
       this.#meter.take(frame.type);
-      if (frame.type === 'data') this.#window.accept(frame.bytes.length);
+      if (frame.type === 'data') this.#charge(frame.bytes.length);
       if (frame.type === 'credit') this.#credit(frame.stream, frame.consumed, frame.window);
       else each(frame);
     });
+  }
+
+  #charge(bytes: number): void {
+    // It would cost time and no credit.
+    if (bytes === 0) throw new WireError('bad_frame', 'data without a byte');
+    this.#window.accept(bytes);
   }
 
   #credit(stream: number, consumed: number, window: number): void {

@@ -46,8 +46,3 @@ test('a frame within the bounds of all its fields, and above that of its type, i
   expect(message.length).toBeGreaterThan(FRAME_LIMITS.settled.bytes);
   expect(() => readFrames(message, () => {})).toThrow(/^settled of \d+ bytes/);
 });
-
-test('DATA without a byte is refused: it would cost time and no credit', () => {
-  const message = encodeFrame({ type: 'data', stream: 1, offset: 0, bytes: new Uint8Array(0) });
-  expect(() => readFrames(message, () => {})).toThrow('data without a byte');
-});

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { encodeFrame } from '../../../shared/wire/frame-codec.ts';
 import { FrameMeter, UNSENT_MAX_BYTES } from '../../../shared/wire/frame-limits.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 import { MESSAGE_MAX_BYTES, STREAM_WINDOW_BYTES } from '../../../shared/wire/limits.ts';
@@ -237,5 +238,10 @@ describe('a link', () => {
     state.busy = false;
     link.flush();
     expect(turn(), 'nothing is kept for it').toHaveLength(0);
+  });
+
+  test('DATA without a byte is refused: it would cost time and no credit', () => {
+    const message = encodeFrame({ type: 'data', stream: 1, offset: 0, bytes: new Uint8Array(0) });
+    expect(() => caught().link.receive(message, () => {})).toThrow('data without a byte');
   });
 });
