@@ -2,10 +2,11 @@ import { cloudflareTest, readD1Migrations } from '@cloudflare/vitest-plugin';
 import { defineConfig } from 'vitest/config';
 
 /** One project per room that needs its own runtime or its own rights; `npm test` runs them all. */
-const nodeProject = (name: string, timeoutMs: number) => ({
+const nodeProject = (name: string, timeoutMs: number, setupFiles: string[] = []) => ({
   test: {
     name,
     include: [`test/${name}/**/*.test.ts`],
+    setupFiles,
     environment: 'node' as const,
     testTimeout: timeoutMs,
     hookTimeout: timeoutMs,
@@ -22,6 +23,7 @@ export default defineConfig({
       nodeProject('agent', 30_000),
       nodeProject('scheduler', 30_000),
       nodeProject('e2e', 60_000),
+      nodeProject('conformance', 60_000, ['./test/conformance/setup.ts']),
       nodeProject('docs', 300_000),
       nodeProject('browser', 60_000),
       nodeProject('chaos', 240_000),

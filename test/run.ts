@@ -26,6 +26,7 @@ const CHECKS: Record<string, string[]> = {
 /** The longest first, so that both lanes end at about the same time. */
 const PROJECTS = [
   'e2e',
+  'conformance',
   'agent',
   'gateway',
   'netns',
@@ -38,7 +39,7 @@ const PROJECTS = [
   'chaos',
 ];
 /** Its files are divided among so many runs. */
-const SHARDS: Record<string, number> = { e2e: 4 };
+const SHARDS: Record<string, number> = { e2e: 3, conformance: 3 };
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
 const ALONE: ReadonlySet<string> = new Set(['chaos']);
 const LANES = Math.min(2, availableParallelism());

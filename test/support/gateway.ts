@@ -1,11 +1,7 @@
-/** A gateway as a process: `node gateway/standalone/node/main.ts serve`, spoken to as its operators do. */
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+/** A gateway on the host under test, spoken to as its operators do. */
 import { GatewayClient } from './gateway-client.ts';
-import { commandOf, descendants, freePort, Managed, temporaryDirectory } from './processes.ts';
-import { NODE, ROOT } from './where.ts';
-
-const READY_MS = 30_000;
+import { HOST, type RunningHost } from './host.ts';
+import { commandOf, descendants, freePort, type Managed, temporaryDirectory } from './processes.ts';
 
 export interface GatewayOptions {
   /** Default: a temporary directory. */
@@ -32,14 +28,18 @@ export class Gateway extends GatewayClient {
   readonly #options: GatewayOptions;
   readonly data: string;
   readonly port: number;
-  process: Managed;
+  #running: RunningHost;
 
   private constructor(options: GatewayOptions, data: string, port: number) {
     super(`http://${options.publicHost ?? options.host ?? '127.0.0.1'}:${port}`, '');
     this.#options = options;
     this.data = data;
     this.port = port;
-    this.process = this.#spawn();
+    this.#running = this.#spawn();
+  }
+
+  get process(): Managed {
+    return this.#running.process;
   }
 
   static async start(options: GatewayOptions = {}): Promise<Gateway> {
@@ -53,40 +53,31 @@ export class Gateway extends GatewayClient {
     return gateway;
   }
 
-  #spawn(): Managed {
-    const { prefix = [], host = '127.0.0.1', args = [], env, main } = this.#options;
-    const serve = [main ?? join(ROOT, 'gateway/standalone/node/main.ts'), 'serve'];
-    const command = [
-      ...prefix,
-      NODE,
-      ...serve,
-      '--port',
-      String(this.port),
-      '--host',
-      host,
-      '--data',
-      this.data,
-      ...args,
-    ];
-    return new Managed(command, { label: 'gateway', cwd: ROOT, ...(env === undefined ? {} : { env }) });
+  #spawn(): RunningHost {
+    const { prefix, host = '127.0.0.1', args = [], env, main } = this.#options;
+    return HOST.start({ data: this.data, host, port: this.port, args, env, main, prefix });
   }
 
   async #ready(): Promise<void> {
-    const [, scheme = 'http'] = await this.process.line(/otela-gateway ready (https?):\/\/\S+/, READY_MS);
+    const scheme = await this.#running.ready();
     this.url = this.url.replace(/^https?/, scheme);
-    this.adminKey = (await readFile(join(this.data, 'admin.key'), 'utf8')).trim();
+    this.adminKey = await this.#running.adminKey();
   }
 
   /** Starts it again on the same port and data, after it ended. */
   async restart(): Promise<void> {
-    this.process = this.#spawn();
+    this.#running = this.#spawn();
     await this.#ready();
   }
 
-  /** KILL to the whole group: launcher, public socket and workerd at once, as an out-of-memory or a power cut would. */
-  async kill9(): Promise<void> {
-    this.process.signal('SIGKILL', 'group');
-    await this.process.end(5_000);
+  /** KILL to all of its processes at once, as an out-of-memory or a power cut would. */
+  kill9(): Promise<void> {
+    return this.#running.kill9();
+  }
+
+  /** Resident memory of all its processes. */
+  memoryMib(): number {
+    return this.#running.memoryMib();
   }
 
   /** Process id of the runtime that the Worker runs in. */
@@ -96,7 +87,7 @@ export class Gateway extends GatewayClient {
     return found;
   }
 
-  async stop(): Promise<void> {
-    await this.process.stop();
+  stop(): Promise<void> {
+    return this.#running.stop();
   }
 }

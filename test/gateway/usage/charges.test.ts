@@ -9,6 +9,7 @@ import { Exchange } from '../../../shared/asking/exchange.ts';
 import { openFrameOf } from '../../../shared/asking/open-frame.ts';
 import { Settlement } from '../../../shared/asking/settlement.ts';
 import { UNSEEN_TOKENS_MAX } from '../../../shared/asking/token-bound.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { Link } from '../../../shared/wire/link.ts';
 import { NO_USAGE, type ReportedUsage } from '../../../shared/wire/usage.ts';
@@ -63,7 +64,8 @@ class Books {
     if (session !== SESSION) return;
     const host = { now: () => this.#now, onOver: () => {}, onFirstByte: () => {}, renumber: () => stream };
     const exchange = new Exchange(stream, request, null, host);
-    exchange.connect(new Link({ send: () => {}, busy: () => false, schedule: () => {} }, { send: 0, receive: 0 }));
+    const port = { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} };
+    exchange.connect(new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => this.#now)));
     this.#open.set(stream, exchange);
     this.bounds.set(key, (this.bounds.get(key) ?? 0) + bound.prompt + bound.completion);
   }

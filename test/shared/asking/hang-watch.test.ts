@@ -4,6 +4,7 @@ import { Exchange } from '../../../shared/asking/exchange.ts';
 import { HangWatch } from '../../../shared/asking/hang-watch.ts';
 import type { PeerEvidence } from '../../../shared/routing/hang-detector.ts';
 import type { HangSuspicion } from '../../../shared/routing/hang-suspicion.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import { Link } from '../../../shared/wire/link.ts';
 
 const CHAT = 1;
@@ -56,8 +57,8 @@ class Node {
     exchange.attend(() => {});
     this.#exchanges.add(exchange);
     this.watch.opened(exchange);
-    const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush() };
-    exchange.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }));
+    const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
+    exchange.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
     exchange.onFrame({ type: 'accept', stream: exchange.stream, bodyOffset: 0, bodyDone: true });
     return exchange;
   }

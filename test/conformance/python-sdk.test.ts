@@ -19,7 +19,7 @@ it('does all it can do through the gateway', async ({ skip }) => {
     return skip('no Python with the openai package: set OTELA_TEST_PYTHON, or let .ci/run make .ci/venv');
   }
   const { engine } = house;
-  const run = new Managed([python, join(ROOT, 'test/e2e/python-sdk.py'), house.base, house.key, MODEL], {
+  const run = new Managed([python, join(ROOT, 'test/conformance/python-sdk.py'), house.base, house.key, MODEL], {
     label: 'python',
   });
   const { code } = await run.end(50_000);

@@ -1,0 +1,98 @@
+/** The gateway under test, as a parameter: a program that is started, answers at a URL, and keeps its data in one directory. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { descendants, Managed, memoryOf } from './processes.ts';
+import { NODE, ROOT } from './where.ts';
+
+const READY_MS = 30_000;
+
+export interface HostOptions {
+  data: string;
+  host: string;
+  port: number;
+  /** More flags of `serve`. */
+  args: string[];
+  env?: Record<string, string> | undefined;
+  /** Another build of the program. */
+  main?: string | undefined;
+  /** Before the command, e.g. `ip netns exec gateway`. */
+  prefix?: string[] | undefined;
+}
+
+/** One start of it. */
+export interface RunningHost {
+  readonly process: Managed;
+  /** Resolves when it answers, with the scheme that it speaks; rejects with its output where it ends before. */
+  ready(): Promise<'http' | 'https'>;
+  /** The operator's first key. */
+  adminKey(): Promise<string>;
+  /** TERM, and all of it is gone. */
+  stop(): Promise<void>;
+  /** KILL to all of its processes at once, as an out-of-memory or a power cut would. */
+  kill9(): Promise<void>;
+  /** Resident memory of all its processes. */
+  memoryMib(): number;
+}
+
+export interface Host {
+  readonly name: HostName;
+  start(options: HostOptions): RunningHost;
+}
+
+/**
+ * `workerd`: `otela-gateway serve`, as it is today. `node`: the same command as a single Node process. `wrangler`: `wrangler dev`, behind a
+ * program with the same flags.
+ */
+const HOST_NAMES = ['workerd', 'node', 'wrangler'] as const;
+export type HostName = (typeof HOST_NAMES)[number];
+
+/**
+ * Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. A host that is not built yet has
+ * none; it becomes one with its program in this table.
+ */
+const MAINS: Partial<Record<HostName, string>> = { workerd: join(ROOT, 'gateway/standalone/node/main.ts') };
+
+class ServedHost implements RunningHost {
+  readonly process: Managed;
+  readonly #data: string;
+
+  constructor(main: string, { data, host, port, args, env, prefix = [] }: HostOptions) {
+    this.#data = data;
+    const serve = ['serve', '--port', String(port), '--host', host, '--data', data, ...args];
+    const options = { label: 'gateway', cwd: ROOT, ...(env === undefined ? {} : { env }) };
+    this.process = new Managed([...prefix, NODE, main, ...serve], options);
+  }
+
+  async ready(): Promise<'http' | 'https'> {
+    const [, scheme] = await this.process.line(/otela-gateway ready (https?):\/\/\S+/, READY_MS);
+    return scheme === 'https' ? 'https' : 'http';
+  }
+
+  async adminKey(): Promise<string> {
+    return (await readFile(join(this.#data, 'admin.key'), 'utf8')).trim();
+  }
+
+  stop(): Promise<void> {
+    return this.process.stop();
+  }
+
+  async kill9(): Promise<void> {
+    this.process.signal('SIGKILL', 'group');
+    await this.process.end(5_000);
+  }
+
+  memoryMib(): number {
+    return [this.process.pid, ...descendants(this.process.pid)].reduce((sum, pid) => sum + memoryOf(pid).rssMib, 0);
+  }
+}
+
+function hostNamed(name: string): Host {
+  const known = HOST_NAMES.find((one) => one === name);
+  const main = known && MAINS[known];
+  if (known === undefined || main === undefined)
+    throw new Error(`OTELA_TEST_HOST=${name}: there is no such host; there are ${Object.keys(MAINS).join(', ')}`);
+  return { name: known, start: (options) => new ServedHost(options.main ?? main, options) };
+}
+
+/** Of this run: `OTELA_TEST_HOST=node npx vitest run --project conformance`. */
+export const HOST: Host = hostNamed(process.env.OTELA_TEST_HOST ?? 'workerd');
