@@ -6,7 +6,7 @@
  * for the month, once and for all.
  */
 import type { Limits } from './limits.ts';
-import { Meter, type Moment, type MonthLedger, rateLimitHeaders, type Shortage } from './meter.ts';
+import { type LimitUse, Meter, type Moment, type MonthLedger, rateLimitHeaders, type Shortage } from './meter.ts';
 import { type Forecast, TokenEstimator, type Used } from './token-estimator.ts';
 
 export interface Reservation extends Forecast {
@@ -135,6 +135,12 @@ export class Limiter {
       if (held === undefined) meter.correct({ before: 0, after: tokens, estimated: false, countedAt: now.ms }, now);
       meter.book(tokens, now);
     }
+  }
+
+  /** What of each limit is used now: of the key's, then of its project's. */
+  uses(asked: Pick<Reservation, 'keyId' | 'key' | 'project'>, now: Moment): { key: LimitUse[]; project: LimitUse[] } {
+    const [project, key] = this.#both(asked.keyId, now);
+    return { key: key.meter.uses(asked.key, now), project: project.meter.uses(asked.project, now) };
   }
 
   /** What is to be saved of each subject; those that are idle are let go of. */

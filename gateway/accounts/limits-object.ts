@@ -113,6 +113,11 @@ export class LimitsObject extends GatewayObject {
     this.#save();
   }
 
+  /** What of each limit is used now. */
+  uses(asked: Pick<Reservation, 'keyId' | 'key' | 'project'>): ReturnType<Limiter['uses']> {
+    return this.#limiter.uses(asked, this.#now());
+  }
+
   /** What each key, or with an empty id the project, used in a month, `2026-11`. */
   used(month: string): { id: string; used: number }[] {
     const query = 'SELECT id, used FROM months WHERE month = ?';

@@ -132,6 +132,21 @@ export class Meter {
     };
   }
 
+  /** What of each limit is used now, for the page that shows it. */
+  uses(limits: Limits | undefined, now: Moment): LimitUse[] {
+    if (limits === undefined) return [];
+    this.#turn(now);
+    const { requests_per_minute, tokens_per_minute, concurrent_requests, tokens_per_month } = limits;
+    const use = (limit: LimitUse['limit'], allowed: number | undefined, used: number): LimitUse[] =>
+      allowed === undefined ? [] : [{ limit, allowed, used: Math.max(0, Math.round(used)) }];
+    return [
+      ...use('requests_per_minute', requests_per_minute, this.#requests.sum(now.ms)),
+      ...use('tokens_per_minute', tokens_per_minute, this.#tokens.sum(now.ms)),
+      ...use('concurrent_requests', concurrent_requests, this.running),
+      ...use('tokens_per_month', tokens_per_month, this.#used + this.#unbooked),
+    ];
+  }
+
   state(now: Moment): State {
     return { at: now.ms, requests: this.#requests.state(now.ms), tokens: this.#tokens.state(now.ms) };
   }
@@ -148,6 +163,13 @@ export class Meter {
     this.#month = month;
     this.#used = this.#ledger.used(month);
   }
+}
+
+/** One limit. Requests that run count with what they reserved. */
+export interface LimitUse {
+  limit: 'requests_per_minute' | 'tokens_per_minute' | 'concurrent_requests' | 'tokens_per_month';
+  allowed: number;
+  used: number;
 }
 
 interface Left {

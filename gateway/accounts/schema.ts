@@ -161,6 +161,25 @@ export const modelSettings = sqliteTable('model_settings', {
   updatedAt: integer('updated_at').notNull(),
 });
 
+/** What a model reads or writes. */
+export const MODALITIES = ['text', 'image', 'audio', 'video', 'embedding'] as const;
+type Modality = (typeof MODALITIES)[number];
+
+/** What operators say of a model, for people: nothing is routed by it. */
+export const modelCards = sqliteTable('model_cards', {
+  model: text('model').primaryKey(),
+  description: text('description').notNull(),
+  license: text('license').notNull(),
+  size: text('size').notNull(),
+  contextLength: integer('context_length'),
+  input: text('input', { mode: 'json' }).$type<Modality[]>().notNull(),
+  output: text('output', { mode: 'json' }).$type<Modality[]>().notNull(),
+  tools: integer('tools', { mode: 'boolean' }),
+  reasoning: integer('reasoning', { mode: 'boolean' }),
+  url: text('url'),
+  updatedAt: integer('updated_at').notNull(),
+});
+
 /** Which share of a model's requests its nodes get, by rules. */
 export const modelWeights = sqliteTable('model_weights', {
   model: text('model').primaryKey(),

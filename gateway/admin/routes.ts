@@ -10,7 +10,9 @@ import { drainRoutes } from './drain.ts';
 import { joinTokenRoutes } from './join-tokens.ts';
 import { keyRoutes } from './keys.ts';
 import { meRoutes } from './me.ts';
+import { modelCardRoutes } from './model-cards.ts';
 import { modelRoutes } from './models.ts';
+import { myUseRoutes } from './my-use.ts';
 import { nodeHistoryRoutes } from './node-history.ts';
 import { nodeRoutes } from './nodes.ts';
 import { peerRoutes } from './peers.ts';
@@ -25,12 +27,14 @@ import { userRoutes } from './users.ts';
 /** What is served, and to whom: the one list that the router, the 405s, the tests of roles and /openapi.json are made of. */
 export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...meRoutes,
+  ...myUseRoutes,
   ...keyRoutes,
   ...userRoutes,
   ...projectRoutes,
   ...providerRoutes,
   ...joinTokenRoutes,
   ...modelRoutes,
+  ...modelCardRoutes,
   ...nodeHistoryRoutes,
   ...nodeRoutes,
   ...routingRoutes,

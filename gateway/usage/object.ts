@@ -37,6 +37,16 @@ export interface ModelWorkload {
 
 type Stored = { row: string };
 
+export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
+
+/** A person, or a key that is nobody's. */
+export interface Whose {
+  user: string | undefined;
+  key: string;
+  /** Only what was refused or failed. */
+  failed: boolean;
+}
+
 /**
  * All that was used in one hour, record by record. Survives eviction: everything. What is added is on disk when the answer goes
  * out; what it adds to the totals in D1 waits here until D1 has it.
@@ -124,6 +134,28 @@ export class UsageObject extends GatewayObject {
     const query = `SELECT n, row FROM records WHERE n > ? ${where} ORDER BY n LIMIT ?`;
     const rows = this.ctx.storage.sql.exec<Stored & { n: number }>(query, after, limit).toArray();
     return rows.map(({ n, row }) => ({ n, row: JSON.parse(row) as UsageRow }));
+  }
+
+  /** One person's records, or one key's, the newest first. */
+  recent({ user, key, failed }: Whose, limit: number): UsageRow[] {
+    if (!this.#exists) return [];
+    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
+    const bad = failed ? `AND (json_extract(row, '$.error') IS NOT NULL OR json_extract(row, '$.status') >= 400)` : '';
+    const query = `SELECT row FROM records WHERE json_extract(row, ?) = ? ${bad} ORDER BY at DESC LIMIT ?`;
+    const rows = this.ctx.storage.sql.exec<Stored>(query, name ?? '', value ?? '', limit).toArray();
+    return rows.map(({ row }) => JSON.parse(row) as UsageRow);
+  }
+
+  /** What one person, or one key, used in this hour. */
+  sums({ user, key }: Omit<Whose, 'failed'>): HourSums {
+    if (!this.#exists) return { requests: 0, failed: 0, prompt: 0, completion: 0 };
+    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
+    const query = `SELECT coalesce(sum(times), 0) AS requests, coalesce(sum(times * failed), 0) AS failed,
+        coalesce(sum(prompt), 0) AS prompt, coalesce(sum(completion), 0) AS completion
+      FROM (SELECT prompt, completion, coalesce(json_extract(row, '$.times'), 1) AS times,
+        json_extract(row, '$.error') IS NOT NULL OR coalesce(json_extract(row, '$.status'), 200) >= 400 AS failed
+      FROM records WHERE json_extract(row, ?) = ?)`;
+    return this.ctx.storage.sql.exec<HourSums>(query, name ?? '', value ?? '').one();
   }
 
   count(): number {

@@ -1,0 +1,126 @@
+/** What a lab says of its models: operators fill it in, everybody reads it in the catalogue. Nothing is routed by it. */
+import { asc, count, eq, ne } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database } from '../accounts/database.ts';
+import { MODALITIES, modelCards } from '../accounts/schema.ts';
+import { parse } from '../json-body.ts';
+import { change } from './change.ts';
+import { listOf } from './fields.ts';
+import { rfc3339 } from './list.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+/** Cards in all: the catalogue reads them at once. */
+const CARDS_MAX = 500;
+const DESCRIPTION_MAX_CHARS = 4_000;
+
+const line = z
+  .string()
+  .trim()
+  .max(120)
+  .regex(/^\P{Cc}*$/u, 'must not contain control characters');
+
+/** A PUT says everything: what it leaves out is not told. */
+const putSchema = z.strictObject({
+  /** Markdown. */
+  description: z.string().max(DESCRIPTION_MAX_CHARS).default(''),
+  /** As in "Apache-2.0". */
+  license: line.default(''),
+  /** Parameters, as in "8B" or "235B, 22B active". */
+  size: line.default(''),
+  context_length: z.number().int().min(1).max(1_000_000_000).nullable().default(null),
+  /** What it reads. */
+  input: z.array(z.enum(MODALITIES)).max(MODALITIES.length).default([]),
+  /** What it writes. */
+  output: z.array(z.enum(MODALITIES)).max(MODALITIES.length).default([]),
+  /** It calls tools. */
+  tools: z.boolean().nullable().default(null),
+  /** It thinks aloud before it answers. */
+  reasoning: z.boolean().nullable().default(null),
+  /** Where more is said of it. */
+  url: z
+    .url({ protocol: /^https$/ })
+    .max(500)
+    .nullable()
+    .default(null),
+});
+const modelSchema = z.string().min(1).max(256);
+
+const cardSchema = putSchema.extend({ object: z.literal('model_card'), id: z.string(), updated_at: z.iso.datetime() });
+
+// Model names have slashes, and clients write them raw or encoded: `:id{.+}` takes both.
+const ONE = '/model-cards/:id{.+}';
+
+export const modelCardRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
+    path: '/model-cards',
+    summary: 'What operators say of models: description, licence, size, context, what they read and write.',
+    answer: listOf(cardSchema),
+    run: async ({ env }) => {
+      const rows = await asked(database(env).select().from(modelCards).orderBy(asc(modelCards.model)).limit(CARDS_MAX));
+      return { object: 'list', data: rows.map(view), has_more: false };
+    },
+  }),
+  route({
+    role: 'operator',
+    method: 'put',
+    path: ONE,
+    summary: 'Says all of one model; what is left out is not told.',
+    body: putSchema,
+    answer: cardSchema,
+    run: putCard,
+  }),
+  route({
+    role: 'operator',
+    method: 'delete',
+    path: ONE,
+    summary: 'Nothing is said of a model any more. Says whether anything was.',
+    answer: z.object({ object: z.literal('model_card'), id: z.string(), deleted: z.boolean() }),
+    run: deleteCard,
+  }),
+];
+
+async function putCard(call: Call<z.infer<typeof putSchema>>): Promise<object> {
+  const model = parse(call.param('id'), modelSchema);
+  const db = database(call.env);
+  const [others] = await asked(db.select({ n: count() }).from(modelCards).where(ne(modelCards.model, model)));
+  if ((others?.n ?? 0) >= CARDS_MAX) {
+    throw new ApiError('invalid_request', `At most ${CARDS_MAX} models can be described. Delete some first.`);
+  }
+  const before = await find(call, model);
+  const { context_length: contextLength, ...rest } = call.body;
+  const set = { ...rest, contextLength, updatedAt: call.now };
+  const row = { model, ...set };
+  const write = db.insert(modelCards).values(row).onConflictDoUpdate({ target: modelCards.model, set });
+  await change(call, [write], {
+    action: 'model_card.update',
+    object: model,
+    before: before && view(before),
+    after: view(row),
+  });
+  return view(row);
+}
+
+async function deleteCard(call: Call): Promise<object> {
+  const model = parse(call.param('id'), modelSchema);
+  const before = await find(call, model);
+  if (before !== undefined) {
+    const write = database(call.env).delete(modelCards).where(eq(modelCards.model, model));
+    await change(call, [write], { action: 'model_card.delete', object: model, before: view(before) });
+  }
+  return { object: 'model_card', id: model, deleted: before !== undefined };
+}
+
+type Row = typeof modelCards.$inferSelect;
+
+async function find(call: Call<unknown, unknown>, model: string): Promise<Row | undefined> {
+  const [row] = await asked(database(call.env).select().from(modelCards).where(eq(modelCards.model, model)));
+  return row;
+}
+
+function view({ model, contextLength, updatedAt, ...rest }: Row): z.infer<typeof cardSchema> {
+  return { object: 'model_card', id: model, ...rest, context_length: contextLength, updated_at: rfc3339(updatedAt) };
+}

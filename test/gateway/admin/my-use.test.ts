@@ -1,0 +1,59 @@
+import { env } from 'cloudflare:workers';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { shardOf, type UsageRow } from '../../../gateway/usage/row.ts';
+import { seedKey } from '../accounts/seed.ts';
+import { good, knock } from './support.ts';
+
+const made = z.looseObject({ id: z.string(), key: z.string() });
+const use = z.object({ limit: z.string(), allowed: z.number(), used: z.number() });
+const limits = z.object({ key: z.array(use), project: z.array(use) });
+const requests = z.object({ data: z.array(z.looseObject({ request_id: z.string() })), has_more: z.boolean() });
+
+function row(key: string, n: number, more: Partial<UsageRow> = {}): UsageRow {
+  const none = { user: '', project: '', endpoint: 0, streamed: true, cached: 0, reasoning: 0, bytes: 0, traced: false };
+  const flags = { aborted: false, estimated: false, complete: true };
+  const times = { at: Date.now() - n, firstMs: 20, totalMs: 90, queueMs: 5 };
+  const node = { session: `s${key}`, stream: n, provider: 'lab', model: 'm', request: `r${n}`, attempt: 1, key };
+  return { ...none, ...flags, ...times, ...node, status: 200, prompt: 3, completion: 4, ...more };
+}
+
+test('a key reads its own limits with what is used of them, and one without limits reads none', async () => {
+  const operator = (await seedKey('operator')).key;
+  const body = { name: 'limited', limits: { requests_per_minute: 10, tokens_per_month: 1_000 } };
+  const { key, id } = await good(knock('POST', '/admin/keys', { key: operator, body }), made);
+  const asked = {
+    name: 'r1',
+    keyId: id,
+    key: body.limits,
+    project: undefined,
+    counts: 'prompt',
+    bodyBytes: 10,
+  } as const;
+  await env.LIMITS.getByName(`key:${id}`).reserve({ ...asked, maxTokens: undefined });
+  const told = await good(knock('GET', '/admin/me/limits', { key }), limits);
+  expect(told.project).toEqual([]);
+  expect(told.key.find(({ limit }) => limit === 'requests_per_minute')).toMatchObject({ allowed: 10, used: 1 });
+  expect(told.key.map(({ limit }) => limit)).toEqual(['requests_per_minute', 'tokens_per_month']);
+  expect(await good(knock('GET', '/admin/me/limits', { key: operator }), limits)).toEqual({ key: [], project: [] });
+});
+
+test('a key reads its own requests alone, the newest first, and only what failed where it asks so', async () => {
+  const [mine, others] = [await seedKey('consumer'), await seedKey('consumer')];
+  const refused = { session: '', status: 429, error: 'queue_full', provider: '', firstMs: 0 };
+  const rows = [row(mine.id, 1), row(mine.id, 2, refused), row(others.id, 3)];
+  for (const one of rows) await env.USAGE.getByName(shardOf(one.at)).add([one]);
+  const all = await good(knock('GET', '/admin/me/requests', { key: mine.key }), requests);
+  expect(all.data.map((one) => one.request_id)).toEqual(['r1', 'r2']);
+  expect(all.data[0]).toMatchObject({ first_token_ms: 25, node: `s${mine.id}`, error: null });
+  const failed = await good(knock('GET', '/admin/me/requests?failed=1', { key: mine.key }), requests);
+  expect(failed.data).toMatchObject([{ request_id: 'r2', status: 429, error: 'queue_full', node: null }]);
+  const hours = z.object({
+    data: z.array(z.object({ requests: z.number(), failed: z.number(), completion_tokens: z.number() })),
+  });
+  const { data } = await good(knock('GET', '/admin/me/hours?hours=2', { key: mine.key }), hours);
+  const sum = (name: 'requests' | 'failed' | 'completion_tokens') => data.reduce((all, one) => all + one[name], 0);
+  expect([sum('requests'), sum('failed'), sum('completion_tokens')]).toEqual([2, 1, 8]);
+  const first = await good(knock('GET', '/admin/me/requests?limit=1', { key: mine.key }), requests);
+  expect([first.data.length, first.has_more]).toEqual([1, true]);
+});
