@@ -7,6 +7,7 @@ import type { QueueObject } from './queue/object.ts';
 import type { RegistryObject } from './registry/object.ts';
 import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
+import type { AnswerOutlet } from './tunnel/outlet.ts';
 import type { UsageObject } from './usage/object.ts';
 
 /** A service that is asked as if it were a server. */
@@ -32,6 +33,8 @@ export interface Env extends IssuerEnvironment {
   ASSETS?: Fetcher;
   /** Plain workerd: the process with the public socket, which writes answers to the clients itself. */
   OUTLET?: Fetcher;
+  /** One Node process: answers leave by its own sockets. */
+  LOCAL_OUTLETS?: { of(): AnswerOutlet };
   /** Shared with that process and nobody else. */
   OUTLET_SECRET?: string;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */

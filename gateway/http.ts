@@ -7,6 +7,8 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly headers: Pick<Headers, 'get'>;
   /** Where whoever carries the request says that its client left, `signal` is made only for who needs it: it is the runtime's, and dear. */
   readonly leaving?: Leaving;
+  /** The carrier writes an answer that leaves by LOCAL_OUTLETS; without it the runtime's outlet decides. */
+  readonly offloads?: boolean;
   /** Undefined on plain workerd. */
   readonly cf?: unknown;
   /** Whoever carries the answer refuses one that leaves by an outlet, should the client be gone; the runtime just drops it. */

@@ -158,7 +158,11 @@ async function forward(
       ctx,
       admittedAt,
       prefixes: account.prefixes && !untracked,
-      departs: env.OUTLET !== undefined && departs(intake) && !goesOn && reservation?.concurrent !== true,
+      departs:
+        (env.OUTLET !== undefined || request.offloads === true) &&
+        departs(intake) &&
+        !goesOn &&
+        reservation?.concurrent !== true,
       continues: goesOn,
       reasoningBudget: budget,
       waiter,

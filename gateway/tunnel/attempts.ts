@@ -26,7 +26,7 @@ import { type AttemptName, Calls } from './calls.ts';
 import { Ends } from './ends.ts';
 import { LastErrors } from './last-errors.ts';
 import type { OpeningProofs, Report } from './opening-proofs.ts';
-import type { Outlet } from './outlet.ts';
+import type { AnswerOutlet } from './outlet.ts';
 import { departs, failureResponse, letterFor, responseFor, responseTo } from './replies.ts';
 import type { StreamIds } from './stream-ids.ts';
 
@@ -78,7 +78,7 @@ export class Attempts implements ExchangeHost {
   readonly #fetchers = new WeakMap<Exchange, Leaving>();
   readonly #broken = new BrokenAnswers();
   readonly #on: AttemptsEvents;
-  readonly #outlet: Outlet;
+  readonly #outlet: AnswerOutlet;
   readonly #hangs: HangWatch;
   #link: Link | undefined;
   readonly #proofs: OpeningProofs;
@@ -88,7 +88,7 @@ export class Attempts implements ExchangeHost {
   constructor(
     session: string,
     ids: StreamIds,
-    outlet: Outlet,
+    outlet: AnswerOutlet,
     proofs: OpeningProofs,
     on: AttemptsEvents,
     suspicion?: HangSuspicion,

@@ -1,5 +1,6 @@
 import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
 import type { BreakerState } from '../../shared/routing/load.ts';
+import type { KeyValue } from '../object-context.ts';
 
 const KEY = 'hang';
 
@@ -8,9 +9,9 @@ const KEY = 'hang';
  * had forgotten would let requests hang again. Written only where it changes.
  */
 export class HangMemory {
-  readonly #kv: SyncKvStorage;
+  readonly #kv: KeyValue;
 
-  constructor(kv: SyncKvStorage) {
+  constructor(kv: KeyValue) {
     this.#kv = kv;
   }
 

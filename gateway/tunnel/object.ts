@@ -17,7 +17,7 @@ import { HangMemory } from './hang-memory.ts';
 import type { NodeError } from './last-errors.ts';
 import { Mailbox } from './mailbox.ts';
 import { OpeningProofs } from './opening-proofs.ts';
-import { Outlet } from './outlet.ts';
+import { type AnswerOutlet, Outlet } from './outlet.ts';
 import { RegistryLine } from './registry-line.ts';
 import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
@@ -69,7 +69,7 @@ export class TunnelObject extends GatewayObject {
   });
   readonly #registry: RegistryLine;
   readonly #words: AgentWords;
-  readonly #outlet: Outlet;
+  readonly #outlet: AnswerOutlet;
   /** While a socket is here, where the Worker is in the same isolate. */
   #mailbox: Mailbox | undefined;
 
@@ -88,7 +88,7 @@ export class TunnelObject extends GatewayObject {
         this.#gone(peer);
       },
     });
-    this.#outlet = new Outlet(env, this.#session);
+    this.#outlet = env.LOCAL_OUTLETS?.of() ?? new Outlet(env, this.#session);
     const ids = new StreamIds(ctx.storage.kv);
     const proofs = new OpeningProofs({
       session: this.#session,

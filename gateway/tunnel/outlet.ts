@@ -27,6 +27,9 @@ interface OutletSocket extends ObjectSocket {
 /** As browsers number the states of a WebSocket. */
 const OPEN = 1;
 
+/** What an object needs of its way out; see LOCAL_OUTLETS in env.ts for another one. */
+export type AnswerOutlet = Pick<Outlet, 'open' | 'connect' | 'rest' | 'offer' | 'holds' | 'leave' | 'takeBack'>;
+
 /** What came of offering an answer: its first bytes, and the number that the rest goes by; or how it ended before that. */
 export type Offer =
   | { kind: 'departs'; number: number; first: Uint8Array }

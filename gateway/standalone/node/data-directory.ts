@@ -4,6 +4,7 @@
  *     admin.key    the first operator's key, made at the first start (0600)
  *     issuer/      the keys that admit nodes: see issuer-files.ts
  *     d1/          accounts and settings          objects/   Durable Objects
+ *     accounts/    the same of a gateway without workerd, and node-objects/ its objects: a directory has the ones or the others
  *     lock         held by the gateway that uses this directory
  *     run/         made anew by each start: workerd's configuration, socket and process id
  */
@@ -24,6 +25,8 @@ export interface DataDirectory {
   issuer: string;
   objects: string;
   d1: string;
+  /** Undefined where workerd keeps the data. */
+  node?: { accounts: string; objects: string };
   run: string;
   /** Lets another gateway use the directory. Ending, in whatever way, does the same. */
   release(): void;
@@ -37,23 +40,55 @@ class DataDirectoryError extends CommandError {}
  * @param migrations those that this program knows
  * @throws CommandError where it must not be used
  */
-export async function openDataDirectory(dir: string, migrations: readonly string[]): Promise<DataDirectory> {
+export async function openDataDirectory(
+  dir: string,
+  migrations: readonly string[],
+  runtime: Runtime = 'workerd',
+): Promise<DataDirectory> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const path = await realpath(dir);
   await refuseForeign(path);
   await chmod(path, 0o700);
   const release = lockDirectory(path);
   try {
+    await refuseOther(path, runtime);
     refuseNewer(path, migrations, appliedMigrations(join(path, 'd1')));
   } catch (error) {
     release();
     throw error;
   }
   const [objects, d1, run] = [join(path, 'objects'), join(path, 'd1'), join(path, 'run')];
-  await Promise.all([objects, d1, run].map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
+  const node =
+    runtime === 'node' ? { accounts: join(path, 'accounts'), objects: join(path, 'node-objects') } : undefined;
+  const kept = node === undefined ? [objects, d1] : [node.accounts, node.objects];
+  await Promise.all([...kept, run].map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
   const adminKey = await readAdminKey(join(path, 'admin.key'));
   const issuer = join(path, 'issuer');
-  return { path, adminKey, adminKeyHash: sha256Hex(adminKey), issuer, objects, d1, run, release };
+  return {
+    path,
+    adminKey,
+    adminKeyHash: sha256Hex(adminKey),
+    issuer,
+    objects,
+    d1,
+    run,
+    release,
+    ...(node && { node }),
+  };
+}
+
+/** What runs the gateway's code. */
+export type Runtime = 'workerd' | 'node';
+
+/** The two keep their data in different forms. Nothing is changed in a directory of the other one. */
+async function refuseOther(path: string, runtime: Runtime): Promise<void> {
+  const other = runtime === 'node' ? 'd1' : 'accounts';
+  const entries = await readdir(join(path, other)).catch(() => []);
+  if (entries.length === 0) return;
+  const [made, flag] = runtime === 'node' ? ['workerd', 'workerd'] : ['one Node process', 'node'];
+  throw new DataDirectoryError(
+    `${path} holds the data of a gateway that ran on ${made}. Start it with --runtime ${flag}, or give --data another directory.`,
+  );
 }
 
 /** A mistyped --data must not lock everybody out of /tmp, nor sprinkle a home directory. */

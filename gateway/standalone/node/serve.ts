@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { isOn } from '../../../shared/release/release.ts';
+import { NodeGateway } from '../../hosts/node/node-gateway.ts';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { CommandError } from './command.ts';
-import { type DataDirectory, openDataDirectory } from './data-directory.ts';
+import { type DataDirectory, openDataDirectory, type Runtime } from './data-directory.ts';
 import { Inlet } from './inlet.ts';
 import { environment, openIssuer } from './issuer-files.ts';
 import { Outlets } from './outlet.ts';
@@ -19,6 +20,8 @@ export interface ServeOptions {
   port: number;
   host: string;
   data: string;
+  /** Default: workerd. */
+  runtime?: Runtime;
   /** PEM files; both or none. */
   tls?: { cert: string; key: string };
 }
@@ -53,6 +56,7 @@ const SOCKET_PATH_MAX_BYTES = 107;
 
 /** Resolves when the gateway answers through its public socket. Whatever fails, nothing is left running. */
 export async function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  if (options.runtime === 'node') return serveNode(options, log);
   const bundle = await loadWorkerBundle();
   // What workerd and SQLite create, sockets included, is for this user alone.
   process.umask(0o077);
@@ -120,6 +124,47 @@ async function configure(
 /** A gateway of a release asks agents for one, unless its environment says otherwise; in a clone there is none to ask for. */
 function releaseSettings({ releaseKeys }: WorkerBundle): NodeJS.ProcessEnv {
   return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
+}
+
+/** The whole gateway in this process. */
+async function serveNode(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  const bundle = await loadWorkerBundle();
+  process.umask(0o077);
+  const tls = options.tls === undefined ? undefined : await readTls(options.tls);
+  const known = bundle.migrations.map(({ name }) => name);
+  const data = await openDataDirectory(options.data, known, 'node');
+  const { node } = data;
+  if (node === undefined) throw new Error('the data directory is no Node gateway');
+  const given: NodeJS.ProcessEnv = { ...releaseSettings(bundle), ...process.env };
+  const issuer = environment(await openIssuer(data.issuer, Math.floor(Date.now() / 1000)));
+  const settings = Object.fromEntries(
+    WORKER_SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
+  );
+  const gateway = await NodeGateway.open({
+    ...node,
+    assets: bundle.assetsDir,
+    migrations: bundle.migrations,
+    settings: { ...settings, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash },
+    tls,
+    log,
+  });
+  const stop = once(async (drainMs: number) => {
+    await gateway.close(drainMs);
+    data.release();
+  });
+  try {
+    const port = await gateway.listen(options.port, options.host);
+    const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
+    await checkReady(url, data.adminKey);
+    if (!isOn(given.REQUIRE_SIGNED_AGENT))
+      log('agents need no signed release here: whoever has a join token may run any program as one');
+    const files = options.tls;
+    if (files === undefined) return { url, stop };
+    return { url, stop, reloadTls: async () => gateway.reload(await readTls(files)) };
+  } catch (error) {
+    await stop(0);
+    throw error;
+  }
 }
 
 /** In the data directory; where its path is too long for a socket, in the temporary one, under a name that only we know. */

@@ -1,0 +1,147 @@
+import type { Database, Row } from './sqlite.ts';
+
+/** An alarm whose handler failed is tried again after this, doubled each time up to the second. */
+const AGAIN_MIN_MS = 2_000;
+const AGAIN_MAX_MS = 10 * 60_000;
+/** Handlers that run at once. */
+const TOGETHER_MAX = 32;
+/** setTimeout takes no longer one. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
+
+/** Runs the alarm of one object; rejects where it failed. */
+export type Ring = (className: string, name: string) => Promise<void>;
+
+/** One object's alarm. */
+export interface ObjectAlarm {
+  /** Milliseconds since the epoch; null: none, or it is being handled. */
+  get(): number | null;
+  set(at: number): void;
+  delete(): void;
+}
+
+interface Running {
+  /** The handler set another one, or deleted it. */
+  replaced: boolean;
+}
+
+/**
+ * The alarms of all objects, in one file: at a start the host must know them without opening every object. An alarm stays stored until its
+ * handler is done, so that it fires at least once.
+ */
+export class Alarms {
+  readonly #database: Database;
+  readonly #ring: Ring;
+  readonly #running = new Map<string, Running>();
+  /** Failures in a row. */
+  readonly #failures = new Map<string, number>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #armedFor = Number.POSITIVE_INFINITY;
+  #closed = false;
+
+  constructor(database: Database, ring: Ring) {
+    this.#database = database;
+    this.#ring = ring;
+    database.script(`CREATE TABLE IF NOT EXISTS alarms (class TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL,
+      PRIMARY KEY (class, name)) WITHOUT ROWID; CREATE INDEX IF NOT EXISTS alarms_at ON alarms (at)`);
+  }
+
+  /** Alarms fire from now on. */
+  start(): void {
+    this.#arm();
+  }
+
+  of(className: string, name: string): ObjectAlarm {
+    const key = `${className}/${name}`;
+    return {
+      get: () => {
+        if (this.#running.get(key)?.replaced === false) return null;
+        const [row] = this.#database.rows('SELECT at FROM alarms WHERE class = ? AND name = ?', [className, name]);
+        return row === undefined ? null : Number(row.at);
+      },
+      set: (at) => {
+        this.#replaced(key);
+        this.#failures.delete(key);
+        const query = 'INSERT OR REPLACE INTO alarms (class, name, at) VALUES (?, ?, ?)';
+        this.#database.rows(query, [className, name, Math.round(at)]);
+        if (at < this.#armedFor) this.#arm();
+      },
+      delete: () => {
+        this.#replaced(key);
+        this.#delete(className, name);
+      },
+    };
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#database.close();
+  }
+
+  #replaced(key: string): void {
+    const running = this.#running.get(key);
+    if (running !== undefined) running.replaced = true;
+  }
+
+  #delete(className: string, name: string): void {
+    this.#database.rows('DELETE FROM alarms WHERE class = ? AND name = ?', [className, name]);
+  }
+
+  #arm(): void {
+    clearTimeout(this.#timer);
+    this.#armedFor = Number.POSITIVE_INFINITY;
+    if (this.#closed || this.#running.size >= TOGETHER_MAX) return; // the end of a handler arms it again
+    // An object whose handler runs is looked at again when that ends.
+    const next = this.#database.rows('SELECT class, name, at FROM alarms ORDER BY at LIMIT ?', [TOGETHER_MAX + 1]);
+    const [first] = next.filter((row) => !this.#runs(row));
+    if (first === undefined) return;
+    this.#armedFor = Number(first.at);
+    const ms = Math.min(Math.max(0, this.#armedFor - Date.now()), TIMER_MAX_MS);
+    this.#timer = setTimeout(() => this.#fire(), ms);
+    this.#timer.unref();
+  }
+
+  #runs(row: Row): boolean {
+    return this.#running.has(`${row.class}/${row.name}`);
+  }
+
+  #fire(): void {
+    const query = 'SELECT class, name, at FROM alarms WHERE at <= ? ORDER BY at LIMIT ?';
+    const due = this.#database.rows(query, [Date.now(), TOGETHER_MAX + 1]);
+    for (const row of due) {
+      const key = `${row.class}/${row.name}`;
+      if (!this.#running.has(key) && this.#running.size < TOGETHER_MAX) {
+        void this.#handle(key, String(row.class), String(row.name));
+      }
+    }
+    this.#arm();
+  }
+
+  async #handle(key: string, className: string, name: string): Promise<void> {
+    const running = { replaced: false };
+    this.#running.set(key, running);
+    let failure: unknown;
+    try {
+      await this.#ring(className, name);
+    } catch (error) {
+      failure = error;
+    }
+    this.#running.delete(key);
+    if (this.#closed) return;
+    if (failure === undefined) {
+      this.#failures.delete(key);
+      if (!running.replaced) this.#delete(className, name);
+    } else if (!running.replaced) this.#again(key, className, name, failure);
+    this.#arm();
+  }
+
+  #again(key: string, className: string, name: string, cause: unknown): void {
+    const failures = this.#failures.get(key) ?? 0;
+    this.#failures.set(key, failures + 1);
+    const ms = Math.min(AGAIN_MIN_MS * 2 ** failures, AGAIN_MAX_MS);
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    console.error(`the alarm of ${key} failed, and is tried again in ${ms / 1_000} s: ${reason}`);
+    const query = 'UPDATE alarms SET at = ? WHERE class = ? AND name = ?';
+    this.#database.rows(query, [Date.now() + ms, className, name]);
+  }
+}

@@ -1,0 +1,156 @@
+/** D1's interface over a file, as far as the gateway and drizzle use it: see test/gateway/accounts/d1-contract.ts. */
+import type { Database, Row, Value } from './sqlite.ts';
+
+interface Meta {
+  changes: number;
+  last_row_id: number;
+  duration: number;
+}
+
+interface Result {
+  success: true;
+  results: Row[];
+  meta: Meta;
+}
+
+/** SQLite's result codes, as D1 spells them. */
+const CODES: Readonly<Record<number, string>> = {
+  1: 'SQLITE_ERROR',
+  5: 'SQLITE_BUSY',
+  8: 'SQLITE_READONLY',
+  10: 'SQLITE_IOERR',
+  11: 'SQLITE_CORRUPT',
+  13: 'SQLITE_FULL',
+  19: 'SQLITE_CONSTRAINT',
+  275: 'SQLITE_CONSTRAINT_CHECK',
+  787: 'SQLITE_CONSTRAINT_FOREIGNKEY',
+  1299: 'SQLITE_CONSTRAINT_NOTNULL',
+  1555: 'SQLITE_CONSTRAINT_PRIMARYKEY',
+  2067: 'SQLITE_CONSTRAINT_UNIQUE',
+};
+const PRIMARY_CODE = 0xff;
+
+class Statement {
+  readonly #database: Database;
+  readonly text: string;
+  readonly bindings: readonly unknown[];
+
+  constructor(database: Database, text: string, bindings: readonly unknown[] = []) {
+    this.#database = database;
+    this.text = text;
+    this.bindings = bindings;
+  }
+
+  bind(...bindings: unknown[]): Statement {
+    return new Statement(this.#database, this.text, bindings);
+  }
+
+  async all(): Promise<Result> {
+    return told(() => this.execute());
+  }
+
+  async run(): Promise<Result> {
+    return told(() => this.execute());
+  }
+
+  async first(column?: string): Promise<Row | Value> {
+    const [row] = (await this.all()).results;
+    if (row === undefined) return null;
+    if (column === undefined) return row;
+    const value = row[column];
+    if (value === undefined) throw new Error(`D1_COLUMN_NOTFOUND: ${column}`);
+    return value;
+  }
+
+  async raw(options: { columnNames?: boolean } = {}): Promise<Value[][]> {
+    const { columns, rows } = told(() => this.#database.lists(this.text, this.bindings));
+    const plain = rows.map((row) => row.map(bytes));
+    return options.columnNames === true ? [columns, ...plain] : plain;
+  }
+
+  execute(): Result {
+    refuseTransaction(this.text);
+    const before = this.#database.counters();
+    const results = this.#database.rows(this.text, this.bindings).map(plainRow);
+    const after = this.#database.counters();
+    return {
+      success: true,
+      results,
+      meta: { changes: after.total - before.total, last_row_id: after.last, duration: 0 },
+    };
+  }
+}
+
+/** Accounts and settings. */
+export class D1 {
+  readonly #database: Database;
+
+  constructor(database: Database) {
+    this.#database = database;
+  }
+
+  prepare(text: string): Statement {
+    return new Statement(this.#database, text);
+  }
+
+  /** All of them, or none. */
+  async batch(statements: readonly Statement[]): Promise<Result[]> {
+    return told(() => this.#database.together(() => statements.map((one) => one.execute())));
+  }
+
+  /** One statement a line. */
+  async exec(text: string): Promise<{ count: number; duration: number }> {
+    const lines = text.split('\n').filter((line) => line.trim() !== '');
+    told(() => {
+      for (const line of lines) this.#database.script(line);
+    });
+    return { count: lines.length, duration: 0 };
+  }
+
+  /** There is no replica that could lag behind. */
+  withSession(): D1 {
+    return this;
+  }
+}
+
+/** Applies what is missing, each file as a whole or not at all. The table is wrangler's own. */
+export function migrate(database: Database, migrations: readonly { name: string; statements: readonly string[] }[]) {
+  database.script(`CREATE TABLE IF NOT EXISTS d1_migrations (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE,
+    applied_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL)`);
+  const done = new Set(database.rows('SELECT name FROM d1_migrations', []).map(({ name }) => name));
+  for (const { name, statements } of migrations.filter((one) => !done.has(one.name))) {
+    database.together(() => {
+      for (const statement of statements) database.script(statement);
+      database.rows('INSERT INTO d1_migrations (name) VALUES (?)', [name]);
+    });
+  }
+}
+
+/** D1 has batches instead: one that stayed open would hold all other writers up. */
+function refuseTransaction(text: string): void {
+  if (/^\s*(?:BEGIN|COMMIT|ROLLBACK|SAVEPOINT|RELEASE)\b/i.test(text))
+    throw new Error('D1_ERROR: transactions are batches here');
+}
+
+function told<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (cause) {
+    if (!(cause instanceof Error) || !('errcode' in cause)) throw cause;
+    const code = Number(cause.errcode);
+    const primary = CODES[code & PRIMARY_CODE] ?? `SQLITE_${code & PRIMARY_CODE}`;
+    const extended = code > PRIMARY_CODE ? ` (extended: ${CODES[code] ?? code})` : '';
+    throw new Error(`D1_ERROR: ${cause.message}: ${primary}${extended}`, { cause });
+  }
+}
+
+/** Blobs are lists of numbers, as D1 gives them. */
+function bytes(value: Value): Value {
+  return value instanceof ArrayBuffer ? ([...new Uint8Array(value)] as unknown as Value) : value;
+}
+
+function plainRow(row: Row): Row {
+  const plain: Row = {};
+  for (const name in row) plain[name] = bytes(row[name] ?? null);
+  return plain;
+}

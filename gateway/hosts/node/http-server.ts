@@ -1,0 +1,223 @@
+/** The socket that clients and agents see. `node:http`, strict, is the only parser. */
+import { createServer, type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { Server as TlsServer } from 'node:tls';
+import { getRequestListener } from '@hono/node-server';
+import { WebSocketServer } from 'ws';
+import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
+import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
+import { app } from '../../app.ts';
+import type { Env } from '../../env.ts';
+import type { Background } from '../../object-context.ts';
+import { handleOpenAI } from '../../openai/handle.ts';
+import type { LocalOutlets } from './local-outlet.ts';
+import { NodeRequest } from './node-request.ts';
+import { upgradeOf } from './node-sockets.ts';
+import { writeAnswer } from './write-answer.ts';
+
+/** Each takes a descriptor, and some 30 KiB while it is idle. */
+const CONNECTIONS_MAX = 4_096;
+/** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
+const KEEP_ALIVE_PROBE_MS = 30_000;
+/** An idle connection is kept for so long. */
+const KEEP_ALIVE_MS = 15_000;
+const HANDSHAKE_MS = 10_000;
+/** A head that is not here by then is given up. Bodies have their own stall limit. */
+const HEADERS_MS = 15_000;
+const HEAD_MAX_BYTES = 64 * 1024;
+/** Messages of agents beyond our own limit are refused by the room that reads them, which says why. */
+const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
+/** Nobody asks and nothing moved for so long: the last answers are out. */
+const QUIET_MS = 50;
+
+/** What the fast way takes: no dots, escapes or doubled slashes that a URL parser could read otherwise. */
+const PLAIN_PATH = /^\/v1(?:\/[A-Za-z0-9_-]+)+$/;
+
+export interface TlsMaterial {
+  cert: Buffer;
+  key: Buffer;
+}
+
+interface HttpServerOptions {
+  tls: TlsMaterial | undefined;
+  env: Env;
+  outlets: LocalOutlets;
+  background: Background;
+}
+
+export class HttpServer {
+  readonly #server: Server;
+  readonly #options: HttpServerOptions;
+  readonly #encrypted: boolean;
+  readonly #listener: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+  readonly #sockets: WebSocketServer;
+  readonly #connections = new Set<Socket>();
+  #asking = 0;
+  #closing = false;
+
+  constructor(options: HttpServerOptions) {
+    this.#options = options;
+    this.#encrypted = options.tls !== undefined;
+    const { env, background, tls } = options;
+    const context = { ...background, passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
+    this.#listener = getRequestListener((request) => app.fetch(request, env, context), {
+      overrideGlobalObjects: false,
+    });
+    this.#sockets = new WebSocketServer({
+      noServer: true,
+      perMessageDeflate: false,
+      maxPayload: SOCKET_MESSAGE_MAX_BYTES,
+    });
+    const http = {
+      insecureHTTPParser: false,
+      requireHostHeader: true,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      headersTimeout: HEADERS_MS,
+      requestTimeout: 0,
+      maxHeaderSize: HEAD_MAX_BYTES,
+      shouldUpgradeCallback: isWebSocket,
+    };
+    const answer = (request: IncomingMessage, response: ServerResponse) => this.#onRequest(request, response);
+    this.#server =
+      tls === undefined
+        ? createServer(http, answer)
+        : createTlsServer({ ...http, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, answer);
+    this.#server.on('upgrade', (request, socket, head) => void this.#onUpgrade(request, socket, head));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => refuseUnreadable(error, socket));
+    this.#server.on('connection', (socket: Socket) => this.#onConnection(socket));
+  }
+
+  /** Resolves with the port; rejects as `net.Server` does (EADDRINUSE, EACCES, …). */
+  listen(port: number, host: string): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.removeListener('error', reject);
+        // Running out of descriptors is reported here and is no reason to end.
+        this.#server.on('error', (error) => console.error(`public socket: ${error.message}`));
+        const address = this.#server.address();
+        resolve(typeof address === 'object' && address !== null ? address.port : port);
+      });
+    });
+  }
+
+  /** For connections from now on; those that stand keep their certificate. @throws Error where it is no pair */
+  reload(tls: TlsMaterial): void {
+    if (this.#server instanceof TlsServer) this.#server.setSecureContext(tls);
+  }
+
+  #onConnection(socket: Socket): void {
+    this.#connections.add(socket);
+    socket.on('close', () => this.#connections.delete(socket));
+  }
+
+  #onRequest(message: IncomingMessage, response: ServerResponse): void {
+    this.#asking++;
+    response.on('close', () => {
+      this.#asking--;
+    });
+    response.on('error', () => {}); // 'close' follows
+    if (this.#closing) response.setHeader('connection', 'close');
+    if (this.#connections.size > CONNECTIONS_MAX) return refuse(response, 'Too many connections.');
+    const [path = '/'] = (message.url ?? '/').split('?', 1);
+    if (message.method === 'POST' && PLAIN_PATH.test(path)) void this.#ask(message, response, path);
+    else void this.#listener(message, response);
+  }
+
+  /** A request to a model: past the router and the Fetch classes. */
+  async #ask(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
+    const { env, background, outlets } = this.#options;
+    const request = new NodeRequest(message, response, path, this.#encrypted);
+    try {
+      await writeAnswer(request, response, await handleOpenAI(request, path, env, background), outlets);
+    } catch (error) {
+      console.error(error);
+      response.destroy();
+    }
+  }
+
+  async #onUpgrade(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    socket.on('error', () => {}); // 'close' follows
+    const response = new ServerResponse(message);
+    const answer = await this.#answerUpgrade(message);
+    const upgrade = upgradeOf(answer);
+    if (upgrade === undefined || this.#closing) {
+      response.assignSocket(socket as Socket);
+      response.on('finish', () => socket.end());
+      response.writeHead(answer.status, { ...Object.fromEntries(answer.headers), connection: 'close' });
+      return void response.end(Buffer.from(await answer.arrayBuffer()));
+    }
+    const headers = (lines: string[]) => {
+      for (const [name, value] of Object.entries(upgrade.headers)) lines.push(`${name}: ${value}`);
+    };
+    // handleUpgrade writes the head before it returns.
+    this.#sockets.once('headers', headers);
+    try {
+      this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
+    } finally {
+      this.#sockets.removeListener('headers', headers);
+    }
+  }
+
+  async #answerUpgrade(message: IncomingMessage): Promise<Response> {
+    const { env, background } = this.#options;
+    const scheme = this.#encrypted ? 'https' : 'http';
+    try {
+      const url = new URL(message.url ?? '/', `${scheme}://${message.headers.host ?? 'localhost'}`);
+      const request = new Request(url, { headers: plainHeaders(message) });
+      const context = { passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
+      return await app.fetch(request, env, context);
+    } catch (error) {
+      console.error(error);
+      return new Response('bad request', { status: 400 });
+    }
+  }
+
+  /** Takes no more connections, lets those that are being answered finish for `drainMs` at most, ends all. Idempotent. */
+  async close(drainMs: number): Promise<void> {
+    this.#closing = true;
+    this.#server.close();
+    this.#server.closeIdleConnections();
+    const deadline = Date.now() + drainMs;
+    while (this.#asking > 0 && Date.now() < deadline)
+      await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - Date.now())));
+    for (const socket of this.#connections) socket.destroy();
+  }
+}
+
+function isWebSocket({ method, headers }: IncomingMessage): boolean {
+  return method === 'GET' && headers.upgrade?.toLowerCase() === 'websocket';
+}
+
+function plainHeaders({ headers }: IncomingMessage): [string, string][] {
+  return Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, typeof value === 'string' ? value : value.join(', ')] as [string, string]],
+  );
+}
+
+function refuse(response: ServerResponse, message: string): void {
+  const error = new ApiError('server_is_overloaded', message);
+  response.writeHead(503, { 'content-type': 'application/json', connection: 'close', ...error.headers });
+  response.end(JSON.stringify(errorBody(error)));
+}
+
+/** What is no HTTP gets one answer, and the connection ends: nobody knows where the next request would begin. */
+function refuseUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+  const [status, words] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? [431, 'Request Header Fields Too Large']
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? [408, 'Request Timeout']
+        : [400, 'Bad Request'];
+  const body = JSON.stringify(
+    errorBody(new ApiError('invalid_request', `${words}: this is not HTTP as RFC 9112 has it.`)),
+  );
+  const head = `HTTP/1.1 ${status} ${words}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`;
+  socket.end(head + body);
+}

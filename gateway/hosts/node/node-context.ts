@@ -1,0 +1,119 @@
+import type { ObjectHandlers } from '../../gateway-object.ts';
+import type { Clock, ObjectContext } from '../../object-context.ts';
+import type { ObjectAlarm } from './alarms.ts';
+import { NodeSockets } from './node-sockets.ts';
+import { NodeStorage } from './object-storage.ts';
+import { OutputGate } from './output-gate.ts';
+import type { Database } from './sqlite.ts';
+
+/** Timers of one object: they end with it, and one that throws resets it. */
+class NodeClock implements Clock {
+  readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #guard: (work: () => void) => void;
+
+  constructor(guard: (work: () => void) => void) {
+    this.#guard = guard;
+  }
+
+  readonly now = (): number => Date.now();
+
+  readonly after = (ms: number, ring: () => void): (() => void) => {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      this.#guard(ring);
+    }, ms);
+    return this.#keep(timer);
+  };
+
+  readonly every = (ms: number, ring: () => void): (() => void) => this.#keep(setInterval(() => this.#guard(ring), ms));
+
+  #keep(timer: NodeJS.Timeout): () => void {
+    this.#timers.add(timer);
+    return () => {
+      clearTimeout(timer);
+      this.#timers.delete(timer);
+    };
+  }
+
+  get pending(): number {
+    return this.#timers.size;
+  }
+
+  stop(): void {
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
+  }
+}
+
+interface ContextOptions {
+  name: string;
+  database: Database;
+  alarm: ObjectAlarm;
+  handlers(): ObjectHandlers;
+  /** The object can go on no longer: something of it threw, or its file cannot be written. */
+  failed(cause: unknown): void;
+}
+
+/** What one instance of an object lives on. */
+export class NodeContext implements ObjectContext {
+  readonly name: string;
+  readonly storage: NodeStorage;
+  readonly sockets: NodeSockets;
+  readonly clock: NodeClock;
+  readonly gate: OutputGate;
+  readonly #database: Database;
+  readonly #failed: (cause: unknown) => void;
+  #background = 0;
+  #over = false;
+
+  constructor({ name, database, alarm, handlers, failed }: ContextOptions) {
+    this.name = name;
+    this.#database = database;
+    this.#failed = failed;
+    this.gate = new OutputGate(database, failed);
+    this.storage = new NodeStorage(database, this.gate, alarm);
+    this.clock = new NodeClock((work) => this.#guard(work));
+    this.sockets = new NodeSockets(this.gate, handlers, (work) => this.#guard(work));
+  }
+
+  waitUntil(work: Promise<unknown>): void {
+    this.#background++;
+    const over = () => {
+      this.#background--;
+    };
+    work.then(over, (error: unknown) => {
+      over();
+      console.error(`in the background of ${this.name}: ${error instanceof Error ? error.message : String(error)}`);
+    });
+  }
+
+  #guard(work: () => void): void {
+    if (this.#over) return;
+    try {
+      work();
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  /** Something of the object is under way: its memory is needed. */
+  get busy(): boolean {
+    return this.#background > 0 || this.clock.pending > 0 || this.sockets.size > 0;
+  }
+
+  /** The file is not needed for now; the next use opens it. */
+  rest(): void {
+    this.gate.commit();
+    this.#database.close();
+  }
+
+  /** The instance ends. `cause`: it is reset, and what its last turn wrote is undone. */
+  end(cause?: unknown): void {
+    this.#over = true;
+    if (cause === undefined) this.gate.commit();
+    else this.gate.abandon(cause);
+    this.clock.stop();
+    this.sockets.abort();
+    this.#database.close();
+  }
+}

@@ -1,0 +1,83 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { Leaving } from '../../../shared/asking/leaving.ts';
+import type { HttpRequest } from '../../http.ts';
+
+/** A request to a model as `node:http` parsed it. The classes of the Fetch standard cost as much as all that is done with it. */
+export class NodeRequest implements HttpRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly leaving = new Leaving();
+  readonly carrierRefuses = true;
+  readonly offloads = true;
+  readonly headers: { get(name: string): string | null };
+  readonly #message: IncomingMessage;
+  readonly #encrypted: boolean;
+  #body: ReadableStream<Uint8Array> | null | undefined;
+  #controller: AbortController | undefined;
+
+  /** `response` tells when the client leaves. */
+  constructor(message: IncomingMessage, response: ServerResponse, path: string, encrypted: boolean) {
+    this.method = message.method ?? 'GET';
+    this.path = path;
+    this.#message = message;
+    this.#encrypted = encrypted;
+    this.headers = { get: (name) => headerOf(message, name) };
+    response.on('close', () => {
+      if (!response.writableFinished) this.#leave();
+    });
+  }
+
+  get url(): string {
+    return `${this.#encrypted ? 'https' : 'http'}://${this.#message.headers.host ?? ''}${this.#message.url ?? '/'}`;
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.leaving.left) this.#controller.abort();
+    return this.#controller.signal;
+  }
+
+  /** Null where there is none. */
+  get body(): ReadableStream<Uint8Array> | null {
+    if (this.#body === undefined) {
+      const { headers } = this.#message;
+      const none = headers['transfer-encoding'] === undefined && Number(headers['content-length'] ?? 0) === 0;
+      this.#body = none ? null : (Readable.toWeb(this.#message, { type: 'bytes' }) as ReadableStream<Uint8Array>);
+    }
+    return this.#body;
+  }
+
+  /** The body whole, read without a stream. @throws Error where it breaks off */
+  arrayBuffer(): Promise<ArrayBuffer> {
+    const message = this.#message;
+    return new Promise((resolve, reject) => {
+      const parts: Buffer[] = [];
+      message.on('data', (part: Buffer) => parts.push(part));
+      message.once('end', () => {
+        this.#body = null;
+        resolve(joined(parts));
+      });
+      message.once('error', reject);
+      message.once('close', () => reject(new Error('the request breaks off')));
+    });
+  }
+
+  #leave(): void {
+    this.leaving.leave();
+    this.#controller?.abort();
+  }
+}
+
+/** `node:http` joins repeated headers as RFC 9110 §5.2 has it, and keeps the first of those that must not be repeated. */
+function headerOf({ headers }: IncomingMessage, name: string): string | null {
+  const value = headers[name];
+  if (value === undefined) return null;
+  return typeof value === 'string' ? value : value.join(', ');
+}
+
+function joined(parts: Buffer[]): ArrayBuffer {
+  const [first] = parts;
+  const bytes = parts.length === 1 && first !== undefined ? first : Buffer.concat(parts);
+  return new Uint8Array(bytes).buffer;
+}

@@ -1,0 +1,156 @@
+import type { WebSocket as Connection, RawData } from 'ws';
+import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
+import type { ObjectHandlers } from '../../gateway-object.ts';
+import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
+import type { OutputGate } from './output-gate.ts';
+
+/** Heartbeats come every 15 s. A peer that sends more of them and reads nothing gets no more answers than these wait for it. */
+const ANSWERED_EVERY_MS = 100;
+/** Messages that an object sends before the handshake is over: a challenge. */
+const EARLY_MAX = 16;
+/** RFC 6455 §7.4.1: the server restarts. */
+const RESTART = 1012;
+
+const [CONNECTING, OPEN, CLOSED] = [0, 1, 3];
+
+/** Sockets whose handshakes have yet to be answered, by the response that the object gave. */
+const upgrades = new WeakMap<Response, { socket: NodeSocket; headers: Record<string, string> }>();
+
+/** What `response` asks for, where it is the answer to an upgrade. */
+export function upgradeOf(response: Response) {
+  return upgrades.get(response);
+}
+
+interface SocketEvents {
+  message(socket: NodeSocket, message: string | ArrayBuffer): void;
+  close(socket: NodeSocket): void;
+}
+
+/** An object's end of a WebSocket. It is made before the handshake; what is sent until then follows that. */
+export class NodeSocket implements ObjectSocket {
+  readonly #gate: OutputGate;
+  readonly #on: SocketEvents;
+  #connection: Connection | undefined;
+  #early: (string | Uint8Array)[] = [];
+  #closing: { code: number | undefined; reason: string | undefined } | undefined;
+  #over = false;
+  pingedAt = 0;
+
+  constructor(gate: OutputGate, on: SocketEvents) {
+    this.#gate = gate;
+    this.#on = on;
+  }
+
+  get readyState(): number {
+    if (this.#over || this.#closing !== undefined) return CLOSED;
+    return this.#connection?.readyState ?? CONNECTING;
+  }
+
+  /** The handshake is over. */
+  attach(connection: Connection): void {
+    this.#connection = connection;
+    connection.binaryType = 'arraybuffer';
+    connection.on('message', (data, isBinary) => this.#onMessage(data, isBinary));
+    connection.on('close', () => this.#end());
+    connection.on('error', () => {}); // 'close' follows
+    for (const message of this.#early) connection.send(message);
+    this.#early = [];
+    if (this.#closing !== undefined) connection.close(this.#closing.code, this.#closing.reason);
+  }
+
+  #onMessage(data: RawData, isBinary: boolean): void {
+    if (this.#over) return;
+    if (isBinary) return this.#on.message(this, data as ArrayBuffer);
+    const text = new TextDecoder().decode(data as ArrayBuffer);
+    if (text !== PING_TEXT) return this.#on.message(this, text);
+    const now = Date.now();
+    if (now - this.pingedAt < ANSWERED_EVERY_MS) return;
+    this.pingedAt = now;
+    this.#connection?.send(PONG_TEXT);
+  }
+
+  send(message: string | Uint8Array): void {
+    if (this.#over || this.#closing !== undefined) throw new Error('the socket is closed');
+    this.#gate.pass(() => this.#write(message));
+  }
+
+  #write(message: string | Uint8Array): void {
+    const connection = this.#connection;
+    if (connection === undefined) {
+      if (this.#early.length < EARLY_MAX) this.#early.push(message);
+    } else if (connection.readyState === OPEN) connection.send(message);
+  }
+
+  close(code?: number, reason?: string): void {
+    if (this.#over || this.#closing !== undefined) return;
+    this.#closing = { code, reason };
+    this.#gate.pass(() => this.#connection?.close(code, reason));
+  }
+
+  /** Without a word from its object, which is gone. */
+  abort(): void {
+    this.#over = true;
+    this.#connection?.close(RESTART, 'the gateway lost the state of this socket');
+  }
+
+  #end(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#on.close(this);
+  }
+}
+
+/** The object lives as long as its sockets: nothing outlives its memory. */
+export class NodeSockets implements ObjectSockets {
+  readonly #gate: OutputGate;
+  readonly #handlers: () => ObjectHandlers;
+  readonly #guard: (work: () => void) => void;
+  readonly #sockets = new Set<NodeSocket>();
+
+  /** `guard` runs a handler of the object's, and resets the object where that throws. */
+  constructor(gate: OutputGate, handlers: () => ObjectHandlers, guard: (work: () => void) => void) {
+    this.#gate = gate;
+    this.#handlers = handlers;
+    this.#guard = guard;
+  }
+
+  get size(): number {
+    return this.#sockets.size;
+  }
+
+  accept(headers: Record<string, string> = {}): { socket: ObjectSocket; response: Response } {
+    const socket = new NodeSocket(this.#gate, {
+      message: (one, message) => this.#guard(() => this.#handlers().webSocketMessage?.(one, message)),
+      close: (one) => {
+        this.#sockets.delete(one);
+        this.#guard(() => this.#handlers().webSocketClose?.(one));
+      },
+    });
+    this.#sockets.add(socket);
+    const response = new Response(null, { status: 200 });
+    upgrades.set(response, { socket, headers });
+    return { socket, response };
+  }
+
+  survivors(): ObjectSocket[] {
+    return [];
+  }
+
+  note(): void {
+    // With the object its sockets end: there is no next life to write for.
+  }
+
+  noted(): unknown {
+    return null;
+  }
+
+  pingedAt(socket: ObjectSocket): number {
+    return socket instanceof NodeSocket ? socket.pingedAt : 0;
+  }
+
+  /** The object is gone. */
+  abort(): void {
+    for (const socket of this.#sockets) socket.abort();
+    this.#sockets.clear();
+  }
+}

@@ -1,0 +1,196 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Env } from '../../env.ts';
+import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-object.ts';
+import type { ObjectNamespace, ObjectStub } from '../../object-context.ts';
+import { Alarms } from './alarms.ts';
+import { NodeContext } from './node-context.ts';
+import { Database } from './sqlite.ts';
+
+/** An object that is not used for so long closes its file. */
+const FILE_IDLE_MS = 10_000;
+/** And for so long is forgotten, unless something of it is under way: Durable Objects are after one to two minutes. */
+const MEMORY_IDLE_MS = 10 * 60_000;
+const SWEEP_MS = 5_000;
+/** Longer names of objects are hashed: a file's name has 255 bytes. */
+const FILE_NAME_MAX = 150;
+
+interface Instance {
+  room: GatewayObject & ObjectHandlers;
+  context: NodeContext;
+  /** Calls that have not returned, to be told if the object is reset. */
+  calls: Set<(cause: unknown) => void>;
+  usedAt: number;
+  resting: boolean;
+}
+
+interface HostOptions {
+  /** Absolute; it exists. */
+  directory: string;
+  classes: Readonly<Record<string, ObjectClass>>;
+  env(): Env;
+  log(line: string): void;
+}
+
+/**
+ * The objects of one process. Each has a file of its own, and one instance while it is used. A call is a call, in the next turn; arguments
+ * and results are copied.
+ */
+export class ObjectHost {
+  readonly #options: HostOptions;
+  readonly #alarms: Alarms;
+  readonly #instances = new Map<string, Instance>();
+  readonly #sweeper: NodeJS.Timeout;
+
+  constructor(options: HostOptions) {
+    this.#options = options;
+    for (const name of Object.keys(options.classes)) mkdirSync(join(options.directory, name), { recursive: true });
+    this.#alarms = new Alarms(new Database(join(options.directory, 'alarms.sqlite')), (className, name) =>
+      this.#run(className, name, (room) => room.alarm?.()),
+    );
+    this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS);
+    this.#sweeper.unref();
+  }
+
+  /** Alarms fire from now on: when all that objects need is there. */
+  start(): void {
+    this.#alarms.start();
+  }
+
+  namespace<T extends GatewayObject>(className: string): ObjectNamespace<T> {
+    const Room = this.#options.classes[className];
+    if (Room === undefined) throw new Error(`there is no class ${className}`);
+    const methods = Object.getOwnPropertyNames(Room.prototype).filter((name) => name !== 'constructor');
+    const prototype: Record<string, unknown> = {};
+    for (const method of methods) {
+      prototype[method] = function call(this: { name: string }, ...args: unknown[]) {
+        return host.#call(className, this.name, method, args);
+      };
+    }
+    const host = this;
+    prototype.fetch = function fetch(this: { name: string }, request: string | Request, init?: RequestInit) {
+      return host.#fetch(className, this.name, request, init);
+    };
+    return {
+      getByName: (name) => Object.assign(Object.create(prototype), { name }) as ObjectStub<T>,
+    };
+  }
+
+  async #call(className: string, name: string, method: string, args: unknown[]): Promise<unknown> {
+    const copied: unknown[] = structuredClone(args);
+    const result = await this.#run(className, name, (room) => {
+      const called: unknown = Reflect.get(room, method);
+      if (typeof called !== 'function') throw new TypeError(`${className} has no method ${method}`);
+      return Reflect.apply(called, room, copied) as unknown;
+    });
+    return isPlain(result) ? result : structuredClone(result);
+  }
+
+  #fetch(className: string, name: string, request: string | Request, init?: RequestInit): Promise<Response> {
+    const streams = init?.body instanceof ReadableStream;
+    const asked = new Request(request, streams ? { ...init, duplex: 'half' } : init);
+    return this.#run(className, name, (room) => {
+      if (room.fetch === undefined) throw new TypeError(`${className} has no fetch`);
+      return room.fetch(asked);
+    });
+  }
+
+  /** Runs `work` in a turn of its own; what it gives is told when all that was written is committed. */
+  async #run<T>(className: string, name: string, work: (room: Instance['room']) => T | Promise<T>): Promise<T> {
+    await undefined;
+    const instance = this.#instance(className, name);
+    let lose: (cause: unknown) => void = () => {};
+    const lost = new Promise<never>((_, reject) => {
+      lose = reject;
+    });
+    instance.calls.add(lose);
+    try {
+      const result = await Promise.race([work(instance.room), lost]);
+      const committed = instance.context.gate.committed();
+      if (committed !== undefined) await committed;
+      return result;
+    } finally {
+      instance.calls.delete(lose);
+      instance.usedAt = Date.now();
+    }
+  }
+
+  #instance(className: string, name: string): Instance {
+    const key = `${className}/${name}`;
+    const known = this.#instances.get(key);
+    if (known !== undefined) {
+      known.usedAt = Date.now();
+      known.resting = false;
+      return known;
+    }
+    const made = this.#make(className, name, key);
+    this.#instances.set(key, made);
+    return made;
+  }
+
+  #make(className: string, name: string, key: string): Instance {
+    const Room = this.#options.classes[className];
+    if (Room === undefined) throw new Error(`there is no class ${className}`);
+    let instance: Instance | undefined;
+    const context = new NodeContext({
+      name,
+      database: new Database(join(this.#options.directory, className, fileName(name))),
+      alarm: this.#alarms.of(className, name),
+      handlers: () => instance?.room ?? {},
+      failed: (cause) => this.#reset(key, context, cause),
+    });
+    try {
+      const room = new Room(context, this.#options.env());
+      instance = { room, context, calls: new Set(), usedAt: Date.now(), resting: false };
+      return instance;
+    } catch (error) {
+      context.end(error);
+      throw error;
+    }
+  }
+
+  /** Its memory may not be what its file says: the next call finds a new instance. */
+  #reset(key: string, context: NodeContext, cause: unknown): void {
+    const instance = this.#instances.get(key);
+    const reason = cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+    this.#options.log(`${key} is reset: ${reason}`);
+    if (instance?.context === context) this.#instances.delete(key);
+    context.end(cause);
+    for (const lose of instance?.calls ?? []) lose(new Error(`${key} was reset`, { cause }));
+  }
+
+  #sweep(): void {
+    const now = Date.now();
+    for (const [key, instance] of this.#instances) {
+      const idle = now - instance.usedAt;
+      if (instance.calls.size > 0 || idle < FILE_IDLE_MS) continue;
+      if (idle >= MEMORY_IDLE_MS && !instance.context.busy) {
+        this.#instances.delete(key);
+        instance.context.end();
+      } else if (!instance.resting && instance.context.sockets.size === 0) {
+        instance.resting = true;
+        instance.context.rest();
+      }
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#sweeper);
+    for (const { context } of this.#instances.values()) context.end();
+    this.#instances.clear();
+    this.#alarms.close();
+  }
+}
+
+/** A copy of it is the same. */
+function isPlain(value: unknown): boolean {
+  return typeof value !== 'object' || value === null;
+}
+
+/** Readable where it can be. Two names never share a file. */
+function fileName(name: string): string {
+  const readable = encodeURIComponent(name).replace(/[.*~!'()]/g, (char) => `%${char.charCodeAt(0).toString(16)}`);
+  if (readable.length <= FILE_NAME_MAX && readable !== '') return `${readable}.sqlite`;
+  return `${createHash('sha256').update(name).digest('hex')}.hash.sqlite`;
+}

@@ -1,0 +1,155 @@
+import { deserialize, serialize } from 'node:v8';
+import type { KeyValue, ObjectStorage, Sql, SqlCursor, SqlValue } from '../../object-context.ts';
+import type { ObjectAlarm } from './alarms.ts';
+import type { OutputGate } from './output-gate.ts';
+import type { Database } from './sqlite.ts';
+
+/** Rows of one statement. A write ran when the cursor was made; a read runs when it is used. */
+class Cursor<Row extends Record<string, SqlValue>> implements SqlCursor<Row> {
+  readonly #all: () => Row[];
+  readonly #each: () => Iterator<Row>;
+
+  constructor(all: () => Row[], each: () => Iterator<Row>) {
+    this.#all = all;
+    this.#each = each;
+  }
+
+  toArray(): Row[] {
+    return this.#all();
+  }
+
+  one(): Row {
+    const [row, ...more] = this.#all();
+    if (row === undefined || more.length > 0) throw new Error('the query gave no row, or more than one');
+    return row;
+  }
+
+  [Symbol.iterator](): Iterator<Row> {
+    return this.#each();
+  }
+}
+
+class ObjectSql implements Sql {
+  readonly #database: Database;
+  readonly #gate: OutputGate;
+
+  constructor(database: Database, gate: OutputGate) {
+    this.#database = database;
+    this.#gate = gate;
+  }
+
+  exec<Row extends Record<string, SqlValue>>(query: string, ...bindings: unknown[]): SqlCursor<Row> {
+    const database = this.#database;
+    if (database.reads(query)) {
+      return new Cursor(
+        () => database.rows(query, bindings) as Row[],
+        () => database.iterate(query, bindings) as Iterator<Row>,
+      );
+    }
+    this.#gate.write();
+    let rows: Row[] = [];
+    if (bindings.length === 0 && !/\bRETURNING\b/i.test(query)) database.script(query);
+    else rows = database.rows(query, bindings) as Row[];
+    return new Cursor(
+      () => rows,
+      () => rows.values(),
+    );
+  }
+
+  get databaseSize(): number {
+    return this.#database.size;
+  }
+}
+
+const KEYS = 'CREATE TABLE IF NOT EXISTS _keys (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID';
+
+class Keys implements KeyValue {
+  readonly #database: Database;
+  readonly #gate: OutputGate;
+  #exists: boolean | undefined;
+
+  constructor(database: Database, gate: OutputGate) {
+    this.#database = database;
+    this.#gate = gate;
+  }
+
+  get<Value>(key: string): Value | undefined {
+    if (!this.#isThere()) return undefined;
+    const [row] = this.#database.rows('SELECT value FROM _keys WHERE key = ?', [key]);
+    return row === undefined ? undefined : (restored(row.value) as Value);
+  }
+
+  put<Value>(key: string, value: Value): void {
+    this.#create();
+    this.#database.rows('INSERT OR REPLACE INTO _keys (key, value) VALUES (?, ?)', [key, serialize(value)]);
+  }
+
+  delete(key: string): boolean {
+    if (!this.#isThere()) return false;
+    this.#gate.write();
+    return this.#database.rows('DELETE FROM _keys WHERE key = ? RETURNING 1 AS one', [key]).length > 0;
+  }
+
+  *list<Value>({ prefix }: { prefix: string }): Iterable<[string, Value]> {
+    if (!this.#isThere()) return;
+    const query = 'SELECT key, value FROM _keys WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key';
+    for (const { key, value } of this.#database.rows(query, [prefix])) yield [String(key), restored(value) as Value];
+  }
+
+  /** All of the object's rows are gone. */
+  forget(): void {
+    this.#exists = undefined;
+  }
+
+  #isThere(): boolean {
+    this.#exists ??= this.#database.rows("SELECT 1 FROM sqlite_master WHERE name = '_keys'", []).length > 0;
+    return this.#exists;
+  }
+
+  #create(): void {
+    this.#gate.write();
+    if (this.#isThere()) return;
+    this.#database.script(KEYS);
+    this.#exists = true;
+  }
+}
+
+function restored(bytes: SqlValue | undefined): unknown {
+  return bytes instanceof ArrayBuffer ? deserialize(new Uint8Array(bytes)) : undefined;
+}
+
+/** One object's file and its alarm. */
+export class NodeStorage implements ObjectStorage {
+  readonly sql: Sql;
+  readonly kv: Keys;
+  readonly #database: Database;
+  readonly #gate: OutputGate;
+  readonly #alarm: ObjectAlarm;
+
+  constructor(database: Database, gate: OutputGate, alarm: ObjectAlarm) {
+    this.#database = database;
+    this.#gate = gate;
+    this.#alarm = alarm;
+    this.sql = new ObjectSql(database, gate);
+    this.kv = new Keys(database, gate);
+  }
+
+  async getAlarm(): Promise<number | null> {
+    return this.#alarm.get();
+  }
+
+  /**
+   * Stored at once, in a file of the host's: ahead of the turn's other writes, so that a crash in between leaves an alarm too many, which
+   * its object bears, and never one too few.
+   */
+  async setAlarm(at: number): Promise<void> {
+    this.#alarm.set(at);
+  }
+
+  async deleteAll(): Promise<void> {
+    this.#gate.commit();
+    this.#database.remove();
+    this.kv.forget();
+    this.#alarm.delete();
+  }
+}
