@@ -3,7 +3,7 @@ import type { Lengths } from './lengths.ts';
 import type { EngineLimits } from './limits.ts';
 import { seeded } from './random.ts';
 import { Replica } from './replica.ts';
-import { drawRequests } from './requests.ts';
+import { drawRequests, type Requests } from './requests.ts';
 
 /** What one replica gives at one load. */
 interface LoadPoint {
@@ -45,9 +45,12 @@ interface ProfileOf {
   cv: number;
 }
 
-/** By simulation; the same for the same input. `levels` may be empty where only the capacity counts. */
-export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS): Profile {
-  const capacity = backlogRate(of);
+/**
+ * By simulation; the same for the same input. `levels` may be empty where only the capacity counts; `known` is the capacity of an earlier
+ * profile.
+ */
+export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS, known?: number): Profile {
+  const capacity = known ?? backlogRate(of);
   const points = levels.map((level) => ({
     rate: level * capacity,
     latencyS: level === 0 ? aloneLatency(of) : meanLatency(of, level * capacity),
@@ -55,17 +58,41 @@ export function profile(of: ProfileOf, levels: readonly number[] = LOAD_LEVELS):
   return { capacity, points };
 }
 
+interface Drawn {
+  of: ProfileOf;
+  backlog: Requests;
+  /** Poisson or burstier, at 1 request/s: other rates are the same requests sooner. */
+  atOne: Requests;
+  alone: Requests;
+}
+
+/** By the lengths of the prompts: a planner simulates one model's requests on many kinds of GPU. */
+const drawn = new WeakMap<Lengths, Drawn>();
+
+function drawnFor(of: ProfileOf): Drawn {
+  const known = drawn.get(of.input);
+  if (known !== undefined && known.of.output === of.output && known.of.cv === of.cv && sample(known.of) === sample(of))
+    return known;
+  const { input, output, cv } = of;
+  const backlog = { arrivals: { kind: 'backlog' }, input, output } as const;
+  const gamma = { arrivals: { kind: 'gamma', rate: 1, cv: Math.max(cv, 0.05) }, input, output } as const;
+  const fresh = {
+    of,
+    backlog: drawRequests(backlog, { count: BACKLOG_SAMPLES * sample(of) }, seeded(11)),
+    atOne: drawRequests(gamma, { count: sample(of) }, seeded(12)),
+    alone: drawRequests(backlog, { count: ALONE_SAMPLE }, seeded(12)),
+  };
+  drawn.set(input, fresh);
+  return fresh;
+}
+
 /**
  * Requests/s of a long backlog: between the 20th and the 80th hundredth that end, so that neither the first batch, which begins all at
  * once, nor the last answers, which run alone, count.
  */
 function backlogRate(of: ProfileOf): number {
-  const { step, limits, input, output } = of;
-  const requests = drawRequests(
-    { arrivals: { kind: 'backlog' }, input, output },
-    { count: BACKLOG_SAMPLES * sample(of) },
-    seeded(11),
-  );
+  const { step, limits } = of;
+  const requests = drawnFor(of).backlog;
   const ends: number[] = [];
   const replica = new Replica(step, limits, (_request, first, end) => {
     if (first !== undefined) ends.push(end);
@@ -81,8 +108,8 @@ function backlogRate(of: ProfileOf): number {
 
 /** Mean seconds of a request that finds the replica empty. */
 function aloneLatency(of: ProfileOf): number {
-  const { step, limits, input, output } = of;
-  const requests = drawRequests({ arrivals: { kind: 'backlog' }, input, output }, { count: ALONE_SAMPLE }, seeded(12));
+  const { step, limits } = of;
+  const requests = drawnFor(of).alone;
   let [sum, counted] = [0, 0];
   let started = 0;
   const replica = new Replica(step, limits, (_request, first, end) => {
@@ -99,24 +126,20 @@ function aloneLatency(of: ProfileOf): number {
 }
 
 function meanLatency(of: ProfileOf, rate: number): number {
-  const { step, limits, input, output, cv } = of;
-  const count = sample(of);
-  const requests = drawRequests(
-    { arrivals: { kind: 'gamma', rate, cv: Math.max(cv, 0.05) }, input, output },
-    { count },
-    seeded(12),
-  );
+  const { step, limits } = of;
+  const requests = drawnFor(of).atOne;
+  const { count } = requests;
+  const at = (i: number) => (requests.arrival[i] ?? 0) / rate;
   // The first requests find an empty replica.
   const from = Math.floor(count * 0.15);
   let sum = 0;
   let counted = 0;
   const replica = new Replica(step, limits, (request, first, end) => {
     if (first === undefined || request < from) return;
-    sum += end - (requests.arrival[request] ?? 0);
+    sum += end - at(request);
     counted++;
   });
-  for (let i = 0; i < requests.count; i++)
-    replica.push(i, requests.arrival[i] ?? 0, requests.input[i] ?? 1, requests.output[i] ?? 1);
+  for (let i = 0; i < requests.count; i++) replica.push(i, at(i), requests.input[i] ?? 1, requests.output[i] ?? 1);
   replica.run(Number.POSITIVE_INFINITY);
   return counted === 0 ? Number.POSITIVE_INFINITY : sum / counted + step.host.request_ms * 1e-3;
 }

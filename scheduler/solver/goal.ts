@@ -7,15 +7,23 @@ import type { OptionTable } from './options.ts';
 import { packs } from './packing.ts';
 import type { Counts, Demand, PlanOptions, Pool } from './problem.ts';
 import { Search } from './search.ts';
-import { shareByColumns } from './share.ts';
+import { ShareSearch } from './share.ts';
 import { type Target, usableOf } from './targets.ts';
 
-/** Above so many integers HiGHS hardly improves on the search within a minute. */
+/** Above so many integers HiGHS hardly improves on the search within a minute … */
 const BRANCH_MAX = 400;
+/** … and from so many models on column generation does: pools split few of them. */
+const COLUMNS_MODELS_MIN = 20;
 const LINEAR_ROUNDS = 12;
+/** Column generation goes on from there faster. */
+const LINEAR_ROUNDS_LARGE = 5;
 const SEARCH_ROUNDS = 4;
+/** However little time is left, a relaxation is needed to explain a plan; seconds. */
+const LINEAR_LEAST_S = 10;
 /** Of the time of a goal, for the first exchanges. */
 const EXCHANGE_SHARE = 0.1;
+/** Of the time of a goal, for simulating what relaxations use before whole replicas are chosen. */
+const REFINE_SHARE = 0.6;
 /** Greedy filling takes milliseconds, some hundred of them for a hundred models. */
 const FILL_LEAST_MS = 500;
 /** Seconds of one branch and cut: what it prefers must be simulated before it is worth more. */
@@ -31,6 +39,10 @@ export interface Context {
   /** By model. */
   targets: readonly Target[];
 }
+
+/** Whether branch and cut of the whole program is worth its time, instead of column generation. */
+export const isSmall = ({ table, demands }: Context): boolean =>
+  table.options.length <= BRANCH_MAX || demands.length < COLUMNS_MODELS_MIN;
 
 export function problemOf({ table, targets, ...rest }: Context, goal: Goal): Problem {
   const none: Target = { latencyS: Number.POSITIVE_INFINITY, asked: false };
@@ -63,6 +75,11 @@ export class GoalSolver {
   #bound = Number.NEGATIVE_INFINITY;
   #relaxed: Outcome['relaxed'];
   #method: Outcome['method'] = 'search';
+  #columns: Columns | undefined;
+  /** Shadow prices that column generation begins with. */
+  #start: readonly number[] | undefined;
+  /** The largest share that fractions of configurations reached last. */
+  #fits = 0;
 
   /** `deadline`: performance.now. */
   constructor(context: Context, goal: Goal, deadline: number) {
@@ -73,6 +90,10 @@ export class GoalSolver {
     this.#problem = problemOf(context, goal);
   }
 
+  get #small(): boolean {
+    return isSmall(this.#context);
+  }
+
   get #leftS(): number {
     return (this.#deadline - performance.now()) / 1e3;
   }
@@ -81,12 +102,13 @@ export class GoalSolver {
   async solve(known?: Counts): Promise<Outcome> {
     const { settings } = this.#context;
     if (!(await this.#linear())) return this.#outcome(true);
+    this.#start = this.#prices();
     if (known !== undefined) this.#consider(known);
-    this.#searched();
-    this.#progress('rounding and search');
-    const small = this.#relaxed !== undefined && this.#relaxed.formulation.program.size.integers <= BRANCH_MAX;
+    // For many models configurations are chosen whole, which finds more.
+    if (this.#small) this.#searched();
+    this.#progress('first plan');
     while (this.#leftS > 0.02 && this.#gap() > settings.gap / 2) {
-      const went = small ? await this.#branch() : await this.#byColumns();
+      const went = this.#small ? await this.#branch() : await this.#byColumns();
       if (went === 'impossible') return this.#outcome(this.#best === undefined);
       if (went === 'done') break;
     }
@@ -119,9 +141,9 @@ export class GoalSolver {
   /** Relaxations, each with what the last one used simulated. False where there is no plan at all. */
   async #linear(): Promise<boolean> {
     for (let round = 0; ; round++) {
-      const formulation = formulate(this.#problem);
+      const formulation = formulate(this.#problem, !this.#small);
       const solved = await solve(formulation.program, {
-        timeLimitS: Math.max(1, this.#leftS),
+        timeLimitS: Math.max(LINEAR_LEAST_S, this.#leftS),
         gap: 0,
         seed: this.#context.settings.seed,
         relaxed: true,
@@ -130,9 +152,11 @@ export class GoalSolver {
       if (solved.values.length === 0)
         throw new SchedulerError('solver', 'no solution within the time limit, not even of the relaxation');
       this.#relaxed = { formulation, solved };
-      this.#raise(solved.objective);
+      // A coarse curve is above the real one: no bound.
+      if (this.#small || this.#goal.kind !== 'latency') this.#raise(solved.objective);
       const fractions = formulation.replicas.map((column) => solved.values[column] ?? 0);
-      if (round >= LINEAR_ROUNDS || this.#leftS < this.#seconds / 2 || !this.#refine(fractions)) return true;
+      const rounds = this.#small ? LINEAR_ROUNDS : LINEAR_ROUNDS_LARGE;
+      if (round >= rounds || this.#leftS < this.#seconds / 2 || !this.#refine(fractions)) return true;
     }
   }
 
@@ -205,45 +229,68 @@ export class GoalSolver {
     return changed ? 'again' : 'done';
   }
 
-  #columns: Columns | undefined;
-
-  /** Column generation, then the best choice among the columns. */
+  /** Column generation until what it uses was simulated, then the best choice among the columns. */
   async #byColumns(): Promise<'again' | 'done' | 'impossible'> {
-    const { settings } = this.#context;
     this.#method = 'columns';
     if (this.#goal.kind === 'placed') return this.#branch();
-    if (this.#goal.kind === 'share') {
-      const found = await shareByColumns(
-        this.#problem,
-        this.#best?.counts,
-        -this.#bound,
-        this.#prices(),
-        this.#deadline,
-      );
-      this.#raise(-found.atMost);
-      const changed = [
-        this.#refine(found.fractions),
-        found.counts === undefined ? false : this.#consider(found.counts),
-      ].some(Boolean);
-      this.#progress('column generation');
-      return changed ? 'again' : 'done';
-    }
-    const columns = new Columns(this.#problem);
-    if (this.#columns !== undefined) columns.adopt(this.#columns);
-    this.#columns = columns;
-    if (this.#best !== undefined) columns.learn(this.#best.counts);
-    const { bound, values, missing, complete } = await columns.relax(
-      performance.now() + this.#leftS * 0.6e3,
-      Number.POSITIVE_INFINITY,
-      this.#prices(),
-    );
+    const late = this.#leftS < this.#seconds * (1 - REFINE_SHARE);
+    const went = this.#goal.kind === 'share' ? await this.#shareByColumns(late) : await this.#chooseColumns(late);
+    this.#progress('column generation');
+    return went;
+  }
+
+  /** `late`: a plan is wanted now, whatever is still an estimate. */
+  async #chooseColumns(late: boolean): Promise<'again' | 'done' | 'impossible'> {
+    const columns = this.#columnsOf(this.#problem);
+    const until = performance.now() + this.#leftS * 0.6e3;
+    const { bound, values, missing, complete, prices } = await columns.relax(until, undefined, this.#start);
+    this.#start = prices ?? this.#start;
     if (complete && missing) return 'impossible';
     this.#raise(bound);
-    const fractions = columns.fractions(values);
-    const counts = await columns.choose(this.#leftS * 0.3, settings.gap / 4);
-    const changed = [this.#refine(fractions), counts === undefined ? false : this.#consider(counts)].some(Boolean);
-    this.#progress('column generation');
-    return changed || !complete ? 'again' : 'done';
+    const changed = this.#refine(columns.fractions(values));
+    if (changed && !late) return 'again';
+    const exact = this.#columnsOf(this.#exact());
+    await exact.relax(performance.now() + this.#leftS * 0.3e3, undefined, this.#start);
+    const counts = await exact.choose(this.#leftS * 0.5, this.#context.settings.gap / 4);
+    if (counts !== undefined) this.#consider(counts);
+    return changed ? 'again' : 'done';
+  }
+
+  /** With the configurations that are known so far. */
+  #columnsOf(problem: Problem): Columns {
+    const columns = new Columns(problem);
+    if (this.#columns !== undefined) columns.adopt(this.#columns);
+    if (this.#best !== undefined) columns.learn(this.#best.counts);
+    this.#columns = columns;
+    return columns;
+  }
+
+  async #shareByColumns(late: boolean): Promise<'again' | 'done'> {
+    const search = new ShareSearch(this.#problem, this.#best?.counts, this.#start ?? []);
+    const until = performance.now() + this.#leftS * 0.6e3;
+    const { atMost, fractions } = await search.bound(-this.#bound, this.#fits, until);
+    this.#fits = search.fits;
+    this.#start = search.prices;
+    this.#raise(-atMost);
+    const changed = this.#refine(fractions);
+    if (changed && !late) return 'again';
+    const exact = new ShareSearch(this.#exact(), this.#best?.counts, this.#start);
+    await exact.bound(atMost, this.#fits, performance.now() + this.#leftS * 0.3e3);
+    const counts = await exact.whole(performance.now() + this.#leftS * 0.8e3);
+    if (counts !== undefined) this.#consider(counts);
+    return changed ? 'again' : 'done';
+  }
+
+  /** The problem without options that are still estimates: its plans hold what they promise. */
+  #exact(): Problem {
+    const { table } = this.#context;
+    const wantLatency = this.#problem.settings.objective !== 'throughput';
+    const usable = this.#problem.usable.map((one, o) => {
+      const option = table.options[o];
+      const known = option !== undefined && table.isExact(option, wantLatency);
+      return known ? one : { rate: 0, curve: [] };
+    });
+    return { ...this.#problem, usable };
   }
 
   /** Shadow prices of the linear relaxation, by packing row. */

@@ -1,10 +1,9 @@
-import { expertsOf } from '../catalogue/model.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Deployment, deploymentProblem, kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
 import { StepModel } from '../roofline/step.ts';
 import { Fluid, type Moments } from '../serving/fluid.ts';
 import { meanLength, moments } from '../serving/lengths.ts';
-import { LOAD_LEVELS } from '../serving/profile.ts';
+import { Averages } from './averages.ts';
 import { hull, latencyAt } from './curve.ts';
 import type { Curve, Demand, Option, PlanOptions, Pool } from './problem.ts';
 import { replicaProfile } from './profiles.ts';
@@ -18,25 +17,9 @@ export const SEQUENCES_MIN = 2;
 /** Under overload, where there is a choice: a replica with fewer places ends its share of a backlog early or late by chance. */
 const SEQUENCES_OVERLOAD = 8;
 
-/**
- * A replica is never faster than this: what a simulation finds may beat the averages by less. test/scheduler/estimates.test.ts holds the
- * catalogue against it, and `optimistic` says if a simulation ever found more.
- */
-const CAPACITY_OPTIMISM = 1.4;
-const LATENCY_OPTIMISM = 0.7;
-/** Experts are read once for all that need them, so a batch that comes and goes takes less time than its mean. */
-const EXPERTS_LATENCY_OPTIMISM = 0.45;
-/** No load makes a request faster than it is alone; its lengths are drawn. */
-const ALONE_OPTIMISM = 0.85;
-/** Averages know no wait, so near saturation they say nothing about latency. */
-const UNQUEUED_LOAD_MAX = 0.7;
-/** A simulated capacity is at least this share of the averages'. */
-const CAPACITY_LEAST = 0.75;
-
 interface Known {
   step: StepModel;
-  /** As estimated, to see whether the estimate was optimistic. */
-  estimate: { capacity: number; points: Curve };
+  averages: Averages;
   exact: { capacity: boolean; curve: boolean };
 }
 
@@ -51,6 +34,8 @@ export class OptionTable {
   readonly #settings: PlanOptions;
   readonly #known = new Map<Option, Known>();
   readonly #measured = new Set<Option>();
+  /** The most that simulations were above their averages; by model, and whether memory ends the batch. */
+  readonly #seen = new Map<string, number>();
   readonly #estimated = new Map<number, Option[]>();
   /** Options whose estimate was replaced. */
   simulated = 0;
@@ -83,11 +68,10 @@ export class OptionTable {
         const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
         const step = new StepModel(deployment, settings.calibration, settings.limits);
-        const optimism = expertsOf(demand.model).experts > 1 ? EXPERTS_LATENCY_OPTIMISM : LATENCY_OPTIMISM;
-        const estimate = estimated(new Fluid(step, settings.limits, lengths), optimism);
-        const option: Option = { demand: m, pool: p, tp, gpus: tp, ...estimate, source: 'estimated' };
+        const averages = new Averages(new Fluid(step, settings.limits, lengths), settings.limits, demand.model);
+        const option: Option = { demand: m, pool: p, tp, gpus: tp, ...averages.estimate(), source: 'estimated' };
         this.options.push(option);
-        this.#known.set(option, { step, estimate, exact: { capacity: false, curve: false } });
+        this.#known.set(option, { step, averages, exact: { capacity: false, curve: false } });
       }
     });
     return this.options.length > before;
@@ -124,7 +108,8 @@ export class OptionTable {
     if (!known.exact.capacity) this.simulated++;
     known.exact.capacity = true;
     if (wantLatency) known.exact.curve = true;
-    if (!isWithin(known.estimate, capacity, points)) this.optimistic = false;
+    const before = { capacity: option.capacity, points: option.points };
+    const wasEstimated = option.source === 'estimated';
     // Measured capacity, simulated shape.
     const scale = this.#measured.has(option) && capacity > 0 ? option.capacity / capacity : 1;
     if (!this.#measured.has(option)) {
@@ -132,7 +117,22 @@ export class OptionTable {
       option.source = 'simulated';
     }
     if (wantLatency) option.points = scaled(points, scale, 1 / scale);
+    if (wasEstimated && !isWithin(before, option, wantLatency)) this.optimistic = false;
+    this.#learn(option.demand, known.averages, capacity);
     return true;
+  }
+
+  /** What one simulation shows of the averages' error holds, with a margin, for the same requests on other GPUs. */
+  #learn(demand: number, simulated: Averages, capacity: number): void {
+    const { memoryBound } = simulated;
+    const key = `${demand} ${memoryBound}`;
+    const seen = Math.max(this.#seen.get(key) ?? 0, simulated.above(capacity));
+    this.#seen.set(key, seen);
+    for (const option of this.options) {
+      if (option.demand !== demand || option.source !== 'estimated') continue;
+      const { averages } = this.#of(option);
+      if (averages.memoryBound === memoryBound) Object.assign(option, averages.estimate(seen));
+    }
   }
 
   #measure(): void {
@@ -143,11 +143,10 @@ export class OptionTable {
         if (demand?.model.id !== row.model || pool?.gpu.id !== row.gpu || option.tp !== row.tp) continue;
         matched = true;
         const known = this.#of(option);
-        const averages = known.estimate.capacity / CAPACITY_OPTIMISM;
         option.points = scaled(
           option.points,
           row.rate / Math.max(option.capacity, 1e-12),
-          (CAPACITY_LEAST * averages) / row.rate,
+          known.averages.leastCapacity / row.rate,
         );
         option.capacity = row.rate;
         option.source = 'measured';
@@ -165,10 +164,12 @@ export class OptionTable {
 const scaled = (points: Curve, rate: number, latency: number): Curve =>
   hull(points.map((point) => ({ rate: point.rate * rate, latencyS: point.latencyS * latency })));
 
-/** Whether a simulation stayed below what its estimate promised. */
-function isWithin(estimate: Known['estimate'], capacity: number, points: Curve): boolean {
-  if (capacity > estimate.capacity * 1.0001) return false;
-  return points.every(({ rate, latencyS }) => latencyS >= latencyAt(estimate.points, rate) * 0.9999);
+/** Whether a simulation found no more than its estimate promised. */
+function isWithin(estimate: Pick<Option, 'capacity' | 'points'>, found: Option, latencies: boolean): boolean {
+  if (found.capacity > estimate.capacity * 1.0001) return false;
+  return (
+    !latencies || found.points.every(({ rate, latencyS }) => latencyS >= latencyAt(estimate.points, rate) * 0.9999)
+  );
 }
 
 /** That the model and the nodes of a pool allow. */
@@ -185,16 +186,4 @@ function fits(deployment: Deployment, demand: Demand, sequences: number, setting
   if (deploymentProblem(deployment, settings.limits.memoryFraction) !== undefined) return false;
   const tokens = meanLength(demand.input) + meanLength(demand.output);
   return kvCapacityTokens(deployment, settings.limits.memoryFraction, tokens) >= sequences * tokens;
-}
-
-/** Better than any simulation of it. */
-function estimated(fluid: Fluid, optimism: number): Known['estimate'] {
-  const averages = fluid.saturated().rate;
-  const capacity = CAPACITY_OPTIMISM * averages;
-  const alone = ALONE_OPTIMISM * fluid.unqueued(0).latencyS;
-  const points = LOAD_LEVELS.map((level) => {
-    const loaded = fluid.unqueued(Math.min(level * capacity, UNQUEUED_LOAD_MAX * averages)).latencyS;
-    return { rate: level * capacity, latencyS: Math.max(alone, optimism * loaded) };
-  });
-  return { capacity, points: hull(points) };
 }

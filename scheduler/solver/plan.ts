@@ -1,7 +1,7 @@
 import { SchedulerError } from '../errors.ts';
 import type { Formulation, Problem } from './formulation.ts';
 import { keep, whyInfeasible } from './given.ts';
-import { type Context, GoalSolver, type Outcome, planValue, relativeGap } from './goal.ts';
+import { type Context, GoalSolver, isSmall, type Outcome, planValue, problemOf, relativeGap } from './goal.ts';
 import type { Solved } from './highs.ts';
 import { OptionTable } from './options.ts';
 import type { Counts, Demand, Placement, PlanOptions, Pool } from './problem.ts';
@@ -112,11 +112,12 @@ async function asPlanned(context: Context, started: number, deadline: number): P
   const until = started + (deadline - started) * ASKED_SHARE;
   const goal =
     settings.objective === 'latency' ? ({ kind: 'latency', share: 1 } as const) : ({ kind: 'replicas' } as const);
-  const first = await new GoalSolver(context, goal, until).solve();
+  const first = await new GoalSolver(context, goal, until).solve(await anyServing(context, until));
   if (first.counts !== undefined && Number.isFinite(first.value)) return trimmed(first, undefined, false);
   const targets = context.targets.map(({ latencyS }) => ({ latencyS, asked: false }));
   const patient: Context = { ...context, targets, settings: { ...settings, objective: 'latency' } };
   const tight = settings.objective !== 'latency' || context.targets.some(({ asked }) => asked);
+  if (performance.now() > deadline) return inTime(patient, first);
   if (tight) {
     const second = await new GoalSolver(patient, { kind: 'latency', share: 1 }, deadline).solve();
     if (second.counts !== undefined && Number.isFinite(second.value))
@@ -124,6 +125,44 @@ async function asPlanned(context: Context, started: number, deadline: number): P
   }
   return shares(patient, 1, deadline, 'demand', first.impossible);
 }
+
+/** Of the time of a goal, for a plan that serves everything at all. */
+const SERVING_SHARE = 0.4;
+
+/** For many models, where waiting counts: a plan that serves everything, to begin with. It is found much sooner than a quick one. */
+async function anyServing(context: Context, deadline: number): Promise<Counts | undefined> {
+  const { settings, targets } = context;
+  if (settings.objective !== 'latency' || isSmall(context)) return undefined;
+  const patient: Context = {
+    ...context,
+    targets: targets.map((target) => (target.asked ? target : { latencyS: Number.POSITIVE_INFINITY, asked: false })),
+    settings: { ...settings, objective: 'gpus', gap: 0.1 },
+  };
+  const until = performance.now() + (deadline - performance.now()) * SERVING_SHARE;
+  return (await new GoalSolver(patient, { kind: 'replicas' }, until).solve()).counts;
+}
+
+/** The time is over without a plan that does what was asked: what greedy filling finds among simulated replicas. */
+function inTime(context: Context, first: Outcome): Done {
+  const { table } = context;
+  const problem = problemOf(context, { kind: 'share', most: 1 });
+  const usable = problem.usable.map((one, o) => {
+    const option = table.options[o];
+    return option !== undefined && table.isExact(option, true) ? one : { rate: 0, curve: [] };
+  });
+  const search = new Search({ ...problem, usable }, context.floor);
+  search.fill(performance.now() + GREEDY_MS);
+  const { value, evaluation } = planValue(problem, search.counts);
+  const outcome = { ...first, problem, counts: search.counts, value, bound: -1 };
+  return {
+    outcome,
+    counts: search.counts,
+    shortfall: evaluation.share >= 1 ? 'targets' : 'demand',
+    impossible: first.impossible,
+  };
+}
+
+const GREEDY_MS = 2_000;
 
 /** Without replicas that gain next to nothing: half of the gap is for finding the plan, half for what a replica must be worth. */
 function trimmed(outcome: Outcome, shortfall: Shortfall | undefined, impossible: boolean): Done {

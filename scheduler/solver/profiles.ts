@@ -27,10 +27,10 @@ export function replicaProfile(
 ): Profile {
   const of = { step, limits, input: demand.input, output: demand.output, cv: demand.cv };
   const levels = wantLatency ? LOAD_LEVELS : [];
-  const key = keyOf(of, calibration, wantLatency);
+  const key = keyOf(of, calibration);
   const remembered = key === undefined ? undefined : known.get(key);
-  if (remembered !== undefined) return remembered;
-  const found = profile(of, levels);
+  if (remembered !== undefined && (!wantLatency || remembered.points.length > 0)) return remembered;
+  const found = profile(of, levels, remembered?.capacity);
   if (key === undefined) return found;
   if (known.size >= REMEMBERED_MAX) known.delete(known.keys().next().value ?? '');
   known.set(key, found);
@@ -40,11 +40,10 @@ export function replicaProfile(
 function keyOf(
   { step, limits, input, output, cv }: Parameters<typeof profile>[0],
   calibration: object,
-  wantLatency: boolean,
 ): string | undefined {
   const many = [input, output].some((one) => one.kind === 'samples' && one.values.length > SAMPLES_MAX);
   if (many) return undefined;
   const which = calibrationIds.get(calibration) ?? ++calibrations;
   calibrationIds.set(calibration, which);
-  return JSON.stringify([which, step.deployment, limits, input, output, cv, wantLatency]);
+  return JSON.stringify([which, step.deployment, limits, input, output, cv]);
 }

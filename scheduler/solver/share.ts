@@ -4,62 +4,82 @@ import type { Problem } from './formulation.ts';
 import type { Counts } from './problem.ts';
 
 /** Relative width at which the search for the largest share ends: far below any gap that is asked for. */
-const CLOSE = 0.005;
+const CLOSE = 0.004;
 /** Of the largest share that fractions of configurations reach, what whole ones are tried for. */
 const WHOLE = [0.995, 0.985, 0.97, 0.95, 0.92, 0.88];
-/** Of the time, for the bound. */
-const BOUND_SHARE = 0.6;
+/** Seconds for choosing whole configurations for one share. */
+const CHOOSE_S = 3;
+/** A pool may be so much over its limit: arithmetic. */
+const FULL = 1 + 1e-6;
 
 /**
  * The largest share that every model reaches, for problems too large to branch on. For a given share each model needs a configuration that
  * reaches it; the pools hold them all or they do not, and a bisection finds where that changes.
  */
-export async function shareByColumns(
-  problem: Problem,
-  known: Counts | undefined,
-  atMost: number,
-  prices: readonly number[],
-  deadline: number,
-): Promise<{ counts: Counts | undefined; atMost: number; fractions: number[] }> {
-  const { options, usable, demands } = problem;
-  const shareOf = (counts: Counts) => evaluate(options, usable, counts, demands).share;
-  let best = known;
-  let low = known === undefined ? 0 : shareOf(known);
-  let high = atMost;
-  let fractions: number[] = [];
-  let last: Columns | undefined;
-  let start = prices;
-  const boundUntil = performance.now() + (deadline - performance.now()) * BOUND_SHARE;
-  let fits = low;
-  while (high > fits * (1 + CLOSE) && performance.now() < boundUntil) {
-    const share = fits > high / 3 ? Math.sqrt(fits * high) : high / 2;
-    const columns = columnsAt(problem, share, last, best);
-    const { bound, value, values, prices: next } = await columns.relax(boundUntil, 1 + 1e-6, start);
-    last = columns;
-    start = next ?? start;
-    if (bound > 1 + 1e-6) high = share;
-    else if (value <= 1 + 1e-9) {
-      fits = share;
-      fractions = columns.fractions(values);
-    } else break;
+export class ShareSearch {
+  readonly #problem: Problem;
+  readonly #known: Counts | undefined;
+  #last: Columns | undefined;
+  prices: readonly number[];
+  /** The largest share that fractions of configurations reach. */
+  fits = 0;
+
+  /** `known`: a plan to begin with; `prices`: of the pools, to begin with. */
+  constructor(problem: Problem, known: Counts | undefined, prices: readonly number[]) {
+    this.#problem = problem;
+    this.#known = known;
+    this.prices = prices;
   }
-  for (const part of WHOLE) {
-    const share = fits * part;
-    if (share <= low * (1 + CLOSE / 2) || performance.now() > deadline) break;
-    const columns = columnsAt(problem, share, last, best);
-    await columns.relax(Math.min(deadline, performance.now() + 0.2 * (deadline - performance.now())), 1 + 1e-6, start);
-    const counts = await columns.choose(Math.min(3, (deadline - performance.now()) / 2e3), 0.5);
-    if (counts === undefined) continue;
-    best = counts;
-    low = shareOf(counts);
-    break;
+
+  #shareOf(counts: Counts | undefined): number {
+    const { options, usable, demands } = this.#problem;
+    return counts === undefined ? 0 : evaluate(options, usable, counts, demands).share;
   }
-  return { counts: best, atMost: high, fractions };
+
+  #at(share: number): Columns {
+    const columns = new Columns(this.#problem, share);
+    if (this.#last !== undefined) columns.adopt(this.#last);
+    if (this.#known !== undefined) columns.learn(this.#known);
+    this.#last = columns;
+    return columns;
+  }
+
+  /** Narrows the largest share from both sides, beginning at `guess`; until `deadline` (performance.now). */
+  async bound(atMost: number, guess: number, deadline: number): Promise<{ atMost: number; fractions: number[] }> {
+    let high = atMost;
+    let fractions: number[] = [];
+    this.fits = this.#shareOf(this.#known);
+    let next = guess > this.fits && guess < high ? guess : undefined;
+    while (high > this.fits * (1 + CLOSE) && performance.now() < deadline) {
+      const share = next ?? (this.fits > high / 3 ? Math.sqrt(this.fits * high) : high / 2);
+      const columns = this.#at(share);
+      const { bound, value, values, prices } = await columns.relax(deadline, FULL, this.prices);
+      this.prices = prices ?? this.prices;
+      if (bound > FULL) high = share;
+      else if (value <= FULL) {
+        this.fits = share;
+        fractions = columns.fractions(values);
+      } else break;
+      // The table got a little more exact since the guess: the share is a little below it.
+      next = share === guess && high === guess && guess * NEAR > this.fits ? guess * NEAR : undefined;
+    }
+    return { atMost: high, fractions };
+  }
+
+  /** A plan whose share is close to what fractions reach; undefined where none better than the known one was found. */
+  async whole(deadline: number): Promise<number[] | undefined> {
+    const low = this.#shareOf(this.#known);
+    for (const part of WHOLE) {
+      const share = this.fits * part;
+      const left = deadline - performance.now();
+      if (share <= low * (1 + CLOSE / 2) || left <= 0) return undefined;
+      const columns = this.#at(share);
+      await columns.relax(performance.now() + 0.2 * left, FULL, this.prices);
+      const counts = await columns.choose(Math.min(CHOOSE_S, left / 3e3), 0.5);
+      if (counts !== undefined) return counts;
+    }
+    return undefined;
+  }
 }
 
-function columnsAt(problem: Problem, share: number, last: Columns | undefined, best: Counts | undefined): Columns {
-  const columns = new Columns(problem, share);
-  if (last !== undefined) columns.adopt(last);
-  if (best !== undefined) columns.learn(best);
-  return columns;
-}
+const NEAR = 0.97;
