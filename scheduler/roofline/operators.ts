@@ -104,7 +104,8 @@ export function elementwiseBytes(layer: Layer, hidden: number, parallelism: Para
     const ways = experts > 1 ? tp * dp : tp;
     elements += 5 * hidden + ((gated ? 3 : 2) * width * active * (experts > 1 ? dp : 1)) / ways;
   }
-  return (ACTIVATION_BYTES * tokens * elements) / (pp * dp * sp);
+  // A GPU has a whole token or none.
+  return ACTIVATION_BYTES * elements * Math.max(tokens / (pp * dp * sp), Math.min(tokens, 1));
 }
 
 function mixerElements(mixer: Mixer, tp: number): number {

@@ -1,0 +1,137 @@
+import { describe, expect, it } from 'vitest';
+import { findModel } from '../../scheduler/catalogue/catalogue.ts';
+import { freeBytes, kvCapacityTokens, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import {
+  gpusOf,
+  type Parallelism,
+  parallelismProblem,
+  parallelismsOf,
+  parallelismText,
+} from '../../scheduler/roofline/parallelism.ts';
+import { IDLE_STEP } from '../../scheduler/roofline/step.ts';
+import { closedLoop } from '../../scheduler/serving/closed-loop.ts';
+import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
+import { publicModel } from './support/public-models.ts';
+import { catalogue, otelaPlan, stepModelOf } from './support/small.ts';
+
+const dense = findModel(catalogue, 'Llama-3.3-70B-Instruct');
+const moe = publicModel('deepseek-ai/DeepSeek-V3');
+
+/** Answer tokens per second with so many requests of 1,000 and 500 tokens under way. */
+const rate = (model: typeof dense, gpu: string, parallelism: Parallelism, clients: number) =>
+  closedLoop({
+    step: stepModelOf(model, gpu, parallelism),
+    limits: { ...DEFAULT_LIMITS, maxSequences: 2048 },
+    input: { kind: 'constant', mean: 1000 },
+    output: { kind: 'uniform', low: 250, high: 750 },
+    clients,
+    rounds: 3,
+    seed: 1,
+  }).tokensPerS;
+
+const prompt = (model: typeof dense, gpu: string, parallelism: Parallelism, tokens: number) =>
+  stepModelOf(model, gpu, parallelism).seconds({
+    ...IDLE_STEP,
+    prefillTokens: tokens,
+    prefillPairs: (tokens * (tokens + 1)) / 2,
+    prefillKeys: tokens,
+    prefillEnds: 1,
+  });
+
+describe('a pipeline', () => {
+  it('splits the weights and leaves a lone request as slow as on one stage', () => {
+    const [one, two] = [stepModelOf(dense, 'H200', { tp: 1 }), stepModelOf(dense, 'H200', { tp: 1, pp: 2 })];
+    expect(weightBytes(two.deployment)).toBeCloseTo(weightBytes(one.deployment), -6);
+    expect(two.decodeBase(1)).toBeGreaterThan(one.decodeBase(1));
+    expect(two.decodeBase(1)).toBeLessThan(1.02 * one.decodeBase(1));
+  });
+
+  it('beats tensors where GPUs have no fast link, and loses where they have one and few requests are under way', () => {
+    expect(rate(dense, 'L40S', { tp: 1, pp: 8 }, 256)).toBeGreaterThan(rate(dense, 'L40S', { tp: 8 }, 256));
+    expect(rate(dense, 'H100-SXM', { tp: 1, pp: 4 }, 4)).toBeLessThan(0.5 * rate(dense, 'H100-SXM', { tp: 4 }, 4));
+  });
+});
+
+describe('expert and data parallelism', () => {
+  it('keep a latent cache once instead of on every GPU', () => {
+    const tokens = (parallelism: Parallelism) => kvCapacityTokens(stepModelOf(moe, 'H200', parallelism).deployment);
+    expect(tokens({ tp: 1, dp: 8, ep: true })).toBeGreaterThan(4 * tokens({ tp: 8 }));
+  });
+
+  it('serve more of a model with latent attention when many requests are under way', () => {
+    expect(rate(moe, 'H200', { tp: 1, dp: 8, ep: true }, 1024)).toBeGreaterThan(rate(moe, 'H200', { tp: 8 }, 1024));
+  });
+
+  it('need experts, and GPUs that divide them', () => {
+    expect(parallelismProblem(dense, { tp: 1, dp: 2, ep: true })).toMatch(/has no experts/);
+    expect(parallelismProblem(moe, { tp: 3, ep: true })).toMatch(/3 GPUs do not divide the 256 experts/);
+    expect(parallelismProblem(moe, { tp: 1, dp: 8, ep: true })).toBeUndefined();
+  });
+
+  it('the fullest of the GPUs with whole experts ends last', () => {
+    const step = (parallelism: Parallelism) => stepModelOf(moe, 'H200', parallelism).linear(512);
+    expect(step({ tp: 8, ep: true })).toBeGreaterThan(0.9 * step({ tp: 8 }));
+  });
+});
+
+describe('sequence parallelism', () => {
+  it('computes long prompts sooner with copies of the weights, and frees no memory', () => {
+    const model = findModel(catalogue, 'Llama-3.1-8B-Instruct');
+    expect(prompt(model, 'H100-SXM', { tp: 1, sp: 4 }, 32_768)).toBeLessThan(
+      0.4 * prompt(model, 'H100-SXM', { tp: 1 }, 32_768),
+    );
+    const [one, four] = [stepModelOf(model, 'H100-SXM', { tp: 1 }), stepModelOf(model, 'H100-SXM', { tp: 1, sp: 4 })];
+    expect(weightBytes(four.deployment)).toBe(4 * weightBytes(one.deployment));
+    expect(freeBytes(four.deployment)).toBeCloseTo(4 * freeBytes(one.deployment), -3);
+  });
+});
+
+describe('what is tried on a node', () => {
+  const names = (list: readonly Parallelism[]) => list.map(parallelismText);
+
+  it('is tensors for a dense model, and experts and data too for one with experts', () => {
+    expect(names(parallelismsOf(dense, 8))).toEqual(['TP 1', 'TP 2', 'TP 4', 'TP 8']);
+    expect(names(parallelismsOf(moe, 8))).toContain('TP 1 × DP 8 + EP');
+    expect(names(parallelismsOf(moe, 8))).toContain('TP 8 + EP');
+  });
+
+  it('has pipelines where heads do not divide or links are slow, and sequences for long prompts', () => {
+    expect(names(parallelismsOf(findModel(catalogue, 'llama-30b'), 8))).toContain('TP 4 × PP 2');
+    expect(names(parallelismsOf(dense, 4, { fastLink: false }))).toContain('TP 1 × PP 4');
+    expect(names(parallelismsOf(dense, 4, { longPrompts: true }))).toContain('TP 1 × SP 4');
+  });
+
+  it('never takes more GPUs than the node has', () => {
+    for (const model of [dense, moe])
+      for (const one of parallelismsOf(model, 8, { fastLink: false, longPrompts: true }))
+        expect(gpusOf(one)).toBeLessThanOrEqual(8);
+  });
+});
+
+describe('otela-plan simulate', () => {
+  const simulate = (...more: string[]) =>
+    otelaPlan(
+      'simulate',
+      '--model',
+      'deepseek-ai/DeepSeek-V3',
+      '--gpu',
+      'H200',
+      '--rate',
+      '2',
+      '--input',
+      '1000',
+      '--output',
+      '100',
+      ...more,
+    );
+
+  it('takes every kind of parallelism and says what does not work', async () => {
+    expect((await simulate('--dp', '8', '--ep', '--json')).code).toBe(0);
+    expect((await simulate('--tp', '4', '--pp', '2', '--json')).code).toBe(0);
+    expect(await simulate('--tp', '1')).toMatchObject({ code: 3, log: expect.stringMatching(/does not fit 1 × H200/) });
+    expect(await simulate('--tp', '3', '--ep')).toMatchObject({
+      code: 2,
+      log: expect.stringMatching(/do not divide the 256 experts/),
+    });
+  });
+});
