@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the operators of scheduler/roofline on the GPU of this machine and fits its parameters.
 
-    npm run calibrate -- --gpu A100-80-SXM [--out calibration.local.json]
+    npm run calibrate:kernels -- --gpu A100-80-SXM [--out calibration.local.json]
 
 Needs PyTorch with CUDA or ROCm and nothing else. Prints a fragment for `otela-plan --calibration`: copy it into `gpus` of a copy of
 scheduler/data/calibration.json. One GPU is measured; all-reduce is measured too when started with torchrun.

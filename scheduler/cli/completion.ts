@@ -4,6 +4,7 @@ import { completionScript, isShell, SHELLS, type Taken } from '../../shared/term
 import { SchedulerError } from '../errors.ts';
 import { OBJECTIVES } from '../solver/problem.ts';
 import { FLAGS as APPLY } from './apply.ts';
+import { FLAGS as CALIBRATE } from './calibrate.ts';
 import { FLAGS as CATALOGUE } from './catalogue.ts';
 import { FLAGS as COMPARE } from './compare.ts';
 import { EXIT_DONE } from './exit.ts';
@@ -20,6 +21,7 @@ const FLAGS: Readonly<Record<string, ParseArgsOptionsConfig>> = {
   compare: COMPARE,
   simulate: SIMULATE_FLAGS,
   validate: VALIDATE,
+  calibrate: CALIBRATE,
   apply: APPLY,
   watch: WATCH,
 };

@@ -4,6 +4,7 @@ export const COMMANDS = [
   'compare',
   'simulate',
   'validate',
+  'calibrate',
   'apply',
   'watch',
   'completion',
@@ -30,6 +31,8 @@ const HELP: Record<string, string> = {
             --policy weighted|random|round-robin|least-loaded  --prefill-replicas N --prefill-gpu G --network-gbs 25  --seed 1  --json${SHARED}`,
   validate:
     'otela-plan validate [--json] [--strict] [--fit]   the simulator against everything measured\n            --strict: exit 1 if a figure is missed; --fit: only the share kept under load, fitted anew',
+  calibrate: `otela-plan calibrate --url http://localhost:8000 --gpu G    a calibration of this GPU and engine from a short load on an idle engine (10 minutes)
+            --model M (where the catalogue calls it otherwise)  --served NAME  --tp 1  --weights …  --max-sequences 128  --minutes 10  --key-file FILE  --out FILE${SHARED}`,
   apply: `otela-plan apply                 one round of the controller: plans from the network, then starts what is missing (dry run without --yes)
             --gateway URL --key-file FILE  --workload FILE (else what the gateway saw in --window 10m)
             --agents (deploy to agents that wait)  --inventory FILE --slurm TEMPLATE (start jobs on what Slurm offers); one of the two, or both

@@ -3,6 +3,7 @@
 import { nearest } from '../catalogue/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { applyCommand } from './apply.ts';
+import { calibrateCommand } from './calibrate.ts';
 import { catalogueCommand } from './catalogue.ts';
 import { compareCommand } from './compare.ts';
 import { completionCommand } from './completion.ts';
@@ -45,6 +46,8 @@ async function run(command: string, rest: readonly string[], io: Io): Promise<nu
       return simulateCommand(rest, io);
     case 'validate':
       return validateCommand(rest, io);
+    case 'calibrate':
+      return await calibrateCommand(rest, io);
     case 'apply':
       return await applyCommand(rest, io);
     case 'watch':

@@ -1,0 +1,124 @@
+import type { Random } from '../serving/random.ts';
+import { type Engine, type Timing, timedCompletion } from './probe.ts';
+
+/** A batch that decodes, or a prompt alone: milliseconds of one step, or until the first token. */
+export interface Observation {
+  kind: 'decode' | 'prompt';
+  /** Requests under way at once. */
+  sequences: number;
+  /** Tokens of each prompt, as the engine counts them. */
+  prompt: number;
+  /** Mean context of a sequence over the steps that were timed, tokens. */
+  context: number;
+  ms: number;
+}
+
+interface Phase {
+  kind: Observation['kind'];
+  sequences: number;
+  promptWords: number;
+  answer: number;
+  /** Times it is repeated; the median counts. */
+  repeats: number;
+}
+
+/** Short prompts at growing batches find the products and the host, long ones the attention, lone ones the arithmetic. */
+const PHASES: readonly Phase[] = [
+  ...[1, 2, 4, 8, 16, 32, 64, 128].map((sequences) => phase('decode', sequences, 16, 96, sequences === 1 ? 3 : 2)),
+  ...[4, 16, 32].map((sequences) => phase('decode', sequences, 2000, 64, 2)),
+  ...[16, 128, 512, 1024, 2048, 4096].map((words) => phase('prompt', 1, words, 1, 4)),
+];
+
+function phase(kind: Phase['kind'], sequences: number, promptWords: number, answer: number, repeats: number): Phase {
+  return { kind, sequences, promptWords, answer, repeats };
+}
+
+export interface Load {
+  engine: Engine;
+  random: Random;
+  /** Of the model: longer phases are left out. 0: not known. */
+  contextTokens: number;
+  /** Of the engine: larger batches would wait. */
+  maxSequences: number;
+  /** No phase begins after so many milliseconds. */
+  limitMs: number;
+  log(line: string): void;
+}
+
+/** Words are at least a token each and at most about two in any tokenizer. */
+const TOKENS_PER_WORD_MAX = 2;
+
+/** Runs the phases one after the other. The engine must have nothing else to do. */
+export async function observe(load: Load): Promise<Observation[]> {
+  const { engine, contextTokens, maxSequences, limitMs, log } = load;
+  const begun = engine.now();
+  // Graphs and caches are made at the first requests.
+  await Promise.all([1, 2, 3, 4].map(() => timedCompletion(engine, promptOf(64, load.random), 16)));
+  const observations: Observation[] = [];
+  for (const one of PHASES) {
+    if (one.sequences > maxSequences) continue;
+    if (contextTokens > 0 && one.promptWords * TOKENS_PER_WORD_MAX + one.answer > contextTokens) continue;
+    if (engine.now() - begun > limitMs) {
+      log(`the time is up after ${observations.length} of ${PHASES.length} phases; the fit uses what there is`);
+      break;
+    }
+    const found = await repeated(one, load);
+    observations.push(found);
+    log(`${found.kind}: ${found.sequences} at once, prompts of ${found.prompt} tokens: ${found.ms.toFixed(2)} ms`);
+  }
+  return observations;
+}
+
+async function repeated(one: Phase, load: Load): Promise<Observation> {
+  const runs: Observation[] = [];
+  for (let i = 0; i < one.repeats; i++) {
+    const timings = await Promise.all(
+      Array.from({ length: one.sequences }, () =>
+        timedCompletion(load.engine, promptOf(one.promptWords, load.random), one.answer),
+      ),
+    );
+    runs.push(one.kind === 'prompt' ? firstToken(timings) : stepTime(timings));
+  }
+  runs.sort((a, b) => a.ms - b.ms);
+  const middle = runs[Math.floor((runs.length - 1) / 2)];
+  if (middle === undefined) throw new Error('a phase without runs');
+  return middle;
+}
+
+/** No two prompts begin alike: a prefix cache would answer for the GPU. */
+function promptOf(words: number, random: Random): string {
+  return Array.from({ length: words }, () => SYLLABLES[Math.floor(random() * SYLLABLES.length)]).join(' ');
+}
+
+const SYLLABLES = 'sun tree door river stone cloud paper light green seven house water bread music north field'.split(
+  ' ',
+);
+
+function firstToken(timings: readonly Timing[]): Observation {
+  const [one] = timings;
+  const ms = (one?.at[0] ?? Number.NaN) - (one?.sent ?? 0);
+  return { kind: 'prompt', sequences: 1, prompt: one?.promptTokens ?? 0, context: 0, ms };
+}
+
+/** Between the last first token and the first end all of them decode, and nothing else happens. */
+function stepTime(timings: readonly Timing[]): Observation {
+  const from = Math.max(...timings.map(({ at }) => at[0] ?? 0));
+  const until = Math.min(...timings.map(({ at }) => at.at(-1) ?? 0));
+  let [steps, before, prompts] = [0, 0, 0];
+  for (const { at, promptTokens, answerTokens } of timings) {
+    // An engine under load puts several tokens into one event.
+    const perEvent = (answerTokens - 1) / Math.max(1, at.length - 1);
+    steps += at.filter((time) => time > from && time <= until).length * perEvent;
+    before += at.filter((time) => time <= from).length * perEvent;
+    prompts += promptTokens;
+  }
+  const n = timings.length;
+  const context = prompts / n + before / n + steps / n / 2;
+  return {
+    kind: 'decode',
+    sequences: n,
+    prompt: Math.round(prompts / n),
+    context,
+    ms: ((until - from) * n) / Math.max(1, steps),
+  };
+}

@@ -1,0 +1,138 @@
+import * as z from 'zod';
+import { SchedulerError } from '../errors.ts';
+
+/** A stream that says nothing for so long is given up: a prompt of 8,192 tokens on the slowest GPU takes a tenth of it. */
+const SILENCE_MS = 120_000;
+/** Events of one answer that are remembered. */
+const EVENTS_MAX = 100_000;
+const LINE_CHARS_MAX = 1 << 20;
+
+/** An engine's OpenAI-compatible port. */
+export interface Engine {
+  url: string;
+  model: string;
+  /** Milliseconds; and how the port is asked. Handed in, so that a test has a clock of its own. */
+  now(): number;
+  fetch: typeof fetch;
+  headers: Readonly<Record<string, string>>;
+}
+
+/** When the tokens of one answer came, milliseconds of the engine's clock. */
+export interface Timing {
+  sent: number;
+  /** Of each event with a token. */
+  at: number[];
+  promptTokens: number;
+  answerTokens: number;
+}
+
+const eventSchema = z.object({
+  choices: z.array(z.object({ text: z.string().nullish() })).optional(),
+  usage: z
+    .object({ prompt_tokens: z.number().int().positive(), completion_tokens: z.number().int().positive() })
+    .nullish(),
+  error: z.unknown().optional(),
+});
+
+/** Streams one completion of exactly `maxTokens`. Throws `gateway` where the engine refuses, falls silent or does not tell its usage. */
+export async function timedCompletion(engine: Engine, prompt: string, maxTokens: number): Promise<Timing> {
+  const timing: Timing = { sent: engine.now(), at: [], promptTokens: 0, answerTokens: 0 };
+  const response = await ask(engine, {
+    model: engine.model,
+    prompt,
+    max_tokens: maxTokens,
+    temperature: 0,
+    ignore_eos: true,
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+  for await (const data of events(response)) {
+    if (data === '[DONE]') break;
+    const event = eventSchema.parse(JSON.parse(data));
+    if (event.error !== undefined)
+      throw new SchedulerError('gateway', `the engine failed in an answer: ${data.slice(0, 200)}`);
+    if ((event.choices?.length ?? 0) > 0 && timing.at.length < EVENTS_MAX) timing.at.push(engine.now());
+    if (event.usage) {
+      timing.promptTokens = event.usage.prompt_tokens;
+      timing.answerTokens = event.usage.completion_tokens;
+    }
+  }
+  if (timing.promptTokens === 0 || timing.at.length === 0)
+    throw new SchedulerError(
+      'gateway',
+      'the engine told no usage or no token; it must know stream_options.include_usage',
+    );
+  return timing;
+}
+
+async function ask(engine: Engine, body: unknown): Promise<Response> {
+  let response: Response;
+  try {
+    response = await engine.fetch(`${engine.url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...engine.headers },
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(SILENCE_MS * 5),
+    });
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new SchedulerError('gateway', `the engine at ${engine.url} does not answer: ${why}`, { cause });
+  }
+  if (!response.ok) {
+    const text = (await response.text()).slice(0, 300);
+    throw new SchedulerError('gateway', `the engine at ${engine.url} answers ${response.status}: ${text}`);
+  }
+  return response;
+}
+
+/** The data of server-sent events. */
+async function* events(response: Response): AsyncGenerator<string> {
+  if (response.body === null) return;
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of response.body) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    if (rest.length > LINE_CHARS_MAX) throw new SchedulerError('gateway', 'the engine sent an endless line');
+    for (const line of lines) if (line.startsWith('data: ')) yield line.slice(6).trim();
+  }
+}
+
+const versionSchema = z.object({ version: z.string().max(64) });
+const modelsSchema = z.object({
+  data: z
+    .array(z.object({ id: z.string().max(256) }))
+    .min(1)
+    .max(1000),
+});
+
+/** `vLLM 0.19.0`, `SGLang 0.5.9`, or `an engine` where neither tells its version. */
+export async function engineName(engine: Engine): Promise<string> {
+  for (const [path, name] of [
+    ['/version', 'vLLM'],
+    ['/get_server_info', 'SGLang'],
+  ] as const) {
+    try {
+      const response = await engine.fetch(`${engine.url}${path}`, { headers: engine.headers });
+      const parsed = versionSchema.safeParse(response.ok ? await response.json() : undefined);
+      if (parsed.success) return `${name} ${parsed.data.version}`;
+    } catch {
+      // The next path may be there.
+    }
+  }
+  return 'an engine that does not tell its version';
+}
+
+/** The model that the engine serves: its first one. */
+export async function servedModel(engine: Omit<Engine, 'model'>): Promise<string> {
+  const response = await engine
+    .fetch(`${engine.url}/v1/models`, { headers: engine.headers })
+    .catch((cause: unknown) => {
+      throw new SchedulerError('gateway', `the engine at ${engine.url} does not answer`, { cause });
+    });
+  const parsed = modelsSchema.safeParse(response.ok ? await response.json() : undefined);
+  const id = parsed.data?.data[0]?.id;
+  if (id === undefined)
+    throw new SchedulerError('gateway', `${engine.url}/v1/models answers ${response.status} and names no model`);
+  return id;
+}

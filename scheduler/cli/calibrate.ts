@@ -1,0 +1,102 @@
+import { randomInt } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import type { ParseArgsOptionsConfig } from 'node:util';
+import { fitCalibration } from '../calibrate/fit.ts';
+import { observe } from '../calibrate/load.ts';
+import { type Engine, engineName, servedModel } from '../calibrate/probe.ts';
+import { findGpu, findModel } from '../catalogue/catalogue.ts';
+import { PRECISIONS } from '../catalogue/precision.ts';
+import { SchedulerError } from '../errors.ts';
+import { type Deployment, deploymentProblem } from '../roofline/deployment.ts';
+import { seeded } from '../serving/random.ts';
+import { percent, signed, table } from '../validate/table.ts';
+import { EXIT_DONE } from './exit.ts';
+import { CATALOGUE_FLAGS, catalogueFrom, number, readFlags, required, text } from './flags.ts';
+import type { Io } from './io.ts';
+
+export const FLAGS = {
+  ...CATALOGUE_FLAGS,
+  url: { type: 'string' },
+  model: { type: 'string' },
+  served: { type: 'string' },
+  gpu: { type: 'string' },
+  tp: { type: 'string' },
+  weights: { type: 'string' },
+  'max-sequences': { type: 'string' },
+  minutes: { type: 'string' },
+  'key-file': { type: 'string' },
+  out: { type: 'string' },
+} as const satisfies ParseArgsOptionsConfig;
+
+/** `otela-plan calibrate`: fits a GPU and an engine version from a short load on the engine's own port. */
+export async function calibrateCommand(argv: readonly string[], io: Io): Promise<number> {
+  const flags = readFlags(argv, FLAGS);
+  const catalogue = catalogueFrom(flags);
+  const url = required(flags, 'url').replace(/\/+(v1\/?)?$/, '');
+  if (!/^https?:\/\//.test(url))
+    throw new SchedulerError('usage', `--url must be http:// or https://, not ${url.slice(0, 120)}`);
+  const gpu = findGpu(catalogue, required(flags, 'gpu'));
+  const port = { url, now: () => performance.now(), fetch, headers: headersFrom(text(flags, 'key-file')) };
+  const served = text(flags, 'served') ?? (await servedModel(port));
+  const model = findModel(catalogue, text(flags, 'model') ?? served);
+  const weights = PRECISIONS.find((one) => one === (text(flags, 'weights') ?? model.storage.weights));
+  if (weights === undefined) throw new SchedulerError('usage', `--weights: there are ${PRECISIONS.join(', ')}`);
+  const tp = Math.round(number(flags, 'tp', 1, { min: 1, max: 72 }));
+  const deployment: Deployment = { model, gpu, tp, weights, kv: model.storage.kv };
+  const problem = deploymentProblem(deployment);
+  if (problem !== undefined) throw new SchedulerError('infeasible', problem);
+  const engine: Engine = { ...port, model: served };
+  const name = await engineName(engine);
+  io.log(`${name} serves ${served} on ${tp} × ${gpu.id}; it should have nothing else to do`);
+  const observations = await observe({
+    engine,
+    random: seeded(randomInt(2 ** 31)),
+    contextTokens: model.context,
+    maxSequences: Math.round(number(flags, 'max-sequences', 128, { min: 1, max: 4096 })),
+    limitMs: number(flags, 'minutes', 10, { min: 0.1, max: 120 }) * 60_000,
+    log: (line) => io.log(line),
+  });
+  const fit = fitCalibration(
+    catalogue.calibration,
+    deployment,
+    observations,
+    name,
+    new Date().toISOString().slice(0, 10),
+  );
+  const rows = fit.points.map(({ observation: one, ms, before }) => [
+    one.kind,
+    one.sequences,
+    one.prompt,
+    one.ms.toFixed(2),
+    signed(before / one.ms - 1),
+    signed(ms / one.ms - 1),
+  ]);
+  io.log(table(['', 'at once', 'prompt', 'measured ms', 'as shipped', 'fitted'], rows));
+  io.log(`mean error ${percent(fit.before)} as shipped, ${percent(fit.after)} fitted`);
+  write(fit.calibration, text(flags, 'out'), io);
+  return EXIT_DONE;
+}
+
+function headersFrom(keyFile: string | undefined): Record<string, string> {
+  if (keyFile === undefined) return {};
+  try {
+    return { authorization: `Bearer ${readFileSync(keyFile, 'utf8').trim()}` };
+  } catch (cause) {
+    throw new SchedulerError('bad_input', `cannot read ${keyFile}`, { cause });
+  }
+}
+
+function write(calibration: object, path: string | undefined, io: Io): void {
+  const file = `${JSON.stringify(calibration, null, 2)}\n`;
+  if (path === undefined) return io.out(file.trimEnd());
+  try {
+    writeFileSync(path, file);
+  } catch (cause) {
+    throw new SchedulerError(
+      'bad_input',
+      `cannot write ${path}: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
+  }
+  io.log(`written to ${path}; use it with --calibration ${path}`);
+}
