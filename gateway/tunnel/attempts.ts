@@ -2,14 +2,14 @@ import { Abandoned } from '../../shared/asking/abandoned.ts';
 import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
 import { HangWatch } from '../../shared/asking/hang-watch.ts';
 import { Leaving } from '../../shared/asking/leaving.ts';
-import { Settlement } from '../../shared/asking/settlement.ts';
+import { goesBy, Settlement } from '../../shared/asking/settlement.ts';
 import type { ReportAnomaly } from '../../shared/asking/usage-record.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
-import type { Frame } from '../../shared/wire/frames.ts';
+import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import type { UsageRecord } from '../usage/record.ts';
 import {
@@ -289,6 +289,12 @@ export class Attempts implements ExchangeHost {
     if (name !== undefined) this.#settlement.named(stream, usage, name, exchange, this.now());
     else this.#settlement.report(stream, usage, exchange, this.now());
     this.#on.busy();
+  }
+
+  /** An attempt that is not over, by its name. */
+  running(name: ReportName): Exchange | undefined {
+    for (const exchange of this.#exchanges.values()) if (goesBy(exchange, name)) return exchange;
+    return undefined;
   }
 
   /** What was odd in reports since it was asked last. */

@@ -1,3 +1,4 @@
+import type { Exchange } from '../../shared/asking/exchange.ts';
 import type { LateReports, ProvenOpening } from '../../shared/asking/usage-record.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
@@ -16,6 +17,7 @@ interface ProofsOptions {
   session: string;
   env: Pick<Env, 'DB'>;
   nextStream(): number;
+  running(name: ReportName): Exchange | undefined;
   waitUntil(work: Promise<void>): void;
 }
 
@@ -65,6 +67,10 @@ export class OpeningProofs implements LateReports {
   opening(name: ReportName): ProvenOpening | undefined {
     const secret = knownInstallationSecret();
     return secret === undefined ? undefined : provenOpening(secret, this.#options.session, name, Date.now());
+  }
+
+  running(name: ReportName): Exchange | undefined {
+    return this.#options.running(name);
   }
 
   nextStream(): number {

@@ -50,7 +50,7 @@ function nameOf({ requestId, attempt }: Pick<ReportName, 'requestId' | 'attempt'
   return `${requestId}/${attempt}`;
 }
 
-function goesBy({ request }: Exchange, { requestId, attempt }: ReportName): boolean {
+export function goesBy({ request }: Exchange, { requestId, attempt }: ReportName): boolean {
   return request.requestId === requestId && request.attempt === attempt;
 }
 
@@ -193,6 +193,11 @@ export class Settlement {
   #prove(late: LateReports, usage: ReportedUsage, name: ReportName, now: number): void {
     const opening = late.opening(name);
     if (opening === undefined) return this.#note('unproven');
+    const running = late.running(name);
+    if (running !== undefined) {
+      running.repeated = true; // its report under its own number must not count beside this one
+      return this.report(running.stream, usage, running, now);
+    }
     const { receipt, endpoint, streamed, expiresAt, bound } = opening;
     const cut = cutToBound(usage, bound, undefined);
     if (cut.over) this.#note('over_bound');

@@ -1,6 +1,7 @@
 /** What askers keep of attempts that are over, and what proves a report of one that its asker forgot. */
 import type { ReportName } from '../wire/frames.ts';
 import type { ReportedUsage } from '../wire/usage.ts';
+import type { Exchange } from './exchange.ts';
 import type { TokenBound } from './token-bound.ts';
 
 /** What one attempt used. Storing it twice is storing it once. */
@@ -50,6 +51,8 @@ export interface ProvenOpening {
 export interface LateReports {
   /** The opening that the report proves; undefined where it proves none. */
   opening(name: ReportName): ProvenOpening | undefined;
+  /** The attempt where it still runs, under whatever number. */
+  running(name: ReportName): Exchange | undefined;
   /** A stream number of the asker's own: a record is never stored under a number that a node chose. */
   nextStream(): number;
 }
