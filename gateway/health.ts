@@ -2,6 +2,7 @@ import { Hono } from 'hono';
 import type { Env } from './env.ts';
 import { releaseRules } from './registry/attest.ts';
 import { REGISTRY_NAME } from './registry-name.ts';
+import { storageHealth } from './storage/health.ts';
 
 export const healthRoutes = new Hono<{ Bindings: Env }>();
 
@@ -14,8 +15,9 @@ healthRoutes.get('/readyz', async (c) => {
     answer(() => c.env.DB.prepare('SELECT 1').first()),
     answer(() => c.env.REGISTRY.getByName(REGISTRY_NAME).ready()),
   ]);
-  const checks = { database: database !== undefined, registry: registry !== undefined };
-  const ready = checks.database && checks.registry;
+  const { failure } = storageHealth;
+  const checks = { database: database !== undefined, registry: registry !== undefined, storage: failure === undefined };
+  const ready = checks.database && checks.registry && checks.storage;
   const {
     issuer = null,
     issuerId = null,
@@ -34,7 +36,14 @@ healthRoutes.get('/readyz', async (c) => {
     issuer: { keys: issuer, id: issuerId, certificate_ends_at: ends },
     registry: { sessions, delegates, frozen_clusters: frozen, double_completions: doubles },
   };
-  return c.json({ status: ready ? 'ok' : 'unavailable', checks, ...state }, ready ? 200 : 503);
+  const storage = {
+    failure: failure?.reason ?? null,
+    failing_since: failure === undefined ? null : new Date(failure.since).toISOString(),
+    held_records: storageHealth.held,
+    lost_records: storageHealth.lost,
+  };
+  const status = ready ? 'ok' : 'unavailable';
+  return c.json({ status, checks, storage, ...state }, ready ? 200 : 503);
 });
 
 async function answer<T>(ask: () => Promise<T>): Promise<T | undefined> {

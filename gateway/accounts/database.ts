@@ -1,10 +1,19 @@
 import { drizzle } from 'drizzle-orm/d1';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
+import { storageHealth } from '../storage/health.ts';
 import * as schema from './schema.ts';
 
 export function database(env: Pick<Env, 'DB'>) {
   return drizzle(env.DB, { schema });
+}
+
+/** Refuses what cannot be written now, before D1 is asked. @throws ApiError 503 */
+export function requireWritable(): void {
+  const { failure } = storageHealth;
+  if (failure === undefined) return;
+  const message = `Nothing can be stored at this moment: ${failure.reason}. Requests to models are served.`;
+  throw new ApiError('server_is_overloaded', message);
 }
 
 /** Awaits a query. A store that cannot be asked is 503, never "wrong key" or "not found": the client may try again. */

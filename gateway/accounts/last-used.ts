@@ -1,5 +1,6 @@
 /** When each key was used last, to the minute: written in batches, beside requests, never in their way. */
 import type { Env } from '../env.ts';
+import { storageHealth } from '../storage/health.ts';
 import type { Account } from './account.ts';
 
 /** An isolate writes once in so long. */
@@ -20,7 +21,7 @@ export function touch(
 ): void {
   if (keyId === userId || keyId === 'bootstrap') return;
   if (waiting.size < WAITING_MAX || waiting.has(keyId)) waiting.set(keyId, now);
-  if (now - flushedAt < FLUSH_MS) return;
+  if (now - flushedAt < FLUSH_MS || storageHealth.failure !== undefined) return;
   flushedAt = now;
   const due = [...waiting];
   waiting.clear();

@@ -2,6 +2,7 @@ import { MonotonicClock } from '../../shared/collections/monotonic-clock.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext, Sql } from '../object-context.ts';
+import { storageHealth } from '../storage/health.ts';
 import { Limiter, type Refusal, type Reservation, type Verdict } from './limiter.ts';
 import type { Moment } from './meter.ts';
 import type { Used } from './token-estimator.ts';
@@ -152,6 +153,8 @@ export class LimitsObject extends GatewayObject {
     this.#saving ??= this.ctx.clock.after(SAVE_MS, () => {
       this.#saving = undefined;
       const { sql } = this.ctx.storage;
+      // Limits go on in memory: states() says again what could not be written.
+      if (storageHealth.failure !== undefined) return this.#save();
       for (const { id, minute, estimator } of this.#limiter.states(this.#now())) {
         const insert = 'INSERT OR REPLACE INTO estimators (id, state) VALUES (?, ?)';
         sql.exec(insert, id, JSON.stringify(estimator));

@@ -2,7 +2,7 @@
 import { and, eq, lt } from 'drizzle-orm';
 import type { BatchItem } from 'drizzle-orm/batch';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { asked, database, requireWritable } from '../accounts/database.ts';
 import { auditLog, idempotency } from '../accounts/schema.ts';
 import { sha256Hex } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
@@ -23,6 +23,7 @@ export interface Change {
 
 /** Does what `statements` say and writes it down, both or neither; then every isolate hears of it. */
 export async function change(call: AnyCall, statements: BatchItem<'sqlite'>[], what: Change): Promise<void> {
+  requireWritable();
   await asked(database(call.env).batch([auditLine(call, what), ...statements]));
   await tell(call.env);
 }
@@ -34,6 +35,7 @@ export async function tell(env: Env): Promise<void> {
 
 /** What is done elsewhere than in D1: written down before it is done, so that nothing is done that nobody can look up. */
 export async function writeDown(call: AnyCall, what: Change): Promise<void> {
+  requireWritable();
   await asked(auditLine(call, what));
 }
 
@@ -78,6 +80,7 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
       db.insert(idempotency).values({ actor: call.actor, key, request, object: creation.object, createdAt: call.now }),
     );
   }
+  requireWritable();
   await creation.check?.();
   try {
     await asked(db.batch([auditLine(call, creation), ...once, ...creation.statements]));

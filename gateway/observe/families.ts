@@ -134,6 +134,15 @@ export const USAGE_ANOMALIES = counter(
   'provider',
   'reason',
 );
+export const STORAGE_FAILING = gauge('otela_storage_failing', '1 while the storage cannot be written, else 0.');
+export const USAGE_HELD = gauge(
+  'otela_usage_records_held',
+  'Records that wait in memory while the storage cannot be written.',
+);
+export const USAGE_LOST = counter(
+  'otela_usage_records_lost_total',
+  'Records that were given up because the storage could not be written for too long.',
+);
 export const OUTBOX = gauge('otela_usage_outbox_waiting', 'Records that nodes could not hand on when they last tried.');
 
 // --- read from the registry's object when somebody asks -------------------------------------------------------------------
@@ -196,6 +205,9 @@ export const FAMILIES: readonly Family[] = [
   RECORDS,
   RECORD_DELAY,
   USAGE_ANOMALIES,
+  STORAGE_FAILING,
+  USAGE_HELD,
+  USAGE_LOST,
   OUTBOX,
   NODES,
   SUSPECTED,

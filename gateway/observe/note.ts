@@ -1,12 +1,14 @@
 /** What is noted of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
 
 import { LEFT_ERROR, LEFT_STATUS, type Leaving } from '../../shared/asking/leaving.ts';
+import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
+import { storageHealth } from '../storage/health.ts';
 import {
   ATTEMPTS,
   BROKEN,
@@ -19,7 +21,9 @@ import {
   REQUESTS,
   RETRIES,
   SERVER_DURATION,
+  STORAGE_FAILING,
   SUSPICIONS,
+  USAGE_HELD,
 } from './families.ts';
 import { logLine } from './log.ts';
 import { endpointName, operationName } from './names.ts';
@@ -32,8 +36,15 @@ interface Context {
 /** One per isolate. */
 export const reporter = new Reporter((now) => {
   now.set(IN_FLIGHT, [], inFlight);
+  noteStorage(now);
   for (const [model, waiting] of queued) now.set(QUEUED, [model], waiting);
 });
+/** How the storage is, as this isolate knows it. */
+export function noteStorage(now: Book): void {
+  now.set(STORAGE_FAILING, [], storageHealth.failure === undefined ? 0 : 1);
+  now.set(USAGE_HELD, [], storageHealth.held);
+}
+
 let inFlight = 0;
 const queued = new Map<string, number>();
 

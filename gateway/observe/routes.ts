@@ -10,7 +10,7 @@ import type { Env } from '../env.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import { addCensus } from './census.ts';
 import { FAMILIES } from './families.ts';
-import { reporter } from './note.ts';
+import { noteStorage, reporter } from './note.ts';
 import { OBSERVE_NAME } from './report.ts';
 
 export const metricsRoutes = new Hono<{ Bindings: Env }>();
@@ -27,6 +27,7 @@ metricsRoutes.get('/metrics', async (c) => {
     throw new ApiError('server_is_overloaded', 'Nobody who counts can be reached. Try again shortly.');
   const book = new Book();
   if (counted !== undefined) book.merge(counted);
+  else noteStorage(book); // it may be the storage that keeps the object away
   if (census !== undefined) addCensus(book, census);
   return c.body(exposition(FAMILIES, book), 200, { 'content-type': CONTENT_TYPE, 'cache-control': 'no-store' });
 });

@@ -2,6 +2,7 @@ import { decodeTicket } from '../../shared/lattice/ticket.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { PARTITION_WINDOW_S } from '../issuer/issuer.ts';
 import type { ObjectStorage, Sql } from '../object-context.ts';
+import { writeIfPossible } from '../storage/health.ts';
 import { buffer } from './archive.ts';
 
 /** Admissions remembered at most; the first to expire go first. A token's revocation ends the sessions that are still in here. */
@@ -75,18 +76,19 @@ export class Admissions {
     const [row] = this.#sql.exec<{ at: number; spoke: number }>(query, session).toArray();
     if (row === undefined || row.spoke === 1) return true;
     if (now - row.at > JOIN_WINDOW_MS) return false;
-    this.#sql.exec('UPDATE admissions SET spoke = 1 WHERE session = ?', session);
+    writeIfPossible(() => this.#sql.exec('UPDATE admissions SET spoke = 1 WHERE session = ?', session));
     return true;
   }
 
   /** It left, or was evicted: its place is free. Its ticket counts until it expires. */
   ended(session: string): void {
-    this.#sql.exec('UPDATE admissions SET ended = 1 WHERE session = ? AND ended = 0', session);
+    writeIfPossible(() => this.#sql.exec('UPDATE admissions SET ended = 1 WHERE session = ? AND ended = 0', session));
   }
 
   /** As if it had never been let in. */
   forget(session: string): void {
-    this.#sql.exec('DELETE FROM admissions WHERE session = ?', session);
+    // What stays ends with its ticket.
+    writeIfPossible(() => this.#sql.exec('DELETE FROM admissions WHERE session = ?', session));
   }
 
   /** Tickets of a provider that replicas still have to remember, those of sessions that ended included. */

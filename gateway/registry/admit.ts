@@ -7,6 +7,7 @@ import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
 import { attestationSchema, releaseSchema } from '../../shared/release/release.ts';
 import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
 import { presentedKey } from '../accounts/authenticate.ts';
+import { requireWritable } from '../accounts/database.ts';
 import { countJoin, readJoinGrant, revokedToken, unknownToken } from '../accounts/join-grant.ts';
 import { isSecret, TOKEN_PREFIX } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
@@ -59,6 +60,7 @@ admitRoutes.post('/admit', async (c) => {
   const now = Date.now();
   const challenge = await requireRelease(c.env, sessionKey, body.public_key, { release, attestation }, now);
   if (challenge !== undefined) return challenged(challenge);
+  requireWritable();
   const grant = await readJoinGrant(c.env, token, body.cluster, now);
   const { provider, tokenId } = grant;
   const cluster = grant.cluster ?? body.cluster ?? DEFAULT_CLUSTER;

@@ -1,5 +1,6 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Clock, ObjectContext, ObjectStorage } from '../object-context.ts';
+import { RETRY_MS, writeIfPossible } from '../storage/health.ts';
 
 /** Written this long after a change: many changes are one write, and no message waits for the disk. */
 const BEHIND_MS = 250;
@@ -25,6 +26,8 @@ export class Archive {
   readonly #source: ArchiveSource;
   /** Bounded by the sessions there are: each is once in it. */
   readonly #changed = new Set<string>();
+  /** Floors and evictions that could not be written yet: bounded by what issuers sign. */
+  readonly #control = new Map<string, Uint8Array>();
   readonly #clock: Clock;
   #timer: (() => void) | undefined;
 
@@ -57,6 +60,12 @@ export class Archive {
   }
 
   keepControl(id: string, words: Uint8Array): void {
+    if (writeIfPossible(() => this.#writeControl(id, words))) return;
+    this.#control.set(id, words);
+    this.#timer ??= this.#clock.after(RETRY_MS, () => this.flush());
+  }
+
+  #writeControl(id: string, words: Uint8Array): void {
     this.#storage.sql.exec('INSERT OR REPLACE INTO control (id, words) VALUES (?, ?)', id, buffer(words));
   }
 
@@ -71,8 +80,17 @@ export class Archive {
     if (this.#timer === undefined) return;
     this.#timer();
     this.#timer = undefined;
-    for (const session of this.#changed) this.#write(session);
-    this.#changed.clear();
+    const written = writeIfPossible(() => {
+      for (const [id, words] of this.#control) {
+        this.#writeControl(id, words);
+        this.#control.delete(id);
+      }
+      for (const session of this.#changed) {
+        this.#write(session);
+        this.#changed.delete(session);
+      }
+    });
+    if (!written) this.#timer = this.#clock.after(RETRY_MS, () => this.flush());
   }
 
   #write(session: string): void {

@@ -3,6 +3,7 @@ import { toBase64url } from '../../shared/lattice/base64url.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { Env } from '../env.ts';
 import { GatewayIssuer, issuerOf, makeIssuer, renewed } from '../issuer/issuer.ts';
+import { writeIfPossible } from '../storage/health.ts';
 import type { ListedIssuer } from './issuers.ts';
 import type { Meta } from './meta.ts';
 
@@ -49,7 +50,7 @@ export class Authority {
     const text = JSON.stringify(peers);
     if (text === (this.#meta.get(PEERS) ?? '[]')) return false;
     // Stored here too: while D1 is down nobody's nodes leave.
-    this.#meta.set(PEERS, text);
+    writeIfPossible(() => this.#meta.set(PEERS, text));
     this.#set(peers);
     return true;
   }

@@ -1,6 +1,7 @@
 /** Joins and losses, for who asks what happened while nobody looked. */
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { ObjectStorage, Sql, SqlValue } from '../object-context.ts';
+import { writeIfPossible } from '../storage/health.ts';
 
 export const NODE_EVENTS = ['join', 'serving', 'down', 'suspected', 'trusted', 'left'] as const;
 export type NodeEvent = (typeof NODE_EVENTS)[number];
@@ -10,6 +11,8 @@ const EVENTS_MAX = 20_000;
 /** Of one provider's: whose sessions come and go without end push out its own events, and nobody else's. */
 const OF_PROVIDER_MAX = 2_000;
 const KEPT_MS = 30 * 24 * 60 * 60_000;
+/** Events that wait in memory while the storage fails; the oldest are given up. */
+const WAITING_MAX = 1_000;
 /** Looked after once in so many events, so that an event is one write. */
 const TRIM_EVERY = 256;
 /** A session that is lost and found again and again would push everybody else's out: its next suspicion within this time is not written down. */
@@ -61,6 +64,7 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
 export class History {
   readonly #sql: Sql;
   #untrimmed = 0;
+  readonly #waiting: SqlValue[][] = [];
   /** By session, the latest last: until when no other suspicion of it is written down, and whether its last one was. */
   readonly #suspected = new Map<string, { until: number; told: boolean }>();
 
@@ -97,17 +101,21 @@ export class History {
   }
 
   #add({ session, job, provider, cluster }: RegistryEntry, event: NodeEvent, reason: string | null, at: number): void {
-    this.#sql.exec(
-      'INSERT INTO history (at, session, node, provider, cluster, event, reason) VALUES (?, ?, ?, ?, ?, ?, ?)',
-      at,
-      session,
-      job?.node ?? null,
-      provider,
-      cluster,
-      event,
-      reason,
-    );
-    if (++this.#untrimmed >= TRIM_EVERY) this.sweep(at);
+    this.#waiting.push([at, session, job?.node ?? null, provider, cluster, event, reason]);
+    if (this.#waiting.length > WAITING_MAX) this.#waiting.shift();
+    writeIfPossible(() => this.#write(at));
+  }
+
+  /** Those that could not be written before, too. */
+  #write(now: number): void {
+    const insert =
+      'INSERT INTO history (at, session, node, provider, cluster, event, reason) VALUES (?, ?, ?, ?, ?, ?, ?)';
+    for (let row = this.#waiting[0]; row !== undefined; row = this.#waiting[0]) {
+      this.#sql.exec(insert, ...row);
+      this.#waiting.shift();
+      this.#untrimmed++;
+    }
+    if (this.#untrimmed >= TRIM_EVERY) this.sweep(now);
   }
 
   /** Newest first; one more than asked for where there are more. */

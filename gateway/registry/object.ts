@@ -7,6 +7,7 @@ import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
+import { writeIfPossible } from '../storage/health.ts';
 import { Admissions } from './admissions.ts';
 import { AlarmClock } from './alarm-clock.ts';
 import { Authority } from './authority.ts';
@@ -261,9 +262,12 @@ export class RegistryObject extends GatewayObject {
   }
 
   #keepHouse(now: number): void {
-    this.#members.keepHouse();
-    this.#logs.sweep(now);
-    this.#history.sweep(now);
+    // What is swept an hour later is kept an hour longer.
+    writeIfPossible(() => {
+      this.#members.keepHouse();
+      this.#logs.sweep(now);
+      this.#history.sweep(now);
+    });
   }
 
   // --- delegates ------------------------------------------------------------------------------------------------------

@@ -6,10 +6,12 @@ import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
+import { storageHealth } from '../storage/health.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
 import { createIngressUsageTable } from '../usage/ingress.ts';
 import { Outbox } from '../usage/outbox.ts';
-import { createUsageTable, readUsage, storeUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
+import { createUsageTable, readUsage, TOGETHER, type UsageRecord, waitingUsage } from '../usage/record.ts';
+import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
 import { type AttemptRequest, OPEN_HEADER, type PackedResult, pack } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { comparePeers } from './compare-peers.ts';
@@ -55,6 +57,7 @@ export class TunnelObject extends GatewayObject {
   readonly #attempts: Attempts;
   readonly #outbox: Outbox;
   readonly #anomalies: UsageAnomalies;
+  readonly #usage: UsageStore;
   /** Whose node it is: the last socket said so. */
   #provider = '';
   readonly #sockets: AgentSockets;
@@ -94,6 +97,7 @@ export class TunnelObject extends GatewayObject {
       session: this.#session,
       env,
       nextStream: () => ids.next(),
+      running: (name) => this.#attempts.running(name),
       waitUntil: (work) => ctx.waitUntil(work),
     });
     const hangs = new HangMemory(ctx.storage.kv);
@@ -118,6 +122,13 @@ export class TunnelObject extends GatewayObject {
     createIngressUsageTable(ctx.storage.sql);
     this.#outbox = new Outbox(ctx, env, this.#session);
     this.#anomalies = new UsageAnomalies(this.#session, env, ctx);
+    this.#usage = new UsageStore({
+      sql: ctx.storage.sql,
+      health: storageHealth,
+      clock: ctx.clock,
+      waitUntil: (work) => ctx.waitUntil(work),
+      stored: (batch, expired) => this.#onStored(batch, expired),
+    });
     this.#words = new AgentWords({
       session: this.#session,
       sql: ctx.storage.sql,
@@ -197,7 +208,7 @@ export class TunnelObject extends GatewayObject {
       heardAt: this.#sockets.heardAt(active),
       open: this.#attempts.open,
       connectedAt,
-      outbox: waitingUsage(this.ctx.storage.sql),
+      outbox: waitingUsage(this.ctx.storage.sql) + this.#usage.waiting,
       errors: this.#attempts.errors.list(),
     };
   }
@@ -295,14 +306,17 @@ export class TunnelObject extends GatewayObject {
     const { records, streams } = this.#attempts.settle(now);
     this.#anomalies.add(this.#attempts.takeAnomalies(), this.#provider, now);
     if (records.length > 0) {
-      const expired = storeUsage(this.ctx.storage.sql, records, this.#provider);
-      this.#anomalies.add(new Array<UsageAnomaly>(expired).fill('expired'), this.#provider, now);
-      this.#outbox.schedule();
       this.ctx.waitUntil(
         this.#outbox.tellLimits(records.filter(({ expiresAt }) => expiresAt === undefined)).catch(() => {}),
       );
     }
-    if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams });
+    if (records.length + streams.length > 0) this.#usage.store({ records, streams, provider: this.#provider });
+  }
+
+  #onStored({ records, streams, provider }: UsageBatch, expired: number): void {
+    this.#anomalies.add(new Array<UsageAnomaly>(expired).fill('expired'), provider, Date.now());
+    if (records.length > 0) this.#outbox.schedule();
+    if (streams.length > 0) this.#sockets.active?.link.put({ type: 'settled', streams: [...streams] });
   }
 
   alarm(): Promise<void> {

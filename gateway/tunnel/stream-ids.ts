@@ -1,7 +1,11 @@
 import type { KeyValue } from '../object-context.ts';
+import { storageHealth } from '../storage/health.ts';
 
 /** Numbers reserved at once: one row written per this many streams. */
 const BLOCK = 4096;
+
+/** Below 2^53 for two hundred years. */
+const NUMBERS_PER_MS = 1_024;
 
 /**
  * Stream numbers of one session. They never repeat, not after hibernation, not after a crash: a late frame of an old stream can
@@ -20,6 +24,8 @@ export class StreamIds {
 
   next(): number {
     if (this.#next >= this.#reserved) {
+      // What is not on disk would be given again after a crash. Numbers of the time are above all that came before them.
+      if (storageHealth.failure !== undefined) this.#next = Math.max(this.#next, Date.now() * NUMBERS_PER_MS);
       this.#reserved = this.#next + BLOCK;
       this.#kv.put('streams', this.#reserved);
     }

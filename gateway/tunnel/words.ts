@@ -1,8 +1,10 @@
 import type { NodeLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
+import { after } from '../after.ts';
 import type { Sql } from '../object-context.ts';
-import type { UsageAnomalies } from '../usage/anomalies.ts';
+import { RETRY_MS, storageHealth } from '../storage/health.ts';
+import type { UsageAnomalies, UsageAnomaly } from '../usage/anomalies.ts';
 import { storeIngressUsage } from '../usage/ingress.ts';
 import type { Outbox } from '../usage/outbox.ts';
 import { Deploys } from './deploys.ts';
@@ -28,6 +30,8 @@ export class AgentWords {
   readonly #probes = new Probes();
   readonly #deploys = new Deploys();
   readonly #load = new NodeLoadWatch();
+  /** Cancels the next attempt to store records of the agent's ingress. */
+  #postponed: (() => void) | undefined;
 
   constructor(options: AgentWordsOptions) {
     this.#options = options;
@@ -75,11 +79,26 @@ export class AgentWords {
     const { sql, outbox, anomalies } = this.#options;
     const { provider } = peer.attachment;
     const now = Date.now();
-    const refused = storeIngressUsage(sql, json, provider, now);
+    let refused: UsageAnomaly[] | undefined;
+    try {
+      refused = storeIngressUsage(sql, json, provider, now);
+    } catch (error) {
+      if (!storageHealth.failed(error, now)) throw error;
+      return this.#postpone(peer, sequence, json);
+    }
     if (refused === undefined) throw new WireError('bad_frame', 'no usage records');
     anomalies.add(refused, provider, now);
     outbox.schedule();
     peer.link.put({ type: 'stored', sequence });
+  }
+
+  /** The agent keeps its records until it hears that they are stored, and says one batch at a time. */
+  #postpone(peer: AgentSocket, sequence: number, json: string): void {
+    this.#postponed?.();
+    this.#postponed = after(RETRY_MS, () => {
+      this.#postponed = undefined;
+      this.#storeUsage(peer, sequence, json);
+    });
   }
 
   /** The agent cannot reach another one and asks whether we can. */
@@ -101,6 +120,8 @@ export class AgentWords {
 
   /** The socket is gone, and what was asked over it. */
   abandon(): void {
+    this.#postponed?.();
+    this.#postponed = undefined;
     this.#probes.abandon();
     this.#deploys.abandon();
   }

@@ -4,6 +4,7 @@ import { type Identity, openIdentity, type Receipt, readReceipt, sealOf } from '
 import type { Env } from '../env.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { OBSERVE_NAME } from '../observe/report.ts';
+import { storageHealth } from '../storage/health.ts';
 import { ingressRow, ingressUsageHandedOn, waitingIngressUsage } from './ingress.ts';
 import { Prefixes } from './prefixes.ts';
 import { handedOn, handedOnRecord, type PendingUsage, pendingUsage, type UsageRecord, waitingUsage } from './record.ts';
@@ -69,6 +70,8 @@ export class Outbox {
 
   async onAlarm(): Promise<void> {
     this.#scheduled = false;
+    // What is handed on now could not be deleted here: it would be handed on again after a restart, and kept twice where it went.
+    if (storageHealth.failure !== undefined) return this.schedule(AGAIN_MS);
     try {
       const more = await this.#handOn();
       const moreOfIngress = await this.#handOnIngress();

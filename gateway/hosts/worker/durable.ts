@@ -23,7 +23,8 @@ export function durable<T extends GatewayObject>(Room: ObjectClass<T>, options: 
         webSocketClose: (socket) => this.room.webSocketClose?.(socket),
       };
       const awake = options.heldAwake === true && env.OBJECTS_STAY === 'on';
-      this.room = new Room(new WorkerContext(ctx, awake ? handlers : undefined), env);
+      const ring = () => ctx.waitUntil(Promise.resolve(this.room.alarm?.()));
+      this.room = new Room(new WorkerContext(ctx, awake ? handlers : undefined, ring), env);
     }
   }
   for (const name of Object.getOwnPropertyNames(Room.prototype)) {

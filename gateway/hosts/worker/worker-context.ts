@@ -1,6 +1,8 @@
 import { after } from '../../after.ts';
 import type { ObjectHandlers } from '../../gateway-object.ts';
 import type { Clock, ObjectContext, ObjectSockets, ObjectStorage } from '../../object-context.ts';
+import { storageHealth } from '../../storage/health.ts';
+import { ResilientStorage } from '../../storage/resilient.ts';
 import { AwakeSockets, HibernatingSockets } from './sockets.ts';
 
 const clock: Clock = {
@@ -21,10 +23,10 @@ export class WorkerContext implements ObjectContext {
   readonly #awake: ObjectHandlers | undefined;
   #sockets: ObjectSockets | undefined;
 
-  /** `awake`: gets what comes on sockets, where they are not to hibernate. */
-  constructor(state: DurableObjectState, awake: ObjectHandlers | undefined) {
+  /** `awake`: gets what comes on sockets, where they are not to hibernate. `ring`: what an alarm does. */
+  constructor(state: DurableObjectState, awake: ObjectHandlers | undefined, ring: () => void) {
     this.name = state.id.name ?? '';
-    this.storage = state.storage;
+    this.storage = new ResilientStorage(state.storage, storageHealth, clock, ring);
     this.#state = state;
     this.#awake = awake;
   }

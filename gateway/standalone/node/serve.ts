@@ -13,6 +13,8 @@ import { Inlet } from './inlet.ts';
 import { environment, openIssuer } from './issuer-files.ts';
 import { Outlets } from './outlet.ts';
 import { PublicSocket, type TlsMaterial } from './public-socket.ts';
+import { StorageProbe } from './storage-probe.ts';
+import { storageTeller } from './tell-storage.ts';
 import { loadWorkerBundle, type WorkerBundle } from './worker-bundle.ts';
 import { Workerd } from './workerd.ts';
 
@@ -70,7 +72,11 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
   const publicSocket = new PublicSocket({ path, tls, inlet, outlets });
   const { signedAgents, ...configured } = await configure(bundle, data, path, outlet);
   const workerd = new Workerd({ ...configured, log });
+  const teller = storageTeller(path, outlet.secret);
+  const probe = new StorageProbe({ directory: data.path, tell: teller.tell });
   const stop = once(async (drainMs: number) => {
+    probe.close();
+    teller.close();
     await publicSocket.close(drainMs);
     inlet?.close();
     await workerd.stop();
@@ -84,6 +90,7 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
     await outlets.listen(outlet.path);
     await workerd.start();
     await inlet?.connect();
+    probe.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
     if (!signedAgents) log('agents need no signed release here: whoever has a join token may run any program as one');

@@ -1,0 +1,83 @@
+/** Looks whether a gateway can write to its data directory: space, rights, and whether it is there at all. */
+import { statfs, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** An application that fills a disk does so in seconds. */
+const EVERY_MS = 250;
+
+/** What is written within some seconds, by every database of a busy gateway, with its write-ahead log. */
+const LEAST_FREE_BYTES = 8 * 1024 * 1024;
+
+/** Space has to come back by this much more: what waited is written at once. */
+const MARGIN_BYTES = 4 * 1024 * 1024;
+
+/** Told again, whatever it is: the Worker may have been started anew. */
+const AGAIN_MS = 2_000;
+
+/** Written anew each time. */
+const PROBE_FILE = '.storage-probe';
+const MIB = 1024 * 1024;
+
+interface StorageProbeOptions {
+  directory: string;
+  /** Tells what is wrong; null: nothing. */
+  tell(failure: string | null): Promise<void>;
+  leastFreeBytes?: number;
+}
+
+export class StorageProbe {
+  readonly #options: StorageProbeOptions;
+  #failure: string | null = null;
+  #toldAt = Number.NEGATIVE_INFINITY;
+  /** What was told last did not arrive. */
+  #untold = false;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(options: StorageProbeOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
+  }
+
+  async #look(): Promise<void> {
+    const failure = await this.#probe();
+    const changed = (failure === null) !== (this.#failure === null);
+    this.#failure = failure;
+    const due = performance.now() - this.#toldAt >= AGAIN_MS;
+    if (!this.#closed && (changed || due || this.#untold)) await this.#tell(failure);
+    if (!this.#closed) this.start();
+  }
+
+  async #tell(failure: string | null): Promise<void> {
+    this.#toldAt = performance.now();
+    try {
+      await this.#options.tell(failure);
+      this.#untold = false;
+    } catch {
+      this.#untold = true;
+    }
+  }
+
+  async #probe(): Promise<string | null> {
+    const { directory, leastFreeBytes = LEAST_FREE_BYTES } = this.#options;
+    try {
+      const { bavail, bsize } = await statfs(directory);
+      const free = bavail * bsize;
+      const least = leastFreeBytes + (this.#failure === null ? 0 : MARGIN_BYTES);
+      if (free < least)
+        return `${directory} has ${(free / MIB).toFixed(1)} MiB left, ${(least / MIB).toFixed(0)} MiB are needed`;
+      await writeFile(join(directory, PROBE_FILE), `${Date.now()}\n`);
+      return null;
+    } catch (error) {
+      return `${directory}: ${error instanceof Error ? error.message : String(error)}`;
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+  }
+}

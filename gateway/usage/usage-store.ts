@@ -1,0 +1,96 @@
+import type { UsageRecord } from '../../shared/asking/usage-record.ts';
+import type { Clock, Sql } from '../object-context.ts';
+import { USAGE_LOST } from '../observe/families.ts';
+import { reporter } from '../observe/note.ts';
+import { RETRY_MS, type StorageHealth } from '../storage/health.ts';
+import { storeUsage } from './record.ts';
+
+/** Records of one turn, and the streams that their agent may forget once those are stored. */
+export interface UsageBatch {
+  records: readonly UsageRecord[];
+  streams: readonly number[];
+  /** Of the node. */
+  provider: string;
+}
+
+interface UsageStoreOptions {
+  sql: Sql;
+  health: StorageHealth;
+  clock: Clock;
+  /** Keeps the node's object in memory while records wait in it. */
+  waitUntil(work: Promise<unknown>): void;
+  /** `expired` of the batch's late records were refused. */
+  stored(batch: UsageBatch, expired: number): void;
+}
+
+/**
+ * Puts one node's records into its storage, or keeps them in memory while that cannot be written. Their agent is told nothing meanwhile:
+ * it keeps its reports too, and says them again to a gateway that was killed.
+ */
+export class UsageStore {
+  readonly #options: UsageStoreOptions;
+  /** Oldest first. Bounded by StorageHealth over all nodes. */
+  #held: UsageBatch[] = [];
+  #retry: (() => void) | undefined;
+  /** Resolves what keeps the object in memory. */
+  #emptied: (() => void) | undefined;
+
+  constructor(options: UsageStoreOptions) {
+    this.#options = options;
+  }
+
+  /** Records that wait. */
+  get waiting(): number {
+    return this.#held.reduce((sum, { records }) => sum + records.length, 0);
+  }
+
+  store(batch: UsageBatch): void {
+    if (this.#held.length > 0 || !this.#write(batch)) this.#hold(batch);
+  }
+
+  #write(batch: UsageBatch): boolean {
+    const { sql, health, clock, stored } = this.#options;
+    let expired = 0;
+    try {
+      if (batch.records.length > 0) expired = storeUsage(sql, batch.records, batch.provider);
+    } catch (error) {
+      if (!health.failed(error, clock.now())) throw error;
+      return false;
+    }
+    stored(batch, expired);
+    return true;
+  }
+
+  #hold(batch: UsageBatch): void {
+    const { health, clock } = this.#options;
+    this.#held.push(batch);
+    let excess = health.hold(batch.records.length);
+    while (excess > 0) {
+      const oldest = this.#held.shift();
+      if (oldest === undefined) break;
+      health.lose(oldest.records.length);
+      reporter.counts.count(USAGE_LOST, [], oldest.records.length);
+      excess -= oldest.records.length;
+    }
+    this.#retry ??= clock.after(RETRY_MS, () => this.#catchUp());
+    if (this.#emptied !== undefined) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#emptied = resolve;
+    this.#options.waitUntil(promise);
+  }
+
+  #catchUp(): void {
+    this.#retry = undefined;
+    const { health, clock } = this.#options;
+    for (let batch = this.#held[0]; batch !== undefined; batch = this.#held[0]) {
+      if (!this.#write(batch)) {
+        this.#retry = clock.after(RETRY_MS, () => this.#catchUp());
+        return;
+      }
+      this.#held.shift();
+      health.release(batch.records.length);
+    }
+    this.#emptied?.();
+    this.#emptied = undefined;
+  }
+}
