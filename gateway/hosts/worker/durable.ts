@@ -1,11 +1,23 @@
 import { DurableObject } from 'cloudflare:workers';
+import { after } from '../../after.ts';
 import type { Env } from '../../env.ts';
 import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-object.ts';
+import { RETRY_MS, storageHealth } from '../../storage/health.ts';
 import { WorkerContext } from './worker-context.ts';
 
 interface DurableOptions {
   /** Sockets are held awake where `OBJECTS_STAY` is on: cheaper for each message, and lost with the object. */
   heldAwake?: boolean;
+}
+
+/**
+ * workerd deletes an alarm when its handler is done. It ends the object where it cannot write that, and with it the socket of the
+ * object's node. So the handler is not done before the storage can be written.
+ */
+async function untilWritable(handled: unknown, { OBJECTS_STAY }: Env): Promise<void> {
+  await handled;
+  while (OBJECTS_STAY === 'on' && storageHealth.failure !== undefined)
+    await new Promise<void>((resolve) => after(RETRY_MS, resolve));
 }
 
 /** What the runtime sees of an object: a Durable Object that has the object's methods and passes each on. */
@@ -33,7 +45,8 @@ export function durable<T extends GatewayObject>(Room: ObjectClass<T>, options: 
       value(this: Hosted, ...args: unknown[]): unknown {
         const method: unknown = Reflect.get(this.room, name);
         if (typeof method !== 'function') throw new TypeError(`${name} is no method`);
-        return Reflect.apply(method, this.room, args);
+        const result: unknown = Reflect.apply(method, this.room, args);
+        return name === 'alarm' ? untilWritable(result, this.env) : result;
       },
     });
   }
