@@ -90,8 +90,16 @@ function House({ me, leave }: { me: Me; leave: () => void }) {
 function Guarded({ of: Content }: { of: React.ComponentType | undefined }) {
   return (
     <Boundary>
-      <Suspense fallback={<Page title="">{<Loading />}</Page>}>{Content && <Content />}</Suspense>
+      <Suspense fallback={<PageLoading />}>{Content && <Content />}</Suspense>
     </Boundary>
+  );
+}
+
+function PageLoading() {
+  return (
+    <div className="p-8">
+      <Loading />
+    </div>
   );
 }
 

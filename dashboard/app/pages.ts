@@ -32,7 +32,7 @@ export const PAGES: readonly PageEntry[] = [
     icon: Boxes,
     role: 'consumer',
     group: 'use',
-    load: () => import('../pages/models.tsx'),
+    load: () => import('../pages/models/page.tsx'),
   },
   {
     path: 'usage',
@@ -40,7 +40,7 @@ export const PAGES: readonly PageEntry[] = [
     icon: ChartColumn,
     role: 'consumer',
     group: 'use',
-    load: () => import('../pages/usage.tsx'),
+    load: () => import('../pages/usage/page.tsx'),
   },
   {
     path: 'keys',

@@ -30,18 +30,12 @@ export function Shell({ pages, leave, children }: ShellProps & { children: React
   }, [page]);
   return (
     <SidebarSlotProvider>
-      <button
-        type="button"
-        className="fixed top-2 left-2 z-50 -translate-y-16 rounded-md bg-accent px-3 py-2 text-on-accent focus-visible:translate-y-0"
-        onClick={() => document.getElementById('main')?.focus()}
-      >
-        {t.shell.skip}
-      </button>
       <div className="flex h-dvh flex-col md:flex-row">
         {wide ? (
-          <div className="flex w-64 shrink-0 flex-col border-line border-r bg-sunken">
+          <header className="flex w-64 shrink-0 flex-col border-line border-r bg-sunken">
+            <Skip />
             <Sidebar pages={pages} leave={leave} />
-          </div>
+          </header>
         ) : (
           <TopBar title={page?.title ?? ''} pages={pages} leave={leave} />
         )}
@@ -50,6 +44,19 @@ export function Shell({ pages, leave, children }: ShellProps & { children: React
         </main>
       </div>
     </SidebarSlotProvider>
+  );
+}
+
+/** For the keyboard: past the navigation. */
+function Skip() {
+  return (
+    <button
+      type="button"
+      className="fixed top-2 left-2 z-50 -translate-y-16 rounded-md bg-accent px-3 py-2 text-on-accent focus-visible:translate-y-0"
+      onClick={() => document.getElementById('main')?.focus()}
+    >
+      {t.shell.skip}
+    </button>
   );
 }
 
@@ -69,6 +76,7 @@ function TopBar({ title, ...rest }: ShellProps & { title: string }) {
   }
   return (
     <header className="flex h-12 shrink-0 items-center gap-2 border-line border-b bg-sunken px-2">
+      <Skip />
       <Dialog.Root open={open} onOpenChange={setOpen}>
         <Dialog.Trigger render={<IconButton label={t.shell.menu} />}>
           <MenuIcon />

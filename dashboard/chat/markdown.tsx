@@ -4,6 +4,7 @@ import ReactMarkdown, { type Components } from 'react-markdown';
 import remarkGfm from 'remark-gfm';
 import remarkMath from 'remark-math';
 import remend from 'remend';
+import { t } from '../texts/index.ts';
 import { CodeBlock } from './code-block.tsx';
 import { Formula } from './formula.tsx';
 
@@ -76,7 +77,16 @@ const COMPONENTS: Components = {
       </table>
     </div>
   ),
-  input: ({ checked }) => <input type="checkbox" checked={checked === true} readOnly disabled className="mr-2" />,
+  input: ({ checked }) => (
+    <input
+      aria-label={checked === true ? t.chat.taskDone : t.chat.taskOpen}
+      type="checkbox"
+      checked={checked === true}
+      readOnly
+      disabled
+      className="mr-2"
+    />
+  ),
 };
 
 const PLUGINS = [remarkGfm, remarkMath];

@@ -11,7 +11,14 @@ export interface CatalogueModel {
   quantizations: string[];
 }
 
-/** Known models, those that serve first. Whoever LEFT counts for nothing. */
+/** One that no node has any more. */
+export interface GoneModel {
+  id: string;
+  /** RFC 3339; undefined: longer ago than the registry remembers. */
+  since: string | undefined;
+}
+
+/** Known models, those that serve first. Nodes that LEFT count for nothing. */
 export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
   const models = new Map<string, CatalogueModel>();
   for (const node of nodes) {
@@ -30,6 +37,24 @@ export function catalogue(nodes: Iterable<Node>): CatalogueModel[] {
     }
   }
   return [...models.values()].sort((a, b) => Number(b.serving > 0) - Number(a.serving > 0) || a.id.localeCompare(b.id));
+}
+
+/** Models of nodes that left, and those that are described, where no node has them now. */
+export function goneModels(nodes: Iterable<Node>, described: readonly string[]): GoneModel[] {
+  const all = [...nodes];
+  const here = new Set(catalogue(all).map(({ id }) => id));
+  const gone = new Map<string, string | undefined>(described.map((id) => [id, undefined]));
+  for (const node of all) {
+    if (node.state !== 'LEFT') continue;
+    for (const { id } of node.models) {
+      const known = gone.get(id);
+      if (known === undefined || known < node.updated_at) gone.set(id, node.updated_at);
+    }
+  }
+  return [...gone]
+    .filter(([id]) => !here.has(id))
+    .map(([id, since]) => ({ id, since }))
+    .sort((a, b) => a.id.localeCompare(b.id));
 }
 
 function emptyModel(id: string): CatalogueModel {

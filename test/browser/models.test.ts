@@ -112,3 +112,51 @@ it('the load of a model and its tokens per second are those of its engines now, 
   await card.getByText('unknown').nth(1).waitFor({ timeout: 10_000 });
   expect(complaints).toEqual([]);
 });
+
+it('an operator describes a model, and a consumer reads it, finds it by it, and tries the model', async () => {
+  const operator = await visitors.enter();
+  await go(operator.page, 'Models');
+  const { page: theirs } = operator;
+  await theirs.getByRole('button', { name: 'Describe' }).first().click();
+  await theirs.getByLabel('Description').fill('Good for **herons**.');
+  await theirs.getByLabel('Size').fill('8B');
+  await theirs.getByLabel('Licence').fill('Apache-2.0');
+  await theirs.getByLabel('Page about it').fill('https://example.org/m');
+  await theirs.getByRole('group', { name: 'Reads' }).getByLabel('pictures').check();
+  await theirs.getByLabel('Calls tools').selectOption('yes');
+  await theirs.getByRole('button', { name: 'Save' }).click();
+  await theirs.locator('.card strong').getByText('herons').waitFor();
+  expect(operator.complaints).toEqual([]);
+
+  const { page, complaints } = await visitors.enter(visitors.house.key);
+  await go(page, 'Models');
+  await page.getByLabel('Find a model').fill('herons');
+  const card = page.locator('.card').filter({ has: page.getByRole('heading', { name: MODEL }) });
+  for (const text of ['8B', 'Apache-2.0', 'pictures', 'call tools'])
+    await card.getByText(text, { exact: true }).waitFor();
+  expect(await page.getByRole('button', { name: 'Describe' }).count()).toBe(0);
+  await page.getByLabel('Find a model').fill('cormorants');
+  await page.getByText('No model has these words.').waitFor();
+  await page.getByLabel('Find a model').fill('');
+  await card.getByRole('link', { name: 'Try' }).click();
+  await page.getByPlaceholder(`Message ${MODEL}`).waitFor();
+  expect(complaints).toEqual([]);
+});
+
+it('a model whose nodes have left is listed apart, with when', async () => {
+  const { page } = await visitors.enter();
+  const engine = await startEngine({ models: ['stand-in/model-4'] });
+  atEnd(() => engine.close());
+  const agent = await startAgent({
+    gateways: [visitors.house.gateway.url],
+    token: visitors.house.token,
+    engineUrl: engine.url,
+  });
+  await visitors.house.gateway.serving(1, 15_000, 'stand-in/model-4');
+  await go(page, 'Models');
+  await page.getByRole('heading', { name: 'stand-in/model-4' }).waitFor();
+  agent.signal('SIGTERM');
+  await page.getByRole('heading', { name: 'stand-in/model-4' }).waitFor({ state: 'detached' });
+  const row = page.getByRole('listitem').filter({ hasText: 'stand-in/model-4' });
+  await row.getByText('gone since').waitFor();
+});

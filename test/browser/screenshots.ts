@@ -13,11 +13,42 @@ const OUT = join(ROOT, 'docs/screenshots');
 const SECOND = 'stand-in/model-2';
 /** A laptop's, and a phone's. */
 const LOOKS = [
-  { name: 'light', colorScheme: 'light', viewport: { width: 1200, height: 750 } },
-  { name: 'dark', colorScheme: 'dark', viewport: { width: 1200, height: 750 } },
-  { name: 'phone', colorScheme: 'light', viewport: { width: 390, height: 844 } },
+  { name: 'light', colorScheme: 'light', viewport: { width: 1280, height: 800 } },
+  { name: 'dark', colorScheme: 'dark', viewport: { width: 1280, height: 800 } },
+  { name: 'phone', colorScheme: 'light', viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true },
 ] as const;
 type Look = (typeof LOOKS)[number];
+
+/** Written by hand: the stand-in engine knows no formulas. */
+const ANSWER = `The **Gaussian integral** is
+
+$$\\int_{-\\infty}^{\\infty} e^{-x^2}\\,dx = \\sqrt{\\pi}$$
+
+and for $a > 0$ it becomes $\\sqrt{\\pi / a}$. A numerical check:
+
+\`\`\`python
+import numpy as np
+
+def gauss(a: float, n: int = 10_000) -> float:
+    """Trapezoids over ten widths."""
+    x = np.linspace(-10 / a**0.5, 10 / a**0.5, n)
+    return np.trapezoid(np.exp(-a * x**2), x)
+\`\`\`
+
+| a | exact | trapezoids |
+|---|---|---|
+| 1 | 1.7725 | 1.7725 |
+| 2 | 1.2533 | 1.2533 |
+`;
+
+async function writtenAnswer(page: Page): Promise<void> {
+  const deltas = [{ reasoning_content: 'In polar coordinates it is elementary.' }, { content: ANSWER }];
+  const usage = { prompt_tokens: 1_912, completion_tokens: 240 };
+  const events = [...deltas.map((delta) => ({ choices: [{ delta }] })), { choices: [], usage }];
+  const body = events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
+  const headers = { 'content-type': 'text/event-stream', 'x-otela-node': 'k3vq7mzd', 'x-otela-provider': 'lab' };
+  await page.route('**/v1/chat/completions', (route) => route.fulfill({ headers, body: `${body}data: [DONE]\n\n` }));
+}
 
 const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   models: async (page) => {
@@ -28,16 +59,26 @@ const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
       .first()
       .waitFor();
   },
-  chat: async (page) => {
-    await page.getByLabel('Message').fill('Where do these words come from?');
-    await page.getByRole('button', { name: 'Send' }).click();
-    await page.locator('.told').getByText('tokens/s').waitFor();
-  },
-  keys: (page) => page.getByRole('table').waitFor(),
   usage: (page) => page.locator('figure canvas').waitFor(),
+  keys: (page) => page.getByRole('table').waitFor(),
   nodes: (page) => page.locator('figure canvas').waitFor(),
   providers: (page) => page.getByRole('table').waitFor(),
 };
+
+async function takeChat(page: Page, url: string, take: (what: string) => Promise<void>): Promise<void> {
+  await page.goto(`${url}/#/chat`);
+  await page.getByLabel('Message').waitFor();
+  await take('chat-new');
+  await writtenAnswer(page);
+  const notes = { name: 'lecture-07.md', mimeType: 'text/markdown', buffer: Buffer.from('# Integrals') };
+  await page.locator('input[type=file]').setInputFiles(notes);
+  await page.getByLabel('Message').fill('What is the Gaussian integral of this lecture? Check it in Python.');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.locator('.token-keyword').first().waitFor();
+  await page.locator('.markdown math').first().waitFor();
+  await page.locator('.told').getByText('240 written').waitFor();
+  await take('chat');
+}
 
 async function main(): Promise<void> {
   mkdirSync(OUT, { recursive: true });
@@ -55,6 +96,7 @@ async function main(): Promise<void> {
   await gateway.serving(2, 15_000, SECOND);
   leaves.signal('SIGTERM');
   await gateway.serving(1, 15_000, SECOND);
+  await describe(house);
   await gateway.createKey('ada’s laptop', { limits: { requests_per_minute: 60 }, trusted_providers: ['lab'] });
   house.engine.control({ tokens: 60, tokensPerSecond: 200 });
   const counted = await house.ask('/v1/chat/completions', {
@@ -66,6 +108,26 @@ async function main(): Promise<void> {
   const browser = await openBrowser();
   for (const look of LOOKS) await takeAll(browser, house, look);
   await stop();
+}
+
+/** As an operator would. */
+async function describe({ gateway }: House): Promise<void> {
+  const common = { license: 'Apache-2.0', output: ['text'], tools: true };
+  await gateway.admin('PUT', `model-cards/${MODEL}`, {
+    ...common,
+    description: 'Small and quick. Good for **classification** and short answers in many languages.',
+    size: '8B',
+    context_length: 32_768,
+    input: ['text'],
+  });
+  await gateway.admin('PUT', `model-cards/${SECOND}`, {
+    ...common,
+    description: 'Reads pictures, thinks before it answers.',
+    size: '235B, 22B active',
+    context_length: 131_072,
+    input: ['text', 'image'],
+    reasoning: true,
+  });
 }
 
 /** Two streams that go on, so that there is a load to be seen. */
@@ -90,13 +152,14 @@ async function keepBusy(house: House): Promise<() => Promise<void>> {
   };
 }
 
-async function takeAll(browser: Browser, { gateway }: House, { name, colorScheme, viewport }: Look): Promise<void> {
-  const { page } = await openPage(browser, { colorScheme, viewport });
+async function takeAll(browser: Browser, { gateway }: House, { name, ...options }: Look): Promise<void> {
+  const { page } = await openPage(browser, options);
   const take = async (what: string) => void (await page.screenshot({ path: join(OUT, `${what}-${name}.png`) }));
   await page.goto(gateway.url);
-  await page.getByLabel('Or with an API key').waitFor();
+  await page.getByLabel('API key').waitFor();
   await take('login');
   await logIn(page, gateway.url, gateway.adminKey);
+  await takeChat(page, gateway.url, take);
   for (const [what, ready] of Object.entries(PAGES)) {
     await page.goto(`${gateway.url}/#/${what}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
@@ -105,7 +168,6 @@ async function takeAll(browser: Browser, { gateway }: House, { name, colorScheme
   }
   await page.goto(`${gateway.url}/#/nodes`);
   await page.getByRole('heading', { name: 'Joins and losses' }).scrollIntoViewIfNeeded();
-  await page.evaluate('scrollTo(0, document.documentElement.scrollHeight)');
   await take('history');
   await page.getByRole('button', { name: 'details of this node' }).first().click();
   await page.getByRole('dialog').getByText('ago').waitFor();

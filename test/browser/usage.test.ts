@@ -45,3 +45,33 @@ it('usage is shown by model and as a CSV', async () => {
   await page.locator('figure canvas').waitFor();
   expect(complaints).toEqual([]);
 });
+
+it('what is left of each limit is shown, with a refusal in words and the own requests alone', async () => {
+  const { gateway } = visitors.house;
+  const key = await gateway.createKey('thrifty', { limits: { requests_per_minute: 2, tokens_per_month: 100_000 } });
+  const ask = () =>
+    fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: MODEL, messages: [{ role: 'user', content: 'hello' }], stand_in: { tokens: 3 } }),
+    });
+  const said = [(await ask()).status, (await ask()).status, (await ask()).status];
+  expect(said).toEqual([200, 200, 429]);
+  const { page, complaints } = await visitors.enter(key);
+  await go(page, 'My use');
+  await page.getByText('0 of 2 left').waitFor();
+  await page.getByRole('meter', { name: 'Tokens this month' }).waitFor();
+  const requests = page.getByRole('region', { name: 'Last requests' });
+  await eventually('the refusal', 20_000, async () => {
+    await page.reload();
+    await page.getByRole('button', { name: 'Failed' }).click();
+    return (
+      (await requests.getByText('A limit per minute, or of requests at once, was reached.').count()) === 1 || undefined
+    );
+  });
+  await page.getByRole('button', { name: 'All', exact: true }).click();
+  await expect.poll(() => requests.getByText('answered').count()).toBe(2);
+  await page.getByRole('button', { name: '24 hours' }).click();
+  await page.getByRole('img', { name: 'Tokens, 24 hours' }).waitFor();
+  expect(complaints).toEqual([]);
+});

@@ -27,6 +27,8 @@ export const chat = {
   later: 'Later version',
   brokeOff: 'The answer broke off before its end.',
   pageClosed: 'The page was closed before the answer ended.',
+  taskDone: 'done',
+  taskOpen: 'not done',
   stopped: 'Stopped.',
   cutOff: 'The answer reached the longest length that was allowed.',
   notSaved: (why: string) => `This conversation could not be saved in this browser: ${why}`,

@@ -2,10 +2,10 @@
 import { chat } from './chat.ts';
 import { general } from './general.ts';
 import { keys } from './keys.ts';
-import { modelStates, models, usage } from './models.ts';
+import { errorCodes, modelStates, models, usage } from './models.ts';
 import { nodes } from './nodes.ts';
 import { joinTokens, wizard } from './providers.ts';
 
-export const en = { ...general, chat, keys, joinTokens, wizard, nodes, models, modelStates, usage };
+export const en = { ...general, chat, keys, joinTokens, wizard, nodes, models, modelStates, usage, errorCodes };
 
 export type Texts = typeof en;

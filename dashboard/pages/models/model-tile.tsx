@@ -1,0 +1,188 @@
+import {
+  AudioLines,
+  Brain,
+  Code as CodeIcon,
+  ExternalLink,
+  Image,
+  type LucideIcon,
+  MessageSquare,
+  Pencil,
+  Text,
+  Video,
+  Waypoints,
+  Wrench,
+} from 'lucide-react';
+import { lazy, type ReactNode, Suspense, useMemo } from 'react';
+import { Link } from 'wouter';
+import type { ModelLoad, Node } from '../../api/schemas.ts';
+import type { CatalogueModel } from '../../parts/catalogue.ts';
+import { count, gpus, milliseconds, timeLeft } from '../../parts/format.ts';
+import { t } from '../../texts/index.ts';
+import { Button, buttonClass } from '../../ui/button.tsx';
+import { Tag } from '../../ui/feedback.tsx';
+import { Facts } from '../../ui/page.tsx';
+import { type Column, DataTable } from '../../ui/table.tsx';
+import type { ModelCard } from './cards.ts';
+
+/** Operators write Markdown; it comes when there is some. */
+const Markdown = lazy(() => import('../../chat/markdown.tsx'));
+
+const texts = t.models;
+
+interface ModelTileProps {
+  model: CatalogueModel;
+  card: ModelCard | undefined;
+  /** Undefined: not known. */
+  load: ModelLoad | undefined;
+  readyInMs: number | undefined;
+  now: number;
+  code: () => void;
+  /** For operators. */
+  describe: (() => void) | undefined;
+}
+
+export function ModelTile({ model, card, load, readyInMs, now, code, describe }: ModelTileProps) {
+  const { id, quantizations, nodes } = model;
+  const columns = useMemo(() => columnsOf(now), [now]);
+  const contextLength = card?.context_length ?? model.contextLength;
+  return (
+    <li className="card flex min-w-0 flex-col gap-4 rounded-lg border border-line bg-surface p-5">
+      <div className="flex flex-col gap-2">
+        <h2 className="text-lg [overflow-wrap:anywhere]">{id}</h2>
+        <p className="flex flex-wrap gap-1.5">
+          <States model={model} load={load} readyInMs={readyInMs} />
+          <Abilities card={card} />
+        </p>
+      </div>
+      {card !== undefined && card.description !== '' && (
+        <Suspense fallback={<p>{card.description}</p>}>
+          <Markdown text={card.description} />
+        </Suspense>
+      )}
+      <Facts>
+        {card?.size && <Fact name={texts.size}>{card.size}</Fact>}
+        {card?.license && <Fact name={texts.license}>{card.license}</Fact>}
+        <Fact name={texts.context}>{contextLength === undefined ? t.common.none : texts.tokens(contextLength)}</Fact>
+        <Fact name={texts.weights}>{quantizations.join(', ') || t.common.none}</Fact>
+        <Fact name={texts.load} now>
+          {load === undefined ? <Unknown /> : texts.running(count(load.running), count(load.waiting))}
+        </Fact>
+        <Fact name={texts.rate} now>
+          {load?.tokens_per_second == null ? <Unknown /> : count(load.tokens_per_second)}
+        </Fact>
+      </Facts>
+      <DataTable
+        label={texts.nodesOf(id)}
+        rows={nodes}
+        columns={columns}
+        rowId={({ session }) => session}
+        pageSize={8}
+      />
+      <div className="mt-auto flex flex-wrap gap-2">
+        <Link className={buttonClass({ kind: 'primary' })} href={`/chat?model=${encodeURIComponent(id)}`}>
+          <MessageSquare className="size-4" aria-hidden />
+          {texts.chat}
+        </Link>
+        <Button onClick={code}>
+          <CodeIcon className="size-4" aria-hidden />
+          {texts.code}
+        </Button>
+        {card?.url && (
+          <a className={buttonClass({ kind: 'ghost' })} href={card.url} target="_blank" rel="noopener noreferrer">
+            <ExternalLink className="size-4" aria-hidden />
+            {texts.more}
+          </a>
+        )}
+        {describe && (
+          <Button kind="ghost" onClick={describe}>
+            <Pencil className="size-4" aria-hidden />
+            {texts.describe}
+          </Button>
+        )}
+      </div>
+    </li>
+  );
+}
+
+function Fact({ name, now = false, children }: { name: string; now?: boolean; children: ReactNode }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd className={now ? 'now' : undefined}>{children}</dd>
+    </>
+  );
+}
+
+function States({ model, load, readyInMs }: Pick<ModelTileProps, 'model' | 'load' | 'readyInMs'>) {
+  const { serving, loading, silent } = model;
+  const loadingText =
+    serving === 0 && readyInMs !== undefined ? texts.loadingFor(milliseconds(readyInMs)) : texts.loading(loading);
+  return (
+    <>
+      {serving > 0 ? (
+        <Tag kind="good">{texts.serving(serving)}</Tag>
+      ) : (
+        loading === 0 && <Tag kind="bad">{texts.notServed}</Tag>
+      )}
+      {load !== undefined && load.waiting > 0 && <Tag kind="wait">{texts.busy(load.waiting)}</Tag>}
+      {loading > 0 && <Tag kind="wait">{loadingText}</Tag>}
+      {silent > 0 && <Tag kind="bad">{texts.silent(silent)}</Tag>}
+    </>
+  );
+}
+
+const SENSES: Readonly<Record<ModelCard['input'][number], LucideIcon>> = {
+  text: Text,
+  image: Image,
+  audio: AudioLines,
+  video: Video,
+  embedding: Waypoints,
+};
+
+/** What operators say that it reads, writes and can do. */
+function Abilities({ card }: { card: ModelCard | undefined }) {
+  if (card === undefined) return null;
+  const { modalities } = texts;
+  return (
+    <>
+      {card.input.map((one) => (
+        <Ability key={one} icon={SENSES[one]} text={modalities[one]} />
+      ))}
+      {card.output.includes('embedding') && <Ability icon={Waypoints} text={modalities.embedding} />}
+      {card.tools === true && <Ability icon={Wrench} text={texts.tools} />}
+      {card.reasoning === true && <Ability icon={Brain} text={texts.reasoning} />}
+    </>
+  );
+}
+
+function Ability({ icon: Icon, text }: { icon: LucideIcon; text: string }) {
+  return (
+    <Tag kind="plain">
+      <Icon className="mr-1 size-3" aria-hidden />
+      {text}
+    </Tag>
+  );
+}
+
+/** Engines that do nothing say nothing. */
+function Unknown() {
+  return (
+    <span className="text-muted" title={texts.unknownLoad}>
+      {t.common.unknown}
+    </span>
+  );
+}
+
+function columnsOf(now: number): Column<Node>[] {
+  const { columns } = texts;
+  return [
+    { id: 'provider', header: columns.provider, value: ({ provider }) => provider, cell: ({ provider }) => provider },
+    {
+      id: 'site',
+      header: columns.site,
+      cell: ({ cluster, region }) => (region === undefined ? cluster : `${cluster}, ${region}`),
+    },
+    { id: 'gpus', header: columns.gpus, cell: ({ hardware }) => gpus(hardware.gpus) },
+    { id: 'left', header: columns.timeLeft, cell: ({ job }) => timeLeft(job?.ends_at, now) },
+  ];
+}

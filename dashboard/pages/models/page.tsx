@@ -1,0 +1,110 @@
+import { Search } from 'lucide-react';
+import { lazy, Suspense, useMemo, useState } from 'react';
+import { catalogue, goneModels } from '../../parts/catalogue.ts';
+import { dateTime } from '../../parts/format.ts';
+import { useLive, useMe } from '../../parts/session.tsx';
+import { useMinute } from '../../parts/use-minute.ts';
+import { t } from '../../texts/index.ts';
+import { Button } from '../../ui/button.tsx';
+import { Empty, Loading } from '../../ui/feedback.tsx';
+import { Input } from '../../ui/field.tsx';
+import { Page, Section } from '../../ui/page.tsx';
+import { type ModelCard, useCards, useReadyIn } from './cards.ts';
+import { CodeDialog } from './code-dialog.tsx';
+import { ModelTile } from './model-tile.tsx';
+
+const CardForm = lazy(() => import('./card-form.tsx'));
+
+const texts = t.models;
+
+export function Component() {
+  const me = useMe();
+  const live = useLive();
+  const now = useMinute();
+  const cards = useCards();
+  const [query, setQuery] = useState('');
+  const [code, setCode] = useState<string>();
+  const [described, setDescribed] = useState<string>();
+  const models = useMemo(() => catalogue(live.nodes.values()), [live.nodes]);
+  const gone = useMemo(
+    () => goneModels(live.nodes.values(), [...(cards.data?.keys() ?? [])]),
+    [live.nodes, cards.data],
+  );
+  const readyIn = useReadyIn(models.some(({ serving, loading }) => serving === 0 && loading > 0));
+  const isFound = (id: string) => matches(id, cards.data?.get(id), query);
+  const shown = models.filter(({ id }) => isFound(id));
+  const shownGone = gone.filter(({ id }) => isFound(id));
+  const isOperator = me.role === 'operator';
+  const find = (
+    <div className="relative w-64 max-w-full">
+      <Search className="pointer-events-none absolute top-2.5 left-3 size-4 text-muted" aria-hidden />
+      <Input
+        type="search"
+        aria-label={texts.find}
+        placeholder={texts.find}
+        value={query}
+        onChange={(event) => setQuery(event.currentTarget.value)}
+        className="pl-9"
+      />
+    </div>
+  );
+  return (
+    <Page title={t.pages.models} about={texts.about} actions={models.length + gone.length > 0 && find}>
+      {models.length === 0 && live.connection === 'connecting' && <Loading />}
+      {models.length === 0 && live.connection === 'live' && <Empty>{texts.none}</Empty>}
+      {models.length > 0 && shown.length + shownGone.length === 0 && <Empty>{texts.notFound}</Empty>}
+      <ul className="grid gap-4 xl:grid-cols-2">
+        {shown.map((model) => (
+          <ModelTile
+            key={model.id}
+            model={model}
+            card={cards.data?.get(model.id)}
+            load={live.loads.get(model.id)}
+            readyInMs={readyIn.get(model.id)}
+            now={now}
+            code={() => setCode(model.id)}
+            describe={isOperator ? () => setDescribed(model.id) : undefined}
+          />
+        ))}
+      </ul>
+      {shownGone.length > 0 && (
+        <Section title={texts.goneTitle}>
+          <ul className="divide-y divide-line rounded-lg border border-line bg-surface">
+            {shownGone.map(({ id, since }) => (
+              <li key={id} className="flex flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2.5">
+                <span className="min-w-0 flex-1 font-medium text-sm [overflow-wrap:anywhere]">{id}</span>
+                <span className="text-muted text-sm">
+                  {since === undefined ? texts.notServed : texts.goneSince(dateTime(since))}
+                </span>
+                {isOperator && (
+                  <Button size="small" kind="ghost" onClick={() => setDescribed(id)}>
+                    {texts.describe}
+                  </Button>
+                )}
+              </li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      {code !== undefined && <CodeDialog model={code} close={() => setCode(undefined)} />}
+      {described !== undefined && (
+        <Suspense>
+          <CardForm
+            model={described}
+            card={cards.data?.get(described)}
+            saved={() => void cards.refetch()}
+            close={() => setDescribed(undefined)}
+          />
+        </Suspense>
+      )}
+    </Page>
+  );
+}
+
+function matches(id: string, card: ModelCard | undefined, query: string): boolean {
+  const text = [id, card?.description, card?.license, card?.size, ...(card?.input ?? [])].join(' ').toLowerCase();
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}

@@ -1,0 +1,60 @@
+import { useState } from 'react';
+import type { Me } from '../../api/schemas.ts';
+import { useMe } from '../../parts/session.tsx';
+import { t } from '../../texts/index.ts';
+import { Page } from '../../ui/page.tsx';
+import { Segments } from '../../ui/segments.tsx';
+import { LastRequests } from './last-requests.tsx';
+import { OverTime } from './over-time.tsx';
+import { RANGES, type Range } from './query.ts';
+import { Quota } from './quota.tsx';
+import { Totals } from './totals.tsx';
+
+const texts = t.usage;
+
+type Whose = 'mine' | 'everybody';
+
+export function Component() {
+  const me = useMe();
+  const [range, setRange] = useState<Range>('month');
+  const [whose, setWhose] = useState<Whose>(me.role === 'consumer' ? 'mine' : 'everybody');
+  const isMine = whose === 'mine';
+  return (
+    <Page
+      title={t.pages.usage}
+      about={isMine ? texts.about : texts.aboutAll}
+      actions={
+        <>
+          {me.role === 'operator' && (
+            <Segments
+              label={texts.whose}
+              value={whose}
+              options={[
+                { value: 'mine', label: texts.mine },
+                { value: 'everybody', label: texts.everybody },
+              ]}
+              choose={setWhose}
+            />
+          )}
+          <Segments
+            label={texts.range}
+            value={range}
+            options={RANGES.map((value) => ({ value, label: texts.ranges[value] }))}
+            choose={setRange}
+          />
+        </>
+      }
+    >
+      <Quota />
+      <OverTime range={range} filter={filterFor(me, isMine)} />
+      <Totals key={me.role} range={range} role={me.role} filter={filterFor(me, isMine)} />
+      <LastRequests />
+    </Page>
+  );
+}
+
+/** Operators read everybody's unless they ask for less; for all others the gateway knows what is theirs. */
+function filterFor({ role, user_id: user, id }: Me, isMine: boolean): string {
+  if (role !== 'operator' || !isMine) return '';
+  return user === null ? `&key=${encodeURIComponent(id)}` : `&user=${encodeURIComponent(user)}`;
+}

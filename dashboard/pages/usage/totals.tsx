@@ -1,0 +1,131 @@
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { useEffect, useMemo, useState } from 'react';
+import type { Me, Usage } from '../../api/schemas.ts';
+import { count, milliseconds } from '../../parts/format.ts';
+import { t } from '../../texts/index.ts';
+import { buttonClass } from '../../ui/button.tsx';
+import { Empty, Show } from '../../ui/feedback.tsx';
+import { Field, Select } from '../../ui/field.tsx';
+import { Section } from '../../ui/page.tsx';
+import { type Column, DataTable } from '../../ui/table.tsx';
+import { type Group, nameOf, type Range, totalsBy } from './query.ts';
+
+const texts = t.usage;
+
+const GROUPS: Readonly<Record<Me['role'], readonly Group[]>> = {
+  consumer: ['model', 'key', 'day'],
+  provider: ['model', 'provider', 'day'],
+  operator: ['model', 'user', 'project', 'provider', 'key', 'day'],
+};
+
+interface TotalsProps {
+  range: Range;
+  role: Me['role'];
+  filter: string;
+}
+
+/** What was used, by whatever one asks. */
+export function Totals({ range, role, filter }: TotalsProps) {
+  const [group, setGroup] = useState<Group>('model');
+  const totals = useQuery({
+    queryKey: ['usage', group, range, filter],
+    queryFn: async ({ signal }) => ({ group, rows: await totalsBy(group, range, filter, signal) }),
+    placeholderData: keepPreviousData,
+  });
+  return (
+    <Section
+      title={texts.totals}
+      actions={
+        <Field label={texts.by} className="w-40">
+          {(id) => (
+            <Select
+              id={id}
+              value={group}
+              onChange={({ currentTarget: { value } }) =>
+                setGroup(GROUPS[role].find((one) => one === value) ?? 'model')
+              }
+            >
+              {GROUPS[role].map((one) => (
+                <option key={one} value={one}>
+                  {texts.groups[one]}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+      }
+    >
+      <Show of={totals}>
+        {({ group: of, rows }) => (rows.length === 0 ? <Empty>{texts.none}</Empty> : <Table data={rows} group={of} />)}
+      </Show>
+    </Section>
+  );
+}
+
+function columnsOf(group: Group): Column<Usage>[] {
+  const number = (id: string, header: string, value: (one: Usage) => number, write = count): Column<Usage> => ({
+    id,
+    header,
+    numeric: true,
+    value,
+    cell: (one) => write(value(one)),
+  });
+  const { columns } = texts;
+  return [
+    { id: group, header: texts.groups[group], value: (one) => nameOf(one, group), cell: (one) => nameOf(one, group) },
+    number('requests', columns.requests, ({ requests }) => requests),
+    number('failed', columns.failed, ({ failed = 0 }) => failed),
+    number('read', columns.read, ({ prompt_tokens = 0 }) => prompt_tokens),
+    number('written', columns.written, ({ completion_tokens = 0 }) => completion_tokens),
+    {
+      id: 'first',
+      header: columns.first,
+      numeric: true,
+      value: (one) => one.mean_first_token_ms ?? Number.POSITIVE_INFINITY,
+      cell: ({ mean_first_token_ms: ms }) => (ms == null ? t.common.none : milliseconds(ms)),
+    },
+    number('whole', columns.whole, (one) => one.mean_total_ms ?? 0, milliseconds),
+  ];
+}
+
+function Table({ data, group }: { data: readonly Usage[]; group: Group }) {
+  const columns = useMemo(() => columnsOf(group), [group]);
+  const csv = useBlobUrl(useMemo(() => usageCsv(data, group), [data, group]));
+  return (
+    <>
+      <DataTable
+        label={texts.title(texts.groups[group])}
+        rows={data}
+        columns={columns}
+        rowId={(one) => nameOf(one, group)}
+      />
+      <p>
+        <a className={buttonClass()} download={`usage-by-${group}.csv`} href={csv}>
+          {texts.csv}
+        </a>
+      </p>
+    </>
+  );
+}
+
+function useBlobUrl(text: string): string {
+  const url = useMemo(() => URL.createObjectURL(new Blob([text], { type: 'text/csv' })), [text]);
+  useEffect(() => () => URL.revokeObjectURL(url), [url]);
+  return url;
+}
+
+const COLUMNS = [
+  'requests',
+  'failed',
+  'prompt_tokens',
+  'completion_tokens',
+  'mean_first_token_ms',
+  'mean_total_ms',
+] as const;
+
+/** RFC 4180. A cell that a spreadsheet would take for a formula is kept from being one. */
+function usageCsv(data: readonly Usage[], group: Group): string {
+  const quoted = (text: string) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
+  const rows = data.map((one) => [quoted(nameOf(one, group)), ...COLUMNS.map((column) => String(one[column] ?? 0))]);
+  return [[group, ...COLUMNS], ...rows].map((row) => `${row.join(',')}\r\n`).join('');
+}

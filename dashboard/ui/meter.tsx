@@ -1,0 +1,34 @@
+import { Meter as Base } from '@base-ui/react/meter';
+import clsx from 'clsx';
+
+/** From here on it is coloured as a warning, and as an error. */
+const WARN = 0.75;
+const FULL = 0.95;
+
+interface MeterProps {
+  label: string;
+  value: number;
+  max: number;
+  /** What is shown and read aloud instead of the number. */
+  text: string;
+  note?: string;
+}
+
+/** How much of something that has an end is used. */
+export function Meter({ label, value, max, text, note }: MeterProps) {
+  const part = max === 0 ? 1 : value / max;
+  return (
+    <Base.Root value={Math.min(value, max)} max={max} getAriaValueText={() => text} className="flex flex-col gap-1.5">
+      <Base.Label className="font-medium text-sm">{label}</Base.Label>
+      <Base.Track className="h-2 overflow-hidden rounded-full bg-hover">
+        <Base.Indicator
+          className={clsx('rounded-full', part >= FULL ? 'bg-bad' : part >= WARN ? 'bg-wait' : 'bg-accent')}
+        />
+      </Base.Track>
+      <span className="flex justify-between gap-2 text-muted text-xs">
+        <span className="tabular-nums">{text}</span>
+        {note !== undefined && <span>{note}</span>}
+      </span>
+    </Base.Root>
+  );
+}
