@@ -3,9 +3,9 @@ import { type Catalogue, findGpu, findModel } from '../catalogue/catalogue.ts';
 import type { Precision } from '../catalogue/precision.ts';
 import { type EngineMode, IDLE_STEP, StepModel } from '../roofline/step.ts';
 import { simulate } from '../serving/cluster.ts';
-import { DEFAULT_LIMITS, PAPER_LIMITS } from '../serving/limits.ts';
+import { PAPER_LIMITS } from '../serving/limits.ts';
 import { seeded } from '../serving/random.ts';
-import { drawRequests, requestsFromRows } from '../serving/requests.ts';
+import { drawRequests } from '../serving/requests.ts';
 import { type Section, worst } from './checks.ts';
 import { minimise } from './fit.ts';
 import { type MeasuredDrain, measuredDrains, measuredLlama13b } from './measured.ts';
@@ -215,54 +215,6 @@ export function drainSection(catalogue: Catalogue): Section {
         limit: undefined,
         found: Math.min(...results.map((r) => r.tokens / r.wallS)),
         note: 'target ≥ 1,000,000',
-      },
-    ],
-  };
-}
-
-/** The paper's three cases. Which model it ran is not said; an 8B is the largest of its set that fits a 3090. */
-export function ratioSection(catalogue: Catalogue): Section {
-  const cases = [
-    [1024, 1024, 1],
-    [2048, 512, 4],
-    [512, 2048, 8],
-  ] as const;
-  const run = (gpu: string, [input, output, batch]: readonly [number, number, number]) => {
-    const step = stepFor(catalogue, 'Llama-3.1-8B-Instruct', gpu, 1);
-    const requests = requestsFromRows(Array.from({ length: batch }, () => [0, input, output] as const));
-    return simulate({
-      model: '8B',
-      groups: [{ step, replicas: 1, weight: 1 }],
-      requests,
-      limits: DEFAULT_LIMITS,
-      policy: 'random',
-      seed: 1,
-    }).latency.mean;
-  };
-  const ratios: number[] = [];
-  const rows = cases.map((one) => {
-    const [slow, nvl, sxm] = [run('RTX-3090', one), run('H100-NVL', one), run('H100-SXM', one)];
-    ratios.push(slow / nvl);
-    return [
-      `(${one.join(', ')})`,
-      slow.toFixed(2),
-      nvl.toFixed(2),
-      sxm.toFixed(2),
-      (slow / nvl).toFixed(2),
-      (slow / sxm).toFixed(2),
-      '3.2-3.4',
-    ];
-  });
-  return {
-    title: 'RTX 3090 against H100: mean latency (input, output, batch), Llama-3.1-8B',
-    header: ['case', '3090 s', 'H100 NVL s', 'H100 SXM s', 'ratio NVL', 'ratio SXM', 'measured ratios'],
-    rows,
-    checks: [
-      {
-        name: 'RTX 3090 against H100 NVL, against 3.3',
-        limit: undefined,
-        found: worst(ratios.map((ratio) => ratio / 3.3 - 1)),
-        note: 'shown only: neither the model nor the kind of H100 is printed, the 3090 is not fitted',
       },
     ],
   };

@@ -1,6 +1,7 @@
 import { type Catalogue, dataPath, readCalibration } from '../catalogue/catalogue.ts';
 import type { Section } from './checks.ts';
-import { drainSection, llamaSection, ratioSection } from './engine.ts';
+import { consumerRatioSection } from './consumer-ratio.ts';
+import { drainSection, llamaSection } from './engine.ts';
 import { allReduceSection, attentionSection, gemmSection } from './kernels.ts';
 import { helixSection, relativeSection } from './other-gpus.ts';
 import { publishedSection } from './published-section.ts';
@@ -24,7 +25,7 @@ export function validate(catalogue: Catalogue): Validation {
     attentionSection,
     llamaSection,
     drainSection,
-    ratioSection,
+    consumerRatioSection,
     helixSection,
   ].map((make) => make(older));
   const sections = [publishedSection(catalogue), ...earlier];
