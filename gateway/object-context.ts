@@ -77,6 +77,8 @@ export interface ObjectSockets {
   noted(socket: ObjectSocket): unknown;
   /** When the last heartbeat came; milliseconds since the epoch, 0: none. */
   pingedAt(socket: ObjectSocket): number;
+  /** Calls `flush` once, when the host has handled what it has read: what is put meanwhile shares a message. */
+  schedule(flush: () => void): void;
 }
 
 /** Timers end with the object's memory. */

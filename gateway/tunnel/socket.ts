@@ -38,7 +38,7 @@ export interface SocketAttachment {
 /** What all sockets of one session share. */
 export interface AgentSocketHost {
   session: string;
-  sockets: Pick<ObjectSockets, 'note'>;
+  sockets: Pick<ObjectSockets, 'note' | 'schedule'>;
   /** A session that was cut off for a flood does not begin anew with its next socket. */
   meter: FrameMeter;
   /** The agent takes nothing of what is sent. */
@@ -65,8 +65,7 @@ export class AgentSocket {
       send: (message: Uint8Array) => this.#send(message),
       busy: () => false, // workerd says nothing about its queue: credit bounds payload, receipts bound the rest
       stuck: () => host.stuck(this), // never, as it is never busy
-      // Not queueMicrotask: workerd's makes an object of its own for each call.
-      schedule: (flush: () => void) => void Promise.resolve().then(flush),
+      schedule: (flush: () => void) => host.sockets.schedule(flush),
     };
     this.link = new Link(port, { send: 0, receive: isolateBudget.window }, host.meter, restored);
   }

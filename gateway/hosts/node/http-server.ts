@@ -13,7 +13,7 @@ import type { Env } from '../../env.ts';
 import type { Background } from '../../object-context.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
 import type { LocalOutlets } from './local-outlet.ts';
-import { NodeRequest } from './node-request.ts';
+import { NodeRequest, wholeBody } from './node-request.ts';
 import { upgradeOf } from './node-sockets.ts';
 import { writeAnswer } from './write-answer.ts';
 
@@ -132,8 +132,9 @@ export class HttpServer {
   /** A request to a model: past the router and the Fetch classes. */
   async #ask(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     const { env, background, outlets } = this.#options;
-    const request = new NodeRequest(message, response, path, this.#encrypted);
     try {
+      const whole = await wholeBody(message);
+      const request = new NodeRequest({ message, response, encrypted: this.#encrypted }, path, whole);
       await writeAnswer(request, response, await handleOpenAI(request, path, env, background), outlets);
     } catch (error) {
       console.error(error);

@@ -13,15 +13,22 @@ export class NodeRequest implements HttpRequest {
   readonly headers: { get(name: string): string | null };
   readonly #message: IncomingMessage;
   readonly #encrypted: boolean;
+  readonly #whole: Buffer | undefined;
   #body: ReadableStream<Uint8Array> | null | undefined;
   #controller: AbortController | undefined;
 
-  /** `response` tells when the client leaves. */
-  constructor(message: IncomingMessage, response: ServerResponse, path: string, encrypted: boolean) {
+  /** `response` tells when the client leaves; `whole` is the body where it came with the head. */
+  constructor(
+    { message, response, encrypted }: { message: IncomingMessage; response: ServerResponse; encrypted: boolean },
+    path: string,
+    whole: Buffer | undefined,
+  ) {
     this.method = message.method ?? 'GET';
     this.path = path;
     this.#message = message;
     this.#encrypted = encrypted;
+    this.#whole = whole;
+    if (whole !== undefined) this.#body = null;
     this.headers = { get: (name) => headerOf(message, name) };
     response.on('close', () => {
       if (!response.writableFinished) this.#leave();
@@ -51,6 +58,7 @@ export class NodeRequest implements HttpRequest {
   /** The body whole, read without a stream. @throws Error where it breaks off */
   arrayBuffer(): Promise<ArrayBuffer> {
     const message = this.#message;
+    if (this.#whole !== undefined) return Promise.resolve(new Uint8Array(this.#whole).buffer);
     return new Promise((resolve, reject) => {
       const parts: Buffer[] = [];
       message.on('data', (part: Buffer) => parts.push(part));
@@ -74,6 +82,35 @@ function headerOf({ headers }: IncomingMessage, name: string): string | null {
   const value = headers[name];
   if (value === undefined) return null;
   return typeof value === 'string' ? value : value.join(', ');
+}
+
+/** Larger bodies are read as streams, which have bounds of their own. */
+const WHOLE_MAX_BYTES = 64 * 1024;
+
+/**
+ * The body of a small request, if all of it is here in this round of the event loop, as nearly always. It costs a fraction of a stream.
+ * Undefined: it comes slowly, or is large; what came of it can be read from `message` again.
+ */
+export function wholeBody(message: IncomingMessage): Promise<Buffer | undefined> {
+  const length = Number(message.headers['content-length'] ?? Number.NaN);
+  if (!(length <= WHOLE_MAX_BYTES)) return Promise.resolve(undefined);
+  return new Promise((resolve) => {
+    const parts: Buffer[] = [];
+    const onData = (part: Buffer) => parts.push(part);
+    const onEnd = () => {
+      clearImmediate(late);
+      resolve(parts.length === 1 ? parts[0] : Buffer.concat(parts));
+    };
+    const late = setImmediate(() => {
+      message.removeListener('data', onData);
+      message.removeListener('end', onEnd);
+      message.pause();
+      if (parts.length > 0) message.unshift(Buffer.concat(parts));
+      resolve(undefined);
+    });
+    message.on('data', onData);
+    message.once('end', onEnd);
+  });
 }
 
 function joined(parts: Buffer[]): ArrayBuffer {

@@ -148,6 +148,11 @@ export class NodeSockets implements ObjectSockets {
     return socket instanceof NodeSocket ? socket.pingedAt : 0;
   }
 
+  /** Behind all that the event loop has read in this round: sixty requests that came together are one message to the agent. */
+  schedule(flush: () => void): void {
+    setImmediate(() => this.#guard(flush));
+  }
+
   /** The object is gone. */
   abort(): void {
     for (const socket of this.#sockets) socket.abort();

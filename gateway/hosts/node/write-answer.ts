@@ -5,7 +5,9 @@ import type { LocalOutlets } from './local-outlet.ts';
 import type { NodeRequest } from './node-request.ts';
 
 /** Bytes of an offloaded answer that may wait for its client. */
-const WINDOW_BYTES = 128 * 1024;
+const WINDOW_BYTES = 256 * 1024;
+/** With less than this left more is granted. Above what the object needs for its next piece: below it, it would wait for a grant that no write brings. */
+const LOW_BYTES = WINDOW_BYTES / 2;
 
 /** Writes an answer of the pipeline to its client; resolves when that is over, whatever became of it. */
 export async function writeAnswer(
@@ -38,7 +40,7 @@ function offload(
   let sent = 0;
   let granted = 0;
   const grant = () => {
-    if (granted - sent > WINDOW_BYTES / 2) return;
+    if (granted - sent >= LOW_BYTES) return;
     granted = sent + WINDOW_BYTES;
     departing?.grant(granted);
   };
@@ -46,7 +48,7 @@ function offload(
     write: (bytes) => {
       sent += bytes.length;
       if (!response.write(bytes)) response.once('drain', grant);
-      else if (granted - sent <= WINDOW_BYTES / 2) queueMicrotask(grant);
+      else if (granted - sent < LOW_BYTES) queueMicrotask(grant);
     },
     end: () => response.end(),
     destroy: () => response.destroy(),

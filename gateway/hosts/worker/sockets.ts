@@ -15,6 +15,11 @@ function pair(headers: Record<string, string> | undefined): { server: WebSocket;
   return { server, response: new Response(null, { status: 101, webSocket: client, ...(headers && { headers }) }) };
 }
 
+/** Not queueMicrotask: workerd's makes an object of its own for each call. */
+function soon(flush: () => void): void {
+  void Promise.resolve().then(flush);
+}
+
 /** The object may sleep, and even move, while its sockets stay. Each message is an event that can wake it. */
 export class HibernatingSockets implements ObjectSockets {
   readonly #state: DurableObjectState;
@@ -44,6 +49,10 @@ export class HibernatingSockets implements ObjectSockets {
 
   pingedAt(socket: ObjectSocket): number {
     return this.#state.getWebSocketAutoResponseTimestamp(native(socket))?.getTime() ?? 0;
+  }
+
+  schedule(flush: () => void): void {
+    soon(flush);
   }
 }
 
@@ -87,5 +96,9 @@ export class AwakeSockets implements ObjectSockets {
 
   pingedAt(socket: ObjectSocket): number {
     return this.#pings.get(socket) ?? 0;
+  }
+
+  schedule(flush: () => void): void {
+    soon(flush);
   }
 }

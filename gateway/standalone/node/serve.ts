@@ -140,6 +140,8 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
   const tls = options.tls === undefined ? undefined : await readTls(options.tls);
   const known = bundle.migrations.map(({ name }) => name);
   const data = await openDataDirectory(options.data, known, 'node');
+  // What throws outside every object and request is told; the others go on.
+  process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
   const { node } = data;
   if (node === undefined) throw new Error('the data directory is no Node gateway');
   const given: NodeJS.ProcessEnv = { ...releaseSettings(bundle), ...process.env };
