@@ -23,14 +23,14 @@ export const FLAGS = {
   svg: { type: 'string' },
 } as const satisfies ParseArgsOptionsConfig;
 
-/** `otela-plan compare`: our plan, the paper's memory-proportional baseline and an equal split, under the same simulation. */
+/** `otela-plan compare`: our plan, GPUs in proportion to requests times parameters (the paper's memP) and equal parts, under the same simulation. */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
   const flags = readFlags(argv, FLAGS);
   const { inventory, workload, options, durationS, plan: ours } = await planned(flags, io, 1);
   const optionTable = new OptionTable(workload, inventory.pools, options);
   const baselines = {
-    memP: await memoryProportional(optionTable.options, workload, inventory.pools),
-    equal: await equalSplit(optionTable.options, workload, inventory.pools),
+    'by size': await memoryProportional(optionTable.options, workload, inventory.pools),
+    'equal parts': await equalSplit(optionTable.options, workload, inventory.pools),
   };
   const plans: [string, Plan][] = [['ours', ours]];
   for (const [name, counts] of Object.entries(baselines))
@@ -83,13 +83,13 @@ export function comparisonText(compared: readonly Compared[]): string {
         model,
         plan.placements
           .filter((one) => one.model === model)
-          .map((one) => `${one.replicas} × TP ${one.tp} ${one.pool} (${percent(one.share)})`)
+          .map((one) => `${one.replicas} × ${one.gpus ?? one.tp} GPUs of ${one.pool} (${percent(one.share)})`)
           .join(', ') || 'none',
       ]),
     ),
   );
   const result = table(
-    ['plan', 'requests/s', 'mean s', 'P95 s', 'last answer s', 'served flat out', 'kWh'],
+    ['plan', 'requests/s', 'mean s', 'P95 s', 'last answer s', 'could serve', 'kWh'],
     compared.map(({ name, plan, prediction }) => [
       name,
       prediction.requestsPerS.toFixed(2),

@@ -17,14 +17,14 @@ Catalogue   --gpus FILE…  --models FILE|NAME=config.json…  --calibration FIL
 Engine      --max-sequences 256  --token-budget 8192  --memory-fraction 0.9  --prefix-hit 0  --no-chunked-prefill  --prefill-first  --async-scheduling`;
 
 const PLANNING = `
-            --objective latency|throughput|cost  --budget USD/h  --latency S  --reclaim  --measured CSV  --planner FILE.ts
+            --objective gpus (fewest that keep the latency targets)|cost|latency|throughput  --budget USD/h  --latency S  --reclaim  --measured CSV  --planner FILE.ts
             --time-limit 20  --gap 0.01  --seed 1  --duration 300 (simulated seconds; 0: none)  --json
 Sources     --inventory FILE  --workload FILE, or --live --gateway URL [--key-file FILE] [--window 1h]; a file overrides its half of --live`;
 
 const HELP: Record<string, string> = {
   catalogue: `otela-plan catalogue [--json]    GPUs and models that can be named, with sources${SHARED}`,
-  plan: `otela-plan plan                  which model on which GPUs, with what parallelism and weights, and why${PLANNING}${SHARED}`,
-  compare: `otela-plan compare [--svg FILE]  ours, the paper's memP and an equal split under the same simulation${PLANNING}${SHARED}`,
+  plan: `otela-plan plan [--svg FILE]     which model on which GPUs, with what parallelism and weights, and why${PLANNING}${SHARED}`,
+  compare: `otela-plan compare [--svg FILE]  our plan, one by size of model and one of equal parts, under the same simulation${PLANNING}${SHARED}`,
   simulate: `otela-plan simulate --model M --gpu G --rate R --input L --output L    L: 512, normal:599,822 or lognormal:599,822
             --tp 1  --pp 1  --dp 1  --ep  --sp 1  --replicas 1  --weights bf16|fp8|int8|int4|mxfp4|nvfp4  --kv bf16|fp8|int8  --cv 1
             --duration 300 | --count N | --backlog | --trace FILE [--trace-model NAME] (Azure, Mooncake, BurstGPT, our export, arrival_s,input,output)

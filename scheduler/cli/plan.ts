@@ -1,12 +1,15 @@
+import { writeFileSync } from 'node:fs';
+import type { ParseArgsOptionsConfig } from 'node:util';
 import { SchedulerError } from '../errors.ts';
 import { predict } from '../planner/predict.ts';
 import { planExit } from './exit.ts';
-import { readFlags } from './flags.ts';
+import { readFlags, text } from './flags.ts';
 import { type Io, json } from './io.ts';
+import { planSvg } from './plan-picture.ts';
 import { PLANNING_FLAGS, planned } from './planned.ts';
 import { planText, whyText } from './show.ts';
 
-export const FLAGS = PLANNING_FLAGS;
+export const FLAGS = { ...PLANNING_FLAGS, svg: { type: 'string' } } as const satisfies ParseArgsOptionsConfig;
 
 /** `otela-plan plan` */
 export async function planCommand(argv: readonly string[], io: Io): Promise<number> {
@@ -19,6 +22,8 @@ export async function planCommand(argv: readonly string[], io: Io): Promise<numb
       `${Math.round(rate * durationS)} requests would be simulated; give a shorter --duration (0 simulates none)`,
     );
   const prediction = durationS > 0 ? predict(plan, inventory.pools, workload, options, durationS) : undefined;
+  const svg = text(flags, 'svg');
+  if (svg !== undefined) writeFileSync(svg, planSvg(plan));
   if (flags.json === true) {
     const { pick: _, ...rest } = plan;
     const simulated = prediction && {

@@ -2,6 +2,7 @@ import type { Prediction } from '../planner/predict.ts';
 import type { Plan, PlannedModel, PlannedReplicas } from '../planner/types.ts';
 import type { SimulationResult } from '../serving/cluster.ts';
 import { percent, table } from '../validate/table.ts';
+import { planPicture } from './plan-picture.ts';
 import { count, duration, energy, perSecond } from './units.ts';
 
 const OBJECTIVE_WORDS: Record<string, string> = {
@@ -14,16 +15,12 @@ const OBJECTIVE_WORDS: Record<string, string> = {
 const gpusOf = ({ gpus, tp }: PlannedReplicas) => gpus ?? tp;
 
 export function planText(plan: Plan, prediction: Prediction | undefined): string {
-  const parts = [headline(plan), replicaTable(plan), modelTable(plan, prediction)];
-  if (plan.pools.length > 0) {
-    parts.push(
-      table(
-        ['nodes', 'GPU', 'in use', 'one more would bring'],
-        plan.pools.map(({ pool, gpu, used, gpus, oneMore }) => [pool, gpu, `${used} of ${gpus}`, oneMore]),
-      ),
-    );
-  }
-  parts.push([qualityText(plan), predictionText(prediction)].filter((line) => line !== '').join('\n'));
+  const parts = [headline(plan)];
+  if (plan.pools.length > 0) parts.push(planPicture(plan));
+  parts.push(replicaTable(plan), modelTable(plan, prediction));
+  const worth = plan.pools.filter(({ oneMore }) => !oneMore.startsWith('nothing'));
+  const more = worth.map(({ pool, gpu, oneMore }) => `One more ${gpu} in ${pool} would bring ${oneMore}.`);
+  parts.push([...more, qualityText(plan), predictionText(prediction)].filter((line) => line !== '').join('\n'));
   return parts.join('\n\n');
 }
 
@@ -57,7 +54,7 @@ function replicaTable(plan: Plan): string {
 function modelTable(plan: Plan, prediction: Prediction | undefined): string {
   const head = ['model', 'asked', 'served', 'answer takes', 'target'];
   if (prediction !== undefined) head.push('simulated', '95 of 100 within', 'first token', 'per token');
-  head.push('there');
+  head.push('available');
   return table(
     head,
     plan.models.map((one) => {

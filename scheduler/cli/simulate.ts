@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import { findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';
@@ -24,6 +25,7 @@ import {
   text,
 } from './flags.ts';
 import { type Io, json } from './io.ts';
+import { latencyPicture, latencySvg } from './plan-picture.ts';
 import { simulationText } from './show.ts';
 
 /** Requests that one `simulate` may hold in memory. */
@@ -56,6 +58,7 @@ export const SIMULATE_FLAGS = {
   'prefill-replicas': { type: 'string' },
   'network-gbs': { type: 'string' },
   seed: { type: 'string' },
+  svg: { type: 'string' },
   json: { type: 'boolean' },
 } as const;
 
@@ -105,7 +108,13 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
         }
       : {}),
   });
-  io.out(flags.json === true ? json({ ...result, latencies: undefined }) : simulationText(result));
+  const svg = text(flags, 'svg');
+  if (svg !== undefined) writeFileSync(svg, latencySvg(result));
+  io.out(
+    flags.json === true
+      ? json({ ...result, latencies: undefined })
+      : `${simulationText(result)}\n\n${latencyPicture(result)}`,
+  );
   return EXIT_DONE;
 }
 

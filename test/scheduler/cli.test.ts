@@ -140,7 +140,7 @@ describe('otela-plan', () => {
       svg,
     );
     expect(code).toBe(0);
-    expect(out).toMatch(/memP[\s\S]*equal/);
+    expect(out).toMatch(/by size[\s\S]*equal parts/);
     expect(readFileSync(svg, 'utf8')).toMatch(/^<svg [\s\S]*P95 latency[\s\S]*<\/svg>\n$/);
   });
 
