@@ -6,7 +6,7 @@ import { type Demand, type Option, type Pool, poolGpus } from '../solver/problem
 import { Search, UNSERVED } from '../solver/search.ts';
 import { HEADROOM_LOAD, targetOf } from '../solver/targets.ts';
 import { modelAvailability } from './availability.ts';
-import { usedGpus } from './shortfall.ts';
+import { usedGpus, worthOfOne } from './shortfall.ts';
 import type { PlannedModel, PlannedReplicas, PoolValue } from './types.ts';
 
 const place = (option: Option | undefined, pools: readonly Pool[]) =>
@@ -106,12 +106,9 @@ function runnerUp(
 
 /** What a GPU of each kind is worth: shadow prices of the linear relaxation, so for small changes. */
 export function explainPools(decision: Decision, pools: readonly Pool[], demands: readonly Demand[]): PoolValue[] {
-  const { formulation, relaxed } = decision;
   const rate = demands.reduce((sum, demand) => sum + demand.rate, 0);
   return pools.map((pool, p) => {
-    const worth = -formulation.packing
-      .filter((one) => one.pool === p)
-      .reduce((sum, { row, perGpu }) => sum + (relaxed.duals[row] ?? 0) * perGpu, 0);
+    const worth = worthOfOne(decision, p);
     const used = usedGpus(decision, p);
     const free = poolGpus(pool) - used;
     return {

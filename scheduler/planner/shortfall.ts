@@ -64,13 +64,15 @@ export function usedGpus({ problem, counts }: Decision, p: number): number {
   );
 }
 
+/** What one more GPU of a pool is worth, in the unit of the objective. */
+export const worthOfOne = ({ prices }: Decision, p: number): number =>
+  prices.reduce((sum, { pool, perGpu, price }) => (pool === p ? sum + price * perGpu : sum), 0);
+
 /** By the shadow prices of the relaxation, for the kind of GPU that helps most. */
-function moreGpus({ formulation, relaxed }: Decision, { share }: Evaluation, pools: readonly Pool[]): string {
+function moreGpus(decision: Decision, { share }: Evaluation, pools: readonly Pool[]): string {
   const best = pools
     .map((pool, p) => {
-      const worth = -formulation.packing
-        .filter((one) => one.pool === p)
-        .reduce((sum, { row, perGpu }) => sum + (relaxed.duals[row] ?? 0) * perGpu, 0);
+      const worth = worthOfOne(decision, p);
       return { pool, needed: worth > 1e-12 ? Math.ceil((1 - share) / worth) : Number.POSITIVE_INFINITY };
     })
     .filter(({ needed }) => needed > 0 && needed <= MORE_GPUS_MAX)

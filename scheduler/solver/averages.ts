@@ -1,5 +1,5 @@
 import { expertsOf, type Model } from '../catalogue/model.ts';
-import type { Fluid } from '../serving/fluid.ts';
+import type { Fluid, Moments } from '../serving/fluid.ts';
 import type { EngineLimits } from '../serving/limits.ts';
 import { LOAD_LEVELS } from '../serving/profile.ts';
 import { hull } from './curve.ts';
@@ -19,11 +19,15 @@ const CAPACITY_SPREAD_MEMORY = 1.45;
 /** A simulated capacity is at least this share of the averages'. */
 const CAPACITY_LEAST = 0.75;
 /** No request is faster than so much of the averages' latency without a wait … */
-const LATENCY_OPTIMISM = 0.6;
+const LATENCY_OPTIMISM = 0.8;
 /** … or, where experts are read once for all that need them, and a batch that comes and goes takes less time than its mean, of that. */
-const EXPERTS_LATENCY_OPTIMISM = 0.35;
-/** No load makes a request faster than it is alone; its lengths are drawn, and those beyond the model's context are refused. */
-const ALONE_OPTIMISM = 0.75;
+const EXPERTS_LATENCY_OPTIMISM = 0.45;
+/** No load makes a request faster than it is alone; its lengths are drawn. */
+const ALONE_OPTIMISM = 0.9;
+/** Where long requests are refused because the context ends, those that are left are shorter: of all these. */
+const REFUSED_OPTIMISM = 0.75;
+/** Requests as long as their mean and so many deviations are rare. */
+const RARE_DEVIATIONS = 4;
 /** Averages know no wait, so near saturation they say nothing about latency. */
 const UNQUEUED_LOAD_MAX = 0.7;
 
@@ -32,10 +36,14 @@ export class Averages {
   readonly #fluid: Fluid;
   readonly #optimism: number;
   readonly #rate: number;
+  readonly #refusals: number;
   /** Memory ends its batch, not the engine's limit. */
   readonly memoryBound: boolean;
 
-  constructor(fluid: Fluid, limits: EngineLimits, model: Model) {
+  constructor(fluid: Fluid, limits: EngineLimits, model: Model, { input, output }: Moments) {
+    const deviation = Math.sqrt(Math.max(0, input.square - input.mean ** 2 + output.square - output.mean ** 2));
+    const long = input.mean + output.mean + RARE_DEVIATIONS * deviation;
+    this.#refusals = model.context > 0 && long > model.context ? REFUSED_OPTIMISM : 1;
     this.#fluid = fluid;
     this.#rate = fluid.saturated().rate;
     this.#optimism = expertsOf(model).experts > 1 ? EXPERTS_LATENCY_OPTIMISM : LATENCY_OPTIMISM;
@@ -55,10 +63,10 @@ export class Averages {
     const spread = this.memoryBound ? CAPACITY_SPREAD_MEMORY : CAPACITY_SPREAD_FULL;
     const most = seen === undefined ? CAPACITY_OPTIMISM : Math.min(CAPACITY_OPTIMISM, seen * spread);
     const capacity = most * this.#rate;
-    const alone = ALONE_OPTIMISM * this.#unqueued(0);
+    const alone = this.#refusals * ALONE_OPTIMISM * this.#unqueued(0);
     const points = LOAD_LEVELS.map((level) => ({
       rate: level * capacity,
-      latencyS: Math.max(alone, this.#optimism * this.#unqueued(level * capacity)),
+      latencyS: Math.max(alone, this.#refusals * this.#optimism * this.#unqueued(level * capacity)),
     }));
     return { capacity, points: hull(points) };
   }

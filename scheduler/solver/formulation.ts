@@ -46,8 +46,6 @@ const USD_BESIDE_GPUS = 1e-4;
 /** All money together is less than half a GPU, so that a bound may be rounded up to whole GPUs. */
 const USD_AS_GPUS = 0.4;
 const GPUS_BESIDE_USD = 1e-4;
-/** A coarse curve has every third of its loads, the last among them. */
-const COARSE = 3;
 /** Seconds that an unserved request counts as: above any latency that a plan would accept. */
 const UNSERVED_S = 1e5;
 
@@ -79,9 +77,8 @@ export const isStable = (option: Option, pools: readonly Pool[]): boolean => poo
 /**
  * Paper §5, as a mixed-integer linear program. Integers: replicas of each option. For `latency` their rate is a mixture of the loads on
  * the option's convex curve, so that request-weighted mean latency (paper, eq. 1) is exact and the split over replicas comes with it.
- * `coarse`: with few loads of each curve, for prices to begin with where thousands of options would make the program slow.
  */
-export function formulate(problem: Problem, coarse = false): Formulation {
+export function formulate(problem: Problem): Formulation {
   const { options, demands, pools, floor, settings, usable, goal } = problem;
   const program = new Program();
   const replicas = options.map((option, o) => {
@@ -116,7 +113,7 @@ export function formulate(problem: Problem, coarse = false): Formulation {
     );
   });
   const rows = { program, problem, replicas, of };
-  const unserved = goal.kind === 'latency' ? waiting(rows, goal.share, coarse) : [];
+  const unserved = goal.kind === 'latency' ? waiting(rows, goal.share) : [];
   if (goal.kind === 'replicas') {
     demands.forEach(({ rate }, m) => {
       if (rate > 0)
@@ -140,15 +137,14 @@ interface Rows {
 }
 
 /** The columns of what is not served. */
-function waiting({ program, problem, replicas }: Rows, share: number, coarse: boolean): number[] {
+function waiting({ program, problem, replicas }: Rows, share: number): number[] {
   const { options, demands, usable } = problem;
   const unserved = demands.map(({ rate }) => program.column(UNSERVED_S, 0, Math.max(0, (1 - share) * rate)));
   const served: (readonly [number, number])[][] = demands.map((_, m) => [[unserved[m] ?? 0, 1]]);
   options.forEach((option, o) => {
     const mixture: (readonly [number, number])[] = [[replicas[o] ?? 0, -1]];
-    const curve = usable[o]?.curve ?? [];
-    for (const [i, { rate, latencyS }] of curve.entries()) {
-      if (rate <= 0 || (coarse && (curve.length - 1 - i) % COARSE !== 0)) continue;
+    for (const { rate, latencyS } of usable[o]?.curve ?? []) {
+      if (rate <= 0) continue;
       const loaded = program.column(rate * latencyS, 0, INFINITY);
       mixture.push([loaded, 1]);
       served[option.demand]?.push([loaded, rate]);

@@ -4,7 +4,7 @@ import { type Evaluation, evaluate } from './evaluate.ts';
 import { type Formulation, formulate, type Goal, objectiveOf, type Problem, usdPerHour } from './formulation.ts';
 import { type Solved, solve } from './highs.ts';
 import type { OptionTable } from './options.ts';
-import { packs } from './packing.ts';
+import { packingRows, packs } from './packing.ts';
 import type { Counts, Demand, PlanOptions, Pool } from './problem.ts';
 import { Search } from './search.ts';
 import { ShareSearch } from './share.ts';
@@ -61,7 +61,15 @@ export interface Outcome {
   /** Proven: no plan satisfies all conditions. */
   impossible: boolean;
   method: 'highs' | 'search' | 'columns';
-  relaxed: { formulation: Formulation; solved: Solved } | undefined;
+  /** What one more GPU would be worth, by condition on a pool; undefined where even the relaxation has no solution. */
+  prices: readonly PoolPrice[] | undefined;
+}
+
+/** Of one condition on a pool: `perGpu` of it comes with one more GPU. */
+export interface PoolPrice {
+  pool: number;
+  perGpu: number;
+  price: number;
 }
 
 /** A goal being worked on: its best plan and bound so far, over a table that gets exact where plans use it. */
@@ -73,7 +81,7 @@ export class GoalSolver {
   #problem: Problem;
   #best: { counts: Counts; value: number } | undefined;
   #bound = Number.NEGATIVE_INFINITY;
-  #relaxed: Outcome['relaxed'];
+  #relaxed: { formulation: Formulation; solved: Solved } | undefined;
   #method: Outcome['method'] = 'search';
   #columns: Columns | undefined;
   /** Shadow prices that column generation begins with. */
@@ -101,8 +109,11 @@ export class GoalSolver {
   /** `known`: a plan to begin with. */
   async solve(known?: Counts): Promise<Outcome> {
     const { settings } = this.#context;
-    if (!(await this.#linear())) return this.#outcome(true);
-    this.#start = this.#prices();
+    // A curve per option makes a program that takes longer than column generation does without it.
+    if (this.#small || this.#goal.kind !== 'latency') {
+      if (!(await this.#linear())) return this.#outcome(true);
+      this.#start = this.#prices();
+    }
     if (known !== undefined) this.#consider(known);
     // For many models configurations are chosen whole, which finds more.
     if (this.#small) this.#searched();
@@ -124,7 +135,7 @@ export class GoalSolver {
       bound: this.#bound,
       impossible,
       method: this.#method,
-      relaxed: this.#relaxed,
+      prices: this.#poolPrices(),
     };
   }
 
@@ -141,7 +152,7 @@ export class GoalSolver {
   /** Relaxations, each with what the last one used simulated. False where there is no plan at all. */
   async #linear(): Promise<boolean> {
     for (let round = 0; ; round++) {
-      const formulation = formulate(this.#problem, !this.#small);
+      const formulation = formulate(this.#problem);
       const solved = await solve(formulation.program, {
         timeLimitS: Math.max(LINEAR_LEAST_S, this.#leftS),
         gap: 0,
@@ -152,8 +163,7 @@ export class GoalSolver {
       if (solved.values.length === 0)
         throw new SchedulerError('solver', 'no solution within the time limit, not even of the relaxation');
       this.#relaxed = { formulation, solved };
-      // A coarse curve is above the real one: no bound.
-      if (this.#small || this.#goal.kind !== 'latency') this.#raise(solved.objective);
+      this.#raise(solved.objective);
       const fractions = formulation.replicas.map((column) => solved.values[column] ?? 0);
       const rounds = this.#small ? LINEAR_ROUNDS : LINEAR_ROUNDS_LARGE;
       if (round >= rounds || this.#leftS < this.#seconds / 2 || !this.#refine(fractions)) return true;
@@ -291,6 +301,13 @@ export class GoalSolver {
       return known ? one : { rate: 0, curve: [] };
     });
     return { ...this.#problem, usable };
+  }
+
+  #poolPrices(): readonly PoolPrice[] | undefined {
+    const { options, pools } = this.#problem;
+    const prices = this.#relaxed === undefined ? this.#start : this.#prices();
+    if (prices === undefined) return undefined;
+    return packingRows(options, pools).map(({ pool, perGpu }, r) => ({ pool, perGpu, price: prices[r] ?? 0 }));
   }
 
   /** Shadow prices of the linear relaxation, by packing row. */

@@ -68,7 +68,12 @@ export class OptionTable {
         const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
         const step = new StepModel(deployment, settings.calibration, settings.limits);
-        const averages = new Averages(new Fluid(step, settings.limits, lengths), settings.limits, demand.model);
+        const averages = new Averages(
+          new Fluid(step, settings.limits, lengths),
+          settings.limits,
+          demand.model,
+          lengths,
+        );
         const option: Option = { demand: m, pool: p, tp, gpus: tp, ...averages.estimate(), source: 'estimated' };
         this.options.push(option);
         this.#known.set(option, { step, averages, exact: { capacity: false, curve: false } });

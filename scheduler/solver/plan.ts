@@ -1,8 +1,16 @@
 import { SchedulerError } from '../errors.ts';
-import type { Formulation, Problem } from './formulation.ts';
+import type { Problem } from './formulation.ts';
 import { keep, whyInfeasible } from './given.ts';
-import { type Context, GoalSolver, isSmall, type Outcome, planValue, problemOf, relativeGap } from './goal.ts';
-import type { Solved } from './highs.ts';
+import {
+  type Context,
+  GoalSolver,
+  isSmall,
+  type Outcome,
+  type PoolPrice,
+  planValue,
+  problemOf,
+  relativeGap,
+} from './goal.ts';
 import { OptionTable } from './options.ts';
 import type { Counts, Demand, Placement, PlanOptions, Pool } from './problem.ts';
 import { type Relief, relief } from './relief.ts';
@@ -33,9 +41,9 @@ export type Shortfall = 'targets' | 'demand';
 export interface Decision {
   table: OptionTable;
   problem: Problem;
-  formulation: Formulation;
   counts: Counts;
-  relaxed: Solved;
+  /** Shadow prices of the relaxation. */
+  prices: readonly PoolPrice[];
   report: SolveReport;
   /** What was asked for. */
   asked: PlanOptions;
@@ -69,7 +77,7 @@ export async function decide(
   };
   const done = await asPlanned(context, started, deadline);
   const { outcome, counts } = done;
-  if (outcome.relaxed === undefined || counts === undefined)
+  if (outcome.prices === undefined || counts === undefined)
     throw new SchedulerError('infeasible', whyInfeasible(outcome.problem));
   const seconds = (performance.now() - started) / 1e3;
   const gap = relativeGap(planValue(outcome.problem, counts).value, outcome.bound);
@@ -78,16 +86,15 @@ export async function decide(
   return {
     table,
     problem: outcome.problem,
-    formulation: outcome.relaxed.formulation,
     counts,
-    relaxed: outcome.relaxed.solved,
+    prices: outcome.prices,
     report: {
       method: outcome.method,
       status: within ? 'optimal' : seconds >= settings.timeLimitS * TIME_SHARE ? 'time-limit' : 'unproven',
       gap,
       proven,
       seconds,
-      integers: outcome.relaxed.formulation.program.size.integers,
+      integers: table.options.length,
       simulated: table.simulated,
       impossible: done.impossible,
     },
