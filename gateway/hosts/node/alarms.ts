@@ -1,3 +1,4 @@
+import { RETRY_MS, storageHealth, writeIfPossible } from '../../storage/health.ts';
 import type { Database, Row } from './sqlite.ts';
 
 /** An alarm whose handler failed is tried again after this, doubled each time up to the second. */
@@ -126,13 +127,21 @@ export class Alarms {
     } catch (error) {
       failure = error;
     }
+    await this.#store(running, () => this.#over(key, className, name, failure));
     this.#running.delete(key);
-    if (this.#closed) return;
-    if (failure === undefined) {
-      this.#failures.delete(key);
-      if (!running.replaced) this.#delete(className, name);
-    } else if (!running.replaced) this.#again(key, className, name, failure);
-    this.#arm();
+    if (!this.#closed) this.#arm();
+  }
+
+  #over(key: string, className: string, name: string, failure: unknown): void {
+    if (failure !== undefined) return this.#again(key, className, name, failure);
+    this.#failures.delete(key);
+    this.#delete(className, name);
+  }
+
+  /** Once it can be stored: until then the alarm counts as being handled, and is not rung again. */
+  async #store(running: Running, write: () => void): Promise<void> {
+    while (!this.#closed && !running.replaced && !(storageHealth.failure === undefined && writeIfPossible(write)))
+      await new Promise<void>((resolve) => setTimeout(resolve, RETRY_MS).unref());
   }
 
   #again(key: string, className: string, name: string, cause: unknown): void {

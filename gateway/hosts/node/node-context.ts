@@ -1,5 +1,7 @@
 import type { ObjectHandlers } from '../../gateway-object.ts';
-import type { Clock, ObjectContext } from '../../object-context.ts';
+import type { Clock, ObjectContext, ObjectStorage } from '../../object-context.ts';
+import { storageHealth } from '../../storage/health.ts';
+import { ResilientStorage } from '../../storage/resilient.ts';
 import type { ObjectAlarm } from './alarms.ts';
 import { NodeSockets } from './node-sockets.ts';
 import { NodeStorage } from './object-storage.ts';
@@ -57,7 +59,7 @@ interface ContextOptions {
 /** What one instance of an object lives on. */
 export class NodeContext implements ObjectContext {
   readonly name: string;
-  readonly storage: NodeStorage;
+  readonly storage: ObjectStorage;
   readonly sockets: NodeSockets;
   readonly clock: NodeClock;
   readonly gate: OutputGate;
@@ -71,8 +73,10 @@ export class NodeContext implements ObjectContext {
     this.#database = database;
     this.#failed = failed;
     this.gate = new OutputGate(database, failed);
-    this.storage = new NodeStorage(database, this.gate, alarm);
     this.clock = new NodeClock((work) => this.#guard(work));
+    const stored = new NodeStorage(database, this.gate, alarm);
+    const ring = () => this.waitUntil(Promise.resolve(handlers().alarm?.()));
+    this.storage = new ResilientStorage(stored, storageHealth, this.clock, ring);
     this.sockets = new NodeSockets(this.gate, handlers, (work) => this.#guard(work));
   }
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { Env } from '../../env.ts';
 import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-object.ts';
 import type { ObjectNamespace, ObjectStub } from '../../object-context.ts';
+import { storageHealth } from '../../storage/health.ts';
 import { Alarms } from './alarms.ts';
 import { NodeContext } from './node-context.ts';
 import { Database } from './sqlite.ts';
@@ -161,6 +162,8 @@ export class ObjectHost {
   }
 
   #sweep(): void {
+    // A file that is closed now could not be opened again: SQLite makes two files beside it.
+    if (storageHealth.failure !== undefined) return;
     const now = Date.now();
     for (const [key, instance] of this.#instances) {
       const idle = now - instance.usedAt;

@@ -1,3 +1,4 @@
+import { storageHealth } from '../../storage/health.ts';
 import type { Database } from './sqlite.ts';
 
 /**
@@ -48,6 +49,7 @@ export class OutputGate {
     try {
       this.#database.commit();
     } catch (error) {
+      storageHealth.failed(error, Date.now());
       committed.reject(error);
       return this.#onFailure(error);
     }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { isOn } from '../../../shared/release/release.ts';
 import { NodeGateway } from '../../hosts/node/node-gateway.ts';
+import { storageHealth } from '../../storage/health.ts';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { CommandError } from './command.ts';
@@ -157,12 +158,18 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
     tls,
     log,
   });
+  const probe = new StorageProbe({
+    directory: data.path,
+    tell: async (failure) => storageHealth.tell(failure, Date.now()),
+  });
   const stop = once(async (drainMs: number) => {
+    probe.close();
     await gateway.close(drainMs);
     data.release();
   });
   try {
     const port = await gateway.listen(options.port, options.host);
+    probe.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
     if (!isOn(given.REQUIRE_SIGNED_AGENT))
