@@ -14,6 +14,7 @@ import { metricsRoutes } from './observe/routes.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { admitRoutes } from './registry/admit.ts';
+import { agentLeftRoutes } from './registry/agent-left.ts';
 import { agentLogRoutes } from './registry/agent-logs.ts';
 import { connectGossip } from './registry/door.ts';
 import { requestIdOf } from './request-id.ts';
@@ -33,6 +34,7 @@ app.get('/agent/connect', (c) => connectAgent(c.req.raw, c.env, c.executionCtx))
 app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx));
 app.route('/agent', admitRoutes);
 app.route('/agent', agentLogRoutes);
+app.route('/agent', agentLeftRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 app.notFound((c) => {

@@ -13,9 +13,11 @@ import { LoadMeter } from '../engine/load.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
+import { LastWill } from '../host/last-will.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
+import { willOf } from '../tunnel/last-will.ts';
 import type { Refusal } from '../tunnel/types.ts';
 import { Departure, type Parts } from './departure.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
@@ -42,6 +44,8 @@ interface LifeOptions extends JoiningOptions {
   stderr: Writable;
   /** Default 30 s. */
   engineGoneMs?: number;
+  /** Runs `deliverLastWill` in a process of its own; absent: gateways are not told should this one be killed. */
+  willCommand?: readonly string[];
 }
 
 /** Why the agent leaves. The first reason is the one that counts. */
@@ -63,14 +67,16 @@ export class AgentLife {
   readonly #departure: Departure;
   readonly #health: SessionHealth;
   readonly #load: LoadMeter;
+  #will: LastWill | undefined;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
   #signalled = false;
 
   constructor(options: LifeOptions) {
     this.#options = options;
-    const { config, env, log } = options;
+    const { config, env, log, willCommand } = options;
     this.#run = toolRunner(env);
+    if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
     this.#load = new LoadMeter(() => this.#target, config.limits);
     this.#job = new Job({
       config,
@@ -148,6 +154,7 @@ export class AgentLife {
       control?.close();
       metrics?.close();
       this.#state?.remove();
+      this.#will?.dismiss();
       unsubscribe();
     }
   }
@@ -216,9 +223,13 @@ export class AgentLife {
         ...this.#job.record(),
       },
       admit: (signal) => joining(this.#options, this.#surroundings, signal),
-      onCurrent: ({ id }) => {
-        this.#nameState(id);
-        log(`session ${id}, state in ${this.#state?.path}`);
+      onCurrent: (session) => {
+        this.#nameState(session.id);
+        log(`session ${session.id}, state in ${this.#state?.path}`);
+        const { ticket } = session;
+        this.#will?.set(
+          willOf({ gateways: config.gateways, proxy: this.#network.proxy, ticket, record: session.will() }),
+        );
       },
       onRefused: (refusal) => this.#ending.settle({ kind: 'refused', refusal }),
       log,

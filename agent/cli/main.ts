@@ -1,7 +1,10 @@
 #!/usr/bin/env node
 /** `otela-agent`: serves a model engine of this machine to gateways, over connections that go outward only. */
+import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { nearest } from '../../shared/text/nearest.ts';
+import { deliverWill } from '../tunnel/last-will.ts';
 import { COMMANDS, completionCommand, isCommand } from './commands.ts';
 import { configCommand } from './config.ts';
 import { doctorCommand } from './doctor/doctor.ts';
@@ -18,6 +21,9 @@ import { type Outside, startCommand } from './start.ts';
 import { statusCommand } from './status.ts';
 import { versionCommand } from './version.ts';
 import { within } from './wait.ts';
+
+/** Not for people: what an agent that was killed had to say, on standard input. */
+const LAST_WILL = 'last-will';
 
 /** Replaced in tests; a process has its own. */
 export interface MainOptions extends Partial<Outside> {
@@ -55,6 +61,9 @@ export async function main(argv: readonly string[], env: Env, options: MainOptio
         return configCommand(rest, env, io);
       case 'completion':
         return completionCommand(rest, io);
+      case LAST_WILL:
+        await deliverWill(await text(process.stdin), env);
+        return EXIT_DONE;
       case 'version':
       case '--version':
         return versionCommand(rest, io);
@@ -99,7 +108,8 @@ const LAST_WORDS_MS = 2000;
 
 /** A pipe takes 64 KiB at a time: the rest waits here for its reader, and an exit would drop it. */
 async function run(argv: readonly string[]): Promise<void> {
-  const code = await main(argv, process.env);
+  const program = isSea() ? [process.execPath] : [process.execPath, ...process.argv.slice(1, 2)];
+  const code = await main(argv, process.env, { willCommand: [...program, LAST_WILL] });
   const taken = Promise.all([flushed(process.stdout), flushed(process.stderr)]);
   if (argv[0] === 'start') await within(LAST_WORDS_MS, taken);
   else await taken;

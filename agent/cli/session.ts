@@ -164,6 +164,12 @@ export class Session {
     return update;
   }
 
+  /** The record that it has LEFT, for gateways to be told should this agent be killed. LEFT follows any state, whatever their versions. */
+  will(): Uint8Array {
+    const payload = encodePayload(payloadOf(this.record));
+    return signRecord({ session: this.id, state: 'LEFT', version: 0, payload }, this.key, nodeCrypto);
+  }
+
   /** The engine's last words, for whoever looks for the node's end. */
   leaveLogTail(tail: Uint8Array, signal: AbortSignal): Promise<void> {
     const { ticket, key } = this;

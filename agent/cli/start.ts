@@ -18,6 +18,8 @@ export interface Outside {
   signals: SignalSource;
   /** Until somebody else's engine that does not listen counts as stopped. */
   engineGoneMs?: number;
+  /** See AgentLife's. */
+  willCommand?: readonly string[];
   /** Whether sessions meet other agents; default true. */
   joinMesh?: boolean;
 }

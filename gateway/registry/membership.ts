@@ -200,6 +200,14 @@ export class Membership {
     }
   }
 
+  /** A session's record that it has LEFT, checked. True where that was not known here, and so its tunnel may not know. */
+  left(ticket: Uint8Array, record: Uint8Array): boolean {
+    const update: EntryUpdate = { kind: 'entry', ticket, record };
+    const news = this.merge(update).outcome === 'merged';
+    if (news) this.#events.local([update]);
+    return news;
+  }
+
   #heard(session: string, news: readonly Update[]): Published {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };

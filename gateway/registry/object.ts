@@ -145,6 +145,15 @@ export class RegistryObject extends GatewayObject {
     return this.#members.publish(session, ticket, words);
   }
 
+  /** Its agent was killed. A session without a tunnel here is told to nobody: any name would make an object. */
+  async left(ticket: Uint8Array, record: Uint8Array): Promise<void> {
+    this.#words++;
+    const { session } = decodeTicket(ticket, workerdCrypto);
+    const before = this.#members.roster.get(session);
+    const isHere = before?.connected === true || before?.suspected === true;
+    if (this.#members.left(ticket, record) && isHere) await this.env.TUNNEL.getByName(session).agentDied();
+  }
+
   /** Its tunnel here is gone: not routed to until it is back. */
   closed(session: string): void {
     this.#words++;

@@ -48,6 +48,7 @@ const TELL_AGENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'hung',
 ]);
 
+const KILLED = 'its agent was killed';
 const SUSPECTED = 'its engine answers nobody, and another request tries it';
 
 interface AttemptsEvents {
@@ -81,6 +82,8 @@ export class Attempts implements ExchangeHost {
   readonly #outlet: AnswerOutlet;
   readonly #hangs: HangWatch;
   #link: Link | undefined;
+  /** Its agent was killed. */
+  #isOver = false;
   readonly #proofs: OpeningProofs;
   /** Frames of unknown streams on this socket. Each is answered, and workerd would keep the answers of whoever does not read. */
   #unknown = 0;
@@ -210,6 +213,8 @@ export class Attempts implements ExchangeHost {
     this.#exchanges.set(exchange.stream, exchange);
     this.#hangs.opened(exchange);
     if (this.#link !== undefined) exchange.connect(this.#link);
+    // Once somebody waits for the result.
+    else if (this.#isOver) void Promise.resolve().then(() => exchange.fail('not_accepted', KILLED));
     return exchange;
   }
 
@@ -242,6 +247,7 @@ export class Attempts implements ExchangeHost {
 
   connect(link: Link): void {
     this.#link = link;
+    this.#isOver = false;
     this.#unknown = 0;
     this.#abandoned.tell(
       link,
@@ -256,6 +262,16 @@ export class Attempts implements ExchangeHost {
     this.#proofs.forget();
     const now = this.now();
     for (const exchange of this.#exchanges.values()) exchange.disconnect(now);
+  }
+
+  /** Nobody comes back for them, nor for what is asked from now on: a view that is a second old still has the node. */
+  abandon(): void {
+    this.#isOver = true;
+    const now = this.now();
+    for (const exchange of [...this.#exchanges.values()]) {
+      if (exchange.accepted) exchange.disconnect(now, 0);
+      else exchange.fail('not_accepted', KILLED);
+    }
   }
 
   /** A frame of a stream. `touched` collects what has to look at its message's end. */

@@ -255,6 +255,12 @@ export class TunnelObject extends GatewayObject {
     this.#gone(active);
   }
 
+  /** Its agent was killed, and nobody will dial again: what runs there is lost now and not when the agent could have come back. */
+  agentDied(): void {
+    this.end('its agent was killed');
+    this.#attempts.abandon();
+  }
+
   /** Is the agent at the other end there? `unknown` where no tunnel says anything about it. */
   probe(): Promise<ProbeVerdict> {
     const { active } = this.#sockets;

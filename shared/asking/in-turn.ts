@@ -59,5 +59,7 @@ function queueFull(model: string, retryAfterMs: number): ApiError {
 
 function tooLate(model: string, waitMs: number): ApiError {
   const seconds = Math.round(waitMs / 1000);
-  return new ApiError('no_capacity', `No node for '${model}' became free within ${seconds} s; try again later.`);
+  const message = `No node for '${model}' became free within ${seconds} s; try again later.`;
+  // It has waited as long as a request may: SDKs would make that three times as long.
+  return new ApiError('no_capacity', message, { headers: { 'x-should-retry': 'false' } });
 }

@@ -1,0 +1,46 @@
+import { Hono } from 'hono';
+import { LatticeError } from '../../shared/lattice/error.ts';
+import { decodeRecord, type OwnerRecord, RECORD_MAX_BYTES, verifyRecord } from '../../shared/lattice/record.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { Env } from '../env.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
+import { issuersView } from './issuers-view.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from './tickets.ts';
+
+/**
+ * `POST /agent/left`: the record, signed by its session, that it has LEFT. Sent for an agent that was killed and so could not say it on its
+ * tunnel. Checked here, so that what is not signed costs the registry nothing.
+ */
+export const agentLeftRoutes = new Hono<{ Bindings: Env }>();
+
+agentLeftRoutes.post('/left', async (c) => {
+  const request = c.req.raw;
+  const mismatch = versionMismatch(request.headers.get(PROTOCOL_HEADER));
+  if (mismatch !== undefined) return mismatch;
+  const { ticket } = await readTicket(request, (id) => issuersView(c.env, c.executionCtx, id), Date.now());
+  const length = Number(request.headers.get('content-length') ?? Number.NaN);
+  if (!(length <= RECORD_MAX_BYTES)) throw new ApiError('request_too_large', 'A record is some hundred bytes long.');
+  const record = checked(new Uint8Array(await request.arrayBuffer()), ticket);
+  try {
+    await c.env.REGISTRY.getByName(REGISTRY_NAME).left(ticket.bytes, record.bytes);
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The registry cannot be reached. Try again shortly.', { cause });
+  }
+  return c.body(null, 204);
+});
+
+/** @throws ApiError 400, 403 */
+function checked(bytes: Uint8Array, ticket: Ticket): OwnerRecord {
+  try {
+    const record = decodeRecord(bytes, workerdCrypto);
+    if (record.state !== 'LEFT')
+      throw new ApiError('invalid_request', 'The record does not say that its session has left.');
+    if (record.session === ticket.session) return verifyRecord(record, ticket.sessionKey, workerdCrypto);
+  } catch (cause) {
+    if (!(cause instanceof LatticeError)) throw cause;
+    if (cause.code !== 'bad_signature') throw new ApiError('invalid_request', `No record: ${cause.message}`, { cause });
+  }
+  throw new ApiError('permission_denied', 'The record is not signed by the session of this ticket.');
+}
