@@ -1,4 +1,5 @@
 import { type Begun, begin, isEventStream } from '../../shared/asking/answer.ts';
+import type { AttemptFailure } from '../../shared/asking/attempt.ts';
 import * as loop from '../../shared/asking/hand-over.ts';
 import {
   bodyOf,
@@ -52,7 +53,7 @@ export interface Errand extends CommonErrand {
   admittedAt: number;
   note: Pick<Note, 'attempt'>;
   /** A node did not answer. */
-  onSuspect(session: string): void;
+  onSuspect(session: string, code: AttemptFailure): void;
   /** What it tried, and whose turn it is. */
   waiter: Waiter;
   /** Aborted when the client leaves. */
@@ -90,7 +91,7 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
     onFailure: ({ node }, code) => {
       waiter.onFailure(node.session, code, Date.now());
       errand.note.attempt(code);
-      if (castsSuspicion(code)) errand.onSuspect(node.session);
+      if (castsSuspicion(code)) errand.onSuspect(node.session, code);
       if (tellsOfHang(code)) nodeMemory.breakers.hangs(node.session, Date.now());
     },
     onEnd: (choice, ending) => {

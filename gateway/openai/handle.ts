@@ -166,8 +166,8 @@ async function forward(
       continues: goesOn,
       reasoningBudget: budget,
       waiter,
-      onSuspect: (session) => {
-        snapshots.suspect(session, Date.now());
+      onSuspect: (session, code) => {
+        snapshots.suspect(session, Date.now(), code === 'gone');
         note.suspected();
       },
       note,

@@ -86,11 +86,15 @@ class IsolateView implements View {
     this.#revision = 0;
   }
 
-  suspect(session: string, now: number): void {
+  /** `gone`: it has left, as its tunnel's object says; the registry's word of that is on its way. */
+  suspect(session: string, now: number, gone: boolean): void {
     const entry = this.nodes.get(session);
-    if (entry === undefined || entry.suspected) return;
-    this.#suspicions.set(session, { entry, at: now });
-    this.nodes.put({ ...entry, suspected: true, updated_at: new Date(now).toISOString() });
+    if (entry === undefined || (entry.suspected && !gone) || entry.state === 'LEFT') return;
+    const before = this.#suspicions.get(session)?.entry ?? entry;
+    this.#suspicions.delete(session); // they stand in the order of suspecting
+    this.#suspicions.set(session, { entry: before, at: now });
+    const news = gone ? ({ state: 'LEFT', connected: false } as const) : { suspected: true };
+    this.nodes.put({ ...entry, ...news, updated_at: new Date(now).toISOString() });
     this.#revision++;
   }
 
@@ -150,8 +154,8 @@ class SnapshotCache {
   }
 
   /** This isolate found a session silent: the view says so at once, the registry's next word replaces it. */
-  suspect(session: string, now: number): void {
-    this.#view.suspect(session, now);
+  suspect(session: string, now: number, gone = false): void {
+    this.#view.suspect(session, now, gone);
   }
 
   /** Asks unless the view is younger than `ms`; nobody waits for the answer. */

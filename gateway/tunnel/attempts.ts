@@ -214,7 +214,7 @@ export class Attempts implements ExchangeHost {
     this.#hangs.opened(exchange);
     if (this.#link !== undefined) exchange.connect(this.#link);
     // Once somebody waits for the result.
-    else if (this.#isOver) void Promise.resolve().then(() => exchange.fail('not_accepted', KILLED));
+    else if (this.#isOver) void Promise.resolve().then(() => exchange.fail('gone', KILLED));
     return exchange;
   }
 
@@ -267,11 +267,7 @@ export class Attempts implements ExchangeHost {
   /** Nobody comes back for them, nor for what is asked from now on: a view that is a second old still has the node. */
   abandon(): void {
     this.#isOver = true;
-    const now = this.now();
-    for (const exchange of [...this.#exchanges.values()]) {
-      if (exchange.accepted) exchange.disconnect(now, 0);
-      else exchange.fail('not_accepted', KILLED);
-    }
+    for (const exchange of [...this.#exchanges.values()]) exchange.breakOff('gone', KILLED);
   }
 
   /** A frame of a stream. `touched` collects what has to look at its message's end. */

@@ -67,6 +67,8 @@ export type AttemptFailure =
   | 'hung'
   /** Its engine is taken to hang, and another request tries it just now. */
   | 'suspected'
+  /** The agent was killed: its session is over. */
+  | 'gone'
   /** The socket went away after the opening was acknowledged and nobody resumed it. */
   | 'lost';
 

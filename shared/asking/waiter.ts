@@ -19,6 +19,7 @@ const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
   'suspected',
   'hung',
   'lost',
+  'gone',
   'unknown',
 ]);
 

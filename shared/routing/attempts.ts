@@ -11,6 +11,7 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'unreachable',
   'not_accepted',
   'lost',
+  'gone',
   'refused',
   'unknown',
   'engine_unreachable',
@@ -22,7 +23,7 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
 ]);
 
 /** Failures that say something about the node's path: it is suspected until it publishes again. */
-const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost']);
+const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost', 'gone']);
 
 /** Statuses of an engine that cannot serve now; another replica may. */
 const BUSY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);

@@ -18,7 +18,14 @@ interface ChaosOptions {
   load: number;
   /** Two replicas in jobs of a real Slurm, which preempts them. */
   slurm: boolean;
-  a: { calmSeconds: number; seconds: number; every: readonly [number, number]; atOnce: number; pauseMs: Pause };
+  a: {
+    calmSeconds: number;
+    seconds: number;
+    every: readonly [number, number];
+    atOnce: number;
+    pauseMs: Pause;
+    hangMs: Pause;
+  };
   b: { steps: readonly number[]; secondsPerStep: number };
   c: { pauseSeconds: number };
   log(line: string): void;
@@ -38,19 +45,33 @@ export function longForm(minutes: number): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,
     slurm: whyNoSlurm() === undefined,
-    a: { calmSeconds: minutes * 3, seconds: minutes * 60, every: [2_000, 10_000], atOnce: 6, pauseMs: [1_500, 20_000] },
+    a: {
+      calmSeconds: minutes * 3,
+      seconds: minutes * 60,
+      every: [2_000, 10_000],
+      atOnce: 6,
+      pauseMs: [1_500, 20_000],
+      hangMs: [15_000, 60_000],
+    },
     b: { steps: [16, 12, 8, 4, 6, 10, 14, 16, 4, 9, 13, 16], secondsPerStep: 20 },
     c: { pauseSeconds: 6 },
   };
 }
 
-/** About a minute in all: does it still hold? */
+/** Under two minutes in all: does it still hold? An engine that hangs is found out after 20 s, which is most of (A). */
 export function shortForm(): Omit<ChaosOptions, 'log' | 'parts'> {
   return {
     ...COMMON,
     // Slurm's own grace and its wait before it starts a job again take longer than this.
     slurm: false,
-    a: { calmSeconds: 2, seconds: 14, every: [700, 1_500], atOnce: 6, pauseMs: [1_000, 11_500] },
+    a: {
+      calmSeconds: 2,
+      seconds: 30,
+      every: [700, 1_500],
+      atOnce: 6,
+      pauseMs: [1_000, 11_500],
+      hangMs: [22_000, 27_000],
+    },
     // Ten replicas at most: each token wakes two processes, and sixteen replicas' are more than two slow cores can do in time.
     b: { steps: [10, 7, 4], secondsPerStep: 4 },
     c: { pauseSeconds: 2 },
@@ -65,7 +86,7 @@ export async function chaos(options: ChaosOptions): Promise<Chaos> {
   log(`${replicas} replicas serve after ${((Date.now() - startedAt) / 1_000).toFixed(1)} s`);
   const { log: _, ...told } = options;
   const result: Chaos = { options: told };
-  const drawn = [...faults(options.a.pauseMs), ...(slurm ? [PREEMPTION] : [])];
+  const drawn = [...faults(options.a.pauseMs, options.a.hangMs), ...(slurm ? [PREEMPTION] : [])];
   if (parts.includes('a')) result.a = await partA(fleet, { ...options.a, load, faults: drawn, random, log });
   if (parts.includes('c')) result.c = await partC(fleet, { ...options.c, load, kills: 2, random, log });
   if (parts.includes('b')) result.b = await partB(fleet, { ...options.b, clientsPerSlot: 1.5, random, log });

@@ -40,10 +40,8 @@ async function paused(pid: number | undefined, ms: number): Promise<void> {
   signal(pid, 'SIGCONT');
 }
 
-/** Longer than it takes to be found out, so that what waits there has to be moved; shorter ones are pauses as those above. */
-const HANG_MS: Pause = [15_000, 40_000];
-
-export const faults = (pauseMs: Pause): readonly Fault[] => [
+/** `hangMs`: longer than it takes to be found out, so that what waits there has to be moved. */
+export const faults = (pauseMs: Pause, hangMs: Pause): readonly Fault[] => [
   {
     name: 'engine hangs',
     weight: 1,
@@ -51,7 +49,7 @@ export const faults = (pauseMs: Pause): readonly Fault[] => [
     suits: ours,
     strike: async (replica, random) => {
       await replica.control({ fault: 'hang' });
-      await sleep(between(random, ...HANG_MS));
+      await sleep(between(random, ...hangMs));
       await replica.control({});
     },
   },

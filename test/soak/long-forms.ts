@@ -1,0 +1,27 @@
+/** The long forms. A room adds a row for its own: what it runs prints its findings, and exits with 1 where one is missed. */
+
+export interface LongForm {
+  name: string;
+  /** What is looked for. */
+  what: string;
+  /** About. */
+  minutes: number;
+  /** For Node, from the root of the repository. */
+  argv: readonly string[];
+}
+
+export const LONG_FORMS: readonly LongForm[] = [
+  {
+    name: 'chaos',
+    what: 'nodes are killed, paused, cut off, and their engines hang, under load: clients see no error',
+    minutes: 17,
+    argv: ['test/chaos/main.ts', '--minutes', '10'],
+  },
+];
+
+/** Those that are named, all without a name; or what is wrong with the names. */
+export function named(names: readonly string[]): readonly LongForm[] | string {
+  const unknown = names.find((name) => !LONG_FORMS.some((form) => form.name === name));
+  if (unknown !== undefined) return `no "${unknown}"; there are ${LONG_FORMS.map(({ name }) => name).join(', ')}`;
+  return names.length === 0 ? LONG_FORMS : LONG_FORMS.filter(({ name }) => names.includes(name));
+}
