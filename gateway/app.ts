@@ -1,6 +1,6 @@
 /** The app: routes mounted, and nothing else. What its host adds is in `hosts/`. */
 import { Hono } from 'hono';
-import { ApiError } from '../shared/openai/errors.ts';
+import { ApiError, methodNotAllowed } from '../shared/openai/errors.ts';
 import { quoted } from '../shared/openai/quoted.ts';
 import { loginRoutes } from './accounts/login-routes.ts';
 import { openApiRoutes } from './admin/openapi.ts';
@@ -11,6 +11,7 @@ import { errorResponse } from './error-response.ts';
 import { healthRoutes } from './health.ts';
 import { responseOf } from './http.ts';
 import { metricsRoutes } from './observe/routes.ts';
+import { discardBody } from './openai/discard.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { admitRoutes } from './registry/admit.ts';
@@ -37,8 +38,16 @@ app.route('/agent', agentLogRoutes);
 app.route('/agent', agentLeftRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
+/** Their other methods: TRACE, say, which the router knows nothing of. */
+for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs'])
+  app.all(path, (c) => {
+    throw methodNotAllowed(c.req.method, path, ['GET', 'HEAD']);
+  });
 app.notFound((c) => {
   const error = new ApiError('not_found', `There is no ${quoted(c.req.path)} here.`);
   return errorResponse(error, requestIdOf(c.req.raw));
 });
-app.onError((error, c) => errorResponse(error, requestIdOf(c.req.raw)));
+app.onError(async (error, c) => {
+  await discardBody(c.req.raw);
+  return errorResponse(error, requestIdOf(c.req.raw));
+});

@@ -1,24 +1,16 @@
 /** Identity providers that an operator trusts: who their people are here. Kept as a setting; secrets are in the environment. */
 import * as z from 'zod';
 import { idSchema } from '../../shared/lattice/node.ts';
+import { recordOf, secureUrlSchema } from '../described.ts';
 import { ROLES, type Role } from './schema.ts';
 
 export const ISSUERS_MAX = 8;
 const VALUES_MAX = 200;
 const text = z.string().min(1).max(256);
 
-/** http is for a provider on this very machine: its answers decide who is an operator. */
-function isSafe(url: string): boolean {
-  const { protocol, hostname } = new URL(url);
-  return protocol === 'https:' || ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
-}
-
 const issuerSchema = z.strictObject({
   /** As in its tokens, character by character. */
-  issuer: z
-    .url({ protocol: /^https?$/ })
-    .max(512)
-    .refine(isSafe, 'must be https'),
+  issuer: secureUrlSchema,
   /** What the login page calls it. */
   name: text,
   client_id: text,
@@ -29,16 +21,10 @@ const issuerSchema = z.strictObject({
   admits: z.enum(['everybody', 'mapped', 'known']).default('known'),
   /** The claim that says what somebody is, e.g. `groups` or `realm_access.roles`; without it roles are the operator's business. */
   role_claim: text.nullable().default(null),
-  roles: z
-    .record(text, z.strictObject({ role: z.enum(ROLES), provider: idSchema.optional() }))
-    .refine((values) => Object.keys(values).length <= VALUES_MAX)
-    .default({}),
+  roles: recordOf(text, z.strictObject({ role: z.enum(ROLES), provider: idSchema.optional() }), VALUES_MAX).default({}),
   project_claim: text.nullable().default(null),
   /** Values of that claim to projects; the first that fits. */
-  projects: z
-    .record(text, z.string().max(64))
-    .refine((values) => Object.keys(values).length <= VALUES_MAX)
-    .default({}),
+  projects: recordOf(text, z.string().max(64), VALUES_MAX).default({}),
 });
 
 export type OidcIssuer = z.infer<typeof issuerSchema>;

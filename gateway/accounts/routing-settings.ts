@@ -2,6 +2,7 @@
 import * as z from 'zod';
 import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/weights.ts';
+import { recordOf } from '../described.ts';
 import type { ModelClass } from './model-classes.ts';
 
 const modelName = z.string().min(1).max(256);
@@ -14,8 +15,7 @@ export const fallbacksSchema = z.array(modelName).max(4);
 /** Other names of a model. */
 export const aliasesSchema = z.array(modelName).max(32);
 
-const few = <T extends z.ZodType>(value: T) =>
-  z.record(modelName, value).refine((all) => Object.keys(all).length <= 32, 'at most 32');
+const few = <T extends z.ZodType>(value: T) => recordOf(modelName, value, 32);
 
 /** Of a key or a project: counts before what the installation says. */
 export const ownRoutingSchema = z.strictObject({

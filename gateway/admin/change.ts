@@ -46,8 +46,8 @@ function auditLine(call: AnyCall, { action, object, before = null, after = null 
 
 /** A replay works this long. */
 const IDEMPOTENT_MS = 24 * 60 * 60_000;
-/** As Stripe's: 255 characters. */
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+/** As long as Stripe's, of what a header may hold (RFC 9110 §5.5); white space around it is no part of it, and an empty one is none. */
+export const IDEMPOTENCY_KEY = /^[\t\x20-\x7e]{0,255}$/;
 
 interface Creation extends Change {
   statements: BatchItem<'sqlite'>[];
@@ -67,12 +67,12 @@ interface Creation extends Change {
  */
 export async function createOnce(call: AnyCall, creation: Creation): Promise<Response> {
   const db = database(call.env);
-  const key = call.c.req.header('idempotency-key');
+  const key = call.c.req.header('idempotency-key') || undefined;
   const once: BatchItem<'sqlite'>[] = [];
   const request = sha256Hex(`${call.c.req.path}\n${JSON.stringify(call.body)}`);
   if (key !== undefined) {
     if (!IDEMPOTENCY_KEY.test(key))
-      throw new ApiError('invalid_request', 'idempotency-key: 1 to 255 plain characters.');
+      throw new ApiError('invalid_request', 'idempotency-key: 255 plain characters at most.');
     const replayed = await replay(call, key, request, creation);
     if (replayed !== undefined) return replayed;
     once.push(
@@ -88,7 +88,7 @@ export async function createOnce(call: AnyCall, creation: Creation): Promise<Res
     // Two at once: the other one was first.
     const again = key === undefined ? undefined : await replay(call, key, request, creation);
     if (again !== undefined) return again;
-    throw isTaken(error) ? new ApiError('invalid_request', `"${creation.object}" exists already.`) : error;
+    throw isTaken(error) ? new ApiError('unprocessable_content', `"${creation.object}" exists already.`) : error;
   }
   await tell(call.env);
   return call.c.json(creation.shown, creation.status ?? 201, { 'cache-control': 'no-store' });
@@ -103,7 +103,7 @@ async function replay(call: AnyCall, key: string, request: string, { find }: Cre
   );
   if (known === undefined || known.createdAt <= call.now - IDEMPOTENT_MS) return undefined;
   if (known.request !== request) {
-    throw new ApiError('invalid_request', 'This idempotency-key was used for another request.');
+    throw new ApiError('unprocessable_content', 'This idempotency-key was used for another request.');
   }
   const found = await find(known.object);
   if (found === undefined) return undefined;

@@ -9,7 +9,7 @@ import type { OrderReply } from '../registry/orders.ts';
 import { writeDown } from './change.ts';
 import { type Agreed, notUnderstood, orderFrom, sendOrder, type Unsigned } from './orders.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
-import { sessionOf } from './session.ts';
+import { SESSION_PARAM, sessionOf } from './session.ts';
 
 const PATH = '/nodes/:session/deployment';
 
@@ -36,6 +36,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     role: 'provider',
     method: 'get',
     path: PATH,
+    params: SESSION_PARAM,
     summary: 'What is deployed on a node, and which of its operator’s templates it starts while nothing is.',
     answer: answered.extend({ offers: z.array(offerSchema) }),
     run: readDeployment,
@@ -44,6 +45,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'put',
     path: PATH,
+    params: SESSION_PARAM,
     status: 202,
     summary:
       'Have an idle node start one of its templates. 202: its agent agreed; its session ends, and the one that follows carries the label otela.deployment.',
@@ -55,6 +57,7 @@ export const deploymentRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: PATH,
+    params: SESSION_PARAM,
     status: 202,
     summary:
       'End the deployment that a node is: it drains, its session ends, and its agent joins idle. 202: its agent agreed.',
@@ -123,8 +126,8 @@ function describedIn(answer: Agreed): Described {
   throw notUnderstood();
 }
 
-function codeOf(code: RefusalCode): 'invalid_request' | 'deployment_refused' {
-  return code === 'bad_parameters' || code === 'unknown_template' ? 'invalid_request' : 'deployment_refused';
+function codeOf(code: RefusalCode): 'unprocessable_content' | 'deployment_refused' {
+  return code === 'bad_parameters' || code === 'unknown_template' ? 'unprocessable_content' : 'deployment_refused';
 }
 
 function unknown(session: string): ApiError {

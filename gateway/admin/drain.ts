@@ -5,7 +5,7 @@ import { RATE_FRAME } from '../../shared/wire/limits.ts';
 import { writeDown } from './change.ts';
 import { notUnderstood, orderFrom, sendOrder, type Unsigned } from './orders.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
-import { sessionOf } from './session.ts';
+import { SESSION_PARAM, sessionOf } from './session.ts';
 
 /** The first that obey an order to drain also read this frame, and say so. */
 export const DRAINS_FROM = RATE_FRAME;
@@ -15,6 +15,7 @@ export const drainRoutes: readonly AdminRoute[] = [
     role: 'provider',
     method: 'post',
     path: '/nodes/:session/drain',
+    params: SESSION_PARAM,
     status: 202,
     summary:
       'Have a node take nothing new, finish what runs, and leave; its agent and its engine end. 202: its agent agreed. Providers drain their own.',

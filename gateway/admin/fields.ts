@@ -9,7 +9,7 @@ import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/tru
 import { endpointName } from '../accounts/account.ts';
 import { asked, database } from '../accounts/database.ts';
 import { type Limits, limitsSchema } from '../accounts/limits.ts';
-import { type OwnRouting, ownRoutingSchema, policyName } from '../accounts/routing-settings.ts';
+import { type OwnRouting, ownRoutingSchema } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
 import { POLICY_NAMES } from '../routing/policy-names.ts';
 import { list, older, type Page, rfc3339 } from './list.ts';
@@ -21,7 +21,7 @@ export function expiryMs(text: string | null | undefined, now: number): number |
   if (text === null || text === undefined) return null;
   const ms = Date.parse(text);
   if (ms > now) return ms;
-  throw new ApiError('invalid_request', 'expires_at: is in the past.', { param: 'expires_at' });
+  throw new ApiError('unprocessable_content', 'expires_at: is in the past.', { param: 'expires_at' });
 }
 
 export const providerIdSchema = z.string().regex(PROVIDER_ID_PATTERN);
@@ -41,9 +41,7 @@ export const restrictionsSchema = z.strictObject({
 });
 
 /** A policy that there is. */
-export const policySchema = policyName.refine((name) => POLICY_NAMES.includes(name), {
-  error: `there are ${POLICY_NAMES.join(', ')}`,
-});
+export const policySchema = z.enum(POLICY_NAMES, { error: `there are ${POLICY_NAMES.join(', ')}` });
 
 /** What changes how a request is served, and nobody's rights. */
 export const habitsSchema = z.strictObject({

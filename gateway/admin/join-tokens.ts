@@ -57,6 +57,7 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
     summary: 'Make a join token. It is shown once. A provider that is not known is made with it by operators.',
     body: createSchema,
     answer: joinTokenSchema.extend({ token: z.string() }),
+    again: joinTokenSchema,
     run: createToken,
   }),
   route({
@@ -89,7 +90,8 @@ export const joinTokenRoutes: readonly AdminRoute[] = [
 async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
   const { body, account, env, now } = call;
   const provider = body.provider ?? account.provider;
-  if (provider === undefined) throw new ApiError('invalid_request', 'provider: is needed.', { param: 'provider' });
+  if (provider === undefined)
+    throw new ApiError('unprocessable_content', 'provider: is needed.', { param: 'provider' });
   if (account.role !== 'operator' && provider !== account.provider) {
     throw new ApiError(
       'permission_denied',
@@ -98,7 +100,7 @@ async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Re
   }
   const known = await findProvider(env, provider);
   if (known?.deletedAt != null || (known === undefined && account.role !== 'operator')) {
-    throw new ApiError('invalid_request', `provider: There is no provider "${provider}".`, { param: 'provider' });
+    throw new ApiError('unprocessable_content', `provider: There is no provider "${provider}".`, { param: 'provider' });
   }
   if (known === undefined) await requireRoom(env);
   const { plaintext, hash, prefix } = newSecret(TOKEN_PREFIX);

@@ -72,6 +72,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     summary: 'Make a key. It is shown once.',
     body: createSchema,
     answer: newKeySchema,
+    again: keySchema,
     run: createKey,
   }),
   route({
@@ -115,6 +116,7 @@ export const keyRoutes: readonly AdminRoute[] = [
     summary: 'A new key with all that the old one may do; the old one works on for the overlap.',
     body: rotateSchema,
     answer: newKeySchema,
+    again: keySchema,
     run: rotateKey,
   }),
   route({
@@ -225,13 +227,13 @@ async function rotateKey(call: Call<z.infer<typeof rotateSchema>>): Promise<Resp
 
 /** What has ended, or is about to because it was rotated, would hand its end on. @throws ApiError 400 */
 async function requireRotatable({ env, now }: Call<unknown, unknown>, old: Key): Promise<void> {
-  if (old.revokedAt !== null) throw new ApiError('invalid_request', 'A revoked key cannot be rotated.');
+  if (old.revokedAt !== null) throw new ApiError('unprocessable_content', 'A revoked key cannot be rotated.');
   if (old.expiresAt !== null && old.expiresAt <= now)
-    throw new ApiError('invalid_request', 'A key that has expired cannot be rotated: make a new one.');
+    throw new ApiError('unprocessable_content', 'A key that has expired cannot be rotated: make a new one.');
   const next = await findKey(env, eq(apiKeys.rotatedFrom, old.id));
   if (next === undefined) return;
   const message = `This key was rotated already: rotate "${next.id}", which took its place, or make a new one.`;
-  throw new ApiError('invalid_request', message);
+  throw new ApiError('unprocessable_content', message);
 }
 
 /** D1 first: whatever fails afterwards, nobody who asks D1 is told that the key is good. */
@@ -253,7 +255,7 @@ async function requireFewKeys({ env, account, now }: Call<unknown, unknown>): Pr
   const mine = and(eq(apiKeys.userId, account.userId ?? ''), working);
   const [all] = await asked(database(env).select({ n: count() }).from(apiKeys).where(mine));
   if ((all?.n ?? 0) < OWN_KEYS_MAX) return;
-  throw new ApiError('invalid_request', `You have ${OWN_KEYS_MAX} keys already; revoke some first.`);
+  throw new ApiError('unprocessable_content', `You have ${OWN_KEYS_MAX} keys already; revoke some first.`);
 }
 
 /** What only operators may set. */

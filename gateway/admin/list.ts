@@ -28,10 +28,4 @@ export function rfc3339(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** One line that a terminal can show: no control characters. */
-export const nameSchema = z
-  .string()
-  .trim()
-  .min(1)
-  .max(200)
-  .regex(/^\P{Cc}*$/u, 'must not contain control characters');
+export { nameSchema } from '../described.ts';

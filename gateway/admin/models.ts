@@ -7,7 +7,6 @@ import { maxRetriesSchema } from '../accounts/retry-settings.ts';
 import { aliasesSchema, fallbacksSchema, timeoutSchema } from '../accounts/routing-settings.ts';
 import { modelSettings } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
-import { parse } from '../json-body.ts';
 import { change, tell } from './change.ts';
 import { listOf, policySchema } from './fields.ts';
 import { rfc3339 } from './list.ts';
@@ -60,6 +59,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: ONE,
+    params: { id: modelSchema },
     summary: "One model's settings.",
     answer: settingsSchema,
     run: async (call) => {
@@ -72,6 +72,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'put',
     path: ONE,
+    params: { id: modelSchema },
     summary: 'How one model is routed, waited for and traced; what is left out goes back to the default.',
     body: putSchema,
     answer: settingsSchema,
@@ -81,6 +82,7 @@ export const modelRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'delete',
     path: ONE,
+    params: { id: modelSchema },
     summary: 'Back to the defaults. Says whether anything was there; repeating tells the registry again.',
     answer: deletedSchema,
     run: deleteModel,
@@ -93,7 +95,7 @@ async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> 
   const [others] = await asked(db.select({ n: count() }).from(modelSettings).where(ne(modelSettings.model, model)));
   if ((others?.n ?? 0) >= MODEL_SETTINGS_MAX) {
     const message = `At most ${MODEL_SETTINGS_MAX} models can have settings of their own. Delete some first.`;
-    throw new ApiError('invalid_request', message);
+    throw new ApiError('unprocessable_content', message);
   }
   const before = await find(call);
   await requireFree(call, model);
@@ -135,7 +137,7 @@ async function requireFree({ env, body }: Call<z.infer<typeof putSchema>>, model
 }
 
 function refused(param: string, why: string): ApiError {
-  return new ApiError('invalid_request', `${param}: ${why}`, { param });
+  return new ApiError('unprocessable_content', `${param}: ${why}`, { param });
 }
 
 async function deleteModel(call: Call): Promise<object> {
@@ -159,7 +161,7 @@ async function find(call: Call<unknown, unknown>): Promise<typeof modelSettings.
 }
 
 function modelId(call: Call<unknown, unknown>): string {
-  return parse(call.param('id'), modelSchema);
+  return call.param('id');
 }
 
 function view(row: typeof modelSettings.$inferSelect) {

@@ -6,7 +6,7 @@ import { writeDown } from './change.ts';
 import { listOf } from './fields.ts';
 import { listNodes, nodeSchema, oneNodeSchema, querySchema, readNode } from './node-views.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
-import { asking, sessionOf } from './session.ts';
+import { asking, SESSION_PARAM, sessionOf } from './session.ts';
 
 export const nodeRoutes: readonly AdminRoute[] = [
   route({
@@ -22,6 +22,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     role: 'provider',
     method: 'get',
     path: '/nodes/:session',
+    params: SESSION_PARAM,
     summary: 'One session: also its tunnel, and what went wrong there last.',
     answer: oneNodeSchema,
     run: readNode,
@@ -30,6 +31,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     role: 'provider',
     method: 'get',
     path: '/nodes/:session/logs',
+    params: SESSION_PARAM,
     summary: 'What the engine of a node that failed said last: text, 256 KiB at most, kept 7 days.',
     run: readLogs,
   }),
@@ -37,6 +39,7 @@ export const nodeRoutes: readonly AdminRoute[] = [
     role: 'operator',
     method: 'delete',
     path: '/nodes/:session',
+    params: SESSION_PARAM,
     summary:
       "End a session of this gateway's own issuer. Its agent comes back as a new one while its join token is good.",
     answer: z.object({ object: z.literal('node'), session: z.string(), deleted: z.boolean() }),

@@ -5,6 +5,7 @@ import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { ERROR_KINDS } from '../../shared/openai/errors.ts';
 import { REGISTRY_VIEWS } from '../../shared/routing/registry-view.ts';
 import type { Env } from '../env.ts';
+import { IDEMPOTENCY_KEY } from './change.ts';
 import type { AdminRoute } from './route.ts';
 import { ADMIN_ROUTES } from './routes.ts';
 
@@ -18,6 +19,7 @@ interface Operation {
   operation: object;
 }
 
+const ANY_TEXT = z.string();
 const JSON_TYPE = 'application/json';
 const ERROR = { $ref: '#/components/responses/error' };
 
@@ -31,12 +33,14 @@ function openPath(path: string): string {
   return path.replace(/:(\w+)(\{[^}]*\})?/g, '{$1}');
 }
 
-function pathParameters(path: string): object[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+function pathParameters(path: string, params: AdminRoute['params'] = {}): object[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => ({
     name,
     in: 'path',
     required: true,
-    schema: { type: 'string' },
+    schema: Object.hasOwn(params, name)
+      ? schemaOf(params[name] ?? ANY_TEXT, 'input')
+      : { type: 'string', minLength: 1 },
   }));
 }
 
@@ -58,15 +62,20 @@ const IDEMPOTENCY = {
   in: 'header',
   required: false,
   description: 'A second request with it within a day gets what the first one made, without its secret.',
-  schema: { type: 'string', maxLength: 255 },
+  schema: { type: 'string', pattern: IDEMPOTENCY_KEY.source, examples: ['6f1c3f0e'] },
 };
 
+function contentOf(answer: z.ZodType | undefined): object {
+  return answer === undefined ? {} : { content: { [JSON_TYPE]: { schema: schemaOf(answer, 'output') } } };
+}
+
 function adminOperation(route: AdminRoute): Operation {
-  const { method, path, summary, role, login, scope, body, query, answer } = route;
+  const { method, path, params, summary, role, login, scope, body, query, answer } = route;
   const open = `/admin${openPath(path)}`;
   const { status = method === 'post' ? 201 : 200 } = route;
   const creates = status === 201;
-  const content = answer && { [JSON_TYPE]: { schema: schemaOf(answer, 'output') } };
+  const content = contentOf(answer);
+  const again = creates && { '200': { description: 'Made before.', ...contentOf(route.again ?? answer) } };
   const needs = [
     `role ${role}`,
     ...(login ? ['a login, for who is no operator'] : []),
@@ -79,9 +88,13 @@ function adminOperation(route: AdminRoute): Operation {
     summary,
     needs,
     operation: {
-      parameters: [...pathParameters(open), ...queryParameters(query), ...(creates ? [IDEMPOTENCY] : [])],
+      parameters: [
+        ...pathParameters(open, params),
+        ...queryParameters(query),
+        ...(creates && route.repeatable !== true ? [IDEMPOTENCY] : []),
+      ],
       ...(body && { requestBody: { required: true, content: { [JSON_TYPE]: { schema: schemaOf(body, 'input') } } } }),
-      responses: { [status]: { description: 'Done.', ...(content && { content }) }, default: ERROR },
+      responses: { ...again, [status]: { description: 'Done.', ...content }, default: ERROR },
     },
   };
 }
@@ -100,7 +113,9 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-request-id': 'Comes back with the answer.',
 };
 
-const TAGS: Readonly<Record<string, string>> = { 'scope inference': 'models', nothing: 'health' };
+/** Open to the public. */
+const NOTHING = 'nothing';
+const TAGS: Readonly<Record<string, string>> = { 'scope inference': 'models', [NOTHING]: 'health' };
 
 function modelOperations(): Operation[] {
   const parameters = Object.entries(REQUEST_HEADERS).map(([name, description]) => ({
@@ -133,15 +148,19 @@ function modelOperations(): Operation[] {
     tag: TAGS[needs] ?? 'registry',
     summary,
     needs,
-    operation: { parameters: pathParameters(path), responses: { '200': { description: 'Done.' }, default: ERROR } },
+    operation: {
+      parameters: pathParameters(path),
+      ...(needs === NOTHING && { security: [] }),
+      responses: { '200': { description: 'Done.' }, default: ERROR },
+    },
   });
   return [
     ...asked,
-    read('/healthz', 'The process answers.', 'nothing'),
+    read('/healthz', 'The process answers.', NOTHING),
     read(
       '/readyz',
       'What it needs answers too: 200, else 503 with what does not; whose keys it signs with, and whether agents must be of a signed release.',
-      'nothing',
+      NOTHING,
     ),
     read(
       '/v1/models',

@@ -20,7 +20,7 @@ export async function sendOrder(
   { env }: Pick<Call, 'env'>,
   session: string,
   order: Uint8Array,
-  codeOf: (code: RefusalCode) => 'invalid_request' | 'deployment_refused' | 'order_refused',
+  codeOf: (code: RefusalCode) => 'unprocessable_content' | 'deployment_refused' | 'order_refused',
 ): Promise<Agreed> {
   const json = await sent(env, session, order);
   if (json === null) {

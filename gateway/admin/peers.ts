@@ -6,6 +6,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import { asked, database } from '../accounts/database.ts';
 import { peers } from '../accounts/schema.ts';
+import { httpUrlSchema } from '../described.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { listedIssuer } from '../registry/issuers.ts';
 import { issuersView } from '../registry/issuers-view.ts';
@@ -17,16 +18,17 @@ import { type AdminRoute, type Call, route } from './route.ts';
 
 type Peer = typeof peers.$inferSelect;
 
+/** 32 bytes are 43 characters, whose last holds four bits. */
+const ROOT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/;
+
 const createSchema = z.strictObject({
   /** What its providers are called by here: `lab@NAME`. */
-  name: idSchema.refine((name) => name !== LOCAL_ISSUER, `"${LOCAL_ISSUER}" is what our own issuer is called`),
+  name: idSchema
+    .refine((name) => name !== LOCAL_ISSUER, `"${LOCAL_ISSUER}" is what our own issuer is called`)
+    .meta({ not: { const: LOCAL_ISSUER } }),
   /** Its issuer's public root key, base64url. */
-  root: z.string().trim().max(64),
-  url: z
-    .url({ protocol: /^https?$/ })
-    .max(512)
-    .nullable()
-    .default(null),
+  root: z.string().regex(ROOT, 'must be a public key, 32 bytes in base64url'),
+  url: httpUrlSchema.nullable().default(null),
 });
 
 const peerSchema = z.object({
@@ -57,6 +59,7 @@ export const peerRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'post',
     path: '/peers',
+    repeatable: true,
     summary: "List another institution's issuer: from now on its nodes may serve here, as provider@name.",
     body: createSchema,
     answer: peerSchema,
@@ -76,22 +79,28 @@ async function listPeer(call: Call<z.infer<typeof createSchema>>): Promise<Respo
   const { name, root, url } = call.body;
   const issuer = listedIssuer(name, root, url ?? undefined, workerdCrypto);
   if (issuer === undefined)
-    throw new ApiError('invalid_request', 'root: must be a public key, 32 bytes in base64url.', { param: 'root' });
+    throw new ApiError('unprocessable_content', 'root: must be a public key, 32 bytes in base64url.', {
+      param: 'root',
+    });
   const { issuers } = await issuersView(call.env, call.c.executionCtx);
   if (issuers.get(issuer.id)?.name === LOCAL_ISSUER)
-    throw new ApiError('invalid_request', 'root: This is our own issuer, which is listed anyway.', { param: 'root' });
+    throw new ApiError('unprocessable_content', 'root: This is our own issuer, which is listed anyway.', {
+      param: 'root',
+    });
   const db = database(call.env);
   const rows = await asked(db.select().from(peers));
   const known = rows.find((row) => row.name === name);
   if (known !== undefined && known.root !== root) {
     const message = `name: There is a peer "${name}" with another key. Remove it first; its nodes leave with it.`;
-    throw new ApiError('invalid_request', message, { param: 'name' });
+    throw new ApiError('unprocessable_content', message, { param: 'name' });
   }
   const other = rows.find((row) => row.root === root && row.name !== name);
   if (other !== undefined)
-    throw new ApiError('invalid_request', `root: This key is listed already, as "${other.name}".`, { param: 'root' });
+    throw new ApiError('unprocessable_content', `root: This key is listed already, as "${other.name}".`, {
+      param: 'root',
+    });
   if (known === undefined && rows.length >= PEERS_MAX)
-    throw new ApiError('invalid_request', `This gateway lists ${PEERS_MAX} peers already.`);
+    throw new ApiError('unprocessable_content', `This gateway lists ${PEERS_MAX} peers already.`);
   const row = { name, root, url, createdAt: known?.createdAt ?? call.now };
   const write = db.insert(peers).values(row).onConflictDoUpdate({ target: peers.name, set: { url } });
   const what = { action: known === undefined ? 'peer.create' : 'peer.update', object: name, after: view(row) };

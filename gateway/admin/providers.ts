@@ -130,7 +130,7 @@ export async function marksNew(env: Env): Promise<boolean> {
 export async function requireRoom(env: Pick<Env, 'DB'>): Promise<void> {
   const [all] = await asked(database(env).select({ n: count() }).from(providers));
   if ((all?.n ?? 0) < PROVIDERS_MAX) return;
-  throw new ApiError('invalid_request', `This gateway knows ${PROVIDERS_MAX} providers already.`);
+  throw new ApiError('unprocessable_content', `This gateway knows ${PROVIDERS_MAX} providers already.`);
 }
 
 async function patchProvider(call: Call<z.infer<typeof patchSchema>>): Promise<object> {

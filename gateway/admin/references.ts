@@ -27,5 +27,5 @@ export async function requireProvider(env: Store, id: string | null): Promise<ty
 }
 
 function missing(param: string, message: string): ApiError {
-  return new ApiError('invalid_request', `${param}: ${message}`, { param });
+  return new ApiError('unprocessable_content', `${param}: ${message}`, { param });
 }

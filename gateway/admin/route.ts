@@ -1,12 +1,12 @@
 /** A route of the admin REST, said once: who may call it, what goes in, what comes out, and how it is described. */
 import type { Context } from 'hono';
-import type * as z from 'zod';
+import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { type Account, atLeast, requireScope } from '../accounts/account.ts';
 import { touch } from '../accounts/last-used.ts';
 import type { Role } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { readBody, readQuery } from '../json-body.ts';
+import { parse, readBody, readQuery } from '../json-body.ts';
 import { callerOf } from './caller.ts';
 
 type AdminContext = Context<{ Bindings: Env }>;
@@ -36,6 +36,8 @@ export interface AdminRoute {
   method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** Below /admin, as Hono writes it. */
   path: string;
+  /** Of parts of the path that are no text of any kind. */
+  params?: Readonly<Record<string, z.ZodType<string>>>;
   summary: string;
   /** The lowest role that may call it. What of it a role sees is the handler's business. */
   role: Role;
@@ -47,8 +49,12 @@ export interface AdminRoute {
   query?: z.ZodType;
   /** Of its answer, where that is not 201 of a POST, which makes something, or 200 of all others. */
   status?: 202;
+  /** A POST that names its thing: it may be repeated without an `idempotency-key`. */
+  repeatable?: true;
   /** Of a JSON answer. */
   answer?: z.ZodType;
+  /** Of the answer to a POST that made its thing before, 200: without its secret. Absent: as `answer`. */
+  again?: z.ZodType;
   run(c: AdminContext): Promise<Response>;
 }
 
@@ -68,6 +74,8 @@ async function answer<Body, Query>(c: AdminContext, definition: Definition<Body,
   const caller = await callerOf(c.env, c.req.raw, now);
   touch(caller.account, c.env, c.executionCtx, now);
   permit(caller, definition);
+  for (const [name, schema] of Object.entries(definition.params ?? {}))
+    parse({ [name]: c.req.param(name) ?? '' }, z.object({ [name]: schema }));
   const call: Call<Body, Query> = {
     ...caller,
     c,

@@ -48,14 +48,10 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
 
 export const adminRoutes = new Hono<{ Bindings: Env }>();
 
-const methods = new Map<string, string[]>();
-for (const { method, path, run } of ADMIN_ROUTES) {
-  adminRoutes.on(method.toUpperCase(), path, (c) => run(c));
-  methods.set(path, [...(methods.get(path) ?? []), method.toUpperCase()]);
-}
-
 /** Any other method on these paths is 405 and says which would do; strangers are told nothing. */
-for (const [path, allowed] of methods) {
+for (const [path, routes] of Map.groupBy(ADMIN_ROUTES, (one) => one.path)) {
+  for (const { method, run } of routes) adminRoutes.on(method.toUpperCase(), path, (c) => run(c));
+  const allowed = routes.map(({ method }) => method.toUpperCase());
   adminRoutes.all(path, async (c) => {
     await callerOf(c.env, c.req.raw, Date.now());
     throw methodNotAllowed(c.req.method, c.req.path, allowed);

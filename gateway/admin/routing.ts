@@ -7,7 +7,6 @@ import { asked, database } from '../accounts/database.ts';
 import { weightRuleSchema, weightsSchema } from '../accounts/routing-settings.ts';
 import { modelWeights } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
-import { parse } from '../json-body.ts';
 import { change, tell } from './change.ts';
 import { listOf } from './fields.ts';
 import { rfc3339 } from './list.ts';
@@ -44,6 +43,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'get',
     path: ONE,
+    params: { model: modelSchema },
     summary: "One model's weights.",
     answer: routingSchema,
     run: async (call) => {
@@ -56,6 +56,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'put',
     path: ONE,
+    params: { model: modelSchema },
     summary: 'The weight of each node that fits a rule. The rule that names most counts; acts everywhere within 5 s.',
     body: putSchema,
     answer: routingSchema,
@@ -65,6 +66,7 @@ export const routingRoutes: readonly AdminRoute[] = [
     ...OPERATOR,
     method: 'delete',
     path: ONE,
+    params: { model: modelSchema },
     summary: 'Back to the policy that is set. Says whether weights were there; repeating is safe.',
     answer: deletedSchema,
     run: remove,
@@ -76,7 +78,10 @@ async function put(call: Call<z.infer<typeof putSchema>>): Promise<object> {
   const db = database(call.env);
   const [others] = await asked(db.select({ n: count() }).from(modelWeights).where(ne(modelWeights.model, model)));
   if ((others?.n ?? 0) >= MODEL_SETTINGS_MAX)
-    throw new ApiError('invalid_request', `At most ${MODEL_SETTINGS_MAX} models can have weights. Delete some first.`);
+    throw new ApiError(
+      'unprocessable_content',
+      `At most ${MODEL_SETTINGS_MAX} models can have weights. Delete some first.`,
+    );
   // As nodes publish it: `h100` and `NVIDIA H100 80GB HBM3` are H100.
   const weights = call.body.weights.map((rule) =>
     rule.gpu === undefined ? rule : { ...rule, gpu: findGpuClass(rule.gpu)?.name ?? rule.gpu.toUpperCase() },
@@ -111,7 +116,7 @@ async function find(call: Call<unknown, unknown>): Promise<Row | undefined> {
 }
 
 function modelOf(call: Call<unknown, unknown>): string {
-  return parse(call.param('model'), modelSchema);
+  return call.param('model');
 }
 
 function view(row: Row) {

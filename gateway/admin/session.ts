@@ -1,15 +1,22 @@
 /** Routes about one session ask the registry's object for it. */
+import * as z from 'zod';
 import { SESSION_PATTERN } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import type { Env } from '../env.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
 import type { Call } from './route.ts';
 
-/** Of the path. @throws ApiError 400 */
+/** Of routes about one session. */
+export const SESSION_PARAM = {
+  session: z
+    .string()
+    .regex(SESSION_PATTERN, 'This is no session id.')
+    .meta({ examples: ['mfrggzdfmztwq2lkmfrggzdfmz'] }),
+};
+
+/** Of the path of a route with SESSION_PARAM. */
 export function sessionOf(call: Pick<Call, 'param'>): string {
-  const session = call.param('session');
-  if (SESSION_PATTERN.test(session)) return session;
-  throw new ApiError('invalid_request', 'This is no session id.', { param: 'session' });
+  return call.param('session');
 }
 
 type Registry = ReturnType<Env['REGISTRY']['getByName']>;

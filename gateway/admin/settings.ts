@@ -9,6 +9,7 @@ import { maxRetriesSchema, retryShareSchema } from '../accounts/retry-settings.t
 import { routingSchema } from '../accounts/routing-settings.ts';
 import { settings } from '../accounts/schema.ts';
 import { readSettings } from '../accounts/settings.ts';
+import { httpUrlSchema } from '../described.ts';
 import type { Env } from '../env.ts';
 import { change } from './change.ts';
 import { policySchema } from './fields.ts';
@@ -18,11 +19,7 @@ const patchSchema = z.strictObject({
   /** Who is trusted where nobody is named; null: what the environment says. */
   default_trust: z.enum(['admitted', 'marked']).nullable().optional(),
   /** Where browsers reach this gateway: identity providers send them back there. */
-  public_url: z
-    .url({ protocol: /^https?$/ })
-    .max(512)
-    .nullable()
-    .optional(),
+  public_url: httpUrlSchema.nullable().optional(),
   /** Identity providers whose people may log in; null or empty: none. */
   oidc: issuersSchema.nullable().optional(),
   /** Waiting for a node where none is free; what is left out of it is the default. */

@@ -24,6 +24,7 @@ const DAY_MS = 86_400_000;
 /** A model's name may have 1,024 characters, and JSON six for one of them. */
 const CURSOR_MAX = 12_288;
 
+const GROUP_LIST = new RegExp(`^(${GROUPS.join('|')})(,(${GROUPS.join('|')}))*$`);
 const daySchema = z.iso.date();
 const filterText = z.string().max(256).optional();
 const usageQuery = z.strictObject({
@@ -32,8 +33,9 @@ const usageQuery = z.strictObject({
   to: daySchema.optional(),
   group_by: z
     .string()
+    .regex(GROUP_LIST, `names of ${GROUPS.join(', ')}, with commas between them`)
     .default('day')
-    .transform((text) => [...new Set(text.split(',').map((one) => one.trim()))])
+    .transform((text) => [...new Set(text.split(','))])
     .pipe(z.array(z.enum(GROUPS)).min(1)),
   limit: z.coerce.number().int().min(1).max(ROWS_MAX).default(PAGE_ROWS),
   /** `next` of the page before. */
@@ -67,10 +69,13 @@ const totalSchema = z.object({
   mean_total_ms: z.number(),
 });
 
-const WINDOW = /^(\d{1,5})([smhd])$/;
+/** From 1 s to 7 days: 604,800 s, 10,080 min, 168 h. */
+const WINDOW =
+  /^(([1-9][0-9]{0,4}|[1-5][0-9]{5}|60[0-3][0-9]{3}|604[0-7][0-9]{2}|604800)s|([1-9][0-9]{0,3}|100[0-7][0-9]|10080)m|([1-9][0-9]?|1[0-5][0-9]|16[0-8])h|[1-7]d)$/;
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: DAY_MS };
-const WINDOW_MAX_MS = 7 * DAY_MS;
-const workloadQuery = z.strictObject({ window: z.string().regex(WINDOW).default('1h') });
+const workloadQuery = z.strictObject({
+  window: z.string().regex(WINDOW, 'a number of s, m, h or d, from 1s to 7d').default('1h'),
+});
 const lengths = z.object({ mean: z.number(), deviation: z.number(), p50: z.number(), p95: z.number() });
 const workloadSchema = z.object({
   object: z.literal('list'),
@@ -189,7 +194,7 @@ function cursorOf(values: readonly string[]): string {
 function after(cursor: string, groups: readonly SQLiteColumn[]): SQL {
   const values = readCursor(cursor);
   if (values?.length !== groups.length) {
-    throw new ApiError('invalid_request', 'after: is no `next` of this question.', { param: 'after' });
+    throw new ApiError('unprocessable_content', 'after: is no `next` of this question.', { param: 'after' });
   }
   const bound = values.map((value) => sql`${value}`);
   return sql`(${sql.join([...groups], sql`, `)}) > (${sql.join(bound, sql`, `)})`;
@@ -216,11 +221,7 @@ function own({ account, query }: Call<unknown, z.infer<typeof usageQuery>>): SQL
 }
 
 async function readWorkload({ env, query, now }: Call<unknown, z.infer<typeof workloadQuery>>): Promise<object> {
-  const [, count = '', unit = ''] = WINDOW.exec(query.window) ?? [];
-  const windowMs = Number(count) * (UNIT_MS[unit] ?? 0);
-  if (windowMs < 1_000 || windowMs > WINDOW_MAX_MS) {
-    throw new ApiError('invalid_request', 'window: must be between 1s and 7d.', { param: 'window' });
-  }
+  const windowMs = Number(query.window.slice(0, -1)) * (UNIT_MS[query.window.slice(-1)] ?? 0);
   const from = now - windowMs;
   const parts = await asked(
     Promise.all(shardsBetween(from, now).map((shard) => env.USAGE.getByName(shard).workload(from, now))),
@@ -258,7 +259,7 @@ function lengthsOf(histogram: Histogram): z.infer<typeof lengths> {
 async function readTrace({ env, query }: Call<unknown, z.infer<typeof traceQuery>>): Promise<Response> {
   const [from, to] = [Date.parse(query.from), Date.parse(query.to)];
   if (!(from < to) || to - from > TRACE_MAX_MS) {
-    throw new ApiError('invalid_request', 'from and to: must be in this order and at most 31 days apart.');
+    throw new ApiError('unprocessable_content', 'from and to: must be in this order and at most 31 days apart.');
   }
   const [secret, hidden] = await Promise.all([
     installationSecret(env),

@@ -4,6 +4,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { ROLES, sessions, users } from '../accounts/schema.ts';
 import { newId } from '../accounts/secrets.ts';
+import { emailSchema } from '../described.ts';
 import { change, createOnce } from './change.ts';
 import { eraseUser } from './erase.ts';
 import { idSchema, listOf, pageOf, time } from './fields.ts';
@@ -16,7 +17,7 @@ type User = typeof users.$inferSelect;
 const identityText = z.string().min(1).max(512);
 const createSchema = z.strictObject({
   name: nameSchema,
-  email: z.email().max(320).nullable().optional(),
+  email: emailSchema.nullable().optional(),
   role: z.enum(ROLES).default('consumer'),
   provider: idSchema.nullable().optional(),
   project_id: z.string().max(64).nullable().optional(),
@@ -26,7 +27,7 @@ const createSchema = z.strictObject({
 });
 const patchSchema = z.strictObject({
   name: nameSchema.optional(),
-  email: z.email().max(320).nullable().optional(),
+  email: emailSchema.nullable().optional(),
   role: z.enum(ROLES).optional(),
   provider: idSchema.nullable().optional(),
   project_id: z.string().max(64).nullable().optional(),
@@ -104,7 +105,7 @@ async function createUser(call: Call<z.infer<typeof createSchema>>): Promise<Res
   const { body, env, now } = call;
   const { name, email = null, role, provider = null, project_id = null, issuer = null, subject = null } = body;
   if ((issuer === null) !== (subject === null)) {
-    throw new ApiError('invalid_request', 'issuer and subject go together.', { param: 'issuer' });
+    throw new ApiError('unprocessable_content', 'issuer and subject go together.', { param: 'issuer' });
   }
   await requireFitting(call, role, provider, project_id);
   const id = newId('user');

@@ -24,7 +24,8 @@ const SAFE = /^[A-Za-z0-9][A-Za-z0-9._/:@=,+-]{0,255}$/;
 const valueSchema = z.union([z.string().max(256), z.number()]);
 export const parametersSchema = z
   .record(z.string().regex(NAME_PATTERN), valueSchema)
-  .refine((given) => Object.keys(given).length <= PARAMETERS_MAX, `at most ${PARAMETERS_MAX} parameters`);
+  .refine((given) => Object.keys(given).length <= PARAMETERS_MAX, `at most ${PARAMETERS_MAX} parameters`)
+  .meta({ maxProperties: PARAMETERS_MAX });
 /** As ordered. */
 export type Parameters = z.infer<typeof parametersSchema>;
 

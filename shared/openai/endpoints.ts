@@ -96,7 +96,7 @@ export const ENDPOINTS: readonly Endpoint[] = [
 ];
 
 /** Only read: whoever serves them has looked for GET before this table is asked. */
-const MODELS = /^\/v1\/models(?:\/.+)?$/;
+const READ_ONLY = /^\/v1\/(?:models(?:\/.+)?|registry\/(?:nodes|models|providers)(?:\/stream)?)$/;
 
 const byPath = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
 const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
@@ -107,7 +107,7 @@ const byId = new Map(ENDPOINTS.map((endpoint) => [endpoint.id, endpoint]));
  */
 export function findEndpoint(method: string, path: string): Endpoint | { methodNotAllowed: string[] } | undefined {
   const endpoint = byPath.get(path);
-  if (endpoint === undefined) return MODELS.test(path) ? { methodNotAllowed: ['GET', 'HEAD'] } : undefined;
+  if (endpoint === undefined) return READ_ONLY.test(path) ? { methodNotAllowed: ['GET', 'HEAD'] } : undefined;
   return endpoint.method === method ? endpoint : { methodNotAllowed: [endpoint.method] };
 }
 

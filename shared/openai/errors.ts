@@ -36,6 +36,8 @@ export const ERROR_KINDS = {
   requirement_not_met: { status: 412, type: 'invalid_request_error' },
   request_too_large: { status: 413, type: 'invalid_request_error' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error' },
+  /** Of the described form, and yet not possible: it contradicts itself, what is here, or the time (RFC 9110 §15.5.21). */
+  unprocessable_content: { status: 422, type: 'invalid_request_error' },
   rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
   insufficient_quota: { status: 429, type: 'insufficient_quota', headers: NO_RETRY },
   queue_full: { status: 429, type: 'rate_limit_error', headers: { 'retry-after': '2' } },

@@ -122,14 +122,14 @@ describe('a deployment', () => {
   it('is refused with a reason where the operator does not allow it, and the session stays', async () => {
     const { session } = await idle();
     const refusals: [unknown, number, RegExp][] = [
-      [{ template: 'rm' }, 400, /unknown_template.*broken, stand-in/],
-      [{ template: 'stand-in' }, 400, /bad_parameters.*model is missing/],
-      [{ template: 'stand-in', parameters: { model: 'evil/model' } }, 400, /not allowed here.*stand-in\/\*/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/$(reboot)' } }, 400, /characters/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/../../etc' } }, 400, /dots/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: 0 } }, 400, /rate 0 is below 1/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: '5' } }, 400, /whole number/],
-      [{ template: 'stand-in', parameters: { model: 'stand-in/a', argv: 'sh' } }, 400, /there is no argv/],
+      [{ template: 'rm' }, 422, /unknown_template.*broken, stand-in/],
+      [{ template: 'stand-in' }, 422, /bad_parameters.*model is missing/],
+      [{ template: 'stand-in', parameters: { model: 'evil/model' } }, 422, /not allowed here.*stand-in\/\*/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/$(reboot)' } }, 422, /characters/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/../../etc' } }, 422, /dots/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: 0 } }, 422, /rate 0 is below 1/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', rate: '5' } }, 422, /whole number/],
+      [{ template: 'stand-in', parameters: { model: 'stand-in/a', argv: 'sh' } }, 422, /there is no argv/],
       [{ template: 'stand-in', argv: ['sh'] }, 400, /argv/],
       [{ template: '../stand-in', parameters: { model: 'stand-in/a' } }, 400, /template/],
     ];

@@ -123,12 +123,25 @@ test.each([
   ['a scope that does not exist', { name: 'a', scopes: ['root'] }, 'invalid_request'],
   ['an endpoint that does not exist', { name: 'a', endpoints: ['chat'] }, 'invalid_request'],
   ['a provider that is no id', { name: 'a', trusted_providers: ['ETH'] }, 'invalid_request'],
-  ['an expiry that is over', { name: 'a', expires_at: '2020-01-01T00:00:00Z' }, 'invalid_request'],
-  ['a user who does not exist', { name: 'a', user_id: "x' OR 1=1 --" }, 'invalid_request'],
   ['a limit below one', { name: 'a', limits: { requests_per_minute: 0 } }, 'invalid_request'],
 ])('a key made from %s is 400', async (_, body, code) => {
   await expectError(await call('POST', '/keys', body), 400, code);
 });
+
+test.each([
+  ['an expiry that is over', { name: 'a', expires_at: '2020-01-01T00:00:00Z' }],
+  ['a user who does not exist', { name: 'a', user_id: "x' OR 1=1 --" }],
+])('a key made from %s is 422: its form is right', async (_, body) => {
+  await expectError(await call('POST', '/keys', body), 422, 'unprocessable_content');
+});
+
+test.each(['', 'login.example.org', 'http://login.example.org', 'https://', 'https://0.0.0.999'])(
+  'an identity provider at "%s" is 400, as the description says',
+  async (issuer) => {
+    const oidc = [{ issuer, name: 'i', client_id: 'c' }];
+    await expectError(await call('PATCH', '/settings', { oidc }), 400, 'invalid_request');
+  },
+);
 
 test('a body above 64 KiB is 413 also when nobody said how long it is', async () => {
   const large = JSON.stringify({ name: 'a', x: 'y'.repeat(70_000) });

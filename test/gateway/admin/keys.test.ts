@@ -56,21 +56,21 @@ test('a rotated key works beside its successor until the overlap is over', async
   const said = await refusal(knock('GET', '/admin/me', { key: next.key }), 401, 'invalid_api_key');
   expect(said.message).toContain('expired');
   await good(admin('DELETE', `/keys/${old.id}`), thing);
-  await refusal(admin('POST', `/keys/${old.id}/rotate`, {}), 400, 'invalid_request');
+  await refusal(admin('POST', `/keys/${old.id}/rotate`, {}), 422, 'unprocessable_content');
 });
 
 test('the end of a key that was rotated, or is over, is handed on to no other: it is rotated once', async () => {
   const old = await create({});
   const again = { 'idempotency-key': crypto.randomUUID() };
   const next = await good(admin('POST', `/keys/${old.id}/rotate`, { overlap_seconds: 0 }, again), secret);
-  const said = await refusal(admin('POST', `/keys/${old.id}/rotate`, {}), 400, 'invalid_request');
+  const said = await refusal(admin('POST', `/keys/${old.id}/rotate`, {}), 422, 'unprocessable_content');
   expect(said.message).toContain('expired');
   expect(await good(admin('POST', `/keys/${old.id}/rotate`, { overlap_seconds: 0 }, again), thing)).toMatchObject({
     id: next.id,
     expires_at: null,
   });
   const last = await good(admin('POST', `/keys/${next.id}/rotate`, { overlap_seconds: 60 }), secret);
-  const { message } = await refusal(admin('POST', `/keys/${next.id}/rotate`, {}), 400, 'invalid_request');
+  const { message } = await refusal(admin('POST', `/keys/${next.id}/rotate`, {}), 422, 'unprocessable_content');
   expect(message).toContain(last.id);
   expect(await good(admin('GET', `/keys/${last.id}`), thing)).toMatchObject({ expires_at: null });
 });
@@ -88,13 +88,13 @@ test('an idempotency key makes one thing, however often and at once it is sent, 
   expect(parsed.filter(({ key }) => key !== undefined)).toHaveLength(1);
   const later = await admin('POST', '/keys', body, again);
   expect(later.headers.get('idempotent-replayed')).toBe('true');
-  await refusal(admin('POST', '/keys', { name: 'another' }, again), 400, 'invalid_request');
+  await refusal(admin('POST', '/keys', { name: 'another' }, again), 422, 'unprocessable_content');
   await refusal(admin('POST', '/keys', body, { 'idempotency-key': 'x'.repeat(300) }), 400, 'invalid_request');
   const project = await admin('POST', '/projects', { name: 'p' }, { 'idempotency-key': crypto.randomUUID() });
   expect(project.status).toBe(201);
   const both = { 'idempotency-key': crypto.randomUUID() };
   const two = await Promise.all(['one', 'other'].map((name) => admin('POST', '/keys', { name }, both)));
-  expect(two.map(({ status }) => status).sort()).toEqual([201, 400]);
+  expect(two.map(({ status }) => status).sort()).toEqual([201, 422]);
 });
 
 test('changes that are made at once keep out of each other’s way', async () => {
@@ -175,19 +175,19 @@ test('a disabled project ends its keys, and an enabled one lets them on', async 
   await refusal(knock('GET', '/admin/me', { key }), 401, 'invalid_api_key');
   await good(admin('PATCH', `/projects/${project.id}`, { disabled: false }), thing);
   expect((await knock('GET', '/admin/me', { key })).status).toBe(200);
-  await refusal(admin('POST', '/keys', { name: 'a', project_id: 'proj_x' }), 400, 'invalid_request');
+  await refusal(admin('POST', '/keys', { name: 'a', project_id: 'proj_x' }), 422, 'unprocessable_content');
 });
 
 test('a deleted provider takes its join tokens along, and can come back without them', async () => {
   await good(admin('POST', '/providers', { id: 'leaving' }), thing);
-  await refusal(admin('POST', '/providers', { id: 'leaving' }), 400, 'invalid_request');
+  await refusal(admin('POST', '/providers', { id: 'leaving' }), 422, 'unprocessable_content');
   const token = await good(admin('POST', '/join-tokens', { provider: 'leaving' }), thing);
   await good(admin('DELETE', '/providers/leaving'), thing);
   await good(admin('DELETE', '/providers/leaving'), thing);
   expect(await (await admin('GET', `/join-tokens/${token.id}`)).json()).toMatchObject({
     revoked_at: expect.any(String),
   });
-  await refusal(admin('POST', '/join-tokens', { provider: 'leaving' }), 400, 'invalid_request');
+  await refusal(admin('POST', '/join-tokens', { provider: 'leaving' }), 422, 'unprocessable_content');
   expect(await good(admin('POST', '/providers', { id: 'leaving' }), thing)).toMatchObject({ deleted_at: null });
   expect((await admin('POST', '/join-tokens', { provider: 'leaving' })).status).toBe(201);
 });
@@ -208,7 +208,7 @@ test('who makes keys for themselves has fifty that work at most, and none beyond
     const made = await good(mine({ name: `k${n}` }), secret);
     expect(made).toMatchObject({ user_id: user.id, project_id: project.id, role: 'consumer' });
   }
-  const said = await refusal(mine({ name: 'one more' }), 400, 'invalid_request');
+  const said = await refusal(mine({ name: 'one more' }), 422, 'unprocessable_content');
   expect(said.message).toContain('50');
   const page = z.object({ data: z.array(z.object({ id: z.string() })) });
   const { data } = await good(knock('GET', '/admin/keys?limit=1', { headers }), page);

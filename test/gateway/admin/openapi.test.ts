@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { ADMIN_ROUTES } from '../../../gateway/admin/routes.ts';
 import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
+import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';
 
 const described = z.looseObject({
@@ -13,7 +14,14 @@ const described = z.looseObject({
       z.looseObject({
         operationId: z.string(),
         responses: z.record(z.string(), z.unknown()),
-        parameters: z.array(z.looseObject({ name: z.string(), in: z.string() })),
+        parameters: z.array(
+          z.looseObject({
+            name: z.string(),
+            in: z.string(),
+            schema: z.looseObject({ pattern: z.string().optional() }),
+          }),
+        ),
+        security: z.array(z.unknown()).optional(),
       }),
     ),
   ),
@@ -36,19 +44,40 @@ test('every route that is served is described, once and with its parameters, to 
 test('it tells the status of each answer, and what may be sent again', async () => {
   const { paths } = await good(knock('GET', '/openapi.json'), described);
   const statuses = (method: string, path: string) => Object.keys(paths[`/admin${path}`]?.[method]?.responses ?? {});
-  const answers: [string, string, string][] = [
-    ['post', '/keys', '201'],
-    ['post', '/keys/{id}/rotate', '201'],
+  const answers: [string, string, ...string[]][] = [
+    ['post', '/keys', '200', '201'],
+    ['post', '/keys/{id}/rotate', '200', '201'],
     ['patch', '/keys/{id}', '200'],
     ['post', '/nodes/{session}/drain', '202'],
     ['get', '/nodes/{session}/deployment', '200'],
     ['put', '/nodes/{session}/deployment', '202'],
     ['delete', '/nodes/{session}/deployment', '202'],
   ];
-  for (const [method, path, status] of answers) expect(statuses(method, path), path).toEqual([status, 'default']);
+  for (const [method, path, ...codes] of answers) expect(statuses(method, path), path).toEqual([...codes, 'default']);
   const rotation = paths['/admin/keys/{id}/rotate']?.post?.parameters.map(({ name }) => name);
   expect(rotation).toContain('idempotency-key');
 });
+
+test('what schemas say is what is parsed: sessions, policies, windows, blank names; health is open to everybody', async () => {
+  const text = await (await knock('GET', '/openapi.json')).text();
+  const { paths } = described.parse(JSON.parse(text));
+  const param = (path: string, name: string) => paths[path]?.get?.parameters.find((one) => one.name === name)?.schema;
+  expect(param('/admin/nodes/{session}', 'session')).toMatchObject({ pattern: '^[a-z2-7]{26}$' });
+  expect(text).toContain('"policy":{"type":"string","enum":["random","round-robin",');
+  expect([paths['/healthz']?.get?.security, paths['/readyz']?.get?.security]).toEqual([[], []]);
+  const { pattern = '' } = param('/admin/workload', 'window') ?? {};
+  const window = new RegExp(pattern);
+  for (const good of ['1s', '604800s', '10080m', '168h', '7d', '45m']) expect(window.test(good), good).toBe(true);
+  for (const bad of ['0m', '604801s', '10081m', '169h', '8d', '1w', '']) expect(window.test(bad), bad).toBe(false);
+});
+
+test.each(['/healthz', '/readyz', '/metrics', '/v1/registry/nodes', '/admin/nodes/history', '/openapi.json', '/docs'])(
+  'DELETE %s is 405, and says which methods there are',
+  async (path) => {
+    const response = await knock('DELETE', path, { key: (await seedKey('operator')).key });
+    expect([response.status, response.headers.get('allow')?.startsWith('GET')]).toEqual([405, true]);
+  },
+);
 
 test('no part of it points to something that is not there, and no internal reference is left open', async () => {
   const text = await (await knock('GET', '/openapi.json')).text();

@@ -34,20 +34,25 @@ test('a model has a policy, a class, other names, fallbacks and retries; what a 
 });
 
 test.each([
-  ['a policy that nobody has', { policy: 'clever' }, 'policy'],
-  ['a class that there is not', { class: 'slow' }, 'class'],
-  ['its own name as another one', { aliases: ['m'] }, 'aliases'],
-  ['a name twice', { aliases: ['x', 'x'] }, 'aliases'],
-  ['itself as its fallback', { fallbacks: ['m'] }, 'fallbacks'],
-  ['a chain without end', { fallbacks: ['a', 'b', 'c', 'd', 'e'] }, 'fallbacks'],
-  ['more retries than are good', { max_retries: 11 }, 'max_retries'],
-])('a model cannot be given %s', async (_, set, param) => {
-  expect((await refusal(admin('PUT', '/models/m', set), 400, 'invalid_request')).param).toBe(param);
+  ['a policy that nobody has', { policy: 'clever' }, 'policy', 400],
+  ['a class that there is not', { class: 'slow' }, 'class', 400],
+  ['its own name as another one', { aliases: ['m'] }, 'aliases', 422],
+  ['a name twice', { aliases: ['x', 'x'] }, 'aliases', 422],
+  ['itself as its fallback', { fallbacks: ['m'] }, 'fallbacks', 422],
+  ['a chain without end', { fallbacks: ['a', 'b', 'c', 'd', 'e'] }, 'fallbacks', 400],
+  ['more retries than are good', { max_retries: 11 }, 'max_retries', 400],
+] as const)('a model cannot be given %s', async (_, set, param, status) => {
+  const code = status === 400 ? 'invalid_request' : 'unprocessable_content';
+  expect((await refusal(admin('PUT', '/models/m', set), status, code)).param).toBe(param);
 });
 
 test('a name stands for one model', async () => {
   await good(admin('PUT', '/models/first', { aliases: ['chat'] }), anything);
-  const { message } = await refusal(admin('PUT', '/models/second', { aliases: ['chat'] }), 400, 'invalid_request');
+  const { message } = await refusal(
+    admin('PUT', '/models/second', { aliases: ['chat'] }),
+    422,
+    'unprocessable_content',
+  );
   expect(message).toContain('"chat" stands for "first" already');
   await good(admin('PUT', '/models/first', { aliases: ['chat', 'talk'] }), anything);
 });

@@ -58,9 +58,9 @@ test.each(['day,user', 'user', 'user,day', 'model'])('totals by %s page by page 
 
 test('a cursor of another question, or of nobody, is refused', async () => {
   const { next } = await good(usage('group_by=day,user&limit=1'), page);
-  await refusal(usage(`group_by=user&after=${next}`), 400, 'invalid_request');
+  await refusal(usage(`group_by=user&after=${next}`), 422, 'unprocessable_content');
   for (const wrong of ['x', '!', 'W10', 'bnVsbA'])
-    await refusal(usage(`group_by=user&after=${wrong}`), 400, 'invalid_request');
+    await refusal(usage(`group_by=user&after=${wrong}`), 422, 'unprocessable_content');
 });
 
 test('pages go on behind the longest name that a model can have', async () => {

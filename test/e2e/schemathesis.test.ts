@@ -1,0 +1,46 @@
+/** The API against its own description, as three roles. `OTELA_SCHEMATHESIS=long`: all phases, ten times as many cases. */
+import { afterAll, beforeAll, it } from 'vitest';
+import { type House, openHouse } from '../support/house.ts';
+import { endAll } from '../support/processes.ts';
+import {
+  keysOfRoles,
+  NO_PYTHON,
+  PYTHON,
+  SCHEMATHESIS_ROLES,
+  type SchemathesisRole,
+  type SchemathesisRun,
+  schemathesis,
+} from '../support/schemathesis.ts';
+
+const LONG = process.env.OTELA_SCHEMATHESIS === 'long';
+const TIMEOUT_MS = LONG ? 1_800_000 : 280_000;
+
+/** Others than operators may call little: of most operations they see the refusal. */
+const SHORT: Record<SchemathesisRole, SchemathesisRun> = {
+  operator: { phases: ['coverage'], examples: 1, timeoutMs: TIMEOUT_MS },
+  provider: { phases: ['fuzzing'], examples: 2, timeoutMs: TIMEOUT_MS },
+  consumer: { phases: ['fuzzing'], examples: 2, timeoutMs: TIMEOUT_MS },
+};
+const WHOLE: SchemathesisRun = {
+  phases: ['examples', 'coverage', 'fuzzing'],
+  examples: 40,
+  timeoutMs: TIMEOUT_MS,
+};
+
+let house: House;
+let keys: Record<SchemathesisRole, string>;
+beforeAll(async () => {
+  if (PYTHON === undefined) return;
+  house = await openHouse();
+  keys = await keysOfRoles(house.gateway);
+});
+afterAll(endAll);
+
+for (const role of SCHEMATHESIS_ROLES)
+  it.concurrent(`Schemathesis finds nothing as ${role}: what a schema allows is taken, what it does not is refused`, {
+    timeout: TIMEOUT_MS,
+  }, async ({ skip, expect }) => {
+    if (PYTHON === undefined) return skip(NO_PYTHON);
+    const { found, report } = await schemathesis(house.gateway, keys[role], LONG ? WHOLE : SHORT[role]);
+    expect(found, report).toBe(false);
+  });
