@@ -3,7 +3,7 @@ import type { ParseArgsOptionsConfig } from 'node:util';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { type Differences, differences } from '../controller/actions.ts';
 import { Agents } from '../controller/agents.ts';
-import { type Launcher, slurmLauncher } from '../controller/launcher.ts';
+import { type command, type Launcher, slurmLauncher } from '../controller/launcher.ts';
 import {
   act,
   type Controller,
@@ -17,14 +17,15 @@ import { type ControllerState, lockState, readState, writeState } from '../contr
 import { render } from '../controller/template.ts';
 import { SchedulerError } from '../errors.ts';
 import { gatewayFrom } from '../live/gateway.ts';
-import { liveWorkload } from '../live/observed.ts';
+import { type LiveNode, liveWorkload } from '../live/observed.ts';
 import { AGENT_POOL } from '../live/offers.ts';
-import { readInventory, readWorkload } from '../planner/input.ts';
+import { readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
 import { EXIT_DONE, EXIT_FAILED, EXIT_INFEASIBLE, planExit } from './exit.ts';
 import {
+  alwaysOn,
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
@@ -35,6 +36,7 @@ import {
   required,
   text,
 } from './flags.ts';
+import { inventoryFrom } from './inventory.ts';
 import type { Io } from './io.ts';
 import { planText, whyText } from './show.ts';
 import { WeightSender } from './weights.ts';
@@ -63,6 +65,8 @@ export interface Outside {
   pause?: (ms: number) => Promise<unknown>;
   now?: () => number;
   fetch?: typeof fetch;
+  /** Runs `sinfo`. */
+  command?: typeof command;
 }
 
 /** What both `apply` and `watch` run with. */
@@ -73,7 +77,7 @@ export interface Session {
   /** Whether anything may be changed. */
   yes: boolean;
   weights: WeightSender | undefined;
-  workload(): Promise<Demand[]>;
+  workload(nodes: readonly LiveNode[]): Promise<Demand[]>;
 }
 
 export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promise<Session> {
@@ -81,7 +85,7 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
   const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
   const now = outside.now ?? Date.now;
   const { pause } = outside;
-  const slurm = slurmFrom(flags, catalogue, gateway.url, outside);
+  const slurm = await slurmFrom(flags, catalogue, gateway.url, outside, io);
   const agents =
     flags.agents === true
       ? new Agents({ gateway, catalogue, now, log: io.log, ...(pause === undefined ? {} : { wait: pause }) })
@@ -103,20 +107,30 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
     statePath: text(flags, 'state') ?? 'otela-plan.state.json',
     yes: flags.yes === true,
     weights: flags.weights === true ? new WeightSender(gateway) : undefined,
-    workload: () =>
-      workloadFile === undefined
-        ? liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log)
-        : Promise.resolve(readWorkload(workloadFile, catalogue)),
+    workload: async (nodes) =>
+      alwaysOn(
+        flags,
+        workloadFile === undefined
+          ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log, nodes)
+          : readWorkload(workloadFile, catalogue),
+        catalogue,
+      ),
   };
 }
 
 /** Undefined: only agents are used. */
-function slurmFrom(flags: Flags, catalogue: Catalogue, url: string, outside: Outside): SlurmSide | undefined {
+async function slurmFrom(
+  flags: Flags,
+  catalogue: Catalogue,
+  url: string,
+  outside: Outside,
+  io: Io,
+): Promise<SlurmSide | undefined> {
   if (flags.agents === true && text(flags, 'slurm') === undefined && text(flags, 'inventory') === undefined)
     return undefined;
   if (flags.agents !== true && text(flags, 'inventory') === undefined)
     throw new SchedulerError('usage', '--agents is needed, or --inventory and --slurm: where may replicas be started?');
-  const inventory = readInventory(required(flags, 'inventory'), catalogue);
+  const inventory = await inventoryFrom(required(flags, 'inventory'), catalogue, io.log, outside.command);
   if (inventory.running.length > 0)
     throw new SchedulerError(
       'bad_input',
@@ -161,7 +175,7 @@ export async function applyCommand(argv: readonly string[], io: Io, outside: Out
     const observation = await observe(session.controller, before);
     if (flags.rollback === true) return await goTo(session, observation, before.before, io);
     if (flags.stop === true) return await goTo(session, observation, [], io);
-    return (await planAndApply(session, observation, await session.workload(), io)).code;
+    return (await planAndApply(session, observation, await session.workload(observation.nodes), io)).code;
   } finally {
     unlock();
   }

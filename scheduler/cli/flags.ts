@@ -1,10 +1,10 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
-import { type Catalogue, loadCatalogue } from '../catalogue/catalogue.ts';
+import { type Catalogue, findModel, loadCatalogue } from '../catalogue/catalogue.ts';
 import { nearest } from '../catalogue/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { readMeasured } from '../planner/input.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../serving/limits.ts';
-import { OBJECTIVES, type PlanOptions } from '../solver/problem.ts';
+import { type Demand, OBJECTIVES, type PlanOptions } from '../solver/problem.ts';
 
 export type Flags = Record<string, string | boolean | (string | boolean)[] | undefined>;
 
@@ -33,6 +33,7 @@ export const PLAN_FLAGS = {
   measured: { type: 'string' },
   planner: { type: 'string' },
   reclaim: { type: 'boolean' },
+  'always-on': { type: 'string', multiple: true },
   seed: { type: 'string' },
 } as const satisfies ParseArgsOptionsConfig;
 
@@ -108,6 +109,14 @@ export function limitsFrom(flags: Flags): EngineLimits {
     asyncScheduling: flags['async-scheduling'] === true,
     schedule: flags['prefill-first'] === true ? 'prefill-first' : 'mixed',
   };
+}
+
+/** Models of `--always-on` have a replica on a stable node at all times. */
+export function alwaysOn(flags: Flags, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
+  const ids = new Set(list(flags, 'always-on').map((name) => findModel(catalogue, name).id));
+  const unknown = [...ids].find((id) => !workload.some(({ model }) => model.id === id));
+  if (unknown !== undefined) throw new SchedulerError('usage', `--always-on ${unknown} is not in the workload`);
+  return workload.map((demand) => (ids.has(demand.model.id) ? { ...demand, alwaysOn: true } : demand));
 }
 
 export function planOptionsFrom(flags: Flags, catalogue: Catalogue, progress: (line: string) => void): PlanOptions {

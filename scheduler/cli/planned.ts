@@ -2,12 +2,13 @@
 import type { ParseArgsOptionsConfig } from 'node:util';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { gatewayFrom } from '../live/gateway.ts';
-import { liveInventory, liveWorkload } from '../live/observed.ts';
-import { type Inventory, readInventory, readWorkload } from '../planner/input.ts';
+import { liveInventory, liveNodes, liveWorkload } from '../live/observed.ts';
+import { type Inventory, readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand, PlanOptions } from '../solver/problem.ts';
 import {
+  alwaysOn,
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
@@ -18,6 +19,7 @@ import {
   required,
   text,
 } from './flags.ts';
+import { inventoryFrom } from './inventory.ts';
 import type { Io } from './io.ts';
 
 const SOURCE_FLAGS = {
@@ -37,19 +39,20 @@ async function sources(
 ): Promise<{ inventory: Inventory; workload: Demand[] }> {
   if (flags.live !== true) {
     return {
-      inventory: readInventory(required(flags, 'inventory'), catalogue),
+      inventory: await inventoryFrom(required(flags, 'inventory'), catalogue, io.log),
       workload: readWorkload(required(flags, 'workload'), catalogue),
     };
   }
   const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'));
+  const nodes = await liveNodes(gateway, catalogue, () => {});
   const [inventoryFile, workloadFile] = [text(flags, 'inventory'), text(flags, 'workload')];
   const inventory =
     inventoryFile === undefined
       ? await liveInventory(gateway, catalogue, io.log)
-      : readInventory(inventoryFile, catalogue);
+      : await inventoryFrom(inventoryFile, catalogue, io.log);
   const workload =
     workloadFile === undefined
-      ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '1h', io.log)
+      ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '1h', io.log, nodes)
       : readWorkload(workloadFile, catalogue);
   return { inventory, workload };
 }
@@ -76,7 +79,8 @@ interface Planned {
 export async function planned(flags: Flags, io: Io, leastS = 0): Promise<Planned> {
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);
-  const { inventory, workload } = await sources(flags, catalogue, io);
+  const { inventory, workload: asked } = await sources(flags, catalogue, io);
+  const workload = alwaysOn(flags, asked, catalogue);
   const durationS = number(flags, 'duration', 300, { min: leastS, max: 86_400 });
   const planner = await loadPlanner(text(flags, 'planner'));
   const plan = await planner(inventory.pools, workload, inventory.running, { catalogue, options });

@@ -66,7 +66,7 @@ async function look(session: Session, triggers: Triggers, dry: Memory, retry: bo
   let planning = false;
   try {
     const observation = await observe(controller, forgiven(dry.state ?? readState(session.statePath), retry));
-    const workload = (await session.workload()).filter(({ rate }) => rate > 0);
+    const workload = (await session.workload(observation.nodes)).filter(({ rate }) => rate > 0);
     const { jobs } = observation.state;
     const served = (demand: Demand) =>
       jobs.some(({ model }) => model === demand.model.id) ||

@@ -3,10 +3,12 @@ import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/
 import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
+import { PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
 import { tpProblem } from '../roofline/deployment.ts';
-import type { Demand, Placement, Pool } from '../solver/problem.ts';
+import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/problem.ts';
+import { burstiness } from './burstiness.ts';
 import type { Gateway } from './gateway.ts';
 
 /** What of `/v1/registry/nodes` placement needs; the rest may change without it. */
@@ -19,8 +21,17 @@ const nodesSchema = z.object({
         suspected: z.boolean(),
         provider: z.string().max(256),
         cluster: z.string().max(256),
+        tier: z.enum(TIERS).default('stable'),
         labels: z.record(z.string(), z.string()).default({}),
-        models: z.array(z.object({ id: z.string().max(256), state: z.string().max(32) })).max(64),
+        models: z
+          .array(
+            z.object({
+              id: z.string().max(256),
+              state: z.string().max(32),
+              quantization: z.string().max(32).optional(),
+            }),
+          )
+          .max(64),
         job: z.object({ id: z.string().max(64) }).optional(),
         hardware: z.object({
           // Newer gateways group equal GPUs and count them.
@@ -75,6 +86,9 @@ export interface LiveNode {
   job: string | undefined;
   /** Models it serves or loads. */
   models: string[];
+  /** How it says that their weights are stored; by model. */
+  quantization: ReadonlyMap<string, string>;
+  tier: Tier;
   gpu: Gpu;
   gpus: number;
   pool: string;
@@ -130,11 +144,17 @@ export async function liveNetwork(
       return [];
     }
     const models = entry.models.filter(({ state }) => state !== 'on-disk').map(({ id }) => id);
-    const { session, provider, cluster, labels } = entry;
+    const quantization = new Map(
+      entry.models.flatMap(({ id, quantization: how }) => (how === undefined ? [] : [[id, how] as const])),
+    );
+    const { session, provider, cluster, labels, tier } = entry;
     const deployment = labels[DEPLOYMENT_LABEL];
     const accepts = labels[ACCEPTS_LABEL] !== undefined;
-    const pool = `${gpu.id} x${gpus}`;
-    return [{ session, provider, cluster, labels, accepts, deployment, models, job: entry.job?.id, gpu, gpus, pool }];
+    const pool = `${gpu.id} x${gpus}${tier === 'volatile' ? ' volatile' : ''}`;
+    const job = entry.job?.id;
+    return [
+      { session, provider, cluster, labels, accepts, deployment, models, quantization, tier, job, gpu, gpus, pool },
+    ];
   });
   for (const name of unknown)
     log(`nodes with ${name} are left out: the catalogue does not know that GPU (add it with --gpus)`);
@@ -162,7 +182,8 @@ export function inventoryOf(nodes: readonly LiveNode[], catalogue: Catalogue, lo
       );
       continue;
     }
-    const pool = pools.get(node.pool) ?? { id: node.pool, gpu: node.gpu, nodes: 0, gpusPerNode: node.gpus };
+    const { pool: id, gpu, tier } = node;
+    const pool = pools.get(id) ?? { id, gpu, nodes: 0, gpusPerNode: node.gpus, tier };
     pools.set(node.pool, { ...pool, nodes: pool.nodes + 1 });
     if (placed === undefined) continue;
     const key = `${placed.model} ${placed.pool}`;
@@ -188,7 +209,15 @@ export async function liveInventory(
   catalogue: Catalogue,
   log: (line: string) => void,
 ): Promise<Inventory> {
-  const inventory = inventoryOf(await liveNodes(gateway, catalogue, log), catalogue, log);
+  const nodes = await liveNodes(gateway, catalogue, log);
+  const closed = nodes.filter(({ models, accepts }) => models.length === 0 && !accepts);
+  if (closed.length > 0)
+    log(`${closed.length} idle nodes are left out: their agents take no deployments (--accept-deployments)`);
+  const inventory = inventoryOf(
+    nodes.filter((node) => !closed.includes(node)),
+    catalogue,
+    log,
+  );
   if (inventory.pools.length === 0)
     throw new SchedulerError('infeasible', `${gateway.url} knows no node with GPUs that could be planned for`);
   return inventory;
@@ -200,12 +229,16 @@ const GUESS = {
   output: { kind: 'lognormal' as const, mean: 256, sd: 256 },
 };
 
-/** `window` as the gateway reads it: `10m`, `1h`. Bursts inside it are not seen, so arrivals count as Poisson. */
+/**
+ * `window` as the gateway reads it: `10m`, `1h`. `nodes`: weights count as stored the way a node that serves them says; otherwise as the
+ * catalogue knows them.
+ */
 export async function liveWorkload(
   gateway: Gateway,
   catalogue: Catalogue,
   window: string,
   log: (line: string) => void,
+  nodes: readonly LiveNode[] = [],
 ): Promise<Demand[]> {
   const path = `/admin/workload?window=${encodeURIComponent(window)}`;
   const { data, window_ms } = parseAnswer(workloadSchema, await gateway.get(path), path);
@@ -233,9 +266,32 @@ export async function liveWorkload(
       log(`${model.id} has been answered by nobody: planned with ${GUESS.input.mean} + ${GUESS.output.mean} tokens`);
     const seen = guessed ? GUESS : { input: lengths(row.input), output: lengths(row.output) };
     const { input, output } = known !== undefined && known.rate > row.requests_per_second ? known : seen;
-    demands.set(model.id, { model, rate, cv: 1, input, output, weights: 'bf16', kv: 'bf16' });
+    const weights = servedWeights(nodes, catalogue, model) ?? model.storage.weights;
+    demands.set(model.id, { model, rate, cv: 1, input, output, weights, kv: model.storage.kv });
   }
-  return [...demands.values()];
+  const cv = await burstiness(gateway, [...demands.keys()], (name) => knownModel(catalogue, name)?.id);
+  return [...demands.values()].map((demand) => ({ ...demand, cv: cv.get(demand.model.id) ?? 1 }));
+}
+
+/** Of the first node that serves the model and says how; undefined where none says, or what this version does not know. */
+function servedWeights(nodes: readonly LiveNode[], catalogue: Catalogue, model: Model): Precision | undefined {
+  for (const { quantization } of nodes) {
+    for (const [name, how] of quantization) {
+      if (knownModel(catalogue, name)?.id !== model.id) continue;
+      const precision = precisionOf(how);
+      if (precision !== undefined) return precision;
+    }
+  }
+  return undefined;
+}
+
+/** vLLM's and SGLang's names of a quantisation. */
+function precisionOf(quantization: string): Precision | undefined {
+  const name = quantization.toLowerCase();
+  const found = PRECISIONS.find((one) => name === one || name.startsWith(`${one}_`) || name.endsWith(`_${one}`));
+  if (found !== undefined) return found;
+  if (/awq|gptq|w4a16|4bit/.test(name)) return 'int4';
+  return /w8a8|8bit/.test(name) ? 'int8' : undefined;
 }
 
 function knownModel(catalogue: Catalogue, name: string): Model | undefined {

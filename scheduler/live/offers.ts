@@ -99,6 +99,7 @@ export function agentPools(nodes: readonly LiveNode[], offers: ReadonlyMap<strin
       nodes: 0,
       gpusPerNode: node.gpus,
       oneEngine: true,
+      tier: node.tier,
       allows: (model, tp) => choose(here, model, tp, node.gpus) !== undefined,
     };
     pools.set(id, { ...pool, nodes: pool.nodes + 1 });

@@ -5,6 +5,7 @@ import { applyCommand, type Outside } from '../../scheduler/cli/apply.ts';
 import type { Io } from '../../scheduler/cli/io.ts';
 import { readState } from '../../scheduler/controller/state.ts';
 import { SchedulerError } from '../../scheduler/errors.ts';
+import { ACCEPTS_LABEL } from '../../shared/deployment/labels.ts';
 import { otelaPlan } from './support/small.ts';
 import { node, serving } from './support/stand-in-gateway.ts';
 import { Jobs, MODEL, ROW, Workplace } from './support/workplace.ts';
@@ -211,6 +212,7 @@ describe('the controller', () => {
 
   it('a node with more GPUs than any has, and a thousand kinds of node, do not hold up the plan', async () => {
     const gpus = (count: number) => ({
+      labels: { [ACCEPTS_LABEL]: 'vllm' },
       hardware: { gpus: [{ class: 'A100', vram_mib: 81_920, count }], cpus: 1, memory_mib: 1 },
     });
     const id = (n: number) => `a${n.toString(36).replace(/[0189]/g, 'z')}`.padEnd(26, 'b');

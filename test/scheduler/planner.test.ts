@@ -1,7 +1,8 @@
 /** From a demand and what there is to a plan: its shares and reasons, and what it says where there is none. */
 import { describe, expect, it } from 'vitest';
 import { plan } from '../../scheduler/planner/milp.ts';
-import type { PlanOptions } from '../../scheduler/solver/problem.ts';
+import { predict } from '../../scheduler/planner/predict.ts';
+import type { PlanOptions, Pool } from '../../scheduler/solver/problem.ts';
 import { catalogue, demand, planOptions, pool } from './support/small.ts';
 
 const POOLS = [pool('a', 'A100-80-SXM', 1, 4), pool('h', 'H100-SXM', 1, 4)];
@@ -50,6 +51,80 @@ describe('a plan', () => {
     const found = await plan([pool('a', 'A100-80-SXM', 4, 4)], demands, [], context(planOptions({ budget: 4 })));
     expect(found.usdPerHour).toBeLessThanOrEqual(4);
     expect(found.placements.length).toBeGreaterThan(0);
+  });
+
+  it.each(['gpus', 'cost', 'latency'] as const)(
+    'names a budget that is too small as the reason, and one that is enough (%s)',
+    async (objective) => {
+      const demands = [demand('Llama-3.1-8B-Instruct', 100)];
+      const asked = (budget: number) =>
+        plan([pool('a', 'A100-80-SXM', 4, 4)], demands, [], context(planOptions({ objective, budget })));
+      const { infeasible, usdPerHour } = await asked(3);
+      expect(usdPerHour).toBeLessThanOrEqual(3);
+      expect(infeasible).toMatch(/3 USD per hour: the budget is too small/);
+      const enough = Number(/([\d.]+) USD per hour would be enough/.exec(infeasible ?? '')?.[1]);
+      expect((await asked(enough * 1.001)).infeasible).toBeUndefined();
+    },
+  );
+
+  it.each(['latency', 'cost', 'gpus'] as const)(
+    'gives every model a replica when not all can be served, the worst served the most (%s)',
+    async (objective) => {
+      const demands = [demand('Qwen3-8B', 60, 300, 200), demand('Llama-3.1-8B-Instruct', 1, 300, 200)];
+      const found = await plan([pool('a', 'A100-80-SXM', 3, 1)], demands, [], context(planOptions({ objective })));
+      expect(found.placements.map(({ replicas }) => replicas)).toEqual([2, 1]);
+      expect(found.infeasible).toMatch(
+        /Every model has a replica, and the worst served model gets \d\d % of its requests/,
+      );
+    },
+  );
+
+  it('gives idle models one replica each on one GPU, and none without requests', async () => {
+    const quiet = [demand('Qwen3-8B', 1), demand('Llama-3.1-8B-Instruct', 1)];
+    const both = await plan([pool('a', 'A100-80-SXM', 16, 4)], quiet, [], context(planOptions({ objective: 'gpus' })));
+    expect(both.placements.map(({ replicas, tp }) => [replicas, tp])).toEqual([
+      [1, 1],
+      [1, 1],
+    ]);
+    const least = [demand('Qwen3-8B', 0.1)];
+    for (const objective of ['gpus', 'latency', 'cost'] as const) {
+      const one = await plan([pool('a', 'A100-80-SXM', 16, 4)], least, [], context(planOptions({ objective })));
+      for (const { rate } of one.placements) expect(rate).toBeGreaterThan(0.01);
+      if (objective !== 'latency') expect(one.placements).toMatchObject([{ replicas: 1, tp: 1 }]);
+    }
+  });
+
+  it.each([0.02, 0.1, 0.4])('plans the latency of a replica at %d of its load as it is simulated', async (load) => {
+    const pools = [pool('a', 'A100-80-SXM', 1, 1)];
+    const of = (rate: number) => ({ ...demand('Llama-2-13b-hf', rate, 700, 200), tp: [1] });
+    const most = (await plan(pools, [of(0.01)], [], context(planOptions({ objective: 'latency' })))).placements[0];
+    const demands = [of(load * (most?.capacity ?? 0))];
+    const options = planOptions({ objective: 'latency' });
+    const found = await plan(pools, demands, [], context(options));
+    const { meanS } = predict(found, pools, demands, options, 4000 / (demands[0]?.rate ?? 1));
+    expect(found.models[0]?.latencyS).toBeGreaterThan(0.93 * meanS);
+    expect(found.models[0]?.latencyS).toBeLessThan(1.07 * meanS);
+  });
+
+  it('never puts an always-on model on volatile nodes alone, and tells how available it is', async () => {
+    const pools: Pool[] = [
+      { ...pool('v', 'H100-SXM', 4, 4), tier: 'volatile', availability: 0.8 },
+      { ...pool('s', 'A100-80-SXM', 1, 1), tier: 'stable', availability: 0.99 },
+    ];
+    const always = { ...demand('Qwen3-8B', 60), alwaysOn: true };
+    const found = await plan(pools, [always], [], context(planOptions({ objective: 'gpus' })));
+    expect(found.placements.map((one) => one.pool)).toContain('s');
+    expect(found.models[0]?.availability).toBeGreaterThanOrEqual(0.99);
+    const volatile = pools.slice(0, 1);
+    const anywhere = await plan(
+      volatile,
+      [{ ...always, alwaysOn: false }],
+      [],
+      context(planOptions({ objective: 'gpus' })),
+    );
+    expect(anywhere.models[0]?.availability).toBeCloseTo(0.8);
+    const homeless = plan(volatile, [always], [], context(planOptions()));
+    await expect(homeless).rejects.toThrow(/Qwen3-8B is always on and fits no stable node/);
   });
 
   it('takes measured capacities before simulated ones', async () => {

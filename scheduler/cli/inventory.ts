@@ -1,0 +1,14 @@
+import type { Catalogue } from '../catalogue/catalogue.ts';
+import { command } from '../controller/launcher.ts';
+import { slurmInventory } from '../live/sinfo.ts';
+import { type Inventory, readInventory } from '../planner/input.ts';
+
+/** A file, or `sinfo`: the GPUs that Slurm has free at this moment. */
+export function inventoryFrom(
+  where: string,
+  catalogue: Catalogue,
+  log: (line: string) => void,
+  run: typeof command = command,
+): Promise<Inventory> {
+  return where === 'sinfo' ? slurmInventory(catalogue, log, run) : Promise.resolve(readInventory(where, catalogue));
+}

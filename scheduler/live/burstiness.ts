@@ -1,0 +1,62 @@
+import * as z from 'zod';
+import type { Gateway } from './gateway.ts';
+
+/** Minutes that are counted one by one. */
+const MINUTES = 10;
+/** Fewer requests a minute than this say nothing about bursts. */
+const REQUESTS_MIN = 5;
+/** Counts of ten minutes of Poisson arrivals are rarely more dispersed, or less, than this (95 of 100): such arrivals count as Poisson. */
+const POISSON_MIN = 0.3;
+const POISSON_MAX = 1.9;
+/** Coefficients of variation beyond these are counted as these: ten minutes are few. */
+const [CV_MIN, CV_MAX] = [0.3, 4];
+
+const answerSchema = z.object({
+  data: z.array(z.object({ model: z.string(), requests: z.number().nonnegative().optional() })).max(100_000),
+});
+
+/**
+ * Coefficient of variation of the gaps between arrivals, by model, from how much the requests of the last minutes differ: for arrivals
+ * whose gaps are independent, variance over mean of the counts goes to its square (Cox 1962). A model that is absent arrives as Poisson
+ * does. A gateway that does not tell counts leaves all absent.
+ */
+export async function burstiness(
+  gateway: Gateway,
+  models: readonly string[],
+  idOf: (name: string) => string | undefined,
+): Promise<Map<string, number>> {
+  if (models.length === 0) return new Map();
+  const windows = await Promise.all(
+    Array.from({ length: MINUTES }, async (_, i) =>
+      countsOf(await gateway.get(`/admin/workload?window=${i + 1}m`), idOf),
+    ),
+  );
+  const found = new Map<string, number>();
+  for (const model of models) {
+    const upTo = windows.map((counts) => counts.get(model) ?? 0);
+    const counts = upTo.map((sum, i) => Math.max(0, sum - (upTo[i - 1] ?? 0)));
+    const cv = variation(counts);
+    if (cv !== undefined) found.set(model, cv);
+  }
+  return found;
+}
+
+function countsOf(answer: unknown, idOf: (name: string) => string | undefined): Map<string, number> {
+  const counts = new Map<string, number>();
+  const parsed = answerSchema.safeParse(answer);
+  for (const { model, requests } of parsed.success ? parsed.data.data : []) {
+    const id = idOf(model);
+    if (id !== undefined && requests !== undefined) counts.set(id, (counts.get(id) ?? 0) + requests);
+  }
+  return counts;
+}
+
+/** Undefined where the counts do not tell it from 1. */
+export function variation(counts: readonly number[]): number | undefined {
+  const mean = counts.reduce((sum, one) => sum + one, 0) / Math.max(1, counts.length);
+  if (counts.length < 2 || mean < REQUESTS_MIN) return undefined;
+  const variance = counts.reduce((sum, one) => sum + (one - mean) ** 2, 0) / (counts.length - 1);
+  const dispersion = variance / mean;
+  if (dispersion >= POISSON_MIN && dispersion <= POISSON_MAX) return undefined;
+  return Math.min(CV_MAX, Math.max(CV_MIN, Math.sqrt(dispersion)));
+}

@@ -1,0 +1,76 @@
+import { type Catalogue, findGpu } from '../catalogue/catalogue.ts';
+import type { Gpu } from '../catalogue/gpu.ts';
+import type { command } from '../controller/launcher.ts';
+import { SchedulerError } from '../errors.ts';
+import type { Inventory } from '../planner/input.ts';
+import type { Pool } from '../solver/problem.ts';
+
+/** One node a line, fields that cannot hold a bar. */
+const ARGUMENTS = [
+  '--noheader',
+  '-N',
+  '-O',
+  'NodeHost:100,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400,|:1,Partition:100',
+];
+/** States in which a node takes jobs; others end in `*`, are drained, down or reserved. */
+const OPEN = new Set(['idle', 'mix']);
+/** Kinds of node that are planned with. */
+const POOLS_MAX = 128;
+
+/** The GPUs that no job has, by partition, kind and number on a node. Jobs that come in the meantime are not seen. */
+export async function slurmInventory(
+  catalogue: Catalogue,
+  log: (line: string) => void,
+  run: typeof command,
+): Promise<Inventory> {
+  const out = await run('sinfo', ARGUMENTS);
+  const pools = new Map<string, Pool>();
+  const unknown = new Set<string>();
+  const seen = new Set<string>();
+  for (const line of out.split('\n')) {
+    const [host = '', state = '', gres = '', used = '', partition = ''] = line.split('|').map((cell) => cell.trim());
+    // A node in several partitions is offered in the first of them.
+    if (!OPEN.has(state) || seen.has(host)) continue;
+    const kinds = counted(gres);
+    const inUse = counted(used);
+    for (const [type, there] of kinds) {
+      const free = there - (inUse.get(type) ?? 0);
+      if (free <= 0) continue;
+      const gpu = gpuOf(catalogue, type);
+      if (gpu === undefined) {
+        unknown.add(type);
+        continue;
+      }
+      seen.add(host);
+      const name = partition.replace(/\*$/, '');
+      const id = `${name} ${type} x${free}`;
+      const values = { partition: name, gres: type };
+      const pool = pools.get(id) ?? { id, gpu, nodes: 0, gpusPerNode: free, values };
+      pools.set(id, { ...pool, nodes: pool.nodes + 1 });
+    }
+  }
+  for (const type of unknown)
+    log(
+      `GPUs that Slurm calls ${type.slice(0, 64)} are left out: the catalogue does not know them (add them with --gpus)`,
+    );
+  if (pools.size === 0)
+    throw new SchedulerError('infeasible', 'sinfo shows no node with a free GPU that the catalogue knows');
+  return { pools: [...pools.values()].sort((a, b) => b.nodes - a.nodes).slice(0, POOLS_MAX), running: [] };
+}
+
+/** `gpu:a100:4(S:0-1),gpu:h100:2` or `gpu:a100:1(IDX:0)`; by type. */
+function counted(gres: string): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const [, type = '', count = '0'] of gres.matchAll(/gpu:([A-Za-z0-9._-]+):(\d+)/g))
+    found.set(type, (found.get(type) ?? 0) + Number(count));
+  return found;
+}
+
+function gpuOf(catalogue: Catalogue, type: string): Gpu | undefined {
+  try {
+    return findGpu(catalogue, type);
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'unknown_gpu') return undefined;
+    throw error;
+  }
+}
