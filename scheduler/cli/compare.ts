@@ -3,6 +3,7 @@ import type { ParseArgsOptionsConfig } from 'node:util';
 import { planOfCounts } from '../planner/of-counts.ts';
 import { type Prediction, predict } from '../planner/predict.ts';
 import type { Plan } from '../planner/types.ts';
+import { parallelismText } from '../roofline/parallelism.ts';
 import { equalSplit, memoryProportional } from '../solver/baselines.ts';
 import { OptionTable } from '../solver/options.ts';
 import { percent, table } from '../validate/table.ts';
@@ -83,7 +84,10 @@ export function comparisonText(compared: readonly Compared[]): string {
         model,
         plan.placements
           .filter((one) => one.model === model)
-          .map((one) => `${one.replicas} × ${one.gpus ?? one.tp} GPUs of ${one.pool} (${percent(one.share)})`)
+          .map(
+            (one) =>
+              `${one.replicas} × ${one.gpus ?? one.tp} GPUs of ${one.pool}${one.spread ? `, ${parallelismText(one.spread)}` : ''} (${percent(one.share)})`,
+          )
           .join(', ') || 'none',
       ]),
     ),

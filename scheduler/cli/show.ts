@@ -1,5 +1,6 @@
 import type { Prediction } from '../planner/predict.ts';
 import type { Plan, PlannedModel, PlannedReplicas } from '../planner/types.ts';
+import { parallelismText } from '../roofline/parallelism.ts';
 import type { SimulationResult } from '../serving/cluster.ts';
 import { percent, table } from '../validate/table.ts';
 import { planPicture } from './plan-picture.ts';
@@ -42,7 +43,7 @@ function replicaTable(plan: Plan): string {
     plan.placements.map((one) => [
       one.model,
       one.replicas,
-      `${gpusOf(one)} × ${one.gpu} each`,
+      `${gpusOf(one)} × ${one.gpu} each${one.spread === undefined ? '' : ` (${parallelismText(one.spread)})`}`,
       one.pool,
       perSecond(one.rate),
       one.capacity > 0 ? percent(one.rate / one.capacity, 0) : '-',

@@ -1,5 +1,6 @@
 import { SchedulerError } from '../errors.ts';
-import { kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
+import { deploymentProblem } from '../roofline/deployment.ts';
+import { gpusOf, parallelismProblem } from '../roofline/parallelism.ts';
 import { packsInto } from '../solver/packing.ts';
 import { type Demand, type PlanOptions, type Pool, poolGpus } from '../solver/problem.ts';
 import type { Plan } from './types.ts';
@@ -10,21 +11,22 @@ export function checkPlan(plan: Plan, pools: readonly Pool[], demands: readonly 
     throw new SchedulerError('bad_input', `the planner's plan cannot be: ${what}`);
   };
   const used = new Map<string, Map<number, number>>();
-  for (const { model, pool: id, tp, replicas, share } of plan.placements) {
+  for (const { model, pool: id, tp, spread = { tp }, replicas, share } of plan.placements) {
+    const gpus = gpusOf(spread);
     const pool = pools.find((one) => one.id === id);
     const demand = demands.find((one) => one.model.id === model);
     if (pool === undefined || demand === undefined)
       return fail(`${model} on ${id}: no such ${pool === undefined ? 'pool' : 'model in the workload'}`);
     if (!Number.isInteger(replicas) || replicas < 0) return fail(`${replicas} replicas of ${model}`);
     if (!Number.isFinite(share) || share < 0) return fail(`${model} on ${id}: a share of ${share}`);
-    const problem = tpProblem(demand.model, tp);
+    const problem = parallelismProblem(demand.model, spread);
     if (problem !== undefined) return fail(problem);
-    if (tp > pool.gpusPerNode) return fail(`${model}: ${tp} GPUs in a node of ${pool.gpusPerNode}`);
-    const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
-    if (kvCapacityTokens(deployment, options.limits.memoryFraction) <= 0)
-      return fail(`${model} does not fit ${tp} × ${pool.gpu.id}`);
+    if (gpus > pool.gpusPerNode) return fail(`${model}: ${gpus} GPUs in a node of ${pool.gpusPerNode}`);
+    const deployment = { model: demand.model, gpu: pool.gpu, ...spread, weights: demand.weights, kv: demand.kv };
+    const unfit = deploymentProblem(deployment, options.limits.memoryFraction);
+    if (unfit !== undefined) return fail(unfit);
     const sizes = used.get(id) ?? new Map<number, number>();
-    used.set(id, sizes.set(tp, (sizes.get(tp) ?? 0) + replicas));
+    used.set(id, sizes.set(gpus, (sizes.get(gpus) ?? 0) + replicas));
   }
   for (const pool of pools) {
     const sizes = used.get(pool.id) ?? new Map<number, number>();

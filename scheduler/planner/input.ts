@@ -5,7 +5,15 @@ import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { contextProblem } from '../serving/context.ts';
 import { LENGTH_MAX, type Lengths } from '../serving/lengths.ts';
-import { CLASSES, type Demand, type MeasuredCapacity, type Placement, type Pool, TIERS } from '../solver/problem.ts';
+import {
+  CLASSES,
+  type Demand,
+  type MeasuredCapacity,
+  PARALLELISM_KINDS,
+  type Placement,
+  type Pool,
+  TIERS,
+} from '../solver/problem.ts';
 
 const tokens = z.number().finite().positive().max(LENGTH_MAX);
 
@@ -78,6 +86,8 @@ export const demandSchema = z.strictObject({
   weights: z.enum(PRECISIONS).optional(),
   kv: z.enum(KV_PRECISIONS).optional(),
   tp: z.array(z.number().int().positive().max(72)).min(1).optional(),
+  /** Tried beside tensor parallelism. */
+  parallelism: z.array(z.enum(PARALLELISM_KINDS)).optional(),
   /** Which latency target holds where none is given. */
   class: z.enum(CLASSES).optional(),
   /** Mean seconds from arrival to last token. */
@@ -117,7 +127,7 @@ function inventoryFrom(value: unknown, catalogue: Catalogue, what: string): Inve
 
 /** A row of a workload. */
 function demandFrom(
-  { tp, class: requestClass, latency, always_on, weights, kv, ...row }: z.infer<typeof demandSchema>,
+  { tp, parallelism, class: requestClass, latency, always_on, weights, kv, ...row }: z.infer<typeof demandSchema>,
   catalogue: Catalogue,
   what: string,
 ): Demand {
@@ -130,6 +140,7 @@ function demandFrom(
     weights: weights ?? model.storage.weights,
     kv: kv ?? model.storage.kv,
     ...(tp === undefined ? {} : { tp }),
+    ...(parallelism === undefined ? {} : { parallelism }),
     ...(requestClass === undefined ? {} : { class: requestClass }),
     ...(latency === undefined ? {} : { latencyS: latency }),
     ...(always_on === undefined ? {} : { alwaysOn: always_on }),

@@ -86,6 +86,7 @@ function placementsOf(
         pool: pool?.id ?? '',
         gpu: pool?.gpu.id ?? '',
         tp: option.tp,
+        ...(option.spread === undefined ? {} : { spread: option.spread }),
         gpus: option.gpus,
         replicas,
         // A model that is asked for nothing shares by what its replicas can do.

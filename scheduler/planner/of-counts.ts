@@ -25,6 +25,8 @@ export function planOfCounts(
       pool: pool?.id ?? '',
       gpu: pool?.gpu.id ?? '',
       tp: option.tp,
+      ...(option.spread === undefined ? {} : { spread: option.spread }),
+      gpus: option.gpus,
       replicas,
       share,
       rate: share * Math.min(demand?.rate ?? 0, all),
@@ -48,7 +50,8 @@ export function planOfCounts(
       ...demands.map(({ rate }, m) => (rate > 0 ? capacityOf(m) / rate : Number.POSITIVE_INFINITY)),
     ),
     usdPerHour: placements.reduce(
-      (sum, one) => sum + one.replicas * one.tp * (pools.find(({ id }) => id === one.pool)?.gpu.usdPerHour ?? 0),
+      (sum, one) =>
+        sum + one.replicas * (one.gpus ?? one.tp) * (pools.find(({ id }) => id === one.pool)?.gpu.usdPerHour ?? 0),
       0,
     ),
     report: undefined,

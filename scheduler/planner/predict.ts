@@ -65,7 +65,7 @@ function groupsOf(plan: Plan, pools: readonly Pool[], demand: Demand, options: P
       const deployment = {
         model: demand.model,
         gpu: pool.gpu,
-        tp: placement.tp,
+        ...(placement.spread ?? { tp: placement.tp }),
         weights: demand.weights,
         kv: demand.kv,
       };

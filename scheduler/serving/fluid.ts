@@ -1,6 +1,6 @@
 import { cacheLayout, freeBytes, sequenceBytes } from '../roofline/deployment.ts';
 import type { StepModel } from '../roofline/step.ts';
-import type { EngineLimits } from './limits.ts';
+import { type EngineLimits, replicaLimits } from './limits.ts';
 
 /** What the averages need of a distribution of lengths: mean and mean square, tokens. */
 export interface Moments {
@@ -30,7 +30,8 @@ export class Fluid {
   readonly #context: number;
   readonly #pairs: number;
   readonly #windowPairs: number;
-  readonly #maxSequences: number;
+  /** The engine's limit. */
+  readonly maxSequences: number;
   /** Largest mean batch: the engine's limit, or what the memory holds. */
   readonly batchMax: number;
 
@@ -42,13 +43,11 @@ export class Fluid {
     this.#context = input.mean + output.square / (2 * output.mean);
     this.#pairs = input.square / 2;
     this.#windowPairs = Math.min(this.#pairs, input.mean * step.window);
-    this.#maxSequences = limits.maxSequences;
+    const { maxSequences } = replicaLimits(limits, step.deployment);
+    this.maxSequences = maxSequences;
     // Prompts enter when they fit and grow from there, so a full memory is nearly full: half a block per sequence is lost.
     const each = sequenceBytes(cacheLayout(step.deployment), this.#context + limits.blockTokens / 2);
-    this.batchMax = Math.max(
-      0,
-      Math.min(limits.maxSequences, freeBytes(step.deployment, limits.memoryFraction) / each),
-    );
+    this.batchMax = Math.max(0, Math.min(maxSequences, freeBytes(step.deployment, limits.memoryFraction) / each));
   }
 
   /** Mean seconds of a step with `batch` sequences, of which each step ends batch/output and begins as many. */
@@ -70,7 +69,7 @@ export class Fluid {
   /** As many requests as it can end. A full memory pre-empts and computes again, which averages do not see. */
   saturated(): FluidState {
     const state = this.#state(this.batchMax, 0);
-    return { ...state, rate: state.rate * (this.batchMax < this.#maxSequences ? FULL_MEMORY : FULL_BATCH) };
+    return { ...state, rate: state.rate * (this.batchMax < this.maxSequences ? FULL_MEMORY : FULL_BATCH) };
   }
 
   /** At `rate` requests/s as if none of them waited for a place: faster than any simulation but for what averages hide. */

@@ -1,3 +1,5 @@
+import { type Parallelism, spreadOf } from '../roofline/parallelism.ts';
+
 /** How an engine batches; names of vLLM's options beside them. */
 export interface EngineLimits {
   /** --max-num-seqs */
@@ -18,6 +20,13 @@ export interface EngineLimits {
   prefixHit: number;
   /** Tokens that one hash of a trace stands for: 512 in Mooncake's. */
   prefixBlockTokens: number;
+}
+
+/** Of a whole replica: under data parallelism every rank schedules for itself, with limits of its own. */
+export function replicaLimits(limits: EngineLimits, parallelism: Parallelism): EngineLimits {
+  const { dp } = spreadOf(parallelism);
+  if (dp === 1) return limits;
+  return { ...limits, maxSequences: limits.maxSequences * dp, tokenBudget: limits.tokenBudget * dp };
 }
 
 export const DEFAULT_LIMITS: EngineLimits = {

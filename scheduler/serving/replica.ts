@@ -2,7 +2,7 @@ import { cacheLayout, freeBytes } from '../roofline/deployment.ts';
 import { IDLE_STEP, type Step, type StepModel } from '../roofline/step.ts';
 import { Decoding, pairsInWindow } from './decoding.ts';
 import { KvBlocks } from './kv-blocks.ts';
-import type { EngineLimits } from './limits.ts';
+import { type EngineLimits, replicaLimits } from './limits.ts';
 import { Queue } from './queue.ts';
 import type { Sequence } from './sequence.ts';
 import { SequenceMemory } from './sequence-memory.ts';
@@ -59,7 +59,7 @@ export class Replica {
 
   constructor(model: StepModel, limits: EngineLimits, finished: Finished) {
     this.#model = model;
-    this.#limits = limits;
+    this.#limits = replicaLimits(limits, model.deployment);
     this.#finished = finished;
     this.#queue = new Queue(limits.prefixHit);
     const { deployment } = model;

@@ -1,6 +1,5 @@
 import { expertsOf, type Model } from '../catalogue/model.ts';
 import type { Fluid, Moments } from '../serving/fluid.ts';
-import type { EngineLimits } from '../serving/limits.ts';
 import { LOAD_LEVELS } from '../serving/profile.ts';
 import { hull } from './curve.ts';
 import type { Curve } from './problem.ts';
@@ -40,14 +39,14 @@ export class Averages {
   /** Memory ends its batch, not the engine's limit. */
   readonly memoryBound: boolean;
 
-  constructor(fluid: Fluid, limits: EngineLimits, model: Model, { input, output }: Moments) {
+  constructor(fluid: Fluid, model: Model, { input, output }: Moments) {
     const deviation = Math.sqrt(Math.max(0, input.square - input.mean ** 2 + output.square - output.mean ** 2));
     const long = input.mean + output.mean + RARE_DEVIATIONS * deviation;
     this.#refusals = model.context > 0 && long > model.context ? REFUSED_OPTIMISM : 1;
     this.#fluid = fluid;
     this.#rate = fluid.saturated().rate;
     this.#optimism = expertsOf(model).experts > 1 ? EXPERTS_LATENCY_OPTIMISM : LATENCY_OPTIMISM;
-    this.memoryBound = fluid.batchMax < limits.maxSequences;
+    this.memoryBound = fluid.batchMax < fluid.maxSequences;
   }
 
   get leastCapacity(): number {

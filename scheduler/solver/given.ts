@@ -1,3 +1,4 @@
+import { parallelismText } from '../roofline/parallelism.ts';
 import { isStable, needsStable, type Problem, takenGpus, usdPerHour } from './formulation.ts';
 import { type Demand, type Option, type Placement, type PlanOptions, type Pool, poolGpus } from './problem.ts';
 
@@ -16,7 +17,8 @@ export function keep(
         (placement.pinned === true || !settings.reclaim) &&
         placement.model === model &&
         placement.pool === pool &&
-        placement.tp === option.tp,
+        placement.tp === option.tp &&
+        parallelismText(placement.spread ?? placement) === parallelismText(option.spread ?? option),
     );
     return here.reduce((sum, { replicas }) => sum + replicas, 0);
   });

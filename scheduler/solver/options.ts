@@ -1,11 +1,12 @@
 import { SchedulerError } from '../errors.ts';
 import { type Deployment, deploymentProblem, kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
+import { gpusOf, type Parallelism, parallelismsOf, parallelismText, spreadOf } from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step.ts';
 import { Fluid, type Moments } from '../serving/fluid.ts';
 import { meanLength, moments } from '../serving/lengths.ts';
 import { Averages } from './averages.ts';
 import { hull, latencyAt } from './curve.ts';
-import type { Curve, Demand, Option, PlanOptions, Pool } from './problem.ts';
+import type { Curve, Demand, Option, ParallelismKind, PlanOptions, Pool } from './problem.ts';
 import { replicaProfile } from './profiles.ts';
 import { whyNowhere } from './why-nowhere.ts';
 
@@ -64,17 +65,20 @@ export class OptionTable {
     const [demand, settings, before] = [this.#demands[m], this.#settings, this.options.length];
     if (demand === undefined) return false;
     this.#pools.forEach((pool, p) => {
-      for (const tp of parallelisms(demand, pool)) {
-        const deployment = { model: demand.model, gpu: pool.gpu, tp, weights: demand.weights, kv: demand.kv };
+      for (const spread of spreads(demand, pool)) {
+        const deployment = { model: demand.model, gpu: pool.gpu, ...spread, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
         const step = new StepModel(deployment, settings.calibration, settings.limits);
-        const averages = new Averages(
-          new Fluid(step, settings.limits, lengths),
-          settings.limits,
-          demand.model,
-          lengths,
-        );
-        const option: Option = { demand: m, pool: p, tp, gpus: tp, ...averages.estimate(), source: 'estimated' };
+        const averages = new Averages(new Fluid(step, settings.limits, lengths), demand.model, lengths);
+        const option: Option = {
+          demand: m,
+          pool: p,
+          tp: spread.tp,
+          ...(isPlain(spread) ? {} : { spread }),
+          gpus: gpusOf(spread),
+          ...averages.estimate(),
+          source: 'estimated',
+        };
         this.options.push(option);
         this.#known.set(option, { step, averages, exact: { capacity: false, curve: false } });
       }
@@ -145,7 +149,8 @@ export class OptionTable {
       let matched = false;
       for (const option of this.options) {
         const [demand, pool] = [this.#demands[option.demand], this.#pools[option.pool]];
-        if (demand?.model.id !== row.model || pool?.gpu.id !== row.gpu || option.tp !== row.tp) continue;
+        if (demand?.model.id !== row.model || pool?.gpu.id !== row.gpu || option.tp !== row.tp || option.spread)
+          continue;
         matched = true;
         const known = this.#of(option);
         option.points = scaled(
@@ -185,6 +190,33 @@ export function parallelisms(demand: Demand, pool: Pool): number[] {
       tpProblem(demand.model, tp) === undefined &&
       (pool.allows?.(demand.model.id, tp) ?? true),
   );
+}
+
+const isPlain = (spread: Parallelism) => parallelismText(spread) === `TP ${spread.tp}`;
+
+/** Prompts from here on are long: their tokens are worth sharing out. */
+const LONG_PROMPT_TOKENS = 8_000;
+
+/** Tensor parallelism, and what the workload wants tried beside it. Nodes that start templates know tensor parallelism alone. */
+function spreads(demand: Demand, pool: Pool): Parallelism[] {
+  const plain = parallelisms(demand, pool).map((tp): Parallelism => ({ tp }));
+  const kinds = demand.parallelism ?? [];
+  if (kinds.length === 0 || pool.allows !== undefined) return plain;
+  const longPrompts = kinds.includes('sequence') && meanLength(demand.input) >= LONG_PROMPT_TOKENS;
+  const slow = kinds.includes('pipeline') && pool.gpu.link.startsWith('pcie');
+  const more = parallelismsOf(demand.model, pool.gpusPerNode, { fastLink: !slow, longPrompts }).filter((one) => {
+    const { pp, dp, ep, sp } = spreadOf(one);
+    const wanted = (kind: ParallelismKind, used: boolean) => !used || kinds.includes(kind);
+    return (
+      !isPlain(one) &&
+      (demand.tp?.includes(one.tp) ?? true) &&
+      wanted('pipeline', pp > 1) &&
+      wanted('data', dp > 1) &&
+      wanted('expert', ep) &&
+      wanted('sequence', sp > 1)
+    );
+  });
+  return [...plain, ...more];
 }
 
 function fits(deployment: Deployment, demand: Demand, sequences: number, settings: PlanOptions): boolean {

@@ -2,6 +2,7 @@ import type { Calibration } from '../catalogue/calibration.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
 import type { Precision } from '../catalogue/precision.ts';
+import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Lengths } from '../serving/lengths.ts';
 import type { EngineLimits } from '../serving/limits.ts';
 
@@ -45,6 +46,8 @@ export interface Demand {
   kv: Precision;
   /** Only these tensor parallelisms; all that fit where absent. */
   tp?: number[];
+  /** Tried beside tensor parallelism, where the model allows it. */
+  parallelism?: readonly ParallelismKind[];
   /** Which latency target holds where none is given; `interactive` where absent. */
   class?: RequestClass;
   /** Mean seconds from arrival to last token that each replica must keep. */
@@ -53,11 +56,17 @@ export interface Demand {
   alwaysOn?: boolean;
 }
 
+/** What a workload may ask to be tried beside tensor parallelism. */
+export const PARALLELISM_KINDS = ['pipeline', 'data', 'expert', 'sequence'] as const;
+export type ParallelismKind = (typeof PARALLELISM_KINDS)[number];
+
 /** Replicas of one model on one pool with one parallelism. */
 export interface Placement {
   model: string;
   pool: string;
   tp: number;
+  /** Where it is more than tensor parallelism. */
+  spread?: Parallelism;
   replicas: number;
   /** Somebody else's: stays even where replicas may be reclaimed. */
   pinned?: boolean;
@@ -103,6 +112,8 @@ export interface Option {
   demand: number;
   pool: number;
   tp: number;
+  /** Where it is more than tensor parallelism. */
+  spread?: Parallelism;
   /** That one replica takes of a node. */
   gpus: number;
   /** Requests/s of one replica at most. An estimate is never below what a simulation finds. */

@@ -1,5 +1,11 @@
-import { describe, expect, it } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
 import { findModel } from '../../scheduler/catalogue/catalogue.ts';
+import { checkPlan } from '../../scheduler/planner/check.ts';
+import { plan } from '../../scheduler/planner/milp.ts';
+import { predict } from '../../scheduler/planner/predict.ts';
 import { freeBytes, kvCapacityTokens, weightBytes } from '../../scheduler/roofline/deployment.ts';
 import {
   gpusOf,
@@ -11,8 +17,12 @@ import {
 import { IDLE_STEP } from '../../scheduler/roofline/step.ts';
 import { closedLoop } from '../../scheduler/serving/closed-loop.ts';
 import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
+import type { Demand } from '../../scheduler/solver/problem.ts';
 import { publicModel } from './support/public-models.ts';
-import { catalogue, otelaPlan, stepModelOf } from './support/small.ts';
+import { catalogue, otelaPlan, planOptions, pool, stepModelOf } from './support/small.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'otela-parallelism-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const dense = findModel(catalogue, 'Llama-3.3-70B-Instruct');
 const moe = publicModel('deepseek-ai/DeepSeek-V3');
@@ -133,5 +143,59 @@ describe('otela-plan simulate', () => {
       code: 2,
       log: expect.stringMatching(/do not divide the 256 experts/),
     });
+  });
+});
+
+describe('a plan', () => {
+  const asked = (parallelism?: Demand['parallelism']): Demand => ({
+    model: moe,
+    rate: 12,
+    cv: 1,
+    input: { kind: 'constant', mean: 1000 },
+    output: { kind: 'constant', mean: 500 },
+    weights: 'fp8',
+    kv: 'bf16',
+    ...(parallelism === undefined ? {} : { parallelism }),
+  });
+  const decided = (parallelism?: Demand['parallelism']) =>
+    plan([pool('h200', 'H200', 4, 8)], [asked(parallelism)], [], {
+      catalogue,
+      options: planOptions({ objective: 'throughput' }),
+    });
+
+  it('takes data and expert parallelism where the workload wants them tried and they serve more', async () => {
+    const [tensors, all] = [await decided(), await decided(['data', 'expert', 'pipeline'])];
+    expect(tensors.placements.every(({ spread }) => spread === undefined)).toBe(true);
+    expect(all.servedShare).toBeGreaterThan(tensors.servedShare);
+    expect(all.placements.map(({ spread, gpus }) => [spread && parallelismText(spread), gpus])).toContainEqual([
+      'TP 1 × DP 8 + EP',
+      8,
+    ]);
+    const settings = planOptions({ objective: 'throughput' });
+    const prediction = predict(all, [pool('h200', 'H200', 4, 8)], [asked()], settings, 60);
+    expect(prediction.models[0]?.result?.refused).toBe(0);
+    expect(() => checkPlan(all, [pool('h200', 'H200', 4, 8)], [asked()], settings)).not.toThrow();
+  });
+
+  it('prints how a replica is spread', async () => {
+    const file = (name: string, value: unknown) => {
+      const path = join(folder, name);
+      writeFileSync(path, JSON.stringify(value));
+      return path;
+    };
+    const workload = {
+      models: [{ model: moe.id, rate: 12, input: 1000, output: 500, parallelism: ['data', 'expert'] }],
+    };
+    const { code, out, log } = await otelaPlan(
+      'plan',
+      '--objective',
+      'throughput',
+      '--inventory',
+      file('inventory.json', { pools: [{ gpu: 'H200', nodes: 4 }] }),
+      '--workload',
+      file('workload.json', workload),
+    );
+    expect([code, log]).toEqual([expect.any(Number), expect.not.stringMatching(/Error/)]);
+    expect(out).toMatch(/8 × H200 each \(TP 1 × DP 8 \+ EP\)/);
   });
 });
