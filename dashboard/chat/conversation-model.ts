@@ -23,6 +23,11 @@ import type { ConversationStore } from './store.ts';
 
 /** What came is on disk no later than this, should the tab be closed. */
 const SAVE_EVERY_MS = 1_000;
+/** People read no faster than this is drawn. */
+const REST_MIN_MS = 30;
+const REST_MAX_MS = 250;
+/** Of what the last drawing took. */
+const REST_TIMES = 2;
 /** A tab in the background paints no frames. */
 const HIDDEN_MS = 200;
 
@@ -47,6 +52,8 @@ export class ConversationModel {
   readonly #running = new Map<string, AbortController>();
   #pending = new Map<string, Change[]>();
   #painting = false;
+  /** Between two paints, so that most frames are free for scrolling and typing. */
+  #restMs = 0;
   #saving: ReturnType<typeof setTimeout> | undefined;
   #conversation: Conversation;
   #isForgotten = false;
@@ -201,7 +208,7 @@ export class ConversationModel {
     if (this.#painting) return;
     this.#painting = true;
     if (document.hidden) setTimeout(() => this.#paint(), HIDDEN_MS);
-    else requestAnimationFrame(() => this.#paint());
+    else setTimeout(() => requestAnimationFrame(() => this.#paint()), this.#restMs);
   }
 
   #paint(): void {
@@ -215,7 +222,12 @@ export class ConversationModel {
         next = changed(next, id, (turn) => changes.reduce((made, change) => change(made), turn));
       return next;
     });
+    const from = performance.now();
     this.#set({ threads });
+    // React draws in a task of its own, right behind this one.
+    setTimeout(() => {
+      this.#restMs = Math.min(REST_MAX_MS, Math.max(REST_MIN_MS, REST_TIMES * (performance.now() - from)));
+    });
     this.#saveSoon();
   }
 

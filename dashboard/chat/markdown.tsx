@@ -1,29 +1,12 @@
-import { Marked } from 'marked';
 import { memo, type ReactNode, useMemo } from 'react';
 import ReactMarkdown, { type Components } from 'react-markdown';
 import remarkGfm from 'remark-gfm';
 import remarkMath from 'remark-math';
 import remend from 'remend';
 import { t } from '../texts/index.ts';
+import { blocksOf } from './blocks.ts';
 import { CodeBlock } from './code-block.tsx';
 import { Formula } from './formula.tsx';
-
-const splitter = new Marked({ gfm: true });
-
-/** Top-level blocks: of a growing text only the last one changes, so that only it is parsed again. */
-function blocksOf(text: string): string[] {
-  const blocks: string[] = [];
-  let open = '';
-  for (const { raw } of splitter.lexer(text)) {
-    open += raw;
-    // A displayed formula may have empty lines.
-    if ((open.match(/\$\$/g)?.length ?? 0) % 2 === 1) continue;
-    blocks.push(open);
-    open = '';
-  }
-  if (open !== '') blocks.push(open);
-  return blocks;
-}
 
 const CODE = /(```[\s\S]*?(?:```|$)|`[^`\n]*`)/;
 const DISPLAY = /\\\[([\s\S]+?)\\\]|\$\$([\s\S]+?)\$\$/g;
@@ -91,8 +74,10 @@ const COMPONENTS: Components = {
 
 const PLUGINS = [remarkGfm, remarkMath];
 
-const Block = memo(({ text }: { text: string }) => (
-  <ReactMarkdown remarkPlugins={PLUGINS} components={COMPONENTS}>
+const INLINE_COMPONENTS: Components = { ...COMPONENTS, p: ({ children }) => <>{children}</> };
+
+const Part = memo(({ text, inline }: { text: string; inline: boolean }) => (
+  <ReactMarkdown remarkPlugins={PLUGINS} components={inline ? INLINE_COMPONENTS : COMPONENTS}>
     {text}
   </ReactMarkdown>
 ));
@@ -103,15 +88,22 @@ const Block = memo(({ text }: { text: string }) => (
  */
 export function Markdown({ text, streaming = false }: { text: string; streaming?: boolean }) {
   const blocks = useMemo(() => blocksOf(withMathFences(text)), [text]);
-  const last = blocks.length - 1;
+  const last = blocks.at(-1);
   return (
     <div className="markdown">
-      {blocks.map((block, n) => (
+      {blocks.map((pieces, n) => {
+        const parts = pieces.map((piece, at) => {
+          const grows = streaming && pieces === last && at === pieces.length - 1;
+          // biome-ignore lint/suspicious/noArrayIndexKey: parts are only added behind
+          return <Part key={`${n}.${at}`} text={grows ? remend(piece) : piece} inline={pieces.length > 1} />;
+        });
+        if (pieces.length === 1) return parts;
+        // A piece loses the space at its end.
         // biome-ignore lint/suspicious/noArrayIndexKey: blocks are only added behind
-        <Block key={n} text={streaming && n === last ? remend(block) : block} />
-      ))}
+        return <p key={n}>{parts.flatMap((part) => [part, ' '])}</p>;
+      })}
     </div>
   );
 }
 
-export default Markdown;
+export default memo(Markdown);

@@ -52,6 +52,7 @@ async function writtenAnswer(page: Page): Promise<void> {
 
 const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   models: async (page) => {
+    await page.locator('.card strong').first().waitFor();
     await page.getByText('2 running').waitFor();
     await page
       .locator('.now')

@@ -1,0 +1,107 @@
+/**
+ * `npm run figures:page [-- --minutes 30]`: what the page costs, in Chromium against a real gateway and agent. The engine is a stand-in
+ * that writes 200 tokens a second. Run it on a quiet machine: frames are dropped by whatever else runs.
+ */
+import { parseArgs } from 'node:util';
+import type { CDPSession, Page } from 'playwright-core';
+import * as z from 'zod';
+import { logIn, openBrowser, openPage } from '../support/browser.ts';
+import { openHouse } from '../support/house.ts';
+import { endAll } from '../support/processes.ts';
+
+const RATE = 200;
+const FIRST_LOAD_MAX_KIB = 250;
+const READY_MAX_MS = 1_000;
+/** Of a screen that draws 60 a second. */
+const FRAME_MS = 1000 / 60;
+
+const framesSchema = z.object({ frames: z.number(), dropped: z.number(), longestMs: z.number() });
+
+/** Counts frames that came late: two frames' time between two is one that was dropped. */
+const COUNT_FRAMES = `new Promise((resolve) => {
+  let last = performance.now(); let frames = 0; let dropped = 0; let longestMs = 0;
+  window.stopFrames = () => resolve({ frames, dropped, longestMs });
+  const next = (now) => {
+    const took = now - last; last = now; frames++;
+    dropped += Math.max(0, Math.round(took / ${FRAME_MS}) - 1); longestMs = Math.max(longestMs, took);
+    requestAnimationFrame(next);
+  };
+  requestAnimationFrame(next);
+})`;
+
+/** Bytes on the wire and milliseconds until one can write, with an empty cache and a session's cookie. */
+async function firstLoad(page: Page, url: string): Promise<{ kib: number; readyMs: number }> {
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send('Network.enable');
+  await cdp.send('Network.clearBrowserCache');
+  let bytes = 0;
+  cdp.on('Network.loadingFinished', ({ encodedDataLength }) => {
+    bytes += encodedDataLength;
+  });
+  await page.goto('about:blank');
+  await page.goto(`${url}/#/chat`);
+  await page.getByPlaceholder(/^Message ./).waitFor();
+  const readyMs = z.number().parse(await page.evaluate('performance.now()'));
+  await cdp.detach();
+  return { kib: bytes / 1024, readyMs };
+}
+
+async function heapMib(cdp: CDPSession): Promise<number> {
+  await cdp.send('HeapProfiler.collectGarbage');
+  const { usedSize } = await cdp.send('Runtime.getHeapUsage');
+  return usedSize / 1024 / 1024;
+}
+
+async function send(page: Page): Promise<void> {
+  await page.getByLabel('Message').fill('Go on');
+  await page.getByRole('button', { name: 'Send' }).click();
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { minutes: { type: 'string', default: '1' } } });
+  const house = await openHouse();
+  const browser = await openBrowser();
+  const { page } = await openPage(browser, { viewport: { width: 1280, height: 800 } });
+  const { url } = house.gateway;
+  await logIn(page, url, house.key);
+  const loads = [await firstLoad(page, url), await firstLoad(page, url), await firstLoad(page, url)];
+  const kib = Math.max(...loads.map((one) => one.kib));
+  const readyMs = loads.map((one) => one.readyMs).sort((a, b) => a - b)[1] ?? 0;
+  console.log(`first load            ${kib.toFixed(0)} KiB compressed (at most ${FIRST_LOAD_MAX_KIB})`);
+  console.log(`ready to write after  ${readyMs.toFixed(0)} ms, the middle one of 3 (at most ${READY_MAX_MS})`);
+
+  house.engine.control({ tokens: 10 * RATE, tokensPerSecond: RATE });
+  const idle = page.evaluate(COUNT_FRAMES);
+  await page.waitForTimeout(3_000);
+  await page.evaluate('stopFrames()');
+  const still = framesSchema.parse(await idle);
+  await send(page);
+  await page.locator('.turn .markdown').first().waitFor();
+  const counting = page.evaluate(COUNT_FRAMES);
+  await page.locator('.told').waitFor({ timeout: 60_000 });
+  await page.evaluate('stopFrames()');
+  const streaming = framesSchema.parse(await counting);
+  for (const [name, { frames, dropped, longestMs }] of Object.entries({ still, streaming }))
+    console.log(`frames, ${name.padEnd(12)}  ${frames} drawn, ${dropped} dropped, longest ${longestMs.toFixed(0)} ms`);
+
+  const minutes = Number(values.minutes);
+  house.engine.control({ tokens: minutes * 60 * RATE, tokensPerSecond: RATE });
+  const cdp = await page.context().newCDPSession(page);
+  await page.getByRole('button', { name: 'New chat' }).click();
+  const before = await heapMib(cdp);
+  await send(page);
+  await page.locator('.told').waitFor({ timeout: minutes * 60_000 + 120_000 });
+  const after = await heapMib(cdp);
+  const told = await page.locator('.told').innerText();
+  console.log(
+    `memory                ${before.toFixed(1)} MiB before, ${after.toFixed(1)} MiB after ${minutes} min of streaming`,
+  );
+  console.log(`                      ${told}`);
+  if (kib > FIRST_LOAD_MAX_KIB || readyMs > READY_MAX_MS) process.exitCode = 1;
+}
+
+try {
+  await main();
+} finally {
+  await endAll();
+}
