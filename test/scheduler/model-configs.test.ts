@@ -1,12 +1,15 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { MODEL_TYPES } from '../../scheduler/catalogue/architectures.ts';
 import { findModel, loadCatalogue } from '../../scheduler/catalogue/catalogue.ts';
 import { modelFromConfig } from '../../scheduler/catalogue/huggingface.ts';
 import { activeParameters, layerCount, parameters, windowTokens } from '../../scheduler/catalogue/model.ts';
+import { SchedulerError } from '../../scheduler/errors.ts';
 import { cacheLayout, kvBytesPerToken, sequenceBytes, weightBytes } from '../../scheduler/roofline/deployment.ts';
+import { tpProblem } from '../../scheduler/roofline/parallelism.ts';
 import { PUBLIC_MODELS, publicConfig, publicModel } from './support/public-models.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'otela-configs-'));
@@ -105,5 +108,48 @@ describe('files as publishers write them', () => {
     const model = findModel(loadCatalogue({ models: [join(path, 'config.json')] }), 'model');
     expect(layerCount(model)).toBe(94);
     expect(model.storage).toMatchObject({ weights: 'nvfp4', kv: 'fp8' });
+  });
+});
+
+describe('a configuration with one field that is wrong', () => {
+  it('is read to a model of finite size or refused with a reason, never half read', () => {
+    const wrong = fc.constantFrom<unknown>(
+      0,
+      -1,
+      1,
+      1.5,
+      1e9,
+      1e308,
+      Number.NaN,
+      '',
+      'auto',
+      null,
+      [],
+      {},
+      [1, 'x'],
+      true,
+    );
+    const config = fc.constantFrom(...PUBLIC_MODELS);
+    fc.assert(
+      fc.property(config, fc.nat(), wrong, (model, at, value) => {
+        const inner = model.config.text_config;
+        const fields = typeof inner === 'object' && inner !== null ? { ...inner } : { ...model.config };
+        const names = Object.keys(fields);
+        const name = names[at % names.length] ?? '';
+        const changed = { ...fields, [name]: value };
+        const broken = inner === undefined ? changed : { ...model.config, text_config: changed };
+        let read: ReturnType<typeof modelFromConfig>;
+        try {
+          read = modelFromConfig(broken, 'broken');
+        } catch (error) {
+          expect(error).toBeInstanceOf(SchedulerError);
+          return;
+        }
+        expect(parameters(read), `${model.id} ${name}`).toBeGreaterThan(0);
+        expect(Number.isFinite(parameters(read)), `${model.id} ${name}`).toBe(true);
+        expect(tpProblem(read, 2) ?? '').toEqual(expect.any(String));
+      }),
+      { numRuns: 3000, seed: 4 },
+    );
   });
 });
