@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { UsageRecord } from '../../shared/asking/usage-record.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
-import type { BreakerState } from '../../shared/routing/load.ts';
+import { breakerFor } from '../../shared/routing/hang-suspicion.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { EngineTarget } from '../engine/address.ts';
@@ -92,7 +92,7 @@ export class RequestService {
       engine,
       load,
       onLoad: (session, said) => this.#nodes.index.live.heard(session, { ...said, at: Date.now() }),
-      onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerOf(pauseMs, Date.now())),
+      onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerFor(pauseMs, Date.now())),
       serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),
       onSilent: (session) => log(`${session} does not answer`),
       onUnreachable: () => {},
@@ -200,10 +200,4 @@ export class RequestService {
 /** Beside the state directories of all agents of this user. */
 export function usageDirectoryOf(stateDirectory: string): string {
   return join(stateDirectory, '..', 'usage');
-}
-
-/** As `gateway/tunnel/hang-memory.ts` tells it to isolates. */
-function breakerOf(pauseMs: number | undefined, now: number): BreakerState {
-  if (pauseMs === undefined) return { state: 'closed', since: now, until: now };
-  return { state: 'open', since: now, until: now + pauseMs, hangs: true };
 }

@@ -1,4 +1,4 @@
-import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
+import { breakerFor, type HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
 import type { BreakerState } from '../../shared/routing/load.ts';
 import type { KeyValue } from '../object-context.ts';
 
@@ -19,13 +19,10 @@ export class HangMemory {
     return this.#kv.get<HangSuspicion>(KEY);
   }
 
-  /** Returns what isolates are to be told. `since` is now: of two words the newer one counts there. */
+  /** Returns what isolates are to be told. */
   keep(suspicion: HangSuspicion | undefined, now: number): BreakerState {
-    if (suspicion === undefined) {
-      this.#kv.delete(KEY);
-      return { state: 'closed', since: now, until: now };
-    }
-    this.#kv.put(KEY, suspicion);
-    return { state: 'open', since: now, until: suspicion.until, hangs: true };
+    if (suspicion === undefined) this.#kv.delete(KEY);
+    else this.#kv.put(KEY, suspicion);
+    return breakerFor(suspicion && suspicion.until - now, now);
   }
 }

@@ -1,3 +1,5 @@
+import type { BreakerState } from './load.ts';
+
 /** A node whose engine is taken to hang: when it is left alone, and when one request may try it (half-open). Plain data. */
 export interface HangSuspicion {
   /** Milliseconds since the epoch, as is `until`. */
@@ -20,4 +22,10 @@ export function suspectedAt(now: number): HangSuspicion {
 /** The probe got no byte either. */
 export function afterProbe({ since, pauseMs }: HangSuspicion, now: number): HangSuspicion {
   return { since, until: now + pauseMs, pauseMs: Math.min(PAUSE_MAX_MS, 2 * pauseMs) };
+}
+
+/** As routing is told: left alone for so long, or (undefined) trusted. `since` is now: of two words the newer one counts. */
+export function breakerFor(pauseMs: number | undefined, now: number): BreakerState {
+  if (pauseMs === undefined) return { state: 'closed', since: now, until: now };
+  return { state: 'open', since: now, until: now + pauseMs, hangs: true };
 }

@@ -7,6 +7,7 @@ import { Requests } from '../../../agent/mesh/requests/requests.ts';
 import type { RequestChannel } from '../../../agent/mesh/requests/types.ts';
 import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { breakerFor } from '../../../shared/routing/hang-suspicion.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';
 import type { ShippedPolicy } from '../../../shared/routing/policies/shipped.ts';
 import { type Engine, type EngineOptions, startEngine } from '../../support/engine.ts';
@@ -134,6 +135,7 @@ export class Villager {
             },
       serves: (provider) => this.serveTo.includes(provider),
       onSilent: (silent) => this.silent.push(silent),
+      onHang: (node, pauseMs) => village.registry.index.live.setBreaker(node, breakerFor(pauseMs, Date.now())),
       onUnreachable: () => {},
       onUsage: (records) => this.usage.push(...records),
       log: (line) => this.log.push(line),
