@@ -64,10 +64,10 @@ export class Departure {
   }
 
   /** DOWN, running requests, LEFT, engine. */
-  async drain({ drainMs, graceMs }: DrainPlan, why: string): Promise<void> {
+  async drain({ drainMs, graceMs }: DrainPlan, why: string, leaving: string): Promise<void> {
     const running = this.inFlight;
     this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(drainMs)}`);
-    this.#parts.sessions?.down();
+    this.#parts.sessions?.down(leaving);
     await within(drainMs, Promise.race([this.#drained(), this.#sooner()]));
     const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
@@ -96,7 +96,7 @@ export class Departure {
   /** DOWN at once; what the engine said last; LEFT; the rest of its processes. */
   async afterEngine(exit: EngineExit, graceMs: number, stderr: Writable): Promise<void> {
     const { sessions } = this.#parts;
-    sessions?.down();
+    sessions?.down('engine-ended');
     this.#log(describeExit(exit));
     this.#repeatLastLines(stderr);
     const words = this.#leaveWords();
@@ -111,7 +111,7 @@ export class Departure {
    */
   async afterFatal(sign: string, stderr: Writable): Promise<void> {
     const { engine, sessions, requests } = this.#parts;
-    sessions?.down();
+    sessions?.down('engine-broken');
     sessions?.giveUp();
     const broken = requests?.close();
     this.#log(`the engine is broken, this node gives itself up: ${sign}`);

@@ -60,3 +60,24 @@ const DRAIN_BEFORE_MS = 60_000;
 export function drainBefore(configuredMs: number | undefined, leftMs: number): number {
   return configuredMs ?? Math.min(DRAIN_BEFORE_MS, Math.max(0, leftMs) * DRAIN_BEFORE_SHARE);
 }
+
+/** Slurm kills a job within a minute of its limit (its own clock, `OverTimeLimit` aside); a warning may come long before. */
+const AT_LIMIT_MS = 60_000;
+const WARNED_MS = 900_000;
+
+/**
+ * Why a node goes, as the registry's history tells it: `drain`, `time-limit`, or the signal's name, which is scancel's, preemption's or a
+ * shutdown's where the job still had time.
+ */
+export function leavingReason(cause: DrainCause, signal: string, leftMs: number | undefined): string {
+  switch (cause) {
+    case 'request':
+      return 'drain';
+    case 'job-end':
+      return 'time-limit';
+    case 'signal':
+      return leftMs !== undefined && leftMs <= AT_LIMIT_MS ? 'time-limit' : signal;
+    case 'warning':
+      return leftMs !== undefined && leftMs <= WARNED_MS ? 'time-limit' : signal;
+  }
+}

@@ -3,7 +3,7 @@ import type { NodePayload } from '../../shared/lattice/payload.ts';
 import { JobEnd } from '../host/job-end.ts';
 import type { RunTool } from '../host/run-tool.ts';
 import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
-import { type DrainCause, type DrainPlan, drainBefore, drainPlan } from './drain-plan.ts';
+import { type DrainCause, type DrainPlan, drainBefore, drainPlan, leavingReason } from './drain-plan.ts';
 import type { Env } from './sources.ts';
 import type { StartConfig } from './start-config.ts';
 
@@ -76,12 +76,21 @@ export class Job {
     };
   }
 
+  /** Why the node goes, for the registry. `signal`: the name of the one that came, if one did. */
+  leaving(cause: DrainCause, signal: string): string {
+    return leavingReason(cause, signal, this.#leftMs);
+  }
+
+  get #leftMs(): number | undefined {
+    return this.ends ? this.ends.getTime() - Date.now() : undefined;
+  }
+
   plan(cause: DrainCause): DrainPlan {
     return drainPlan({
       cause,
       timeoutMs: this.#options.config.drainTimeoutMs,
       killWaitMs: this.#slurm ? this.#killWaitMs : undefined,
-      leftMs: this.ends ? this.ends.getTime() - Date.now() : undefined,
+      leftMs: this.#leftMs,
     });
   }
 

@@ -272,7 +272,7 @@ export class AgentLife {
       case 'drain': {
         const plan = this.#job.plan(ending.cause);
         if (this.#options.config.span.role === 'supervise') await this.#departure.keep(plan, ending.why);
-        else await this.#departure.drain(plan, ending.why);
+        else await this.#departure.drain(plan, ending.why, this.#job.leaving(ending.cause, ending.why));
         return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
       }
       case 'refused':

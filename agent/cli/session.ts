@@ -43,6 +43,8 @@ interface SessionOptions {
 
 /** LEFT is acknowledged within a round trip; a gateway that is away does not hold up the end of a job. */
 const LEFT_WAIT_MS = 2000;
+/** For the word before it, which says why. Less than an agent that is forced to end has for all of its leaving. */
+const DOWN_WAIT_MS = 200;
 
 export class Session {
   readonly ticket: Ticket;
@@ -190,6 +192,8 @@ export class Session {
   /** LEFT, acknowledged or 2 s later, and the sockets closed. Idempotent; never rejects. */
   leave(): Promise<void> {
     this.#leaving ??= (async () => {
+      // LEFT says no more than that: why is in the word before it.
+      await within(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
       await within(LEFT_WAIT_MS, this.#keeper.announced);
       await this.#close();

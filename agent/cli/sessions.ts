@@ -243,7 +243,7 @@ export class Sessions {
       void oldest.leave();
     }
     this.#former.add(session);
-    session.change({ state: 'DOWN' });
+    session.change({ state: 'DOWN', leaving: 'new-session' });
     await within(drainMs, Promise.race([session.drain(), this.#stopped.promise]));
     if (this.#stop.signal.aborted) return; // the agent's own end says the rest
     await session.leave();
@@ -260,10 +260,11 @@ export class Sessions {
     clearTimeout(this.#rollTimer);
   }
 
-  /** The agent begins to leave: no session follows any more, and none takes new requests. */
-  down(): void {
+  /** The agent begins to leave: no session follows any more, and none takes new requests. `leaving`: why, for the registry. */
+  down(leaving?: string): void {
     this.#halt();
-    for (const session of this.#all()) session.change({ state: 'DOWN' });
+    const why = leaving === undefined ? {} : { leaving };
+    for (const session of this.#all()) session.change({ state: 'DOWN', ...why });
   }
 
   /** Resolves when nothing runs any more. */

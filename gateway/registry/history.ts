@@ -31,7 +31,7 @@ export interface HistoryEvent {
   provider: string;
   cluster: string;
   event: NodeEvent;
-  /** Of `left`: who ended it, null where it said so itself. Of `suspected`: what was noticed. */
+  /** Of `down` and `left`: what its agent said, or who ended it. Of `suspected`: what was noticed. */
   reason: string | null;
 }
 
@@ -60,6 +60,20 @@ function eventsBetween(before: RegistryEntry | undefined, now: RegistryEntry | u
   return events;
 }
 
+/** A node says itself why it goes; of its end, an eviction's reason counts before that. */
+function reasonOf(event: NodeEvent, { leaving }: RegistryEntry, reason: string | undefined): string | null {
+  switch (event) {
+    case 'down':
+      return leaving ?? null;
+    case 'left':
+      return reason ?? leaving ?? null;
+    case 'suspected':
+      return reason ?? null;
+    default:
+      return null;
+  }
+}
+
 /** The log of one registry object, in its SQLite: it outlives the object and every session in it. */
 export class History {
   readonly #sql: Sql;
@@ -83,7 +97,7 @@ export class History {
     if (entry === undefined) return;
     for (const event of eventsBetween(before, now)) {
       if (this.#isNoise(entry.session, event, at)) continue;
-      this.#add(entry, event, event === 'left' || event === 'suspected' ? (reason ?? null) : null, at);
+      this.#add(entry, event, reasonOf(event, entry, reason), at);
     }
   }
 

@@ -65,6 +65,8 @@ export const nodeRecordSchema = z.object({
     })
     .optional(),
   agent_version: text(32),
+  /** Why it takes nothing new and is about to leave: `drain`, `time-limit`, a signal's name, … */
+  leaving: text(64).optional(),
 });
 
 export type ServedModel = z.infer<typeof modelSchema>;

@@ -53,6 +53,7 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     agent_version,
     ...(payload?.region === undefined ? {} : { region: payload.region }),
     ...(payload?.job === undefined ? {} : { job: payload.job }),
+    ...(payload?.leaving === undefined ? {} : { leaving: payload.leaving }),
     joined_at: timestamp(ticket.birth * 1000),
     ...servingSince(state, updated_at, before),
     updated_at,

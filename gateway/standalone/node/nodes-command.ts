@@ -49,7 +49,7 @@ export const NODES: Command = {
   otela-gateway nodes list --state SERVING
   otela-gateway nodes list --model Qwen/Qwen3-8B --json | jq -r .session
   otela-gateway nodes show SESSION                             hardware, job, load, last errors
-  otela-gateway nodes history --session SESSION                joins and losses, with the reason
+  otela-gateway nodes history --session SESSION                joins and losses, the newest first, with the reason
   otela-gateway nodes drain SESSION                            what runs finishes, then agent and engine end
   otela-gateway nodes end SESSION                              its session ends; the agent may come again`,
   verbs: ['list', 'show', 'history', 'drain', 'end'],
@@ -107,11 +107,11 @@ async function listNodes(door: Door, wanted: Record<string, string | undefined>)
   }
 }
 
-/** The newest last, as a terminal shows it. */
+/** The newest first, as the API has them and the other lists. */
 async function tellHistory(door: Door, session: string | undefined): Promise<void> {
   const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
   const { data } = historySchema.parse(await ask(door, 'GET', `/history?${query}`));
-  for (const one of data.toReversed()) {
+  for (const one of data) {
     const { at, event, session: of, node, provider, cluster, reason } = one;
     if (door.json) console.log(JSON.stringify(one));
     else tell([at, event.padEnd(9), of, node ?? '-', provider, cluster, reason ?? '']);

@@ -17,6 +17,7 @@ describe('the life of an agent', () => {
     expect(await run.exit).toBe(143);
     expect(run.tunnel.states).toEqual(['JOIN', 'SERVING', 'DOWN', 'LEFT']);
     expect(run.tunnel.calls.slice(-4)).toEqual(['publish DOWN', 'drain', 'publish LEFT', 'close']);
+    expect(run.tunnel.published.find(({ state }) => state === 'DOWN')).toMatchObject({ leaving: 'SIGTERM' });
   });
 
   it('publishes records that a gateway accepts, with versions that grow', async () => {

@@ -51,6 +51,14 @@ test('a life is told in order, and once', async () => {
   expect(left?.id).toBeGreaterThan(joined?.id ?? 0);
 });
 
+test('a node that says why it goes is told with that, when it is down and when it has left', async () => {
+  const agent = await TestAgent.join((await seedToken()).token);
+  await agent.publish();
+  await agent.publish(agent.words('DOWN', { leaving: 'time-limit' }));
+  await agent.publish(agent.words('LEFT'));
+  expect(await told(agent)).toEqual(['join', 'serving', 'down: time-limit', 'left: time-limit']);
+});
+
 test('whoever is ended is told with the reason, and a closed tunnel is a suspicion', async () => {
   const agent = await TestAgent.join((await seedToken()).token);
   await agent.publish();
