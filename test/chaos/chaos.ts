@@ -1,7 +1,9 @@
 /** The three parts on one fleet, and what they must show. */
+import { join } from 'node:path';
 import { seeded } from '../support/random.ts';
 import { faults, type Pause } from './faults.ts';
 import { Fleet } from './fleet.ts';
+import { fullDisk, gatewayDisk } from './full-disk.ts';
 import { clientErrors, type PartA, partA } from './part-a.ts';
 import { type PartB, partB } from './part-b.ts';
 import { type PartC, partC } from './part-c.ts';
@@ -82,11 +84,15 @@ export async function chaos(options: ChaosOptions): Promise<Chaos> {
   const { parts, seed, replicas, slots, tokensPerSecond, load, slurm, log } = options;
   const random = seeded(seed);
   const startedAt = Date.now();
-  const fleet = await Fleet.open({ replicas, slots, tokensPerSecond, slurm });
+  const disk = gatewayDisk();
+  if (typeof disk === 'string') log(`without the fault of a full disk: ${disk}`);
+  const place = typeof disk === 'string' ? {} : { data: join(disk.path, 'data') };
+  const fleet = await Fleet.open({ replicas, slots, tokensPerSecond, slurm, ...place });
   log(`${replicas} replicas serve after ${((Date.now() - startedAt) / 1_000).toFixed(1)} s`);
   const { log: _, ...told } = options;
   const result: Chaos = { options: told };
   const drawn = [...faults(options.a.pauseMs, options.a.hangMs), ...(slurm ? [PREEMPTION] : [])];
+  if (typeof disk !== 'string') drawn.push(fullDisk(disk));
   if (parts.includes('a')) result.a = await partA(fleet, { ...options.a, load, faults: drawn, random, log });
   if (parts.includes('c')) result.c = await partC(fleet, { ...options.c, load, kills: 2, random, log });
   if (parts.includes('b')) result.b = await partB(fleet, { ...options.b, clientsPerSlot: 1.5, random, log });

@@ -27,6 +27,8 @@ interface FleetOptions {
   tokensPerSecond: number;
   /** Some of them in jobs of a real Slurm. */
   slurm: boolean;
+  /** Where the gateway keeps its data. Default: a temporary directory. */
+  data?: string;
 }
 
 const WATCH_MS = 250;
@@ -55,7 +57,10 @@ export class Fleet {
 
   /** All of them, serving. */
   static async open(options: FleetOptions): Promise<Fleet> {
-    const [gateway, programs] = await Promise.all([Gateway.start(), buildPrograms()]);
+    const [gateway, programs] = await Promise.all([
+      Gateway.start(options.data === undefined ? {} : { data: options.data }),
+      buildPrograms(),
+    ]);
     const key = await gateway.createKey('chaos');
     const token = await gateway.createJoinToken('scavenger', 'chaos');
     const directory = await temporaryDirectory('otela-chaos-journals');
