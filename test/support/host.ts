@@ -50,16 +50,17 @@ export type HostName = (typeof HOST_NAMES)[number];
  * Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. A host that is not built yet has
  * none; it becomes one with its program in this table.
  */
-const MAINS: Partial<Record<HostName, string>> = { workerd: join(ROOT, 'gateway/standalone/node/main.ts') };
+const SERVE = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAINS: Partial<Record<HostName, string>> = { workerd: SERVE, node: SERVE };
 
 class ServedHost implements RunningHost {
   readonly process: Managed;
   readonly #data: string;
 
-  constructor(main: string, { data, host, port, args, env, prefix = [] }: HostOptions) {
+  constructor(name: HostName, main: string, { data, host, port, args, env, prefix = [] }: HostOptions) {
     this.#data = data;
     const serve = ['serve', '--port', String(port), '--host', host, '--data', data, ...args];
-    const options = { label: 'gateway', cwd: ROOT, ...(env === undefined ? {} : { env }) };
+    const options = { label: 'gateway', cwd: ROOT, env: { OTELA_RUNTIME: name, ...env } };
     this.process = new Managed([...prefix, NODE, main, ...serve], options);
   }
 
@@ -91,7 +92,7 @@ function hostNamed(name: string): Host {
   const main = known && MAINS[known];
   if (known === undefined || main === undefined)
     throw new Error(`OTELA_TEST_HOST=${name}: there is no such host; there are ${Object.keys(MAINS).join(', ')}`);
-  return { name: known, start: (options) => new ServedHost(options.main ?? main, options) };
+  return { name: known, start: (options) => new ServedHost(known, options.main ?? main, options) };
 }
 
 /** Of this run: `OTELA_TEST_HOST=node npx vitest run --project conformance`. */

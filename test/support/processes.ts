@@ -156,7 +156,7 @@ const live = new Set<Managed>();
 const cleanups: (() => Promise<void> | void)[] = [];
 
 function baseEnvironment(): Record<string, string> {
-  const kept = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'USER', 'SLURM_CONF', 'OTELA_RUNTIME'];
+  const kept = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'USER', 'SLURM_CONF'];
   return Object.fromEntries(
     kept.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name] ?? '']])),
   );

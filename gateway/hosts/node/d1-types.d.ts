@@ -22,5 +22,6 @@ interface D1PreparedStatement {
 interface D1Database {
   prepare(query: string): D1PreparedStatement;
   batch<Row = Record<string, unknown>>(statements: D1PreparedStatement[]): Promise<D1Result<Row>[]>;
+  withSession(constraint?: string): Pick<D1Database, 'prepare' | 'batch'>;
   exec(query: string): Promise<{ count: number; duration: number }>;
 }

@@ -6,7 +6,6 @@ import type { Duplex } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import { getRequestListener } from '@hono/node-server';
 import { WebSocketServer } from 'ws';
-import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
@@ -15,6 +14,7 @@ import { handleOpenAI } from '../../openai/handle.ts';
 import type { LocalOutlets } from './local-outlet.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
 import { upgradeOf } from './node-sockets.ts';
+import { ambiguityOf, answerUnreadable, refuse, refuseAmbiguous, refuseUnreadable } from './refusals.ts';
 import { writeAnswer } from './write-answer.ts';
 
 /** Each takes a descriptor, and some 30 KiB while it is idle. */
@@ -88,6 +88,9 @@ export class HttpServer {
         ? createServer(http, answer)
         : createTlsServer({ ...http, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, answer);
     this.#server.on('upgrade', (request, socket, head) => void this.#onUpgrade(request, socket, head));
+    this.#server.on('connect', (_message, socket: Duplex) =>
+      answerUnreadable(socket, 405, 'Method Not Allowed', 'CONNECT: this is no proxy.'),
+    );
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => refuseUnreadable(error, socket));
     this.#server.on('connection', (socket: Socket) => this.#onConnection(socket));
   }
@@ -124,6 +127,8 @@ export class HttpServer {
     response.on('error', () => {}); // 'close' follows
     if (this.#closing) response.setHeader('connection', 'close');
     if (this.#connections.size > CONNECTIONS_MAX) return refuse(response, 'Too many connections.');
+    const ambiguous = ambiguityOf(message);
+    if (ambiguous !== undefined) return void refuseAmbiguous(response, ambiguous);
     const [path = '/'] = (message.url ?? '/').split('?', 1);
     if (message.method === 'POST' && PLAIN_PATH.test(path)) void this.#ask(message, response, path);
     else void this.#listener(message, response);
@@ -144,6 +149,8 @@ export class HttpServer {
 
   async #onUpgrade(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     socket.on('error', () => {}); // 'close' follows
+    const ambiguous = ambiguityOf(message);
+    if (ambiguous !== undefined) return answerUnreadable(socket, 400, 'Bad Request', ambiguous);
     const response = new ServerResponse(message);
     const answer = await this.#answerUpgrade(message);
     const upgrade = upgradeOf(answer);
@@ -199,26 +206,4 @@ function plainHeaders({ headers }: IncomingMessage): [string, string][] {
   return Object.entries(headers).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, typeof value === 'string' ? value : value.join(', ')] as [string, string]],
   );
-}
-
-function refuse(response: ServerResponse, message: string): void {
-  const error = new ApiError('server_is_overloaded', message);
-  response.writeHead(503, { 'content-type': 'application/json', connection: 'close', ...error.headers });
-  response.end(JSON.stringify(errorBody(error)));
-}
-
-/** What is no HTTP gets one answer, and the connection ends: nobody knows where the next request would begin. */
-function refuseUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
-  const [status, words] =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? [431, 'Request Header Fields Too Large']
-      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-        ? [408, 'Request Timeout']
-        : [400, 'Bad Request'];
-  const body = JSON.stringify(
-    errorBody(new ApiError('invalid_request', `${words}: this is not HTTP as RFC 9112 has it.`)),
-  );
-  const head = `HTTP/1.1 ${status} ${words}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`;
-  socket.end(head + body);
 }

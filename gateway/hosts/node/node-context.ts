@@ -72,11 +72,13 @@ export class NodeContext implements ObjectContext {
     this.name = name;
     this.#database = database;
     this.#failed = failed;
-    this.gate = new OutputGate(database, failed);
+    this.gate = new OutputGate(database, (error) => {
+      storageHealth.failed(error, Date.now());
+      failed(error);
+    });
     this.clock = new NodeClock((work) => this.#guard(work));
-    const stored = new NodeStorage(database, this.gate, alarm);
     const ring = () => this.waitUntil(Promise.resolve(handlers().alarm?.()));
-    this.storage = new ResilientStorage(stored, storageHealth, this.clock, ring);
+    this.storage = new ResilientStorage(new NodeStorage(database, this.gate, alarm), storageHealth, this.clock, ring);
     this.sockets = new NodeSockets(this.gate, handlers, (work) => this.#guard(work));
   }
 

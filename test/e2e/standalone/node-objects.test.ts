@@ -1,0 +1,143 @@
+/** What the Node host promises beyond the contract of all hosts: faults stay in their object, and files are closed. */
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test, vi } from 'vitest';
+import type { Env } from '../../../gateway/env.ts';
+import { GatewayObject } from '../../../gateway/gateway-object.ts';
+import { D1, migrate } from '../../../gateway/hosts/node/d1.ts';
+import { ObjectHost } from '../../../gateway/hosts/node/object-host.ts';
+import { OutputGate } from '../../../gateway/hosts/node/output-gate.ts';
+import { Database } from '../../../gateway/hosts/node/sqlite.ts';
+import { d1Contract } from '../../gateway/accounts/d1-contract.ts';
+import { D1_EXPECTED } from '../../gateway/accounts/d1-expected.ts';
+import { eventually, temporaryDirectory } from '../../support/processes.ts';
+import { ROOT } from '../../support/where.ts';
+
+class Faulty extends GatewayObject {
+  readonly #instance = crypto.randomUUID();
+
+  instance(): string {
+    return this.#instance;
+  }
+
+  write(n: number): number {
+    this.ctx.storage.sql.exec('CREATE TABLE IF NOT EXISTS rows (n INTEGER)');
+    this.ctx.storage.sql.exec('INSERT INTO rows (n) VALUES (?)', n);
+    return n;
+  }
+
+  rows(): number {
+    return this.ctx.storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM rows').one().n;
+  }
+
+  /** A timer writes, and throws. */
+  failLater(): void {
+    this.ctx.clock.after(1, () => {
+      this.write(99);
+      throw new Error('thrown in a timer');
+    });
+  }
+
+  never(): Promise<void> {
+    return new Promise(() => {});
+  }
+}
+
+const hosts: ObjectHost[] = [];
+
+afterEach(() => {
+  vi.useRealTimers();
+  for (const host of hosts.splice(0)) host.close();
+});
+
+async function opened() {
+  const directory = await temporaryDirectory();
+  const log: string[] = [];
+  const env = {} as Env;
+  const host = new ObjectHost({
+    directory,
+    classes: { FAULTY: Faulty },
+    env: () => env,
+    log: (line) => log.push(line),
+  });
+  hosts.push(host);
+  return { directory, log, objects: host.namespace<Faulty>('FAULTY') };
+}
+
+/** Files below `directory` that this process has open. */
+function openFiles(directory: string): string[] {
+  return readdirSync('/proc/self/fd').flatMap((fd) => {
+    try {
+      const path = readlinkSync(join('/proc/self/fd', fd));
+      return path.startsWith(directory) ? [path] : [];
+    } catch {
+      return []; // closed meanwhile
+    }
+  });
+}
+
+test('what throws in a timer resets its object alone: its turn is undone, its calls fail, the next call finds a new instance', async () => {
+  const { objects, log } = await opened();
+  const [one, other] = [objects.getByName('one'), objects.getByName('other')];
+  await one.write(1);
+  const before = [await one.instance(), await other.instance()];
+  const waiting = expect(one.never()).rejects.toThrow('FAULTY/one was reset');
+  await one.failLater();
+  await waiting;
+  expect(log.join('\n')).toContain('thrown in a timer');
+  expect(await one.rows()).toBe(1);
+  expect(await one.instance()).not.toBe(before[0]);
+  expect(await other.instance()).toBe(before[1]);
+});
+
+test('an object that is not used closes its file, and opens it again', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'Date'] });
+  const { directory, objects } = await opened();
+  const one = objects.getByName('one');
+  await one.write(1);
+  const its = () => openFiles(join(directory, 'FAULTY'));
+  expect(its()).not.toEqual([]);
+  vi.advanceTimersByTime(20_000);
+  expect(its()).toEqual([]);
+  expect(await one.rows()).toBe(1);
+});
+
+test('reading from an object that does not exist leaves no file', async () => {
+  const { directory, objects } = await opened();
+  await expect(objects.getByName('nothing').rows()).rejects.toThrow('no such table');
+  expect(readdirSync(join(directory, 'FAULTY'))).toEqual([]);
+});
+
+test('what waits for a commit that fails never leaves', async () => {
+  const database = new Database(join(await temporaryDirectory(), 'a.sqlite'));
+  const failure = new Error('disk full');
+  vi.spyOn(database, 'commit').mockImplementation(() => {
+    throw failure;
+  });
+  const failures: unknown[] = [];
+  const gate = new OutputGate(database, (error) => failures.push(error));
+  const left: string[] = [];
+  gate.pass(() => left.push('before'));
+  gate.write();
+  gate.pass(() => left.push('behind'));
+  await expect(gate.committed()).rejects.toBe(failure);
+  await eventually('the failure', 1_000, () => (failures.length > 0 ? true : undefined));
+  expect([left, failures]).toEqual([['before'], [failure]]);
+  database.close();
+});
+
+test("accounts behave as D1's, but for the words of a syntax error", async () => {
+  const database = new Database(join(await temporaryDirectory(), 'accounts.sqlite'));
+  const directory = join(ROOT, 'migrations');
+  const names = readdirSync(directory).filter((name) => name.endsWith('.sql'));
+  const migrations = names.sort().map((name) => ({
+    name,
+    statements: readFileSync(join(directory, name), 'utf8').split('--> statement-breakpoint'),
+  }));
+  migrate(database, migrations);
+  migrate(database, migrations); // a second start has nothing to do
+  const db = new D1(database) as unknown as D1Database;
+  const syntax = 'D1_ERROR: near "SELEKT": syntax error: SQLITE_ERROR';
+  expect(await d1Contract(db)).toEqual({ ...D1_EXPECTED, syntax });
+  database.close();
+});
