@@ -2,7 +2,7 @@
  * What a host gives to an object of the gateway: storage, sockets, an alarm, a clock. `hosts/worker` makes it of a Durable Object's
  * state, `hosts/node` of SQLite, timers and `ws`. Rooms know this interface and no platform.
  *
- * Every host keeps these promises, and test/gateway/hosts/object-contract.ts checks them:
+ * Every host keeps these promises, and test/e2e/standalone/object-contract.test.ts checks them on every host:
  * - Writes of one synchronous turn commit together.
  * - No frame, reply or response of an object leaves before the writes made ahead of it have committed.
  * - Arguments and results of a call are copies.

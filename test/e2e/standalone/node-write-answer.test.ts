@@ -1,0 +1,99 @@
+/** How the Node host writes an answer whose rest its object has. */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, request, type Server } from 'node:http';
+import { afterEach, expect, test } from 'vitest';
+import { LocalOutlets, type Sink } from '../../../gateway/hosts/node/local-outlet.ts';
+import { NodeRequest } from '../../../gateway/hosts/node/node-request.ts';
+import { writeAnswer } from '../../../gateway/hosts/node/write-answer.ts';
+import { OUTLET_HEADER } from '../../../gateway/tunnel/attempt.ts';
+import type { Departing } from '../../../gateway/tunnel/departing.ts';
+import { eventually } from '../../support/processes.ts';
+
+const PIECE_BYTES = 64 * 1024;
+/** What an object wants before it writes another piece: that, and room for an error behind it. */
+const ROOM_BYTES = PIECE_BYTES + 4 * 1024;
+
+let server: Server | undefined;
+
+afterEach(() => {
+  server?.closeAllConnections();
+  server?.close();
+});
+
+/** Stands for an object that has `total` bytes behind the first five, all of them at once. */
+class Full {
+  sent = 0;
+  left = false;
+  readonly #total: number;
+  sink: Sink | undefined;
+
+  constructor(total: number) {
+    this.#total = total;
+  }
+
+  grant(limit: number): void {
+    while (limit - this.sent >= ROOM_BYTES && this.sent < this.#total) {
+      const size = Math.min(PIECE_BYTES, this.#total - this.sent);
+      this.sent += size;
+      this.sink?.write(new Uint8Array(size).fill(120));
+    }
+    if (this.sent === this.#total) this.sink?.end();
+  }
+
+  leave(): void {
+    this.left = true;
+  }
+}
+
+/** Asks a server that answers from `full`; the client reads nothing yet. */
+async function answered(full: Full): Promise<IncomingMessage> {
+  const outlets = new LocalOutlets();
+  const number = outlets.add(full as unknown as Departing);
+  const take = outlets.take.bind(outlets);
+  outlets.take = (taken, sink) => {
+    full.sink = sink;
+    return take(taken, sink);
+  };
+  server = createServer((message, response) => {
+    const asked = new NodeRequest({ message, response, encrypted: false }, '/v1/x', Buffer.alloc(0));
+    const headers = { [OUTLET_HEADER]: `secret session ${number} 5`, 'content-type': 'text/event-stream' };
+    void writeAnswer(
+      asked,
+      response,
+      { status: 200, headers, body: Buffer.from('first, and a word for others') },
+      outlets,
+    );
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' ? (address?.port ?? 0) : 0;
+  const [answer] = (await once(request({ port, host: '127.0.0.1', agent: false }).end(), 'response')) as [
+    IncomingMessage,
+  ];
+  return answer;
+}
+
+test('all of a long answer arrives, in its order, and the way to it is not told', async () => {
+  const full = new Full(8 * 1024 * 1024 + 1);
+  const answer = await answered(full);
+  expect(answer.headers[OUTLET_HEADER]).toBeUndefined();
+  const parts: Buffer[] = [];
+  for await (const part of answer) parts.push(part as Buffer);
+  const body = Buffer.concat(parts);
+  expect(body.length).toBe(5 + full.sent);
+  expect(body.subarray(0, 6).toString()).toBe('firstx');
+});
+
+test('a client that does not read holds its object back, and one that leaves is told to it', async () => {
+  const full = new Full(256 * 1024 * 1024);
+  const answer = await answered(full);
+  const stalled = await eventually('a standstill', 10_000, async () => {
+    const before = full.sent;
+    await new Promise((resolve) => setTimeout(resolve, 200)); // nothing happens: time is the case
+    return before > 0 && before === full.sent ? full.sent : undefined;
+  });
+  // The kernel's buffers of both ends, and what may wait in the process.
+  expect(stalled).toBeLessThan(16 * 1024 * 1024);
+  answer.destroy();
+  await eventually('that the client left', 5_000, () => (full.left ? true : undefined));
+});
