@@ -12,9 +12,6 @@ import { openFrameOf } from './open-frame.ts';
 import { Patience } from './patience.ts';
 import { Upload } from './upload.ts';
 
-/** An agent that lives dials again within a second. What another node can have instead waits no longer than its third try. */
-const MOVABLE_WINDOW_MS = 3_000;
-
 /** What an exchange needs of its owner. */
 export interface ExchangeHost {
   now(): number;
@@ -174,13 +171,9 @@ export class Exchange {
   }
 
   /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
-  disconnect(now: number, patienceMs = this.#resumeWindowMs): void {
+  disconnect(now: number, patienceMs = RESUME_WINDOW_MS): void {
     this.#link = undefined;
     if (this.accepted && !this.#settled) this.#patience.waitUntil(now + patienceMs);
-  }
-
-  get #resumeWindowMs(): number {
-    return this.request.movable === true && !this.begun ? MOVABLE_WINDOW_MS : RESUME_WINDOW_MS;
   }
 
   onFrame(frame: Frame): void {
