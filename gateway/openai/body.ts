@@ -162,13 +162,14 @@ async function readPieces(
   let bytes = new Uint8Array(0);
   let length = 0;
   for (;;) {
+    await room(upload, bytes.length + reader.size, stallMs);
     const value = await nextPiece(reader, upload, stallMs);
     if (value === undefined) return bytes.subarray(0, length);
     const needed = length + value.length;
     if (needed > limit) throw tooLarge(limit);
     if (needed > bytes.length) {
       const size = Math.max(needed, Math.min(most, Math.max(FIRST_BYTES, bytes.length * 2)));
-      await room(upload, Math.min(size, KEPT_ALWAYS_BYTES), stallMs);
+      await room(upload, size + value.length, stallMs);
       share?.claim(size - KEPT_ALWAYS_BYTES);
       bytes = larger(bytes, length, size);
     }
@@ -178,9 +179,9 @@ async function readPieces(
   }
 }
 
-/** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
+/** Waits until `bytes` may be held, of which what is above 1 MiB is the budget's: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
 async function room(upload: Upload, bytes: number, withinMs: number): Promise<void> {
-  for (let waitedMs = 0; !upload.hold(bytes, Date.now()); waitedMs += ROOM_EVERY_MS) {
+  for (let waitedMs = 0; !upload.hold(Math.min(bytes, KEPT_ALWAYS_BYTES), Date.now()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= withinMs) throw tooManyUploads();
     await new Promise<void>((resolve) => void after(ROOM_EVERY_MS, resolve));
   }

@@ -11,7 +11,8 @@ const STALL_MS = 2_000;
 
 let house: House;
 beforeAll(async () => {
-  house = await openHouse({ gateway: { env: { BODY_STALL_MS: String(STALL_MS) } } });
+  const env = { BODY_STALL_MS: String(STALL_MS), BODY_UPLOADS_BYTES: String(32 * MIB) };
+  house = await openHouse({ gateway: { env } });
 });
 afterAll(endAll);
 
@@ -67,3 +68,41 @@ it('chunks that are none are the client’s mistake, and are not asked about aga
   expect(envelope.code).toBe('invalid_request');
   socket.destroy();
 });
+
+it.each([
+  ['with a length', (bytes: number) => `content-length: ${bytes}\r\n`, (text: string) => text],
+  [
+    'in chunks',
+    () => 'transfer-encoding: chunked\r\n',
+    (text: string) => `${(text.length + 9).toString(16)}\r\n${text}`,
+  ],
+])('a small body that stops, %s, is given up', async (_, framing, written) => {
+  const socket = await dial(house.gateway.url);
+  const answer = answerOf(socket);
+  socket.write(`${head(framing(100))}${written('{"model":"m"')}`);
+  const text = await answer;
+  expect(text).toMatch(/^HTTP\/1\.1 408 /);
+  expect(text).toContain('"code":"request_timeout"');
+  socket.destroy();
+});
+
+it('hundreds of bodies that stop two bytes before their end hold a bounded memory, and keep nobody out', async () => {
+  const body = JSON.stringify(chatBody({ tokens: 1 }, { padding: 'x'.repeat(MIB - 1_000) }));
+  const before = house.gateway.memoryMib();
+  const sockets = await Promise.all(Array.from({ length: 600 }, () => dial(house.gateway.url)));
+  for (const socket of sockets) socket.on('error', () => {}).resume();
+  const bytes = Buffer.from(head(`content-length: ${body.length}\r\n`) + body.slice(0, -2));
+  let most = 0;
+  for (let at = 0; at < sockets.length; at += 100) {
+    for (const socket of sockets.slice(at, at + 100)) socket.write(bytes);
+    await new Promise((resolve) => setTimeout(resolve, 200)); // the pace
+    most = Math.max(most, house.gateway.memoryMib());
+  }
+  const large = chatBody({ tokens: 1 }, { padding: 'x'.repeat(MIB / 2) });
+  const asked = await Promise.all(Array.from({ length: 5 }, () => house.ask('/v1/chat/completions', large)));
+  expect(asked.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+  most = Math.max(most, house.gateway.memoryMib());
+  // 32 MiB that they may hold, twice that as garbage, and what 600 connections hold in three sockets each. All bodies are 600 MiB.
+  expect(most - before).toBeLessThan(450);
+  for (const socket of sockets) socket.destroy();
+}, 30_000);

@@ -48,7 +48,13 @@ export class HandAgent {
   /** The status of an answer that is no upgrade. */
   readonly refused: Promise<number>;
 
-  constructor(shop: Workshop, identity: TestIdentity = shop.issuer.identity({ cluster: 'testbed' })) {
+  constructor(shop: Pick<Workshop, 'url' | 'issuer'>, identity?: TestIdentity);
+  constructor(shop: Pick<Workshop, 'url'>, identity: TestIdentity);
+  constructor(
+    shop: Pick<Workshop, 'url'> & Partial<Pick<Workshop, 'issuer'>>,
+    identity = shop.issuer?.identity({ cluster: 'testbed' }),
+  ) {
+    if (identity === undefined) throw new Error('an issuer or an identity');
     this.identity = identity;
     this.#audience = shop.url.host;
     const url = new URL('/agent/connect', shop.url);

@@ -1,4 +1,5 @@
 /** Sessions whose tickets a test signs itself: the gateway under test is given the issuer's keys. */
+import * as z from 'zod';
 import { nodeCrypto, nodeSigner } from '../../../agent/host/crypto.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
 import { signCertificate } from '../../../shared/lattice/certificate.ts';
@@ -6,8 +7,9 @@ import type { Signer } from '../../../shared/lattice/crypto.ts';
 import type { NodeRecord } from '../../../shared/lattice/node.ts';
 import { encodePayload, type NodePayload } from '../../../shared/lattice/payload.ts';
 import { signRecord } from '../../../shared/lattice/record.ts';
-import { openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
+import { decodeTicket, openTicket, signTicket, type Ticket } from '../../../shared/lattice/ticket.ts';
 import { encodeUpdate } from '../../../shared/lattice/update.ts';
+import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
 
 export interface TestIdentity {
   session: string;
@@ -42,6 +44,19 @@ export class TestIssuer {
     const ticket = openTicket(signTicket(fields, this.#gateway, nodeCrypto), nodeCrypto);
     return identityFor(ticket, signer);
   }
+}
+
+/** A session that a gateway admits by its public door, with a join token. */
+export async function admitted(url: string, token: string): Promise<TestIdentity> {
+  const signer = nodeSigner(crypto.getRandomValues(new Uint8Array(32)));
+  const response = await fetch(`${url}/agent/admit`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ protocol: PROTOCOL_VERSION, public_key: toBase64url(signer.publicKey) }),
+  });
+  if (!response.ok) throw new Error(`admit: ${response.status} ${await response.text()}`);
+  const { ticket } = z.object({ ticket: z.string() }).parse(await response.json());
+  return identityFor(decodeTicket(new Uint8Array(Buffer.from(ticket, 'base64url')), nodeCrypto), signer);
 }
 
 function identityFor(ticket: Ticket, signer: Signer): TestIdentity {
