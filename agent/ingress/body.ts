@@ -145,7 +145,7 @@ async function readChunks(
     }
     bytes.set(chunk, length);
     length = needed;
-    upload.received(chunk.length);
+    upload.received(chunk.length, performance.now());
     if (upload.givenUp) throw tooSlow();
   }
   return bytes.subarray(0, length);

@@ -20,7 +20,7 @@ const STALL_DEFAULT_MS = 30_000;
 /** How soon a body that stands still notices that its time is up. */
 const LOOK_EVERY_MS = 1_000;
 
-/** Of bodies that are on their way in, up to 1 MiB of each: above this they wait for one another, and the slowest give way. */
+/** Of bodies that are on their way in, up to 1 MiB of each: above this they wait for one another, and those that stand still give way. */
 const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
 /** Self-hosted: the process has more memory than Cloudflare's 128 MiB. */
 const UPLOADS_STANDALONE_BYTES = 128 * 1024 * 1024;
@@ -175,7 +175,7 @@ async function readPieces(
     }
     bytes.set(value, length);
     length = needed;
-    upload.received(value.length);
+    upload.received(value.length, Date.now());
   }
 }
 

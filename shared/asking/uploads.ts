@@ -1,9 +1,12 @@
 /** Request bodies on their way in: what all of them together hold, and which of them gives way when that is too much. */
 
-/** A body that began less than this ago is not yet judged slow: a TLS client's first bytes are often a round trip apart. */
-const GRACE_MS = 2_000;
+/** A body that comes at this pace is never behind: 128 kbit/s, less than any line that people work on. */
+const PACE_BYTES_PER_MS = 16;
 
-/** Memory of bodies that are not here whole. The slowest gives way to the next one, so that a client that sends nothing keeps none out. */
+/** A body no further behind than this keeps its place: the pause of a slow line, or of a client that is busy. */
+const BEHIND_MAX_MS = 2_000;
+
+/** Memory of bodies that are not here whole. Those that stand still give way to others, so that a client that sends nothing keeps none out. */
 export class Uploads {
   readonly #maxBytes: number;
   readonly #open = new Set<Upload>();
@@ -25,26 +28,24 @@ export class Uploads {
     return upload;
   }
 
-  /** For `upload`; false where there is no room for `bytes` more, and no slower body to take it from. */
+  /** For `upload`; false where there is no room for `bytes` more, and no body that stands still to take it from. */
   take(upload: Upload, bytes: number, now: number): boolean {
     while (this.#held + bytes > this.#maxBytes) {
-      const slowest = this.#slowest(upload, now);
-      if (slowest === undefined) return false;
-      slowest.giveUp();
+      const last = this.#furthestBehind(upload, now);
+      if (last === undefined) return false;
+      last.giveUp();
     }
     this.#held += bytes;
     return true;
   }
 
-  #slowest(asker: Upload, now: number): Upload | undefined {
-    let slowest: Upload | undefined;
+  #furthestBehind(asker: Upload, now: number): Upload | undefined {
+    let furthest: Upload | undefined;
     for (const upload of this.#open) {
-      if (upload === asker || upload.ageMs(now) < GRACE_MS) continue;
-      if (slowest === undefined || upload.pace(now) < slowest.pace(now)) slowest = upload;
+      if (upload === asker || upload.behindMs(now) <= BEHIND_MAX_MS) continue;
+      if (furthest === undefined || upload.behindMs(now) > furthest.behindMs(now)) furthest = upload;
     }
-    // A body does not give way to one that is slower still.
-    if (asker.ageMs(now) >= GRACE_MS && slowest !== undefined && asker.pace(now) <= slowest.pace(now)) return undefined;
-    return slowest;
+    return furthest;
   }
 
   giveBack(upload: Upload, bytes: number): void {
@@ -56,15 +57,15 @@ export class Uploads {
 /** One body on its way in. */
 export class Upload {
   readonly #uploads: Uploads;
-  readonly #beganAt: number;
-  #received = 0;
+  /** Up to this time it has come at the pace that is asked of it. */
+  #paidUntil: number;
   #held = 0;
   #over = false;
   #givenUp = false;
 
   constructor(uploads: Uploads, now: number) {
     this.#uploads = uploads;
-    this.#beganAt = now;
+    this.#paidUntil = now;
   }
 
   /** It made room for others: its reader answers 408. */
@@ -72,23 +73,21 @@ export class Upload {
     return this.#givenUp;
   }
 
-  ageMs(now: number): number {
-    return now - this.#beganAt;
+  behindMs(now: number): number {
+    return now - this.#paidUntil;
   }
 
-  /** Bytes per millisecond since it began. */
-  pace(now: number): number {
-    return this.#received / Math.max(1, this.ageMs(now));
-  }
-
-  received(bytes: number): void {
-    this.#received += bytes;
+  received(bytes: number, now: number): void {
+    this.#paidUntil = Math.min(now, this.#paidUntil + bytes / PACE_BYTES_PER_MS);
   }
 
   /** Holds `bytes` of memory in all. False where there is no room. */
   hold(bytes: number, now: number): boolean {
     if (this.#over || bytes <= this.#held) return true;
-    if (!this.#uploads.take(this, bytes - this.#held, now)) return false;
+    if (!this.#uploads.take(this, bytes - this.#held, now)) {
+      this.#paidUntil = now; // it waits for us
+      return false;
+    }
     this.#held = bytes;
     return true;
   }

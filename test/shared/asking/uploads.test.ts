@@ -4,37 +4,50 @@ import { type Upload, Uploads } from '../../../shared/asking/uploads.ts';
 
 const KIB = 1024;
 
-test('bodies that send nothing give way to one that sends, the slowest first', () => {
+test('bodies that stand still give way to one that comes, the longest still first, however much came of them before', () => {
   const uploads = new Uploads(100 * KIB);
-  const silent = Array.from({ length: 10 }, () => uploads.begin(0));
-  silent.forEach((upload, n) => {
-    expect(upload.hold(10 * KIB, 0)).toBe(true);
-    upload.received(n === 0 ? 1 : 1_000 * n);
+  const still = Array.from({ length: 10 }, (_, n) => {
+    const upload = uploads.begin(n * 100);
+    expect(upload.hold(10 * KIB, n * 100)).toBe(true);
+    upload.received(10 * KIB, n * 100);
+    return upload;
   });
   const active = uploads.begin(5_000);
   expect(active.hold(20 * KIB, 5_000)).toBe(true);
-  expect(silent.map(({ givenUp }) => givenUp)).toEqual([true, true, ...Array(8).fill(false)]);
+  expect(still.map(({ givenUp }) => givenUp)).toEqual([true, true, ...Array(8).fill(false)]);
   expect(uploads.held).toBe(100 * KIB);
 });
 
-test('a body that just began is not cut off, so a newcomer is refused', () => {
+test('a body that trickles is behind as well', () => {
   const uploads = new Uploads(10 * KIB);
-  const first = uploads.begin(0);
-  expect(first.hold(10 * KIB, 0)).toBe(true);
-  expect(uploads.begin(1_000).hold(KIB, 1_000)).toBe(false);
-  expect(first.givenUp).toBe(false);
+  const trickle = uploads.begin(0);
+  expect(trickle.hold(10 * KIB, 0)).toBe(true);
+  for (let now = 0; now < 5_000; now += 100) trickle.received(1, now);
+  expect(uploads.begin(5_000).hold(KIB, 5_000)).toBe(true);
+  expect(trickle.givenUp).toBe(true);
 });
 
-test('a slow body does not push a faster one out', () => {
+test('a body at a slow line’s pace keeps its place, and a newcomer waits', () => {
   const uploads = new Uploads(10 * KIB);
-  const fast = uploads.begin(0);
-  expect(fast.hold(9 * KIB, 0)).toBe(true);
-  fast.received(9 * KIB);
   const slow = uploads.begin(0);
-  expect(slow.hold(KIB, 0)).toBe(true);
-  slow.received(10);
-  expect(slow.hold(2 * KIB, 10_000)).toBe(false);
-  expect(fast.givenUp).toBe(false);
+  expect(slow.hold(10 * KIB, 0)).toBe(true);
+  for (let now = 0; now <= 60_000; now += 1_000) slow.received(20 * KIB, now);
+  expect(uploads.begin(61_000).hold(KIB, 61_000)).toBe(false);
+  expect(slow.givenUp).toBe(false);
+});
+
+test('a body that waits for room is not behind', () => {
+  const uploads = new Uploads(10 * KIB);
+  const first = uploads.begin(0);
+  expect(first.hold(9 * KIB, 0)).toBe(true);
+  const waiting = uploads.begin(0);
+  expect(waiting.hold(KIB, 0)).toBe(true);
+  for (let now = 0; now <= 10_000; now += 100) {
+    first.received(2 * KIB, now);
+    expect(waiting.hold(2 * KIB, now)).toBe(false);
+  }
+  expect(first.hold(10 * KIB, 10_000)).toBe(false);
+  expect(waiting.givenUp).toBe(false);
 });
 
 test('whatever comes, no more than the bound is held, and all of it is given back', () => {
@@ -54,7 +67,7 @@ test('whatever comes, no more than the bound is held, and all of it is given bac
         if (what === 'begin') all.push(uploads.begin(now));
         const upload = all[which % Math.max(1, all.length)];
         if (what === 'hold') upload?.hold(bytes, now);
-        if (what === 'receive') upload?.received(bytes);
+        if (what === 'receive') upload?.received(bytes, now);
         if (what === 'end') upload?.end();
         expect(uploads.held).toBeLessThanOrEqual(1_000);
         expect(uploads.held).toBeGreaterThanOrEqual(0);
