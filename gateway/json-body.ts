@@ -26,9 +26,16 @@ export function parse<T>(value: unknown, schema: z.ZodType<T>): T {
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   const param = issue?.path.join('.') ?? '';
-  const said = issue?.message ?? 'Not what is expected here.';
+  const said = issue === undefined ? 'Not what is expected here.' : saidOf(issue);
   if (param === '') throw new ApiError('invalid_request', said);
   throw new ApiError('invalid_request', `${param}: ${said}`, { param });
+}
+
+/** A pattern without words of its own: the expression is for programmers. */
+function saidOf(issue: z.core.$ZodIssue): string {
+  const raw =
+    issue.code === 'invalid_format' && issue.format === 'regex' && issue.message.includes('must match pattern');
+  return raw ? 'has a form that is not allowed here; /openapi.json has it.' : issue.message;
 }
 
 /** Counts what really arrives: content-length may be absent, or wrong. */

@@ -7,6 +7,7 @@ import { Breakers } from '../../shared/routing/breaker.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
+import { listenError } from '../../shared/terminal/listen-error.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
 import { type Desk, handle } from './handle.ts';
@@ -117,9 +118,10 @@ export class Ingress {
       log,
     };
     await new Promise<void>((resolve, reject) => {
-      this.#server.once('error', reject);
+      const refused = (error: Error) => reject(listenError(error, { host, port }));
+      this.#server.once('error', refused);
       this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
+        this.#server.off('error', refused);
         resolve();
       });
     });

@@ -2,6 +2,7 @@ import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { CONTENT_TYPE } from '../../shared/metrics/exposition.ts';
 import { errorBody, toApiError } from '../../shared/openai/errors.ts';
+import { listenError } from '../../shared/terminal/listen-error.ts';
 import type { IngressKey } from '../ingress/key.ts';
 import { Strangers } from '../ingress/strangers.ts';
 
@@ -47,9 +48,10 @@ export class MetricsServer {
   open(): Promise<string> {
     const { host, port } = this.#options;
     return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
+      const refused = (error: Error) => reject(listenError(error, { host, port }));
+      this.#server.once('error', refused);
       this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
+        this.#server.off('error', refused);
         this.#server.on('error', () => {});
         const address = this.#server.address();
         const taken = typeof address === 'object' && address !== null ? address.port : port;

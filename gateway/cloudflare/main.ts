@@ -1,7 +1,9 @@
 /** `npm run deploy`. */
+
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { wrongUse as misuse } from '../../shared/terminal/wrong-use.ts';
 import { loadWorkerBundle } from '../standalone/node/worker-bundle.ts';
 import { databaseIdIn, readConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
@@ -118,8 +120,8 @@ try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   const message = error instanceof Error ? error.message : String(error);
-  const use = error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');
-  if (use || error instanceof RefusedError) process.exitCode = wrongUse(message);
+  const misused = misuse(error);
+  if (misused !== undefined || error instanceof RefusedError) process.exitCode = wrongUse(misused ?? message);
   else {
     console.error(`npm run deploy: ${message}\n\nNothing is lost: run it again.`);
     process.exitCode = FAILED;

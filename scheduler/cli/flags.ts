@@ -1,4 +1,5 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
+import { wrongUse } from '../../shared/terminal/wrong-use.ts';
 import { type Catalogue, findModel, loadCatalogue } from '../catalogue/catalogue.ts';
 import { nearest } from '../catalogue/nearest.ts';
 import { SchedulerError } from '../errors.ts';
@@ -49,7 +50,7 @@ export function readFlags(argv: readonly string[], options: ParseArgsOptionsConf
   try {
     return parseArgs({ args: [...argv], options, strict: true, allowPositionals: false }).values;
   } catch (cause) {
-    throw new SchedulerError('usage', cause instanceof Error ? cause.message : String(cause), { cause });
+    throw new SchedulerError('usage', wrongUse(cause) ?? String(cause), { cause });
   }
 }
 

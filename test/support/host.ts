@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { descendants, Managed, memoryOf } from './processes.ts';
 import { NODE, ROOT } from './where.ts';
 
-const READY_MS = 30_000;
+/** 1 s on an idle machine. */
+const READY_MS = 50_000;
 
 export interface HostOptions {
   data: string;

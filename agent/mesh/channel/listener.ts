@@ -1,5 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { Bucket } from '../../../shared/collections/bucket.ts';
+import { listenError } from '../../../shared/terminal/listen-error.ts';
 import { acceptSecure, type Credentials, type Proven } from './accept.ts';
 import type { Peer } from './channel.ts';
 import { ChannelError } from './error.ts';
@@ -65,9 +66,10 @@ export class Listener {
   /** Listens; gives the port. */
   open(host: string | undefined, port: number): Promise<number> {
     return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
+      const refused = (error: Error) => reject(listenError(error, { host: host ?? '*', port }));
+      this.#server.once('error', refused);
       this.#server.listen({ port, ...(host === undefined ? {} : { host }) }, () => {
-        this.#server.off('error', reject);
+        this.#server.off('error', refused);
         this.#server.on('error', () => {}); // a connection that could not be accepted: too many open files
         const address = this.#server.address();
         resolve(typeof address === 'object' && address !== null ? address.port : port);

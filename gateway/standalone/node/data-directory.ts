@@ -14,6 +14,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../accounts/secrets.ts';
 import { CommandError } from './command.ts';
+import { refuseUnreadable } from './damage.ts';
 import { appliedMigrations, refuseNewer } from './schema-version.ts';
 
 export interface DataDirectory {
@@ -52,6 +53,7 @@ export async function openDataDirectory(
   const release = lockDirectory(path);
   try {
     await refuseOther(path, runtime);
+    refuseUnreadable(path);
     refuseNewer(path, migrations, appliedMigrations(join(path, 'd1')));
   } catch (error) {
     release();

@@ -2,6 +2,7 @@
 /** `otela-gateway`. */
 import manifest from '../../../package.json' with { type: 'json' };
 import { type CompletedProgram, completionScript, isShell, SHELLS } from '../../../shared/terminal/completion.ts';
+import { wrongUse } from '../../../shared/terminal/wrong-use.ts';
 import { nearest } from '../../../shared/text/nearest.ts';
 import { IssuerError } from '../../issuer/issuer.ts';
 import { CommandError, EXIT_DONE, EXIT_FAILED, EXIT_USAGE, helpOf, UsageError } from './command.ts';
@@ -87,20 +88,18 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function isWrongUse(error: unknown): boolean {
-  if (error instanceof UsageError) return true;
-  return error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS');
-}
-
 const argv = process.argv.slice(2);
 watchReader();
 try {
   process.exitCode = await main(argv);
 } catch (error) {
-  const wrongUse = isWrongUse(error);
+  const misused = wrongUse(error);
+  const isWrongUse = error instanceof UsageError || misused !== undefined;
   const about = argv[0] !== undefined && Object.hasOwn(COMMANDS, argv[0]) ? `${argv[0]} ` : '';
-  console.error(`otela-gateway: ${messageOf(error)}${wrongUse ? `\nTry: otela-gateway ${about}--help` : ''}`);
+  console.error(
+    `otela-gateway: ${misused ?? messageOf(error)}${isWrongUse ? `\nTry: otela-gateway ${about}--help` : ''}`,
+  );
   const expected = error instanceof CommandError || error instanceof IssuerError;
-  if (!wrongUse && !expected && process.env.DEBUG !== undefined) console.error(error);
-  process.exitCode = wrongUse ? EXIT_USAGE : error instanceof CommandError ? error.exitCode : EXIT_FAILED;
+  if (!isWrongUse && !expected && process.env.DEBUG !== undefined) console.error(error);
+  process.exitCode = isWrongUse ? EXIT_USAGE : error instanceof CommandError ? error.exitCode : EXIT_FAILED;
 }

@@ -4,11 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { isOn } from '../../../shared/release/release.ts';
+import { listenError } from '../../../shared/terminal/listen-error.ts';
 import { NodeGateway } from '../../hosts/node/node-gateway.ts';
 import { storageHealth } from '../../storage/health.ts';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
 import { CommandError } from './command.ts';
+import { refuseDamaged } from './damage.ts';
 import { type DataDirectory, openDataDirectory, type Runtime } from './data-directory.ts';
 import { Inlet } from './inlet.ts';
 import { environment, openIssuer } from './issuer-files.ts';
@@ -87,7 +89,9 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
   });
   try {
     // Before workerd, so that a taken port is told at once; who comes early is answered 503.
-    const port = await publicSocket.listen(options.port, options.host);
+    const port = await publicSocket.listen(options.port, options.host).catch((cause: unknown) => {
+      throw new CommandError(listenError(cause, options).message, { cause });
+    });
     await outlets.listen(outlet.path);
     await workerd.start();
     await inlet?.connect();
@@ -100,6 +104,7 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
     return { url, stop, reloadTls: async () => publicSocket.reload(await readTls(files)) };
   } catch (error) {
     await stop(0);
+    if (!(error instanceof CommandError)) refuseDamaged(data.path);
     throw error;
   }
 }
@@ -168,7 +173,9 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
     data.release();
   });
   try {
-    const port = await gateway.listen(options.port, options.host);
+    const port = await gateway.listen(options.port, options.host).catch((cause: unknown) => {
+      throw new CommandError(listenError(cause, options).message, { cause });
+    });
     probe.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);

@@ -1,0 +1,15 @@
+/** Why an address could not be listened on, for the person who chose it. */
+export function listenError(error: unknown, { host, port }: { host: string; port: number }): Error {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const why = WHY[code];
+  if (why === undefined) return error instanceof Error ? error : new Error(String(error));
+  return new Error(`${address} ${why}`, { cause: error });
+}
+
+const WHY: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'is in use by another process: end that one, or choose another port',
+  EADDRNOTAVAIL: 'is no address of this machine: 0.0.0.0 or :: is all of them',
+  ENOTFOUND: 'is no address of this machine: 0.0.0.0 or :: is all of them',
+  EACCES: 'may be opened by root alone: choose a port above 1023',
+};
