@@ -125,6 +125,17 @@ function anthropicType(status: number): string {
   return ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
 }
 
+/** What Anthropic's clients read; `param` and `code` are ours and stand beside it. */
+function anthropicEnvelope(error: ApiError) {
+  const { message, param, code } = error;
+  return { type: 'error', error: { type: anthropicType(error.status), message, param, code } };
+}
+
+/** The body of an error's answer, in the form that the clients of `endpoint` read; OpenAI's where there is none. */
+export function errorBodyFor(endpoint: Pick<Endpoint, 'inBandError'> | undefined, error: ApiError): string {
+  return endpoint?.inBandError === 'anthropic' ? JSON.stringify(anthropicEnvelope(error)) : errorBody(error);
+}
+
 /** An error after the head has gone out. What follows must be the end of the stream, without a terminal event. */
 export function inBandError(endpoint: Pick<Endpoint, 'inBandError'>, error: ApiError): Uint8Array {
   switch (endpoint.inBandError) {
@@ -132,8 +143,7 @@ export function inBandError(endpoint: Pick<Endpoint, 'inBandError'>, error: ApiE
       // With an event name openai-python 3 does not raise.
       return utf8(`data: ${errorBody(error)}\n\n`);
     case 'anthropic': {
-      const body = { type: 'error', error: { type: anthropicType(error.status), message: error.message } };
-      return utf8(`event: error\ndata: ${JSON.stringify(body)}\n\n`);
+      return utf8(`event: error\ndata: ${JSON.stringify(anthropicEnvelope(error))}\n\n`);
     }
   }
 }

@@ -9,6 +9,7 @@ const TO_CLIENT: ReadonlySet<string> = new Set([
   // Of an engine behind a proxy that compresses what it was asked not to: without it nobody could read the body.
   'content-encoding',
   'content-disposition',
+  'location',
   'retry-after',
   'retry-after-ms',
   'x-should-retry',
@@ -50,11 +51,16 @@ function isPlain(value: string): boolean {
 /** RFC 9110 §5.5; what an engine (or a hostile agent) sends beyond it is not passed on. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
+/** What no browser shows as a page. */
+const SAFE_TYPE = /^(?:application\/json|text\/event-stream)\s*(?:;|$)/i;
+
 export function headersToClient(engine: Iterable<readonly [string, string]>): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const [name, value] of engine) {
     if (TO_CLIENT.has(name) && HEADER_VALUE.test(value)) headers[name] = value;
   }
+  // A browser that guesses would take a provider's bytes for a page of the gateway's own origin.
+  if (!SAFE_TYPE.test(headers['content-type'] ?? '')) headers['x-content-type-options'] = 'nosniff';
   return headers;
 }
 

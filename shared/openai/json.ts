@@ -1,5 +1,5 @@
 /** RFC 8259 by bytes: checks the grammar and tells where things stand, without building any value. */
-import { BOM, startsWith, textOf } from './bytes.ts';
+import { textOf } from './bytes.ts';
 import { ApiError } from './errors.ts';
 
 /** Deeper bodies are refused: engines parse recursively and some die of it. */
@@ -48,10 +48,8 @@ export class JsonReader {
   pos = 0;
   #words: Int32Array | undefined;
 
-  /** A mark at the beginning is passed over, as RFC 8259 §8.1 lets a reader: editors on Windows write one, and engines take it. */
   constructor(bytes: Uint8Array) {
     this.bytes = bytes;
-    if (startsWith(bytes, BOM)) this.pos = BOM.length;
   }
 
   fail(reason: string, at = this.pos): never {

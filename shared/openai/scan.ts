@@ -1,5 +1,5 @@
 /** The few top-level keys that a gateway needs of a JSON body, wherever they stand, without parsing the rest. */
-import { utf8 } from './bytes.ts';
+import { BOM, startsWith, utf8 } from './bytes.ts';
 import { ApiError } from './errors.ts';
 import { JsonReader, type StringAt } from './json.ts';
 import { readMetadata } from './metadata.ts';
@@ -263,7 +263,38 @@ class Scanner {
  * @throws ApiError 400: `invalid_json` with the byte offset, `duplicate_key`, or `invalid_request` for a listed key of the wrong type
  */
 export function scanJson(bytes: Uint8Array): JsonScan {
+  requireUtf8(bytes);
   return new Scanner(bytes).run();
+}
+
+/** The last end of a letter at or before `end`; a letter has at most three bytes behind its first one. */
+function letterEnd(bytes: Uint8Array, end: number): number {
+  if (end >= bytes.length) return bytes.length;
+  for (let back = 0; back < 4; back++) {
+    if (((bytes[end - back] ?? 0) & 0xc0) !== 0x80) return end - back;
+  }
+  return end; // no text: the decoder says so
+}
+
+/** Decoded in pieces of this size: a text of the whole body would be another 33 MiB. */
+const DECODED_BYTES = 64 * 1024;
+
+/**
+ * RFC 8259 §8.1: UTF-8, without a byte order mark. Engines differ in what they make of either: some refuse the request, some read
+ * another text than the one that was looked into here.
+ */
+function requireUtf8(bytes: Uint8Array): void {
+  if (startsWith(bytes, BOM))
+    throw new ApiError('invalid_json', 'The request body begins with a byte order mark; save it as UTF-8 without one.');
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  try {
+    for (let at = 0, end = 0; at < bytes.length; at = end) {
+      end = letterEnd(bytes, at + DECODED_BYTES);
+      decoder.decode(bytes.subarray(at, end));
+    }
+  } catch (cause) {
+    throw new ApiError('invalid_json', 'The request body is not valid UTF-8.', { cause });
+  }
 }
 
 /** @throws ApiError 400 with param `model` */
