@@ -71,8 +71,14 @@ export async function handle(request: IncomingMessage, response: ServerResponse,
     const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
     const readAll = await discardBody(request, stranger ? STRANGER_MAX_BYTES : undefined);
     if (!readAll && !response.headersSent) response.setHeader('connection', 'close');
-    sendError(response, error, requestId);
+    sendError(response, error, requestId, endpointOf(request));
   }
+}
+
+/** Which it was, for the form of an error; its path may be no URL at all. */
+function endpointOf(request: IncomingMessage): Endpoint | undefined {
+  const endpoint = findEndpoint(request.method ?? '', request.url?.split('?', 1)[0] ?? '');
+  return endpoint === undefined || 'methodNotAllowed' in endpoint ? undefined : endpoint;
 }
 
 interface Ids {

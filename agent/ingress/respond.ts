@@ -4,7 +4,7 @@ import { type Answer, isEventStream } from '../../shared/asking/answer.ts';
 import type { Outgoing } from '../../shared/asking/continued.ts';
 import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
-import { ApiError, errorBody, inBandError, toApiError } from '../../shared/openai/errors.ts';
+import { ApiError, errorBodyFor, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
 import type { Choice } from './hand-over.ts';
@@ -36,10 +36,10 @@ export interface ResponseContext {
 }
 
 /** An error as a status; where the head has gone out there is nothing left to say. */
-export function sendError(response: ServerResponse, error: unknown, requestId: string): void {
+export function sendError(response: ServerResponse, error: unknown, requestId: string, endpoint?: Endpoint): void {
   if (response.headersSent || response.destroyed) return void response.destroy();
   const api = toApiError(error);
-  const body = errorBody(api);
+  const body = errorBodyFor(endpoint, api);
   response.writeHead(api.status, {
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(body),

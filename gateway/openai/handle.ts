@@ -58,7 +58,8 @@ export async function handleOpenAI(request: HttpRequest, path: string, env: Env,
     // Of a client that left, the queue or its node keeps the record.
     if (!leaving.left) recordRefusal(sighting, error, note.queuedMs, env, ctx);
     await discardBody(request);
-    return named(errorAnswer(error, requestId), sighting);
+    const { endpoint } = sighting;
+    return named(errorAnswer(error, requestId, endpoint === undefined ? undefined : endpointById(endpoint)), sighting);
   }
 }
 
