@@ -16,7 +16,7 @@ const FIRST_BYTES = 16 * 1024;
 /** A client that sends nothing for so long in the middle of its body. */
 const STALLED_MS = 30_000;
 /** How soon a body that waits for room sees that there is some. */
-const ROOM_EVERY_MS = 20;
+const ROOM_EVERY_MS = 100;
 
 /** What bodies may hold. */
 export interface BodyRoom {
@@ -113,7 +113,10 @@ async function readBounded(
   const upload = uploads.begin(performance.now());
   const stalled = setTimeout(() => request.destroy(new Error('the body stalled')), STALLED_MS);
   try {
-    return await readChunks(request, declared, share, upload, () => stalled.refresh());
+    const came = () => stalled.refresh();
+    // All of it at once: bodies that hold a part each and wait for the rest would wait for one another.
+    await roomFor(upload, Math.min(Number.isNaN(declared) ? LIMIT_BYTES : declared, KEPT_ALWAYS_BYTES), came);
+    return await readChunks(request, declared, share, upload, came);
   } finally {
     clearTimeout(stalled);
     upload.end();
@@ -137,7 +140,6 @@ async function readChunks(
     if (needed > LIMIT_BYTES) throw tooLarge();
     if (needed > bytes.length) {
       const size = Math.max(needed, Math.min(most, Math.max(FIRST_BYTES, bytes.length * 2)));
-      await roomFor(upload, Math.min(size, KEPT_ALWAYS_BYTES), came);
       share.claim(size - KEPT_ALWAYS_BYTES);
       const grown = new Uint8Array(size);
       grown.set(bytes.subarray(0, length));

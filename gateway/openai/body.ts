@@ -24,8 +24,10 @@ const LOOK_EVERY_MS = 1_000;
 const UPLOADS_DEFAULT_BYTES = 32 * 1024 * 1024;
 /** Self-hosted: the process has more memory than Cloudflare's 128 MiB. */
 const UPLOADS_STANDALONE_BYTES = 128 * 1024 * 1024;
-/** How soon a body that waits for room sees that there is some. */
-const ROOM_EVERY_MS = 20;
+/** How soon a body that waits for room sees that there is some. Hundreds may wait, and each look goes through all of them. */
+const ROOM_EVERY_MS = 100;
+/** So long it waits, then 503: SDKs give up a request that is not taken after a minute. */
+const ROOM_WITHIN_MS = 30_000;
 /** Memory for the first bytes of a body. */
 const FIRST_BYTES = 16 * 1024;
 
@@ -130,8 +132,8 @@ function boundsOf(most: number, limit: number, env: Env): Bounds {
 }
 
 /**
- * Memory grows with what comes, not with what is announced. `share` pays for what is above 1 MiB; up to there the body is one of the
- * uploads until it is whole.
+ * Memory grows with what comes, not with what is announced. `share` pays for what is above 1 MiB; up to there the body has a place among
+ * the uploads until it is whole.
  */
 async function readBounded(request: HttpRequest, bounds: Bounds, share: Share | undefined): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(await request.arrayBuffer());
@@ -141,6 +143,8 @@ async function readBounded(request: HttpRequest, bounds: Bounds, share: Share | 
   const reader = new PieceReader(request.body);
   let stalled = false;
   try {
+    // All of it at once: bodies that hold a part each and wait for the rest would wait for one another.
+    await room(upload, Math.min(bounds.most, KEPT_ALWAYS_BYTES));
     return await readPieces(reader, bounds, upload, share);
   } catch (error) {
     stalled = error instanceof ApiError && error.code === 'request_timeout';
@@ -162,14 +166,12 @@ async function readPieces(
   let bytes = new Uint8Array(0);
   let length = 0;
   for (;;) {
-    await room(upload, bytes.length + reader.size, stallMs);
     const value = await nextPiece(reader, upload, stallMs);
     if (value === undefined) return bytes.subarray(0, length);
     const needed = length + value.length;
     if (needed > limit) throw tooLarge(limit);
     if (needed > bytes.length) {
       const size = Math.max(needed, Math.min(most, Math.max(FIRST_BYTES, bytes.length * 2)));
-      await room(upload, size + value.length, stallMs);
       share?.claim(size - KEPT_ALWAYS_BYTES);
       bytes = larger(bytes, length, size);
     }
@@ -179,10 +181,10 @@ async function readPieces(
   }
 }
 
-/** Waits until `bytes` may be held, of which what is above 1 MiB is the budget's: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
-async function room(upload: Upload, bytes: number, withinMs: number): Promise<void> {
-  for (let waitedMs = 0; !upload.hold(Math.min(bytes, KEPT_ALWAYS_BYTES), Date.now()); waitedMs += ROOM_EVERY_MS) {
-    if (waitedMs >= withinMs) throw tooManyUploads();
+/** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
+async function room(upload: Upload, bytes: number): Promise<void> {
+  for (let waitedMs = 0; !upload.hold(bytes, Date.now()); waitedMs += ROOM_EVERY_MS) {
+    if (waitedMs >= ROOM_WITHIN_MS) throw tooManyUploads();
     await new Promise<void>((resolve) => void after(ROOM_EVERY_MS, resolve));
   }
   if (upload.givenUp) throw tooSlow();

@@ -15,11 +15,6 @@ export class PieceReader {
     this.#reader = fillingReader(stream) ?? stream.getReader();
   }
 
-  /** What the next read takes at most. */
-  get size(): number {
-    return this.#size;
-  }
-
   /** The next bytes, undefined at the end. Rejects where the stream breaks. */
   async read(): Promise<Uint8Array | undefined> {
     const { done, value } = await this.#reader.read(new Uint8Array(this.#size));

@@ -14,13 +14,20 @@ const FLOOD_MS = 1_500;
 const FLOOD_BYTES = 256 * 1024 * 1024;
 /** Bursts, kernel buffers and garbage that waits for its collection. A PROBE flood alone grew it by 553 MiB. */
 const GROWTH_MIB = 96;
-/** Of others' requests meanwhile, the median. On an idle machine it is 4 ms; it was 80 ms with the flood. */
-const OTHERS_MEDIAN_MS = 250;
+/**
+ * Others' requests meanwhile take so many times as long, in the median, and so much more: flood and gateway share two cores with this
+ * process, which makes the one and measures the other.
+ */
+const OTHERS_FACTOR = 10;
+const OTHERS_MS = 150;
 
 let house: House;
+/** What a request takes without a flood. */
+let quietMs: number;
 beforeAll(async () => {
   house = await openHouse();
-  await house.ask('/v1/chat/completions', chatBody({ tokens: 1 }));
+  await others(new Promise((resolve) => setTimeout(resolve, 500))); // the first ones warm it up
+  quietMs = medianOf(await others(new Promise((resolve) => setTimeout(resolve, 1_000))));
 });
 afterAll(endAll);
 afterEach(() => expect(house.gateway.process.running).toBe(true));
@@ -132,7 +139,11 @@ async function others(done: Promise<unknown>): Promise<number[]> {
     expect(response.status).toBe(200);
     times.push(performance.now() - at);
   }
-  return times.toSorted((a, b) => a - b);
+  return times;
+}
+
+function medianOf(times: readonly number[]): number {
+  return times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? Number.NaN;
 }
 
 it.each(Object.keys(FRAME_LIMITS) as Frame['type'][])('%s', async (type) => {
@@ -141,11 +152,11 @@ it.each(Object.keys(FRAME_LIMITS) as Frame['type'][])('%s', async (type) => {
   const times = await others(flooding);
   const { sent, sockets } = await flooding;
   const grown = house.gateway.memoryMib() - before;
-  const median = times[Math.floor(times.length / 2)] ?? Number.NaN;
+  const median = medianOf(times);
   const mib = Math.round(sent / 1024 / 1024);
   console.log(
     `${type}: ${mib} MiB on ${sockets} sockets, ${grown.toFixed(0)} MiB grown, others ${median.toFixed(1)} ms`,
   );
   expect(grown).toBeLessThan(GROWTH_MIB);
-  expect(median).toBeLessThan(OTHERS_MEDIAN_MS);
+  expect(median, `${quietMs} ms without a flood`).toBeLessThan(OTHERS_FACTOR * quietMs + OTHERS_MS);
 });
