@@ -17,6 +17,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     minutes: 17,
     argv: ['test/chaos/main.ts', '--minutes', '10'],
   },
+  {
+    name: 'schemathesis',
+    what: 'the API does what /openapi.json says, asked by Schemathesis as three roles, with twenty times as many cases as in CI',
+    minutes: 25,
+    argv: ['test/soak/schemathesis.ts'],
+  },
 ];
 
 /** Those that are named, all without a name; or what is wrong with the names. */
