@@ -1,6 +1,5 @@
 import { type Catalogue, findGpu } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
-import type { command } from '../controller/launcher.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
 import type { Pool } from '../solver/problem.ts';
@@ -17,11 +16,14 @@ const OPEN = new Set(['idle', 'mix']);
 /** Kinds of node that are planned with. */
 const POOLS_MAX = 128;
 
+/** Runs a command of Slurm's and gives its output; rejects with the command's last words where it fails. */
+type RunCommand = (file: string, args: readonly string[]) => Promise<string>;
+
 /** The GPUs that no job has, by partition, kind and number on a node. Jobs that come in the meantime are not seen. */
 export async function slurmInventory(
   catalogue: Catalogue,
   log: (line: string) => void,
-  run: typeof command,
+  run: RunCommand,
 ): Promise<Inventory> {
   const out = await run('sinfo', ARGUMENTS);
   const pools = new Map<string, Pool>();
