@@ -61,8 +61,8 @@ export interface Outcome {
   /** Proven: no plan satisfies all conditions. */
   impossible: boolean;
   method: 'highs' | 'search' | 'columns';
-  /** What one more GPU would be worth, by condition on a pool; undefined where even the relaxation has no solution. */
-  prices: readonly PoolPrice[] | undefined;
+  /** What one more GPU would be worth, by condition on a pool; 0 where no relaxation was solved. */
+  prices: readonly PoolPrice[];
 }
 
 /** Of one condition on a pool: `perGpu` of it comes with one more GPU. */
@@ -303,10 +303,9 @@ export class GoalSolver {
     return { ...this.#problem, usable };
   }
 
-  #poolPrices(): readonly PoolPrice[] | undefined {
+  #poolPrices(): readonly PoolPrice[] {
     const { options, pools } = this.#problem;
-    const prices = this.#relaxed === undefined ? this.#start : this.#prices();
-    if (prices === undefined) return undefined;
+    const prices = this.#relaxed === undefined ? (this.#start ?? []) : this.#prices();
     return packingRows(options, pools).map(({ pool, perGpu }, r) => ({ pool, perGpu, price: prices[r] ?? 0 }));
   }
 

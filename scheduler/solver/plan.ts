@@ -75,10 +75,18 @@ export async function decide(
     settings,
     targets: demands.map((demand, m) => targetOf(demand, table.estimatesOf(m), settings)),
   };
-  const done = await asPlanned(context, started, deadline);
+  const planned = await asPlanned(context, started, deadline);
+  if (planned.counts === undefined && planned.outcome.impossible)
+    throw new SchedulerError('infeasible', whyInfeasible(planned.outcome.problem));
+  const done = planned.counts === undefined ? inTime(context, planned.outcome) : planned;
   const { outcome, counts } = done;
-  if (outcome.prices === undefined || counts === undefined)
-    throw new SchedulerError('infeasible', whyInfeasible(outcome.problem));
+  // An empty plan would end what runs where replicas may be reclaimed.
+  if (
+    counts === undefined ||
+    counts.every((n) => n === 0) ||
+    !Number.isFinite(planValue(outcome.problem, counts).value)
+  )
+    throw new SchedulerError('solver', `no plan was found within ${settings.timeLimitS} s; give a longer --time-limit`);
   const seconds = (performance.now() - started) / 1e3;
   const gap = relativeGap(planValue(outcome.problem, counts).value, outcome.bound);
   const proven = table.optimistic && Number.isFinite(outcome.bound);
