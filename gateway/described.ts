@@ -41,6 +41,8 @@ export const emailSchema = z
   .meta({ examples: ['ada@example.org'] });
 
 const CONTROL = '\\x00-\\x1f\\x7f-\\x9f';
+/** Without control characters; spelled out, since generators of test data cannot use \P{Cc}. */
+export const CONTROL_FREE = new RegExp(`^[^${CONTROL}]*$`);
 /** One line that a terminal can show: no control characters, and not blank. White space around it goes. */
 export const nameSchema = z
   .string()

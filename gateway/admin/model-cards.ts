@@ -4,6 +4,7 @@ import * as z from 'zod';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { MODALITIES, modelCards } from '../accounts/schema.ts';
+import { CONTROL_FREE } from '../described.ts';
 import { parse } from '../json-body.ts';
 import { change } from './change.ts';
 import { listOf } from './fields.ts';
@@ -14,11 +15,7 @@ import { type AdminRoute, type Call, route } from './route.ts';
 const CARDS_MAX = 500;
 const DESCRIPTION_MAX_CHARS = 4_000;
 
-const line = z
-  .string()
-  .trim()
-  .max(120)
-  .regex(/^\P{Cc}*$/u, 'must not contain control characters');
+const line = z.string().trim().max(120).regex(CONTROL_FREE, 'must not contain control characters');
 
 /** A PUT says everything: what it leaves out is not told. */
 const putSchema = z.strictObject({

@@ -49,8 +49,11 @@ export function schemathesis(
     String(examples),
   );
   return new Promise((resolve) => {
-    execFile(PYTHON, args, { timeout: timeoutMs, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) =>
-      resolve({ found: error !== null, report: `${stdout}\n${stderr}` }),
+    execFile(
+      PYTHON,
+      args,
+      { cwd: gateway.data, timeout: timeoutMs, maxBuffer: 64 * 1024 * 1024 },
+      (error, stdout, stderr) => resolve({ found: error !== null, report: `${stdout}\n${stderr}` }),
     );
   });
 }
