@@ -10,7 +10,7 @@ export const keys = {
   revokeOne: (name: string) => `Revoke ${name}`,
   revokeTitle: (name: string) => `Revoke “${name}”?`,
   revokeFollows: 'Programs that use it are refused within seconds. This cannot be undone.',
-  trustedDefault: 'as the gateway says',
+  trustedDefault: "the project's list, or the gateway's default",
   limits: {
     requestsPerMinute: (n: number) => `${n} requests/min`,
     tokensPerMinute: (n: number) => `${n} tokens/min`,
@@ -35,7 +35,7 @@ export const keys = {
     atOnce: 'Requests at once',
     tokensPerMonth: 'Tokens per month',
     trusted: 'Trusted providers',
-    trustedHint: 'Ids with commas between them. Empty: as the gateway says.',
+    trustedHint: "Ids with commas between them. Empty: the project's list, or the gateway's default.",
     expires: 'Expires',
   },
   standing: { good: 'good', revoked: 'revoked', expired: 'expired', usedUp: 'used up' },
