@@ -15,6 +15,8 @@ import { provesSession } from './handshake.ts';
 const SOCKETS_MAX = 1024;
 /** Who has not yet proven its session; the oldest makes room. */
 const CHALLENGED_MAX = 128;
+/** Of one session. Tickets are public: without this bound, knocks with one copied ticket push out all agents that are about to answer. */
+const CHALLENGED_PER_SESSION = 4;
 /** Agents ping every 15 s, which wakes nobody; a socket without that is dead, whether or not its close was ever told. */
 const SILENCE_MS = 60_000;
 /** Peers that broke a rule and are not let in for a while. */
@@ -77,7 +79,7 @@ export class GossipSockets {
     if (until !== undefined && until > now)
       return refusal(429, 'This session broke the rules of gossip; try again later.');
     if (this.#active.size >= SOCKETS_MAX) return refusal(503, 'This gateway has as many delegates as it can hold.');
-    this.#makeRoom();
+    this.#makeRoom(ticket.session);
     const { socket, response } = this.#sockets.accept();
     const nonce = crypto.getRandomValues(new Uint8Array(32));
     const attachment: Attachment = {
@@ -93,9 +95,11 @@ export class GossipSockets {
     return response;
   }
 
-  #makeRoom(): void {
+  #makeRoom(session: string): void {
     const waiting = [...this.#members.values()].filter(({ attachment }) => attachment.phase === 'challenged');
-    const oldest = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
+    const same = waiting.filter(({ ticket }) => ticket.session === session);
+    const full = waiting.length >= CHALLENGED_MAX ? waiting[0] : undefined;
+    const oldest = same.length >= CHALLENGED_PER_SESSION ? same[0] : full;
     if (oldest !== undefined) this.#close(oldest, CLOSE.resync, 'others knock, and this one did not answer');
   }
 

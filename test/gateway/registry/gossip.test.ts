@@ -1,6 +1,9 @@
 import { env } from 'cloudflare:workers';
 import { afterEach, expect, test } from 'vitest';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { helloMessage } from '../../../shared/lattice/session.ts';
+import { readFrames } from '../../../shared/wire/frame-codec.ts';
+import type { Frame } from '../../../shared/wire/frames.ts';
 import { evictDurableObject } from '../support/durable.ts';
 import { seedToken, TestAgent } from './agent.ts';
 import { messageOf, openGossipSocket, TestDelegate } from './delegate.ts';
@@ -159,3 +162,29 @@ async function counted(seconds: number) {
   }
   return sum;
 }
+
+test('knocks with one copied ticket do not push out an agent that is about to answer', async () => {
+  const honest = await joined('alps');
+  const copied = await joined('euler');
+  const { webSocket } = await openGossipSocket(honest);
+  if (webSocket === null) throw new Error('no upgrade');
+  const frames: Frame[] = [];
+  webSocket.addEventListener('message', async ({ data }) => {
+    const bytes = data instanceof Blob ? await data.arrayBuffer() : data;
+    if (typeof bytes !== 'string') readFrames(new Uint8Array(bytes), (frame) => frames.push(frame));
+  });
+  const closed = new Promise<number>((resolve) => webSocket.addEventListener('close', ({ code }) => resolve(code)));
+  webSocket.accept();
+  const challenge = await until('the challenge', () => frames.find(({ type }) => type === 'challenge'));
+  if (challenge.type !== 'challenge') throw new Error('another frame');
+  const knocks = await Promise.all(Array.from({ length: 200 }, () => openGossipSocket(copied)));
+  for (const knock of knocks) knock.webSocket?.accept();
+  const message = helloMessage(honest.session, 1, challenge.nonce, 'gossip:gateway.test');
+  const { publicKey } = honest.signer;
+  const signature = honest.signer.sign(message);
+  webSocket.send(messageOf({ type: 'hello', publicKey, signature, generation: 1, window: 0 }));
+  const welcome = until('the welcome', () => frames.find(({ type }) => type === 'welcome'));
+  expect(await Promise.race([welcome, closed])).toMatchObject({ type: 'welcome' });
+  for (const knock of knocks) knock.webSocket?.close(1000, 'done');
+  webSocket.close(1000, 'done');
+});
