@@ -87,17 +87,6 @@ it.each(CASES)(
   },
 );
 
-it.each([
-  ['unary', {}],
-  ['a stream, into which an option is written', { stream: true }],
-])('a body behind a byte order mark passes with it: %s', async (_, more) => {
-  const body = `\ufeff${JSON.stringify({ ...chat, ...more, stand_in: { id: 'same' } })}`;
-  const { direct, through } = await both('/v1/chat/completions', '/v1/chat/completions', body);
-  expect([direct.status, through.status]).toEqual([200, 200]);
-  expect(through.body.toString()).toBe(direct.body.toString());
-  expect(house.engine.requests.at(-1)?.bodyStart.startsWith('\ufeff{')).toBe(true);
-});
-
 it('events with CRLF line ends pass as they are', async () => {
   const body = JSON.stringify({ ...chat, stream: true, stand_in: { id: 'same', eol: 'crlf' } });
   const { direct, through } = await both('/v1/chat/completions', '/v1/chat/completions', body);

@@ -79,7 +79,7 @@ it('bash offers verbs, the values that a flag may have, files and directories', 
   expect(offered('otela-agent', 'start', '--tier', '')).toEqual(['stable', 'volatile']);
   expect(offered('otela-agent', 'sbatch', '--engine', 's')).toEqual(['sglang']);
   expect(offered('otela-agent', 'completion', '')).toEqual([...SHELLS].sort());
-  expect(offered('otela-plan', 'plan', '--objective', '')).toEqual(['cost', 'latency', 'throughput']);
+  expect(offered('otela-plan', 'plan', '--objective', '')).toEqual(['cost', 'gpus', 'latency', 'throughput']);
 });
 
 it('behind -- stands another program: bash offers commands, then files, and no flags of ours', () => {
