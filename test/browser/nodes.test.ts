@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { chatBody } from '../support/house.ts';
-import { atEnd } from '../support/processes.ts';
+import { atEnd, descendants } from '../support/processes.ts';
 import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
@@ -68,6 +68,8 @@ it('a node that falls silent is shown so, with what was noticed, and a provider 
   await details.getByRole('button', { name: 'Drain' }).waitFor();
   expect(await details.getByRole('button', { name: 'End node' }).count()).toBe(0);
   await page.keyboard.press('Escape');
+  // As a lost machine: the process that would tell the gateway of the agent's end is killed first.
+  for (const pid of descendants(agent.pid)) process.kill(pid, 'SIGKILL');
   agent.signal('SIGKILL', 'group');
   await row.getByText('silent').waitFor();
   const lost = page.getByRole('region', { name: 'Joins and losses' }).getByRole('row').filter({ hasText: 'silent' });

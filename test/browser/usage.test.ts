@@ -37,7 +37,7 @@ it('usage is shown by model and as a CSV', async () => {
   });
   const [download] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('link', { name: 'CSV' }).click(),
+    page.getByRole('button', { name: 'CSV' }).click(),
   ]);
   const csv = readFileSync(await download.path(), 'utf8');
   expect(csv).toMatch(/^model,requests,/);

@@ -1,9 +1,10 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { useEffect, useMemo, useState } from 'react';
+import { useMemo, useState } from 'react';
 import type { Me, Usage } from '../../api/schemas.ts';
+import { download } from '../../parts/download.ts';
 import { count, milliseconds } from '../../parts/format.ts';
 import { t } from '../../texts/index.ts';
-import { buttonClass } from '../../ui/button.tsx';
+import { Button } from '../../ui/button.tsx';
 import { Empty, Show } from '../../ui/feedback.tsx';
 import { Field, Select } from '../../ui/field.tsx';
 import { Section } from '../../ui/page.tsx';
@@ -90,7 +91,6 @@ function columnsOf(group: Group): Column<Usage>[] {
 
 function Table({ data, group }: { data: readonly Usage[]; group: Group }) {
   const columns = useMemo(() => columnsOf(group), [group]);
-  const csv = useBlobUrl(useMemo(() => usageCsv(data, group), [data, group]));
   return (
     <>
       <DataTable
@@ -100,18 +100,12 @@ function Table({ data, group }: { data: readonly Usage[]; group: Group }) {
         rowId={(one) => nameOf(one, group)}
       />
       <p>
-        <a className={buttonClass()} download={`usage-by-${group}.csv`} href={csv}>
+        <Button onClick={() => download(`usage-by-${group}.csv`, 'text/csv', usageCsv(data, group))}>
           {texts.csv}
-        </a>
+        </Button>
       </p>
     </>
   );
-}
-
-function useBlobUrl(text: string): string {
-  const url = useMemo(() => URL.createObjectURL(new Blob([text], { type: 'text/csv' })), [text]);
-  useEffect(() => () => URL.revokeObjectURL(url), [url]);
-  return url;
 }
 
 const COLUMNS = [
