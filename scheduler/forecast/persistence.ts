@@ -1,0 +1,21 @@
+import { calibrated } from './calibrated.ts';
+import type { Forecaster } from './types.ts';
+
+/** The next slots are as the last one: what every other method has to beat. */
+export const lastValue: Forecaster = calibrated({
+  name: 'last value',
+  fit: () => (values, horizon) => values.map((series) => new Array<number>(horizon).fill(series.at(-1) ?? 0)),
+});
+
+/** The next slots are as the mean of the last `slots`. */
+export function movingAverage(slots = 5): Forecaster {
+  return calibrated({
+    name: `moving average of ${slots}`,
+    fit: () => (values, horizon) =>
+      values.map((series) => {
+        const recent = series.slice(-slots);
+        const mean = recent.reduce((sum, value) => sum + value, 0) / Math.max(1, recent.length);
+        return new Array<number>(horizon).fill(mean);
+      }),
+  });
+}
