@@ -1,4 +1,4 @@
-import type { After } from '../shared/asking/is-slower.ts';
+import type { After } from '../shared/collections/timer.ts';
 
 /** This runtime's timer, for what `shared` decides. */
 export const after: After = (ms, ring) => {

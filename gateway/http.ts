@@ -1,12 +1,12 @@
 /** A request to models and its answer, whichever way they come and go: by the runtime's HTTP, or by the inlet. */
 
-import type { Leaving } from '../shared/asking/leaving.ts';
+import type { ClientDisconnect } from '../shared/proxy/client-disconnect.ts';
 
 /** What is read of a request. The runtime's own is one. */
 export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | 'signal' | 'arrayBuffer'> {
   readonly headers: Pick<Headers, 'get'>;
   /** Where whoever carries the request says that its client left, `signal` is made only for who needs it: it is the runtime's, and dear. */
-  readonly leaving?: Leaving;
+  readonly leaving?: ClientDisconnect;
   /** The carrier writes an answer that leaves by LOCAL_OUTLETS; without it the runtime's outlet decides. */
   readonly offloads?: boolean;
   /** Undefined on plain workerd. */

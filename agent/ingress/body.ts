@@ -1,10 +1,16 @@
 import type { IncomingMessage } from 'node:http';
-import type { Budget, Share } from '../../shared/asking/budget.ts';
-import { type Body, type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
-import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
-import type { Upload, Uploads } from '../../shared/asking/uploads.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import type { BodyMemory, BodyReservation } from '../../shared/proxy/body-memory.ts';
+import type { BudgetShare, ByteBudget } from '../../shared/upstream/byte-budget.ts';
+import { OpaqueBody } from '../../shared/upstream/opaque-body.ts';
+import {
+  opaqueFields,
+  type ParsedRequest,
+  parseBody,
+  type RequestBody,
+  requireIdentityEncoding,
+} from '../../shared/upstream/parsed-request.ts';
 
 /** Always kept for a retry, whatever the budget. */
 const KEPT_ALWAYS_BYTES = 1024 * 1024;
@@ -21,20 +27,20 @@ const ROOM_EVERY_MS = 100;
 /** What bodies may hold. */
 export interface BodyRoom {
   /** Above 1 MiB of each. */
-  budget: Budget;
+  budget: ByteBudget;
   /** Of those on their way in, up to 1 MiB of each. */
-  uploads: Uploads;
+  uploads: BodyMemory;
 }
 
-const NOTHING: Body = { kind: 'kept', bytes: new Uint8Array(0) };
+const NOTHING: RequestBody = { kind: 'kept', bytes: new Uint8Array(0) };
 
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and, above 1 MiB, not read here at all.
  * @throws ApiError 400, 408, 413, 415, 503 server_is_overloaded when too much is kept already
  */
-export async function takeBody(request: IncomingMessage, endpoint: Endpoint, room: BodyRoom): Promise<Intake> {
+export async function takeBody(request: IncomingMessage, endpoint: Endpoint, room: BodyRoom): Promise<ParsedRequest> {
   const declared = Number(request.headers['content-length'] ?? Number.NaN);
-  requirePlain(request.headers['content-encoding']);
+  requireIdentityEncoding(request.headers['content-encoding']);
   const opaqueModel = request.headers['x-otela-model'];
   if (typeof opaqueModel === 'string') return takeOpaque(request, endpoint, opaqueModel, declared, room);
   if (declared > LIMIT_BYTES) throw tooLarge();
@@ -45,8 +51,8 @@ export async function takeBody(request: IncomingMessage, endpoint: Endpoint, roo
   const share = room.budget.share();
   try {
     const bytes = await readBounded(request, declared, share, room.uploads);
-    const intake: Intake = {
-      ...lookInto(bytes, request.headers['content-type'] ?? '', endpoint),
+    const intake: ParsedRequest = {
+      ...parseBody(bytes, request.headers['content-type'] ?? '', endpoint),
       body: { kind: 'kept', bytes },
       release: () => {
         share.release();
@@ -66,11 +72,11 @@ async function takeOpaque(
   model: string,
   declared: number,
   room: BodyRoom,
-): Promise<Intake> {
+): Promise<ParsedRequest> {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const known = { ...unseen(endpoint, model, request.headers['x-otela-stream']), release: () => {} };
+  const known = { ...opaqueFields(endpoint, model, request.headers['x-otela-stream']), release: () => {} };
   if (declared <= KEPT_ALWAYS_BYTES) {
     const bytes = await readBounded(request, declared, room.budget.share(), room.uploads);
     return { ...known, body: { kind: 'kept', bytes } };
@@ -107,8 +113,8 @@ function webStream(request: IncomingMessage): ReadableStream<Uint8Array> {
 async function readBounded(
   request: IncomingMessage,
   declared: number,
-  share: Share,
-  uploads: Uploads,
+  share: BudgetShare,
+  uploads: BodyMemory,
 ): Promise<Uint8Array> {
   const upload = uploads.begin(performance.now());
   const stalled = setTimeout(() => request.destroy(new Error('the body stalled')), STALLED_MS);
@@ -126,8 +132,8 @@ async function readBounded(
 async function readChunks(
   request: IncomingMessage,
   declared: number,
-  share: Share,
-  upload: Upload,
+  share: BudgetShare,
+  upload: BodyReservation,
   came: () => void,
 ): Promise<Uint8Array> {
   const most = Number.isNaN(declared) ? LIMIT_BYTES : declared;
@@ -154,7 +160,7 @@ async function readChunks(
 }
 
 /** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
-async function roomFor(upload: Upload, bytes: number, came: () => void): Promise<void> {
+async function roomFor(upload: BodyReservation, bytes: number, came: () => void): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, performance.now()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= STALLED_MS)
       throw new ApiError('server_is_overloaded', 'Too many request bodies are on their way in; try again shortly.');

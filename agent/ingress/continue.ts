@@ -1,14 +1,14 @@
-/** Streams that go on where their node is gone: the ingress's side of `shared/asking/continued.ts`. */
+/** Streams that go on where their node is gone: the ingress's side of `shared/resume/resumable.ts`. */
 import { randomUUID } from 'node:crypto';
-import type { Answer } from '../../shared/asking/answer.ts';
-import type { Budget } from '../../shared/asking/budget.ts';
-import { continued } from '../../shared/asking/continued.ts';
-import type { Means } from '../../shared/asking/successor.ts';
-import { Waiter } from '../../shared/asking/waiter.ts';
+import { QueueEntry } from '../../shared/queue/queue-entry.ts';
+import { resumable } from '../../shared/resume/resumable.ts';
+import type { ResumeHost } from '../../shared/resume/successor.ts';
 import { RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
+import type { ByteBudget } from '../../shared/upstream/byte-budget.ts';
+import type { ResponseStream } from '../../shared/upstream/response.ts';
 import { after } from '../after.ts';
 import { asking, type Choice, type Delivery, type Errand } from './hand-over.ts';
 import type { Queued, Queues } from './queues.ts';
@@ -23,7 +23,7 @@ interface Going {
   waiting: Omit<Queued<Delivery>, 'waiter' | 'tryNodes'>;
   nodes: NodeIndex;
   trust: Trust;
-  budget: Budget;
+  budget: ByteBudget;
   queues: Queues;
   pingMs: number;
 }
@@ -33,19 +33,19 @@ export function goingOn(delivery: Delivery, going: Going): Outgoing {
   const { errand, budget } = going;
   const share = budget.share();
   errand.whenLeft(() => share.release());
-  return continued(delivery, errand, meansOf(delivery, going), share);
+  return resumable(delivery, errand, meansOf(delivery, going), share);
 }
 
 function meansOf(
   { choice }: Delivery,
   { errand, waiting, nodes, trust, queues, pingMs }: Going,
-): Means<Choice, Answer> {
+): ResumeHost<Choice, ResponseStream> {
   const { model } = errand.intake;
   const first = nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
   const mayQueue = queues.longestWait(true) > 0;
   const hopes = () => hasAlike(nodes.model(model), model, first, (entry) => isTrusted(trust, entry));
   const newWaiter = (more: { queues: boolean }) =>
-    new Waiter({
+    new QueueEntry({
       busyNodes: queues.busyNodes,
       hopes,
       repeatable: () => true,
@@ -56,7 +56,7 @@ function meansOf(
   /** Of the search that is on: a stream has one at a time. */
   let waiter = newWaiter({ queues: mayQueue });
   return {
-    asking: (changed) => {
+    upstream: (changed) => {
       const own = { ...errand, ...changed };
       // How an engine reads a text is asked on the way, and counts as no attempt.
       return asking({ ...own, waiter: changed.endpoint === errand.endpoint ? waiter : newWaiter({ queues: false }) });

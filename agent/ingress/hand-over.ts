@@ -1,14 +1,15 @@
-import { type Answer, type Begun, begin } from '../../shared/asking/answer.ts';
-import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../shared/asking/attempt.ts';
-import * as loop from '../../shared/asking/hand-over.ts';
-import { bodyOf, type Errand as CommonErrand, isRepeatable, openingOf } from '../../shared/asking/intake.ts';
-import { errorFor, PathError } from '../../shared/asking/path-error.ts';
-import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import type { QueueEntry } from '../../shared/queue/queue-entry.ts';
 import { tellsOfHang } from '../../shared/routing/attempts.ts';
 import type { Breakers } from '../../shared/routing/breaker.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, ended, started } from '../../shared/routing/choose.ts';
+import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../shared/upstream/attempt.ts';
+import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
+import * as loop from '../../shared/upstream/dispatch.ts';
+import { type DispatchContext as CommonErrand, openingOf } from '../../shared/upstream/dispatch-context.ts';
+import { bodyOf, isRepeatable } from '../../shared/upstream/parsed-request.ts';
+import { type ResponseStream, type StartedResponse, startResponse } from '../../shared/upstream/response.ts';
 import type { Attempt } from '../mesh/requests/attempt.ts';
 
 /** All that handing over needs of a request. */
@@ -27,22 +28,22 @@ export interface Errand extends CommonErrand {
   /** The node has nothing to do for this attempt any more. */
   onEnd(node: Candidate): void;
   /** What it tried, and whose turn it is. */
-  waiter: Waiter;
+  waiter: QueueEntry;
 }
 
 export type { Choice } from '../../shared/routing/choose.ts';
 
-export type Delivery = loop.Delivery<Choice, Answer>;
+export type Delivery = loop.UpstreamResponse<Choice, ResponseStream>;
 
 /**
  * Tries nodes until one answers.
- * @throws ApiError when none did, PathError `cancelled` when the client left
+ * @throws ApiError when none did, AttemptError `cancelled` when the client left
  */
 export function handOver(errand: Errand): Promise<Delivery> {
-  return loop.handOver(asking(errand));
+  return loop.dispatch(asking(errand));
 }
 
-export function asking(errand: Errand): loop.Asking<Choice, Answer> {
+export function asking(errand: Errand): loop.Upstream<Choice, ResponseStream> {
   const { breakers, waiter } = errand;
   let running: Attempt | undefined;
   let isProbe = false;
@@ -78,20 +79,20 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
   };
 }
 
-async function begun(attempt: Attempt): Promise<Begun<Answer>> {
-  return begin(await attempt.open());
+async function begun(attempt: Attempt): Promise<StartedResponse<ResponseStream>> {
+  return startResponse(await attempt.open());
 }
 
 /** Here the node's own words help: they say which flag of whose agent is in the way. */
-function told(failure: PathError): ApiError {
-  if (failure.code !== 'refused') return errorFor(failure);
+function told(failure: AttemptError): ApiError {
+  if (failure.code !== 'refused') return apiErrorFor(failure);
   const message = `The node that serves this model refuses: ${failure.message}.`;
   return new ApiError('no_capacity', message, { cause: failure });
 }
 
 /** Where a node said no, its own words are worth more than a wait. */
 export function isRefusal({ cause }: ApiError): boolean {
-  return cause instanceof PathError && cause.code === 'refused';
+  return cause instanceof AttemptError && cause.code === 'refused';
 }
 
 export function noCapacity(model: string): ApiError {

@@ -1,23 +1,23 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AttemptFailure } from '../../shared/asking/attempt.ts';
-import type { Budget } from '../../shared/asking/budget.ts';
-import { type Intake, isRepeatable } from '../../shared/asking/intake.ts';
-import { isSlower } from '../../shared/asking/is-slower.ts';
-import { PathError } from '../../shared/asking/path-error.ts';
-import type { Uploads } from '../../shared/asking/uploads.ts';
-import { Waiter } from '../../shared/asking/waiter.ts';
+import { isSlower } from '../../shared/collections/timer.ts';
 import { type Endpoint, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../shared/openai/headers.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
 import { Timing } from '../../shared/openai/timing.ts';
+import type { BodyMemory } from '../../shared/proxy/body-memory.ts';
+import { QueueEntry } from '../../shared/queue/queue-entry.ts';
 import { castsSuspicion, RETRIES_MAX } from '../../shared/routing/attempts.ts';
 import type { Breakers } from '../../shared/routing/breaker.ts';
 import { choose, type Question } from '../../shared/routing/choose.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import type { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
+import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
+import type { ByteBudget } from '../../shared/upstream/byte-budget.ts';
+import { isRepeatable, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import { after } from '../after.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { type Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
@@ -39,9 +39,9 @@ import type { Watchers } from './watchers.ts';
 export interface Desk {
   key: IngressKey;
   strangers: Strangers;
-  budget: Budget;
+  budget: ByteBudget;
   /** Bodies on their way in. */
-  uploads: Uploads;
+  uploads: BodyMemory;
   avoided: Avoided;
   breakers: Breakers;
   retries: RetryBudget;
@@ -66,7 +66,7 @@ export async function handle(request: IncomingMessage, response: ServerResponse,
   try {
     await answer(request, response, desk, { requestId, given: own });
   } catch (error) {
-    if (error instanceof PathError || response.destroyed) return void response.destroy(); // the client left
+    if (error instanceof AttemptError || response.destroyed) return void response.destroy(); // the client left
     if (!(error instanceof ApiError)) desk.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
     const stranger = error instanceof ApiError && error.code === 'invalid_api_key';
     const readAll = await discardBody(request, stranger ? STRANGER_MAX_BYTES : undefined);
@@ -130,7 +130,7 @@ interface Case extends Ids {
   response: ServerResponse;
   desk: Desk;
   endpoint: Endpoint;
-  intake: Intake;
+  intake: ParsedRequest;
   timing: Timing;
 }
 
@@ -142,7 +142,7 @@ async function forward(one: Case): Promise<void> {
   const among: Question['among'] = (candidates) => waiter.among(candidates, Date.now());
   const route = routeOf({ headers: request.headers, intake, trust: decide, policyFor, isAvoided, among });
   const { question, trust, priority } = route;
-  const waiter = new Waiter({
+  const waiter = new QueueEntry({
     busyNodes: queues.busyNodes,
     queues: queues.longestWait(streaming) > 0,
     hopes: (error) => !isRefusal(error) && (nodes.model(model)?.all.some((entry) => isTrusted(trust, entry)) ?? false),

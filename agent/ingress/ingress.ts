@@ -1,13 +1,13 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import { Budget } from '../../shared/asking/budget.ts';
-import { Uploads } from '../../shared/asking/uploads.ts';
+import { BodyMemory } from '../../shared/proxy/body-memory.ts';
 import { Breakers } from '../../shared/routing/breaker.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
+import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
 import { Avoided } from './avoided.ts';
 import { type Desk, handle } from './handle.ts';
@@ -101,8 +101,8 @@ export class Ingress {
     this.#desk = {
       key: IngressKey.make(directory()),
       strangers: this.#strangers,
-      budget: new Budget(BODY_BUDGET_BYTES),
-      uploads: new Uploads(UPLOADS_BYTES),
+      budget: new ByteBudget(BODY_BUDGET_BYTES),
+      uploads: new BodyMemory(UPLOADS_BYTES),
       avoided: new Avoided(),
       breakers: new Breakers(registry.index.live),
       retries: new RetryBudget(),

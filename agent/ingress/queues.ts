@@ -1,11 +1,12 @@
 /** Requests of one ingress that find no free node: a bounded, fair line for each model, as a gateway has. In memory. */
-import { inTurn } from '../../shared/asking/in-turn.ts';
-import { Line, type PlaceAnswer } from '../../shared/asking/line.ts';
-import { PathError } from '../../shared/asking/path-error.ts';
-import type { Waiter } from '../../shared/asking/waiter.ts';
+
 import { ApiError } from '../../shared/openai/errors.ts';
+import type { QueueEntry } from '../../shared/queue/queue-entry.ts';
+import { runQueued } from '../../shared/queue/run-queued.ts';
+import { type PlaceAnswer, WaitQueue } from '../../shared/queue/wait-queue.ts';
 import { BusyNodes } from '../../shared/routing/busy.ts';
 import type { Priority } from '../../shared/routing/fair-queue.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { after } from '../after.ts';
 
 export interface QueueLimits {
@@ -29,7 +30,7 @@ export interface Queued<D> {
   client: string;
   priority: Priority;
   streaming: boolean;
-  waiter: Waiter;
+  waiter: QueueEntry;
   tryNodes(): Promise<D>;
   left(): boolean;
   whenLeft(call: () => void): void;
@@ -39,7 +40,7 @@ export class Queues {
   readonly busyNodes = new BusyNodes();
   readonly #limits: QueueLimits;
   /** By model: those that somebody waits for, or did a moment ago. */
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new Map<string, WaitQueue>();
   #closed = false;
 
   constructor(limits: QueueLimits) {
@@ -57,10 +58,10 @@ export class Queues {
     return sum;
   }
 
-  /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity. PathError `cancelled` when the client left */
+  /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity. AttemptError `cancelled` when the client left */
   inTurn<D>(request: Queued<D>): Promise<D> {
     const { model, waiter, streaming, scope } = request;
-    return inTurn({
+    return runQueued({
       model,
       waiter,
       waitMs: this.longestWait(streaming),
@@ -86,14 +87,14 @@ export class Queues {
         waits = false;
       };
     });
-    if (request.left()) throw new PathError('cancelled', 'the client left');
+    if (request.left()) throw new AttemptError('cancelled', 'the client left');
     if (this.#closed) throw leaving();
     return answer;
   }
 
-  #lineOf(model: string): Line {
+  #lineOf(model: string): WaitQueue {
     for (const [name, line] of this.#lines) if (line.idle) this.#lines.delete(name);
-    const line = this.#lines.get(model) ?? new Line({ now: () => Date.now(), after });
+    const line = this.#lines.get(model) ?? new WaitQueue({ now: () => Date.now(), after });
     this.#lines.set(model, line);
     return line;
   }

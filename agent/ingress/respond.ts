@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
-import { type Answer, isEventStream } from '../../shared/asking/answer.ts';
-import type { Outgoing } from '../../shared/asking/continued.ts';
-import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, errorBodyFor, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
+import type { ReadableResponse } from '../../shared/resume/resumable.ts';
+import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
+import { isEventStream, type ResponseStream } from '../../shared/upstream/response.ts';
 import type { Choice } from './hand-over.ts';
 
 /** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
@@ -20,7 +20,7 @@ const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
 const decoder = new TextDecoder();
 
-export type Delivery = Outgoing<Choice, Answer>;
+export type Delivery = ReadableResponse<Choice, ResponseStream>;
 
 export interface ResponseContext {
   response: ServerResponse;
@@ -83,9 +83,9 @@ async function pump(delivery: Delivery, context: ResponseContext): Promise<void>
     }
   } catch (error) {
     delivery.cancel();
-    if (!(error instanceof PathError) || response.destroyed) return void response.destroy(); // the client left
+    if (!(error instanceof AttemptError) || response.destroyed) return void response.destroy(); // the client left
     if (!isEventStream(answer.head)) return void response.destroy(); // never a clean end of half a body
-    response.end(inBandError(endpoint, errorFor(error)));
+    response.end(inBandError(endpoint, apiErrorFor(error)));
   }
 }
 
@@ -122,7 +122,7 @@ export async function deliverLate(pending: Promise<Delivery>, context: ResponseC
     await continueLate(delivery, context);
   } catch (error) {
     if (response.destroyed) return;
-    response.end(inBandError(endpoint, error instanceof PathError ? errorFor(error) : toApiError(error)));
+    response.end(inBandError(endpoint, error instanceof AttemptError ? apiErrorFor(error) : toApiError(error)));
   } finally {
     clearInterval(pings);
   }

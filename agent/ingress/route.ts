@@ -1,13 +1,13 @@
 /** What one request to the ingress is routed by, and why there may be nobody to ask. */
 import type { IncomingHttpHeaders } from 'node:http';
-import { readDemand } from '../../shared/asking/demand.ts';
-import type { Intake } from '../../shared/asking/intake.ts';
-import { PRIORITY_HEADER, readPriority, routedRequest } from '../../shared/asking/routed-request.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { readDemand } from '../../shared/proxy/demand.ts';
+import { PRIORITY_HEADER, readPriority, routedRequest } from '../../shared/proxy/routed-request.ts';
 import { type Question, unmet } from '../../shared/routing/choose.ts';
 import type { Priority } from '../../shared/routing/fair-queue.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import { isTrusted, readProviderList, scopeOf, type Trust, trustsNobody } from '../../shared/routing/trust.ts';
+import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { noCapacity } from './hand-over.ts';
 import type { PolicyFor } from './policies.ts';
@@ -17,7 +17,7 @@ const TRUST_METADATA = 'otela_trusted_providers';
 
 interface Asker {
   headers: IncomingHttpHeaders;
-  intake: Intake;
+  intake: ParsedRequest;
   /** `lists`: those that the request brings. */
   trust(lists: readonly (readonly string[])[]): Trust;
   policyFor: PolicyFor;

@@ -1,10 +1,10 @@
 import { join } from 'node:path';
-import type { UsageRecord } from '../../shared/asking/usage-record.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { Replica } from '../../shared/lattice/replica.ts';
 import { breakerFor } from '../../shared/routing/hang-suspicion.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';

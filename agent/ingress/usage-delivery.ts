@@ -1,4 +1,4 @@
-import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/asking/ingress-usage.ts';
+import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/usage/ingress-usage.ts';
 import type { UsageOutlet, UsageDelivery as Way } from '../tunnel/types.ts';
 import type { UsageQueue } from './usage-queue.ts';
 

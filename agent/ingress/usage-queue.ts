@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/asking/ingress-usage.ts';
+import { type IngressUsage, ingressUsageSchema, usageName } from '../../shared/usage/ingress-usage.ts';
 
 /** Records kept for gateways that are away: at a request per second, most of three hours. Then the oldest make room. */
 const USAGE_KEPT_MAX = 10_000;

@@ -1,6 +1,6 @@
-import { type IngressUsage, TOKENS_MAX } from '../../shared/asking/ingress-usage.ts';
-import type { Course, UsageRecord } from '../../shared/asking/usage-record.ts';
 import { PROVIDER_ID_PATTERN } from '../../shared/routing/trust.ts';
+import { type IngressUsage, TOKENS_MAX } from '../../shared/usage/ingress-usage.ts';
+import type { Course, UsageRecord } from '../../shared/usage/usage-record.ts';
 
 /** As a gateway stores it; `provider` of the session that served, where the registry still knows it. */
 export function ingressUsage(record: UsageRecord, provider: string | undefined): IngressUsage {

@@ -1,6 +1,6 @@
-import { isEventStreamType } from '../../shared/asking/answer.ts';
 import { type Endpoint, endpointById } from '../../shared/openai/endpoints.ts';
 import { createMeter, type Meter } from '../../shared/openai/meter.ts';
+import { isEventStreamType } from '../../shared/upstream/response.ts';
 import type { Frame, OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';

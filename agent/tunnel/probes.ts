@@ -1,4 +1,4 @@
-import { Questions } from '../../shared/asking/questions.ts';
+import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { after } from '../after.ts';
 
@@ -9,7 +9,7 @@ const ANSWER_WITHIN_MS = 2000;
 const OPEN_MAX = 64;
 
 /** Questions about other sessions that this agent has put to one gateway. */
-export class Probes extends Questions<ProbeVerdict> {
+export class Probes extends PendingReplies<ProbeVerdict> {
   constructor() {
     super({ max: OPEN_MAX, answerMs: ANSWER_WITHIN_MS, late: 'unknown', unknown: 'unknown', after });
   }

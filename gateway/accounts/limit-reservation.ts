@@ -1,9 +1,9 @@
 /** A request's share of its limits: reserved before a node is asked, given back when its answer is over. */
 
-import type { Intake } from '../../shared/asking/intake.ts';
-import type { Leaving } from '../../shared/asking/leaving.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
+import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { Env } from '../env.ts';
 import type { HttpAnswer, HttpRequest } from '../http.ts';
 import { pipe } from '../pipe.ts';
@@ -19,7 +19,7 @@ const MAX_TOKENS_DIGITS = 9;
 export function forecastOf(
   request: Pick<HttpRequest, 'headers'>,
   { usage, generates }: Pick<Endpoint, 'usage' | 'generates'>,
-  { body, unseen, sampling }: Pick<Intake, 'body' | 'unseen' | 'sampling'>,
+  { body, unseen, sampling }: Pick<ParsedRequest, 'body' | 'unseen' | 'sampling'>,
 ): Forecast {
   const announced = Number(request.headers.get('content-length') ?? Number.NaN);
   const length = unseen ? announced : body.kind === 'kept' ? body.bytes.length : Number.NaN;
@@ -53,7 +53,7 @@ interface LimitedRequest {
   forecast: Forecast;
   /** Of the streams and records of use, too. */
   name: string;
-  leaving: Leaving;
+  leaving: ClientDisconnect;
   /** An engine was asked, so that its node will say what the request used. */
   begun(): boolean;
 }

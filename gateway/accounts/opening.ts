@@ -8,7 +8,7 @@
  * derived from the installation's secret and leaves the gateway as little as that does.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import type { ProvenOpening } from '../../shared/asking/usage-record.ts';
+import type { ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { ReportName } from '../../shared/wire/frames.ts';
 import { sha256Hex } from './secrets.ts';
 

@@ -1,5 +1,5 @@
 /** One answer on its way out by the inlet. */
-import { PieceReader } from '../../shared/asking/piece-reader.ts';
+import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { HttpAnswer } from '../http.ts';
 import { OUTLET_HEADER } from '../tunnel/attempt.ts';
 import { type AnswerHead, BODY_MAX_BYTES, type Reply } from './frames.ts';

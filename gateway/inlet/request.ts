@@ -1,5 +1,5 @@
 /** One request that came by the inlet. */
-import { Leaving } from '../../shared/asking/leaving.ts';
+import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { HttpRequest } from '../http.ts';
 
 const decoder = new TextDecoder();
@@ -13,7 +13,7 @@ export class InletRequest implements HttpRequest {
   /** All of it is here: see `arrayBuffer`. */
   readonly body = null;
   readonly #bytes: ArrayBuffer;
-  readonly leaving = new Leaving();
+  readonly leaving = new ClientDisconnect();
   #controller: AbortController | undefined;
 
   constructor(head: Uint8Array, body: Uint8Array) {

@@ -1,5 +1,5 @@
-import { LEFT_ERROR } from '../../shared/asking/leaving.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
+import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import type { Env } from '../env.ts';
 import { endpointName } from './names.ts';
 import type { Note } from './note.ts';

@@ -1,10 +1,10 @@
 /** What is noted of one request while it runs: for the counters and for its line in the log. Never a prompt, a key or an answer. */
 
-import { LEFT_ERROR, LEFT_STATUS, type Leaving } from '../../shared/asking/leaving.ts';
 import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
+import { type ClientDisconnect, LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
@@ -66,7 +66,7 @@ export class Note {
   readonly traceId: string | undefined;
   readonly #env: Env;
   readonly #ctx: Context;
-  readonly #leaving: Leaving;
+  readonly #leaving: ClientDisconnect;
   /** Of the streams and records of use, where it is not the request's own. */
   name = '';
   /** Somebody serves its model, or did lately: only then is that a label. */
@@ -89,7 +89,7 @@ export class Note {
   constructor(
     seen: Readonly<Sighting>,
     request: HttpRequest,
-    leaving: Leaving,
+    leaving: ClientDisconnect,
     { env, ctx }: { env: Env; ctx: Context },
   ) {
     this.seen = seen;

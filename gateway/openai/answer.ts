@@ -1,7 +1,7 @@
-import type { Answer as AnyAnswer } from '../../shared/asking/answer.ts';
-import type { Leaving } from '../../shared/asking/leaving.ts';
-import { PathError } from '../../shared/asking/path-error.ts';
-import { PieceReader } from '../../shared/asking/piece-reader.ts';
+import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
+import { PieceReader } from '../../shared/upstream/piece-reader.ts';
+import type { ResponseStream as AnyAnswer } from '../../shared/upstream/response.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
 import type { AttemptHead } from '../tunnel/attempt.ts';
 import type { Departure } from '../tunnel/departure.ts';
@@ -24,14 +24,14 @@ export class Answer implements AnyAnswer {
   readonly head: AttemptHead;
   readonly #ask: Ask;
   /** Nothing is claimed any more for a client that left. */
-  readonly #leaving: Pick<Leaving, 'left'>;
+  readonly #leaving: Pick<ClientDisconnect, 'left'>;
   readonly #objectsStay: boolean;
   #reply: Head;
   #reader: PieceReader | undefined;
   #offset = 0;
   #begun = false;
 
-  private constructor(ask: Ask, leaving: Pick<Leaving, 'left'>, objectsStay: boolean, reply: Head) {
+  private constructor(ask: Ask, leaving: Pick<ClientDisconnect, 'left'>, objectsStay: boolean, reply: Head) {
     this.#ask = ask;
     this.#leaving = leaving;
     this.#objectsStay = objectsStay;
@@ -40,12 +40,12 @@ export class Answer implements AnyAnswer {
     this.head = reply.head;
   }
 
-  /** @throws PathError when no engine's head came. */
-  static async open(ask: Ask, leaving: Pick<Leaving, 'left'>, objectsStay: boolean): Promise<Answer> {
+  /** @throws AttemptError when no engine's head came. */
+  static async open(ask: Ask, leaving: Pick<ClientDisconnect, 'left'>, objectsStay: boolean): Promise<Answer> {
     return new Answer(ask, leaving, objectsStay, headOf(await persist(() => ask(undefined), leaving)));
   }
 
-  /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had. */
+  /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had. */
   async read(): Promise<Uint8Array | undefined> {
     for (;;) {
       try {
@@ -97,7 +97,7 @@ export class Answer implements AnyAnswer {
 
   /**
    * Lets the runtime carry the rest to `to`, which stays open: without a turn of ours for each token, which is most of what a
-   * token costs here. @throws PathError when the rest cannot be had, anything else when the client has left
+   * token costs here. @throws AttemptError when the rest cannot be had, anything else when the client has left
    */
   async passTo(to: WritableStream<Uint8Array>): Promise<void> {
     if (this.#reply.departure !== undefined) await this.#claim();
@@ -133,24 +133,27 @@ export class Answer implements AnyAnswer {
 }
 
 function headOf(reply: AttemptReply): Head {
-  if (reply.kind === 'failure') throw new PathError(reply.code, reply.message);
+  if (reply.kind === 'failure') throw new AttemptError(reply.code, reply.message);
   return reply;
 }
 
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
-async function persist(ask: () => Promise<AttemptReply>, leaving: Pick<Leaving, 'left'>): Promise<AttemptReply> {
+async function persist(
+  ask: () => Promise<AttemptReply>,
+  leaving: Pick<ClientDisconnect, 'left'>,
+): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
   while (!leaving.left) {
     try {
       return await ask();
     } catch (error) {
       if (leaving.left) break; // its requests fail, the object is well
-      if (isOverloaded(error)) throw new PathError('overloaded', 'the tunnel takes no more requests');
-      if (Date.now() > deadline) throw new PathError('lost', 'the tunnel is gone');
+      if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
+      if (Date.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
     }
   }
-  throw new PathError('cancelled', 'the client left');
+  throw new AttemptError('cancelled', 'the client left');
 }
 
 function isOverloaded(error: unknown): boolean {

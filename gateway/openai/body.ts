@@ -1,11 +1,16 @@
-import { Budget, type Share } from '../../shared/asking/budget.ts';
-import { type Intake, lookInto, requirePlain, unseen } from '../../shared/asking/intake.ts';
-import { isSlower } from '../../shared/asking/is-slower.ts';
-import { OpaqueBody } from '../../shared/asking/opaque-body.ts';
-import { PieceReader } from '../../shared/asking/piece-reader.ts';
-import { type Upload, Uploads } from '../../shared/asking/uploads.ts';
+import { isSlower } from '../../shared/collections/timer.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { BodyMemory, type BodyReservation } from '../../shared/proxy/body-memory.ts';
+import { type BudgetShare, ByteBudget } from '../../shared/upstream/byte-budget.ts';
+import { OpaqueBody } from '../../shared/upstream/opaque-body.ts';
+import {
+  opaqueFields,
+  type ParsedRequest,
+  parseBody,
+  requireIdentityEncoding,
+} from '../../shared/upstream/parsed-request.ts';
+import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import { after } from '../after.ts';
 import type { Env } from '../env.ts';
 import type { HttpRequest } from '../http.ts';
@@ -32,18 +37,18 @@ const ROOM_WITHIN_MS = 30_000;
 const FIRST_BYTES = 16 * 1024;
 
 /** Bytes above 1 MiB per body that this isolate keeps now. */
-const kept = new Budget(BUDGET_DEFAULT_BYTES);
+const kept = new ByteBudget(BUDGET_DEFAULT_BYTES);
 /** The bodies that this isolate is reading. */
-let uploads: Uploads | undefined;
+let uploads: BodyMemory | undefined;
 
 /**
  * Reads and looks into a body, once. With `x-otela-model` it is not looked into and not read before a node is found; above 1 MiB
  * it streams.
  * @throws ApiError 400, 408, 413, 415, 503 server_is_overloaded when the isolate keeps too much already.
  */
-export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: Env): Promise<Intake> {
+export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: Env): Promise<ParsedRequest> {
   const declared = Number(request.headers.get('content-length') ?? Number.NaN);
-  requirePlain(request.headers.get('content-encoding'));
+  requireIdentityEncoding(request.headers.get('content-encoding'));
   const opaqueModel = request.headers.get('x-otela-model');
   if (opaqueModel !== null) return takeOpaque(request, endpoint, opaqueModel, declared, env);
   const limit = Number(env.BODY_LIMIT_BYTES ?? LIMIT_DEFAULT_BYTES);
@@ -51,7 +56,7 @@ export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: En
   checkType(request, endpoint);
   const body = await keep(request, declared, limit, env);
   try {
-    const known = lookInto(body.bytes, request.headers.get('content-type') ?? '', endpoint);
+    const known = parseBody(body.bytes, request.headers.get('content-type') ?? '', endpoint);
     return { ...known, body: { kind: 'kept', bytes: body.bytes }, release: body.release };
   } catch (error) {
     body.release();
@@ -59,16 +64,22 @@ export async function takeBody(request: HttpRequest, endpoint: Endpoint, env: En
   }
 }
 
-function takeOpaque(request: HttpRequest, endpoint: Endpoint, model: string, declared: number, env: Env): Intake {
+function takeOpaque(
+  request: HttpRequest,
+  endpoint: Endpoint,
+  model: string,
+  declared: number,
+  env: Env,
+): ParsedRequest {
   if (model === '' || model.length > 256) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const known = { ...unseen(endpoint, model, request.headers.get('x-otela-stream')), release: () => {} };
+  const known = { ...opaqueFields(endpoint, model, request.headers.get('x-otela-stream')), release: () => {} };
   if (request.body !== null && !(declared <= KEPT_ALWAYS_BYTES)) {
     const length = Number.isNaN(declared) ? undefined : declared;
     return { ...known, body: { kind: 'opaque', opaque: new OpaqueBody(request.body), length } };
   }
-  const intake: Intake = { ...known, body: { kind: 'kept', bytes: new Uint8Array(0) } };
+  const intake: ParsedRequest = { ...known, body: { kind: 'kept', bytes: new Uint8Array(0) } };
   let reading: Promise<void> | undefined;
   const read = async () => {
     const bounds = boundsOf(declared, KEPT_ALWAYS_BYTES, env);
@@ -122,12 +133,12 @@ interface Bounds {
   most: number;
   limit: number;
   stallMs: number;
-  uploads: Uploads;
+  uploads: BodyMemory;
 }
 
 function boundsOf(most: number, limit: number, env: Env): Bounds {
   const uploadsDefault = env.OBJECTS_STAY === 'on' ? UPLOADS_STANDALONE_BYTES : UPLOADS_DEFAULT_BYTES;
-  uploads ??= new Uploads(Number(env.BODY_UPLOADS_BYTES ?? uploadsDefault));
+  uploads ??= new BodyMemory(Number(env.BODY_UPLOADS_BYTES ?? uploadsDefault));
   return { most, limit, stallMs: Number(env.BODY_STALL_MS ?? STALL_DEFAULT_MS), uploads };
 }
 
@@ -135,7 +146,7 @@ function boundsOf(most: number, limit: number, env: Env): Bounds {
  * Memory grows with what comes, not with what is announced. `share` pays for what is above 1 MiB; up to there the body has a place among
  * the uploads until it is whole.
  */
-async function readBounded(request: HttpRequest, bounds: Bounds, share: Share | undefined): Promise<Uint8Array> {
+async function readBounded(request: HttpRequest, bounds: Bounds, share: BudgetShare | undefined): Promise<Uint8Array> {
   if (request.body === null) return new Uint8Array(await request.arrayBuffer());
   const upload = bounds.uploads.begin(Date.now());
   // As with the share: no `finally` runs where the client has left.
@@ -160,8 +171,8 @@ async function readBounded(request: HttpRequest, bounds: Bounds, share: Share | 
 async function readPieces(
   reader: PieceReader,
   { most, limit, stallMs }: Bounds,
-  upload: Upload,
-  share: Share | undefined,
+  upload: BodyReservation,
+  share: BudgetShare | undefined,
 ): Promise<Uint8Array> {
   let bytes = new Uint8Array(0);
   let length = 0;
@@ -182,7 +193,7 @@ async function readPieces(
 }
 
 /** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
-async function room(upload: Upload, bytes: number): Promise<void> {
+async function room(upload: BodyReservation, bytes: number): Promise<void> {
   for (let waitedMs = 0; !upload.hold(bytes, Date.now()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= ROOM_WITHIN_MS) throw tooManyUploads();
     await new Promise<void>((resolve) => void after(ROOM_EVERY_MS, resolve));
@@ -191,7 +202,11 @@ async function room(upload: Upload, bytes: number): Promise<void> {
 }
 
 /** @throws ApiError 408 where nothing comes, or this body made room for others. */
-async function nextPiece(reader: PieceReader, upload: Upload, stallMs: number): Promise<Uint8Array | undefined> {
+async function nextPiece(
+  reader: PieceReader,
+  upload: BodyReservation,
+  stallMs: number,
+): Promise<Uint8Array | undefined> {
   const next = reader.read().catch(refuseBroken);
   // Looked at, not told: in workerd one request cannot wake another.
   for (let waitedMs = 0; await isSlower(next, LOOK_EVERY_MS, after); ) {

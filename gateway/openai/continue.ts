@@ -1,11 +1,11 @@
-/** Streams that go on where their node is gone: the gateway's side of `shared/asking/continued.ts`. */
+/** Streams that go on where their node is gone: the gateway's side of `shared/resume/resumable.ts`. */
 
-import { Budget } from '../../shared/asking/budget.ts';
-import { continued } from '../../shared/asking/continued.ts';
-import type { Means } from '../../shared/asking/successor.ts';
-import { Waiter } from '../../shared/asking/waiter.ts';
+import { QueueEntry } from '../../shared/queue/queue-entry.ts';
+import { resumable } from '../../shared/resume/resumable.ts';
+import type { ResumeHost } from '../../shared/resume/successor.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { hasAlike, needsOf, unlike } from '../../shared/routing/unlike.ts';
+import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
 import { receiptOf } from '../accounts/receipt.ts';
 import { after } from '../after.ts';
 import type { HttpRequest } from '../http.ts';
@@ -18,7 +18,7 @@ import { type Delivery as Outgoing, PING_MS } from './respond.ts';
 
 /** Bodies and texts of streams that may have to go on, of one isolate. */
 const KEPT_MAX_BYTES = 16 * 1024 * 1024;
-const kept = new Budget(KEPT_MAX_BYTES);
+const kept = new ByteBudget(KEPT_MAX_BYTES);
 
 /** Whether a broken stream of this request may be continued: its own word counts before its key's. */
 export function allowsContinuing(request: HttpRequest, { resumes }: { resumes: boolean }): boolean {
@@ -35,10 +35,10 @@ export async function continuing(pending: Promise<Delivery>, errand: Errand, wai
   const share = kept.share();
   errand.leaving.on(() => share.release());
   const asked = forModel(errand, delivery.choice);
-  return continued(delivery, asked, meansOf(delivery, asked, waiting), share);
+  return resumable(delivery, asked, meansOf(delivery, asked, waiting), share);
 }
 
-function meansOf({ choice }: Delivery, errand: Errand, waiting: Waiting): Means<Choice, Answer> {
+function meansOf({ choice }: Delivery, errand: Errand, waiting: Waiting): ResumeHost<Choice, Answer> {
   const { view, env, ctx, trust } = errand;
   const { model } = choice;
   const route = { ...errand.route, fallbacks: [] };
@@ -47,11 +47,11 @@ function meansOf({ choice }: Delivery, errand: Errand, waiting: Waiting): Means<
   const queues = longestWait(waiting.settings, true) > 0;
   const hopes = () => hasAlike(view.model(model), model, first, (entry) => isTrusted(trust, entry));
   const newWaiter = (more: { queues: boolean }) =>
-    new Waiter({ busyNodes, hopes, repeatable: () => true, retriesMax, begun: true, ...more });
+    new QueueEntry({ busyNodes, hopes, repeatable: () => true, retriesMax, begun: true, ...more });
   /** Of the search that is on: a stream has one at a time. */
   let waiter = newWaiter({ queues });
   return {
-    asking: (changed) => {
+    upstream: (changed) => {
       const own = { ...errand, ...changed, route, admittedAt: Date.now() };
       if (changed.endpoint === errand.endpoint) return asking({ ...own, waiter });
       // How an engine reads a text is asked on the way, and counts as no attempt.

@@ -1,5 +1,5 @@
-import { isSlower } from '../../shared/asking/is-slower.ts';
-import { PieceReader } from '../../shared/asking/piece-reader.ts';
+import { isSlower } from '../../shared/collections/timer.ts';
+import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import { after } from '../after.ts';
 import type { HttpRequest } from '../http.ts';
 

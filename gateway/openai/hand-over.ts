@@ -1,22 +1,17 @@
-import { type Begun, begin, isEventStream } from '../../shared/asking/answer.ts';
-import type { AttemptFailure } from '../../shared/asking/attempt.ts';
-import * as loop from '../../shared/asking/hand-over.ts';
-import {
-  bodyOf,
-  type Errand as CommonErrand,
-  type Intake,
-  isRepeatable,
-  openingOf,
-} from '../../shared/asking/intake.ts';
-import type { Leaving } from '../../shared/asking/leaving.ts';
-import { errorFor } from '../../shared/asking/path-error.ts';
-import { tokenBound } from '../../shared/asking/token-bound.ts';
-import type { Waiter } from '../../shared/asking/waiter.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { QueueEntry } from '../../shared/queue/queue-entry.ts';
 import { castsSuspicion, tellsOfHang } from '../../shared/routing/attempts.ts';
 import type { Candidate } from '../../shared/routing/candidates.ts';
 import { type Choice, choose, ended, started } from '../../shared/routing/choose.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
+import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
+import { apiErrorFor } from '../../shared/upstream/attempt-error.ts';
+import * as loop from '../../shared/upstream/dispatch.ts';
+import { type DispatchContext as CommonErrand, openingOf } from '../../shared/upstream/dispatch-context.ts';
+import { bodyOf, isRepeatable, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import { isEventStream, type StartedResponse, startResponse } from '../../shared/upstream/response.ts';
+import { tokenBound } from '../../shared/upstream/token-bound.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
 import { proveOpening } from '../accounts/opening.ts';
@@ -55,23 +50,23 @@ export interface Errand extends CommonErrand {
   /** A node did not answer. */
   onSuspect(session: string, code: AttemptFailure): void;
   /** What it tried, and whose turn it is. */
-  waiter: Waiter;
+  waiter: QueueEntry;
   /** Aborted when the client leaves. */
   signal(): AbortSignal;
-  leaving: Leaving;
+  leaving: ClientDisconnect;
 }
 
 export type { Choice } from '../../shared/routing/choose.ts';
 
-export type Delivery = loop.Delivery<Choice, Answer>;
+export type Delivery = loop.UpstreamResponse<Choice, Answer>;
 
 /** Tries nodes until one answers. @throws ApiError when none did */
 export function handOver(errand: Errand): Promise<Delivery> {
   if (errand.waiter.attempts === 0) nodeMemory.retryBudget.asked(Date.now());
-  return loop.handOver(asking(errand));
+  return loop.dispatch(asking(errand));
 }
 
-export function asking(errand: Errand): loop.Asking<Choice, Answer> {
+export function asking(errand: Errand): loop.Upstream<Choice, Answer> {
   const { intake, leaving, waiter } = errand;
   const { settings } = errand.view;
   const among = (candidates: readonly Candidate[]) => waiter.among(candidates, Date.now());
@@ -104,11 +99,11 @@ export function asking(errand: Errand): loop.Asking<Choice, Answer> {
     repeatable: () => isRepeatable(intake),
     left: () => leaving.left,
     whenLeft: (call) => leaving.on(call),
-    refusal: (failure) => (failure === undefined ? noCapacity(errand.route.request.model) : errorFor(failure)),
+    refusal: (failure) => (failure === undefined ? noCapacity(errand.route.request.model) : apiErrorFor(failure)),
   };
 }
 
-async function tryNode(errand: Errand, choice: Choice, attempt: loop.Attempt): Promise<Begun<Answer>> {
+async function tryNode(errand: Errand, choice: Choice, attempt: loop.AttemptPlan): Promise<StartedResponse<Answer>> {
   if (errand.intake.fill !== undefined) await errand.intake.fill();
   const answer = await Answer.open(
     asker(forModel(errand, choice), choice, attempt),
@@ -118,7 +113,7 @@ async function tryNode(errand: Errand, choice: Choice, attempt: loop.Attempt): P
   const { load } = answer.head;
   if (load !== undefined) errand.view.nodes.live.heard(choice.node.session, load);
   const whole = answer.whole !== undefined && !isEventStream(answer.head);
-  const begun = whole ? { answer, chunks: [], complete: true } : await begin(answer);
+  const begun = whole ? { answer, chunks: [], complete: true } : await startResponse(answer);
   errand.note.attempt(answer.status);
   return begun;
 }
@@ -130,7 +125,7 @@ export function forModel(errand: Errand, { model, request }: Pick<Choice, 'model
   return { ...errand, route, receipt: errand.receiptFor(model), timeouts: timeoutsOf(errand.view.settings, model) };
 }
 
-function asker(errand: Errand, { node, model }: Choice, attempt: loop.Attempt): Ask {
+function asker(errand: Errand, { node, model }: Choice, attempt: loop.AttemptPlan): Ask {
   const { number, acceptMs, moved } = attempt;
   const waitedMs = Date.now() - errand.admittedAt;
   // A body that streams is gone from here once the engine has it.
@@ -180,7 +175,7 @@ function proven(errand: Errand, session: string, open: AttemptRequest, context: 
 function ignore(): void {}
 
 /** The agent has what it had of a body that streams; one that is kept goes along, in case it never got it. */
-function bodyFor(intake: Intake, claim: boolean): AttemptBody {
+function bodyFor(intake: ParsedRequest, claim: boolean): AttemptBody {
   return claim && intake.body.kind === 'opaque' ? null : bodyOf(intake);
 }
 

@@ -1,14 +1,14 @@
-import type { Intake } from '../../shared/asking/intake.ts';
-import { isRepeatable } from '../../shared/asking/intake.ts';
-import { isSlower } from '../../shared/asking/is-slower.ts';
-import { Leaving } from '../../shared/asking/leaving.ts';
-import { PRIORITY_HEADER, readPriority } from '../../shared/asking/routed-request.ts';
-import { Waiter } from '../../shared/asking/waiter.ts';
+import { isSlower } from '../../shared/collections/timer.ts';
 import { endpointById, findEndpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
 import { Timing } from '../../shared/openai/timing.ts';
+import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import { PRIORITY_HEADER, readPriority } from '../../shared/proxy/routed-request.ts';
+import { QueueEntry } from '../../shared/queue/queue-entry.ts';
 import { isTrusted, scopeOf, type Trust } from '../../shared/routing/trust.ts';
+import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import { isRepeatable } from '../../shared/upstream/parsed-request.ts';
 import { optsOut, requireEndpoint } from '../accounts/account.ts';
 import { authenticate } from '../accounts/authenticate.ts';
 import { touch } from '../accounts/last-used.ts';
@@ -49,7 +49,7 @@ import { endsWithin, modelStarting, startOf } from './starting.ts';
 export async function handleOpenAI(request: HttpRequest, path: string, env: Env, ctx: Background): Promise<HttpAnswer> {
   const requestId = requestIdOf(request);
   const sighting: Sighting = { requestId, startedAt: Date.now() };
-  const leaving = request.leaving ?? new Leaving(request.signal);
+  const leaving = request.leaving ?? new ClientDisconnect(request.signal);
   const note = new Note(sighting, request, leaving, { env, ctx });
   try {
     return named(await forward(request, path, env, ctx, sighting, note, leaving), sighting);
@@ -77,7 +77,7 @@ async function forward(
   ctx: Background,
   sighting: Sighting,
   note: Note,
-  leaving: Leaving,
+  leaving: ClientDisconnect,
 ): Promise<HttpAnswer> {
   const { requestId } = sighting;
   const timing = new Timing(Date.now());
@@ -126,7 +126,7 @@ async function forward(
     const start = startOf(view, models, trust, Date.now());
     if (start !== undefined && !endsWithin(start, waitMs)) throw modelStarting(start);
     requireKnown(view, models, waitMs > 0 ? hopes : () => false);
-    const waiter = new Waiter({
+    const waiter = new QueueEntry({
       busyNodes,
       queues: waitMs > 0,
       hopes,
@@ -223,7 +223,7 @@ async function forward(
 }
 
 /** What is needed to answer it is here: a client that still sends has not done with its connection. */
-function departs({ streaming, body }: Intake): boolean {
+function departs({ streaming, body }: ParsedRequest): boolean {
   return streaming && body.kind === 'kept';
 }
 

@@ -1,12 +1,12 @@
-import { isEventStream } from '../../shared/asking/answer.ts';
-import type { Outgoing } from '../../shared/asking/continued.ts';
-import { Delivery as Handed } from '../../shared/asking/hand-over.ts';
-import { isSlower } from '../../shared/asking/is-slower.ts';
-import { errorFor, PathError } from '../../shared/asking/path-error.ts';
+import { isSlower } from '../../shared/collections/timer.ts';
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, inBandError, toApiError } from '../../shared/openai/errors.ts';
 import { headerSafe, lateComment, STREAM_HEADERS } from '../../shared/openai/headers.ts';
 import type { Timing } from '../../shared/openai/timing.ts';
+import type { ReadableResponse } from '../../shared/resume/resumable.ts';
+import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
+import { UpstreamResponse as Handed } from '../../shared/upstream/dispatch.ts';
+import { isEventStream } from '../../shared/upstream/response.ts';
 import { after } from '../after.ts';
 import type { HttpAnswer } from '../http.ts';
 import type { Note } from '../observe/note.ts';
@@ -26,7 +26,7 @@ const QUOTED_ERROR_MAX = 4096;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-export type Delivery = Outgoing<Choice, Answer>;
+export type Delivery = ReadableResponse<Choice, Answer>;
 
 export interface ResponseContext {
   requestId: string;
@@ -98,7 +98,7 @@ async function watch(
     await delivery.through(() => departure.over(carrierRefuses));
     note.over();
   } catch (error) {
-    if (error instanceof PathError) return note.broke(error.code, errorFor(error).code);
+    if (error instanceof AttemptError) return note.broke(error.code, apiErrorFor(error).code);
     await delivery.cancel();
     note.left();
   }
@@ -136,16 +136,16 @@ async function pump(
     await writer.close();
   } catch (error) {
     await delivery.cancel();
-    if (!(error instanceof PathError)) return note.left();
-    note.broke(error.code, errorFor(error).code);
+    if (!(error instanceof AttemptError)) return note.left();
+    note.broke(error.code, apiErrorFor(error).code);
     if (!isEventStream(delivery.answer.head)) return await writer.abort(error); // never a clean end of half a body
-    await writer.write(inBandError(endpoint, errorFor(error))).catch(() => {});
+    await writer.write(inBandError(endpoint, apiErrorFor(error))).catch(() => {});
     await writer.close().catch(() => {});
   }
 }
 
 function inBand(error: unknown): ApiError {
-  return error instanceof PathError ? errorFor(error) : toApiError(error);
+  return error instanceof AttemptError ? apiErrorFor(error) : toApiError(error);
 }
 
 /**

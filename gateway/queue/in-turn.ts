@@ -1,10 +1,11 @@
 /** The gateway's queues: one object for each model, asked by requests that find no free node. */
-import * as loop from '../../shared/asking/in-turn.ts';
-import type { Leaving } from '../../shared/asking/leaving.ts';
-import type { PlaceAnswer } from '../../shared/asking/line.ts';
-import { PathError } from '../../shared/asking/path-error.ts';
-import type { Waiter } from '../../shared/asking/waiter.ts';
+
+import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { QueueEntry } from '../../shared/queue/queue-entry.ts';
+import * as loop from '../../shared/queue/run-queued.ts';
+import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
 import type { Priority } from '../../shared/routing/fair-queue.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
@@ -30,7 +31,7 @@ export interface QueuedRequest<D> {
   scope(): string;
   /** Of its body in memory. */
   bytes(): number;
-  waiter: Waiter;
+  waiter: QueueEntry;
   note: Pick<Note, 'queues'>;
   /** Asks nodes, those of now. Rejects with what the client is told where none answers. */
   tryNodes(): Promise<D>;
@@ -38,13 +39,13 @@ export interface QueuedRequest<D> {
   ifLeft(): UsageRow | undefined;
   /** Aborted when the client leaves. */
   signal(): AbortSignal;
-  leaving: Pick<Leaving, 'left'>;
+  leaving: Pick<ClientDisconnect, 'left'>;
 }
 
 /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity after the longest wait */
 export function inTurn<D>(request: QueuedRequest<D>): Promise<D> {
   const { model, waiter, leaving } = request;
-  return loop.inTurn({
+  return loop.runQueued({
     model,
     waiter,
     waitMs: longestWait(request.settings, request.streaming),
@@ -94,7 +95,7 @@ async function answerOf<D>(request: QueuedRequest<D>, { until, back }: { until: 
       const response = await env.QUEUE.getByName(model).fetch('https://queue/', init);
       return (await response.json()) as PlaceAnswer;
     } catch {
-      if (signal.aborted) throw new PathError('cancelled', 'the client left');
+      if (signal.aborted) throw new AttemptError('cancelled', 'the client left');
       await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
     }
   }

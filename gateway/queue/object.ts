@@ -1,4 +1,4 @@
-import { LATE, Line, type PlaceAnswer, type PlaceRequest } from '../../shared/asking/line.ts';
+import { LATE, type PlaceAnswer, type PlaceRequest, WaitQueue } from '../../shared/queue/wait-queue.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { leftRow, Refusals } from '../usage/refused.ts';
 import type { UsageRow } from '../usage/row.ts';
@@ -29,7 +29,7 @@ interface QueueDepth {
  * Nothing survives: who waited asks again when its request to this object breaks.
  */
 export class QueueObject extends GatewayObject {
-  readonly #line = new Line(this.ctx.clock);
+  readonly #line = new WaitQueue(this.ctx.clock);
   readonly #refusals = new Refusals();
   /** Sessions; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();

@@ -1,6 +1,7 @@
 /** What a name of a model stands for, and which models come after it. */
-import type { Intake } from '../../shared/asking/intake.ts';
+
 import { ApiError } from '../../shared/openai/errors.ts';
+import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import { type Account, mayUseModel, requireModel } from '../accounts/account.ts';
 import { indexOf, type Settings, settingsOf } from '../accounts/settings.ts';
 
@@ -17,7 +18,7 @@ const NONE: readonly string[] = [];
  * A key that may use a name may use what the operator lets it stand for; what a key itself lets a name stand for must be on its own
  * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed
  */
-export function chainOf(account: Account, settings: Settings, intake: Intake): Chain {
+export function chainOf(account: Account, settings: Settings, intake: ParsedRequest): Chain {
   const { model: name, unseen, modelAt } = intake;
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);

@@ -1,13 +1,13 @@
 /** What one request is routed by: what its headers and body say, and what the operator set for its model and its key. */
 
-import { readDemand } from '../../shared/asking/demand.ts';
-import type { Intake } from '../../shared/asking/intake.ts';
-import { routedRequest } from '../../shared/asking/routed-request.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { readDemand } from '../../shared/proxy/demand.ts';
+import { routedRequest } from '../../shared/proxy/routed-request.ts';
 import type { Question } from '../../shared/routing/choose.ts';
 import { unmet } from '../../shared/routing/choose.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
 import type { Trust } from '../../shared/routing/trust.ts';
+import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Settings } from '../accounts/settings.ts';
@@ -23,7 +23,7 @@ export type Route = Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyF
 /** @throws ApiError 400 invalid_requirement */
 export function routeOf(
   request: HttpRequest,
-  intake: Intake,
+  intake: ParsedRequest,
   { model, fallbacks }: Chain,
   account: Account,
   settings: Settings,

@@ -1,4 +1,4 @@
-import type { Leaving } from '../../shared/asking/leaving.ts';
+import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { Env } from '../env.ts';
 import {
   type AttemptBody,
@@ -42,7 +42,7 @@ export interface Asker {
   ctx: { waitUntil(work: Promise<unknown>): void };
   /** Aborted when the client leaves. */
   signal(): AbortSignal;
-  leaving: Pick<Leaving, 'on'>;
+  leaving: Pick<ClientDisconnect, 'on'>;
 }
 
 /** Asks the object of `session` for an attempt. Rejects where the object is gone: its successor can be asked. */

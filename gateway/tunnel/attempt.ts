@@ -1,5 +1,5 @@
 /** How the Worker asks a session's object for one attempt, and how the object answers. Both are this program: no parsing twice. */
-import type { AttemptHead, AttemptRequest, WholeResult } from '../../shared/asking/attempt.ts';
+import type { AttemptHead, AttemptRequest, WholeResult } from '../../shared/upstream/attempt.ts';
 
 export type {
   AttemptBody,
@@ -8,7 +8,7 @@ export type {
   AttemptRequest,
   AttemptResult,
   WholeResult,
-} from '../../shared/asking/attempt.ts';
+} from '../../shared/upstream/attempt.ts';
 
 /** What a call for an attempt gives: the answer if it came soon and whole; else it is to be fetched. */
 export type CallResult = WholeResult | { kind: 'fetch' };

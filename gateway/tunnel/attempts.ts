@@ -1,13 +1,13 @@
-import { Abandoned } from '../../shared/asking/abandoned.ts';
-import { Exchange, type ExchangeHost } from '../../shared/asking/exchange.ts';
-import { HangWatch } from '../../shared/asking/hang-watch.ts';
-import { Leaving } from '../../shared/asking/leaving.ts';
-import { goesBy, Settlement } from '../../shared/asking/settlement.ts';
-import type { ReportAnomaly } from '../../shared/asking/usage-record.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
+import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
 import type { NodeLoad } from '../../shared/routing/load.ts';
+import { AbandonedAttempts } from '../../shared/upstream/abandoned.ts';
+import { HangWatch } from '../../shared/upstream/hang-watch.ts';
+import { UpstreamStream, type UpstreamStreamHost } from '../../shared/upstream/upstream-stream.ts';
+import { goesBy, Settlement } from '../../shared/usage/settlement.ts';
+import type { ReportAnomaly } from '../../shared/usage/usage-record.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
@@ -67,16 +67,16 @@ interface AttemptsEvents {
 }
 
 /** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
-export class Attempts implements ExchangeHost {
+export class Attempts implements UpstreamStreamHost {
   readonly errors = new LastErrors();
   readonly #ids: StreamIds;
   readonly #settlement: Settlement;
-  readonly #exchanges = new TransientMap<number, Exchange>();
-  readonly #abandoned = new Abandoned();
+  readonly #exchanges = new TransientMap<number, UpstreamStream>();
+  readonly #abandoned = new AbandonedAttempts();
   readonly #calls = new Calls();
   readonly ends = new Ends();
   /** Those that Workers attend to, until they are over. */
-  readonly #fetchers = new WeakMap<Exchange, Leaving>();
+  readonly #fetchers = new WeakMap<UpstreamStream, ClientDisconnect>();
   readonly #broken = new BrokenAnswers();
   readonly #on: AttemptsEvents;
   readonly #outlet: AnswerOutlet;
@@ -159,13 +159,13 @@ export class Attempts implements ExchangeHost {
     });
   }
 
-  #attendTo(exchange: Exchange, request: Request): void {
-    const leaving = new Leaving(request.signal);
+  #attendTo(exchange: UpstreamStream, request: Request): void {
+    const leaving = new ClientDisconnect(request.signal);
     leaving.on(() => exchange.cancel());
     this.#fetchers.set(exchange, leaving);
   }
 
-  #unattend(exchange: Exchange): void {
+  #unattend(exchange: UpstreamStream): void {
     this.#fetchers.get(exchange)?.over();
     this.#fetchers.delete(exchange);
   }
@@ -207,9 +207,9 @@ export class Attempts implements ExchangeHost {
     return open.resume || this.#hangs.admits(open);
   }
 
-  #create(open: AttemptRequest, body: AttemptBody): Exchange {
+  #create(open: AttemptRequest, body: AttemptBody): UpstreamStream {
     this.#on.busy();
-    const exchange = new Exchange(this.#ids.next(), open, body, this);
+    const exchange = new UpstreamStream(this.#ids.next(), open, body, this);
     this.#exchanges.set(exchange.stream, exchange);
     this.#hangs.opened(exchange);
     if (this.#link !== undefined) exchange.connect(this.#link);
@@ -218,11 +218,11 @@ export class Attempts implements ExchangeHost {
     return exchange;
   }
 
-  onFirstByte(exchange: Exchange): void {
+  onFirstByte(exchange: UpstreamStream): void {
     this.#hangs.onFirstByte(exchange);
   }
 
-  onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
+  onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void {
     this.#exchanges.delete(exchange.stream);
     this.#calls.take(exchange.request);
     this.#unattend(exchange);
@@ -237,7 +237,7 @@ export class Attempts implements ExchangeHost {
     }
   }
 
-  renumber(exchange: Exchange): number {
+  renumber(exchange: UpstreamStream): number {
     this.#exchanges.delete(exchange.stream);
     this.#settlement.renumbered(exchange.stream);
     const stream = this.#ids.next();
@@ -271,7 +271,7 @@ export class Attempts implements ExchangeHost {
   }
 
   /** A frame of a stream. `touched` collects what has to look at its message's end. */
-  onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<Exchange>): void {
+  onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<UpstreamStream>): void {
     const exchange = this.#exchanges.get(frame.stream);
     if (frame.type === 'report') return this.#report(frame, exchange);
     if (exchange !== undefined) {
@@ -291,7 +291,7 @@ export class Attempts implements ExchangeHost {
     }
   }
 
-  #report(frame: Report, exchange: Exchange | undefined): void {
+  #report(frame: Report, exchange: UpstreamStream | undefined): void {
     if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, exchange))
       return this.#proofs.postpone(frame, (again) => this.#report(again, this.#exchanges.get(again.stream)));
     // What is said again after a lost socket is no end.
@@ -304,7 +304,7 @@ export class Attempts implements ExchangeHost {
   }
 
   /** An attempt that is not over, by its name. */
-  running(name: ReportName): Exchange | undefined {
+  running(name: ReportName): UpstreamStream | undefined {
     for (const exchange of this.#exchanges.values()) if (goesBy(exchange, name)) return exchange;
     return undefined;
   }

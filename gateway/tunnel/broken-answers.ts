@@ -1,4 +1,4 @@
-import type { Exchange } from '../../shared/asking/exchange.ts';
+import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import { type AttemptFailure, type AttemptRequest, nameOf } from './attempt.ts';
 
 /** A Worker asks for the rest at once: a few would do. */
@@ -15,7 +15,7 @@ export class BrokenAnswers {
   /** Oldest first. */
   readonly #answers = new Map<string, Broken>();
 
-  add(exchange: Exchange, code: AttemptFailure): void {
+  add(exchange: UpstreamStream, code: AttemptFailure): void {
     this.#answers.set(nameOf(exchange.request), { code, length: exchange.answerLength });
     const oldest = this.#answers.keys().next().value;
     if (this.#answers.size > KEPT_MAX && oldest !== undefined) this.#answers.delete(oldest);

@@ -1,6 +1,6 @@
-import type { Exchange } from '../../shared/asking/exchange.ts';
-import type { Known } from '../../shared/asking/listener.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
+import type { Known } from '../../shared/upstream/result-listener.ts';
+import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import { type AttemptRequest, type CallResult, nameOf } from './attempt.ts';
 
 /**
@@ -11,7 +11,7 @@ const CALL_MS = 200;
 const FETCH_MS = 400;
 
 interface Call {
-  exchange: Exchange;
+  exchange: UpstreamStream;
   /** Milliseconds since the epoch; never once its Worker was told to fetch. */
   giveUpAt: number;
   fetchIt: () => void;
@@ -27,7 +27,7 @@ export class Calls {
   readonly #calls = new TransientMap<string, Call>();
 
   /** `answer` gets the whole answer if that is soon there, else word to fetch it. `begun`: as the listener's. */
-  add(exchange: Exchange, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
+  add(exchange: UpstreamStream, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
     const call: Call = { exchange, giveUpAt: Date.now() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;
@@ -43,7 +43,7 @@ export class Calls {
   }
 
   /** Somebody came for it, or it is over. */
-  take(name: AttemptName): Exchange | undefined {
+  take(name: AttemptName): UpstreamStream | undefined {
     const key = nameOf(name);
     const call = this.#calls.get(key);
     this.#calls.delete(key);

@@ -1,14 +1,14 @@
-import { PIECE_MAX_BYTES, type Taker } from '../../shared/asking/answer-body.ts';
-import type { Exchange } from '../../shared/asking/exchange.ts';
-import { errorFor, PathError } from '../../shared/asking/path-error.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
 import { inBandError } from '../../shared/openai/errors.ts';
+import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
+import { PIECE_MAX_BYTES, type Sink } from '../../shared/upstream/response-body.ts';
+import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import type { AttemptFailure, AttemptResult } from './attempt.ts';
 import type { Ending, Farewell } from './departure.ts';
 
 /** An answer whose head is there. */
 export interface Held {
-  exchange: Exchange;
+  exchange: UpstreamStream;
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
@@ -30,9 +30,9 @@ interface DepartingEvents {
 }
 
 /** One answer on its way out: nothing yet → its first data offered → taken → over. */
-export class Departing implements Taker {
+export class Departing implements Sink {
   readonly #held: Held;
-  readonly #exchange: Exchange;
+  readonly #exchange: UpstreamStream;
   readonly #on: DepartingEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
   /** Bytes behind the first. */
@@ -80,7 +80,7 @@ export class Departing implements Taker {
   /** The client is told in-band; it gets no terminal event. */
   #break(code: AttemptFailure): void {
     const endpoint = endpointById(this.#exchange.request.endpoint);
-    const error = errorFor(new PathError(code, 'the answer broke off'));
+    const error = apiErrorFor(new AttemptError(code, 'the answer broke off'));
     if (endpoint !== undefined) this.take(inBandError(endpoint, error));
     this.#finish(code);
   }

@@ -1,5 +1,5 @@
-import { PathError } from '../../shared/asking/path-error.ts';
 import { TransientMap } from '../../shared/collections/transient-map.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { Asker } from './ask.ts';
 import { type AttemptFailure, type AttemptRequest, nameOf } from './attempt.ts';
 
@@ -64,7 +64,7 @@ export class Departure {
 
   /**
    * The response is made; resolves when its last byte is on its way to the client.
-   * @throws PathError when it broke off, anything else when the client has left
+   * @throws AttemptError when it broke off, anything else when the client has left
    */
   async over(carrierRefuses: boolean): Promise<void> {
     const name = nameOf(this.#open);
@@ -73,7 +73,7 @@ export class Departure {
     if (farewell !== undefined && !carrierRefuses) farewell.respondedAt = Date.now();
     const how = farewell === undefined ? 'lost' : await this.#waitFor(farewell.ended.promise);
     if (how === 'left') throw new Error('the client left');
-    if (how !== 'whole') throw new PathError(how, 'the answer broke off');
+    if (how !== 'whole') throw new AttemptError(how, 'the answer broke off');
   }
 
   async #waitFor(ending: Promise<Ending>): Promise<Ending> {

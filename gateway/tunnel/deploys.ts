@@ -1,4 +1,4 @@
-import { Questions } from '../../shared/asking/questions.ts';
+import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import { after } from '../after.ts';
 
 /** An agent decides in a moment; a gateway's operator waits for this long before being told that nothing is known. */
@@ -8,7 +8,7 @@ const ANSWER_MS = 10_000;
 const WAITING_MAX = 16;
 
 /** Orders to the agent of one tunnel, each with its answer as JSON; null when none came. */
-export class Deploys extends Questions<string | null> {
+export class Deploys extends PendingReplies<string | null> {
   constructor() {
     super({ max: WAITING_MAX, answerMs: ANSWER_MS, late: null, unknown: null, after });
   }

@@ -1,4 +1,4 @@
-import type { Exchange } from '../../shared/asking/exchange.ts';
+import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import type { AttemptFailure } from './attempt.ts';
 
 const KEPT = 20;
@@ -18,7 +18,7 @@ export interface NodeError {
 export class LastErrors {
   #errors: NodeError[] = [];
 
-  ended({ status, request }: Exchange, failure: AttemptFailure | undefined, at: number): void {
+  ended({ status, request }: UpstreamStream, failure: AttemptFailure | undefined, at: number): void {
     const failed = failure === undefined ? status >= 500 : failure !== 'cancelled';
     if (!failed) return;
     this.#errors.push({ at, code: failure ?? 'engine_status', status, request: request.requestId });

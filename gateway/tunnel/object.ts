@@ -1,6 +1,6 @@
-import type { Exchange } from '../../shared/asking/exchange.ts';
 import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
+import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
@@ -219,7 +219,7 @@ export class TunnelObject extends GatewayObject {
     const peer = this.#sockets.of(socket);
     if (peer === undefined) return socket.close(CLOSE.resync, 'unknown socket');
     let hello: Extract<Frame, { type: 'hello' }> | undefined;
-    const touched = new Set<Exchange>();
+    const touched = new Set<UpstreamStream>();
     const fine = peer.receive(message, (frame) => {
       if (frame.type === 'hello') hello = frame;
       else if (peer === this.#sockets.active) this.#onFrame(peer, frame, touched);
@@ -233,7 +233,7 @@ export class TunnelObject extends GatewayObject {
     if (hello !== undefined) this.#sockets.greet(peer, hello);
   }
 
-  #onFrame(peer: AgentSocket, frame: Frame, touched: Set<Exchange>): void {
+  #onFrame(peer: AgentSocket, frame: Frame, touched: Set<UpstreamStream>): void {
     switch (frame.type) {
       case 'report':
       case 'accept':

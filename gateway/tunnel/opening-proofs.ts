@@ -1,5 +1,5 @@
-import type { Exchange } from '../../shared/asking/exchange.ts';
-import type { LateReports, ProvenOpening } from '../../shared/asking/usage-record.ts';
+import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
+import type { LateReports, ProvenOpening } from '../../shared/usage/usage-record.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
 import { provenOpening } from '../accounts/opening.ts';
@@ -17,7 +17,7 @@ interface ProofsOptions {
   session: string;
   env: Pick<Env, 'DB'>;
   nextStream(): number;
-  running(name: ReportName): Exchange | undefined;
+  running(name: ReportName): UpstreamStream | undefined;
   waitUntil(work: Promise<void>): void;
 }
 
@@ -69,7 +69,7 @@ export class OpeningProofs implements LateReports {
     return secret === undefined ? undefined : provenOpening(secret, this.#options.session, name, Date.now());
   }
 
-  running(name: ReportName): Exchange | undefined {
+  running(name: ReportName): UpstreamStream | undefined {
     return this.#options.running(name);
   }
 

@@ -1,4 +1,4 @@
-import { Questions } from '../../shared/asking/questions.ts';
+import { PendingReplies } from '../../shared/upstream/pending-replies.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { after } from '../after.ts';
 
@@ -12,7 +12,7 @@ const WAITING_MAX = 32;
 const ASKS_PER_S = 20;
 
 /** Questions to the agent of one tunnel, and the pace at which that agent may have us ask others. */
-export class Probes extends Questions<ProbeVerdict> {
+export class Probes extends PendingReplies<ProbeVerdict> {
   #second = 0;
   #asked = 0;
 

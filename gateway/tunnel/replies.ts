@@ -1,6 +1,6 @@
 /** What an object says of an attempt, in the form of each way that it may have been asked on. */
-import { isEventStream } from '../../shared/asking/answer.ts';
-import type { Exchange } from '../../shared/asking/exchange.ts';
+import { isEventStream } from '../../shared/upstream/response.ts';
+import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import {
   type AttemptFailure,
   type AttemptResult,
@@ -17,7 +17,7 @@ export function failureResponse(code: AttemptFailure, message: string): Response
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
 }
 
-export function responseFor(result: AttemptResult, exchange: Exchange): Response {
+export function responseFor(result: AttemptResult, exchange: UpstreamStream): Response {
   if (result.kind === 'failure') return failureResponse(result.code, result.message);
   const { status, head, whole } = result;
   const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };

@@ -1,4 +1,4 @@
-import { Rounds } from '../../shared/asking/rounds.ts';
+import { Rounds } from '../../shared/upstream/rounds.ts';
 import type { Clock } from '../object-context.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */

@@ -1,6 +1,6 @@
-import { LEFT_ERROR } from '../../shared/asking/leaving.ts';
 import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
+import { LEFT_ERROR } from '../../shared/proxy/client-disconnect.ts';
 import {
   CLIENT_DURATION,
   FIRST_TOKEN,

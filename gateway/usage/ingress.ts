@@ -8,7 +8,7 @@ import {
   type IngressUsage,
   parseUsageBatch,
   usageName,
-} from '../../shared/asking/ingress-usage.ts';
+} from '../../shared/usage/ingress-usage.ts';
 import type { Sql } from '../object-context.ts';
 import type { UsageAnomaly } from './anomalies.ts';
 import type { UsageRow } from './row.ts';

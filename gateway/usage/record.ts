@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../shared/asking/usage-record.ts';
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import { OPENING_LIFE_MS } from '../accounts/opening.ts';
 import type { Sql } from '../object-context.ts';
 

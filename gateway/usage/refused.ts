@@ -3,9 +3,10 @@
  * what is refused alike within a second is one row that says how many, and how long each took in the mean, so that a flood at a closed door costs nobody anything.
  */
 
-import { LEFT_ERROR, LEFT_STATUS } from '../../shared/asking/leaving.ts';
-import { reachesNoEngine } from '../../shared/asking/settlement.ts';
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
+import { LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
+import { reachesNoEngine } from '../../shared/usage/settlement.ts';
 import type { Env } from '../env.ts';
 import type { Sighting } from '../observe/note.ts';
 import { NO_SESSION, shardOf, type UsageRow } from './row.ts';
@@ -100,8 +101,7 @@ export function leftRow(row: UsageRow, queuedMs: number, now: number): UsageRow 
 /** An attempt that may have reached its engine has its own record. */
 function reachedNobody(error: unknown): boolean {
   const cause = error instanceof ApiError ? error.cause : error;
-  if (!(cause instanceof Error) || cause.name !== 'PathError' || !('code' in cause)) return true;
-  return reachesNoEngine(String(cause.code));
+  return !(cause instanceof AttemptError) || reachesNoEngine(cause.code);
 }
 
 function rowOf(

@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../shared/asking/usage-record.ts';
+import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { Clock, Sql } from '../object-context.ts';
 import { USAGE_LOST } from '../observe/families.ts';
 import { reporter } from '../observe/note.ts';

@@ -83,7 +83,7 @@ export type Frame =
   /** From an agent: ask that session whether it is there. From a gateway, with the agent's own session: are you? */
   | { type: 'probe'; nonce: number; session: string }
   | { type: 'probed'; nonce: number; verdict: ProbeVerdict }
-  /** What this agent's ingress used: see shared/asking/ingress-usage. */
+  /** What this agent's ingress used: see shared/usage/ingress-usage. */
   | { type: 'usage'; sequence: number; json: string }
   /** The records of that frame are stored. */
   | { type: 'stored'; sequence: number }

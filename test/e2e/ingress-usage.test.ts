@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import * as z from 'zod';
 import { UsageDelivery } from '../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../agent/ingress/usage-queue.ts';
-import { type IngressUsage, ingressUsageSchema } from '../../shared/asking/ingress-usage.ts';
+import { type IngressUsage, ingressUsageSchema } from '../../shared/usage/ingress-usage.ts';
 import { ingressUsage } from '../support/ingress-usage.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';

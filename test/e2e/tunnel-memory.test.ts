@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
 import { RequestBody } from '../../agent/tunnel/request-body.ts';
-import { AnswerBody } from '../../shared/asking/answer-body.ts';
+import { ResponseBody } from '../../shared/upstream/response-body.ts';
 
 setFlagsFromString('--expose-gc');
 const gc: unknown = runInNewContext('gc');
@@ -30,7 +30,7 @@ async function growth(take: (piece: Uint8Array) => void): Promise<number> {
 }
 
 it('in the gateway, where a client does not read', async () => {
-  const body = new AnswerBody(
+  const body = new ResponseBody(
     () => undefined,
     () => undefined,
     () => undefined,

@@ -1,4 +1,4 @@
-import type { IngressUsage } from '../../shared/asking/ingress-usage.ts';
+import type { IngressUsage } from '../../shared/usage/ingress-usage.ts';
 
 /** What an agent's ingress used for its n-th request, of n tokens. */
 export function ingressUsage(n: number, more: Partial<IngressUsage> = {}): IngressUsage {

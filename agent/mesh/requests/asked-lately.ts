@@ -1,4 +1,4 @@
-import type { AttemptRequest } from '../../../shared/asking/attempt.ts';
+import type { AttemptRequest } from '../../../shared/upstream/attempt.ts';
 
 /** Attempts whose late report is still believed. */
 const RECEIPTS_MAX = 1_000;

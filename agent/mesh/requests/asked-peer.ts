@@ -1,11 +1,11 @@
-import { Abandoned } from '../../../shared/asking/abandoned.ts';
-import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/asking/attempt.ts';
-import { Exchange, type ExchangeHost } from '../../../shared/asking/exchange.ts';
-import { HangWatch } from '../../../shared/asking/hang-watch.ts';
-import { Settlement } from '../../../shared/asking/settlement.ts';
-import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
 import type { PeerEvidence } from '../../../shared/routing/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
+import { AbandonedAttempts } from '../../../shared/upstream/abandoned.ts';
+import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
+import { HangWatch } from '../../../shared/upstream/hang-watch.ts';
+import { UpstreamStream, type UpstreamStreamHost } from '../../../shared/upstream/upstream-stream.ts';
+import { Settlement } from '../../../shared/usage/settlement.ts';
+import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { AskedLately } from './asked-lately.ts';
@@ -53,14 +53,14 @@ export interface AskedPeerHost {
 }
 
 /** All that is asked of one session: attempts, the channel they go over, and the usage that it reports. */
-export class AskedPeer implements ExchangeHost {
+export class AskedPeer implements UpstreamStreamHost {
   readonly session: string;
   readonly #host: AskedPeerHost;
   readonly #settlement: Settlement;
-  readonly #attempts = new Map<Exchange, Attempt>();
-  readonly #abandoned = new Abandoned();
-  readonly #streams = new Map<number, Exchange>();
-  readonly #touched = new Set<Exchange>();
+  readonly #attempts = new Map<UpstreamStream, Attempt>();
+  readonly #abandoned = new AbandonedAttempts();
+  readonly #streams = new Map<number, UpstreamStream>();
+  readonly #touched = new Set<UpstreamStream>();
   readonly #past = new AskedLately();
   /** Open channels to it; the first carries the streams. */
   readonly #channels = new Set<RequestChannel>();
@@ -104,7 +104,7 @@ export class AskedPeer implements ExchangeHost {
 
   ask(request: AttemptRequest, body: AttemptBody): Attempt {
     if (this.#attempts.size === 0) this.#vigil.heard(this.now());
-    const exchange = new Exchange(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
+    const exchange = new UpstreamStream(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(exchange);
     this.#past.add(request);
     this.#attempts.set(exchange, attempt);
@@ -132,7 +132,7 @@ export class AskedPeer implements ExchangeHost {
     this.#hangs.judge(peers, this.#attempts.keys());
   }
 
-  onFirstByte(exchange: Exchange): void {
+  onFirstByte(exchange: UpstreamStream): void {
     this.#hangs.onFirstByte(exchange);
   }
 
@@ -228,14 +228,14 @@ export class AskedPeer implements ExchangeHost {
     channel.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
   }
 
-  #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: Exchange | undefined): void {
+  #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: UpstreamStream | undefined): void {
     this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name);
     if (frame.name !== undefined) this.#named(frame, frame.name, exchange);
     else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
   }
 
   /** Only of what we asked: else a peer could fill our books. */
-  #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: Exchange): void {
+  #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: UpstreamStream): void {
     const receipt = this.#past.receiptOf(said);
     if (receipt !== undefined) this.#settlement.named(stream, usage, { ...said, receipt }, open, this.now());
     else this.#active?.link.put({ type: 'settled', streams: [stream] });
@@ -246,7 +246,7 @@ export class AskedPeer implements ExchangeHost {
     this.#touched.clear();
   }
 
-  onOver(exchange: Exchange, failure: AttemptFailure | undefined): void {
+  onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void {
     this.#hangs.onOver(exchange, failure);
     this.#attempts.get(exchange)?.over(failure);
     this.#attempts.delete(exchange);
@@ -259,7 +259,7 @@ export class AskedPeer implements ExchangeHost {
     }
   }
 
-  renumber(exchange: Exchange): number {
+  renumber(exchange: UpstreamStream): number {
     this.#streams.delete(exchange.stream);
     this.#settlement.renumbered(exchange.stream);
     const stream = this.#host.nextStream(this.#active?.dialled ?? true);

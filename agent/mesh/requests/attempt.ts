@@ -1,26 +1,26 @@
-import type { Answer } from '../../../shared/asking/answer.ts';
-import type { AttemptFailure, AttemptResult } from '../../../shared/asking/attempt.ts';
-import type { Exchange } from '../../../shared/asking/exchange.ts';
-import { PathError } from '../../../shared/asking/path-error.ts';
+import type { AttemptFailure, AttemptResult } from '../../../shared/upstream/attempt.ts';
+import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
+import type { ResponseStream } from '../../../shared/upstream/response.ts';
+import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 
 /** One attempt at another agent (or at our own engine), as whoever asked for it reads it. */
 export class Attempt {
-  readonly #exchange: Exchange;
+  readonly #exchange: UpstreamStream;
   readonly #result: Promise<AttemptResult>;
   #whole: Uint8Array | undefined;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   /** Why it ended before its end. */
   #failure: AttemptFailure | undefined;
 
-  constructor(exchange: Exchange) {
+  constructor(exchange: UpstreamStream) {
     this.#exchange = exchange;
     this.#result = new Promise((resolve) => exchange.attend(resolve));
   }
 
-  /** The engine's answer. @throws PathError when no head came */
-  async open(): Promise<Answer> {
+  /** The engine's answer. @throws AttemptError when no head came */
+  async open(): Promise<ResponseStream> {
     const result = await this.#result;
-    if (result.kind === 'failure') throw new PathError(result.code, result.message);
+    if (result.kind === 'failure') throw new AttemptError(result.code, result.message);
     this.#whole = result.whole;
     if (result.whole === undefined) this.#reader = this.#exchange.answer.open().getReader();
     const { status, head } = result;
@@ -37,7 +37,7 @@ export class Attempt {
       const { done, value } = await this.#reader.read();
       return done ? undefined : value;
     } catch {
-      throw new PathError(this.#failure ?? 'lost', 'the answer broke off');
+      throw new AttemptError(this.#failure ?? 'lost', 'the answer broke off');
     }
   }
 

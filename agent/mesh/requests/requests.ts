@@ -1,8 +1,8 @@
-import type { AttemptBody, AttemptRequest } from '../../../shared/asking/attempt.ts';
-import { Rounds } from '../../../shared/asking/rounds.ts';
-import type { UsageRecord } from '../../../shared/asking/usage-record.ts';
 import type { PeerEvidence } from '../../../shared/routing/hang-detector.ts';
 import type { EngineLoad } from '../../../shared/routing/load.ts';
+import type { AttemptBody, AttemptRequest } from '../../../shared/upstream/attempt.ts';
+import { Rounds } from '../../../shared/upstream/rounds.ts';
+import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import { AskedPeer, type AskedPeerHost } from './asked-peer.ts';
 import type { Attempt } from './attempt.ts';

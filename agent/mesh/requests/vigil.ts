@@ -1,4 +1,4 @@
-import { CLAIM } from '../../../shared/asking/abandoned.ts';
+import { CLAIM } from '../../../shared/upstream/abandoned.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 
 /**

@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
-import { Leaving } from '../../../shared/asking/leaving.ts';
+import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type { HttpRequest } from '../../http.ts';
 
 /** A request to a model as `node:http` parsed it. The classes of the Fetch standard cost as much as all that is done with it. */
 export class NodeRequest implements HttpRequest {
   readonly method: string;
   readonly path: string;
-  readonly leaving = new Leaving();
+  readonly leaving = new ClientDisconnect();
   readonly carrierRefuses = true;
   readonly offloads = true;
   readonly headers: { get(name: string): string | null };

@@ -11,7 +11,7 @@ import {
   ingressUsageSchema,
   parseUsageBatch,
   USAGE_BATCH_MAX,
-} from '../../../shared/asking/ingress-usage.ts';
+} from '../../../shared/usage/ingress-usage.ts';
 import { NO_USAGE } from '../../../shared/wire/usage.ts';
 import { ingressUsage as usedByIngress } from '../../support/ingress-usage.ts';
 import { endAll, temporaryDirectory } from '../../support/processes.ts';

@@ -2,14 +2,14 @@ import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { LEFT, QUEUE_WAIT } from '../../../gateway/observe/families.ts';
 import { Note, reporter } from '../../../gateway/observe/note.ts';
-import { Leaving } from '../../../shared/asking/leaving.ts';
+import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 
 /** By the inlet what a request was doing goes on when its client has left: the runtime ends nothing there. */
 test('a wait in a queue ends once, though the queue answers as its client leaves', () => {
   const client = new AbortController();
   const request = new Request('http://gateway/v1/chat/completions', { method: 'POST' });
   const seen = { requestId: 'r', startedAt: Date.now(), model: 'note/model' };
-  const note = new Note(seen, request, new Leaving(client.signal), { env, ctx: { waitUntil: () => {} } });
+  const note = new Note(seen, request, new ClientDisconnect(client.signal), { env, ctx: { waitUntil: () => {} } });
   note.known = true;
   reporter.counts.take();
   const waited = note.queues();

@@ -1,6 +1,6 @@
 import { env } from 'cloudflare:workers';
 import { expect, test, vi } from 'vitest';
-import type { PlaceAnswer, PlaceRequest } from '../../../shared/asking/line.ts';
+import type { PlaceAnswer, PlaceRequest } from '../../../shared/queue/wait-queue.ts';
 
 let made = 0;
 

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { type Account, BOOTSTRAP } from '../../../gateway/accounts/account.ts';
 import { NO_SETTINGS, type Settings } from '../../../gateway/accounts/settings.ts';
 import { aliasesOf, chainOf } from '../../../gateway/routing/alias.ts';
-import { lookInto, unseen } from '../../../shared/asking/intake.ts';
 import { endpointById } from '../../../shared/openai/endpoints.ts';
+import { opaqueFields, parseBody } from '../../../shared/upstream/parsed-request.ts';
 
 function chat() {
   const endpoint = endpointById(1);
@@ -14,7 +14,7 @@ function chat() {
 /** A request's body as it is known, `model` last as the Python SDK has it. */
 function asking(model: string) {
   const bytes = new TextEncoder().encode(JSON.stringify({ messages: [], model }));
-  return { ...lookInto(bytes, 'application/json', chat()), body: { kind: 'kept' as const, bytes }, release: () => {} };
+  return { ...parseBody(bytes, 'application/json', chat()), body: { kind: 'kept' as const, bytes }, release: () => {} };
 }
 
 const settings = (models: Settings['models']): Settings => ({ ...NO_SETTINGS, known: true, models });
@@ -53,7 +53,7 @@ test('a key’s own word counts first, and opens nothing that its list does not'
 });
 
 test('a body that nobody looked into is told to name the model itself, and has no fallbacks', () => {
-  const opaque = (model: string) => ({ ...asking(model), ...unseen(chat(), model, null), modelAt: undefined });
+  const opaque = (model: string) => ({ ...asking(model), ...opaqueFields(chat(), model, null), modelAt: undefined });
   const { modelAt: _, ...gpt } = opaque('gpt');
   const { modelAt: __, ...big } = opaque('big');
   expect(() => chainOf(account(undefined), ALIASED, gpt)).toThrow("'gpt' stands for 'big' here");

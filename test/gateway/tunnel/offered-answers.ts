@@ -3,8 +3,8 @@ import type { Asker } from '../../../gateway/tunnel/ask.ts';
 import type { AttemptFailure, AttemptRequest, AttemptResult } from '../../../gateway/tunnel/attempt.ts';
 import { Departure } from '../../../gateway/tunnel/departure.ts';
 import type { Offer, Outlet } from '../../../gateway/tunnel/outlet.ts';
-import { Exchange } from '../../../shared/asking/exchange.ts';
 import { findEndpoint } from '../../../shared/openai/endpoints.ts';
+import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import { type Front, settle } from './front.ts';
 
 const STREAM = 7;
@@ -14,7 +14,7 @@ let requests = 0;
 
 /** Answers on their way from a node, offered to an outlet. */
 export class OfferedAnswers {
-  readonly exchanges = new Map<number, Exchange>();
+  readonly exchanges = new Map<number, UpstreamStream>();
   /** How each ended that is over. */
   readonly overs: (AttemptFailure | undefined)[] = [];
   /** Where the next data belongs. */
@@ -40,11 +40,11 @@ export class OfferedAnswers {
     } as AttemptRequest;
     const host = {
       now: () => 0,
-      onOver: (_exchange: Exchange, failure: AttemptFailure | undefined) => this.overs.push(failure),
+      onOver: (_exchange: UpstreamStream, failure: AttemptFailure | undefined) => this.overs.push(failure),
       onFirstByte: () => {},
       renumber: () => 8,
     };
-    const exchange = new Exchange(stream, request, null, host);
+    const exchange = new UpstreamStream(stream, request, null, host);
     this.exchanges.set(stream, exchange);
     let result: AttemptResult | undefined;
     exchange.attend((told) => {

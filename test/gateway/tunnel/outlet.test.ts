@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
 import { type Offer, Outlet } from '../../../gateway/tunnel/outlet.ts';
-import type { Exchange } from '../../../shared/asking/exchange.ts';
+import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
 import { Front, settle } from './front.ts';
 import { OfferedAnswers } from './offered-answers.ts';
 
@@ -159,7 +159,7 @@ describe('an answer that leaves by the outlet', () => {
 });
 
 describe('an answer that breaks off', () => {
-  const broken = (exchange: Exchange) => exchange.fail('lost', 'nobody resumed the stream');
+  const broken = (exchange: UpstreamStream) => exchange.fail('lost', 'nobody resumed the stream');
 
   test('before its first data may be asked for elsewhere', () => {
     const { offers, exchange } = offered();

@@ -5,10 +5,10 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { OPENING_LIFE_MS, provenOpening, proveOpening } from '../../../gateway/accounts/opening.ts';
 import { createUsageTable, handedOn, storeUsage, type UsageRecord } from '../../../gateway/usage/record.ts';
-import { Exchange } from '../../../shared/asking/exchange.ts';
-import { openFrameOf } from '../../../shared/asking/open-frame.ts';
-import { goesBy, Settlement } from '../../../shared/asking/settlement.ts';
-import { UNSEEN_TOKENS_MAX } from '../../../shared/asking/token-bound.ts';
+import { openFrameOf } from '../../../shared/upstream/open-frame.ts';
+import { UNSEEN_TOKENS_MAX } from '../../../shared/upstream/token-bound.ts';
+import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { goesBy, Settlement } from '../../../shared/usage/settlement.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { Link } from '../../../shared/wire/link.ts';
@@ -29,7 +29,7 @@ class Books {
   #now = START;
   #stream = 1;
   #settlement: Settlement;
-  #open = new Map<number, Exchange>();
+  #open = new Map<number, UpstreamStream>();
   /** What the node was sent, oldest first. */
   readonly sent: { stream: number; name: ReportName }[] = [];
   /** By key: what its requests here can cost at most. */
@@ -64,7 +64,7 @@ class Books {
     this.sent.push({ stream, name: { requestId, attempt, receipt: frame.receipt } });
     if (session !== SESSION) return;
     const host = { now: () => this.#now, onOver: () => {}, onFirstByte: () => {}, renumber: () => stream };
-    const exchange = new Exchange(stream, request, null, host);
+    const exchange = new UpstreamStream(stream, request, null, host);
     const port = { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} };
     exchange.connect(new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => this.#now)));
     this.#open.set(stream, exchange);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { readDemand } from '../../../shared/asking/demand.ts';
 import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { readDemand } from '../../../shared/proxy/demand.ts';
 import { type Candidate, NO_DEMAND } from '../../../shared/routing/candidates.ts';
 import { choose, ended, type Question, started, unmet } from '../../../shared/routing/choose.ts';
 import { NodeIndex } from '../../../shared/routing/nodes.ts';

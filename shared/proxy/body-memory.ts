@@ -1,0 +1,107 @@
+/** Request bodies on their way in: what all of them together hold, and which of them gives way when that is too much. */
+
+/** A body that comes at this pace is never behind: 128 kbit/s, less than any line that people work on. */
+const PACE_BYTES_PER_MS = 16;
+
+/** A body no further behind than this keeps its place: the pause of a slow line, or of a client that is busy. */
+const BEHIND_MAX_MS = 2_000;
+
+/** Memory of bodies that are not here whole. Those that stand still give way to others, so that a client that sends nothing keeps none out. */
+export class BodyMemory {
+  readonly #maxBytes: number;
+  readonly #open = new Set<BodyReservation>();
+  #held = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Bytes of memory, of all that are open. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** `now`: milliseconds of any clock, the same in all calls. Call `end` when the body is here or refused. */
+  begin(now: number): BodyReservation {
+    const upload = new BodyReservation(this, now);
+    this.#open.add(upload);
+    return upload;
+  }
+
+  /** For `upload`; false where there is no room for `bytes` more, and no body that stands still to take it from. */
+  take(upload: BodyReservation, bytes: number, now: number): boolean {
+    while (this.#held + bytes > this.#maxBytes) {
+      const last = this.#furthestBehind(upload, now);
+      if (last === undefined) return false;
+      last.giveUp();
+    }
+    this.#held += bytes;
+    return true;
+  }
+
+  #furthestBehind(asker: BodyReservation, now: number): BodyReservation | undefined {
+    let furthest: BodyReservation | undefined;
+    for (const upload of this.#open) {
+      if (upload === asker || upload.behindMs(now) <= BEHIND_MAX_MS) continue;
+      if (furthest === undefined || upload.behindMs(now) > furthest.behindMs(now)) furthest = upload;
+    }
+    return furthest;
+  }
+
+  giveBack(upload: BodyReservation, bytes: number): void {
+    this.#held -= bytes;
+    this.#open.delete(upload);
+  }
+}
+
+/** One body on its way in. */
+export class BodyReservation {
+  readonly #uploads: BodyMemory;
+  /** Up to this time it has come at the pace that is asked of it. */
+  #paidUntil: number;
+  #held = 0;
+  #over = false;
+  #givenUp = false;
+
+  constructor(uploads: BodyMemory, now: number) {
+    this.#uploads = uploads;
+    this.#paidUntil = now;
+  }
+
+  /** It made room for others: its reader answers 408. */
+  get givenUp(): boolean {
+    return this.#givenUp;
+  }
+
+  behindMs(now: number): number {
+    return now - this.#paidUntil;
+  }
+
+  received(bytes: number, now: number): void {
+    this.#paidUntil = Math.min(now, this.#paidUntil + bytes / PACE_BYTES_PER_MS);
+  }
+
+  /** Holds `bytes` of memory in all. False where there is no room. */
+  hold(bytes: number, now: number): boolean {
+    if (this.#over || bytes <= this.#held) return true;
+    if (!this.#uploads.take(this, bytes - this.#held, now)) {
+      this.#paidUntil = now; // it waits for us
+      return false;
+    }
+    this.#held = bytes;
+    return true;
+  }
+
+  giveUp(): void {
+    this.#givenUp = true;
+    this.end();
+  }
+
+  /** Idempotent. */
+  end(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#uploads.giveBack(this, this.#held);
+    this.#held = 0;
+  }
+}

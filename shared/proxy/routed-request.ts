@@ -1,0 +1,52 @@
+import { ApiError } from '../openai/errors.ts';
+import type { Priority } from '../routing/fair-queue.ts';
+import type { RoutedRequest } from '../routing/policy.ts';
+import type { RequestBody, RequestFields } from '../upstream/parsed-request.ts';
+
+/** Names a conversation, where neither the body's `prompt_cache_key` nor its `user` is to. */
+const SESSION_HEADER = 'x-otela-session';
+export const PRIORITY_HEADER = 'x-otela-priority';
+
+/** Longer names are cut: they are only hashed. */
+const SESSION_MAX_CHARS = 512;
+
+/** English and code are about so many bytes a token. */
+const BYTES_PER_TOKEN = 4;
+
+/** So much of a body's beginning tells which cached prefix it may share: instructions and tools stand there. */
+const PREFIX_BYTES = 1024;
+
+/** What policies may know of a request; `project` sets one's conversations apart from another's. */
+export function routedRequest(
+  header: (name: string) => string | null | undefined,
+  { body, ...known }: RequestFields & { body: RequestBody },
+  model: string,
+  project: string,
+): RoutedRequest {
+  const named = header(SESSION_HEADER) ?? known.affinity;
+  const bytes = body.kind === 'kept' ? body.bytes.length : (body.length ?? 0);
+  return {
+    model,
+    project,
+    priority: header(PRIORITY_HEADER) === 'batch' ? 'batch' : 'interactive',
+    inputTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
+    maxTokens: known.sampling?.max_tokens,
+    session: named ? `${project} ${named.slice(0, SESSION_MAX_CHARS)}` : undefined,
+    prefixHash: named || body.kind !== 'kept' ? undefined : prefixHash(body.bytes),
+  };
+}
+
+/** `x-otela-priority`; without it somebody waits for the answer. @throws ApiError 400 */
+export function readPriority(given: string | null | undefined): Priority {
+  if (given === null || given === undefined || given === 'interactive') return 'interactive';
+  if (given === 'batch') return given;
+  throw new ApiError('invalid_request', `${PRIORITY_HEADER} is interactive or batch.`, { param: PRIORITY_HEADER });
+}
+
+/** FNV-1a of the beginning; of a body that is shorter than a beginning nothing is worth keeping in a cache. */
+function prefixHash(bytes: Uint8Array): number | undefined {
+  if (bytes.length < PREFIX_BYTES) return undefined;
+  let state = 0x811c9dc5;
+  for (let at = 0; at < PREFIX_BYTES; at++) state = Math.imul(state ^ (bytes[at] ?? 0), 0x01000193);
+  return state >>> 0;
+}

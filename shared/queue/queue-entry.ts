@@ -1,0 +1,119 @@
+import { ApiError } from '../openai/errors.ts';
+import { mayTryAnother, passesOver } from '../routing/attempts.ts';
+import type { BusyNodes } from '../routing/busy.ts';
+import type { AttemptFailure } from '../upstream/attempt.ts';
+import { AttemptError } from '../upstream/attempt-error.ts';
+
+/** Nodes that one turn tries, where none was told of: its place in the queue is worth more than a long search. */
+const TRIES_IN_TURN = 3;
+/** Busy nodes whose ends it listens for. */
+const BUSY_MAX = 16;
+
+/** Failures that no engine had a part in: the node was gone already, or its engine was. */
+const ABSENT: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>(['not_accepted', 'engine_unreachable']);
+
+/** Failures by which nobody is left to say more: the next node may do better, and so may the one that comes back. */
+const GONE: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  ...ABSENT,
+  'unreachable',
+  'suspected',
+  'hung',
+  'lost',
+  'gone',
+  'unknown',
+]);
+
+export interface QueueEntryOptions {
+  /** Of all requests of this asker. */
+  busyNodes: BusyNodes;
+  /** Where nobody is free it may wait. */
+  queues: boolean;
+  /** Some node that it may go to was ever there, though nobody has capacity for it now. */
+  hopes(error: ApiError): boolean;
+  /** Another attempt can have the whole body. */
+  repeatable(): boolean;
+  retriesMax: number;
+  /** Its client has the beginning of the answer already: it waits also where another request would be told that its engine failed. */
+  begun?: boolean;
+}
+
+/** What one request knows of its way to a node: what it tried, who was busy, and whose turn it is. */
+export class QueueEntry {
+  /** Attempts made, over all its turns: their numbers never repeat. */
+  attempts = 0;
+  /** In the queue, over all its waits. */
+  queuedMs = 0;
+  readonly #options: QueueEntryOptions;
+  #turn: { session?: string } | undefined;
+  /** Attempts made before the turn. */
+  #before = 0;
+  #busy = new Set<string>();
+  /** Attempts that ended worse than with a no. */
+  #failures = 0;
+
+  constructor(options: QueueEntryOptions) {
+    this.#options = options;
+  }
+
+  /** Its client has the beginning of the answer already. */
+  get begun(): boolean {
+    return this.#options.begun ?? false;
+  }
+
+  /** Attempts that it may still fail with. */
+  get retriesLeft(): number {
+    return Math.max(0, this.#options.retriesMax - this.#failures);
+  }
+
+  /** Nodes that had no place for it. */
+  get busy(): string[] {
+    return [...this.#busy];
+  }
+
+  /** It is let try. */
+  begin(turn: { session?: string }): void {
+    this.#turn = turn;
+    this.#before = this.attempts;
+    this.#busy = new Set();
+    if (turn.session !== undefined) this.#options.busyNodes.clear(turn.session);
+  }
+
+  /** Of those that it could ask, those that it should: none where all of them said a moment ago that they are busy. */
+  among<N extends { readonly session: string }>(candidates: readonly N[], now: number): readonly N[] {
+    const { busyNodes, queues } = this.#options;
+    const tried = this.attempts - this.#before;
+    if (this.#turn !== undefined) {
+      if (tried >= TRIES_IN_TURN) return [];
+      const told = candidates.find(({ session }) => session === this.#turn?.session);
+      if (told !== undefined) return [told];
+    }
+    if (busyNodes.isEmpty(now)) return candidates;
+    const free = candidates.filter(({ session }) => !busyNodes.has(session, now));
+    if (free.length > 0 || !queues) return free.length > 0 ? free : candidates;
+    if (this.#turn !== undefined && tried === 0) return candidates;
+    for (const { session } of candidates) this.#note(session);
+    return [];
+  }
+
+  onFailure(session: string, code: AttemptFailure, now: number): void {
+    if (!passesOver(code) && !ABSENT.has(code)) this.#failures++;
+    if (code !== 'overloaded') return;
+    this.#options.busyNodes.mark(session, now);
+    this.#note(session);
+  }
+
+  #note(session: string): void {
+    if (this.#busy.size < BUSY_MAX) this.#busy.add(session);
+  }
+
+  /** Whether a request that ended so may find a node by waiting. */
+  mayWait(error: unknown): boolean {
+    const { queues, hopes, repeatable, retriesMax, begun } = this.#options;
+    if (!queues || !(error instanceof ApiError) || this.#failures > retriesMax || !repeatable()) return false;
+    const { code, cause } = error;
+    if (code === 'no_capacity' && hopes(error)) return true;
+    if (!(cause instanceof AttemptError)) return false;
+    if (this.#busy.size > 0) return true;
+    return (begun ? mayTryAnother(cause.code) : GONE.has(cause.code)) && hopes(error);
+  }
+}

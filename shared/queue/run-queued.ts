@@ -1,0 +1,65 @@
+/** A request that finds no free node waits for its turn and tries again, until it is served or has waited too long. */
+import { ApiError, retryAfter } from '../openai/errors.ts';
+import { AttemptError } from '../upstream/attempt-error.ts';
+import type { QueueEntry } from './queue-entry.ts';
+import type { PlaceAnswer } from './wait-queue.ts';
+
+export interface QueuedWork<D> {
+  model: string;
+  /** The longest wait, all turns together; 0: none. */
+  waitMs: number;
+  waiter: QueueEntry;
+  /** Somebody waits for the same nodes already, so that it does not try first. */
+  behind(): boolean;
+  /** One wait, from entering the line to whatever ends it; until then at most. `back`: its turn came to nothing. */
+  wait(until: number, back: boolean): Promise<PlaceAnswer>;
+  /** Asks nodes, those of now. Rejects with what the client is told where none answers. */
+  tryNodes(): Promise<D>;
+  /** The client left. */
+  left(): boolean;
+  /** Milliseconds since the epoch. */
+  now(): number;
+}
+
+/** @throws ApiError of the last try; 429 queue_full; 503 no_capacity after the longest wait */
+export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
+  const { waiter, model, waitMs } = request;
+  let until: number | undefined;
+  let first = waitMs === 0 || !request.behind();
+  for (let back = false; ; back = true) {
+    if (first) {
+      try {
+        return await request.tryNodes();
+      } catch (error) {
+        if (!waiter.mayWait(error)) throw error;
+      }
+    }
+    if (request.left()) throw new AttemptError('cancelled', 'the client left');
+    const now = request.now();
+    until ??= now + waitMs;
+    const answer = await request.wait(until, back && first);
+    waiter.queuedMs += request.now() - now;
+    first = true;
+    switch (answer.kind) {
+      case 'turn':
+        waiter.begin(answer);
+        break;
+      case 'full':
+        throw queueFull(model, answer.retryAfterMs);
+      case 'late':
+        throw tooLate(model, waitMs);
+    }
+  }
+}
+
+function queueFull(model: string, retryAfterMs: number): ApiError {
+  const message = `Too many requests wait for '${model}' already; try again shortly.`;
+  return new ApiError('queue_full', message, { headers: retryAfter(retryAfterMs) });
+}
+
+function tooLate(model: string, waitMs: number): ApiError {
+  const seconds = Math.round(waitMs / 1000);
+  const message = `No node for '${model}' became free within ${seconds} s; try again later.`;
+  // It has waited as long as a request may: SDKs would make that three times as long.
+  return new ApiError('no_capacity', message, { headers: { 'x-should-retry': 'false' } });
+}

@@ -1,0 +1,123 @@
+/** How an engine reads the text that it is to go on with: asked of its `/tokenize`, on the way to the attempt itself. */
+import { concat } from '../openai/bytes.ts';
+import {
+  detokenizeBody,
+  isPromptAndText,
+  readText,
+  readTokens,
+  TOKENS_ANSWER_MAX_BYTES,
+  tokenQuestions,
+} from '../openai/continuation/bodies.ts';
+import type { Plan } from '../openai/continuation/plan.ts';
+import { type Endpoint, endpointById } from '../openai/endpoints.ts';
+import { type Ending, endingOf, mayTryAnother } from '../routing/attempts.ts';
+import { AttemptError } from '../upstream/attempt-error.ts';
+import type { Choice, Upstream } from '../upstream/dispatch.ts';
+import { type DispatchContext, withBody } from '../upstream/dispatch-context.ts';
+import type { ResponseStream, StartedResponse } from '../upstream/response.ts';
+
+/** One that takes longer is that of an engine in trouble. */
+const TOKENS_MS = 5_000;
+
+const TOKENIZE = 9;
+const DETOKENIZE = 10;
+const JSON_HEADERS: DispatchContext['headers'] = [['content-type', 'application/json']];
+
+/** The node was asked and cannot go on; nothing is wrong with it. */
+export class Unfit extends AttemptError {
+  constructor(why: string) {
+    super('cancelled', why); // no other node's fault, no reason to suspect this one
+  }
+}
+
+interface TokenizerOptions<C extends Choice, A extends ResponseStream> {
+  context: DispatchContext;
+  plan: Plan;
+  text: string;
+  upstream(context: DispatchContext): Upstream<C, A>;
+  /** For requests that nobody is charged for. */
+  unpaid(): { name: string; receipt: string };
+}
+
+/** Of whichever node is chosen. */
+export class Tokenizer<C extends Choice, A extends ResponseStream> {
+  readonly #options: TokenizerOptions<C, A>;
+
+  constructor(options: TokenizerOptions<C, A>) {
+    this.#options = options;
+  }
+
+  /** Tokens of the text. @throws Unfit where the engine would not go on from where the text ends, AttemptError where its node is gone */
+  async count(choice: C, acceptMs: number): Promise<number> {
+    const { plan, text } = this.#options;
+    const { text: alone, rendered } = tokenQuestions(plan, text);
+    if (rendered === undefined) return (await this.#tokens(choice, alone, acceptMs))?.length ?? 0;
+    // One after the other: a node that has one place left would refuse the second at once.
+    const count = await this.#tokens(choice, alone, acceptMs);
+    const prompt = count && (await this.#tokens(choice, rendered.prompt, acceptMs));
+    const partial = prompt && (await this.#tokens(choice, rendered.partial, acceptMs));
+    if (count === undefined || prompt === undefined || partial === undefined) {
+      throw new Unfit('the next engine does not tell how it reads the text so far');
+    }
+    if (isPromptAndText(partial, prompt, count)) return count.length;
+    // Tokens may merge where prompt and text meet, and some tokenizers put a space before every text.
+    const before = await this.#textOf(choice, prompt, acceptMs);
+    if (before !== undefined && `${before}${text}` === (await this.#textOf(choice, partial, acceptMs))) {
+      return count.length;
+    }
+    throw new Unfit("the model's template does not render the text so far as it was said");
+  }
+
+  async #tokens(choice: C, body: Uint8Array, acceptMs: number): Promise<number[] | undefined> {
+    const answer = await this.#ask(TOKENIZE, choice, body, acceptMs);
+    return answer && readTokens(answer);
+  }
+
+  async #textOf(choice: C, tokens: readonly number[], acceptMs: number): Promise<string | undefined> {
+    const answer = await this.#ask(DETOKENIZE, choice, detokenizeBody(this.#options.plan, tokens), acceptMs);
+    return answer && readText(answer);
+  }
+
+  /** The answer, undefined where the engine has none. @throws AttemptError where its node is gone */
+  async #ask(id: number, choice: C, body: Uint8Array, acceptMs: number): Promise<Uint8Array | undefined> {
+    const endpoint = endpointById(id);
+    if (endpoint === undefined) return undefined;
+    const upstream = this.#options.upstream(this.#question(endpoint, body));
+    let ending: Ending = 'failed';
+    try {
+      const begun = await upstream.attempt(choice, { number: 1, acceptMs, movable: false, moved: false });
+      ending = endingOf(begun.answer.status);
+      if (begun.answer.status === 200) return await allOf(begun);
+      await begun.answer.cancel();
+    } catch (error) {
+      if (error instanceof AttemptError) ending = endingOf(error.code);
+      // A slow tokenizer says nothing about the node's path.
+      if (!(error instanceof AttemptError) || mayTryAnother(error.code) || upstream.left()) throw error;
+    } finally {
+      upstream.onEnd(choice, ending);
+    }
+    return undefined;
+  }
+
+  #question(endpoint: Endpoint, body: Uint8Array): DispatchContext {
+    const { context, unpaid } = this.#options;
+    const timeouts = { first_byte_ms: TOKENS_MS, stall_ms: TOKENS_MS };
+    return withBody({ ...context, ...unpaid(), endpoint, timeouts, headers: JSON_HEADERS }, body);
+  }
+}
+
+/** Undefined where there is more than any tokenizer says. */
+async function allOf({ answer, chunks }: StartedResponse<ResponseStream>): Promise<Uint8Array | undefined> {
+  const pieces = [...chunks];
+  let length = pieces.reduce((sum, { length: bytes }) => sum + bytes, 0);
+  for (;;) {
+    if (length > TOKENS_ANSWER_MAX_BYTES) {
+      await answer.cancel();
+      return undefined;
+    }
+    const piece = await answer.read();
+    if (piece === undefined) return concat(pieces);
+    pieces.push(piece);
+    length += piece.length;
+  }
+}

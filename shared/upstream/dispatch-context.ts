@@ -1,0 +1,70 @@
+import { type Edit, joinEdits, renaming } from '../openai/edits.ts';
+import type { Endpoint } from '../openai/endpoints.ts';
+import { budgetEdits } from '../openai/reasoning.ts';
+import type { HeaderList } from '../wire/headers.ts';
+import type { AttemptRequest } from './attempt.ts';
+import { type ParsedRequest, parseBody } from './parsed-request.ts';
+
+const FIRST_BYTE_MS = 900_000;
+const STALL_MS = 120_000;
+
+/** What every attempt at one request has in common. */
+export interface DispatchContext {
+  /**
+   * Names the request's streams between asker and agents; whoever knows it can claim an answer. So it is ours and random,
+   * never the client's request id: two clients may send the same.
+   */
+  name: string;
+  endpoint: Endpoint;
+  intake: ParsedRequest;
+  headers: HeaderList;
+  receipt: string;
+  /** Time-outs of the model, where it has its own. */
+  timeouts?: { first_byte_ms?: number | null; stall_ms?: number | null } | undefined;
+}
+
+/** The context with another body, JSON as its endpoint takes it. */
+export function withBody(context: DispatchContext, bytes: Uint8Array): DispatchContext {
+  const known = parseBody(bytes, 'application/json', context.endpoint);
+  return { ...context, intake: { ...known, body: { kind: 'kept', bytes }, release: () => {} } };
+}
+
+/** `model`: what the node is asked for, where that is not what the body says; `budget`: tokens of reasoning, where its engine can be told. */
+export function openingOf(
+  context: DispatchContext,
+  attempt: number,
+  acceptMs: number,
+  model = context.intake.model,
+  budget?: number,
+): AttemptRequest {
+  const { intake, endpoint, timeouts } = context;
+  return {
+    requestId: context.name,
+    attempt,
+    resume: false,
+    answerOffset: 0,
+    endpoint: endpoint.id,
+    headers: context.headers,
+    edits: editsFor(intake, model, budget).map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
+    streaming: intake.streaming,
+    dropUsage: intake.edits.length > 0,
+    firstByteMs: timeouts?.first_byte_ms ?? FIRST_BYTE_MS,
+    stallMs: timeouts?.stall_ms ?? STALL_MS,
+    receipt: context.receipt,
+    acceptMs,
+    bodyLength: intake.body.kind === 'kept' ? intake.body.bytes.length : intake.body.length,
+  };
+}
+
+/** The body goes as it came: the agent writes another model's name into it. */
+function editsFor(
+  { model, modelAt, budgetAt, edits }: ParsedRequest,
+  served: string,
+  budget: number | undefined,
+): Edit[] {
+  const renamed = served === model || modelAt === undefined ? [] : [renaming(modelAt, served)];
+  const limited = budget === undefined || budgetAt === undefined ? [] : budgetEdits(budgetAt, budget);
+  return renamed.length + limited.length === 0 ? edits : joinEdits(edits, renamed, limited);
+}
+
+const decoder = new TextDecoder();

@@ -1,0 +1,187 @@
+/** How a request finds the node that answers it (docs/architecture.md, "Life of a request", 5). No I/O, clock or randomness of its own. */
+import type { ApiError } from '../openai/errors.ts';
+import {
+  type Ending,
+  endingOf,
+  isBusyStatus,
+  mayTryAnother,
+  PASSED_MAX,
+  passesOver,
+  repeatsWork,
+} from '../routing/attempts.ts';
+import { RESUME_WINDOW_MS } from '../wire/limits.ts';
+import type { AttemptFailure } from './attempt.ts';
+import { AttemptError } from './attempt-error.ts';
+import type { ResponseStream, StartedResponse } from './response.ts';
+
+/** An opening that is not acknowledged within this, dialling included, moves the request to another node, where there is one. */
+const ACCEPT_MS = 1_000;
+
+/** More where a side's choice has more to it: the model, the policy. */
+export interface Choice<N = Asked> {
+  node: N;
+  /** Somebody else could be asked instead. */
+  others: boolean;
+}
+
+interface Asked {
+  readonly session: string;
+}
+
+/** One way to try a node. */
+export interface AttemptPlan {
+  /** From 1; names the attempt to its node. */
+  number: number;
+  /** How long its opening may stay unacknowledged. */
+  acceptMs: number;
+  /** Another node may be asked instead, also once the engine has all of it. */
+  movable: boolean;
+  /** It hung at the node before. */
+  moved: boolean;
+}
+
+/** What handing one request over needs of its side: a gateway's isolate or an agent's ingress. */
+export interface Upstream<C extends Choice, A extends ResponseStream> {
+  /** The node for the next attempt, none of `tried`. A promise where a place has to be waited for. */
+  choose(tried: ReadonlySet<string>): C | undefined | Promise<C | undefined>;
+  /** Resolves with an answer that may go out. @throws AttemptError when the node gave none */
+  attempt(choice: C, attempt: AttemptPlan): Promise<StartedResponse<A>>;
+  /** The attempt failed on its way. */
+  onFailure(choice: C, code: AttemptFailure): void;
+  /** The node has nothing to do for this request any more: once for each attempt, at the end of the answer that went out. */
+  onEnd(choice: C, ending: Ending): void;
+  /** Number of the first attempt, where others were made before; 1 if absent. */
+  readonly first?: number;
+  /** Attempts after the first; those that a node refused do not count. */
+  readonly retriesMax: number;
+  /** Takes one more attempt from what all requests together may repeat; false where that is used up. */
+  mayRetry(): boolean;
+  /** Another attempt can have the whole body. */
+  repeatable(): boolean;
+  /** The client left: nothing is asked for it any more. */
+  left(): boolean;
+  /** Calls when the client leaves. Some runtimes end all that a request was doing then, wherever it stands. */
+  whenLeft(call: () => void): void;
+  /** What the client is told: after the last `failure`, or without one where there was no choice from the start. */
+  refusal(failure: AttemptError | undefined): ApiError;
+}
+
+/**
+ * Tries nodes until one answers; nothing has gone out to the client before this returns.
+ * @throws ApiError when none did, AttemptError `cancelled` when the client left
+ */
+export async function dispatch<C extends Choice, A extends ResponseStream>(
+  upstream: Upstream<C, A>,
+): Promise<UpstreamResponse<C, A>> {
+  const { retriesMax, first = 1 } = upstream;
+  const tried = new Set<string>();
+  let turn: Turn<C, A> | undefined;
+  let failure: AttemptError | undefined;
+  let again = false;
+  let moved = false;
+  upstream.whenLeft(() => turn?.end('left'));
+  for (let retries = 0, passed = 0; retries <= retriesMax && passed <= PASSED_MAX; ) {
+    const chosen = upstream.choose(tried);
+    const choice = chosen instanceof Promise ? await chosen : chosen;
+    if (choice === undefined || upstream.left() || (again && !upstream.mayRetry())) break;
+    tried.add(choice.node.session);
+    const number = first + tried.size - 1;
+    const more = choice.others && retries < retriesMax;
+    turn = new Turn(upstream, choice);
+    try {
+      const acceptMs = more ? ACCEPT_MS : RESUME_WINDOW_MS;
+      const movable = more && upstream.repeatable();
+      const begun = await upstream.attempt(choice, { number, acceptMs, movable, moved });
+      const busy = isBusyStatus(begun.answer.status);
+      if (!busy || !more || !upstream.repeatable() || !upstream.mayRetry())
+        return new UpstreamResponse(begun, turn, number);
+      turn.end(endingOf(begun.answer.status));
+      await begun.answer.cancel();
+      again = false; // paid for already
+      retries++;
+    } catch (error) {
+      if (!(error instanceof AttemptError)) {
+        turn.end('failed');
+        throw error;
+      }
+      failure = error;
+      turn.end(endingOf(error.code));
+      upstream.onFailure(choice, error.code);
+      if (!mayTryAnother(error.code) || !upstream.repeatable()) break;
+      moved ||= error.code === 'hung';
+      if (passesOver(error.code)) passed++;
+      else retries++;
+      again = repeatsWork(error.code);
+    }
+  }
+  if (upstream.left()) throw new AttemptError('cancelled', 'the client left');
+  throw upstream.refusal(failure);
+}
+
+/** One node's part in a request. */
+class Turn<C extends Choice, A extends ResponseStream> {
+  readonly choice: C;
+  readonly #upstream: Upstream<C, A>;
+  #over = false;
+
+  constructor(upstream: Upstream<C, A>, choice: C) {
+    this.#upstream = upstream;
+    this.choice = choice;
+  }
+
+  end(ending: Ending): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#upstream.onEnd(this.choice, ending);
+  }
+}
+
+/** An answer that may go out: its head is the engine's, `chunks` were read already. Read or cancelled by whoever has it. */
+export class UpstreamResponse<C extends Choice, A extends ResponseStream> implements StartedResponse<A> {
+  readonly answer: A;
+  readonly choice: C;
+  readonly attempts: number;
+  readonly chunks: Uint8Array[];
+  readonly complete: boolean;
+  readonly #turn: Turn<C, A>;
+
+  constructor({ answer, chunks, complete }: StartedResponse<A>, turn: Turn<C, A>, attempts: number) {
+    this.answer = answer;
+    this.choice = turn.choice;
+    this.attempts = attempts;
+    this.chunks = chunks;
+    this.complete = complete;
+    this.#turn = turn;
+    if (complete) turn.end(endingOf(answer.status));
+  }
+
+  /** What comes after the chunks: undefined at the complete end. @throws AttemptError when the rest cannot be had */
+  async read(): Promise<Uint8Array | undefined> {
+    if (this.complete) return undefined;
+    try {
+      const bytes = await this.answer.read();
+      if (bytes === undefined) this.#turn.end(endingOf(this.answer.status));
+      return bytes;
+    } catch (error) {
+      if (error instanceof AttemptError) this.#turn.end(endingOf(error.code));
+      throw error;
+    }
+  }
+
+  /** As `read` to the complete end, for who has the rest taken elsewhere by `pass`. @throws what `pass` throws */
+  async through(pass: (answer: A) => Promise<void>): Promise<void> {
+    try {
+      await pass(this.answer);
+      this.#turn.end(endingOf(this.answer.status));
+    } catch (error) {
+      if (error instanceof AttemptError) this.#turn.end(endingOf(error.code));
+      throw error;
+    }
+  }
+
+  /** Nobody reads on. */
+  cancel(): Promise<void> | void {
+    this.#turn.end('left');
+    return this.answer.cancel();
+  }
+}

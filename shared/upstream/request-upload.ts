@@ -1,0 +1,96 @@
+import { STREAM_WINDOW_BYTES } from '../wire/limits.ts';
+import type { Link } from '../wire/link.ts';
+import { Outgoing } from '../wire/outgoing.ts';
+import type { AttemptBody } from './attempt.ts';
+import { PieceReader } from './piece-reader.ts';
+
+/**
+ * The request's body on its way to the agent: whole from memory, or pulled from its stream as the agent grants credit. It goes
+ * along with the first opening; later ones say how much the agent has, and it goes on from there.
+ */
+export class RequestUpload {
+  /** Of the body, where it is known before its end. */
+  readonly length: number | undefined;
+  readonly #reader: PieceReader | undefined;
+  readonly #onBroken: () => void;
+  #outgoing = new Outgoing({ tail: 0 });
+  /** Of a stream that begins anew, what the agent has already. */
+  #skip = 0;
+  #reading = false;
+  #closed = false;
+  #attached: { link: Link; stream: number } | undefined;
+
+  /** `onBroken` is called when the client breaks off. */
+  constructor(body: AttemptBody, length: number | undefined, onBroken: () => void) {
+    this.#onBroken = onBroken;
+    if (body instanceof ReadableStream) {
+      this.length = length;
+      this.#reader = new PieceReader(body);
+      return;
+    }
+    this.length = body?.length ?? 0;
+    if (body !== null) this.#outgoing.push(body);
+    this.#outgoing.finish();
+  }
+
+  /** Nothing of it is left to send. */
+  get done(): boolean {
+    return this.#closed || this.#outgoing.drained;
+  }
+
+  attach(link: Link, stream: number): void {
+    this.#attached = { link, stream };
+    link.attach(stream, {
+      outgoing: this.#outgoing,
+      ending: () => [{ type: 'end', stream, offset: this.#outgoing.length }],
+      refill: () => this.#refill(),
+    });
+    this.#refill();
+  }
+
+  /**
+   * The agent has the first `offset` bytes. `fresh`: nothing was sent by this object yet, so what it has came from one before.
+   * False where the rest cannot be had.
+   */
+  continueAt(offset: number, fresh: boolean): boolean {
+    if (!fresh || this.#reader === undefined || offset < this.#outgoing.length) return this.#outgoing.rewind(offset);
+    this.#skip = offset - this.#outgoing.length;
+    this.#outgoing = new Outgoing({ tail: 0, offset });
+    return true;
+  }
+
+  #refill(): void {
+    if (this.#reader !== undefined) void this.#read(this.#reader);
+  }
+
+  /** Reads while the agent wants it; never more than one window ahead of what was sent. */
+  async #read(reader: PieceReader): Promise<void> {
+    if (this.#reading || this.#outgoing.ended) return;
+    this.#reading = true;
+    try {
+      while (!this.#closed && this.#outgoing.unsent < STREAM_WINDOW_BYTES) {
+        const value = await reader.read();
+        if (value === undefined) this.#outgoing.finish();
+        else this.#outgoing.push(this.#unskipped(value));
+        this.#attached?.link.kick(this.#attached.stream);
+        if (value === undefined) break;
+      }
+    } catch {
+      this.#onBroken();
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  #unskipped(bytes: Uint8Array): Uint8Array {
+    const rest = bytes.subarray(this.#skip);
+    this.#skip -= bytes.length - rest.length;
+    return rest;
+  }
+
+  /** Nobody wants the rest. */
+  close(): void {
+    this.#closed = true;
+    void this.#reader?.cancel().catch(() => {});
+  }
+}

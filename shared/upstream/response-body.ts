@@ -1,0 +1,196 @@
+import { owned } from '../wire/owned.ts';
+
+/** Bytes that a taker gets at once, at most: one that fell behind gets what waits in few pieces. */
+export const PIECE_MAX_BYTES = 64 * 1024;
+
+/** Takes an answer's bytes as they come, as far as it is hungry. */
+export interface Sink {
+  /** It takes what comes next, be it bytes or their end. */
+  readonly hungry: boolean;
+  /** `bytes` may be part of a larger buffer: who keeps them makes them its own. */
+  take(bytes: Uint8Array): void;
+  end(): void;
+  /** The answer broke off; `reason` is a code. Comes to a taker that is not hungry too. */
+  fail(reason: string): void;
+}
+
+/**
+ * The answer on its way to the Worker: bytes wait here until somebody takes them (workerd has no backpressure on WebSockets, the
+ * stream's credit bounds what can wait). `onPulled` gets the bytes that went on; `onOver` is called once, when the last of them
+ * did or when nobody reads on.
+ */
+export class ResponseBody {
+  readonly #onPulled: (bytes: number) => void;
+  readonly #onOver: (cancelled: boolean) => void;
+  readonly #onHungry: () => void;
+  #waiting: Uint8Array[] = [];
+  #ended = false;
+  #failure: string | undefined;
+  #taker: Sink | undefined;
+
+  constructor(onPulled: (bytes: number) => void, onOver: (cancelled: boolean) => void, onHungry: () => void) {
+    this.#onPulled = onPulled;
+    this.#onOver = onOver;
+    this.#onHungry = onHungry;
+  }
+
+  /** The answer as a stream. Made on demand: most answers are small and need none. */
+  open(): ReadableStream<Uint8Array> {
+    const taker = new StreamTaker(
+      () => this.refill(),
+      () => this.#onOver(true),
+    );
+    this.#taker = taker;
+    return taker.stream;
+  }
+
+  /** From now on `taker` gets it; whoever took it before gets nothing more. It calls `refill` when it is hungry again. */
+  pour(taker: Sink): void {
+    this.#taker = taker;
+    this.refill();
+  }
+
+  /** All of the answer that waits, when it is already complete: it needs no stream. */
+  takeWhole(): Uint8Array | undefined {
+    if (!this.#ended) return undefined;
+    const bytes = concat(this.#waiting);
+    this.#waiting = [];
+    this.#onPulled(bytes.length);
+    this.#onOver(false);
+    return bytes;
+  }
+
+  /** A reader waits for bytes. */
+  get hungry(): boolean {
+    return this.#taker?.hungry ?? false;
+  }
+
+  push(bytes: Uint8Array): void {
+    this.#waiting.push(this.hungry ? bytes : owned(bytes));
+    this.refill();
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.refill();
+  }
+
+  /**
+   * As `fail`, once what came was read; false where there is nothing to wait for. A reader that does not ask for more has the
+   * last piece still in its hands: workerd throws that away where the error overtakes it.
+   */
+  breakOff(reason: string): boolean {
+    if (this.#waiting.length === 0 && (this.hungry || this.#taker === undefined)) return false;
+    this.#failure = reason;
+    return true;
+  }
+
+  /** Throws away what waits: it can be had again from the agent. */
+  drop(): void {
+    this.#waiting = [];
+    this.#ended = false;
+  }
+
+  /** The reader learns only that the stream broke; it asks why when it claims the rest. */
+  fail(reason: string): void {
+    this.#waiting = [];
+    this.#failure = reason;
+    this.#taker?.fail(reason);
+  }
+
+  /** Gives on what waits, as long as its taker is hungry. */
+  refill(): void {
+    for (let taker = this.#taker; taker?.hungry; taker = this.#taker) {
+      const bytes = this.#next();
+      if (bytes !== undefined) {
+        taker.take(bytes);
+        this.#onPulled(bytes.length);
+      } else if (this.#ended || this.#failure !== undefined) {
+        if (this.#failure === undefined) taker.end();
+        else taker.fail(this.#failure);
+        return this.#onOver(false);
+      } else return this.#onHungry();
+    }
+  }
+
+  #next(): Uint8Array | undefined {
+    const first = this.#waiting.shift();
+    if (first === undefined) return undefined;
+    let length = first.length;
+    let count = 0;
+    for (const chunk of this.#waiting) {
+      if (length + chunk.length > PIECE_MAX_BYTES) break;
+      length += chunk.length;
+      count++;
+    }
+    if (count === 0) return first;
+    return concat([first, ...this.#waiting.splice(0, count)]);
+  }
+}
+
+/** Hungry while a pull waits. */
+class StreamTaker implements Sink {
+  readonly stream: ReadableStream<Uint8Array>;
+  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  #asked = false;
+  #fed: (() => void) | undefined;
+
+  constructor(refill: () => void, cancelled: () => void) {
+    this.stream = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+        },
+        pull: () => {
+          this.#asked = true;
+          refill();
+          if (!this.#asked) return undefined;
+          return new Promise<void>((resolve) => {
+            this.#fed = resolve;
+          });
+        },
+        cancel: cancelled,
+      },
+      { highWaterMark: 0 },
+    );
+  }
+
+  get hungry(): boolean {
+    return this.#asked;
+  }
+
+  take(bytes: Uint8Array): void {
+    this.#settle((controller) => controller.enqueue(bytes));
+  }
+
+  end(): void {
+    this.#settle((controller) => controller.close());
+  }
+
+  fail(reason: string): void {
+    this.#settle((controller) => controller.error(new Error(reason)));
+  }
+
+  #settle(act: (controller: ReadableStreamDefaultController<Uint8Array>) => void): void {
+    const fed = this.#fed;
+    this.#fed = undefined;
+    this.#asked = false;
+    try {
+      if (this.#controller !== undefined) act(this.#controller);
+    } catch {
+      // The reader cancelled between its pull and now: `cancel` has told.
+    }
+    fed?.();
+  }
+}
+
+function concat(chunks: Uint8Array[]): Uint8Array {
+  if (chunks.length === 1 && chunks[0] !== undefined) return chunks[0];
+  const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
+}

@@ -1,0 +1,54 @@
+import type { HeaderList } from '../wire/headers.ts';
+import type { AttemptHead } from './attempt.ts';
+
+/** A unary answer up to this size goes out only when it is complete, so that a truncated one can be repeated elsewhere. */
+const UNARY_HELD_BYTES = 1024 * 1024;
+
+/** An engine's answer whose head is there, as whoever asked for it reads it. */
+export interface ResponseStream {
+  readonly status: number;
+  readonly head: AttemptHead;
+  /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had */
+  read(): Promise<Uint8Array | undefined>;
+  /** Nobody reads on: the engine's work is cancelled. Idempotent, and of no effect after the end. */
+  cancel(): Promise<void> | void;
+}
+
+/** An answer that may go out, with what was read of it already. */
+export interface StartedResponse<A extends ResponseStream> {
+  answer: A;
+  chunks: Uint8Array[];
+  /** Nothing follows the chunks. */
+  complete: boolean;
+}
+
+/** A media type is written in any case (RFC 9110 §8.3.1). */
+export function isEventStreamType(contentType: string): boolean {
+  return /^text\/event-stream\b/i.test(contentType);
+}
+
+export function isEventStream({ headers }: { headers: HeaderList }): boolean {
+  const type = headers.find(([name]) => name === 'content-type');
+  return type !== undefined && isEventStreamType(type[1]);
+}
+
+/**
+ * Reads so much of an answer that it may go out: the first data of an event stream, else all of it up to 1 MiB.
+ * @throws PathError when it breaks before that
+ */
+export async function startResponse<A extends ResponseStream>(answer: A): Promise<StartedResponse<A>> {
+  const chunks: Uint8Array[] = [];
+  const held = isEventStream(answer.head) ? 0 : UNARY_HELD_BYTES;
+  try {
+    for (let bytes = 0; bytes <= held; ) {
+      const chunk = await answer.read();
+      if (chunk === undefined) return { answer, chunks, complete: true };
+      chunks.push(chunk);
+      bytes += chunk.length;
+    }
+  } catch (error) {
+    await answer.cancel();
+    throw error;
+  }
+  return { answer, chunks, complete: false };
+}

@@ -1,0 +1,72 @@
+/** How many tokens one attempt can have used at most, by what its asker knows. A node's report above it is cut to it. */
+import type { ReportedUsage } from '../wire/usage.ts';
+import type { ParsedRequest } from './parsed-request.ts';
+
+/** Tokens of one attempt. */
+export interface TokenBound {
+  prompt: number;
+  completion: number;
+}
+
+/**
+ * Tokens that an engine may count although no byte of them passes the asker. Prompts: the chat template, tools, images given by URL.
+ * Answers: reasoning that the engine does not send.
+ */
+export const UNSEEN_TOKENS_MAX = 32_768;
+
+/** Context length in tokens where the node says none. */
+const CONTEXT_UNKNOWN = 1_048_576;
+
+/** Bodies of unknown length: four of the longest contexts. */
+const PROMPT_UNKNOWN = 4 * CONTEXT_UNKNOWN;
+
+/** Engines differ in whether they count the tokens that end an answer. */
+const STOP_TOKENS_MAX = 16;
+
+/** Endpoints where one request is one prompt: the others take a list of them. */
+const SINGLE_PROMPT: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/messages']);
+
+/** The shortest prompt in a list: two quotes, a letter and a comma. */
+const LISTED_PROMPT_BYTES = 4;
+const PROMPTS_MAX = 1_024;
+const CHOICES_MAX = 1_024;
+
+type Asked = Pick<ParsedRequest, 'body' | 'sampling'> & { endpoint: { path: string } };
+
+/** `contextLength`: of the model at that node, in tokens. */
+export function tokenBound({ body, sampling, endpoint }: Asked, contextLength: number | undefined): TokenBound {
+  const bytes = body.kind === 'kept' ? body.bytes.length : body.length;
+  const single = SINGLE_PROMPT.has(endpoint.path);
+  const context = contextLength ?? CONTEXT_UNKNOWN;
+  // A token is at least one byte of the body.
+  const sent = bytes === undefined ? PROMPT_UNKNOWN : bytes + UNSEEN_TOKENS_MAX;
+  const prompts = single ? 1 : within((bytes ?? PROMPTS_MAX) / LISTED_PROMPT_BYTES, PROMPTS_MAX);
+  const perChoice = Math.min(context, atLeastOne(sampling?.max_tokens) ?? context) + STOP_TOKENS_MAX;
+  return {
+    prompt: single ? Math.min(sent, context) : sent,
+    completion: perChoice * within(sampling?.n ?? 1, CHOICES_MAX) * prompts,
+  };
+}
+
+function atLeastOne(tokens: number | undefined): number | undefined {
+  return tokens !== undefined && tokens >= 1 ? Math.floor(tokens) : undefined;
+}
+
+function within(count: number, max: number): number {
+  return Math.max(1, Math.min(max, Math.floor(count)));
+}
+
+/** The report, cut to the bound. `over`: it was above it. `answerBytes`: what came of the answer, where that was seen. */
+export function cutToBound(
+  usage: ReportedUsage,
+  bound: TokenBound,
+  answerBytes: number | undefined,
+): { usage: ReportedUsage; over: boolean } {
+  const seen = answerBytes === undefined ? bound.completion : answerBytes + UNSEEN_TOKENS_MAX;
+  const prompt = Math.min(usage.prompt, bound.prompt);
+  const completion = Math.min(usage.completion, bound.completion, seen);
+  const cached = Math.min(usage.cached, prompt);
+  const reasoning = Math.min(usage.reasoning, completion);
+  const over = prompt < usage.prompt || completion < usage.completion;
+  return { usage: { ...usage, prompt, completion, cached, reasoning }, over };
+}

@@ -1,0 +1,343 @@
+import type { NodeLoad } from '../routing/load.ts';
+import { WireError } from '../wire/error.ts';
+import type { Frame } from '../wire/frames.ts';
+import { Incoming } from '../wire/incoming.ts';
+import { RESUME_WINDOW_MS } from '../wire/limits.ts';
+import type { Link } from '../wire/link.ts';
+import type { AttemptBody, AttemptFailure, AttemptRequest, AttemptResult, WholeResult } from './attempt.ts';
+import { countEvents } from './count-events.ts';
+import { Deadlines } from './deadlines.ts';
+import { openFrameOf } from './open-frame.ts';
+import { RequestUpload } from './request-upload.ts';
+import { ResponseBody } from './response-body.ts';
+import { type Known, ResultListener } from './result-listener.ts';
+
+/** What an exchange needs of its owner. */
+export interface UpstreamStreamHost {
+  now(): number;
+  /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
+  onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void;
+  /** The first byte of its answer's body came. */
+  onFirstByte(exchange: UpstreamStream): void;
+  /** What the node last said of its engine, where somebody hears it. */
+  load?(): NodeLoad | undefined;
+  /** A new stream number for it. */
+  renumber(exchange: UpstreamStream): number;
+}
+
+/**
+ * One attempt at one request, seen from who asks, a gateway's object or an agent's ingress: opens the stream, sends the body,
+ * hands the answer on. Survives the loss of its socket (both directions continue at their offsets on the next one) but not of
+ * its object: then the Worker claims the stream from a new one.
+ *
+ *     opening → accepted → answering → over
+ */
+export class UpstreamStream {
+  /** Another number after it was parked: late data under the old one must not be taken for the new. */
+  stream: number;
+  readonly request: AttemptRequest;
+  readonly openedAt: number;
+  readonly answer: ResponseBody;
+  readonly #host: UpstreamStreamHost;
+  readonly #upload: RequestUpload;
+  readonly #incoming: Incoming;
+  /** Who waits for the result. */
+  readonly #listener = new ResultListener();
+  #link: Link | undefined;
+  /** Openings sent: one per socket. The first carries the body along, later ones wait for what the agent has of it. */
+  #openings = 0;
+  readonly #deadlines: Deadlines;
+  #acceptedAt: number | undefined;
+  #head: Extract<Frame, { type: 'head' }> | undefined;
+  #over = false;
+  /** The agent said why no more comes; what came before that still goes on. */
+  #failing: AttemptFailure | undefined;
+  #parked = false;
+  /** Parts of it were asked for more than once, so that its report may come twice. */
+  repeated: boolean;
+  /** Events seen, for the case that no report comes. */
+  events = 0;
+  answerBytes = 0;
+  /** From the opening to the first data; 0 before it. */
+  firstMs = 0;
+
+  constructor(stream: number, request: AttemptRequest, body: AttemptBody, host: UpstreamStreamHost) {
+    this.stream = stream;
+    this.request = request;
+    this.#host = host;
+    this.openedAt = host.now();
+    this.#deadlines = new Deadlines(this.openedAt, request.acceptMs);
+    this.repeated = request.resume;
+    this.#incoming = new Incoming({ offset: request.answerOffset });
+    this.#upload = new RequestUpload(body, request.bodyLength, () => this.cancel());
+    this.answer = new ResponseBody(
+      (bytes) => this.#onPulled(bytes),
+      (cancelled) => (cancelled ? this.cancel() : this.#finish(this.#failing)),
+      () => this.#unpark(),
+    );
+  }
+
+  get over(): boolean {
+    return this.#over;
+  }
+
+  /** Bytes of the answer that came, with those that somebody else had before. */
+  get answerLength(): number {
+    return this.#incoming.received;
+  }
+
+  /** The engine's; 0 before its head. */
+  get status(): number {
+    return this.#head?.status ?? 0;
+  }
+
+  /** A byte of the answer's body came, here or before. */
+  get begun(): boolean {
+    return this.#incoming.received > 0;
+  }
+
+  /** The engine has all of it and has not begun to answer, and would be heard if it did. */
+  get awaitsFirstByte(): boolean {
+    return this.#owes && !this.begun && !this.#over;
+  }
+
+  /** The agent owes a word, and has said nothing for so long; 0: it owes none. */
+  silentMs(now: number): number {
+    return this.#owes && !this.#over ? this.#deadlines.silentMs(now) : 0;
+  }
+
+  /** Of the request's body, as far as that is known. */
+  get bodyBytes(): number {
+    return this.#upload.length ?? 0;
+  }
+
+  /** All of the answer is here. */
+  get complete(): boolean {
+    return this.#incoming.complete;
+  }
+
+  /** The result was told: what comes now is the rest of the answer, or why there is none. */
+  get told(): boolean {
+    return this.#listener.told;
+  }
+
+  /** An opening is on its way, or arrived. */
+  get opened(): boolean {
+    return this.#openings > 0;
+  }
+
+  get accepted(): boolean {
+    return this.#acceptedAt !== undefined;
+  }
+
+  /** `tell` gets the result, for somebody whose leaving is seen. */
+  attend(tell: (result: AttemptResult) => void): void {
+    this.#listener.attend(tell);
+    this.#answer();
+  }
+
+  /** As the listener's. Nobody is asked to attend yet. */
+  inform(tell: (result: WholeResult) => void, large: () => void, begun?: (known: Known) => boolean): void {
+    this.#listener.inform(tell, large, begun);
+  }
+
+  /** The result is held for somebody who attends by then; else nobody wants it, and it is cancelled. */
+  hold(attendBy: number): void {
+    this.#listener.hold(attendBy);
+  }
+
+  /** Nothing more is expected of the agent: all there is to know waits for its reader. */
+  get #settled(): boolean {
+    return (this.#incoming.complete && this.#head !== undefined) || this.#failing !== undefined;
+  }
+
+  /** A socket is there: open on it, or continue where the last one broke off. */
+  connect(link: Link): void {
+    if (this.#settled) return;
+    if (this.#deadlines.opened(this.#incoming.received, this.#host.now())) {
+      return this.fail('failed', 'the answer breaks every socket');
+    }
+    this.#link = link;
+    if (this.#openings > 0) this.#incoming.resume();
+    const { request, stream } = this;
+    const resume = request.resume || this.accepted;
+    link.put(openFrameOf(request, { stream, resume, from: this.#incoming.received, bodyLength: this.#upload.length }));
+    this.#openings++;
+    if (this.#sendsAlong) this.#upload.attach(link, this.stream);
+  }
+
+  get #sendsAlong(): boolean {
+    return this.#openings === 1 && !this.request.resume;
+  }
+
+  /** The socket is gone; the agent keeps the stream for a while, and so long another socket is waited for. */
+  disconnect(now: number, resumeMs = RESUME_WINDOW_MS): void {
+    this.#link = undefined;
+    if (this.accepted && !this.#settled) this.#deadlines.waitUntil(now + resumeMs);
+  }
+
+  onFrame(frame: Frame): void {
+    if (this.#over || this.#failing !== undefined) return;
+    this.#deadlines.heard(this.#host.now());
+    if (this.#parked && (frame.type === 'end' || frame.type === 'reset')) return; // it comes again, behind the data
+    switch (frame.type) {
+      case 'accept':
+        return this.#onAccept(frame.bodyOffset, frame.bodyDone);
+      case 'head':
+        this.#head ??= frame;
+        return;
+      case 'data':
+        return this.#onData(frame.offset, frame.bytes);
+      case 'end':
+        if (this.#head === undefined) throw new WireError('bad_state', 'an end before a head');
+        this.#incoming.end(frame.offset);
+        this.answer.end();
+        return;
+      case 'reset':
+        if (this.#settled) return; // the agent forgot an answer that is all here
+        return this.breakOff(frame.code, frame.message);
+      default:
+        return;
+    }
+  }
+
+  #onAccept(bodyOffset: number, bodyDone: boolean): void {
+    this.#acceptedAt ??= this.#host.now();
+    this.#deadlines.waitNoMore();
+    if (bodyDone) {
+      this.#link?.detach(this.stream);
+      return this.#upload.close();
+    }
+    if (this.#sendsAlong && bodyOffset === 0) return;
+    if (!this.#upload.continueAt(bodyOffset, this.#openings === 1)) {
+      this.fail('failed', 'the body cannot be continued');
+      return;
+    }
+    if (this.#link !== undefined) this.#upload.attach(this.#link, this.stream);
+  }
+
+  /** Answers, and nobody has asked for more of it for a while. */
+  stalled(now: number): boolean {
+    if (this.#over || this.#parked || this.#failing !== undefined) return false;
+    if (this.#head === undefined || this.answer.hungry) return false;
+    return this.#deadlines.hasStalled(now);
+  }
+
+  /** Gives the socket back what a stalled reader holds of it: the agent keeps those bytes, and sends them when they are wanted. */
+  park(): void {
+    this.#parked = true;
+    this.repeated = true;
+    this.answer.drop();
+    this.#link?.consumed(this.#incoming.drop());
+    this.#shrink();
+  }
+
+  #shrink(): void {
+    if (this.#link !== undefined) this.#incoming.shrink(this.#link.pool);
+  }
+
+  #unpark(): void {
+    if (!this.#parked) return;
+    this.#parked = false;
+    this.#link?.detach(this.stream); // what is left of the request goes on under the new number too
+    this.stream = this.#host.renumber(this);
+    if (this.#link !== undefined) this.connect(this.#link);
+  }
+
+  #onData(offset: number, bytes: Uint8Array): void {
+    if (this.#head === undefined) throw new WireError('bad_state', 'data before a head');
+    if (this.#parked) return this.#link?.consumed(bytes.length);
+    const fresh = this.#incoming.accept(offset, bytes);
+    if (fresh.length < bytes.length) this.#link?.consumed(bytes.length - fresh.length);
+    if (fresh.length === 0) return;
+    const isFirst = this.answerBytes === 0;
+    if (isFirst) this.firstMs = Math.max(1, this.#host.now() - this.openedAt);
+    this.answerBytes += fresh.length;
+    if (isFirst) this.#host.onFirstByte(this);
+    if (this.request.streaming) this.events += countEvents(fresh);
+    this.answer.push(fresh);
+  }
+
+  #onPulled(bytes: number): void {
+    this.#deadlines.pulled(this.#host.now());
+    const own = this.#incoming.consume(bytes); // also while no socket is there: the next one's credit counts from it
+    this.#link?.consumed(own);
+    const credit = this.#link && this.#incoming.credit(this.#link.pool);
+    if (credit !== undefined) this.#link?.put({ type: 'credit', stream: this.stream, ...credit });
+  }
+
+  /** End of a message: the head may go out, with the whole answer if that came along. */
+  onMessageEnd(): void {
+    this.#answer();
+  }
+
+  #answer(): void {
+    const head = this.#head;
+    if (head === undefined || this.told || this.#over) return;
+    this.#listener.answered(() => this.#known(head), this.answer, this.#incoming.buffered);
+  }
+
+  #known({ status, headers, engineTenths }: Extract<Frame, { type: 'head' }>): Known {
+    const forwardMs = (this.#acceptedAt ?? this.openedAt) - this.openedAt;
+    const load = this.#host.load?.();
+    const head = { headers, forwardMs, engineMs: engineTenths / 10, ...(load === undefined ? {} : { load }) };
+    return { kind: 'head', status, head };
+  }
+
+  /** Called now and then with the time: gives up what nobody acknowledged, resumed or attends to. */
+  tick(now: number): void {
+    if (this.#over) return;
+    if (this.#listener.isGone(now)) return this.cancel();
+    if (this.#isOverdue(now)) {
+      this.#link?.put({ type: 'reset', stream: this.stream, code: 'cancelled', message: 'overdue' });
+      const code = this.begun ? 'stall_timeout' : 'first_byte_timeout';
+      return this.breakOff(code, 'nothing from the node');
+    }
+    if (!this.#deadlines.isLate(now)) return;
+    if (this.accepted) this.breakOff('lost', 'nobody resumed the stream');
+    else this.fail('not_accepted', 'no answer');
+  }
+
+  /** The agent has all of it, is there, and has more to say. */
+  get #owes(): boolean {
+    return this.#link !== undefined && this.accepted && this.#upload.done && !this.#settled;
+  }
+
+  /** The agent owes a word for longer than the engine may take. */
+  #isOverdue(now: number): boolean {
+    if (!this.#owes || (this.#head !== undefined && !this.answer.hungry)) this.#deadlines.heard(now);
+    return this.#deadlines.isOver(this.begun ? this.request.stallMs : this.request.firstByteMs, now);
+  }
+
+  /** Nothing more is expected of the node. The reader gets what came before it learns that there is no more. */
+  breakOff(code: AttemptFailure, message: string): void {
+    if (this.#over || this.#failing !== undefined) return;
+    if (this.request.resume) this.#answer(); // somebody reads already: all there is of the rest belongs to it
+    if (!this.told || !this.answer.breakOff(code)) return this.fail(code, message);
+    this.#failing = code;
+    this.#deadlines.waitNoMore();
+  }
+
+  fail(code: AttemptFailure, message: string): void {
+    if (this.#over) return;
+    this.#listener.failed(code, message);
+    this.answer.fail(code);
+    this.#finish(code);
+  }
+
+  /** The client, or the Worker for it, does not want the answer any more. */
+  cancel(): void {
+    if (this.#over) return;
+    this.fail('cancelled', 'the client left');
+  }
+
+  #finish(failure: AttemptFailure | undefined): void {
+    if (this.#over) return; // it failed before anybody read that
+    this.#over = true;
+    this.#link?.detach(this.stream);
+    this.#link?.consumed(this.#incoming.consume(this.#incoming.buffered));
+    this.#shrink();
+    this.#upload.close();
+    this.#host.onOver(this, failure);
+  }
+}

@@ -1,0 +1,265 @@
+import { TransientMap } from '../collections/transient-map.ts';
+import type { AttemptFailure } from '../upstream/attempt.ts';
+import { cutToBound } from '../upstream/token-bound.ts';
+import type { UpstreamStream } from '../upstream/upstream-stream.ts';
+import type { ReportName } from '../wire/frames.ts';
+import { NO_USAGE, type ReportedUsage } from '../wire/usage.ts';
+import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts';
+
+/** How long an agent may take to report on an attempt that the gateway has ended. */
+const REPORT_WAIT_MS = 30_000;
+
+/** Anomalies between two looks at them: a node says at most so many reports in a quarter of a second. */
+const ANOMALIES_MAX = 10_000;
+
+/** Attempts that used nothing, remembered so that no late report charges for them; the oldest are forgotten. */
+const UNUSED_MAX = 10_000;
+
+/** At most this many ended attempts are remembered for their report; the oldest are settled by estimate. */
+const WAITING_MAX = 10_000;
+
+/**
+ * Whether what may have been counted before was counted costs whoever stores it a look at all that is kept, be it one record or thousands:
+ * they are given out together, and so seldom.
+ */
+const REPEATED_EVERY_MS = 1_000;
+
+/** Failures before the engine was asked: nothing was used and no report comes. */
+const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
+  'refused',
+  'unknown',
+  'engine_unreachable',
+  'overloaded',
+  'not_accepted',
+  'unreachable',
+  'suspected',
+]);
+
+/** Whether a failure says that nothing was used, and so leaves no record. */
+export function reachesNoEngine(code: string): boolean {
+  return (NOTHING_USED as ReadonlySet<string>).has(code);
+}
+
+interface Ended {
+  exchange: UpstreamStream;
+  aborted: boolean;
+  until: number;
+}
+
+function nameOf({ requestId, attempt }: Pick<ReportName, 'requestId' | 'attempt'>): string {
+  return `${requestId}/${attempt}`;
+}
+
+export function goesBy({ request }: UpstreamStream, { requestId, attempt }: ReportName): boolean {
+  return request.requestId === requestId && request.attempt === attempt;
+}
+
+/**
+ * From reports to records: every attempt that reached an engine becomes exactly one. Exact where the agent reported, estimated
+ * from what passed through here where it did not.
+ */
+export class Settlement {
+  readonly #session: string;
+  readonly #late: LateReports | undefined;
+  readonly #unused = new TransientMap<string, true>();
+  #anomalies: ReportAnomaly[] = [];
+  readonly #waiting = new TransientMap<number, Ended>();
+  /** Reported while the Worker still reads: the agent keeps the answer until that is over too. */
+  readonly #reported = new Set<number>();
+  #due: UsageRecord[] = [];
+  /** One of those may have been counted before. */
+  #repeated = false;
+  #repeatedAt = 0;
+  /** Streams that the agent may forget once what is due is stored. */
+  #forget: number[] = [];
+
+  constructor(session: string, late?: LateReports) {
+    this.#session = session;
+    this.#late = late;
+  }
+
+  get idle(): boolean {
+    return this.#waiting.size === 0 && this.#due.length === 0 && this.#forget.length === 0;
+  }
+
+  /** Records that wait to be taken and may be at once. */
+  get due(): number {
+    return this.#repeated ? 0 : this.#due.length;
+  }
+
+  /** The attempt is still waited for by its report. */
+  awaits(stream: number): boolean {
+    return this.#waiting.has(stream);
+  }
+
+  /** The Worker is done with an attempt. */
+  ended(exchange: UpstreamStream, failure: AttemptFailure | undefined, now: number): void {
+    if (this.#reported.delete(exchange.stream)) {
+      this.#forget.push(exchange.stream);
+      return;
+    }
+    if (failure !== undefined && NOTHING_USED.has(failure)) {
+      this.#forget.push(exchange.stream);
+      return this.#usedNothing(exchange);
+    }
+    if (!exchange.opened) return;
+    this.#waiting.set(exchange.stream, {
+      exchange,
+      aborted: failure === 'cancelled' || failure === 'hung',
+      until: now + REPORT_WAIT_MS,
+    });
+    if (this.#waiting.size <= WAITING_MAX) return;
+    const oldest = this.#waiting.values().next().value;
+    if (oldest !== undefined) this.#estimate(oldest, now);
+  }
+
+  #usedNothing({ request }: UpstreamStream): void {
+    this.#unused.set(nameOf(request), true);
+    const oldest = this.#unused.size > UNUSED_MAX ? this.#unused.keys().next().value : undefined;
+    if (oldest !== undefined) this.#unused.delete(oldest);
+  }
+
+  /** It goes on under another number, and reports under that one again. */
+  renumbered(stream: number): void {
+    if (this.#reported.delete(stream)) this.#forget.push(stream);
+  }
+
+  /** Its end is asked for again under another number, and so is its report. */
+  moved(from: number, to: number): void {
+    const ended = this.#waiting.get(from);
+    if (ended === undefined) return;
+    this.#waiting.delete(from);
+    ended.exchange.stream = to;
+    ended.exchange.repeated = true; // what was said of it under the former number may still come
+    this.#waiting.set(to, ended);
+  }
+
+  /** A report on a stream of this object. `open` is its exchange where it is still running. */
+  report(stream: number, usage: ReportedUsage, open: UpstreamStream | undefined, now: number): void {
+    const exchange = open ?? this.#waiting.get(stream)?.exchange;
+    this.#waiting.delete(stream);
+    if (exchange === undefined) return; // unknown here: the agent sends it again with its name
+    if (open !== undefined) this.#reported.add(stream);
+    else this.#forget.push(stream);
+    this.#owe(this.#record(exchange, usage, now));
+  }
+
+  #owe(record: UsageRecord): void {
+    this.#due.push(record);
+    this.#repeated ||= record.repeated;
+  }
+
+  /** The node knows nothing of it (any more), so that no report comes under this number. */
+  unknown(stream: number, now: number): void {
+    const ended = this.#waiting.get(stream);
+    if (ended !== undefined) this.#estimate(ended, now);
+  }
+
+  /** Whether this settlement knows the attempt itself, so that a named report of it needs no proof. */
+  knows(name: ReportName, open: UpstreamStream | undefined): boolean {
+    return (
+      (open !== undefined && goesBy(open, name)) || this.#unused.has(nameOf(name)) || this.#ended(name) !== undefined
+    );
+  }
+
+  #ended(name: ReportName): UpstreamStream | undefined {
+    for (const { exchange } of this.#waiting.values()) if (goesBy(exchange, name)) return exchange;
+    return undefined;
+  }
+
+  /**
+   * A report that outlived its object, or its socket: the attempt may wait under another number since. `open` is the exchange that goes on
+   * under this one, if any.
+   */
+  named(stream: number, usage: ReportedUsage, name: ReportName, open: UpstreamStream | undefined, now: number): void {
+    const ended = this.#ended(name);
+    if (ended !== undefined) this.#waiting.delete(ended.stream);
+    if (open !== undefined && goesBy(open, name)) {
+      open.repeated = true;
+      return this.report(stream, usage, open, now); // the rest of its answer is still to come: the agent must not forget it
+    }
+    this.#forget.push(stream);
+    if (ended !== undefined) return this.#owe({ ...this.#record(ended, usage, now), repeated: true });
+    if (this.#unused.has(nameOf(name))) return;
+    if (this.#late === undefined) this.#believe(stream, usage, name, now);
+    else this.#prove(this.#late, usage, name, now);
+  }
+
+  #believe(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
+    this.#owe({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
+  }
+
+  /** Nothing is known of the attempt but what its proof says. What came when is unknown. */
+  #prove(late: LateReports, usage: ReportedUsage, name: ReportName, now: number): void {
+    const opening = late.opening(name);
+    if (opening === undefined) return this.#note('unproven');
+    const running = late.running(name);
+    if (running !== undefined) {
+      running.repeated = true; // its report under its own number must not count beside this one
+      return this.report(running.stream, usage, running, now);
+    }
+    const { receipt, endpoint, streamed, expiresAt, bound } = opening;
+    const cut = cutToBound(usage, bound, undefined);
+    if (cut.over) this.#note('over_bound');
+    const { requestId, attempt } = name;
+    const course = { endpoint, streamed, status: null, firstMs: null, totalMs: null };
+    const what = { requestId, attempt, receipt, session: this.#session, stream: late.nextStream() };
+    this.#owe({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: now, repeated: true });
+  }
+
+  #note(anomaly: ReportAnomaly): void {
+    if (this.#anomalies.length < ANOMALIES_MAX) this.#anomalies.push(anomaly);
+  }
+
+  #estimate(ended: Ended, now: number): void {
+    this.#waiting.delete(ended.exchange.stream);
+    if (!ended.exchange.accepted) return; // cancelled before anybody said that it had come
+    const usage = { ...NO_USAGE, completion: ended.exchange.events, estimated: true, aborted: ended.aborted };
+    this.#owe(this.#record(ended.exchange, usage, now));
+  }
+
+  #record(exchange: UpstreamStream, said: ReportedUsage, now: number): UsageRecord {
+    const usage = this.#cut(exchange, said);
+    const { requestId, attempt, receipt } = exchange.request;
+    const { stream, answerBytes, repeated } = exchange;
+    const { endpoint, streaming: streamed, waitedMs: queueMs } = exchange.request;
+    const { status, firstMs } = exchange;
+    const course = {
+      endpoint,
+      streamed,
+      status,
+      firstMs,
+      totalMs: now - exchange.openedAt,
+      ...(queueMs !== undefined && { queueMs }),
+    };
+    const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };
+    return { ...record, at: now, repeated };
+  }
+
+  #cut({ request: { bound }, answerLength }: UpstreamStream, said: ReportedUsage): ReportedUsage {
+    if (bound === undefined) return said;
+    const { usage, over } = cutToBound(said, bound, answerLength);
+    if (over) this.#note('over_bound');
+    return usage;
+  }
+
+  /** What was odd in reports since it was asked last. */
+  takeAnomalies(): readonly ReportAnomaly[] {
+    const taken = this.#anomalies;
+    if (taken.length > 0) this.#anomalies = [];
+    return taken;
+  }
+
+  /** What is to be stored now; hand `streams` back to the agent once it is. `last`: nothing is waited for any more. */
+  take(now: number, last = false): { records: UsageRecord[]; streams: number[] } {
+    for (const ended of this.#waiting.values()) if (last || now >= ended.until) this.#estimate(ended, now);
+    const since = now - this.#repeatedAt; // below 0 where somebody set the clock back
+    if (this.#repeated && !last && since >= 0 && since < REPEATED_EVERY_MS) return { records: [], streams: [] };
+    if (this.#repeated) this.#repeatedAt = now;
+    const taken = { records: this.#due, streams: this.#forget };
+    this.#due = [];
+    this.#repeated = false;
+    this.#forget = [];
+    return taken;
+  }
+}

@@ -1,0 +1,114 @@
+/** Reports become records: each attempt one, and what an agent may forget is what nobody waits for any more. */
+import { describe, expect, it } from 'vitest';
+import { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts';
+import { Settlement } from '../../../shared/usage/settlement.ts';
+import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
+import { Link } from '../../../shared/wire/link.ts';
+import { NO_USAGE } from '../../../shared/wire/usage.ts';
+
+const USAGE = { ...NO_USAGE, prompt: 1, completion: 2, complete: true };
+
+function exchangeOf(stream: number): UpstreamStream {
+  const request = {
+    requestId: `req-${stream}`,
+    attempt: 1,
+    resume: false,
+    answerOffset: 0,
+    endpoint: 1,
+    headers: [],
+    edits: [],
+    streaming: true,
+    dropUsage: false,
+    firstByteMs: 0,
+    stallMs: 0,
+    receipt: 'paid',
+    acceptMs: 1_000,
+    bodyLength: 0,
+  };
+  return new UpstreamStream(stream, request, null, {
+    now: () => 0,
+    onOver: () => {},
+    onFirstByte: () => {},
+    renumber: () => stream,
+  });
+}
+
+const nameOf = (stream: number) => ({ requestId: `req-${stream}`, attempt: 1, receipt: 'paid' });
+
+describe('what may have been counted before', () => {
+  it('is given out once in a second, with all that came meanwhile; everything else at once', () => {
+    const settlement = new Settlement('s');
+    settlement.named(1, USAGE, nameOf(1), undefined, 5_000);
+    expect(settlement.due).toBe(0);
+    expect(settlement.take(5_000).streams).toEqual([1]);
+
+    settlement.report(2, USAGE, exchangeOf(2), 5_100);
+    expect(settlement.due).toBe(1);
+    expect(settlement.take(5_100).records.map(({ stream }) => stream)).toEqual([2]);
+
+    settlement.named(3, USAGE, nameOf(3), undefined, 5_200);
+    settlement.report(4, USAGE, exchangeOf(4), 5_200);
+    expect(settlement.due).toBe(0);
+    expect(settlement.take(5_900)).toEqual({ records: [], streams: [] });
+    expect(settlement.idle).toBe(false);
+    const { records, streams } = settlement.take(6_000);
+    expect(records.map(({ stream, repeated }) => [stream, repeated])).toEqual([
+      [3, true],
+      [4, false],
+    ]);
+    expect(streams).toEqual([3]); // the other is still open
+  });
+
+  it('does not wait for a clock that was set back', () => {
+    const settlement = new Settlement('s');
+    settlement.named(1, USAGE, nameOf(1), undefined, 5_000_000);
+    settlement.take(5_000_000);
+    settlement.named(2, USAGE, nameOf(2), undefined, 1_000_000);
+    expect(settlement.take(1_000_000).streams).toEqual([2]);
+  });
+
+  it('waits for nothing where there is no later', () => {
+    const settlement = new Settlement('s');
+    settlement.named(1, USAGE, nameOf(1), undefined, 5_000);
+    settlement.take(5_000);
+    settlement.named(2, USAGE, nameOf(2), undefined, 5_001);
+    expect(settlement.take(5_001, true).streams).toEqual([2]);
+  });
+});
+
+describe('a report that is said again by name', () => {
+  it('is of the exchange that goes on: its agent keeps the rest of the answer until that is over', () => {
+    const settlement = new Settlement('s');
+    const open = exchangeOf(7);
+    settlement.named(7, USAGE, nameOf(7), open, 5_000);
+    const { records, streams } = settlement.take(5_000);
+    expect(records).toMatchObject([{ stream: 7, requestId: 'req-7', repeated: true, course: { endpoint: 1 } }]);
+    expect(streams).toEqual([]);
+    settlement.ended(open, undefined, 5_100);
+    expect(settlement.take(5_100)).toEqual({ records: [], streams: [7] });
+  });
+
+  it('is waited for no more where its attempt ended under another number before it went on', () => {
+    const settlement = new Settlement('s');
+    const [before, after] = [exchangeOf(7), exchangeOf(7)];
+    before.connect(
+      new Link(
+        { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} },
+        { send: 0, receive: 0 },
+        new FrameMeter(() => 0),
+      ),
+    );
+    settlement.ended(before, 'lost', 4_000);
+    expect(settlement.awaits(7)).toBe(true);
+    after.stream = 8;
+    settlement.named(8, USAGE, nameOf(7), after, 5_000);
+    expect(settlement.awaits(7)).toBe(false);
+  });
+
+  it('is not of another one that goes by its number', () => {
+    const settlement = new Settlement('s');
+    settlement.named(7, USAGE, nameOf(8), exchangeOf(7), 5_000);
+    const { records, streams } = settlement.take(5_000);
+    expect([records.map(({ requestId }) => requestId), streams]).toEqual([['req-8'], [7]]);
+  });
+});
