@@ -1,0 +1,102 @@
+/** One line of a chart: points in order of x. */
+export interface Series {
+  name: string;
+  points: readonly (readonly [number, number])[];
+}
+
+export interface Chart {
+  title: string;
+  x: string;
+  y: string;
+  series: readonly Series[];
+  /** Logarithmic axes. */
+  log?: 'x' | 'xy';
+}
+
+const COLOURS = ['#2563a8', '#b0563b', '#4b8f5a', '#8a63a8', '#7a7a7a', '#b08a2e', '#2f8f8f'];
+const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP, GAP] = [360, 220, 64, 40, 30, 30];
+/** Points of a line that are drawn; more do not show at this width. */
+const POINTS_MAX = 300;
+
+const escaped = (text: string) => text.replace(/[<>&"]/g, (one) => `&#${one.charCodeAt(0)};`);
+
+/** Charts side by side, as SVG, with one legend each. */
+export function chartsSvg(charts: readonly Chart[]): string {
+  const each = LEFT + WIDTH + GAP;
+  const legend = Math.max(...charts.map(({ series }) => series.length)) * 16;
+  const height = TOP + HEIGHT + BOTTOM + legend + 10;
+  const body = charts.map((chart, i) => chartSvg(chart, i * each + LEFT)).join('');
+  const title = escaped(charts.map((chart) => chart.title).join('; '));
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${charts.length * each} ${height}" font-family="sans-serif" font-size="12">\n<title>${title}</title>\n<rect width="100%" height="100%" fill="white"/>\n${body}</svg>\n`;
+}
+
+function chartSvg({ title, x, y, series, log }: Chart, left: number): string {
+  const all = series.flatMap(({ points }) => points);
+  const across = scale(
+    all.map(([at]) => at),
+    log !== undefined,
+    0,
+    WIDTH,
+  );
+  const up = scale(
+    all.map(([, at]) => at),
+    log === 'xy',
+    HEIGHT,
+    0,
+  );
+  const place = ([a, b]: readonly [number, number]) =>
+    `${(left + across.at(a)).toFixed(1)},${(TOP + up.at(b)).toFixed(1)}`;
+  const lines = series.map(({ name, points }, i) => {
+    const colour = COLOURS[i % COLOURS.length];
+    const every = Math.max(1, Math.ceil(points.length / POINTS_MAX));
+    const drawn = points.filter((_, n) => n % every === 0 || n === points.length - 1);
+    const yLegend = TOP + HEIGHT + BOTTOM + 12 + i * 16;
+    const legend = `<rect x="${left}" y="${yLegend - 9}" width="12" height="4" fill="${colour}"/><text x="${left + 18}" y="${yLegend - 3}">${escaped(name)}</text>`;
+    return `<polyline fill="none" stroke="${colour}" stroke-width="1.6" points="${drawn.map(place).join(' ')}"/>${legend}\n`;
+  });
+  const marksX = across.marks.map(
+    (at) =>
+      `<text x="${(left + across.at(at)).toFixed(1)}" y="${TOP + HEIGHT + 15}" text-anchor="middle">${short(at)}</text>`,
+  );
+  const marksY = up.marks.map(
+    (at) =>
+      `<line x1="${left}" x2="${left + WIDTH}" y1="${(TOP + up.at(at)).toFixed(1)}" y2="${(TOP + up.at(at)).toFixed(1)}" stroke="#ddd"/><text x="${left - 6}" y="${(TOP + up.at(at) + 4).toFixed(1)}" text-anchor="end">${short(at)}</text>`,
+  );
+  return (
+    `<text x="${left}" y="18" font-weight="bold">${escaped(title)}</text>\n${marksY.join('')}${marksX.join('')}` +
+    `<text x="${left + WIDTH / 2}" y="${TOP + HEIGHT + 32}" text-anchor="middle" fill="#555">${escaped(x)}; up: ${escaped(y)}</text>\n` +
+    `<rect x="${left}" y="${TOP}" width="${WIDTH}" height="${HEIGHT}" fill="none" stroke="#444"/>\n${lines.join('')}`
+  );
+}
+
+/** From values to pixels, with three to six round marks. A linear axis begins at zero. */
+function scale(values: readonly number[], log: boolean, from: number, to: number) {
+  const finite = values.filter((one) => Number.isFinite(one) && (!log || one > 0));
+  const most = Math.max(...finite, Number.MIN_VALUE);
+  const least = log ? Math.min(...finite) : Math.min(0, ...finite);
+  const part = log
+    ? (at: number) => (most === least ? 0.5 : Math.log(at / least) / Math.log(most / least))
+    : (at: number) => (most === least ? 0.5 : (at - least) / (most - least));
+  return {
+    at: (value: number) => from + part(value) * (to - from),
+    marks: log ? decades(least, most) : round(least, most),
+  };
+}
+
+function decades(least: number, most: number): number[] {
+  const marks: number[] = [];
+  for (let at = 10 ** Math.ceil(Math.log10(least)); at <= most * 1.001; at *= 10) marks.push(at);
+  return marks;
+}
+
+function round(least: number, most: number): number[] {
+  const rough = (most - least) / 4;
+  const unit = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((one) => one * unit).find((one) => one >= rough) ?? rough;
+  const marks: number[] = [];
+  for (let at = Math.ceil(least / step) * step; at <= most * 1.001; at += step) marks.push(Number(at.toPrecision(6)));
+  return marks;
+}
+
+const short = (value: number) =>
+  Math.abs(value) >= 1e6 ? `${value / 1e6}M` : Math.abs(value) >= 1e4 ? `${value / 1e3}k` : String(value);
