@@ -6,7 +6,7 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { RESUME_WINDOW_MS, STREAM_WINDOW_BYTES } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
-import { NO_USAGE, type ReportedUsage } from '../../shared/wire/usage.ts';
+import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../../shared/wire/usage.ts';
 import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
 import type { EngineCall, EngineClient } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
@@ -19,7 +19,7 @@ export interface ExchangeOwner {
   /** The engine answers: its head goes out next. */
   onHead(): void;
   /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
-  onReport(exchange: Exchange, usage: ReportedUsage): void;
+  onReport(exchange: Exchange, usage: ReportedUsage, timings: ReportedTimings): void;
   /** Answered, and the gateway wants to know what its prompt begins with. */
   onPrompt(exchange: Exchange, body: Uint8Array): void;
   /** The engine is done with it, well or not. */
@@ -59,6 +59,8 @@ export class Exchange {
   #progressAt = 0;
   /** A byte of the answer's body came. vLLM and SGLang send the head of a stream at once, long before they have a word to say. */
   #begun = false;
+  /** Since `#startedAt`; 0 before the first byte of the answer's body. */
+  #firstMs = 0;
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError for edits that overlap */
@@ -162,8 +164,9 @@ export class Exchange {
   }
 
   #onData(chunk: Uint8Array): void {
-    this.#begun = true;
     this.#progressAt = this.#host.now();
+    if (!this.#begun) this.#firstMs = Math.max(1, Math.round(this.#progressAt - this.#startedAt));
+    this.#begun = true;
     for (const piece of this.#meter?.push(chunk) ?? []) this.#outgoing.push(piece);
     this.#link?.kick(this.#stream);
     if (this.#outgoing.unsent < UNSENT_MAX_BYTES || this.#paused) return;
@@ -206,10 +209,15 @@ export class Exchange {
     // Until the gateway has stored its count it is kept, a quarter of a second's requests at a time: without what it needs no more.
     this.#call = undefined;
     this.#meter = undefined;
-    if (this.#usage !== undefined) this.#host.onReport(this, this.#usage);
+    if (this.#usage !== undefined) this.#host.onReport(this, this.#usage, this.#timings());
     if (prompt !== undefined) this.#host.onPrompt(this, prompt);
     this.#link?.kick(this.#stream);
     this.#host.onIdle(this);
+  }
+
+  #timings(): ReportedTimings {
+    const totalMs = this.#startedAt === 0 ? 0 : Math.round(this.#host.now() - this.#startedAt);
+    return { status: this.#head?.status ?? 0, firstMs: this.#firstMs, totalMs: Math.max(this.#firstMs, totalMs) };
   }
 
   #shrink(): void {

@@ -2,14 +2,14 @@ import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { EngineLoad } from '../../shared/routing/load.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, OpenFrame } from '../../shared/wire/frames.ts';
-import { RATE_FRAME } from '../../shared/wire/limits.ts';
+import { RATE_FRAME, TIMED_REPORT_FRAME } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
-import type { ReportedUsage } from '../../shared/wire/usage.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import { EngineClient } from './engine-client.ts';
 import { Exchange, type ExchangeOwner, nameOf } from './exchange.ts';
-import { Reports } from './reports.ts';
+import { Reports, reportFrame } from './reports.ts';
 
 /** Attempts at once: more than an engine batches. What comes above it is told to go elsewhere. */
 const EXCHANGES_MAX = 4096;
@@ -56,6 +56,8 @@ export class Exchanges {
   #loadsAfter = 0;
   /** The other end reads RATE. */
   #readsRate = false;
+  /** The other end reads REPORTs with timings. */
+  #readsTimings = false;
   readonly #named = new TransientMap<string, Exchange>();
   readonly #streams = new TransientMap<number, Exchange>();
   /** In the order in which they finished. */
@@ -64,7 +66,7 @@ export class Exchanges {
   readonly #owner: ExchangeOwner = {
     now: () => performance.now(),
     onHead: () => this.#sayLoad(),
-    onReport: (ended, usage) => this.#report(ended, usage),
+    onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
     onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
     onIdle: (ended) => this.#onIdle(ended),
   };
@@ -96,7 +98,8 @@ export class Exchanges {
   connect(link: Link, reads = 0): void {
     this.#link = link;
     this.#readsRate = reads >= RATE_FRAME;
-    for (const frame of this.reports.again()) link.put(frame);
+    this.#readsTimings = reads >= TIMED_REPORT_FRAME;
+    for (const frame of this.reports.again(this.#readsTimings)) link.put(frame);
   }
 
   /** The socket is gone: every attempt waits to be claimed. */
@@ -184,12 +187,12 @@ export class Exchanges {
     else this.#forget(exchange);
   }
 
-  #report(exchange: Exchange, usage: ReportedUsage): void {
+  #report(exchange: Exchange, usage: ReportedUsage, timings: ReportedTimings): void {
     const { requestId, attempt, receipt } = exchange.open;
-    const name = { requestId, attempt, receipt };
-    this.reports.add(exchange.stream, usage, name);
+    const report = { stream: exchange.stream, usage, timings, name: { requestId, attempt, receipt } };
+    this.reports.add(report);
     // Without a link no ending of its own says it, and the next socket may be days away.
-    if (!exchange.bound) this.#link?.put({ type: 'report', stream: exchange.stream, usage, name });
+    if (!exchange.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
   }
 
   /** Counts stored and answer handed on: nothing of it is needed any more. */

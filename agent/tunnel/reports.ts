@@ -1,19 +1,20 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
-import type { ReportedUsage } from '../../shared/wire/usage.ts';
+import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 
 /** Reports kept for a gateway that does not acknowledge: at a request per second, most of three hours. */
 const KEPT_MAX = 10_000;
 
-interface Kept {
+export interface Report {
   stream: number;
   usage: ReportedUsage;
   name: ReportName;
+  timings: ReportedTimings;
 }
 
 /** Counts that the gateway has not stored yet. A lost socket or object loses none: they are said again, by name. */
 export class Reports {
-  readonly #kept = new TransientMap<number, Kept>();
+  readonly #kept = new TransientMap<number, Report>();
   readonly #log: (line: string) => void;
 
   constructor(log: (line: string) => void) {
@@ -24,8 +25,8 @@ export class Reports {
     return this.#kept.size;
   }
 
-  add(stream: number, usage: ReportedUsage, name: ReportName): void {
-    this.#kept.set(stream, { stream, usage, name });
+  add(report: Report): void {
+    this.#kept.set(report.stream, report);
     const oldest = this.#kept.size > KEPT_MAX ? this.#kept.keys().next().value : undefined;
     if (oldest === undefined) return;
     this.#kept.delete(oldest);
@@ -36,8 +37,12 @@ export class Reports {
     this.#kept.delete(stream);
   }
 
-  /** All that are open, as frames that a new socket or object understands. */
-  *again(): Iterable<Frame> {
-    for (const { stream, usage, name } of this.#kept.values()) yield { type: 'report', stream, usage, name };
+  /** All that are open, as frames that a new socket or object understands. `timed`: the other end reads timings. */
+  *again(timed: boolean): Iterable<Frame> {
+    for (const report of this.#kept.values()) yield reportFrame(report, timed);
   }
+}
+
+export function reportFrame({ timings, ...report }: Report, timed: boolean): Frame {
+  return { type: 'report', ...report, ...(timed && { timings }) };
 }

@@ -23,7 +23,7 @@ const MAC_CHARS = 22;
 const encoder = new TextEncoder();
 
 /** What is opened where. */
-export interface Opening extends Omit<ProvenOpening, 'expiresAt'> {
+export interface Opening extends Omit<ProvenOpening, 'openedAt' | 'expiresAt'> {
   session: string;
   requestId: string;
   attempt: number;
@@ -56,7 +56,8 @@ export function provenOpening(
     Number.parseInt(fact, RADIX),
   );
   if (expiresAt <= now) return undefined;
-  return { receipt, endpoint, streamed: streamed === 1, expiresAt, bound: { prompt, completion } };
+  const openedAt = expiresAt - OPENING_LIFE_MS;
+  return { receipt, endpoint, streamed: streamed === 1, openedAt, expiresAt, bound: { prompt, completion } };
 }
 
 /** Always as long as a MAC: timingSafeEqual throws for lengths that differ, and a character may have more bytes than one. */

@@ -297,8 +297,8 @@ export class Attempts implements UpstreamStreamHost {
     // What is said again after a lost socket is no end.
     if (exchange !== undefined || this.#settlement.awaits(frame.stream)) this.ends.add();
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
-    const { stream, usage, name } = frame;
-    if (name !== undefined) this.#settlement.named(stream, usage, name, exchange, this.now());
+    const { stream, usage, name, timings } = frame;
+    if (name !== undefined) this.#settlement.named({ stream, usage, name, timings }, exchange, this.now());
     else this.#settlement.report(stream, usage, exchange, this.now());
     this.#on.busy();
   }

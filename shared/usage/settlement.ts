@@ -3,7 +3,8 @@ import type { AttemptFailure } from '../upstream/attempt.ts';
 import { cutToBound } from '../upstream/token-bound.ts';
 import type { UpstreamStream } from '../upstream/upstream-stream.ts';
 import type { ReportName } from '../wire/frames.ts';
-import { NO_USAGE, type ReportedUsage } from '../wire/usage.ts';
+import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../wire/usage.ts';
+import { cutToAge } from './timing-bound.ts';
 import type { LateReports, ReportAnomaly, UsageRecord } from './usage-record.ts';
 
 /** How long an agent may take to report on an attempt that the gateway has ended. */
@@ -38,6 +39,13 @@ const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
 /** Whether a failure says that nothing was used, and so leaves no record. */
 export function reachesNoEngine(code: string): boolean {
   return (NOTHING_USED as ReadonlySet<string>).has(code);
+}
+
+export interface NamedReport {
+  stream: number;
+  usage: ReportedUsage;
+  name: ReportName;
+  timings?: ReportedTimings | undefined;
 }
 
 interface Ended {
@@ -171,7 +179,8 @@ export class Settlement {
    * A report that outlived its object, or its socket: the attempt may wait under another number since. `open` is the exchange that goes on
    * under this one, if any.
    */
-  named(stream: number, usage: ReportedUsage, name: ReportName, open: UpstreamStream | undefined, now: number): void {
+  named(report: NamedReport, open: UpstreamStream | undefined, now: number): void {
+    const { stream, usage, name } = report;
     const ended = this.#ended(name);
     if (ended !== undefined) this.#waiting.delete(ended.stream);
     if (open !== undefined && goesBy(open, name)) {
@@ -182,15 +191,15 @@ export class Settlement {
     if (ended !== undefined) return this.#owe({ ...this.#record(ended, usage, now), repeated: true });
     if (this.#unused.has(nameOf(name))) return;
     if (this.#late === undefined) this.#believe(stream, usage, name, now);
-    else this.#prove(this.#late, usage, name, now);
+    else this.#prove(this.#late, report, now);
   }
 
   #believe(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
     this.#owe({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
   }
 
-  /** Nothing is known of the attempt but what its proof says. What came when is unknown. */
-  #prove(late: LateReports, usage: ReportedUsage, name: ReportName, now: number): void {
+  /** The proof says what was opened, and the agent how it went. What the agent does not say stays unknown. */
+  #prove(late: LateReports, { usage, name, timings }: NamedReport, now: number): void {
     const opening = late.opening(name);
     if (opening === undefined) return this.#note('unproven');
     const running = late.running(name);
@@ -199,10 +208,11 @@ export class Settlement {
       return this.report(running.stream, usage, running, now);
     }
     const { receipt, endpoint, streamed, expiresAt, bound } = opening;
+    const timed = cutToAge(timings, now - opening.openedAt);
     const cut = cutToBound(usage, bound, undefined);
-    if (cut.over) this.#note('over_bound');
+    if (cut.over || timed.over) this.#note('over_bound');
     const { requestId, attempt } = name;
-    const course = { endpoint, streamed, status: null, firstMs: null, totalMs: null };
+    const course = { endpoint, streamed, ...timed.timings };
     const what = { requestId, attempt, receipt, session: this.#session, stream: late.nextStream() };
     this.#owe({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: now, repeated: true });
   }

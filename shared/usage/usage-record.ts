@@ -44,6 +44,8 @@ export interface ProvenOpening {
   endpoint: number;
   streamed: boolean;
   /** Milliseconds since the epoch. */
+  openedAt: number;
+  /** Milliseconds since the epoch. */
   expiresAt: number;
   bound: TokenBound;
 }

@@ -1,7 +1,7 @@
 /** How frames are spelled: the type, the stream unless it is the last one again, then the fields. */
 import { WireError } from './error.ts';
 import { FRAME_LIMITS } from './frame-limits.ts';
-import { CONNECTION, type Frame, PROBE_VERDICTS, RESET_CODES, type ReportName, TYPES } from './frames.ts';
+import { CONNECTION, type Frame, PROBE_VERDICTS, RESET_CODES, TYPES } from './frames.ts';
 import { readHeaders, writeHeaders } from './headers.ts';
 import {
   BLOCK_DIGEST_BYTES,
@@ -11,11 +11,12 @@ import {
   DEPLOYED_MAX_BYTES,
   RECORD_MAX_BYTES,
   TEXT_MAX_BYTES,
+  TIMED_REPORT_FRAME,
   USAGE_MAX_BYTES,
 } from './limits.ts';
 import { readOpen, writeOpen } from './opening.ts';
 import { FrameReader } from './reader.ts';
-import { type ReportedUsage, readUsage, writeUsage } from './usage.ts';
+import { readTimings, readUsage, writeTimings, writeUsage } from './usage.ts';
 import { FrameWriter } from './writer.ts';
 
 /** Set on the first byte: same stream as the frame before, whose number is left out. */
@@ -28,7 +29,7 @@ function streamOf(frame: Frame): number | undefined {
 /** Appends a frame. `previous` is the stream of the frame before it in this message; returns the stream to hand in next. */
 export function writeFrame(out: FrameWriter, frame: Frame, previous: number | undefined): number | undefined {
   const stream = streamOf(frame);
-  const type = TYPES.indexOf(frame.type);
+  const type = numberOf(frame);
   if (stream === undefined) {
     out.byte(type);
   } else if (stream === previous) {
@@ -39,6 +40,11 @@ export function writeFrame(out: FrameWriter, frame: Frame, previous: number | un
   }
   writeFields(out, frame);
   return stream ?? previous;
+}
+
+function numberOf(frame: Frame): number {
+  if (frame.type === 'report' && frame.timings !== undefined) return TIMED_REPORT_FRAME;
+  return TYPES.indexOf(frame.type);
 }
 
 /** A message of this frame alone. */
@@ -70,7 +76,7 @@ function writeFields(out: FrameWriter, frame: Frame): void {
       out.varint(frame.consumed);
       return out.varint(frame.window);
     case 'report':
-      return writeReport(out, frame.usage, frame.name);
+      return writeReport(out, frame);
     case 'settled':
       out.varint(frame.streams.length);
       for (const stream of frame.streams) out.varint(stream);
@@ -121,7 +127,8 @@ function writeFields(out: FrameWriter, frame: Frame): void {
   }
 }
 
-function writeReport(out: FrameWriter, usage: ReportedUsage, name: ReportName | undefined): void {
+function writeReport(out: FrameWriter, { usage, name, timings }: Extract<Frame, { type: 'report' }>): void {
+  if (timings !== undefined) writeTimings(out, timings);
   writeUsage(out, usage, name !== undefined);
   if (name === undefined) return;
   out.text(name.requestId);
@@ -136,8 +143,9 @@ export function readFrames(message: Uint8Array, each: (frame: Frame) => void): v
   while (!input.done) {
     const begin = input.at;
     const first = input.byte();
-    const type = TYPES[first & 0x7f];
-    if (type === undefined) throw new WireError('bad_frame', `no frame type ${first & 0x7f}`);
+    const number = first & 0x7f;
+    const type = TYPES[number];
+    if (type === undefined) throw new WireError('bad_frame', `no frame type ${number}`);
     let stream = 0;
     if (!CONNECTION.has(type)) {
       if ((first & SAME_STREAM) === 0) previous = input.varint();
@@ -146,7 +154,7 @@ export function readFrames(message: Uint8Array, each: (frame: Frame) => void): v
     } else if ((first & SAME_STREAM) !== 0) {
       throw new WireError('bad_frame', `${type} belongs to no stream`);
     }
-    const frame = readFields(input, type, stream);
+    const frame = number === TIMED_REPORT_FRAME ? readTimedReport(input, stream) : readFields(input, type, stream);
     if (input.at - begin > FRAME_LIMITS[type].bytes)
       throw new WireError('too_large', `${type} of ${input.at - begin} bytes`);
     each(frame);
@@ -224,11 +232,16 @@ function readAccept(input: FrameReader, stream: number): Frame {
   return { type: 'accept', stream, bodyOffset: Math.floor(value / 2), bodyDone: value % 2 === 1 };
 }
 
-function readReport(input: FrameReader, stream: number): Frame {
+function readReport(input: FrameReader, stream: number): Extract<Frame, { type: 'report' }> {
   const { usage, named } = readUsage(input);
   if (!named) return { type: 'report', stream, usage };
   const name = { requestId: input.text(128), attempt: input.varint(), receipt: input.text(1024) };
   return { type: 'report', stream, usage, name };
+}
+
+function readTimedReport(input: FrameReader, stream: number): Frame {
+  const timings = readTimings(input);
+  return { ...readReport(input, stream), timings };
 }
 
 function readStreams(input: FrameReader): number[] {

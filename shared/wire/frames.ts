@@ -3,7 +3,7 @@
  * docs/protocol.md has the same tables for readers. `stream` numbers are given by the opener and never repeat within a session.
  */
 import type { HeaderList } from './headers.ts';
-import type { ReportedUsage } from './usage.ts';
+import type { ReportedTimings, ReportedUsage } from './usage.ts';
 
 /** Why a stream ended without END. The number is the protocol; append only. */
 export const RESET_CODES = [
@@ -67,8 +67,11 @@ export type Frame =
   | { type: 'reset'; stream: number; code: ResetCode; message: string }
   /** `consumed` bytes went on to the next hop, `window` more may follow them. Stream 0: the socket. */
   | { type: 'credit'; stream: number; consumed: number; window: number }
-  /** What the engine counted; `name` only where the stream's object may be gone. */
-  | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName }
+  /**
+   * What the engine counted; `name` only where the stream's object may be gone. `timings` only beside a name, and only to a peer that reads
+   * TIMED_REPORT: the other peers saw for themselves how the attempt went.
+   */
+  | { type: 'report'; stream: number; usage: ReportedUsage; name?: ReportName; timings?: ReportedTimings }
   /** The reports of these streams are stored; forget them. */
   | { type: 'settled'; streams: number[] }
   /** An encoded update of the lattice, opaque here: what the session says of itself. */
@@ -136,6 +139,7 @@ export const TYPES = [
   'deployed',
   'prefixes',
   'rate',
+  'report', // 26: with timings. 7 is written where there are none
 ] as const satisfies readonly (Frame['type'] | undefined)[];
 
 /** Frames of no stream. */

@@ -1,3 +1,4 @@
+import { WireError } from './error.ts';
 import type { FrameReader } from './reader.ts';
 import type { FrameWriter } from './writer.ts';
 
@@ -13,6 +14,32 @@ export interface ReportedUsage {
   complete: boolean;
   /** The client left before the end. */
   aborted: boolean;
+}
+
+/** How one attempt went, by the agent's clock. */
+export interface ReportedTimings {
+  /** The engine's HTTP status; 0: the engine sent no head. */
+  status: number;
+  /** From the engine's request to the first byte of its answer, in milliseconds; 0: no byte came. */
+  firstMs: number;
+  /** From the engine's request to the end, in milliseconds. */
+  totalMs: number;
+}
+
+const STATUS_MAX = 599;
+
+export function writeTimings(out: FrameWriter, { status, firstMs, totalMs }: ReportedTimings): void {
+  out.varint(status);
+  out.varint(firstMs);
+  out.varint(totalMs);
+}
+
+/** @throws WireError for a status that HTTP does not have, and for a first byte after the end */
+export function readTimings(input: FrameReader): ReportedTimings {
+  const [status, firstMs, totalMs] = [input.varint(), input.varint(), input.varint()];
+  if (status !== 0 && (status < 200 || status > STATUS_MAX)) throw new WireError('bad_frame', `status ${status}`);
+  if (firstMs > totalMs) throw new WireError('bad_frame', 'a first byte after the end');
+  return { status, firstMs, totalMs };
 }
 
 export const NO_USAGE: ReportedUsage = {

@@ -237,7 +237,7 @@ export class AskedPeer implements UpstreamStreamHost {
   /** Only of what we asked: else a peer could fill our books. */
   #named({ stream, usage }: Extract<StreamFrame, { type: 'report' }>, said: ReportName, open?: UpstreamStream): void {
     const receipt = this.#past.receiptOf(said);
-    if (receipt !== undefined) this.#settlement.named(stream, usage, { ...said, receipt }, open, this.now());
+    if (receipt !== undefined) this.#settlement.named({ stream, usage, name: { ...said, receipt } }, open, this.now());
     else this.#active?.link.put({ type: 'settled', streams: [stream] });
   }
 

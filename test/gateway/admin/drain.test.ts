@@ -75,7 +75,7 @@ async function newAgent(provider: string): Promise<TestAgent> {
 test('its provider and operators drain a node, by an order for this session alone that is written down', async () => {
   const agent = await newAgent('eth');
   const { wishes, reads } = await connect(agent, '25', { kind: 'draining', running: 2 });
-  expect(reads).toBe('25');
+  expect(reads).toBe('26');
   for (const key of [keys.eth, keys.operator]) {
     const response = await drain(agent.session, key);
     expect(response.status).toBe(202);

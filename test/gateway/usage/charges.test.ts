@@ -12,7 +12,7 @@ import { goesBy, Settlement } from '../../../shared/usage/settlement.ts';
 import { FrameMeter } from '../../../shared/wire/frame-limits.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { Link } from '../../../shared/wire/link.ts';
-import { NO_USAGE, type ReportedUsage } from '../../../shared/wire/usage.ts';
+import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../../../shared/wire/usage.ts';
 import { runInDurableObject } from '../support/durable.ts';
 
 const SECRET = 'the secret of this installation';
@@ -71,10 +71,10 @@ class Books {
     this.bounds.set(key, (this.bounds.get(key) ?? 0) + bound.prompt + bound.completion);
   }
 
-  report(stream: number, usage: ReportedUsage, name?: ReportName): void {
+  report(stream: number, usage: ReportedUsage, name?: ReportName, timings?: ReportedTimings): void {
     const open = this.#open.get(stream);
     if (name === undefined) this.#settlement.report(stream, usage, open, this.#now);
-    else this.#settlement.named(stream, usage, name, open, this.#now);
+    else this.#settlement.named({ stream, usage, name, timings }, open, this.#now);
     this.step();
   }
 
@@ -198,6 +198,33 @@ test('a report that comes after the gateway was restarted counts once; how the r
   expect(records).toEqual([expect.objectContaining({ prompt: 30, completion: 40, course: unknown })]);
 });
 
+test('how a request went that the restarted gateway had forgotten is what its agent says', async () => {
+  const records = await inAnObject('timed', (sql) => {
+    const books = new Books(sql);
+    books.open('key_a', BOUND);
+    books.restart();
+    books.step();
+    books.report(7, USED, books.sent[0]?.name, { status: 200, firstMs: 300, totalMs: 1_900 });
+    return books.records();
+  });
+  const course = { endpoint: 1, streamed: true, status: 200, firstMs: 300, totalMs: 1_900 };
+  expect(records).toEqual([expect.objectContaining({ course })]);
+});
+
+test('no node can say of a forgotten request that it took longer than the time since its opening, and one that does is told', async () => {
+  const { records, refused } = await inAnObject('too-long', (sql) => {
+    const books = new Books(sql);
+    books.open('key_a', BOUND);
+    books.restart();
+    books.step();
+    books.report(7, USED, books.sent[0]?.name, { status: 200, firstMs: 86_400_000, totalMs: 86_400_000 });
+    return { records: books.records(), refused: books.refused };
+  });
+  const course = { endpoint: 1, streamed: true, status: 200, firstMs: 2_000, totalMs: 2_000 };
+  expect(records).toEqual([expect.objectContaining({ course })]);
+  expect(refused).toEqual(['over_bound']);
+});
+
 test('invented requests, replayed receipts and what was opened at another node charge nobody, and are told', async () => {
   const { charged, refused } = await inAnObject('invented', (sql) => {
     const books = new Books(sql);
@@ -264,7 +291,8 @@ test('a proof is good for a day', () => {
   };
   const name = { requestId: 'r', attempt: 1, receipt: `${proveOpening(SECRET, opening, START)}\nk\n+\nm` };
   const { session: _, requestId: __, attempt: ___, ...facts } = opening;
-  expect(provenOpening(SECRET, SESSION, name, START)).toEqual({ ...facts, expiresAt: START + OPENING_LIFE_MS });
+  const times = { openedAt: START, expiresAt: START + OPENING_LIFE_MS };
+  expect(provenOpening(SECRET, SESSION, name, START)).toEqual({ ...facts, ...times });
   expect(provenOpening(SECRET, SESSION, name, START + OPENING_LIFE_MS)).toBeUndefined();
   expect(provenOpening('another', SESSION, name, START)).toBeUndefined();
   for (const receipt of ['', '\n', '1.\n', '.'.repeat(40), 'ü'.repeat(30), `1.${'ü'.repeat(22)}\nx`])

@@ -34,11 +34,13 @@ function exchangeOf(stream: number): UpstreamStream {
 }
 
 const nameOf = (stream: number) => ({ requestId: `req-${stream}`, attempt: 1, receipt: 'paid' });
+/** The stream under which it comes, and the one by which its attempt was named. */
+const namedReport = (stream: number, named: number) => ({ stream, usage: USAGE, name: nameOf(named) });
 
 describe('what may have been counted before', () => {
   it('is given out once in a second, with all that came meanwhile; everything else at once', () => {
     const settlement = new Settlement('s');
-    settlement.named(1, USAGE, nameOf(1), undefined, 5_000);
+    settlement.named(namedReport(1, 1), undefined, 5_000);
     expect(settlement.due).toBe(0);
     expect(settlement.take(5_000).streams).toEqual([1]);
 
@@ -46,7 +48,7 @@ describe('what may have been counted before', () => {
     expect(settlement.due).toBe(1);
     expect(settlement.take(5_100).records.map(({ stream }) => stream)).toEqual([2]);
 
-    settlement.named(3, USAGE, nameOf(3), undefined, 5_200);
+    settlement.named(namedReport(3, 3), undefined, 5_200);
     settlement.report(4, USAGE, exchangeOf(4), 5_200);
     expect(settlement.due).toBe(0);
     expect(settlement.take(5_900)).toEqual({ records: [], streams: [] });
@@ -61,17 +63,17 @@ describe('what may have been counted before', () => {
 
   it('does not wait for a clock that was set back', () => {
     const settlement = new Settlement('s');
-    settlement.named(1, USAGE, nameOf(1), undefined, 5_000_000);
+    settlement.named(namedReport(1, 1), undefined, 5_000_000);
     settlement.take(5_000_000);
-    settlement.named(2, USAGE, nameOf(2), undefined, 1_000_000);
+    settlement.named(namedReport(2, 2), undefined, 1_000_000);
     expect(settlement.take(1_000_000).streams).toEqual([2]);
   });
 
   it('waits for nothing where there is no later', () => {
     const settlement = new Settlement('s');
-    settlement.named(1, USAGE, nameOf(1), undefined, 5_000);
+    settlement.named(namedReport(1, 1), undefined, 5_000);
     settlement.take(5_000);
-    settlement.named(2, USAGE, nameOf(2), undefined, 5_001);
+    settlement.named(namedReport(2, 2), undefined, 5_001);
     expect(settlement.take(5_001, true).streams).toEqual([2]);
   });
 });
@@ -80,7 +82,7 @@ describe('a report that is said again by name', () => {
   it('is of the exchange that goes on: its agent keeps the rest of the answer until that is over', () => {
     const settlement = new Settlement('s');
     const open = exchangeOf(7);
-    settlement.named(7, USAGE, nameOf(7), open, 5_000);
+    settlement.named(namedReport(7, 7), open, 5_000);
     const { records, streams } = settlement.take(5_000);
     expect(records).toMatchObject([{ stream: 7, requestId: 'req-7', repeated: true, course: { endpoint: 1 } }]);
     expect(streams).toEqual([]);
@@ -101,13 +103,13 @@ describe('a report that is said again by name', () => {
     settlement.ended(before, 'lost', 4_000);
     expect(settlement.awaits(7)).toBe(true);
     after.stream = 8;
-    settlement.named(8, USAGE, nameOf(7), after, 5_000);
+    settlement.named(namedReport(8, 7), after, 5_000);
     expect(settlement.awaits(7)).toBe(false);
   });
 
   it('is not of another one that goes by its number', () => {
     const settlement = new Settlement('s');
-    settlement.named(7, USAGE, nameOf(8), exchangeOf(7), 5_000);
+    settlement.named(namedReport(7, 8), exchangeOf(7), 5_000);
     const { records, streams } = settlement.take(5_000);
     expect([records.map(({ requestId }) => requestId), streams]).toEqual([['req-8'], [7]]);
   });

@@ -2,7 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { WireError } from '../../../shared/wire/error.ts';
 import { readFrames, writeFrame } from '../../../shared/wire/frame-codec.ts';
-import { type Frame, PROBE_VERDICTS, RESET_CODES } from '../../../shared/wire/frames.ts';
+import { type Frame, PROBE_VERDICTS, RESET_CODES, TYPES } from '../../../shared/wire/frames.ts';
+import { FRAMES_READ, TIMED_REPORT_FRAME } from '../../../shared/wire/limits.ts';
+import { NO_USAGE, type ReportedTimings } from '../../../shared/wire/usage.ts';
 import { FrameWriter } from '../../../shared/wire/writer.ts';
 
 const stream = fc.integer({ min: 1, max: 2 ** 40 });
@@ -24,6 +26,9 @@ const usage = fc.record({
   complete: fc.boolean(),
   aborted: fc.boolean(),
 });
+const timings = fc
+  .record({ status: fc.constantFrom(0, 200, 422, 599), firstMs: short, more: short })
+  .map(({ status, firstMs, more }) => ({ status, firstMs, totalMs: firstMs + more }));
 const name = fc.record({ requestId, attempt: short, receipt: fc.string({ maxLength: 30 }) });
 
 const frame: fc.Arbitrary<Frame> = fc.oneof(
@@ -68,6 +73,7 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ type: fc.constant('credit' as const), stream: fc.nat(), consumed: offset, window: short }),
   fc.record({ type: fc.constant('report' as const), stream, usage }),
   fc.record({ type: fc.constant('report' as const), stream, usage, name }),
+  fc.record({ type: fc.constant('report' as const), stream, usage, name, timings }),
   fc.record({ type: fc.constant('settled' as const), streams: fc.array(stream, { maxLength: 20 }) }),
   fc.record({ type: fc.constant('record' as const), sequence: short, update: bytes(200) }),
   fc.record({ type: fc.constant('recorded' as const), sequence: short }),
@@ -158,6 +164,23 @@ describe('frames', () => {
     expect(() => read(lie)).toThrow(/at most/);
     const shorter = new Uint8Array([3, 1, 0, 100, 1, 2, 3]);
     expect(() => read(shorter)).toThrow(/past the message/);
+  });
+
+  test('a report with timings has a number of its own; without them an older end reads the bytes that it always read', () => {
+    const usage = { ...NO_USAGE, prompt: 3, completion: 4, complete: true };
+    const report = { type: 'report' as const, stream: 1, usage, name: { requestId: 'r', attempt: 1, receipt: 'k' } };
+    expect([...write([report])]).toEqual([7, 1, 2 | 16, 3, 4, 1, 114, 1, 1, 107]);
+    const timed = write([{ ...report, timings: { status: 200, firstMs: 5, totalMs: 6 } }]);
+    expect([...timed]).toEqual([TIMED_REPORT_FRAME, 1, 200, 1, 5, 6, 2 | 16, 3, 4, 1, 114, 1, 1, 107]);
+    expect(FRAMES_READ).toBe(TYPES.length - 1);
+  });
+
+  test('timings that cannot be are refused: a status that HTTP does not have, a first byte after the end', () => {
+    const usage = { ...NO_USAGE, complete: true };
+    const timed = (timings: ReportedTimings) => () => read(write([{ type: 'report', stream: 1, usage, timings }]));
+    for (const status of [1, 199, 600, Number.MAX_SAFE_INTEGER])
+      expect(timed({ status, firstMs: 1, totalMs: 2 })).toThrow(/status/);
+    expect(timed({ status: 200, firstMs: 3, totalMs: 2 })).toThrow(/first byte/);
   });
 
   test('a number has one spelling only', () => {
