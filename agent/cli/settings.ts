@@ -92,6 +92,21 @@ export const SETTINGS = [
     value: 'FILE',
     help: "file with the engine's own API key",
   },
+  {
+    flag: 'prefill-url',
+    env: 'OTELA_PREFILL_URL',
+    kind: 'value',
+    value: 'URL',
+    help: 'engine that computes the prompts of this one: both serve as one replica (vLLM, SGLang)',
+  },
+  {
+    flag: 'prefill-bootstrap-port',
+    env: 'OTELA_PREFILL_BOOTSTRAP_PORT',
+    kind: 'value',
+    value: 'PORT',
+    help: "--disaggregation-bootstrap-port of SGLang's prefill engine",
+    otherwise: '8998',
+  },
   { flag: '', env: 'OTELA_ENGINE_KEY', kind: 'value', value: 'KEY', help: "the engine's own API key", secret: true },
   {
     flag: 'accept-deployments',

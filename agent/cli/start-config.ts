@@ -233,10 +233,13 @@ function engine(
 ): EngineTarget | undefined {
   const url = settings.values.get('engine-url');
   const port = settings.values.get('engine-port');
-  const portText = port?.values.at(-1);
-  if (portText !== undefined && !(/^\d{1,5}$/.test(portText) && Number(portText) >= 1 && Number(portText) <= 65_535)) {
-    throw new UsageError(`${port?.source}: "${portText}" is not a port`);
-  }
+  const bootstrap = settings.values.get('prefill-bootstrap-port');
+  const portNumber = (setting: typeof port): number | undefined => {
+    const text = setting?.values.at(-1);
+    if (text === undefined) return undefined;
+    if (/^\d{1,5}$/.test(text) && Number(text) >= 1 && Number(text) <= 65_535) return Number(text);
+    throw new UsageError(`${setting?.source}: "${text}" is not a port`);
+  };
   const direct = settings.values.get('OTELA_ENGINE_KEY');
   const file = settings.values.get('engine-key-file');
   let key = direct?.values.at(-1);
@@ -248,7 +251,9 @@ function engine(
   return asUsage(() =>
     engineTarget({
       url: url?.values.at(-1),
-      port: portText === undefined ? undefined : Number(portText),
+      port: portNumber(port),
+      prefillUrl: settings.values.get('prefill-url')?.values.at(-1),
+      bootstrapPort: portNumber(bootstrap),
       key: key === undefined ? undefined : oneWord('the engine’s key', key),
       command: command && command.length > 0 ? command : undefined,
     }),

@@ -11,7 +11,21 @@ export interface EngineTarget {
   key?: string;
   /** What it says that it is, once it has answered: paths differ. */
   engine?: string;
+  /** Computes the prompts of this engine's requests: both are one replica. */
+  prefill?: PrefillTarget;
 }
+
+/** The prefill engine of a disaggregated pair. */
+export interface PrefillTarget {
+  origin: string;
+  pathPrefix: string;
+  key?: string;
+  /** SGLang's --disaggregation-bootstrap-port: where the decode engine asks for keys and values. */
+  bootstrapPort: number;
+}
+
+/** SGLang's own default. */
+export const BOOTSTRAP_PORT = 8998;
 
 const DEFAULT_PORTS: Record<EngineName, number> = { vllm: 8000, sglang: 30000 };
 
@@ -20,27 +34,42 @@ interface AddressHints {
   port?: number | undefined;
   key?: string | undefined;
   command?: readonly string[] | undefined;
+  /** Of the prefill engine. */
+  prefillUrl?: string | undefined;
+  bootstrapPort?: number | undefined;
 }
 
 /** Throws Error with a sentence for the person at the keyboard. Undefined when there is no engine at all. */
 export function engineTarget(hints: AddressHints): EngineTarget | undefined {
+  const { prefillUrl, bootstrapPort = BOOTSTRAP_PORT } = hints;
   const key = hints.key === undefined ? {} : { key: hints.key };
-  if (hints.url !== undefined) return { ...parseEngineUrl(hints.url), ...key };
+  const address = engineAddress(hints);
+  if (prefillUrl === undefined) return address && { ...address, ...key };
+  if (address === undefined)
+    throw new Error('--prefill-url: there is no decode engine; give a command or --engine-url');
+  const prefill = { ...parseEngineUrl('--prefill-url', prefillUrl), ...key, bootstrapPort };
+  if (prefill.origin === address.origin && prefill.pathPrefix === address.pathPrefix)
+    throw new Error(`--prefill-url: ${prefillUrl} is the engine itself; a pair is two engines`);
+  return { ...address, ...key, prefill };
+}
+
+function engineAddress(hints: AddressHints): { origin: string; pathPrefix: string } | undefined {
+  if (hints.url !== undefined) return parseEngineUrl('--engine-url', hints.url);
   if (!hints.command) {
-    return hints.port === undefined ? undefined : { origin: `http://127.0.0.1:${hints.port}`, pathPrefix: '', ...key };
+    return hints.port === undefined ? undefined : { origin: `http://127.0.0.1:${hints.port}`, pathPrefix: '' };
   }
   const words = commandWords(hints.command);
   const port = hints.port ?? commandPort(words);
-  return { origin: `http://${reachableHost(flagValue(words, '--host'))}:${port}`, pathPrefix: '', ...key };
+  return { origin: `http://${reachableHost(flagValue(words, '--host'))}:${port}`, pathPrefix: '' };
 }
 
-function parseEngineUrl(text: string): { origin: string; pathPrefix: string } {
+function parseEngineUrl(flag: string, text: string): { origin: string; pathPrefix: string } {
   const url = URL.parse(text);
   if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    throw new Error(`--engine-url: "${text}" is not an http:// or https:// address`);
+    throw new Error(`${flag}: "${text}" is not an http:// or https:// address`);
   }
-  if (url.username !== '' || url.password !== '') throw new Error('--engine-url: give a key with --engine-key-file');
-  if (url.search !== '' || url.hash !== '') throw new Error('--engine-url: only a path may follow the address');
+  if (url.username !== '' || url.password !== '') throw new Error(`${flag}: give a key with --engine-key-file`);
+  if (url.search !== '' || url.hash !== '') throw new Error(`${flag}: only a path may follow the address`);
   // People copy the address from an OpenAI client, where it ends in /v1; ours is the root below which /v1 lies.
   return { origin: url.origin, pathPrefix: url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '') };
 }

@@ -4,7 +4,7 @@ import type { Writable } from 'node:stream';
 import type { EngineTarget } from './address.ts';
 import { EngineChild, type EngineExit } from './child.ts';
 import { type Health, UNSEEN } from './health.ts';
-import { EngineProbe } from './probe.ts';
+import { EngineProbe, type Sighting } from './probe.ts';
 import { EngineWatch } from './watch.ts';
 
 export interface EngineOptions {
@@ -28,6 +28,7 @@ export class Engine {
   readonly exited: Promise<EngineExit>;
   readonly #child: EngineChild | undefined;
   readonly #probe: EngineProbe | undefined;
+  readonly #prefillProbe: EngineProbe | undefined;
   readonly #watch: EngineWatch | undefined;
   #toldUnnameable = false;
 
@@ -39,9 +40,10 @@ export class Engine {
     if (!target) return;
     const probe = new EngineProbe(target);
     this.#probe = probe;
+    this.#prefillProbe = target.prefill && new EngineProbe(target.prefill);
     this.#watch = new EngineWatch({
       look: async () => {
-        const sighting = await probe.look();
+        const sighting = await this.#look(probe);
         if (sighting.kind === 'models') this.#tellUnnameable(sighting.unnameable, log);
         return sighting;
       },
@@ -58,6 +60,21 @@ export class Engine {
       now: options.now,
     });
     this.#watch.open();
+  }
+
+  /** A pair serves while both of its engines answer. */
+  async #look(probe: EngineProbe): Promise<Sighting> {
+    const sighting = await probe.look();
+    if (this.#prefillProbe === undefined || sighting.kind !== 'models') return sighting;
+    const prefill = await this.#prefillProbe.look();
+    switch (prefill.kind) {
+      case 'models':
+        return sighting;
+      case 'refused':
+        return { kind: 'refused', where: this.#prefillProbe.url };
+      case 'unknown':
+        return { kind: 'unknown', reason: `prefill engine: ${prefill.reason}` };
+    }
   }
 
   /** Once: it is looked at every 3 s. */
@@ -104,7 +121,7 @@ export class Engine {
   /** No more looks: what is believed about it stays as it is. */
   async unwatch(): Promise<void> {
     await this.#watch?.close();
-    await this.#probe?.close();
+    await Promise.all([this.#probe?.close(), this.#prefillProbe?.close()]);
   }
 
   async stop(graceMs: number, hurry: Promise<unknown>): Promise<void> {

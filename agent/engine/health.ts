@@ -34,7 +34,8 @@ export function nextHealth(health: Health, sighting: Sighting): Health {
         answering: health.answering && !lost,
         models: lost ? health.models.map((model) => ({ ...model, state: 'loading' as const })) : health.models,
         refusals,
-        trouble: 'nothing listens there yet',
+        trouble:
+          sighting.where === undefined ? 'nothing listens there yet' : `nothing listens at ${sighting.where} yet`,
       };
     }
   }

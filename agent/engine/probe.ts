@@ -7,7 +7,7 @@ import type { EngineTarget } from './address.ts';
 /** What one look showed; `unnameable`: models whose ids no registry takes. Only `refused` says that nothing listens; `unknown` is no evidence of anything. */
 export type Sighting =
   | { kind: 'models'; models: ServedModel[]; unnameable: number }
-  | { kind: 'refused' }
+  | { kind: 'refused'; where?: string }
   | { kind: 'unknown'; reason: string };
 
 /** An engine in prefill can leave its HTTP server waiting for seconds. */

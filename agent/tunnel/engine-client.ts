@@ -1,9 +1,11 @@
+import type { Readable } from 'node:stream';
 import { type Dispatcher, errors, Pool } from 'undici';
 import { type Endpoint, enginePathAt } from '../../shared/openai/endpoints.ts';
 import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
 import type { HeaderList } from '../../shared/wire/headers.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { EngineTarget } from '../engine/address.ts';
+import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-call.ts';
 import type { RequestBody } from './request-body.ts';
 
 /** uvicorn, under vLLM and SGLang, closes idle connections after 5 s: leave before it does. */
@@ -25,7 +27,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'set-cookie',
 ]);
 
-interface EngineEvents {
+export interface EngineEvents {
   /** `sized`: it says how long its body is, and undici sees to it that it is as long. */
   onHead(status: number, headers: HeaderList, sized: boolean): void;
   onData(chunk: Uint8Array): void;
@@ -43,11 +45,15 @@ export interface EngineCall {
 export class EngineClient {
   readonly target: EngineTarget;
   readonly #pool: Pool;
+  readonly #pair: PairState | undefined;
   /** Connections that were made so far. */
   #connections = 0;
 
-  constructor(target: EngineTarget) {
+  constructor(target: EngineTarget, log: (line: string) => void = () => {}) {
     this.target = target;
+    this.#pair =
+      target.prefill &&
+      new PairState(target.prefill, new EngineClient({ ...target.prefill, ...engineOf(target) }), log);
     this.#pool = new Pool(target.origin, {
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
@@ -62,22 +68,35 @@ export class EngineClient {
   }
 
   call(open: OpenFrame, endpoint: Endpoint, body: RequestBody, events: EngineEvents): EngineCall {
+    const length = body.contentLength;
+    if (this.#pair === undefined || !isDisaggregated(endpoint))
+      return this.send(open, endpoint, body.open(), length, events);
+    return new DisaggregatedCall({ decode: this, pair: this.#pair, open, endpoint, events }).start(body.open());
+  }
+
+  /** `length` of `content`, bytes; undefined: chunked. */
+  send(
+    open: OpenFrame,
+    endpoint: Endpoint,
+    content: Buffer | Readable,
+    length: number | undefined,
+    events: EngineEvents,
+  ): EngineCall {
     const options: Dispatcher.DispatchOptions = {
       path: this.target.pathPrefix + enginePathAt(endpoint, this.target.engine),
       method: endpoint.method,
-      headers: this.#headers(open, body),
-      body: body.open(),
+      headers: this.#headers(open, length),
+      body: content,
     };
     const call = new Call(this.#pool, options, events, () => this.#connections);
     call.dispatch();
     return call;
   }
 
-  #headers(open: OpenFrame, body: RequestBody): string[] {
+  #headers(open: OpenFrame, length: number | undefined): string[] {
     const headers: string[] = [];
     for (const [name, value] of open.headers) headers.push(name, value);
     if (!headers.includes('x-request-id')) headers.push('x-request-id', open.requestId);
-    const length = body.contentLength;
     if (length !== undefined) headers.push('content-length', String(length));
     // Without it a server may compress as it likes (RFC 9110 §12.5.3), and nothing on the way back would undo that.
     headers.push('accept-encoding', 'identity');
@@ -85,10 +104,12 @@ export class EngineClient {
     return headers;
   }
 
-  close(): Promise<void> {
-    return this.#pool.destroy();
+  async close(): Promise<void> {
+    await Promise.all([this.#pool.destroy(), this.#pair?.prefill.close()]);
   }
 }
+
+const engineOf = ({ engine }: EngineTarget) => (engine === undefined ? {} : { engine });
 
 /** One request to the engine; repeated once where it met a connection that had served others and was already closed. */
 class Call implements EngineCall, Dispatcher.DispatchHandler {

@@ -250,7 +250,7 @@ export class Exchanges {
     if (target === undefined) return this.#forget(exchange);
     if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
       void this.#client?.close();
-      this.#client = new EngineClient(target);
+      this.#client = new EngineClient(target, this.#log);
     }
     exchange.start(this.#client);
   }

@@ -24,6 +24,8 @@ export interface Engine {
   /** For the next `requests` requests (all when absent), beneath what a request asks for itself. */
   control(behaviour: Behaviour, requests?: number): void;
   setModels(models: string[]): void;
+  /** Prompts whose keys and values came from a prefill engine. */
+  received(): number;
   /** Cuts every connection in the middle of what it carries, and listens on. */
   hangUp(): void;
   /** Ends open connections too. */
@@ -57,6 +59,7 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
     setModels: (models) => {
       engine.models = models;
     },
+    received: () => engine.transfer?.received ?? 0,
     hangUp: () => server.closeAllConnections(),
     close: () =>
       new Promise((resolve) => {

@@ -5,6 +5,7 @@ import { readBody } from './body.ts';
 import { chat, completions } from './chat.ts';
 import { Freeze } from './freeze.ts';
 import { Journal } from './journal.ts';
+import { KvTransfer, type Role } from './kv-transfer.ts';
 import { classify, embeddings, rerank, score, speech, transcription } from './pooling.ts';
 import { type EngineRequest, RequestLog } from './record.ts';
 import { countMessageTokens, messages, responses } from './responses.ts';
@@ -31,6 +32,8 @@ export interface EngineOptions {
   likeSglang?: boolean;
   /** A file for `journal.ts`. */
   journal?: string;
+  /** One half of a disaggregated pair. */
+  role?: Role;
 }
 
 const ENDPOINTS: Record<string, (ask: Ask) => Answer> = {
@@ -61,12 +64,14 @@ export class StandIn {
   readonly #slots: Slots;
   readonly #freeze = new Freeze();
   readonly #journal: Journal | undefined;
+  readonly transfer: KvTransfer | undefined;
   models: string[];
   #control: { behaviour: Behaviour; left: number } = { behaviour: {}, left: 0 };
 
   constructor(options: EngineOptions) {
     this.#options = options;
     this.models = options.models ?? ['stand-in'];
+    this.transfer = options.role && new KvTransfer(options.role);
     this.#slots = new Slots(options.slots ?? Number.POSITIVE_INFINITY);
     this.#journal = options.journal === undefined ? undefined : new Journal(options.journal);
   }
@@ -86,6 +91,7 @@ export class StandIn {
     const prefix = this.#options.pathPrefix ?? '';
     const url = req.url ?? '/';
     const path = new URL(url, 'http://engine').pathname;
+    if (path.startsWith('/__kv/')) return this.#giveKv(res, path);
     if (path === '/__control' || path === '/__requests') return this.#operate(req, res, path);
     if (!path.startsWith(prefix)) return answerNow(res, refuse(404, 'NotFoundError', 'Not Found'));
     const local = path.slice(prefix.length);
@@ -155,7 +161,20 @@ export class StandIn {
     if (body === undefined) return refuse(400, 'BadRequestError', 'the body is no JSON object');
     const model = String(body.model);
     if (!this.models.includes(model)) return this.#unknownModel(model);
-    return endpoint(askOf(body, model, request, behaviour));
+    const ask = askOf(body, model, request, behaviour);
+    if (this.transfer === undefined) return endpoint(ask);
+    if (this.transfer.role === 'decode') {
+      const lost = await this.transfer.receive(body);
+      return lost === undefined ? endpoint(ask) : refuse(500, 'InternalServerError', lost);
+    }
+    const answer = endpoint(ask);
+    const more = this.transfer.prefill(body, req.socket.localPort ?? 0);
+    return answer.kind === 'json' ? { ...answer, body: { ...Object(answer.body), ...more } } : answer;
+  }
+
+  async #giveKv(res: ServerResponse, path: string): Promise<void> {
+    const prompt = await this.transfer?.give(path.slice('/__kv/'.length));
+    answerNow(res, prompt === undefined ? refuse(404, 'NotFoundError', 'no such keys and values') : json(prompt));
   }
 
   #upload(start: string, request: EngineRequest): Answer {

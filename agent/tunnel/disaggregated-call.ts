@@ -1,0 +1,256 @@
+/** One request at a disaggregated pair: the prompt at the prefill engine, the answer from the decode engine. */
+import { randomBytes } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import type { OpenFrame, ResetCode } from '../../shared/wire/frames.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+import type { PrefillTarget } from '../engine/address.ts';
+import { decodeRequest, kvTransferParams, prefillRequest, roomRequest } from '../engine/handover.ts';
+import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+
+/** Fields are appended to a whole body, so it is held until its end. Images in a prompt make it this long. */
+const BODY_MAX_BYTES = 16 * 1024 * 1024;
+/** All bodies of one pair that are held at a moment. */
+const BODIES_MAX_BYTES = 256 * 1024 * 1024;
+/** A prefill engine answers one token and the ids of the prompt's blocks: 128 k tokens are 8,192 of them. */
+const ANSWER_MAX_BYTES = 1024 * 1024;
+
+const DISAGGREGATED: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
+
+/** Endpoints whose prompts the prefill engine computes; others are the decode engine's alone. */
+export const isDisaggregated = ({ path }: Endpoint): boolean => DISAGGREGATED.has(path);
+
+/** What the requests of one pair share. */
+export class PairState {
+  readonly target: PrefillTarget;
+  readonly prefill: EngineClient;
+  readonly #log: (line: string) => void;
+  #held = 0;
+  #failing = false;
+
+  constructor(target: PrefillTarget, prefill: EngineClient, log: (line: string) => void) {
+    this.target = target;
+    this.prefill = prefill;
+    this.#log = log;
+  }
+
+  /** False where there is no room; else to be given back. */
+  hold(bytes: number): boolean {
+    if (this.#held + bytes > BODIES_MAX_BYTES) return false;
+    this.#held += bytes;
+    return true;
+  }
+
+  giveBack(bytes: number): void {
+    this.#held -= bytes;
+  }
+
+  /** Says it once, until the prefill engine works again. */
+  failed(why: string): void {
+    if (!this.#failing)
+      this.#log(`prefill engine ${this.target.origin}: ${why}; the decode engine computes prompts itself`);
+    this.#failing = true;
+  }
+
+  works(): void {
+    if (this.#failing) this.#log(`prefill engine ${this.target.origin} works again`);
+    this.#failing = false;
+  }
+}
+
+interface Options {
+  decode: EngineClient;
+  pair: PairState;
+  open: OpenFrame;
+  endpoint: Endpoint;
+  events: EngineEvents;
+}
+
+export class DisaggregatedCall implements EngineCall {
+  readonly #options: Options;
+  #calls: EngineCall[] = [];
+  #decode: EngineCall | undefined;
+  #content: Readable | undefined;
+  #held = 0;
+  #paused = false;
+  /** The asker wants nothing more, or has its error. */
+  #over = false;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  start(content: Buffer | Readable): this {
+    void this.#run(content);
+    return this;
+  }
+
+  async #run(content: Buffer | Readable): Promise<void> {
+    const body = Buffer.isBuffer(content) ? this.#whole([content]) : await this.#read(content);
+    if (body === undefined || this.#over) return this.#giveBack();
+    if (this.#options.decode.target.engine === 'sglang') this.#inRoom(body);
+    else this.#inTurn(body);
+  }
+
+  /** Undefined where it did not come whole, or is too long. */
+  async #read(content: Readable): Promise<Buffer | undefined> {
+    this.#content = content;
+    const chunks: Buffer[] = [];
+    try {
+      for await (const chunk of content) {
+        if (!Buffer.isBuffer(chunk) || this.#over) return undefined;
+        chunks.push(chunk);
+        if (!this.#hold(chunk.length)) return undefined;
+      }
+    } catch {
+      return undefined; // the exchange was abandoned, and knows why
+    }
+    return Buffer.concat(chunks);
+  }
+
+  #whole(chunks: Buffer[]): Buffer | undefined {
+    const [body] = chunks;
+    return body !== undefined && this.#hold(body.length) ? body : undefined;
+  }
+
+  #hold(bytes: number): boolean {
+    if (this.#held + bytes > BODY_MAX_BYTES) {
+      this.#tooLong();
+      return false;
+    }
+    if (!this.#options.pair.hold(bytes)) {
+      this.#fail('overloaded', 'the bodies of this pair of engines fill its memory');
+      return false;
+    }
+    this.#held += bytes;
+    return true;
+  }
+
+  #giveBack(): void {
+    this.#options.pair.giveBack(this.#held);
+    this.#held = 0;
+  }
+
+  /** vLLM: prefill first, then decode with where the keys and values are. A prefill that fails costs time, not the answer. */
+  #inTurn(body: Buffer): void {
+    const { pair } = this.#options;
+    const answer: Buffer[] = [];
+    let [status, bytes] = [0, 0];
+    const decode = (why: string | undefined) => {
+      if (this.#over) return;
+      const params = why === undefined ? kvTransferParams(Buffer.concat(answer)) : undefined;
+      // 4xx: the decode engine refuses it as well, with its own words.
+      if (params !== undefined) pair.works();
+      else if (status < 400 || status >= 500) pair.failed(why ?? 'its answer has no kv_transfer_params');
+      this.#ask(decodeRequest(body, params ?? null));
+    };
+    this.#send(pair.prefill, prefillRequest(body), {
+      onHead: (got) => {
+        status = got;
+      },
+      onData: (chunk) => {
+        bytes += chunk.length;
+        if (bytes <= ANSWER_MAX_BYTES) answer.push(Buffer.from(chunk));
+      },
+      onEnd: () => {
+        const long = bytes > ANSWER_MAX_BYTES ? `its answer is longer than ${ANSWER_MAX_BYTES} bytes` : undefined;
+        decode(status === 200 ? long : `status ${status}`);
+      },
+      onError: (_code, message) => decode(message),
+    });
+  }
+
+  /** SGLang: both at once. The decode engine waits for its peer, so a prefill that fails ends the request. */
+  #inRoom(body: Buffer): void {
+    const { pair } = this.#options;
+    const { hostname } = new URL(pair.target.origin);
+    const room = randomBytes(8).readBigUInt64BE() >> 1n;
+    const request = roomRequest(body, {
+      host: hostname,
+      port: pair.target.bootstrapPort,
+      room,
+    });
+    let answered = false;
+    this.#ask(request, () => {
+      answered = true;
+    });
+    let relay: EngineEvents | undefined;
+    this.#send(pair.prefill, request, {
+      onHead: (status, headers, sized) => {
+        if (status < 400 || answered || this.#over) return;
+        // Its refusal is the answer: the decode engine waits for keys and values that will not come.
+        this.#decode?.abort();
+        relay = this.#options.events;
+        relay.onHead(status, headers, sized);
+      },
+      onData: (chunk) => relay?.onData(chunk),
+      onEnd: () => relay?.onEnd(),
+      onError: (code, message) => {
+        if (!answered || relay !== undefined) this.#fail(code, `prefill engine: ${message}`);
+      },
+    });
+  }
+
+  /** The decode engine's answer is the client's. */
+  #ask(request: Buffer, onHead: () => void = () => {}): void {
+    const { decode, events } = this.#options;
+    this.#decode = this.#send(decode, request, {
+      ...events,
+      onHead: (status, headers, sized) => {
+        onHead();
+        this.#giveBack();
+        events.onHead(status, headers, sized);
+      },
+      onError: (code, message) => {
+        this.#giveBack();
+        events.onError(code, message);
+      },
+    });
+    if (this.#paused) this.#decode.pause();
+  }
+
+  #send(client: EngineClient, request: Buffer, events: EngineEvents): EngineCall {
+    const { open, endpoint } = this.#options;
+    const call = client.send(open, endpoint, request, request.length, events);
+    this.#calls.push(call);
+    return call;
+  }
+
+  #tooLong(): void {
+    const message = `a pair of prefill and decode engines takes bodies of at most ${BODY_MAX_BYTES} bytes`;
+    const error = { message, type: 'invalid_request_error', param: null, code: 'request_too_large' };
+    const headers: HeaderList = [['content-type', 'application/json']];
+    const { events } = this.#options;
+    this.#stop();
+    events.onHead(413, headers, true);
+    events.onData(Buffer.from(JSON.stringify({ error })));
+    events.onEnd();
+  }
+
+  #fail(code: ResetCode, message: string): void {
+    if (this.#over) return;
+    this.#stop();
+    this.#options.events.onError(code, message);
+  }
+
+  #stop(): void {
+    this.#over = true;
+    this.#content?.destroy();
+    for (const call of this.#calls) call.abort();
+    this.#giveBack();
+  }
+
+  pause(): void {
+    this.#paused = true;
+    this.#decode?.pause();
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#decode?.resume();
+  }
+
+  abort(): void {
+    this.#stop();
+  }
+}

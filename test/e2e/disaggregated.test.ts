@@ -1,0 +1,116 @@
+/** A prefill and a decode engine behind one agent: the gateway sees one replica. The engines are stand-ins; keys and values cross by HTTP. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { startAgent } from '../support/agent.ts';
+import { prompts } from '../support/engine/kv-transfer.ts';
+import { type Engine, startEngine } from '../support/engine.ts';
+import { Gateway } from '../support/gateway.ts';
+import { chatBody, MODEL } from '../support/house.ts';
+import { atEnd, endAll } from '../support/processes.ts';
+
+afterEach(endAll);
+
+interface Pair {
+  gateway: Gateway;
+  key: string;
+  prefill: Engine;
+  decode: Engine;
+  ask(body: object): Promise<Response>;
+}
+
+async function openPair(likeSglang: boolean): Promise<Pair> {
+  const gateway = await Gateway.start();
+  const [key, token] = await Promise.all([gateway.createKey(), gateway.createJoinToken()]);
+  const [prefill, decode] = await Promise.all([
+    startEngine({ models: [MODEL], likeSglang, role: 'prefill' }),
+    startEngine({ models: [MODEL], likeSglang, role: 'decode' }),
+  ]);
+  atEnd(() => prefill.close());
+  atEnd(() => decode.close());
+  const args = ['--prefill-url', prefill.url, '--prefill-bootstrap-port', String(prefill.port)];
+  await startAgent({ gateways: [gateway.url], token, engineUrl: decode.url, args });
+  await gateway.serving(1);
+  const ask = (body: object) =>
+    fetch(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  return { gateway, key, prefill, decode, ask };
+}
+
+describe.each([
+  { engines: 'vLLM', likeSglang: false },
+  { engines: 'SGLang', likeSglang: true },
+])('a pair of $engines engines', ({ likeSglang }) => {
+  it('serves streams and whole answers as one node, each prompt computed by the prefill engine', async () => {
+    const { gateway, key, prefill, decode, ask } = await openPair(likeSglang);
+    const nodes = await fetch(`${gateway.url}/v1/registry/nodes`, { headers: { authorization: `Bearer ${key}` } });
+    const { data }: { data: { models: unknown[] }[] } = JSON.parse(await nodes.text());
+    expect(data.filter(({ models }) => models.length > 0)).toHaveLength(1);
+
+    const whole = await ask(chatBody({ tokens: 5 }, { max_tokens: 5, min_tokens: 2 }));
+    expect(whole.status).toBe(200);
+    expect(JSON.parse(await whole.text())).toMatchObject({ usage: { completion_tokens: 5 } });
+    const stream = await ask(chatBody({ tokens: 3 }, { stream: true }));
+    expect(stream.status).toBe(200);
+    expect(await stream.text()).toMatch(/data: \[DONE\]\s*$/);
+
+    expect(decode.received()).toBe(2);
+    expect(prompts(prefill.requests)).toHaveLength(2);
+    expect(prompts(decode.requests)).toHaveLength(2);
+    const rooms = prompts(prefill.requests).map(({ bodyStart }) => /"bootstrap_room":(\d+)/.exec(bodyStart)?.[1]);
+    if (likeSglang) expect(new Set(rooms).size).toBe(2);
+    else
+      for (const { bodyStart } of prompts(prefill.requests))
+        expect(JSON.parse(bodyStart)).toMatchObject({ max_tokens: 1, min_tokens: 0, stream: false });
+  });
+
+  it("does not let a client name another request's keys and values", async () => {
+    const { prefill, decode, ask } = await openPair(likeSglang);
+    const stolen = likeSglang
+      ? { bootstrap_room: 7, bootstrap_host: '127.0.0.1', bootstrap_port: prefill.port }
+      : { kv_transfer_params: { remote_block_ids: ['x'], remote_host: '127.0.0.1', remote_port: prefill.port } };
+    const answer = await ask(chatBody({ tokens: 1 }, stolen));
+    // It gets its own; a stand-in that is given others' answers 500.
+    expect(answer.status).toBe(200);
+    expect(decode.received()).toBe(1);
+  });
+
+  it('relays the refusal of a bad request', async () => {
+    const { ask } = await openPair(likeSglang);
+    const answer = await ask(chatBody({ status: 422 }));
+    expect(answer.status).toBe(422);
+  });
+});
+
+it('a vLLM pair whose prefill engine fails a request answers all the same', async () => {
+  const { prefill, decode, ask } = await openPair(false);
+  prefill.control({ status: 500 }, 1);
+  const answer = await ask(chatBody({ tokens: 2 }));
+  expect(answer.status).toBe(200);
+  expect(decode.received()).toBe(0);
+  expect((await ask(chatBody({ tokens: 2 }))).status).toBe(200);
+  expect(decode.received()).toBe(1);
+});
+
+it('a client that leaves ends the prefill', async () => {
+  const { prefill, key, gateway } = await openPair(false);
+  prefill.control({ delayMs: 60_000 }, 1);
+  const client = new AbortController();
+  const asked = fetch(`${gateway.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify(chatBody({}, { stream: true })),
+    signal: client.signal,
+  }).catch(() => undefined);
+  await prefill.when(({ url, abortedAt }) => url.startsWith('/v1/chat') && abortedAt === undefined, 10_000);
+  client.abort();
+  await asked;
+  await prefill.when(({ url, abortedAt }) => url.startsWith('/v1/chat') && abortedAt !== undefined, 10_000);
+});
+
+it('a pair whose prefill engine is gone takes no more requests', async () => {
+  const { prefill, gateway } = await openPair(false);
+  await prefill.close();
+  await gateway.serving(0);
+});
