@@ -1,6 +1,4 @@
 /** A gateway in this process: its objects, its accounts, its public socket. */
-import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import { LimitsObject } from '../../accounts/limits-object.ts';
 import type { Env } from '../../env.ts';
 import type { ObjectClass } from '../../gateway-object.ts';
@@ -26,9 +24,10 @@ const CLASSES = {
   OBSERVE: ObserveObject,
 } satisfies Record<string, ObjectClass>;
 
-interface NodeGatewayOptions {
-  /** Absolute; they exist. */
+export interface NodeGatewayOptions {
+  /** An absolute directory, which exists. */
   objects: string;
+  /** An absolute file, made where it is missing. */
   accounts: string;
   assets: string;
   migrations: readonly { name: string; statements: readonly string[] }[];
@@ -51,8 +50,7 @@ export class NodeGateway {
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
     const { objects, accounts, assets, migrations, settings, tls, log } = options;
-    await mkdir(accounts, { recursive: true, mode: 0o700 });
-    const database = new Database(join(accounts, 'accounts.sqlite'));
+    const database = new Database(accounts);
     migrate(database, migrations);
     const outlets = new LocalOutlets();
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });

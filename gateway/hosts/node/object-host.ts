@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Env } from '../../env.ts';
@@ -7,6 +6,7 @@ import type { ObjectNamespace, ObjectStub } from '../../object-context.ts';
 import { storageHealth } from '../../storage/health.ts';
 import { Alarms } from './alarms.ts';
 import { NodeContext } from './node-context.ts';
+import { fileName } from './object-file.ts';
 import { Database } from './sqlite.ts';
 
 /** An object that is not used for so long closes its file. */
@@ -14,8 +14,6 @@ const FILE_IDLE_MS = 10_000;
 /** And for so long is forgotten, unless something of it is under way: Durable Objects are after one to two minutes. */
 const MEMORY_IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 5_000;
-/** Longer names of objects are hashed: a file's name has 255 bytes. */
-const FILE_NAME_MAX = 150;
 
 interface Instance {
   room: GatewayObject & ObjectHandlers;
@@ -189,11 +187,4 @@ export class ObjectHost {
 /** A copy of it is the same. */
 function isPlain(value: unknown): boolean {
   return typeof value !== 'object' || value === null;
-}
-
-/** Readable where it can be. Two names never share a file. */
-function fileName(name: string): string {
-  const readable = encodeURIComponent(name).replace(/[.*~!'()]/g, (char) => `%${char.charCodeAt(0).toString(16)}`);
-  if (readable.length <= FILE_NAME_MAX && readable !== '') return `${readable}.sqlite`;
-  return `${createHash('sha256').update(name).digest('hex')}.hash.sqlite`;
 }

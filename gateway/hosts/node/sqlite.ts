@@ -7,6 +7,10 @@ const STATEMENTS_MAX = 128;
 /** Another process (a backup, `sqlite3`) may hold the file for a moment. */
 const BUSY_TIMEOUT_MS = 5_000;
 
+/** SQLITE_CORRUPT and SQLITE_NOTADB, without what extends them. */
+const DAMAGED: readonly number[] = [11, 26];
+const PRIMARY_CODE = 0xff;
+
 /** A value in a row. Blobs are ArrayBuffers, as in Durable Objects and D1. */
 export type Value = ArrayBuffer | string | number | null;
 export type Row = Record<string, Value>;
@@ -41,13 +45,15 @@ export class Database {
 
   /** Runs a statement for its rows. @throws Error of SQLite */
   rows(query: string, bindings: readonly unknown[]): Row[] {
-    const { statement } = this.#prepare(query);
-    return statement.all(...bindings.map(bindable)).map(rowOf);
+    return this.#named(() => {
+      const { statement } = this.#prepare(query);
+      return statement.all(...bindings.map(bindable)).map(rowOf);
+    });
   }
 
   /** Row after row; the statement runs as it is read. */
   *iterate(query: string, bindings: readonly unknown[]): IterableIterator<Row> {
-    const prepared = this.#prepare(query);
+    const prepared = this.#named(() => this.#prepare(query));
     prepared.busy = true;
     try {
       for (const row of prepared.statement.iterate(...bindings.map(bindable))) yield rowOf(row);
@@ -71,7 +77,7 @@ export class Database {
 
   /** Several statements without bindings or rows. */
   script(text: string): void {
-    this.#open(isRead(text)).exec(text);
+    this.#named(() => this.#open(isRead(text)).exec(text));
   }
 
   /** As SQLite counts: of this connection, and the last row that it inserted. */
@@ -86,7 +92,7 @@ export class Database {
   }
 
   begin(): void {
-    this.#open(false).exec('BEGIN IMMEDIATE');
+    this.#named(() => this.#open(false).exec('BEGIN IMMEDIATE'));
   }
 
   /** @throws Error where the disk is full or broken; what was written since `begin` is undone then */
@@ -128,6 +134,17 @@ export class Database {
   remove(): void {
     this.close();
     for (const suffix of ['', '-wal', '-shm']) rmSync(`${this.path}${suffix}`, { force: true });
+  }
+
+  /** An error that says the file is damaged names the file. */
+  #named<T>(work: () => T): T {
+    try {
+      return work();
+    } catch (error) {
+      if (error instanceof Error && 'errcode' in error && DAMAGED.includes(Number(error.errcode) & PRIMARY_CODE))
+        error.message = `${this.path} is damaged: ${error.message}. Put a backup in its place: otela-gateway restore --help`;
+      throw error;
+    }
   }
 
   #prepare(query: string): Prepared {

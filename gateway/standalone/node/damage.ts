@@ -1,47 +1,46 @@
-/** Databases that cannot be read: told with the file's name and what helps, before anything else is tried on them. */
+/** Databases that cannot be read: named, with the command that helps, before a start changes anything. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
-import { pathToFileURL } from 'node:url';
 import { CommandError } from './command.ts';
+import { ACCOUNTS_FILE, openToRead } from './schema-version.ts';
 
-/** Without them no request is answered. A node's own database concerns that node's session alone, and there may be thousands. */
-const NEEDED = ['d1/opentela-D1Store', 'objects/opentela-RegistryObject'];
+/** Without these no request is answered. The other objects' files are one node's, one model's or one hour's each, and there may be thousands. */
+const NEEDED = [ACCOUNTS_FILE, 'objects/alarms.sqlite', 'objects/REGISTRY'];
+/** The same on workerd. */
+const NEEDED_ON_WORKERD = ['d1/opentela-D1Store', 'objects/opentela-RegistryObject'];
 
-/** The first bytes and the schema are read: what a start costs on a large database. @throws CommandError */
+/** Reads first bytes and schema: what a start may cost on a large database. @throws CommandError */
 export function refuseUnreadable(data: string): void {
   for (const file of databases(data)) check(file, 'SELECT count(*) AS found FROM sqlite_master', () => true);
 }
 
-/** Every page is read. For a start that failed: some seconds then tell more than its error. @throws CommandError */
+/** Reads every page. After a start that failed, these seconds tell more than its error. @throws CommandError */
 export function refuseDamaged(data: string): void {
-  for (const file of databases(data)) check(file, 'PRAGMA quick_check(1)', (said) => said === 'ok');
+  for (const file of databases(data)) check(file, 'PRAGMA quick_check(1)', (result) => result === 'ok');
 }
 
 function databases(data: string): string[] {
-  return NEEDED.flatMap((part) => {
-    const directory = join(data, part);
-    const names = existsSync(directory) ? readdirSync(directory) : [];
-    return names.filter((name) => name.endsWith('.sqlite')).map((name) => join(directory, name));
+  return [...NEEDED, ...NEEDED_ON_WORKERD].flatMap((part) => {
+    const path = join(data, part);
+    if (part.endsWith('.sqlite')) return existsSync(path) ? [path] : [];
+    const names = existsSync(path) ? readdirSync(path) : [];
+    return names.filter((name) => name.endsWith('.sqlite')).map((name) => join(path, name));
   });
 }
 
-function check(file: string, query: string, isGood: (said: unknown) => boolean): void {
-  const url = pathToFileURL(file);
-  // Where nobody left a log the file alone says all; otherwise SQLite would leave one beside it.
-  if (!existsSync(`${file}-wal`)) url.searchParams.set('immutable', '1');
-  let said: unknown;
+function check(file: string, query: string, isGood: (result: unknown) => boolean): void {
+  let result: unknown;
   try {
-    const database = new DatabaseSync(url, { readOnly: true });
+    const database = openToRead(file);
     try {
-      [said] = Object.values(database.prepare(query).get() ?? {});
+      [result] = Object.values(database.prepare(query).get() ?? {});
     } finally {
       database.close();
     }
   } catch (cause) {
     throw damaged(file, cause instanceof Error ? cause.message : String(cause), cause);
   }
-  if (!isGood(said)) throw damaged(file, String(said));
+  if (!isGood(result)) throw damaged(file, String(result));
 }
 
 function damaged(file: string, reason: string, cause?: unknown): CommandError {

@@ -1,12 +1,14 @@
 /**
  * The one directory in which a gateway keeps everything:
  *
- *     admin.key    the first operator's key, made at the first start (0600)
- *     issuer/      the keys that admit nodes: see issuer-files.ts
- *     d1/          accounts and settings          objects/   Durable Objects
- *     accounts/    the same of a gateway without workerd, and node-objects/ its objects: a directory has the ones or the others
- *     lock         held by the gateway that uses this directory
- *     run/         made anew by each start: workerd's configuration, socket and process id
+ *     layout.json       the layout's version: see layout.ts
+ *     admin.key         the first operator's key, made at the first start (0600)
+ *     issuer/           the keys that admit nodes: see issuer-files.ts
+ *     accounts.sqlite   accounts and settings
+ *     objects/          a directory for each class, a file for each object; alarms.sqlite has all alarms
+ *     lock              held by the gateway that uses this directory
+ *
+ * On workerd, which has no layout.json: `d1/`, `objects/opentela-…/`, `run/`.
  */
 import { constants } from 'node:fs';
 import { access, chmod, link, mkdir, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
@@ -15,7 +17,8 @@ import { DatabaseSync } from 'node:sqlite';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../accounts/secrets.ts';
 import { CommandError } from './command.ts';
 import { refuseUnreadable } from './damage.ts';
-import { appliedMigrations, refuseNewer } from './schema-version.ts';
+import { bringForward, LAYOUT_FILE, layoutOf } from './layout.ts';
+import { ACCOUNTS_FILE, appliedMigrations, refuseNewer } from './schema-version.ts';
 
 export interface DataDirectory {
   /** Absolute, without links. */
@@ -26,8 +29,8 @@ export interface DataDirectory {
   issuer: string;
   objects: string;
   d1: string;
-  /** Undefined where workerd keeps the data. */
-  node?: { accounts: string; objects: string };
+  /** A file. */
+  accounts: string;
   run: string;
   /** Lets another gateway use the directory. Ending, in whatever way, does the same. */
   release(): void;
@@ -52,18 +55,20 @@ export async function openDataDirectory(
   await chmod(path, 0o700);
   const release = lockDirectory(path);
   try {
-    await refuseOther(path, runtime);
+    if (runtime === 'workerd') await refuseNode(path);
+    else layoutOf(path);
     refuseUnreadable(path);
-    refuseNewer(path, migrations, appliedMigrations(join(path, 'd1')));
+    if (runtime === 'node') {
+      refuseNewer(path, migrations, appliedMigrations(join(path, ACCOUNTS_FILE)));
+      await bringForward(path);
+    }
   } catch (error) {
     release();
     throw error;
   }
   const [objects, d1, run] = [join(path, 'objects'), join(path, 'd1'), join(path, 'run')];
-  const node =
-    runtime === 'node' ? { accounts: join(path, 'accounts'), objects: join(path, 'node-objects') } : undefined;
-  const kept = node === undefined ? [objects, d1] : [node.accounts, node.objects];
-  await Promise.all([...kept, run].map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
+  const kept = runtime === 'node' ? [objects] : [objects, d1, run];
+  await Promise.all(kept.map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
   const adminKey = await readAdminKey(join(path, 'admin.key'));
   const issuer = join(path, 'issuer');
   return {
@@ -71,25 +76,22 @@ export async function openDataDirectory(
     adminKey,
     adminKeyHash: sha256Hex(adminKey),
     issuer,
+    accounts: join(path, ACCOUNTS_FILE),
     objects,
     d1,
     run,
     release,
-    ...(node && { node }),
   };
 }
 
 /** What runs the gateway's code. */
 export type Runtime = 'workerd' | 'node';
 
-/** The two keep their data in different forms. Nothing is changed in a directory of the other one. */
-async function refuseOther(path: string, runtime: Runtime): Promise<void> {
-  const other = runtime === 'node' ? 'd1' : 'accounts';
-  const entries = await readdir(join(path, other)).catch(() => []);
-  if (entries.length === 0) return;
-  const [made, flag] = runtime === 'node' ? ['workerd', 'workerd'] : ['one Node process', 'node'];
+/** Nothing is changed in a directory of the other one. */
+async function refuseNode(path: string): Promise<void> {
+  if (!(await readdir(path)).includes(LAYOUT_FILE)) return;
   throw new DataDirectoryError(
-    `${path} holds the data of a gateway that ran on ${made}. Start it with --runtime ${flag}, or give --data another directory.`,
+    `${path} holds the data of a gateway that ran in one Node process. Start it with --runtime node, or give --data another directory.`,
   );
 }
 

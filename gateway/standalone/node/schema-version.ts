@@ -1,42 +1,41 @@
-/** Which schema a data directory has: the migrations that its accounts went through. They stand for the whole directory. */
-import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
+/** Which schema the accounts of a data directory have: the migrations that they went through. */
+import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { CommandError } from './command.ts';
 
-/** Names in the order in which they were applied; none where there is no database yet. Writes nothing. */
-export function appliedMigrations(d1: string): string[] {
-  for (const database of openedDatabases(d1)) {
-    const [table] = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'd1_migrations'").all();
-    const rows = table === undefined ? [] : database.prepare('SELECT name FROM d1_migrations ORDER BY id').all();
-    database.close();
-    if (table !== undefined) return rows.map(({ name }) => String(name));
-  }
-  return [];
+/** In the data directory. */
+export const ACCOUNTS_FILE = 'accounts.sqlite';
+
+/** Names in the order in which they were applied; none where there is no such file yet. Writes nothing. */
+export function appliedMigrations(accounts: string): string[] {
+  const rows = read(accounts, 'd1_migrations', 'SELECT name FROM d1_migrations ORDER BY id');
+  return rows.map(({ name }) => String(name));
 }
 
 /** A setting as it is stored, parsed; undefined where it is not set. */
-export function storedSetting(d1: string, name: string): unknown {
-  for (const database of openedDatabases(d1)) {
-    const [table] = database.prepare("SELECT 1 FROM sqlite_master WHERE name = 'settings'").all();
-    const [row] = table === undefined ? [] : database.prepare('SELECT value FROM settings WHERE name = ?').all(name);
-    database.close();
-    if (row !== undefined) return row.value;
-  }
-  return undefined;
+export function storedSetting(accounts: string, name: string): unknown {
+  const [row] = read(accounts, 'settings', 'SELECT value FROM settings WHERE name = ?', name);
+  return row?.value;
 }
 
-function* openedDatabases(d1: string): Generator<DatabaseSync> {
-  const directory = join(d1, 'opentela-D1Store');
-  const names = existsSync(directory) ? readdirSync(directory) : [];
-  for (const name of names.filter((one) => one.endsWith('.sqlite') && one !== 'metadata.sqlite')) {
-    const file = join(directory, name);
-    const url = pathToFileURL(file);
-    // Where nobody left a log the file alone says all; otherwise SQLite would leave one beside it.
-    if (!existsSync(`${file}-wal`)) url.searchParams.set('immutable', '1');
-    yield new DatabaseSync(url, { readOnly: true });
+function read(file: string, table: string, query: string, ...bindings: string[]) {
+  if (!existsSync(file)) return [];
+  const database = openToRead(file);
+  try {
+    const [found] = database.prepare('SELECT 1 FROM sqlite_master WHERE name = ?').all(table);
+    return found === undefined ? [] : database.prepare(query).all(...bindings);
+  } finally {
+    database.close();
   }
+}
+
+/** Opened so that nothing is written, beside it neither. */
+export function openToRead(file: string): DatabaseSync {
+  const url = pathToFileURL(file);
+  // Without a log beside it the file alone has everything; opened in any other way, SQLite would leave a log there.
+  if (!existsSync(`${file}-wal`)) url.searchParams.set('immutable', '1');
+  return new DatabaseSync(url, { readOnly: true });
 }
 
 /** Of `applied`, what this program does not know: a newer one made it. */

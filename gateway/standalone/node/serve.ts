@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import { isOn } from '../../../shared/release/release.ts';
 import { listenError } from '../../../shared/terminal/listen-error.ts';
-import { NodeGateway } from '../../hosts/node/node-gateway.ts';
+import { NodeGateway, type NodeGatewayOptions } from '../../hosts/node/node-gateway.ts';
 import { storageHealth } from '../../storage/health.ts';
 import { workerdConfig } from '../config.ts';
 import { checkReady } from './check.ts';
@@ -148,15 +148,14 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
   const data = await openDataDirectory(options.data, known, 'node');
   // What throws outside every object and request is told; the others go on.
   process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
-  const { node } = data;
-  if (node === undefined) throw new Error('the data directory is no Node gateway');
   const given: NodeJS.ProcessEnv = { ...releaseSettings(bundle), ...process.env };
   const issuer = environment(await openIssuer(data.issuer, Math.floor(Date.now() / 1000)));
   const settings = Object.fromEntries(
     WORKER_SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
   );
-  const gateway = await NodeGateway.open({
-    ...node,
+  const gateway = await opened(data, {
+    objects: data.objects,
+    accounts: data.accounts,
     assets: bundle.assetsDir,
     migrations: bundle.migrations,
     settings: { ...settings, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash },
@@ -186,6 +185,17 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
     return { url, stop, reloadTls: async () => gateway.reload(await readTls(files)) };
   } catch (error) {
     await stop(0);
+    if (!(error instanceof CommandError)) refuseDamaged(data.path);
+    throw error;
+  }
+}
+
+/** A database that cannot be used is named. */
+async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise<NodeGateway> {
+  try {
+    return await NodeGateway.open(options);
+  } catch (error) {
+    refuseDamaged(data.path);
     throw error;
   }
 }

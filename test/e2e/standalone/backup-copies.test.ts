@@ -20,12 +20,12 @@ const namesIn = (file: string) => spawnSync('tar', ['-tzf', file], { encoding: '
 /** A data directory with so many objects, none of which a gateway has open. */
 async function withObjects(count: number): Promise<string> {
   const data = await temporaryDirectory();
-  for (const part of ['issuer', 'd1', 'objects/opentela-UsageObject'])
-    await mkdir(join(data, part), { recursive: true });
+  for (const part of ['issuer', 'objects/USAGE']) await mkdir(join(data, part), { recursive: true });
+  await writeFile(join(data, 'layout.json'), '{"layout":"node","version":1}');
   await writeFile(join(data, 'lock'), '');
   await writeFile(join(data, 'admin.key'), 'a-key\n');
   await writeFile(join(data, 'issuer/root.key'), 'root\n');
-  for (let n = 0; n < count; n++) databaseAt(join(data, `objects/opentela-UsageObject/${n}.sqlite`));
+  for (let n = 0; n < count; n++) databaseAt(join(data, `objects/USAGE/${n}.sqlite`));
   return data;
 }
 
@@ -48,7 +48,7 @@ test('with few descriptors every database is copied nevertheless', async () => {
 
 test('a database that is gone is left out; one that is there and cannot be opened is an error', async () => {
   const [data, to] = [await withObjects(1), await temporaryDirectory()];
-  const [kept, gone, shut] = ['0', 'gone', 'shut'].map((name) => `objects/opentela-UsageObject/${name}.sqlite`);
+  const [kept, gone, shut] = ['0', 'gone', 'shut'].map((name) => `objects/USAGE/${name}.sqlite`);
   expect(await copyDatabases(data, [gone ?? '', kept ?? ''], to, 10)).toEqual([kept]);
   // SQLite has one code for all of these: no file, no descriptor left, no right, a link in a circle.
   await symlink('shut.sqlite', join(data, shut ?? ''));
@@ -64,8 +64,8 @@ test('what an editor left among the keys is not taken; a database at a strange p
   const elsewhere = join(await temporaryDirectory(), 'data');
   expect(cli('restore', '--data', elsewhere, file).status).toBe(0);
   expect((await readdir(join(elsewhere, 'issuer'))).sort()).toEqual(['root.key']);
-  await mkdir(join(data, 'objects/opentela-UsageObject/old'));
-  databaseAt(join(data, 'objects/opentela-UsageObject/old/0.sqlite'));
+  await mkdir(join(data, 'objects/USAGE/old'));
+  databaseAt(join(data, 'objects/USAGE/old/0.sqlite'));
   const out = join(await temporaryDirectory(), 'backup.tar.gz');
   const { status, stderr } = cli('backup', '--data', data, '--out', out);
   expect([status, stderr]).toEqual([1, expect.stringContaining('old/0.sqlite')]);

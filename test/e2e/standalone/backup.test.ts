@@ -15,9 +15,13 @@ import { NODE, ROOT } from '../../support/where.ts';
 
 const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
 
+/** `backup` and `restore` know this host's data alone. */
+const ON_NODE = { env: { OTELA_RUNTIME: 'node' } };
+
 afterEach(endAll);
 
-const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
+const cli = (...args: string[]) =>
+  spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000, env: { ...process.env, ...ON_NODE.env } });
 const tar = (...args: string[]) => spawnSync('tar', args, { encoding: 'utf8' });
 const keyWorks = async (url: string, key: string) =>
   (await fetch(`${url}/v1/models`, { headers: { 'x-api-key': key } })).status;
@@ -31,12 +35,12 @@ async function backedUp(data: string): Promise<string> {
 
 /** The end of the numbers that nodes' objects have reserved for streams. */
 function streamsOf(data: string): number {
-  const directory = join(data, 'objects/opentela-TunnelObject');
-  const names = readdirSync(directory).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+  const directory = join(data, 'objects/TUNNEL');
+  const names = readdirSync(directory).filter((name) => name.endsWith('.sqlite'));
   return Math.max(
     ...names.map((name) => {
       const database = new DatabaseSync(join(directory, name), { readOnly: true });
-      const [row] = database.prepare("SELECT value FROM _cf_KV WHERE key = 'streams'").all();
+      const [row] = database.prepare("SELECT value FROM _keys WHERE key = 'streams'").all();
       database.close();
       return row?.value instanceof Uint8Array ? Number(deserialize(row.value)) : 0;
     }),
@@ -52,7 +56,7 @@ async function counted(gateway: Gateway): Promise<number> {
 }
 
 test('backed up under load, killed and restored elsewhere: keys, usage and nodes that were admitted go on', async () => {
-  const house = await openHouse();
+  const house = await openHouse({ gateway: ON_NODE });
   const { gateway } = house;
   let loaded = true;
   let answered = 0;
@@ -78,10 +82,11 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
   const data = join(await temporaryDirectory(), 'elsewhere');
   const restored = cli('restore', '--data', data, file);
   expect([restored.status, restored.stderr]).toEqual([0, '']);
-  for (const part of ['', 'issuer', 'd1', 'objects']) expect(statSync(join(data, part)).mode & 0o777).toBe(0o700);
-  for (const part of ['admin.key', 'issuer/root.key', 'lock'])
+  for (const part of ['', 'issuer', 'objects', 'objects/TUNNEL'])
+    expect(statSync(join(data, part)).mode & 0o777).toBe(0o700);
+  for (const part of ['layout.json', 'admin.key', 'issuer/root.key', 'accounts.sqlite', 'lock'])
     expect(statSync(join(data, part)).mode & 0o777).toBe(0o600);
-  const second = await Gateway.start({ data, port: gateway.port });
+  const second = await Gateway.start({ ...ON_NODE, data, port: gateway.port });
   expect(second.adminKey).toBe(gateway.adminKey);
   expect(await keyWorks(second.url, house.key)).toBe(200);
   expect((await second.serving(1, 30_000)).map((node) => node.session)).toEqual([session]);
@@ -90,14 +95,14 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
   const known = await counted(second);
   for (let n = 0; n < 20; n++)
     expect((await house.ask('/v1/chat/completions', chatBody({ tokens: 2 }))).status).toBe(200);
-  // workerd goes on from the number that the restore wrote, in V8's serialization.
+  // It goes on from the number that the restore wrote.
   expect(streamsOf(second.data)).toBeGreaterThan(2 ** 24);
   expect(streamsOf(gateway.data)).toBeLessThan(2 ** 24);
   await eventually('twenty more', 20_000, async () => ((await counted(second)) >= known + 20 ? true : undefined));
 });
 
 test('any tar lists it, and its manifest names every file with its sum', async () => {
-  const gateway = await Gateway.start();
+  const gateway = await Gateway.start(ON_NODE);
   await gateway.createKey('kept');
   const file = await backedUp(gateway.data);
   expect(statSync(file).mode & 0o777).toBe(0o600);
@@ -105,11 +110,12 @@ test('any tar lists it, and its manifest names every file with its sum', async (
   expect(names[0]).toBe('manifest.json');
   expect(names).toContain('admin.key');
   expect(names).toContain('issuer/root.key');
-  expect(names.join(' ')).not.toMatch(/-wal|-shm|run\/|lock/);
+  expect(names.join(' ')).not.toMatch(/-wal|-shm|lock|probe/);
   const manifest = JSON.parse(tar('-xzOf', file, 'manifest.json').stdout);
   expect(manifest.files.map(({ path }: { path: string }) => path)).toEqual(names.slice(1));
   expect(manifest).toMatchObject({
-    otela_backup: 1,
+    otela_backup: 2,
+    layout: 1,
     version: expect.stringMatching(/^\d/),
     made_at: expect.any(String),
   });
@@ -124,7 +130,7 @@ test('any tar lists it, and its manifest names every file with its sum', async (
 });
 
 test('a restore goes into an empty directory alone, and never into one that a gateway uses', async () => {
-  const gateway = await Gateway.start();
+  const gateway = await Gateway.start(ON_NODE);
   const file = await backedUp(gateway.data);
   const running = cli('restore', '--data', gateway.data, file);
   expect([running.status, running.stderr]).toEqual([1, expect.stringContaining('Another gateway uses')]);
@@ -140,7 +146,14 @@ test('a restore goes into an empty directory alone, and never into one that a ga
   await mkdir(join(half, 'restoring/objects'), { recursive: true });
   await copyFile(join(gateway.data, 'admin.key'), join(half, 'admin.key'));
   expect(cli('restore', '--data', half, file).status).toBe(0);
-  expect((await readdir(half)).sort()).toEqual(['admin.key', 'd1', 'issuer', 'lock', 'objects']);
+  expect((await readdir(half)).sort()).toEqual([
+    'accounts.sqlite',
+    'admin.key',
+    'issuer',
+    'layout.json',
+    'lock',
+    'objects',
+  ]);
 });
 
 test.each([
@@ -148,7 +161,7 @@ test.each([
   ['cut off', (plain: Buffer) => plain.subarray(0, plain.length - 4096), /cut off|missing/],
   ['that is something else', () => Buffer.from('hello'), /cut off|no backup/],
 ])('a backup %s is refused, and nothing is left behind', async (_, spoil, reason) => {
-  const gateway = await Gateway.start();
+  const gateway = await Gateway.start(ON_NODE);
   await gateway.stop();
   const file = await backedUp(gateway.data);
   writeFileSync(file, gzipSync(spoil(gunzipSync(readFileSync(file)))));
@@ -168,19 +181,17 @@ function turned(plain: Buffer, at: number): Buffer {
 test('an archive cannot write outside the directory, or bring what a gateway has not', async () => {
   const evil = await temporaryDirectory();
   const files = [{ path: '../escaped', bytes: 0, sha256: '0'.repeat(64) }];
-  const manifest = { otela_backup: 1, version: '0', made_at: '', migrations: [], files };
+  const manifest = { otela_backup: 2, version: '0', made_at: '', layout: 1, migrations: [], files };
   await writeFile(join(evil, 'manifest.json'), JSON.stringify(manifest));
   tar('-C', evil, '-czf', join(evil, 'evil.tar.gz'), 'manifest.json');
   const { status, stderr } = cli('restore', '--data', join(evil, 'data'), join(evil, 'evil.tar.gz'));
   expect([status, stderr]).toEqual([1, expect.stringContaining('manifest')]);
 });
 
-test('a directory or a backup of a newer otela-gateway is refused before anything is written', async () => {
-  const gateway = await Gateway.start();
+test('a directory or a backup with a schema of a newer otela-gateway is refused before anything is written', async () => {
+  const gateway = await Gateway.start(ON_NODE);
   await gateway.stop();
-  const directory = join(gateway.data, 'd1/opentela-D1Store');
-  const name = (await readdir(directory)).find((one) => /^[0-9a-f]{64}\.sqlite$/.test(one)) ?? '';
-  const database = new DatabaseSync(join(directory, name));
+  const database = new DatabaseSync(join(gateway.data, 'accounts.sqlite'));
   database.exec("INSERT INTO d1_migrations (name) VALUES ('9999_tomorrow.sql')");
   database.close();
   const before = await everything(gateway.data);

@@ -41,7 +41,7 @@ test('nothing is in the way of a first start, and looking makes nothing', async 
 });
 
 test('beside a gateway that runs it finds that gateway, at its port and at its public URL', async () => {
-  const gateway = await Gateway.start();
+  const gateway = await Gateway.start({ env: { OTELA_RUNTIME: 'node' } });
   await gateway.admin('PATCH', 'settings', { public_url: gateway.url });
   const port = String(gateway.port);
   const { status, of } = await doctor('--data', gateway.data, '--port', port);
@@ -53,17 +53,18 @@ test('beside a gateway that runs it finds that gateway, at its port and at its p
   });
   expect(of('public URL')).toMatchObject({ verdict: 'good' });
   expect(of('admin key')).toMatchObject({ verdict: 'good' });
+  expect(of('data')?.found).toBe('layout version 1; accounts, registry and alarms are whole');
   expect((await fetch(`${gateway.url}/readyz`)).status).toBe(200);
 });
 
 test('rights that are too wide, a lost key, a clock set back and a root key elsewhere are told with their fixes', async () => {
-  const gateway = await Gateway.start();
+  const gateway = await Gateway.start({ env: { OTELA_RUNTIME: 'node' } });
   await gateway.stop();
   const { data } = gateway;
   chmodSync(data, 0o755);
   writeFileSync(join(data, 'admin.key'), 'short\n');
   const later = new Date(Date.now() + 3_600_000);
-  utimesSync(join(data, 'd1'), later, later);
+  utimesSync(join(data, 'objects'), later, later);
   execFileSync('rm', [join(data, 'issuer/root.key')]);
   writeFileSync(join(data, 'issuer/gateway.cert'), 'damaged\n');
   const { status, of } = await doctor('--data', data, '--port', '0');

@@ -1,5 +1,5 @@
 /** What the Node host promises beyond the contract of all hosts: faults stay in their object, and files are closed. */
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import type { Env } from '../../../gateway/env.ts';
@@ -106,6 +106,15 @@ test('reading from an object that does not exist leaves no file', async () => {
   const { directory, objects } = await opened();
   await expect(objects.getByName('nothing').rows()).rejects.toThrow('no such table');
   expect(readdirSync(join(directory, 'FAULTY'))).toEqual([]);
+});
+
+test('an object whose file is damaged fails by that name, and the others go on', async () => {
+  const { directory, objects } = await opened();
+  const file = join(directory, 'FAULTY/broken.sqlite');
+  writeFileSync(file, 'this is no database, but longer than the head of one'.repeat(100));
+  await expect(objects.getByName('broken').write(1)).rejects.toThrow(`${file} is damaged: file is not a database`);
+  await expect(objects.getByName('broken').rows()).rejects.toThrow('otela-gateway restore');
+  expect(await objects.getByName('whole').write(1)).toBe(1);
 });
 
 test('what waits for a commit that fails never leaves', async () => {

@@ -9,7 +9,8 @@ import { createGzip } from 'node:zlib';
 import program from '../../../../package.json' with { type: 'json' };
 import { JSON_FLAG } from '../client.ts';
 import { type Command, CommandError, EXIT_DONE, type Flag, UsageError } from '../command.ts';
-import { appliedMigrations } from '../schema-version.ts';
+import { layoutOf } from '../layout.ts';
+import { ACCOUNTS_FILE, appliedMigrations } from '../schema-version.ts';
 import { copyDatabases, copyKeys, databasesOf, heldAtOnce } from './copies.ts';
 import { BACKUP_FORM, MANIFEST, type Manifest, manifestSchema, sha256Of } from './manifest.ts';
 import { withStaging } from './staging.ts';
@@ -57,7 +58,7 @@ async function backupCommand(args: string[]): Promise<number> {
 
 /** Under its own name only when whole and on disk. @throws CommandError */
 async function backUp(directory: string, out: string): Promise<Manifest> {
-  const data = await gatewayData(directory);
+  const { data, layout } = await gatewayData(directory);
   if (await exists(out)) throw new CommandError(`${out} exists; a backup never replaces one`);
   return withStaging(
     dirname(out),
@@ -74,9 +75,9 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
         const file = join(copies, path);
         files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
       }
-      const migrations = appliedMigrations(join(copies, 'd1'));
+      const migrations = appliedMigrations(join(copies, ACCOUNTS_FILE));
       const { version } = program;
-      const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), migrations, files };
+      const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), layout, migrations, files };
       // As restore will read it: what that would refuse is found now.
       const manifest = manifestSchema.parse(form);
       const whole = join(staging, 'whole');
@@ -99,9 +100,10 @@ async function write(manifest: Manifest, copies: string, target: string, mtimeS:
   await handle.close();
 }
 
-async function gatewayData(directory: string): Promise<string> {
+async function gatewayData(directory: string): Promise<{ data: string; layout: number }> {
   const data = await realpath(directory).catch(() => directory);
-  if ((await exists(join(data, 'lock'))) && (await exists(join(data, 'admin.key')))) return data;
+  const layout = layoutOf(data);
+  if (layout !== undefined && (await exists(join(data, 'admin.key')))) return { data, layout };
   throw new CommandError(`${directory} holds no gateway's data; name its data directory with --data`);
 }
 

@@ -1,11 +1,13 @@
 /** Copies of a data directory's files while a gateway writes to them. */
-import { lstatSync, readFileSync } from 'node:fs';
+import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { copyFile, mkdir, readdir, readFile, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CommandError } from '../command.ts';
 import { ISSUER_FILES } from '../issuer-files.ts';
+import { LAYOUT_FILE } from '../layout.ts';
+import { ACCOUNTS_FILE } from '../schema-version.ts';
 import { BACKED_UP } from './manifest.ts';
 
 /** Databases whose moment is held at once, where the limit of open files allows it. */
@@ -26,9 +28,9 @@ const STILL_MS = 50;
 
 /**
  * Where news goes from what comes first to what comes later, and is told again until it is acknowledged: taken in this order, none
- * is missing at both ends. Records go from nodes' objects to the hour's and on to the totals in D1; D1 has the admitted tokens.
+ * is missing at both ends. Records go from nodes' objects to the hour's and on to the totals in the accounts, which have the admitted tokens.
  */
-const ORDER = ['objects/opentela-TunnelObject', 'objects/opentela-RegistryObject', 'objects/', 'd1/'];
+const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/', ACCOUNTS_FILE];
 
 /** How many databases may be held at once. Node has raised the soft limit to the hard one by now. */
 export function heldAtOnce(): number {
@@ -48,14 +50,11 @@ function limits(): string {
 
 /** Paths of the databases below `data`, relative, in the order in which they are to be copied. @throws CommandError */
 export async function databasesOf(data: string, atOnce: number): Promise<string[]> {
-  const found: string[] = [];
-  for (const part of ['objects', 'd1']) {
-    const entries = await readdir(join(data, part), { recursive: true, withFileTypes: true }).catch(nothingThere);
-    for (const entry of entries) {
-      if (entry.isFile() && entry.name.endsWith('.sqlite'))
-        found.push(join(entry.parentPath, entry.name).slice(data.length + 1));
-    }
-  }
+  const entries = await readdir(join(data, 'objects'), { recursive: true, withFileTypes: true }).catch(nothingThere);
+  const found = entries
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.sqlite'))
+    .map((entry) => join(entry.parentPath, entry.name).slice(data.length + 1));
+  if (existsSync(join(data, ACCOUNTS_FILE))) found.push(ACCOUNTS_FILE);
   const odd = found.find((path) => !BACKED_UP.test(path));
   if (odd !== undefined)
     throw new CommandError(`${join(data, odd)} is no database of a gateway's: move it away, then back up again`);
@@ -114,11 +113,16 @@ export async function copyDatabases(
   return copied;
 }
 
-/** Opened, and in a transaction that sees the database as it is now. Undefined where it is gone. */
+/** Opened, and in a transaction that sees the database as it is now. Undefined where it is gone, or only just being made. */
 function hold(file: string): DatabaseSync | undefined {
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_MS });
+    // Its maker is about to turn the write-ahead log on, which needs the file for itself: a transaction here would hold the gateway up.
+    if (database.prepare('PRAGMA journal_mode').get()?.journal_mode !== 'wal') {
+      database.close();
+      return undefined;
+    }
     database.exec('BEGIN');
     database.prepare('SELECT count(*) FROM sqlite_master').get();
     return database;
@@ -141,7 +145,7 @@ function refuseDamaged(file: string, path: string): void {
   }
 }
 
-/** Copies the keys: all of one moment, for a rotation replaces several of them one after the other. Resolves with their paths. */
+/** Copies the keys and the layout's version: all of one moment, for a rotation replaces several keys one after the other. Resolves with their paths. */
 export async function copyKeys(data: string, to: string): Promise<string[]> {
   for (let n = 0; n < STILL_TRIES; n++) {
     const before = await keysOf(data);
@@ -158,7 +162,11 @@ export async function copyKeys(data: string, to: string): Promise<string[]> {
 async function keysOf(data: string): Promise<Map<string, string>> {
   const names = await readdir(join(data, 'issuer')).catch(nothingThere);
   // An editor's copy of a key is none of the gateway's, and restore would refuse it.
-  const paths = ['admin.key', ...names.filter((name) => ISSUER_FILES.has(name)).map((name) => `issuer/${name}`)];
+  const paths = [
+    LAYOUT_FILE,
+    'admin.key',
+    ...names.filter((name) => ISSUER_FILES.has(name)).map((name) => `issuer/${name}`),
+  ];
   return new Map(
     await Promise.all(paths.map(async (path) => [path, await readFile(join(data, path), 'utf8')] as const)),
   );

@@ -4,13 +4,15 @@ import { createReadStream } from 'node:fs';
 import * as z from 'zod';
 
 export const MANIFEST = 'manifest.json';
-/** Of the manifest's own form. */
-export const BACKUP_FORM = 1;
+/** Of the manifest's own form, and of the one that a gateway on workerd made. */
+export const BACKUP_FORM = 2;
+export const WORKERD_FORM = 1;
 /** A manifest names each file in some 150 bytes. */
 export const MANIFEST_MAX_BYTES = 64 * 1024 * 1024;
 
 /** Only names that a data directory has: no way up, no absolute path. */
-export const BACKED_UP = /^(admin\.key|issuer\/[\w.-]+|(d1|objects)\/[\w-]+\/[\w-][\w.-]*)$/;
+export const BACKED_UP =
+  /^(layout\.json|admin\.key|accounts\.sqlite|issuer\/[\w.-]+|objects\/(alarms|[A-Z]+\/[\w%-]+(\.hash)?)\.sqlite)$/;
 
 export const manifestSchema = z.object({
   otela_backup: z.literal(BACKUP_FORM),
@@ -18,6 +20,8 @@ export const manifestSchema = z.object({
   version: z.string(),
   /** RFC 3339. */
   made_at: z.string(),
+  /** The layout's version. */
+  layout: z.number().int().min(1),
   /** Migrations that its accounts have behind them, in order. */
   migrations: z.array(z.string()),
   files: z.array(
@@ -29,6 +33,11 @@ export const manifestSchema = z.object({
   ),
 });
 export type Manifest = z.infer<typeof manifestSchema>;
+
+/** The form that a manifest states, also one that `manifestSchema` refuses. */
+export function formOf(stated: unknown): number | undefined {
+  return z.object({ otela_backup: z.number() }).safeParse(stated).data?.otela_backup;
+}
 
 /** Hex, of a file. */
 export async function sha256Of(file: string): Promise<string> {

@@ -9,9 +9,19 @@ import { createGunzip } from 'node:zlib';
 import { JSON_FLAG } from '../client.ts';
 import { type Command, CommandError, EXIT_DONE, type Flag, UsageError } from '../command.ts';
 import { lockDirectory } from '../data-directory.ts';
-import { refuseNewer } from '../schema-version.ts';
+import { LAYOUT_FILE, refuseNewerLayout } from '../layout.ts';
+import { ACCOUNTS_FILE, refuseNewer } from '../schema-version.ts';
 import { loadWorkerBundle } from '../worker-bundle.ts';
-import { MANIFEST, MANIFEST_MAX_BYTES, type Manifest, manifestSchema, sha256Of } from './manifest.ts';
+import { ringAll } from './alarms.ts';
+import {
+  formOf,
+  MANIFEST,
+  MANIFEST_MAX_BYTES,
+  type Manifest,
+  manifestSchema,
+  sha256Of,
+  WORKERD_FORM,
+} from './manifest.ts';
 import { skipStreamNumbers } from './stream-numbers.ts';
 import { ArchiveError, type Unpacked, unpacked } from './tar.ts';
 
@@ -35,7 +45,7 @@ not in it: keys made since are unknown, keys revoked since work again. Agents co
 
 /** Files lie here until all of them are verified; where it stands beside no lock, a restore was cut off. */
 const UNFINISHED = 'restoring';
-const PARTS = ['admin.key', 'issuer', 'd1', 'objects'];
+const PARTS = [LAYOUT_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, 'objects'];
 
 async function restoreCommand(args: string[]): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
@@ -62,6 +72,7 @@ async function restore(directory: string, file: string, known: readonly string[]
   try {
     const manifest = await unpack(file, unfinished, known);
     skipStreamNumbers(join(unfinished, 'objects'));
+    ringAll(join(unfinished, 'objects'));
     for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
     // The last: without it nobody takes the directory for a gateway's.
     await (await open(join(data, 'lock'), 'w', 0o600)).close();
@@ -98,6 +109,7 @@ async function unpack(file: string, to: string, known: readonly string[]): Promi
     for await (const entry of unpacked(plain)) {
       if (manifest === undefined) {
         manifest = await readManifest(entry);
+        refuseNewerLayout(file, manifest.layout);
         refuseNewer(file, known, manifest.migrations);
         for (const one of manifest.files) missing.set(one.path, one);
         continue;
@@ -125,7 +137,10 @@ async function readManifest({ path, bytes, content }: Unpacked): Promise<Manifes
   if (path !== MANIFEST || bytes > MANIFEST_MAX_BYTES) throw new ArchiveError('it is no backup of otela-gateway');
   const pieces: Buffer[] = [];
   for await (const piece of content) pieces.push(piece);
-  const parsed = manifestSchema.safeParse(JSON.parse(Buffer.concat(pieces).toString('utf8')));
+  const stated: unknown = JSON.parse(Buffer.concat(pieces).toString('utf8'));
+  if (formOf(stated) === WORKERD_FORM)
+    throw new ArchiveError('it was made by otela-gateway 0.1 on workerd, whose data this version cannot read');
+  const parsed = manifestSchema.safeParse(stated);
   if (parsed.success) return parsed.data;
   throw new ArchiveError('its manifest is of another form: a newer otela-gateway may have made it');
 }

@@ -11,12 +11,11 @@ const SKIPPED = 2 ** 24;
 /**
  * Sessions outlive their gateway, and a stream's name within one is its number (gateway/tunnel/stream-ids.ts). A backup knows only
  * those numbers that were given out before it: an agent's late report on one given out after it would be taken for the new one's.
- * workerd keeps values of `storage.kv` in V8's serialization, as `node:v8` does.
  */
 export function skipStreamNumbers(objects: string): void {
-  const directory = join(objects, 'opentela-TunnelObject');
+  const directory = join(objects, 'TUNNEL');
   const names = existsSync(directory) ? readdirSync(directory) : [];
-  for (const name of names.filter((one) => one.endsWith('.sqlite') && one !== 'metadata.sqlite')) {
+  for (const name of names.filter((one) => one.endsWith('.sqlite'))) {
     const database = new DatabaseSync(join(directory, name));
     try {
       skip(database);
@@ -27,12 +26,12 @@ export function skipStreamNumbers(objects: string): void {
 }
 
 function skip(database: DatabaseSync): void {
-  const [table] = database.prepare("SELECT 1 FROM sqlite_master WHERE name = '_cf_KV'").all();
+  const [table] = database.prepare("SELECT 1 FROM sqlite_master WHERE name = '_keys'").all();
   if (table === undefined) return;
-  const [row] = database.prepare("SELECT value FROM _cf_KV WHERE key = 'streams'").all();
+  const [row] = database.prepare("SELECT value FROM _keys WHERE key = 'streams'").all();
   if (row === undefined) return;
   const before: unknown = row.value instanceof Uint8Array ? deserialize(row.value) : undefined;
   if (typeof before !== 'number')
     throw new CommandError('the stream numbers of a node are in a form that is not known');
-  database.prepare("UPDATE _cf_KV SET value = ? WHERE key = 'streams'").run(serialize(before + SKIPPED));
+  database.prepare("UPDATE _keys SET value = ? WHERE key = 'streams'").run(serialize(before + SKIPPED));
 }

@@ -5,8 +5,10 @@ import { dirname, join, resolve } from 'node:path';
 import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
 import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/certificate.ts';
 import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+import { refuseDamaged } from '../damage.ts';
 import { ADMIN_KEY, lockDirectory } from '../data-directory.ts';
-import { appliedMigrations, newerThan } from '../schema-version.ts';
+import { layoutOf } from '../layout.ts';
+import { ACCOUNTS_FILE, appliedMigrations, newerThan } from '../schema-version.ts';
 import { loadWorkerBundle } from '../worker-bundle.ts';
 
 const MIB = 1024 * 1024;
@@ -122,7 +124,7 @@ export async function checkSchema(path: string): Promise<Finding[]> {
     return [bad('program', `is not whole: ${bundle}`, 'Install it again, or npm run build.')];
   const known = bundle.migrations.map(({ name }) => name);
   try {
-    const applied = appliedMigrations(join(path, 'd1'));
+    const applied = appliedMigrations(join(path, ACCOUNTS_FILE));
     const newer = newerThan(known, applied);
     if (newer.length > 0)
       return [
@@ -138,6 +140,19 @@ export async function checkSchema(path: string): Promise<Finding[]> {
     return [good(what, `${applied.at(-1)}; the next start brings ${missing} more: otela-gateway backup before it`)];
   } catch (error) {
     return [bad(what, `cannot be read: ${messageOf(error)}`, 'Restore a backup: otela-gateway restore --help.')];
+  }
+}
+
+/** The layout's version, and whether the databases without which no request is answered can be read. */
+export function checkDatabases(path: string): Finding {
+  const what = 'data';
+  try {
+    const version = layoutOf(path);
+    if (version === undefined) return good(what, 'none yet; the first start makes it');
+    refuseDamaged(path);
+    return good(what, `layout version ${version}; accounts, registry and alarms are whole`);
+  } catch (error) {
+    return bad(what, messageOf(error), 'Give --data another directory, or put a backup in its place.');
   }
 }
 

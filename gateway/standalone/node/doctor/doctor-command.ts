@@ -5,9 +5,9 @@ import { parseArgs } from 'node:util';
 import { described, type Finding } from '../../../../shared/terminal/finding.ts';
 import { painterFor } from '../../../../shared/terminal/paint.ts';
 import { type Command, EXIT_DONE, EXIT_FAILED, type Flag } from '../command.ts';
-import { storedSetting } from '../schema-version.ts';
+import { ACCOUNTS_FILE, storedSetting } from '../schema-version.ts';
 import { SERVE_FLAGS, serveOptions } from '../serve-command.ts';
-import { checkAdminKey, checkDirectory, checkIssuer, checkSchema } from './data-checks.ts';
+import { checkAdminKey, checkDatabases, checkDirectory, checkIssuer, checkSchema } from './data-checks.ts';
 import { checkClock, checkOpenFiles, checkWorkerd } from './host-checks.ts';
 import { checkPort, checkPublicUrl } from './network-checks.ts';
 import { checkTls } from './tls-checks.ts';
@@ -39,6 +39,7 @@ async function doctorCommand(args: string[]): Promise<number> {
   const publicUrl = values['public-url'] ?? publicUrlOf(path);
   const { running, findings } = await checkDirectory(path);
   findings.push(
+    checkDatabases(path),
     ...(await checkSchema(path)),
     await checkAdminKey(path),
     ...(await checkIssuer(path, Date.now())),
@@ -55,7 +56,7 @@ async function doctorCommand(args: string[]): Promise<number> {
 
 function publicUrlOf(path: string): string | undefined {
   try {
-    const stored = storedSetting(join(path, 'd1'), 'public_url');
+    const stored = storedSetting(join(path, ACCOUNTS_FILE), 'public_url');
     const url: unknown = typeof stored === 'string' ? JSON.parse(stored) : undefined;
     return typeof url === 'string' ? url : undefined;
   } catch {

@@ -1,0 +1,80 @@
+/** Versions of a data directory, and what a restore adds. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { expect, test } from 'vitest';
+import { fileName, objectName } from '../../../gateway/hosts/node/object-file.ts';
+import { ringAll } from '../../../gateway/standalone/node/backup/alarms.ts';
+import { bringForward, layoutOf } from '../../../gateway/standalone/node/layout.ts';
+import { temporaryDirectory } from '../../support/processes.ts';
+
+const versionIn = (data: string): unknown => JSON.parse(readFileSync(join(data, 'layout.json'), 'utf8')).version;
+
+test('each version is brought to the next; one that is interrupted goes on where it stood', async () => {
+  const data = await temporaryDirectory();
+  await bringForward(data, []);
+  expect(versionIn(data)).toBe(1);
+  const ran: string[] = [];
+  let fails = true;
+  const migrations = [
+    async () => void ran.push('1 to 2'),
+    async () => {
+      ran.push('2 to 3');
+      if (fails) throw new Error('power cut');
+    },
+  ];
+  await expect(bringForward(data, migrations)).rejects.toThrow('power cut');
+  expect([ran, versionIn(data)]).toEqual([['1 to 2', '2 to 3'], 2]);
+  fails = false;
+  await bringForward(data, migrations);
+  expect([ran, versionIn(data)]).toEqual([['1 to 2', '2 to 3', '2 to 3'], 3]);
+  await bringForward(data, migrations);
+  expect(ran).toHaveLength(3);
+  // A program without these migrations is older.
+  await expect(bringForward(data, [])).rejects.toThrow(
+    /newer otela-gateway: its layout has version 3, this one knows 1/,
+  );
+  expect(versionIn(data)).toBe(3);
+});
+
+test('a new directory has the newest version and runs no migration', async () => {
+  const data = await temporaryDirectory();
+  await bringForward(data, [() => Promise.reject(new Error('there is nothing to migrate'))]);
+  expect(versionIn(data)).toBe(2);
+});
+
+test('an old objects/ is told apart from a new one', async () => {
+  const data = await temporaryDirectory();
+  mkdirSync(join(data, 'objects/opentela-RegistryObject'), { recursive: true });
+  expect(() => layoutOf(data)).toThrow('0.1 on workerd');
+  writeFileSync(join(data, 'layout.json'), '{"layout":"node","version":1}');
+  expect(layoutOf(data)).toBe(1);
+});
+
+test.each(['2026-11-24T20', 'project:proj_1', '..', 'a/b', 'Ünï%code', '*', ''])(
+  '%j has a file that names it',
+  (name) => {
+    const file = fileName(name);
+    expect(file).toMatch(/^[\w%-]+(\.hash)?\.sqlite$/);
+    if (name !== '') expect(objectName(file)).toBe(name);
+    for (const end of ['-wal', '-shm']) expect(objectName(file + end)).toBeUndefined();
+  },
+);
+
+test('after a restore every object has an alarm, and those that were set stay as they are', async () => {
+  const objects = await temporaryDirectory();
+  mkdirSync(join(objects, 'USAGE'));
+  for (const name of ['2026-11-24T20', '2026-11-24T21', 'x'.repeat(200)])
+    writeFileSync(join(objects, 'USAGE', fileName(name)), '');
+  const later = Date.now() + 3_600_000;
+  ringAll(objects);
+  const database = new DatabaseSync(join(objects, 'alarms.sqlite'));
+  database.prepare("UPDATE alarms SET at = ? WHERE name = '2026-11-24T20'").run(later);
+  database.exec("DELETE FROM alarms WHERE name = '2026-11-24T21'");
+  ringAll(objects);
+  const rows = database.prepare('SELECT name, at FROM alarms ORDER BY name').all();
+  database.close();
+  expect(rows.map(({ name }) => name)).toEqual(['2026-11-24T20', '2026-11-24T21']);
+  expect(rows[0]?.at).toBe(later);
+  expect(rows[1]?.at).toBeLessThanOrEqual(Date.now());
+});
