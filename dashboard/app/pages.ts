@@ -1,5 +1,15 @@
 /** The pages, in the order of the navigation. A page is a file that exports `Component`; it is loaded when it is first opened. */
-import { BookOpen, Boxes, ChartColumn, KeyRound, type LucideIcon, MessageSquare, Plug, Server } from 'lucide-react';
+import {
+  BookOpen,
+  Boxes,
+  ChartColumn,
+  KeyRound,
+  type LucideIcon,
+  MessageSquare,
+  Plug,
+  Server,
+  Settings2,
+} from 'lucide-react';
 import type { ComponentType } from 'react';
 import type { Me } from '../api/schemas.ts';
 import { t } from '../texts/index.ts';
@@ -48,7 +58,7 @@ export const PAGES: readonly PageEntry[] = [
     icon: KeyRound,
     role: 'consumer',
     group: 'use',
-    load: () => import('../pages/keys.tsx'),
+    load: () => import('../pages/keys/page.tsx'),
   },
   {
     path: 'nodes',
@@ -64,7 +74,15 @@ export const PAGES: readonly PageEntry[] = [
     icon: Plug,
     role: 'provider',
     group: 'run',
-    load: () => import('../pages/providers.tsx'),
+    load: () => import('../pages/providers/page.tsx'),
+  },
+  {
+    path: 'admin',
+    title: t.pages.admin,
+    icon: Settings2,
+    role: 'operator',
+    group: 'run',
+    load: () => import('../pages/admin/page.tsx'),
   },
 ];
 

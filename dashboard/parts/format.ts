@@ -37,3 +37,13 @@ export function gpus(list: readonly { class: string }[]): string {
   for (const { class: name } of list) by.set(name, (by.get(name) ?? 0) + 1);
   return [...by].map(([name, n]) => `${n} × ${name}`).join(', ') || t.nodes.noGpu;
 }
+
+/** A duration of the API in a field that shows seconds; empty where there is none. */
+export function inSeconds(ms: number | null | undefined): string {
+  return ms === null || ms === undefined ? '' : String(ms / 1000);
+}
+
+/** Back to milliseconds. */
+export function secondsFrom(seconds: number | null): number | null {
+  return seconds === null ? null : Math.round(seconds * 1000);
+}

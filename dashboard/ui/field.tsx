@@ -25,14 +25,16 @@ export function Field({ label, hint, error, className, children }: FieldProps) {
 }
 
 const BOX =
-  'w-full min-w-0 rounded-md border border-line-strong bg-surface text-ink placeholder:text-muted disabled:opacity-60 read-only:bg-sunken';
+  'w-full min-w-0 rounded-md border border-line-strong bg-surface text-ink placeholder:text-muted disabled:opacity-60';
+/** Selects count as read-only, too: the class is for fields of text alone. */
+const READ_ONLY = 'read-only:bg-sunken';
 
 export function Input({ className, ...rest }: ComponentProps<'input'>) {
-  return <input className={clsx(BOX, 'h-9 px-3', className)} {...rest} />;
+  return <input className={clsx(BOX, READ_ONLY, 'h-9 px-3', className)} {...rest} />;
 }
 
 export function Textarea({ className, ...rest }: ComponentProps<'textarea'>) {
-  return <textarea className={clsx(BOX, 'px-3 py-2', className)} {...rest} />;
+  return <textarea className={clsx(BOX, READ_ONLY, 'px-3 py-2', className)} {...rest} />;
 }
 
 /** The browser's own list: it is the best one on a phone. */

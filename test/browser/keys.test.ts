@@ -19,7 +19,8 @@ it('a key is made, shown once, works, and is refused after it was revoked', asyn
   expect(await page.getByText(key).count()).toBe(0);
   const row = page.getByRole('row', { name: 'paper' });
   expect(await row.innerText()).toContain('100 requests/min');
-  await row.getByRole('button', { name: 'Revoke paper' }).click();
+  await page.getByRole('button', { name: 'Actions for paper' }).click();
+  await page.getByRole('menuitem', { name: 'Revoke' }).click();
   await page.getByRole('alertdialog').getByRole('button', { name: 'Revoke' }).click();
   await row.getByText('revoked').waitFor();
   await eventually('its end', 6_000, async () => ((await ask()).status === 401 ? true : undefined));
@@ -37,8 +38,10 @@ it('a key that is rotated is shown once as another one, with all its limits', as
   await page.getByRole('button', { name: 'Create' }).click();
   const first = await page.locator('.secret').innerText();
   const row = page.getByRole('row', { name: 'robot' }).first();
-  expect(await row.innerText()).toMatch(/3 at once, 9000 tokens\/month\s+lab/);
-  await row.getByRole('button', { name: 'Rotate robot' }).click();
+  expect(await row.innerText()).toMatch(/3 at once, 9,000 tokens\/month\s+lab/);
+  await page.getByRole('button', { name: 'Actions for robot' }).first().click();
+  await page.getByRole('menuitem', { name: 'Rotate' }).click();
+  await page.getByRole('alertdialog').getByRole('button', { name: 'Rotate' }).click();
   await expect.poll(() => page.locator('.secret').innerText()).not.toBe(first);
   expect(await page.locator('.secret').innerText()).toMatch(/^sk-otela-/);
   expect(complaints).toEqual([]);
@@ -46,7 +49,10 @@ it('a key that is rotated is shown once as another one, with all its limits', as
 
 it('a key whose time is over is no good one, and behind a hundred of them there are more', async () => {
   const { page } = await visitors.enter();
-  const plain = { role: 'consumer', models: null, trusted_providers: null, limits: null, last_used_at: null };
+  const plain = {
+    ...{ role: 'consumer', models: null, trusted_providers: null, limits: null, last_used_at: null },
+    ...{ user_id: null, project_id: null },
+  };
   const key = (n: number, expires_at: string | null) => ({
     ...plain,
     id: `key_${n}`,

@@ -38,8 +38,7 @@ describe.each([
         : await gateway.createKey(role, role === 'provider' ? { role, provider: 'lab' } : {});
     // The page's own policy would keep the tester out.
     const { page } = await visitors.enter(key, { colorScheme, bypassCSP: true, reducedMotion: 'reduce', ...look });
-    const pages = role === 'consumer' ? PAGES.filter((name) => !['nodes', 'providers'].includes(name)) : PAGES;
-    for (const name of pages) {
+    for (const name of PAGES[role]) {
       await page.goto(`${gateway.url}/#/${name}`);
       await page.getByRole('heading', { level: 1 }).waitFor();
       await loaded(page);
@@ -79,7 +78,7 @@ it('axe finds nothing on the login page, in a conversation, in a menu and in a d
 
 it('on a phone nothing is wider than the page', async () => {
   const { page } = await visitors.enter(visitors.house.gateway.adminKey, { viewport: { width: 360, height: 740 } });
-  for (const name of PAGES) {
+  for (const name of PAGES.operator) {
     await page.goto(`${visitors.house.gateway.url}/#/${name}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
     await loaded(page);

@@ -5,7 +5,15 @@ import { logIn, openBrowser, openPage, type Visit } from '../support/browser.ts'
 import { type House, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 
-export const PAGES = ['models', 'chat', 'keys', 'usage', 'nodes', 'providers'];
+/** Their places, by the lowest role that sees them. */
+const CONSUMER_PAGES = ['models', 'chat', 'keys', 'usage'];
+const PROVIDER_PAGES = [...CONSUMER_PAGES, 'nodes', 'providers'];
+const ADMIN_TABS = ['users', 'projects', 'routing', 'peers', 'settings', 'audit'];
+export const PAGES = {
+  consumer: CONSUMER_PAGES,
+  provider: PROVIDER_PAGES,
+  operator: [...PROVIDER_PAGES, ...ADMIN_TABS.map((tab) => `admin/${tab}`)],
+};
 
 /** Of one file; there from its first test on. */
 interface Visitors {

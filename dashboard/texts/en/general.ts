@@ -2,6 +2,17 @@
 import { some } from './some.ts';
 
 export const general = {
+  form: {
+    choose: 'Choose …',
+    noChoice: 'none',
+    noPair: (line: string) => `“${line}” is not of the form: name = value`,
+  },
+  list: {
+    find: (what: string) => `Find in ${what.toLowerCase()}`,
+    notFound: 'No row has these words.',
+    notFoundYet: 'No row that is loaded has these words.',
+    actionsOf: (name: string) => `Actions for ${name}`,
+  },
   common: {
     loading: 'Loading …',
     tryAgain: 'Try again',
@@ -15,6 +26,8 @@ export const general = {
     showMore: 'Show more',
     unknown: 'unknown',
     none: '–',
+    yes: 'yes',
+    no: 'no',
     shownOnce: 'It is shown this once. The gateway keeps only its hash.',
   },
   errors: {
@@ -48,6 +61,7 @@ export const general = {
     keys: 'Keys',
     nodes: 'Nodes',
     providers: 'Providers',
+    admin: 'Administration',
   },
   groups: { use: 'Use', run: 'Run' },
   login: {

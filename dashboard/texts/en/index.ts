@@ -1,11 +1,33 @@
 /** Every word that the page says, in English. Another language is another object of this type. */
+import { admin, audit, peers, projects, routing, settings, users } from './admin.ts';
 import { chat } from './chat.ts';
 import { general } from './general.ts';
 import { keys } from './keys.ts';
 import { errorCodes, modelStates, models, usage } from './models.ts';
+import { narrowing } from './narrowing.ts';
 import { nodes } from './nodes.ts';
-import { joinTokens, wizard } from './providers.ts';
+import { joinTokens, providers, wizard } from './providers.ts';
 
-export const en = { ...general, chat, keys, joinTokens, wizard, nodes, models, modelStates, usage, errorCodes };
+export const en = {
+  ...general,
+  chat,
+  keys,
+  joinTokens,
+  providers,
+  wizard,
+  nodes,
+  models,
+  modelStates,
+  usage,
+  errorCodes,
+  narrowing,
+  admin,
+  users,
+  projects,
+  routing,
+  peers,
+  settings,
+  audit,
+};
 
 export type Texts = typeof en;

@@ -7,14 +7,12 @@ export const joinTokens = {
   any: 'any',
   of: (n: number, most: number) => `${n} of ${most}`,
   revoke: 'Revoke',
-  revokeOne: (name: string) => `Revoke ${name}`,
   revokeTitle: (name: string) => `Revoke “${name}”?`,
   revokeFollows: 'No node joins with it any more, and the nodes that joined with it end. This cannot be undone.',
   columns: {
     name: 'Name',
     provider: 'Provider',
     cluster: 'Cluster',
-    prefix: 'Begins with',
     nodes: 'Nodes',
     expires: 'Expires',
     state: 'State',
@@ -22,12 +20,15 @@ export const joinTokens = {
   },
   form: {
     name: 'Name',
+    nameHint: 'Where it is used, for example the name of a cluster.',
     provider: 'Provider',
-    providerHint: 'Lower-case letters, digits and dashes.',
+    providerHint: 'Its id: lower-case letters, digits and dashes. A new id creates the provider.',
     cluster: 'Cluster',
     clusterHint: 'Empty: the agent says which.',
     most: 'Most nodes',
     mostHint: 'At a time. Empty: 1,000.',
+    expires: 'Expires',
+    expiresHint: 'At the end of this day, UTC. Empty: never.',
   },
 };
 
@@ -45,4 +46,28 @@ export const wizard = {
   },
   /** Around the name of the file and that of the command. */
   tokenFile: ['Put the join token into ', ', readable by you alone. Then run ', '.'],
+};
+
+export const providers = {
+  title: 'Providers',
+  none: 'There is no provider yet. A provider is a group that runs nodes.',
+  create: 'New provider',
+  editTitle: (id: string) => `Edit ${id}`,
+  columns: { name: 'Name', id: 'Id', trusted: 'Trusted by default', most: 'Most nodes', state: 'State' },
+  deleted: 'deleted',
+  mostDefault: '2,000',
+  form: {
+    id: 'Id',
+    idHint: 'Lower-case letters, digits and dashes. It cannot be changed later. For a provider of a peer: name@peer.',
+    name: 'Name',
+    trusted: 'Trusted by default',
+    trustedHint: 'Gets requests of keys that name no provider.',
+    most: 'Most nodes',
+    mostHint: 'At a time. Empty: 2,000.',
+  },
+  token: 'New join token',
+  delete: 'Delete',
+  deleteTitle: (name: string) => `Delete ${name}?`,
+  deleteFollows:
+    'Its join tokens are revoked and its nodes leave; requests that run on them break off. You can create the provider again, without its tokens.',
 };

@@ -1,0 +1,75 @@
+/** The admin REST's resources, by the names that the pages use. Types come from the generated contract. */
+import { useInfiniteQuery } from '@tanstack/react-query';
+import type { paths } from './contract.ts';
+
+type Json<T> = { content: { 'application/json': T } };
+type Row<Path extends keyof paths> = paths[Path] extends { get: { responses: { 200: Json<{ data: (infer T)[] }> } } }
+  ? T
+  : never;
+type Body<Path extends keyof paths, Method extends 'post' | 'put' | 'patch'> =
+  paths[Path] extends Record<Method, { requestBody: Json<infer T> }> ? T : never;
+
+export type User = Row<'/admin/users'>;
+export type Project = Row<'/admin/projects'>;
+export type Provider = Row<'/admin/providers'>;
+export type Key = Row<'/admin/keys'>;
+export type JoinToken = Row<'/admin/join-tokens'>;
+export type Peer = Row<'/admin/peers'>;
+export type ModelSettings = Row<'/admin/models'>;
+export type ModelWeights = Row<'/admin/routing'>;
+export type AuditEntry = Row<'/admin/audit'>;
+export type Settings = paths['/admin/settings']['get']['responses'][200]['content']['application/json'];
+
+export type NewUser = Body<'/admin/users', 'post'>;
+export type NewProject = Body<'/admin/projects', 'post'>;
+export type NewKey = Body<'/admin/keys', 'post'>;
+export type NewProvider = Body<'/admin/providers', 'post'>;
+export type NewPeer = Body<'/admin/peers', 'post'>;
+export type ModelSettingsBody = Body<'/admin/models/{id}', 'put'>;
+export type Weights = Body<'/admin/routing/{model}', 'put'>['weights'];
+export type SettingsChange = Body<'/admin/settings', 'patch'>;
+
+/** Rows of one request; the gateway gives no more. */
+const PAGE_ROWS = 100;
+
+interface ListQuery {
+  limit: number;
+  after?: string;
+}
+interface ListPage<T> {
+  data: T[];
+  has_more: boolean;
+}
+
+export interface Resources<T> {
+  data: T[] | undefined;
+  error: Error | null;
+  refetch: () => unknown;
+  /** Absent: everything is here. */
+  showMore: (() => void) | undefined;
+}
+
+/** A list that the gateway gives in pages. `load` asks for one page. */
+export function useResources<T extends { id: string | number }>(
+  name: string,
+  load: (query: ListQuery, signal: AbortSignal) => Promise<{ data?: ListPage<T> | undefined }>,
+): Resources<T> {
+  const query = useInfiniteQuery({
+    queryKey: [name],
+    initialPageParam: '',
+    queryFn: async ({ pageParam, signal }) => {
+      const { data } = await load({ limit: PAGE_ROWS, ...(pageParam !== '' && { after: pageParam }) }, signal);
+      return data ?? { data: [], has_more: false };
+    },
+    getNextPageParam: ({ data, has_more }: ListPage<T>) => {
+      const last = data.at(-1);
+      return has_more && last !== undefined ? String(last.id) : undefined;
+    },
+  });
+  return {
+    data: query.data?.pages.flatMap(({ data }) => data),
+    error: query.error,
+    refetch: query.refetch,
+    showMore: query.hasNextPage ? () => void query.fetchNextPage() : undefined,
+  };
+}

@@ -1,0 +1,48 @@
+/** What an entry of the audit log changed, in words. */
+import { t } from '../../texts/index.ts';
+
+export interface Change {
+  field: string;
+  /** Undefined: the thing was created with it. */
+  before: string | undefined;
+  after: string;
+}
+
+const VALUE_MAX_CHARS = 120;
+
+/** Fields that say nothing: they name the thing, which the entry names too. */
+const IDS: ReadonlySet<string> = new Set(['object', 'id', 'updated_at', 'created_at']);
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Of what the gateway wrote down: an object before and one after, or null where there was none. */
+export function changesOf(before: unknown, after: unknown): Change[] {
+  if (!isFields(after)) return [];
+  const old = isFields(before) ? before : undefined;
+  return Object.entries(after).flatMap(([field, value]): Change[] => {
+    if (IDS.has(field)) return [];
+    const now = shown(value);
+    if (old === undefined)
+      return now === t.common.none || value === false ? [] : [{ field, before: undefined, after: now }];
+    const was = shown(old[field]);
+    return was === now ? [] : [{ field, before: was, after: now }];
+  });
+}
+
+/** A value in one line, at most `VALUE_MAX_CHARS` long. */
+function shown(value: unknown): string {
+  const text = words(value);
+  return text.length > VALUE_MAX_CHARS ? `${text.slice(0, VALUE_MAX_CHARS - 1)}…` : text;
+}
+
+function words(value: unknown): string {
+  if (value === null || value === undefined || value === '') return t.common.none;
+  if (typeof value === 'boolean') return value ? t.common.yes : t.common.no;
+  if (Array.isArray(value)) return value.length === 0 ? t.common.none : value.map(words).join(', ');
+  if (!isFields(value)) return String(value);
+  const members = Object.entries(value).map(([name, one]) => `${name} ${words(one)}`);
+  return members.length === 0 ? t.common.none : members.join(', ');
+}

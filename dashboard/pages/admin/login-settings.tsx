@@ -1,0 +1,186 @@
+import { useMemo, useState } from 'react';
+import type { Settings } from '../../api/resources.ts';
+import { RowMenu } from '../../parts/resource-list.tsx';
+import { t } from '../../texts/index.ts';
+import { Button } from '../../ui/button.tsx';
+import { Confirm, Dialog } from '../../ui/dialog.tsx';
+import { Empty } from '../../ui/feedback.tsx';
+import { Field, Input, Select, Textarea } from '../../ui/field.tsx';
+import { type Filled, Form, MoreFields, WIDE } from '../../ui/form.tsx';
+import { Section } from '../../ui/page.tsx';
+import { type Column, DataTable } from '../../ui/table.tsx';
+import type { SettingsProps } from './settings.tsx';
+
+const texts = t.settings.login;
+const ADMITS = ['known', 'mapped', 'everybody'] as const;
+
+type Issuer = Settings['oidc'][number];
+type Roles = NonNullable<Issuer['roles']>;
+
+/** Identity providers whose people may log in. */
+export function LoginSettings({ settings, save }: SettingsProps) {
+  const { oidc } = settings;
+  /** Null: a new one. */
+  const [edited, setEdited] = useState<Issuer | null>();
+  const [removed, setRemoved] = useState<Issuer>();
+  const columns = useMemo(() => columnsOf(setEdited, setRemoved), []);
+  const without = (issuer: string | undefined) => oidc.filter((one) => one.issuer !== issuer);
+  return (
+    <Section title={texts.title} actions={<Button onClick={() => setEdited(null)}>{texts.create}</Button>}>
+      {oidc.length === 0 ? (
+        <Empty>{texts.none}</Empty>
+      ) : (
+        <DataTable label={texts.title} rows={oidc} columns={columns} rowId={({ issuer }) => issuer} />
+      )}
+      {edited !== undefined && (
+        <IssuerDialog
+          issuer={edited ?? undefined}
+          gatewayUrl={settings.public_url ?? location.origin}
+          save={(one) => save({ oidc: [...without(edited?.issuer), one] })}
+          close={() => setEdited(undefined)}
+        />
+      )}
+      {removed && (
+        <Confirm
+          title={texts.removeTitle(removed.name)}
+          action={t.peers.remove}
+          act={() => save({ oidc: without(removed.issuer) })}
+          close={() => setRemoved(undefined)}
+        >
+          {texts.removeFollows}
+        </Confirm>
+      )}
+    </Section>
+  );
+}
+
+function columnsOf(edit: (issuer: Issuer) => void, remove: (issuer: Issuer) => void): Column<Issuer>[] {
+  const { columns } = texts;
+  return [
+    { id: 'name', header: columns.name, cell: ({ name }) => name },
+    { id: 'issuer', header: columns.issuer, cell: ({ issuer }) => issuer },
+    { id: 'admits', header: columns.admits, cell: ({ admits }) => texts.admits[admits ?? 'known'] },
+    {
+      id: 'actions',
+      header: t.admin.columns.actions,
+      cell: (issuer) => (
+        <RowMenu
+          name={issuer.name}
+          actions={[
+            { label: t.admin.edit, act: () => edit(issuer) },
+            { label: t.peers.remove, act: () => remove(issuer), danger: true },
+          ]}
+        />
+      ),
+    },
+  ];
+}
+
+interface IssuerDialogProps {
+  issuer: Issuer | undefined;
+  gatewayUrl: string;
+  save: (issuer: Issuer) => Promise<void>;
+  close: () => void;
+}
+
+function IssuerDialog({ issuer, gatewayUrl, save, close }: IssuerDialogProps) {
+  const { form } = texts;
+  return (
+    <Dialog title={issuer === undefined ? texts.create : texts.edit(issuer.name)} close={close}>
+      <Form action={t.common.save} submit={(filled) => save(issuerFrom(filled))} close={close}>
+        <p className={`text-muted text-sm ${WIDE}`}>
+          {form.callback(`${gatewayUrl.replace(/\/$/, '')}/login/callback`)} {form.secret}
+        </p>
+        <Text name="name" label={form.name} hint={form.nameHint} of={issuer?.name} required />
+        <Text name="client_id" label={form.client} of={issuer?.client_id} required />
+        <Field label={form.issuer} hint={form.issuerHint} className={WIDE}>
+          {(id) => (
+            <Input
+              id={id}
+              name="issuer"
+              type="url"
+              required
+              placeholder="https://"
+              defaultValue={issuer?.issuer ?? ''}
+            />
+          )}
+        </Field>
+        <Field label={form.admits}>
+          {(id) => (
+            <Select id={id} name="admits" defaultValue={issuer?.admits ?? 'known'}>
+              {ADMITS.map((one) => (
+                <option key={one} value={one}>
+                  {texts.admits[one]}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        <Text name="scope" label={form.scope} of={issuer?.scope ?? 'openid profile email'} />
+        <Text name="audience" label={form.audience} hint={form.audienceHint} of={issuer?.audience} />
+        <Mapping issuer={issuer} />
+      </Form>
+    </Dialog>
+  );
+}
+
+interface TextProps {
+  name: string;
+  label: string;
+  hint?: string;
+  of: string | null | undefined;
+  required?: boolean;
+}
+
+function Text({ name, label, hint, of, required = false }: TextProps) {
+  return (
+    <Field label={label} {...(hint !== undefined && { hint })}>
+      {(id) => <Input id={id} name={name} required={required} maxLength={512} defaultValue={of ?? ''} />}
+    </Field>
+  );
+}
+
+function Mapping({ issuer }: { issuer: Issuer | undefined }) {
+  const { form } = texts;
+  const roles = Object.entries(issuer?.roles ?? {}).map(
+    ([value, { role, provider }]) => `${value} = ${provider === undefined ? role : `${role} ${provider}`}`,
+  );
+  const projects = Object.entries(issuer?.projects ?? {}).map(([value, project]) => `${value} = ${project}`);
+  return (
+    <MoreFields title={form.mapping}>
+      <Text name="role_claim" label={form.roleClaim} hint={form.roleClaimHint} of={issuer?.role_claim} />
+      <Text name="project_claim" label={form.projectClaim} of={issuer?.project_claim} />
+      <Field label={form.roles} hint={form.rolesHint} className={WIDE}>
+        {(id) => <Textarea id={id} name="roles" rows={3} defaultValue={roles.join('\n')} />}
+      </Field>
+      <Field label={form.projects} hint={form.projectsHint} className={WIDE}>
+        {(id) => <Textarea id={id} name="projects" rows={2} defaultValue={projects.join('\n')} />}
+      </Field>
+    </MoreFields>
+  );
+}
+
+/** @throws Error for a role that there is not */
+function issuerFrom(filled: Filled): Issuer {
+  const roles = filled.pairs('roles') ?? [];
+  return {
+    name: filled.text('name'),
+    issuer: filled.text('issuer'),
+    client_id: filled.text('client_id'),
+    audience: filled.optional('audience'),
+    scope: filled.text('scope'),
+    admits: ADMITS.find((one) => one === filled.text('admits')) ?? 'known',
+    role_claim: filled.optional('role_claim'),
+    roles: Object.fromEntries(roles.map(([value, role]) => [value, roleFrom(role)])),
+    project_claim: filled.optional('project_claim'),
+    projects: Object.fromEntries(filled.pairs('projects') ?? []),
+  };
+}
+
+/** `operator`, `consumer`, or `provider ID`. */
+function roleFrom(text: string): Roles[string] {
+  const [role, provider, ...rest] = text.split(/\s+/);
+  if (rest.length === 0 && role === 'provider' && provider !== undefined) return { role, provider };
+  if (provider === undefined && (role === 'operator' || role === 'consumer')) return { role };
+  throw new Error(texts.form.badRole(text));
+}

@@ -1,0 +1,100 @@
+import { gateway } from '../../api/client.ts';
+import type { ModelSettings } from '../../api/resources.ts';
+import { inSeconds, secondsFrom } from '../../parts/format.ts';
+import { PolicySelect, policyFrom } from '../../parts/policy-select.tsx';
+import { t } from '../../texts/index.ts';
+import { Dialog } from '../../ui/dialog.tsx';
+import { Field, Input, Select } from '../../ui/field.tsx';
+import { Checkbox, type Filled, Form, WIDE } from '../../ui/form.tsx';
+
+const texts = t.routing;
+const CLASSES = ['standard', 'reasoning'] as const;
+
+interface ModelSettingsDialogProps {
+  model: string;
+  /** Undefined: it has none of its own. */
+  settings: ModelSettings | undefined;
+  saved: () => unknown;
+  close: () => void;
+}
+
+export function ModelSettingsDialog({ model, settings, saved, close }: ModelSettingsDialogProps) {
+  const { form } = texts;
+  const submit = async (filled: Filled) => {
+    await gateway.PUT('/admin/models/{id}', { params: { path: { id: model } }, body: bodyOf(filled) });
+    await saved();
+  };
+  return (
+    <Dialog title={texts.title(model)} close={close}>
+      <Form action={t.common.save} submit={submit} close={close}>
+        <PolicySelect name="policy" defaultValue={settings?.policy ?? null} none={t.narrowing.gatewaysPolicy} />
+        <Field label={form.class} hint={form.classHint}>
+          {(id) => (
+            <Select id={id} name="class" defaultValue={settings?.class ?? 'standard'}>
+              {CLASSES.map((one) => (
+                <option key={one} value={one}>
+                  {form.classes[one]}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        <Field label={form.aliases} hint={form.aliasesHint} className={WIDE}>
+          {(id) => <Input id={id} name="aliases" defaultValue={settings?.aliases.join(', ') ?? ''} />}
+        </Field>
+        <Field label={form.fallbacks} hint={form.fallbacksHint} className={WIDE}>
+          {(id) => <Input id={id} name="fallbacks" defaultValue={settings?.fallbacks.join(', ') ?? ''} />}
+        </Field>
+        <Field label={form.firstByte} hint={form.asGateway}>
+          {(id) => (
+            <Input
+              id={id}
+              name="first_byte"
+              type="number"
+              min="0.001"
+              step="any"
+              defaultValue={inSeconds(settings?.first_byte_ms)}
+            />
+          )}
+        </Field>
+        <Field label={form.stall} hint={form.asGateway}>
+          {(id) => (
+            <Input
+              id={id}
+              name="stall"
+              type="number"
+              min="0.001"
+              step="any"
+              defaultValue={inSeconds(settings?.stall_ms)}
+            />
+          )}
+        </Field>
+        <Field label={form.retries} hint={form.asGateway}>
+          {(id) => (
+            <Input id={id} name="retries" type="number" min="0" max="10" defaultValue={settings?.max_retries ?? ''} />
+          )}
+        </Field>
+        <Checkbox
+          name="private"
+          label={form.private}
+          hint={form.privateHint}
+          defaultChecked={settings?.private ?? false}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+/** A PUT says everything: an empty field goes back to the default. */
+function bodyOf(filled: Filled) {
+  return {
+    policy: policyFrom(filled),
+    class: CLASSES.find((one) => one === filled.text('class')) ?? 'standard',
+    aliases: filled.list('aliases') ?? [],
+    fallbacks: filled.list('fallbacks') ?? [],
+    first_byte_ms: secondsFrom(filled.number('first_byte')),
+    stall_ms: secondsFrom(filled.number('stall')),
+    max_retries: filled.number('retries'),
+    private: filled.checked('private'),
+  };
+}

@@ -1,0 +1,144 @@
+import { Plus, X } from 'lucide-react';
+import { type ChangeEvent, useRef, useState } from 'react';
+import { gateway } from '../../api/client.ts';
+import type { Weights } from '../../api/resources.ts';
+import { t } from '../../texts/index.ts';
+import { Button, IconButton } from '../../ui/button.tsx';
+import { Dialog } from '../../ui/dialog.tsx';
+import { Field, Input, Select } from '../../ui/field.tsx';
+import { Form, WIDE } from '../../ui/form.tsx';
+
+const texts = t.routing.weightsForm;
+const CLASSES = ['interactive', 'batch', 'short', 'long'] as const;
+const NAMES = ['cluster', 'gpu', 'region', 'session'] as const;
+/** What the gateway takes. */
+const RULES_MAX = 500;
+
+interface Rule {
+  /** Keeps the focus in its field while other rules go. */
+  key: number;
+  cluster: string;
+  gpu: string;
+  region: string;
+  session: string;
+  class: string;
+  weight: string;
+}
+
+interface WeightsDialogProps {
+  model: string;
+  weights: Weights;
+  saved: () => unknown;
+  close: () => void;
+}
+
+export function WeightsDialog({ model, weights, saved, close }: WeightsDialogProps) {
+  const next = useRef(weights.length);
+  const [rules, setRules] = useState<Rule[]>(() =>
+    weights.length === 0 ? [emptyRule(-1)] : weights.map((rule, key) => ({ ...emptyRule(key), ...written(rule) })),
+  );
+  const at = { params: { path: { model } } };
+  const submit = async () => {
+    if (rules.length === 0) await gateway.DELETE('/admin/routing/{model}', at);
+    else await gateway.PUT('/admin/routing/{model}', { ...at, body: { weights: rules.map(ruleOf) } });
+    await saved();
+  };
+  const change = (key: number, name: keyof Rule, value: string) =>
+    setRules(rules.map((rule) => (rule.key === key ? { ...rule, [name]: value } : rule)));
+  return (
+    <Dialog title={texts.title(model)} close={close} size="large">
+      <Form action={t.common.save} submit={submit} close={close}>
+        <p className={`text-muted text-sm ${WIDE}`}>{texts.about}</p>
+        {rules.map((rule, n) => (
+          <RuleFields
+            key={rule.key}
+            n={n + 1}
+            rule={rule}
+            change={(name, value) => change(rule.key, name, value)}
+            remove={() => setRules(rules.filter((one) => one !== rule))}
+          />
+        ))}
+        <div className={WIDE}>
+          <Button
+            size="small"
+            disabled={rules.length >= RULES_MAX}
+            onClick={() => setRules([...rules, emptyRule(next.current++)])}
+          >
+            <Plus className="size-3.5" aria-hidden />
+            {texts.add}
+          </Button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}
+
+interface RuleFieldsProps {
+  n: number;
+  rule: Rule;
+  change: (name: keyof Rule, value: string) => void;
+  remove: () => void;
+}
+
+function RuleFields({ n, rule, change, remove }: RuleFieldsProps) {
+  const on = (name: keyof Rule) => (event: ChangeEvent<HTMLInputElement | HTMLSelectElement>) =>
+    change(name, event.currentTarget.value);
+  return (
+    <fieldset className={`rounded-md border border-line p-3 pt-1 ${WIDE}`}>
+      <legend className="px-1 font-medium text-sm">{texts.rule(n)}</legend>
+      <div className="flex items-end gap-2">
+        <div className="grid flex-1 grid-cols-2 gap-3 md:grid-cols-6">
+          {NAMES.map((name) => (
+            <Field key={name} label={texts[name]}>
+              {(id) => <Input id={id} value={rule[name]} onChange={on(name)} placeholder={texts.any} />}
+            </Field>
+          ))}
+          <Field label={texts.class}>
+            {(id) => (
+              <Select id={id} value={rule.class} onChange={on('class')}>
+                <option value="">{texts.anyClass}</option>
+                {CLASSES.map((one) => (
+                  <option key={one} value={one}>
+                    {texts.classes[one]}
+                  </option>
+                ))}
+              </Select>
+            )}
+          </Field>
+          <Field label={texts.weight}>
+            {(id) => (
+              <Input
+                id={id}
+                type="number"
+                min="0"
+                max="1000000"
+                step="any"
+                required
+                value={rule.weight}
+                onChange={on('weight')}
+              />
+            )}
+          </Field>
+        </div>
+        <IconButton label={texts.remove(n)} onClick={remove}>
+          <X />
+        </IconButton>
+      </div>
+    </fieldset>
+  );
+}
+
+function emptyRule(key: number): Rule {
+  return { key, cluster: '', gpu: '', region: '', session: '', class: '', weight: '1' };
+}
+
+function written(rule: Weights[number]): Omit<Rule, 'key'> {
+  const { cluster = '', gpu = '', region = '', session = '', class: kind = '', weight } = rule;
+  return { cluster, gpu, region, session, class: kind, weight: String(weight) };
+}
+
+function ruleOf(rule: Rule): Weights[number] {
+  const kind = CLASSES.find((one) => one === rule.class);
+  const named = NAMES.flatMap((name) => (rule[name].trim() === '' ? [] : [[name, rule[name].trim()] as const]));
+  return { ...Object.fromEntries(named), ...(kind !== undefined && { class: kind }), weight: Number(rule.weight) };
+}

@@ -1,0 +1,114 @@
+import { useState } from 'react';
+import { gateway } from '../../api/client.ts';
+import type { Key, NewKey } from '../../api/resources.ts';
+import {
+  LimitFields,
+  limitsFrom,
+  NarrowingFields,
+  narrowingFrom,
+  ServingFields,
+  servingFrom,
+} from '../../parts/limit-fields.tsx';
+import { Reference } from '../../parts/references.tsx';
+import { useMe } from '../../parts/session.tsx';
+import { t } from '../../texts/index.ts';
+import { Dialog } from '../../ui/dialog.tsx';
+import { Field, Input, Select } from '../../ui/field.tsx';
+import { Fields, type Filled, Form } from '../../ui/form.tsx';
+
+const texts = t.keys;
+const ROLES = ['consumer', 'provider', 'operator'] as const;
+type Role = (typeof ROLES)[number];
+
+interface KeyDialogProps {
+  /** Undefined: a new one. */
+  of: Key | undefined;
+  /** Of a new one, for operators. */
+  owner?: string | null;
+  project?: string | null;
+  /** `secret`: of a new one. */
+  saved: (secret: string | undefined) => unknown;
+  close: () => void;
+}
+
+/** Operators set limits and owners; others make keys with at most their own rights. */
+export function KeyDialog({ of, owner = null, project = null, saved, close }: KeyDialogProps) {
+  const isOperator = useMe().role === 'operator';
+  const { form } = texts;
+  const submit = async (filled: Filled) => {
+    const body = bodyOf(filled, isOperator);
+    if (of === undefined) {
+      const { data } = await gateway.POST('/admin/keys', { body: { ...body, ...ownerOf(filled, isOperator) } });
+      await saved(data !== undefined && 'key' in data ? data.key : undefined);
+    } else {
+      await gateway.PATCH('/admin/keys/{id}', { params: { path: { id: of.id } }, body });
+      await saved(undefined);
+    }
+  };
+  return (
+    <Dialog title={of === undefined ? texts.create : texts.editTitle(of.name)} close={close}>
+      <Form action={of === undefined ? t.common.create : t.common.save} submit={submit} close={close}>
+        <Field label={form.name} hint={form.nameHint}>
+          {(id) => <Input id={id} name="name" required maxLength={200} defaultValue={of?.name ?? ''} />}
+        </Field>
+        <Field label={form.expires} hint={form.expiresHint}>
+          {(id) => <Input id={id} name="expires" type="date" defaultValue={of?.expires_at?.slice(0, 10) ?? ''} />}
+        </Field>
+        {isOperator && of === undefined && <OwnerFields owner={owner} project={project} />}
+        {isOperator && <LimitFields of={of} />}
+        <NarrowingFields of={of} />
+        {isOperator && <ServingFields of={of} />}
+      </Form>
+    </Dialog>
+  );
+}
+
+/** They cannot be changed later. */
+function OwnerFields({ owner, project }: { owner: string | null; project: string | null }) {
+  const [role, setRole] = useState<Role>('consumer');
+  const { form } = texts;
+  return (
+    <Fields legend={form.belongs}>
+      <Reference of="users" name="owner" label={form.owner} hint={form.ownerHint} defaultValue={owner} />
+      <Reference of="projects" name="project" label={form.project} hint={form.projectHint} defaultValue={project} />
+      <Field label={form.role} hint={form.roleHint}>
+        {(id) => (
+          <Select
+            id={id}
+            name="role"
+            value={role}
+            onChange={({ currentTarget: { value } }) => setRole(ROLES.find((one) => one === value) ?? 'consumer')}
+          >
+            {ROLES.map((one) => (
+              <option key={one} value={one}>
+                {t.users.roles[one]}
+              </option>
+            ))}
+          </Select>
+        )}
+      </Field>
+      {role === 'provider' && <Reference of="providers" name="provider" label={form.provider} required />}
+    </Fields>
+  );
+}
+
+function bodyOf(filled: Filled, isOperator: boolean) {
+  const expires = filled.text('expires');
+  return {
+    name: filled.text('name'),
+    ...narrowingFrom(filled),
+    ...(isOperator && { ...limitsFrom(filled), ...servingFrom(filled) }),
+    // The whole last day counts.
+    expires_at: expires === '' ? null : `${expires}T23:59:59Z`,
+  };
+}
+
+function ownerOf(filled: Filled, isOperator: boolean): Partial<NewKey> {
+  if (!isOperator) return {};
+  return {
+    user_id: filled.optional('owner'),
+    project_id: filled.optional('project'),
+    role: ROLES.find((one) => one === filled.text('role')) ?? 'consumer',
+    provider: filled.optional('provider'),
+  };
+}

@@ -1,0 +1,21 @@
+import { useState } from 'react';
+import { useMe } from '../../parts/session.tsx';
+import { Wizard } from '../../parts/wizard.tsx';
+import { t } from '../../texts/index.ts';
+import { Page, Section } from '../../ui/page.tsx';
+import { JoinTokens } from './join-tokens.tsx';
+import { ProviderList } from './provider-list.tsx';
+
+export function Component() {
+  const { role } = useMe();
+  const [asked, setAsked] = useState<string>();
+  return (
+    <Page title={t.pages.providers} about={t.joinTokens.about}>
+      <JoinTokens asked={asked} ask={setAsked} />
+      {role === 'operator' && <ProviderList newToken={setAsked} />}
+      <Section title={t.wizard.title}>
+        <Wizard gateway={location.origin} />
+      </Section>
+    </Page>
+  );
+}

@@ -1,0 +1,87 @@
+/** Fields that name a user, a project or a provider: chosen by name, sent by id. */
+import { useQuery } from '@tanstack/react-query';
+import { useCallback } from 'react';
+import { gateway } from '../api/client.ts';
+import { t } from '../texts/index.ts';
+import { Field, Select } from '../ui/field.tsx';
+
+/** A list to choose from is no longer than this; the gateway gives a hundred at a time. */
+const OPTIONS_MAX = 1_000;
+const PAGE_ROWS = 100;
+
+export interface Option {
+  id: string;
+  name: string;
+}
+
+interface Page {
+  data: (Option & { disabled_at?: string | null; deleted_at?: string | null })[];
+  has_more: boolean;
+}
+type Load = (query: { limit: number; after?: string }) => Promise<{ data?: Page | undefined }>;
+
+/** The working ones, by name. */
+async function readOptions(load: Load): Promise<Option[]> {
+  const options: Option[] = [];
+  let after: string | undefined;
+  do {
+    const { data } = await load({ limit: PAGE_ROWS, ...(after !== undefined && { after }) });
+    for (const one of data?.data ?? []) if (!one.disabled_at && !one.deleted_at) options.push(one);
+    after = data?.has_more ? data.data.at(-1)?.id : undefined;
+  } while (after !== undefined && options.length < OPTIONS_MAX);
+  return options.sort((a, b) => a.name.localeCompare(b.name));
+}
+
+const LOADS = {
+  users: ((query) => gateway.GET('/admin/users', { params: { query } })) satisfies Load,
+  projects: ((query) => gateway.GET('/admin/projects', { params: { query } })) satisfies Load,
+  providers: ((query) => gateway.GET('/admin/providers', { params: { query } })) satisfies Load,
+} as const;
+export type Referenced = keyof typeof LOADS;
+
+/** What there is to choose from; undefined while it loads. `enabled`: whether the reader may see the list. */
+export function useOptions(of: Referenced, enabled = true): readonly Option[] | undefined {
+  return useQuery({ queryKey: ['options', of], queryFn: () => readOptions(LOADS[of]), enabled }).data;
+}
+
+/** Names by id; where a name is not known, the id. */
+export function useNames(of: Referenced, enabled = true): (id: string | null) => string {
+  const options = useOptions(of, enabled);
+  return useCallback(
+    (id) => (id === null ? t.common.none : (options?.find((one) => one.id === id)?.name ?? id)),
+    [options],
+  );
+}
+
+interface ReferenceProps {
+  of: Referenced;
+  name: string;
+  label: string;
+  hint?: string;
+  /** Id. */
+  defaultValue?: string | null;
+  required?: boolean;
+  /** Of the choice of none. */
+  none?: string;
+}
+
+export function Reference({ of, name, label, hint, defaultValue, required = false, none }: ReferenceProps) {
+  const options = useOptions(of);
+  const isGone = options !== undefined && defaultValue != null && !options.some(({ id }) => id === defaultValue);
+  return (
+    <Field label={label} {...(hint !== undefined && { hint })}>
+      {(id) => (
+        // The browser keeps a default only for options that are there: it is drawn anew when they come.
+        <Select key={String(options?.length)} id={id} name={name} defaultValue={defaultValue ?? ''} required={required}>
+          <option value="">{none ?? (required ? t.form.choose : t.form.noChoice)}</option>
+          {isGone && <option value={defaultValue}>{defaultValue}</option>}
+          {options?.map((one) => (
+            <option key={one.id} value={one.id}>
+              {one.name === one.id ? one.id : of === 'providers' ? `${one.name} (${one.id})` : one.name}
+            </option>
+          ))}
+        </Select>
+      )}
+    </Field>
+  );
+}

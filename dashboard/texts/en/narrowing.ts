@@ -1,0 +1,42 @@
+/** Limits and restrictions, of keys and of projects. */
+const number = (n: number) => n.toLocaleString('en');
+
+export const narrowing = {
+  limitsTitle: 'Limits',
+  limits: {
+    requests_per_minute: 'Requests per minute',
+    tokens_per_minute: 'Tokens per minute',
+    concurrent_requests: 'Requests at once',
+    tokens_per_month: 'Tokens per month',
+    reasoning_tokens_per_request: 'Reasoning tokens per answer',
+  },
+  limitWords: {
+    requests_per_minute: (n: number) => `${number(n)} requests/min`,
+    tokens_per_minute: (n: number) => `${number(n)} tokens/min`,
+    concurrent_requests: (n: number) => `${number(n)} at once`,
+    tokens_per_month: (n: number) => `${number(n)} tokens/month`,
+    reasoning_tokens_per_request: (n: number) => `${number(n)} reasoning tokens/answer`,
+  },
+  title: 'Allowed models and nodes',
+  models: 'Models',
+  modelsHint: 'One per line. Empty: all models.',
+  providers: 'Trusted providers',
+  providersHint: 'One per line. Only their nodes see the requests. Empty: the default.',
+  regions: 'Regions',
+  listHint: 'Separate them by commas. Empty: all.',
+  tiers: 'Tier',
+  tiersHint: 'A volatile node may leave at any time, as a preemptible job does.',
+  anyTier: 'all nodes',
+  tierNames: { stable: 'stable nodes only', volatile: 'volatile nodes only' },
+  serving: 'Routing and privacy',
+  policy: 'Routing policy',
+  gatewaysPolicy: 'as the gateway is set',
+  aliases: 'Aliases',
+  aliasesHint: 'One per line: alias = model',
+  fallbacks: 'Fallbacks',
+  fallbacksHint: 'One per line: model = first fallback, second fallback',
+  resume: 'Continue broken streams',
+  resumeHint: 'When a node fails in mid-answer, another node continues the answer.',
+  noTrack: 'May ask for no records',
+  noTrackHint: 'Requests with x-otela-no-track leave no record of use.',
+};
