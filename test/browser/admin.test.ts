@@ -84,7 +84,7 @@ it('a mistake is told in the form, and what was typed stays', async () => {
   await dialog.getByRole('button', { name: 'Add peer' }).click();
   await dialog.getByRole('alert').getByText('public key').waitFor();
   expect(await dialog.getByLabel('Name').inputValue()).toBe('uni');
-  await dialog.getByLabel('Root key').fill('c'.repeat(42) + 'E');
+  await dialog.getByLabel('Root key').fill(`${'c'.repeat(42)}E`);
   await dialog.getByRole('button', { name: 'Add peer' }).click();
   await page.getByRole('row', { name: 'uni' }).waitFor();
   await rowAction(page, 'uni', 'Remove');
