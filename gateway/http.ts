@@ -9,6 +9,8 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly leaving?: ClientDisconnect;
   /** The carrier writes an answer that leaves by LOCAL_OUTLETS; without it the runtime's outlet decides. */
   readonly offloads?: boolean;
+  /** Tells the host that the request's key is valid: its connection is no stranger's. */
+  readonly accepted?: () => void;
   /** Undefined on plain workerd. */
   readonly cf?: unknown;
   /** Whoever carries the answer refuses one that leaves by an outlet, should the client be gone; the runtime just drops it. */

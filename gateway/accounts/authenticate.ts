@@ -47,6 +47,17 @@ export function authenticate(
   settings: Settings,
   now: number,
 ): Account | Promise<Account> {
+  const account = accountOf(env, request, settings, now);
+  if (account instanceof Promise) return account.then((found) => accepted(request, found));
+  return accepted(request, account);
+}
+
+function accepted(request: HttpRequest, account: Account): Account {
+  request.accepted?.();
+  return account;
+}
+
+function accountOf(env: AuthEnv, request: HttpRequest, settings: Settings, now: number): Account | Promise<Account> {
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
@@ -61,6 +72,10 @@ export function authenticate(
 
 /** As `authenticate`, but asks D1 each time: what administrators do is rare and powerful. */
 export async function authenticateAnew(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
+  return accepted(request, await accountAnew(env, request, now));
+}
+
+async function accountAnew(env: AuthEnv, request: HttpRequest, now: number): Promise<Account> {
   const key = presentedKey(request);
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);

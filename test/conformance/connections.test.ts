@@ -110,6 +110,28 @@ it('pipelined requests are answered in their order, streams among them', async (
   connection.close();
 });
 
+it('nonsense behind a request that streams neither stands inside its answer nor is taken for it', async () => {
+  const connection = await open();
+  connection.send(`${post(chatBody({ tokens: 20, tokensPerSecond: 20 }, { stream: true }))}NONSENSE\r\n\r\n`);
+  await connection.closed();
+  const [answer] = connection.answers;
+  if (answer === undefined) return; // the connection ended: no answer at all
+  expect(answer.status).toBe(200);
+  expect(answer.body).not.toContain('HTTP/1.1');
+  expect(connection.answers.slice(1).map(({ status }) => status)).toEqual([400]);
+});
+
+it('nonsense that comes in the middle of a stream does not stand inside the answer', async () => {
+  const connection = await open();
+  connection.send(post(chatBody({ tokens: 20, tokensPerSecond: 20 }, { stream: true })));
+  await eventually('the first token', 10_000, () => (connection.text.includes('data:') ? true : undefined));
+  connection.send('NONSENSE\r\n\r\n');
+  await connection.closed();
+  const end = connection.text.indexOf('\r\n0\r\n\r\n');
+  const stream = end < 0 ? connection.text : connection.text.slice(0, end);
+  expect(stream.slice(1)).not.toContain('HTTP/1.1');
+});
+
 it('a request that comes byte by byte is answered', async () => {
   const connection = await open();
   for (const byte of post(chatBody({ tokens: 1 }))) connection.send(byte);

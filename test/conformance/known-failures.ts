@@ -62,15 +62,6 @@ export const KNOWN_FAILURES: readonly KnownFailure[] = [
     ],
     reason: 'the public socket counts connections and knows neither addresses nor keys',
   },
-  {
-    hosts: ['node'],
-    file: 'connections.test.ts',
-    tests: [
-      'one client without a key takes all the connections it can: another address, a valid key and a new agent are served',
-      'behind one address that is used up, silent connections make room for those that ask with a valid key',
-    ],
-    reason: 'the Node host counts connections, and not by address yet',
-  },
 ];
 
 /** The entry for a test of this host, if there is one. */

@@ -11,14 +11,13 @@ import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
 import type { Background } from '../../object-context.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
+import { Connections } from './connections.ts';
 import type { LocalOutlets } from './local-outlet.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
 import { upgradeOf } from './node-sockets.ts';
-import { ambiguityOf, answerUnreadable, refuse, refuseAmbiguous, refuseUnreadable } from './refusals.ts';
+import { ambiguityOf, answerUnreadable, refuseAmbiguous, refuseUnreadable } from './refusals.ts';
 import { writeAnswer } from './write-answer.ts';
 
-/** Each takes a descriptor, and some 30 KiB while it is idle. */
-const CONNECTIONS_MAX = 4_096;
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
 const KEEP_ALIVE_PROBE_MS = 30_000;
 /** An idle connection is kept for so long. */
@@ -26,6 +25,8 @@ const KEEP_ALIVE_MS = 15_000;
 const HANDSHAKE_MS = 10_000;
 /** A head that is not here by then is given up. Bodies have their own stall limit. */
 const HEADERS_MS = 15_000;
+/** How late that is noticed. */
+const HEADERS_LOOK_MS = 5_000;
 const HEAD_MAX_BYTES = 64 * 1024;
 /** Messages of agents beyond our own limit are refused by the room that reads them, which says why. */
 const SOCKET_MESSAGE_MAX_BYTES = 4 * MESSAGE_MAX_BYTES;
@@ -53,7 +54,7 @@ export class HttpServer {
   readonly #encrypted: boolean;
   readonly #listener: (request: IncomingMessage, response: ServerResponse) => Promise<void>;
   readonly #sockets: WebSocketServer;
-  readonly #connections = new Set<Socket>();
+  readonly #connections = new Connections();
   #asking = 0;
   #closing = false;
 
@@ -62,9 +63,13 @@ export class HttpServer {
     this.#encrypted = options.tls !== undefined;
     const { env, background, tls } = options;
     const context = { ...background, passThroughOnException: () => {}, waitUntil: background.waitUntil, props: {} };
-    this.#listener = getRequestListener((request) => app.fetch(request, env, context), {
-      overrideGlobalObjects: false,
-    });
+    this.#listener = getRequestListener(
+      (request, { incoming }) => {
+        const accepted = this.#proof(incoming.socket);
+        return app.fetch(Object.assign(request, { accepted }), env, context);
+      },
+      { overrideGlobalObjects: false },
+    );
     this.#sockets = new WebSocketServer({
       noServer: true,
       perMessageDeflate: false,
@@ -78,6 +83,7 @@ export class HttpServer {
       keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
       keepAliveTimeout: KEEP_ALIVE_MS,
       headersTimeout: HEADERS_MS,
+      connectionsCheckingInterval: HEADERS_LOOK_MS,
       requestTimeout: 0,
       maxHeaderSize: HEAD_MAX_BYTES,
       shouldUpgradeCallback: isWebSocket,
@@ -91,8 +97,10 @@ export class HttpServer {
     this.#server.on('connect', (_message, socket: Duplex) =>
       answerUnreadable(socket, 405, 'Method Not Allowed', 'CONNECT: this is no proxy.'),
     );
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => refuseUnreadable(error, socket));
-    this.#server.on('connection', (socket: Socket) => this.#onConnection(socket));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      refuseUnreadable(error, socket, this.#connections.of(socket as Socket)),
+    );
+    this.#server.on('connection', (socket: Socket) => this.#connections.add(socket));
   }
 
   /** Resolves with the port; rejects as `net.Server` does (EADDRINUSE, EACCES, …). */
@@ -114,19 +122,25 @@ export class HttpServer {
     if (this.#server instanceof TlsServer) this.#server.setSecureContext(tls);
   }
 
-  #onConnection(socket: Socket): void {
-    this.#connections.add(socket);
-    socket.on('close', () => this.#connections.delete(socket));
+  /** Says that a valid key came on this connection. */
+  #proof(socket: Socket): () => void {
+    return () => {
+      const connection = this.#connections.of(socket);
+      if (connection !== undefined) this.#connections.prove(connection);
+    };
   }
 
   #onRequest(message: IncomingMessage, response: ServerResponse): void {
+    const connection = this.#connections.of(message.socket);
+    if (connection === undefined || connection.unreadable) return void message.socket.destroy();
     this.#asking++;
+    this.#connections.asks(connection, { message, response });
     response.on('close', () => {
       this.#asking--;
+      this.#connections.answered(connection, { response });
     });
     response.on('error', () => {}); // 'close' follows
     if (this.#closing) response.setHeader('connection', 'close');
-    if (this.#connections.size > CONNECTIONS_MAX) return refuse(response, 'Too many connections.');
     const ambiguous = ambiguityOf(message);
     if (ambiguous !== undefined) return void refuseAmbiguous(response, ambiguous);
     const [path = '/'] = (message.url ?? '/').split('?', 1);
@@ -139,7 +153,8 @@ export class HttpServer {
     const { env, background, outlets } = this.#options;
     try {
       const whole = await wholeBody(message);
-      const request = new NodeRequest({ message, response, encrypted: this.#encrypted }, path, whole);
+      const accepted = this.#proof(message.socket);
+      const request = new NodeRequest({ message, response, encrypted: this.#encrypted, accepted }, path, whole);
       await writeAnswer(request, response, await handleOpenAI(request, path, env, background), outlets);
     } catch (error) {
       console.error(error);
@@ -165,6 +180,11 @@ export class HttpServer {
     };
     // handleUpgrade writes the head before it returns.
     this.#sockets.once('headers', headers);
+    const place = this.#connections.of(message.socket);
+    if (place !== undefined) {
+      this.#connections.prove(place); // by an agent's ticket
+      place.upgraded = true;
+    }
     try {
       this.#sockets.handleUpgrade(message, socket, head, (connection) => upgrade.socket.attach(connection));
     } finally {
@@ -194,7 +214,7 @@ export class HttpServer {
     const deadline = Date.now() + drainMs;
     while (this.#asking > 0 && Date.now() < deadline)
       await new Promise((resolve) => setTimeout(resolve, Math.min(QUIET_MS, deadline - Date.now())));
-    for (const socket of this.#connections) socket.destroy();
+    this.#connections.closeAll();
   }
 }
 

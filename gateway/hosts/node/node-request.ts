@@ -3,6 +3,14 @@ import { Readable } from 'node:stream';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 import type { HttpRequest } from '../../http.ts';
 
+interface Carrier {
+  message: IncomingMessage;
+  response: ServerResponse;
+  encrypted: boolean;
+  /** See HttpRequest. */
+  accepted(): void;
+}
+
 /** A request to a model as `node:http` parsed it. The classes of the Fetch standard cost as much as all that is done with it. */
 export class NodeRequest implements HttpRequest {
   readonly method: string;
@@ -11,6 +19,7 @@ export class NodeRequest implements HttpRequest {
   readonly carrierRefuses = true;
   readonly offloads = true;
   readonly headers: { get(name: string): string | null };
+  readonly accepted: () => void;
   readonly #message: IncomingMessage;
   readonly #encrypted: boolean;
   readonly #whole: Buffer | undefined;
@@ -18,15 +27,12 @@ export class NodeRequest implements HttpRequest {
   #controller: AbortController | undefined;
 
   /** `response` tells when the client leaves; `whole` is the body where it came with the head. */
-  constructor(
-    { message, response, encrypted }: { message: IncomingMessage; response: ServerResponse; encrypted: boolean },
-    path: string,
-    whole: Buffer | undefined,
-  ) {
+  constructor({ message, response, encrypted, accepted }: Carrier, path: string, whole: Buffer | undefined) {
     this.method = message.method ?? 'GET';
     this.path = path;
     this.#message = message;
     this.#encrypted = encrypted;
+    this.accepted = accepted;
     this.#whole = whole;
     if (whole !== undefined) this.#body = null;
     this.headers = { get: (name) => headerOf(message, name) };

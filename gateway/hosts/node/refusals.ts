@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
+import type { Connection } from './connections.ts';
 
 /** What `node:http` lets through and another reader on the way could understand otherwise (RFC 9112 §3.2, §6.1). */
 export function ambiguityOf({ rawHeaders, headers, httpVersion }: IncomingMessage): string | undefined {
@@ -15,30 +16,43 @@ export function ambiguityOf({ rawHeaders, headers, httpVersion }: IncomingMessag
 export function refuseAmbiguous(response: ServerResponse, message: string): void {
   const error = new ApiError('invalid_request', message);
   response.writeHead(400, { 'content-type': 'application/json', connection: 'close' });
-  response.end(JSON.stringify(errorBody(error)));
+  response.end(errorBody(error));
 }
 
-export function refuse(response: ServerResponse, message: string): void {
-  const error = new ApiError('server_is_overloaded', message);
-  response.writeHead(503, { 'content-type': 'application/json', connection: 'close', ...error.headers });
-  response.end(JSON.stringify(errorBody(error)));
+/**
+ * The parser cannot read on: one error is the last that goes out on the connection. It never stands inside another answer, and never before an
+ * answer to an earlier request: a client, or a proxy that shares the connection, would take it for that one.
+ */
+export function refuseUnreadable(
+  error: NodeJS.ErrnoException,
+  socket: Duplex,
+  connection: Connection | undefined,
+): void {
+  // A second error: the client goes on sending, and nothing of it will ever be read.
+  if (error.code === 'ECONNRESET' || !socket.writable || !connection || connection.unreadable)
+    return void socket.destroy();
+  connection.unreadable = true;
+  const [status, words] = UNREADABLE[error.code ?? ''] ?? [400, 'Bad Request'];
+  const tell = () => answerUnreadable(socket, status, words, `${words}: this is not HTTP as RFC 9112 has it.`);
+  const { answering } = connection;
+  const last = answering.at(-1);
+  const cut = last !== undefined && !last.message.complete;
+  if (cut && last.response.headersSent) return void socket.destroy();
+  const before = cut ? answering.at(-2) : last;
+  if (before === undefined) return tell();
+  before.response.once('close', () => {
+    if (socket.writable) tell();
+  });
 }
 
-/** What is no HTTP gets one answer, and the connection ends: nobody knows where the next request would begin. */
-export function refuseUnreadable(error: NodeJS.ErrnoException, socket: Duplex): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
-  const [status, words]: [number, string] =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? [431, 'Request Header Fields Too Large']
-      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-        ? [408, 'Request Timeout']
-        : [400, 'Bad Request'];
-  answerUnreadable(socket, status, words, `${words}: this is not HTTP as RFC 9112 has it.`);
-}
+const UNREADABLE: Readonly<Record<string, [status: number, words: string]>> = {
+  HPE_HEADER_OVERFLOW: [431, 'Request Header Fields Too Large'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'Request Timeout'],
+};
 
 /** The connection ends with it. */
 export function answerUnreadable(socket: Duplex, status: number, words: string, message: string): void {
-  const body = JSON.stringify(errorBody(new ApiError('invalid_request', message)));
+  const body = errorBody(new ApiError('invalid_request', message));
   const head = `HTTP/1.1 ${status} ${words}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n`;
   socket.end(head + body);
 }

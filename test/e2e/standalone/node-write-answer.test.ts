@@ -55,7 +55,11 @@ async function answered(full: Full): Promise<IncomingMessage> {
     return take(taken, sink);
   };
   server = createServer((message, response) => {
-    const asked = new NodeRequest({ message, response, encrypted: false }, '/v1/x', Buffer.alloc(0));
+    const asked = new NodeRequest(
+      { message, response, encrypted: false, accepted: () => {} },
+      '/v1/x',
+      Buffer.alloc(0),
+    );
     const headers = { [OUTLET_HEADER]: `secret session ${number} 5`, 'content-type': 'text/event-stream' };
     void writeAnswer(
       asked,

@@ -1,0 +1,180 @@
+/**
+ * Places for connections. A connection is proven when a request on it showed a valid key, or when the gateway accepted its WebSocket. The
+ * unproven connections of one address have a share of the places; one more pushes out the oldest of them. So a client without a key cannot
+ * keep out agents, other addresses, or a client with a key behind its own address.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isIPv6, type Socket } from 'node:net';
+
+/** Each takes a descriptor, and some 30 KiB while it is idle. */
+export const CONNECTIONS_MAX = 4_096;
+/** Unproven ones of one IPv4 address or one IPv6 network of 64 bits. A whole institution may stand behind one. */
+const ADDRESS_UNPROVEN_MAX = 1_024;
+/** Unproven ones in all: the other 512 are a reserve for agents and clients with valid keys. */
+const UNPROVEN_MAX = CONNECTIONS_MAX - 512;
+
+/** How many connections, for tests that want fewer. */
+interface Shares {
+  max: number;
+  unproven: number;
+  unprovenPerAddress: number;
+}
+
+const SHARES: Shares = { max: CONNECTIONS_MAX, unproven: UNPROVEN_MAX, unprovenPerAddress: ADDRESS_UNPROVEN_MAX };
+
+/** A request and its answer, on their way. */
+export interface Answering {
+  message: IncomingMessage;
+  response: ServerResponse;
+}
+
+/** One client's connection. */
+export class Connection {
+  /** TCP's. TLS has a socket of its own above it. */
+  readonly socket: Socket;
+  readonly ends: string;
+  readonly network: string;
+  /** Requests without a complete answer, oldest first. `node:http` stops reading while the client does not take its answers. */
+  readonly answering: Answering[] = [];
+  proven = false;
+  /** It is a WebSocket now. */
+  upgraded = false;
+  /** What came on it is not HTTP. */
+  unreadable = false;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    this.ends = endsOf(socket);
+    this.network = networkOf(socket.remoteAddress ?? '');
+  }
+}
+
+export class Connections {
+  readonly #shares: Shares;
+  /** At most `max`; oldest first. */
+  readonly #all = new Map<string, Connection>();
+  /** The unproven ones by network, those that asked longest ago first. */
+  readonly #unproven = new Map<string, Set<Connection>>();
+  /** What `of` found: the ends of a socket are dear to ask for with each request. */
+  readonly #found = new WeakMap<Socket, Connection>();
+  #unprovenCount = 0;
+
+  constructor(shares: Shares = SHARES) {
+    this.#shares = shares;
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  /** Gives a new connection a place, or closes it. */
+  add(socket: Socket): void {
+    const connection = new Connection(socket);
+    const { max, unproven, unprovenPerAddress } = this.#shares;
+    const own = this.#unproven.get(connection.network);
+    if (own !== undefined && own.size >= unprovenPerAddress) this.#pushOut(own);
+    else if (this.#unprovenCount >= unproven || this.#all.size >= max) this.#pushOut(this.#largest());
+    if (this.#all.size >= max) this.#pushOutIdle();
+    if (this.#all.size >= max) return void socket.destroy();
+    this.#all.set(connection.ends, connection);
+    this.#setOf(connection.network).add(connection);
+    this.#unprovenCount++;
+    socket.on('close', () => this.#remove(connection));
+  }
+
+  /** The connection of a socket, of TCP or TLS. */
+  of(socket: Socket): Connection | undefined {
+    const found = this.#found.get(socket) ?? this.#all.get(endsOf(socket));
+    if (found !== undefined) this.#found.set(socket, found);
+    return found;
+  }
+
+  /** Call it when a request comes: the connection is then the youngest of its network. */
+  asks(connection: Connection, answering: Answering): void {
+    connection.answering.push(answering);
+    if (connection.proven) return;
+    const own = this.#unproven.get(connection.network);
+    if (own?.delete(connection)) own.add(connection);
+  }
+
+  /** Call it when an answer is out, or its client is gone. */
+  answered(connection: Connection, { response }: Pick<Answering, 'response'>): void {
+    const at = connection.answering.findIndex((one) => one.response === response);
+    if (at >= 0) connection.answering.splice(at, 1);
+  }
+
+  /** Call it when a valid key or an agent's ticket was shown. */
+  prove(connection: Connection): void {
+    if (connection.proven) return;
+    connection.proven = true;
+    this.#forget(connection);
+  }
+
+  closeAll(): void {
+    for (const { socket } of this.#all.values()) socket.destroy();
+  }
+
+  #setOf(network: string): Set<Connection> {
+    const known = this.#unproven.get(network);
+    if (known !== undefined) return known;
+    const made = new Set<Connection>();
+    this.#unproven.set(network, made);
+    return made;
+  }
+
+  /** Those of the network that has most unproven connections. Looks at all networks, but only where places are short. */
+  #largest(): Set<Connection> {
+    let largest = new Set<Connection>();
+    for (const own of this.#unproven.values()) if (own.size > largest.size) largest = own;
+    return largest;
+  }
+
+  #pushOut(among: Set<Connection>): void {
+    const [oldest] = among;
+    if (oldest !== undefined) this.#end(oldest);
+  }
+
+  /** All places have proven connections: closes the oldest that waits for its next request. */
+  #pushOutIdle(): void {
+    for (const connection of this.#all.values()) {
+      if (connection.upgraded || connection.answering.length > 0) continue;
+      return this.#end(connection);
+    }
+  }
+
+  #end(connection: Connection): void {
+    this.#remove(connection);
+    connection.socket.destroy();
+  }
+
+  #remove(connection: Connection): void {
+    if (this.#all.get(connection.ends) !== connection) return;
+    this.#all.delete(connection.ends);
+    if (!connection.proven) this.#forget(connection);
+  }
+
+  #forget(connection: Connection): void {
+    const own = this.#unproven.get(connection.network);
+    if (!own?.delete(connection)) return;
+    this.#unprovenCount--;
+    if (own.size === 0) this.#unproven.delete(connection.network);
+  }
+}
+
+function endsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
+}
+
+/** An IPv4 address, also one that is written as IPv6, or the network of an IPv6 address: a host has all of its addresses (RFC 6177). */
+export function networkOf(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined) return mapped;
+  if (!isIPv6(address)) return address;
+  const [bare = ''] = address.split('%');
+  const [front = '', back] = bare.split('::');
+  const groups = front === '' ? [] : front.split(':');
+  if (back === undefined) return groups.slice(0, 4).join(':');
+  const behind = back === '' ? [] : back.split(':');
+  const all = [...groups, ...Array<string>(8 - groups.length - behind.length).fill('0'), ...behind];
+  return all.slice(0, 4).join(':');
+}

@@ -1,0 +1,97 @@
+/** Places for connections, with few of them: TCP connections to a server of this test. */
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { Connections, networkOf } from '../../../gateway/hosts/node/connections.ts';
+
+let server: Server;
+let connections: Connections;
+const accepted: Socket[] = [];
+const opened: Socket[] = [];
+
+beforeAll(async () => {
+  server = createServer((socket) => {
+    connections.add(socket.on('error', () => {}));
+    accepted.push(socket);
+    server.emit('place');
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+
+afterAll(() => {
+  for (const socket of opened) socket.destroy();
+  server.close();
+});
+
+/** The gateway's end of a new connection from 127.0.0.`host`. */
+async function open(host: number): Promise<Socket> {
+  const { port } = server.address() as AddressInfo;
+  const came = once(server, 'place');
+  opened.push(connect({ port, host: '127.0.0.1', localAddress: `127.0.0.${host}` }).on('error', () => {}));
+  await came;
+  const last = accepted.at(-1);
+  if (last === undefined) throw new Error('no connection came');
+  return last;
+}
+
+function prove(socket: Socket): void {
+  const connection = connections.of(socket);
+  if (connection === undefined) throw new Error('it has no place');
+  connections.prove(connection);
+}
+
+const closed = (sockets: Socket[]) => sockets.map(({ destroyed }) => destroyed);
+
+it('an address that opens more than its share loses its own oldest, and nobody else loses any', async () => {
+  connections = new Connections({ max: 10, unproven: 8, unprovenPerAddress: 2 });
+  const other = await open(2);
+  const own = [await open(3), await open(3), await open(3), await open(3)];
+  expect(closed(own)).toEqual([true, true, false, false]);
+  expect(other.destroyed).toBe(false);
+  expect(connections.size).toBe(3);
+});
+
+it('many addresses that share all places lose theirs before a proven connection does, and a newcomer gets a place', async () => {
+  connections = new Connections({ max: 6, unproven: 4, unprovenPerAddress: 2 });
+  const proven = [await open(2), await open(2)];
+  for (const socket of proven) prove(socket);
+  const silent = [await open(3), await open(3), await open(4), await open(5)];
+  const newcomer = await open(6);
+  prove(newcomer);
+  expect(closed(silent)).toEqual([true, false, false, false]);
+  expect(closed([...proven, newcomer])).toEqual([false, false, false]);
+  expect(connections.size).toBeLessThanOrEqual(6);
+});
+
+it('where only proven connections are left, one that waits for its next request gives way, and WebSockets stay', async () => {
+  connections = new Connections({ max: 2, unproven: 2, unprovenPerAddress: 2 });
+  const agent = await open(2);
+  prove(agent);
+  const place = connections.of(agent);
+  if (place !== undefined) place.upgraded = true;
+  const idle = await open(3);
+  prove(idle);
+  const newcomer = await open(4);
+  expect(closed([agent, idle, newcomer])).toEqual([false, true, false]);
+});
+
+it('a closed connection gives its place back', async () => {
+  connections = new Connections({ max: 10, unproven: 2, unprovenPerAddress: 2 });
+  const first = await open(2);
+  const gone = once(first, 'close');
+  first.destroy();
+  await gone;
+  expect(connections.size).toBe(0);
+  const two = [await open(2), await open(2)];
+  expect(closed(two)).toEqual([false, false]);
+});
+
+it.each([
+  ['10.0.0.7', '10.0.0.7'],
+  ['::ffff:10.0.0.7', '10.0.0.7'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
+  ['2001:db8::5', '2001:db8:0:0'],
+  ['fe80::1%eth0', 'fe80:0:0:0'],
+  ['::1', '0:0:0:0'],
+])('%s counts as %s', (address, network) => expect(networkOf(address)).toBe(network));
