@@ -28,7 +28,7 @@ const HELP: Record<string, string> = {
   simulate: `otela-plan simulate --model M --gpu G --rate R --input L --output L    L: 512, normal:599,822 or lognormal:599,822
             --tp 1  --pp 1  --dp 1  --ep  --sp 1  --replicas 1  --weights bf16|fp8|int8|int4|mxfp4|nvfp4  --kv bf16|fp8|int8  --cv 1
             --duration 300 | --count N | --backlog | --trace FILE [--trace-model NAME] (Azure, Mooncake, BurstGPT, our export, arrival_s,input,output)
-            --policy weighted|random|round-robin|least-loaded  --prefill-replicas N --prefill-gpu G --network-gbs 25  --seed 1  --json${SHARED}`,
+            --policy weighted|random|round-robin|least-loaded  --prefill-replicas N --prefill-tp N --prefill-gpu G --network-gbs 25  --seed 1  --json${SHARED}`,
   validate:
     'otela-plan validate [--json] [--strict] [--fit]   the simulator against everything measured\n            --strict: exit 1 if a figure is missed; --fit: only the share kept under load, fitted anew',
   calibrate: `otela-plan calibrate --url http://localhost:8000 --gpu G    a calibration of this GPU and engine from a short load on an idle engine (10 minutes)

@@ -56,6 +56,7 @@ export const SIMULATE_FLAGS = {
   policy: { type: 'string' },
   'prefill-gpu': { type: 'string' },
   'prefill-replicas': { type: 'string' },
+  'prefill-tp': { type: 'string' },
   'network-gbs': { type: 'string' },
   seed: { type: 'string' },
   svg: { type: 'string' },
@@ -72,7 +73,9 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
   const limits = { ...limitsFrom(flags), ...(prefixBlockTokens > 0 ? { prefixBlockTokens } : {}) };
   if (note !== undefined) io.log(note);
   const parallelism = parallelismFrom(flags);
-  const group = (gpuName: string, replicas: number) => {
+  const prefillTp = Math.round(number(flags, 'prefill-tp', parallelism.tp, { min: 1, max: 72 }));
+  const prefillParallelism = { ...parallelism, tp: prefillTp };
+  const group = (gpuName: string, replicas: number, parallelism: Parallelism) => {
     const deployment: Deployment = {
       model,
       gpu: findGpu(catalogue, gpuName),
@@ -90,7 +93,7 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
       weight: 1,
     };
   };
-  const groups = [group(required(flags, 'gpu'), number(flags, 'replicas', 1, { min: 1, max: 10_000 }))];
+  const groups = [group(required(flags, 'gpu'), number(flags, 'replicas', 1, { min: 1, max: 10_000 }), parallelism)];
   const apart = number(flags, 'prefill-replicas', 0, { max: 10_000 });
   const result = simulate({
     model: model.id,
@@ -102,7 +105,7 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
     ...(apart > 0
       ? {
           prefill: {
-            groups: [group(text(flags, 'prefill-gpu') ?? required(flags, 'gpu'), apart)],
+            groups: [group(text(flags, 'prefill-gpu') ?? required(flags, 'gpu'), apart, prefillParallelism)],
             bytesPerSecond: number(flags, 'network-gbs', 25, { min: 1e-3 }) * 1e9,
           },
         }

@@ -1,7 +1,7 @@
-import { StepModel } from '../roofline/step.ts';
 import { type ReplicaGroup, type SimulationResult, simulate } from '../serving/cluster.ts';
 import { seeded } from '../serving/random.ts';
 import { drawRequests } from '../serving/requests.ts';
+import { stepsOf } from '../solver/options.ts';
 import type { Demand, PlanOptions, Pool } from '../solver/problem.ts';
 import type { Plan } from './types.ts';
 
@@ -69,9 +69,11 @@ function groupsOf(plan: Plan, pools: readonly Pool[], demand: Demand, options: P
         weights: demand.weights,
         kv: demand.kv,
       };
+      const { step, prefill } = stepsOf(deployment, options);
       return [
         {
-          step: new StepModel(deployment, options.calibration, options.limits),
+          step,
+          ...(prefill === undefined ? {} : { prefill }),
           replicas: placement.replicas,
           weight: placement.share / placement.replicas,
         },

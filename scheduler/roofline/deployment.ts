@@ -3,7 +3,7 @@ import { precisionProblem } from '../catalogue/gpu-architecture.ts';
 import { cacheElements, layerMatrices, type Matrix, type Mixer, type Part, windowOf } from '../catalogue/layers.ts';
 import { embeddingParameters, type Model, windowTokens } from '../catalogue/model.ts';
 import { bytesPerElement, type Precision } from '../catalogue/precision.ts';
-import { gpusOf, type Parallelism, parallelismProblem, spreadOf } from './parallelism.ts';
+import { enginesOf, gpusOf, type Parallelism, parallelismProblem, spreadOf } from './parallelism.ts';
 
 /** One replica: a model on the GPUs of its parallelism, all of one kind. */
 export interface Deployment extends Parallelism {
@@ -131,6 +131,11 @@ export function kvCapacityTokens(
 
 /** Why the engine would not start so, or undefined: parallelism, precision on this silicon, memory. */
 export function deploymentProblem(deployment: Deployment, memoryFraction = MEMORY_FRACTION): string | undefined {
+  if (deployment.prefill !== undefined) {
+    const { decode, prefill } = enginesOf(deployment);
+    const pair = parallelismProblem(deployment.model, deployment);
+    return pair ?? deploymentProblem(decode, memoryFraction) ?? (prefill && deploymentProblem(prefill, memoryFraction));
+  }
   const { model, gpu, weights, kv } = deployment;
   const problem = parallelismProblem(model, deployment) ?? precisionProblem(gpu, weights, kv);
   if (problem !== undefined) return problem;

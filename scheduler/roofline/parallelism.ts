@@ -15,7 +15,20 @@ export interface Parallelism {
   ep?: boolean;
   /** Ulysses (Jacobs et al. 2023; Arctic Inference): the tokens of a step are cut, heads are exchanged for attention. Weights are copied. */
   sp?: number;
+  /** The prompts are computed by an engine of their own, spread so; the fields above are the decode engine's. Both stand in one node. */
+  prefill?: Parallelism;
 }
+
+/** The engines of a replica: one, or the decode and the prefill engine of a disaggregated pair. */
+export function enginesOf<T extends Parallelism>(
+  replica: T,
+): { decode: Omit<T, 'prefill'>; prefill: Omit<T, 'prefill'> | undefined } {
+  const { prefill, ...decode } = replica;
+  return { decode, prefill: prefill && { ...decode, ...ALONE, ...prefill } };
+}
+
+/** What a parallelism does not say. */
+const ALONE = { pp: 1, dp: 1, ep: false, sp: 1 };
 
 export interface Spread {
   tp: number;
@@ -29,14 +42,16 @@ export function spreadOf({ tp, pp = 1, dp = 1, ep = false, sp = 1 }: Parallelism
   return { tp, pp, dp, ep, sp };
 }
 
-/** GPUs of one replica. */
+/** GPUs of one replica, those of its prefill engine included. */
 export function gpusOf(parallelism: Parallelism): number {
   const { tp, pp, dp, sp } = spreadOf(parallelism);
-  return tp * pp * dp * sp;
+  return tp * pp * dp * sp + (parallelism.prefill === undefined ? 0 : gpusOf(parallelism.prefill));
 }
 
-/** `TP 2 × PP 2`, `TP 1 × DP 8 + EP`: what people read. */
+/** `TP 2 × PP 2`, `TP 1 × DP 8 + EP`, `prefill TP 1, decode TP 2`: what people read. */
 export function parallelismText(parallelism: Parallelism): string {
+  if (parallelism.prefill !== undefined)
+    return `prefill ${parallelismText(parallelism.prefill)}, decode ${parallelismText(enginesOf(parallelism).decode)}`;
   const { tp, pp, dp, ep, sp } = spreadOf(parallelism);
   const factors = [
     `TP ${tp}`,
@@ -49,6 +64,8 @@ export function parallelismText(parallelism: Parallelism): string {
 
 /** Why this model cannot be spread so, or undefined. */
 export function parallelismProblem(model: Model, parallelism: Parallelism): string | undefined {
+  const { prefill } = parallelism;
+  if (prefill !== undefined) return pairProblem(model, enginesOf(parallelism).decode, prefill);
   const { tp, pp, dp, ep, sp } = spreadOf(parallelism);
   for (const [name, value] of [
     ['tensor', tp],
@@ -70,6 +87,24 @@ export function parallelismProblem(model: Model, parallelism: Parallelism): stri
   if (heads % (tp * sp) !== 0)
     return `tensor × sequence parallelism ${tp * sp} does not divide the ${heads} attention heads of ${model.id}`;
   return tpProblem(model, tp, ep ? undefined : tp * dp);
+}
+
+function pairProblem(model: Model, decode: Parallelism, prefill: Parallelism): string | undefined {
+  if (prefill.prefill !== undefined) return 'a prefill engine has no prefill engine of its own';
+  if (!hasTokenCache(model))
+    return `${model.id} has layers with a recurrent state, which is not handed over from a prefill engine`;
+  return parallelismProblem(model, decode) ?? parallelismProblem(model, prefill);
+}
+
+const hasTokenCache = (model: Model): boolean =>
+  model.layers.every(({ mixers }) => mixers.every(({ kind }) => kind !== 'recurrent'));
+
+/** Pairs of a prefill and a decode engine in one node, each with tensor parallelism; none where keys and values cannot be handed over. */
+export function pairsOf(model: Model, tps: readonly number[], gpusPerNode: number): Parallelism[] {
+  if (!hasTokenCache(model)) return [];
+  return tps.flatMap((prefill) =>
+    tps.filter((tp) => prefill + tp <= gpusPerNode).map((tp): Parallelism => ({ tp, prefill: { tp: prefill } })),
+  );
 }
 
 /** `expertWays`: how often the routed experts are cut; undefined: they stay whole. */

@@ -3,7 +3,8 @@ import { layerCount, windowTokens } from '../catalogue/model.ts';
 import { type Deployment, kvBytesPerToken } from './deployment.ts';
 import { LayerTimes } from './layer-times.ts';
 import { gemmWork } from './operators.ts';
-import { gemmSeconds } from './time.ts';
+import { gpusOf } from './parallelism.ts';
+import { gemmSeconds, sendSeconds } from './time.ts';
 
 /** What one step of the engine does. */
 export interface Step {
@@ -45,6 +46,8 @@ const SYNCHRONOUS: EngineMode = { asyncScheduling: false };
 /** Times beyond so many tokens or sequences are computed each time: a step hardly ever has more. 90 KB for each of some thousand options. */
 const CACHED_TOKENS = 10_240;
 const CACHED_SEQUENCES = 1_024;
+/** A prompt of 1,000 tokens of an 8B model: the link's rate is taken at that size. */
+const HANDOVER_BYTES = 128e6;
 
 /** The time of a step of one replica. What depends on the number of tokens alone is computed once per number. */
 export class StepModel {
@@ -64,6 +67,7 @@ export class StepModel {
 
   /** `engine`: as it is started. */
   constructor(deployment: Deployment, calibration: Calibration, engine: EngineMode = SYNCHRONOUS) {
+    if (deployment.prefill !== undefined) throw new Error('a pair has two engines, and each its own steps');
     this.deployment = deployment;
     this.host = calibration.host;
     this.window = windowTokens(deployment.model);
@@ -129,6 +133,12 @@ export class StepModel {
   /** Share of the step in which the GPU's arithmetic (as 16-bit) would be busy at its peak: for the energy estimate. */
   peakComputeSeconds(tokens: number): number {
     return (tokens * this.#layers.flopsPerToken) / this.deployment.gpu.bf16;
+  }
+
+  /** Bytes/s at which keys and values go from this engine's GPUs to others of its node: each sends its part to one of theirs. */
+  handoverRate(decode: Deployment, links: Calibration['links']): number {
+    const [from, to] = [gpusOf(this.deployment), gpusOf(decode)];
+    return (Math.min(from, to) * HANDOVER_BYTES) / sendSeconds(HANDOVER_BYTES, from + to, this.deployment.gpu, links);
   }
 
   /** Seconds in which keys and values of one token cross a network of `bytesPerSecond`. */

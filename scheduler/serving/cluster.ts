@@ -3,14 +3,17 @@ import { SchedulerError } from '../errors.ts';
 import { gpusOf } from '../roofline/parallelism.ts';
 import type { StepModel } from '../roofline/step.ts';
 import type { EngineLimits } from './limits.ts';
+import { openReplica, type PrefillSide, type ServingEngine } from './pair.ts';
 import { policyNamed, type SimulatedReplica } from './policies.ts';
 import { seeded } from './random.ts';
-import { Replica } from './replica.ts';
+import type { Replica } from './replica.ts';
 import type { Requests } from './requests.ts';
 import { type Distribution, distribution } from './statistics.ts';
 
 export interface ReplicaGroup {
   step: StepModel;
+  /** Of each replica, where it is a disaggregated pair; `step` is the decode engine's then. */
+  prefill?: PrefillSide;
   replicas: number;
   /** Share of the traffic that each of them gets; only ratios count. */
   weight: number;
@@ -110,7 +113,7 @@ function simulateDisaggregated(simulation: Simulation, prefill: NonNullable<Simu
 class Stage {
   readonly times: Times;
   readonly groups: readonly ReplicaGroup[];
-  readonly replicas: { engine: Replica; group: number }[] = [];
+  readonly replicas: { engine: ServingEngine; parts: { step: StepModel; engine: Replica }[]; group: number }[] = [];
   readonly #candidates: SimulatedReplica[] = [];
   readonly #index = new Map<string, number>();
   readonly #policy: { policy: Policy; readsLoad: boolean };
@@ -129,10 +132,10 @@ class Stage {
     };
     groups.forEach((group, at) => {
       for (let i = 0; i < group.replicas; i++) {
-        const engine = new Replica(group.step, simulation.limits, finished);
+        const { engine, parts } = openReplica(group.step, group.prefill, simulation.limits, finished);
         const session = `${at}-${i}`;
         this.#index.set(session, this.replicas.length);
-        this.replicas.push({ engine, group: at });
+        this.replicas.push({ engine, parts, group: at });
         const { gpu } = group.step.deployment;
         this.#candidates.push({
           session,
@@ -216,12 +219,15 @@ function totalsOf(stages: readonly Stage[], durationS: number) {
   let [cached, prompts] = [0, 0];
   const byGroup: { requests: number; busy: number; kvUse: number }[] = [];
   for (const stage of stages) {
-    stage.groups.forEach((group, at) => {
-      const engines = stage.replicas.filter((replica) => replica.group === at).map(({ engine }) => engine.counters);
-      const { gpu } = group.step.deployment;
-      const each = gpusOf(group.step.deployment);
-      const sum = (field: 'busy' | 'kvBusy') => engines.reduce((total, counters) => total + counters[field], 0);
-      for (const counters of engines) {
+    stage.groups.forEach((_, at) => {
+      const mine = stage.replicas.filter((replica) => replica.group === at).flatMap(({ parts }) => parts);
+      const sum = (field: 'busy' | 'kvBusy') => mine.reduce((total, { engine }) => total + engine.counters[field], 0);
+      for (const { step, engine } of mine) {
+        const { counters } = engine;
+        const { gpu } = step.deployment;
+        const each = gpusOf(step.deployment);
+        gpus += each;
+        gpuBusy += each * counters.busy;
         const active = counters.busy * MEMORY_BOUND_SHARE + counters.peakCompute * (1 - MEMORY_BOUND_SHARE);
         energyJ +=
           each * gpu.watts * (IDLE_SHARE * Math.max(0, durationS - counters.busy) + Math.min(active, counters.busy));
@@ -231,11 +237,9 @@ function totalsOf(stages: readonly Stage[], durationS: number) {
         simulatedTokens += counters.decodeTokens + counters.prefillTokens;
         kvPeak = Math.max(kvPeak, counters.kvPeak);
       }
-      gpus += each * engines.length;
-      gpuBusy += each * sum('busy');
       busy += sum('busy');
       kvBusy += sum('kvBusy');
-      const share = engines.length === 0 ? 0 : sum('busy') / (engines.length * durationS);
+      const share = mine.length === 0 ? 0 : sum('busy') / (mine.length * durationS);
       byGroup.push({
         requests: stage.sent[at] ?? 0,
         busy: share,

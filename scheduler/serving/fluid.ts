@@ -20,28 +20,46 @@ interface FluidState {
   latencyS: number;
 }
 
+/** Which part of requests an engine does: a prefill engine's answers have one token, a decode engine's prompts come computed. */
+export type Phase = 'both' | 'prefill' | 'decode';
+
+/** What bounds on a replica are made of. */
+export interface FluidLike {
+  readonly maxSequences: number;
+  readonly batchMax: number;
+  readonly isPair: boolean;
+  /** As many requests as it can end. */
+  saturated(): Pick<FluidState, 'rate'>;
+  /** At `rate` requests/s as if none of them waited for a place. */
+  unqueued(rate: number): Pick<FluidState, 'latencyS'>;
+}
+
 /**
  * A replica as averages instead of events: thousands of candidates can be weighed in the time of one simulation. What is chosen is
  * simulated afterwards.
  */
-export class Fluid {
+export class Fluid implements FluidLike {
   readonly #step: StepModel;
   readonly #moments: Moments;
   readonly #context: number;
   readonly #pairs: number;
   readonly #windowPairs: number;
+  readonly #phase: Phase;
   /** The engine's limit. */
   readonly maxSequences: number;
+  readonly isPair = false;
   /** Largest mean batch: the engine's limit, or what the memory holds. */
   readonly batchMax: number;
 
-  constructor(step: StepModel, limits: EngineLimits, moments: Moments) {
+  constructor(step: StepModel, limits: EngineLimits, asked: Moments, phase: Phase = 'both') {
     this.#step = step;
+    const moments = phase === 'prefill' ? { ...asked, output: { mean: 1, square: 1 } } : asked;
     this.#moments = moments;
+    this.#phase = phase;
     const { input, output } = moments;
     // Long answers are seen more often in a batch than at its door: their mean context is length-biased.
     this.#context = input.mean + output.square / (2 * output.mean);
-    this.#pairs = input.square / 2;
+    this.#pairs = phase === 'decode' ? 0 : input.square / 2;
     this.#windowPairs = Math.min(this.#pairs, input.mean * step.window);
     const { maxSequences } = replicaLimits(limits, step.deployment);
     this.maxSequences = maxSequences;
@@ -55,13 +73,14 @@ export class Fluid {
     const { input, output } = this.#moments;
     const begins = batch / output.mean;
     const step = this.#step;
-    const tokens = batch * (1 - 1 / output.mean) + begins * input.mean;
+    const decoding = this.#phase === 'decode' ? batch : batch * (1 - 1 / output.mean);
+    const tokens = decoding + (this.#phase === 'decode' ? 0 : begins * input.mean);
     const low = Math.max(1, Math.floor(tokens));
     const share = Math.max(0, tokens - low);
     const linear = step.linear(low) * (1 - share) + step.linear(low + 1) * share;
     const seen = Math.min(this.#context, step.window);
     const attention =
-      batch * (this.#context * step.secondsPerContextToken + seen * step.secondsPerWindowToken) +
+      decoding * (this.#context * step.secondsPerContextToken + seen * step.secondsPerWindowToken) +
       step.pairsSeconds(begins * this.#pairs, begins * this.#windowPairs);
     return linear + attention + step.overheadSeconds(Math.max(1, Math.round(batch)));
   }
@@ -107,6 +126,10 @@ export class Fluid {
   #state(batch: number, waitS: number): FluidState {
     const { input, output } = this.#moments;
     const stepS = this.#stepSeconds(Math.max(batch, 1e-6));
+    if (this.#phase === 'decode') {
+      const latencyS = waitS + output.mean * stepS;
+      return { batch, stepS, rate: batch / (output.mean * stepS), ttftS: waitS + stepS, latencyS };
+    }
     const alone =
       this.#step.linear(Math.max(1, Math.round(input.mean))) + this.#step.pairsSeconds(this.#pairs, this.#windowPairs);
     const ttftS = waitS + stepS / 2 + alone + this.#step.host.request_ms * 1e-3;

@@ -1,8 +1,8 @@
 import type { StepModel } from '../roofline/step.ts';
 import type { Lengths } from './lengths.ts';
 import type { EngineLimits } from './limits.ts';
+import { openReplica, type PrefillSide } from './pair.ts';
 import { seeded } from './random.ts';
-import { Replica } from './replica.ts';
 import { drawRequests, type Requests } from './requests.ts';
 
 /** What one replica gives at one load. */
@@ -38,6 +38,8 @@ const BACKLOG_SAMPLES = 4;
 
 interface ProfileOf {
   step: StepModel;
+  /** Of a disaggregated pair; `step` is its decode engine's then. */
+  prefill?: PrefillSide;
   limits: EngineLimits;
   input: Lengths;
   output: Lengths;
@@ -94,7 +96,7 @@ function backlogRate(of: ProfileOf): number {
   const { step, limits } = of;
   const requests = drawnFor(of).backlog;
   const ends: number[] = [];
-  const replica = new Replica(step, limits, (_request, first, end) => {
+  const { engine: replica } = openReplica(step, of.prefill, limits, (_request, first, end) => {
     if (first !== undefined) ends.push(end);
   });
   for (let i = 0; i < requests.count; i++) replica.push(i, 0, requests.input[i] ?? 1, requests.output[i] ?? 1);
@@ -112,7 +114,7 @@ function aloneLatency(of: ProfileOf): number {
   const requests = drawnFor(of).alone;
   let [sum, counted] = [0, 0];
   let started = 0;
-  const replica = new Replica(step, limits, (_request, first, end) => {
+  const { engine: replica } = openReplica(step, of.prefill, limits, (_request, first, end) => {
     if (first === undefined) return;
     sum += end - started;
     counted++;
@@ -134,7 +136,7 @@ function meanLatency(of: ProfileOf, rate: number): number {
   const from = Math.floor(count * 0.15);
   let sum = 0;
   let counted = 0;
-  const replica = new Replica(step, limits, (request, first, end) => {
+  const { engine: replica } = openReplica(step, of.prefill, limits, (request, first, end) => {
     if (first === undefined || request < from) return;
     sum += end - at(request);
     counted++;

@@ -1,5 +1,5 @@
 import { expertsOf, type Model } from '../catalogue/model.ts';
-import type { Fluid, Moments } from '../serving/fluid.ts';
+import type { FluidLike, Moments } from '../serving/fluid.ts';
 import { LOAD_LEVELS } from '../serving/profile.ts';
 import { hull } from './curve.ts';
 import type { Curve } from './problem.ts';
@@ -13,7 +13,7 @@ import type { Curve } from './problem.ts';
 const CAPACITY_OPTIMISM = 1.5;
 /** … and once another GPU was simulated with the same requests, hardly more times it than that one: where the engine's limit ends its batch … */
 const CAPACITY_SPREAD_FULL = 1.1;
-/** … and where memory does. */
+/** … and where memory does. Either engine of a pair may end its throughput, so that one pair says little of another. */
 const CAPACITY_SPREAD_MEMORY = 1.45;
 /** A simulated capacity is at least this share of the averages'. */
 const CAPACITY_LEAST = 0.75;
@@ -32,21 +32,22 @@ const UNQUEUED_LOAD_MAX = 0.7;
 
 /** One replica by averages. */
 export class Averages {
-  readonly #fluid: Fluid;
+  readonly #fluid: FluidLike;
   readonly #optimism: number;
   readonly #rate: number;
   readonly #refusals: number;
-  /** Memory ends its batch, not the engine's limit. */
-  readonly memoryBound: boolean;
+  /** What ends its throughput. What one simulation shows of the averages' error holds for others with the same limit. */
+  readonly limit: 'sequences' | 'memory' | 'pair';
 
-  constructor(fluid: Fluid, model: Model, { input, output }: Moments) {
+  constructor(fluid: FluidLike, model: Model, { input, output }: Moments) {
     const deviation = Math.sqrt(Math.max(0, input.square - input.mean ** 2 + output.square - output.mean ** 2));
     const long = input.mean + output.mean + RARE_DEVIATIONS * deviation;
     this.#refusals = model.context > 0 && long > model.context ? REFUSED_OPTIMISM : 1;
     this.#fluid = fluid;
     this.#rate = fluid.saturated().rate;
     this.#optimism = expertsOf(model).experts > 1 ? EXPERTS_LATENCY_OPTIMISM : LATENCY_OPTIMISM;
-    this.memoryBound = fluid.batchMax < fluid.maxSequences;
+    const single = fluid.batchMax < fluid.maxSequences ? 'memory' : 'sequences';
+    this.limit = fluid.isPair ? 'pair' : single;
   }
 
   get leastCapacity(): number {
@@ -59,8 +60,9 @@ export class Averages {
 
   /** Better than any simulation of it. `seen`: the most that a simulation of the same requests was above its averages. */
   estimate(seen?: number): { capacity: number; points: Curve } {
-    const spread = this.memoryBound ? CAPACITY_SPREAD_MEMORY : CAPACITY_SPREAD_FULL;
-    const most = seen === undefined ? CAPACITY_OPTIMISM : Math.min(CAPACITY_OPTIMISM, seen * spread);
+    const spread = this.limit === 'sequences' ? CAPACITY_SPREAD_FULL : CAPACITY_SPREAD_MEMORY;
+    const most =
+      seen === undefined || this.limit === 'pair' ? CAPACITY_OPTIMISM : Math.min(CAPACITY_OPTIMISM, seen * spread);
     const capacity = most * this.#rate;
     const alone = this.#refusals * ALONE_OPTIMISM * this.#unqueued(0);
     const points = LOAD_LEVELS.map((level) => ({

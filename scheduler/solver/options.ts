@@ -1,11 +1,21 @@
 import { SchedulerError } from '../errors.ts';
 import { type Deployment, deploymentProblem, kvCapacityTokens, tpProblem } from '../roofline/deployment.ts';
-import { gpusOf, type Parallelism, parallelismsOf, parallelismText, spreadOf } from '../roofline/parallelism.ts';
+import {
+  enginesOf,
+  gpusOf,
+  type Parallelism,
+  pairsOf,
+  parallelismsOf,
+  parallelismText,
+  spreadOf,
+} from '../roofline/parallelism.ts';
 import { StepModel } from '../roofline/step.ts';
-import { Fluid, type Moments } from '../serving/fluid.ts';
+import { Fluid, type FluidLike, type Moments } from '../serving/fluid.ts';
 import { meanLength, moments } from '../serving/lengths.ts';
+import type { PrefillSide } from '../serving/pair.ts';
 import { Averages } from './averages.ts';
 import { hull, latencyAt } from './curve.ts';
+import { FluidPair } from './fluid-pair.ts';
 import type { Curve, Demand, Option, ParallelismKind, PlanOptions, Pool } from './problem.ts';
 import { replicaProfile } from './profiles.ts';
 import { whyNowhere } from './why-nowhere.ts';
@@ -19,7 +29,9 @@ export const SEQUENCES_MIN = 2;
 const SEQUENCES_OVERLOAD = 8;
 
 interface Known {
+  /** Of the decode engine, where it is a pair. */
   step: StepModel;
+  prefill: PrefillSide | undefined;
   averages: Averages;
   exact: { capacity: boolean; curve: boolean };
 }
@@ -35,7 +47,7 @@ export class OptionTable {
   readonly #settings: PlanOptions;
   readonly #known = new Map<Option, Known>();
   readonly #measured = new Set<Option>();
-  /** The most that simulations were above their averages; by model, and whether memory ends the batch. */
+  /** The most that simulations were above their averages; by model, and by what ends its throughput. */
   readonly #seen = new Map<string, number>();
   readonly #estimated = new Map<number, Option[]>();
   /** Options whose estimate was replaced. */
@@ -68,8 +80,8 @@ export class OptionTable {
       for (const spread of spreads(demand, pool)) {
         const deployment = { model: demand.model, gpu: pool.gpu, ...spread, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
-        const step = new StepModel(deployment, settings.calibration, settings.limits);
-        const averages = new Averages(new Fluid(step, settings.limits, lengths), demand.model, lengths);
+        const engines = stepsOf(deployment, settings);
+        const averages = new Averages(fluidOf(engines, settings, lengths), demand.model, lengths);
         const option: Option = {
           demand: m,
           pool: p,
@@ -80,7 +92,7 @@ export class OptionTable {
           source: 'estimated',
         };
         this.options.push(option);
-        this.#known.set(option, { step, averages, exact: { capacity: false, curve: false } });
+        this.#known.set(option, { ...engines, averages, exact: { capacity: false, curve: false } });
       }
     });
     return this.options.length > before;
@@ -113,7 +125,7 @@ export class OptionTable {
     const demand = this.#demands[option.demand];
     if (demand === undefined || this.isExact(option, wantLatency)) return false;
     const { limits, calibration } = this.#settings;
-    const { capacity, points } = replicaProfile(known.step, demand, limits, calibration, wantLatency);
+    const { capacity, points } = replicaProfile(known.step, demand, limits, calibration, wantLatency, known.prefill);
     if (!known.exact.capacity) this.simulated++;
     known.exact.capacity = true;
     if (wantLatency) known.exact.curve = true;
@@ -133,14 +145,14 @@ export class OptionTable {
 
   /** What one simulation shows of the averages' error holds, with a margin, for the same requests on other GPUs. */
   #learn(demand: number, simulated: Averages, capacity: number): void {
-    const { memoryBound } = simulated;
-    const key = `${demand} ${memoryBound}`;
+    const { limit } = simulated;
+    const key = `${demand} ${limit}`;
     const seen = Math.max(this.#seen.get(key) ?? 0, simulated.above(capacity));
     this.#seen.set(key, seen);
     for (const option of this.options) {
       if (option.demand !== demand || option.source !== 'estimated') continue;
       const { averages } = this.#of(option);
-      if (averages.memoryBound === memoryBound) Object.assign(option, averages.estimate(seen));
+      if (averages.limit === limit) Object.assign(option, averages.estimate(seen));
     }
   }
 
@@ -192,6 +204,28 @@ export function parallelisms(demand: Demand, pool: Pool): number[] {
   );
 }
 
+/** The engines of a replica, ready to be timed. */
+export function stepsOf(
+  deployment: Deployment,
+  { calibration, limits }: Pick<PlanOptions, 'calibration' | 'limits'>,
+): { step: StepModel; prefill: PrefillSide | undefined } {
+  const { decode, prefill } = enginesOf(deployment);
+  const step = new StepModel(decode, calibration, limits);
+  if (prefill === undefined) return { step, prefill: undefined };
+  const first = new StepModel(prefill, calibration, limits);
+  return { step, prefill: { step: first, bytesPerSecond: first.handoverRate(decode, calibration.links) } };
+}
+
+function fluidOf({ step, prefill }: ReturnType<typeof stepsOf>, { limits }: PlanOptions, lengths: Moments): FluidLike {
+  if (prefill === undefined) return new Fluid(step, limits, lengths);
+  const handoverS = prefill.step.transferSeconds(lengths.input.mean, prefill.bytesPerSecond);
+  const [first, second] = [
+    new Fluid(prefill.step, limits, lengths, 'prefill'),
+    new Fluid(step, limits, lengths, 'decode'),
+  ];
+  return new FluidPair(first, second, handoverS);
+}
+
 const isPlain = (spread: Parallelism) => parallelismText(spread) === `TP ${spread.tp}`;
 
 /** Prompts from here on are long: their tokens are worth sharing out. */
@@ -202,6 +236,8 @@ function spreads(demand: Demand, pool: Pool): Parallelism[] {
   const plain = parallelisms(demand, pool).map((tp): Parallelism => ({ tp }));
   const kinds = demand.parallelism ?? [];
   if (kinds.length === 0 || pool.allows !== undefined) return plain;
+  const tps = plain.map(({ tp }) => tp);
+  const pairs = kinds.includes('disaggregated') ? pairsOf(demand.model, tps, pool.gpusPerNode) : [];
   const longPrompts = kinds.includes('sequence') && meanLength(demand.input) >= LONG_PROMPT_TOKENS;
   const slow = kinds.includes('pipeline') && pool.gpu.link.startsWith('pcie');
   const more = parallelismsOf(demand.model, pool.gpusPerNode, { fastLink: !slow, longPrompts }).filter((one) => {
@@ -216,11 +252,14 @@ function spreads(demand: Demand, pool: Pool): Parallelism[] {
       wanted('sequence', sp > 1)
     );
   });
-  return [...plain, ...more];
+  return [...plain, ...more, ...pairs];
 }
 
 function fits(deployment: Deployment, demand: Demand, sequences: number, settings: PlanOptions): boolean {
   if (deploymentProblem(deployment, settings.limits.memoryFraction) !== undefined) return false;
   const tokens = meanLength(demand.input) + meanLength(demand.output);
-  return kvCapacityTokens(deployment, settings.limits.memoryFraction, tokens) >= sequences * tokens;
+  const { memoryFraction } = settings.limits;
+  const { decode, prefill } = enginesOf(deployment);
+  const holds = (engine: Deployment) => kvCapacityTokens(engine, memoryFraction, tokens) >= sequences * tokens;
+  return holds(decode) && (prefill === undefined || holds(prefill));
 }

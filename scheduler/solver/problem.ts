@@ -57,7 +57,7 @@ export interface Demand {
 }
 
 /** What a workload may ask to be tried beside tensor parallelism. */
-export const PARALLELISM_KINDS = ['pipeline', 'data', 'expert', 'sequence'] as const;
+export const PARALLELISM_KINDS = ['pipeline', 'data', 'expert', 'sequence', 'disaggregated'] as const;
 export type ParallelismKind = (typeof PARALLELISM_KINDS)[number];
 
 /** Replicas of one model on one pool with one parallelism. */

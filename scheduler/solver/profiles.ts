@@ -1,5 +1,6 @@
 import type { StepModel } from '../roofline/step.ts';
 import type { EngineLimits } from '../serving/limits.ts';
+import type { PrefillSide } from '../serving/pair.ts';
 import { LOAD_LEVELS, profile } from '../serving/profile.ts';
 import type { Demand } from './problem.ts';
 
@@ -24,8 +25,16 @@ export function replicaProfile(
   limits: EngineLimits,
   calibration: object,
   wantLatency: boolean,
+  prefill?: PrefillSide,
 ): Profile {
-  const of = { step, limits, input: demand.input, output: demand.output, cv: demand.cv };
+  const of = {
+    step,
+    ...(prefill === undefined ? {} : { prefill }),
+    limits,
+    input: demand.input,
+    output: demand.output,
+    cv: demand.cv,
+  };
   const levels = wantLatency ? LOAD_LEVELS : [];
   const key = keyOf(of, calibration);
   const remembered = key === undefined ? undefined : known.get(key);
@@ -38,12 +47,12 @@ export function replicaProfile(
 }
 
 function keyOf(
-  { step, limits, input, output, cv }: Parameters<typeof profile>[0],
+  { step, prefill, limits, input, output, cv }: Parameters<typeof profile>[0],
   calibration: object,
 ): string | undefined {
   const many = [input, output].some((one) => one.kind === 'samples' && one.values.length > SAMPLES_MAX);
   if (many) return undefined;
   const which = calibrationIds.get(calibration) ?? ++calibrations;
   calibrationIds.set(calibration, which);
-  return JSON.stringify([which, step.deployment, limits, input, output, cv]);
+  return JSON.stringify([which, step.deployment, prefill?.step.deployment, limits, input, output, cv]);
 }

@@ -10,6 +10,7 @@ import { freeBytes, kvCapacityTokens, weightBytes } from '../../scheduler/roofli
 import {
   gpusOf,
   type Parallelism,
+  pairsOf,
   parallelismProblem,
   parallelismsOf,
   parallelismText,
@@ -17,6 +18,8 @@ import {
 import { IDLE_STEP } from '../../scheduler/roofline/step.ts';
 import { closedLoop } from '../../scheduler/serving/closed-loop.ts';
 import { DEFAULT_LIMITS } from '../../scheduler/serving/limits.ts';
+import { PairReplica } from '../../scheduler/serving/pair.ts';
+import { profile } from '../../scheduler/serving/profile.ts';
 import type { Demand } from '../../scheduler/solver/problem.ts';
 import { publicModel } from './support/public-models.ts';
 import { catalogue, otelaPlan, planOptions, pool, stepModelOf } from './support/small.ts';
@@ -197,5 +200,89 @@ describe('a plan', () => {
     );
     expect([code, log]).toEqual([expect.any(Number), expect.not.stringMatching(/Error/)]);
     expect(out).toMatch(/8 × H200 each \(TP 1 × DP 8 \+ EP\)/);
+  });
+});
+
+describe('a prefill and a decode engine that serve as one replica', () => {
+  const model = findModel(catalogue, 'Llama-3.1-8B-Instruct');
+  const step = stepModelOf(model, 'H100-SXM', { tp: 2 });
+  const first = stepModelOf(model, 'H100-SXM', { tp: 1 });
+  const lengths = { input: { kind: 'constant', mean: 4000 }, output: { kind: 'constant', mean: 100 } } as const;
+  const of = (bytesPerSecond: number) => ({
+    ...lengths,
+    step,
+    prefill: { step: first, bytesPerSecond },
+    limits: DEFAULT_LIMITS,
+    cv: 1,
+  });
+
+  it('takes the time of the prompt, of its keys and values on the link, and of the answer', () => {
+    const ends: [number | undefined, number][] = [];
+    const pair = new PairReplica(step, { step: first, bytesPerSecond: 1e9 }, DEFAULT_LIMITS, (_, at, end) =>
+      ends.push([at, end]),
+    );
+    pair.push(0, 0, 4000, 100);
+    pair.run(Number.POSITIVE_INFINITY);
+    const alone = first.seconds({
+      ...IDLE_STEP,
+      prefillTokens: 4000,
+      prefillPairs: (4000 * 4001) / 2,
+      prefillKeys: 4000,
+      prefillEnds: 1,
+    });
+    const crossing = (4000 * 131_072) / 1e9;
+    expect(ends).toHaveLength(1);
+    const [begun = 0, end = 0] = ends[0] ?? [];
+    expect(begun).toBeCloseTo(alone + crossing + step.decodeBase(1), 9);
+    expect(end).toBeGreaterThan(alone + crossing + 100 * step.decodeBase(1));
+    expect(end).toBeLessThan(alone + crossing + 105 * step.decodeBase(1));
+  });
+
+  it('is as slow as its slowest part: a slow link ends its throughput', () => {
+    const requestBytes = 4000 * 131_072;
+    expect(profile(of(1e9), []).capacity).toBeCloseTo(1e9 / requestBytes, 1);
+    const fast = profile(of(1e12), []).capacity;
+    const prompts = profile({ ...of(1e12), output: { kind: 'constant', mean: 1 } }, []).capacity;
+    expect(fast).toBeLessThanOrEqual(prompts * 1.001);
+    expect(fast).toBeGreaterThan(0.9 * prompts);
+  });
+
+  it('is tried where a workload asks for it, with every parallelism on either side, and planned as it is simulated', async () => {
+    const pools = [pool('h100', 'H100-SXM', 1, 8)];
+    const workload: Demand[] = [
+      {
+        model,
+        rate: 12,
+        cv: 1,
+        input: { kind: 'lognormal', mean: 3000, sd: 1000 },
+        output: { kind: 'lognormal', mean: 300, sd: 100 },
+        weights: 'bf16',
+        kv: 'bf16',
+        parallelism: ['disaggregated'],
+      },
+    ];
+    const options = planOptions();
+    const found = await plan(pools, workload, [], { catalogue, options });
+    const [placement] = found.placements;
+    expect(placement?.spread?.prefill).toBeDefined();
+    expect(placement?.gpus).toBe(gpusOf(placement?.spread ?? { tp: 0 }));
+    expect(() => checkPlan(found, pools, workload, options)).not.toThrow();
+    const { meanS } = predict(found, pools, workload, options, 300);
+    expect(Math.abs(meanS / (found.meanLatencyS ?? 0) - 1)).toBeLessThan(0.08);
+    expect(found.report?.proven).toBe(true);
+    const plain = workload.map((demand): Demand => ({ ...demand, parallelism: [] }));
+    const without = await plan(pools, plain, [], { catalogue, options });
+    expect(found.meanLatencyS).toBeLessThan(without.meanLatencyS ?? 0);
+  });
+
+  it('says what each side does, and fits one node', () => {
+    expect(parallelismText({ tp: 4, prefill: { tp: 1 } })).toBe('prefill TP 1, decode TP 4');
+    expect(pairsOf(model, [1, 2, 4], 4).map((pair) => gpusOf(pair))).toEqual([2, 3, 3, 4]);
+    expect(parallelismProblem(model, { tp: 1, prefill: { tp: 1, prefill: { tp: 1 } } })).toContain('no prefill engine');
+    const hybrid = catalogue.models.find(({ layers }) =>
+      layers.some(({ mixers }) => mixers.some(({ kind }) => kind === 'recurrent')),
+    );
+    expect(hybrid).toBeDefined();
+    if (hybrid !== undefined) expect(pairsOf(hybrid, [1], 8)).toEqual([]);
   });
 });
