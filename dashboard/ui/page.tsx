@@ -2,7 +2,7 @@ import clsx from 'clsx';
 import type { ReactNode } from 'react';
 
 interface PageProps {
-  title: ReactNode;
+  title: string;
   /** One sentence below the title. */
   about?: ReactNode;
   /** Buttons beside the title. */

@@ -1,4 +1,3 @@
-import { within } from '../../shared/collections/within.ts';
 import type { ObjectStorage, Sql } from '../object-context.ts';
 
 /** The last words of engines that failed, for operators and their provider. */
@@ -30,7 +29,7 @@ export class LogTails {
   /** The newest counts. False: it came too soon after the one before it. */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
-    if (before !== undefined && within(AGAIN_MS, before, at)) return false;
+    if (before !== undefined && at - before < AGAIN_MS) return false;
     this.#sql.exec(
       'INSERT OR REPLACE INTO logs (session, provider, at, text) VALUES (?, ?, ?, ?)',
       session,

@@ -7,7 +7,6 @@ import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
-import { steadyNow } from '../steady-clock.ts';
 import { writeIfPossible } from '../storage/health.ts';
 import { Admissions } from './admissions.ts';
 import { AlarmClock } from './alarm-clock.ts';
@@ -86,7 +85,7 @@ export class RegistryObject extends GatewayObject {
       id,
       issuer,
       replica: this.#members.replica,
-      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.roster.open(), steadyNow()),
+      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.roster.open(), Date.now()),
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
       changed: (sessions) => this.#members.changed(sessions),

@@ -1,4 +1,3 @@
-import { within } from '../../shared/collections/within.ts';
 import type { EngineLoad, NodeLoad } from '../../shared/routing/load.ts';
 
 /** The registry hears of one node's load this often at most. */
@@ -32,7 +31,7 @@ export class NodeLoadWatch {
       at: now,
       open,
     };
-    if (within(TELL_EVERY_MS, this.#toldAt, now)) return undefined;
+    if (now - this.#toldAt < TELL_EVERY_MS) return undefined;
     this.#toldAt = now;
     return this.#load;
   }

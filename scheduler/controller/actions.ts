@@ -1,9 +1,10 @@
-import { parallelismText } from '../roofline/parallelism.ts';
 import type { Placement } from '../solver/problem.ts';
 import type { ControllerState } from './state.ts';
 
 /** One thing to do, and why. */
-export type Action = (Place & { kind: 'start'; why: string }) | (Place & { kind: 'stop'; job: string; why: string });
+export type Action =
+  | { kind: 'start'; model: string; pool: string; tp: number; why: string }
+  | { kind: 'stop'; job: string; model: string; pool: string; tp: number; why: string };
 
 /** After so many jobs of a placement that ended unasked in a row, a person has to look (`--retry`). */
 const FAILURES_MAX = 3;
@@ -14,18 +15,10 @@ export interface Differences {
   held: string[];
 }
 
-/** Replicas that are alike. */
-export type Place = Pick<Placement, 'model' | 'pool' | 'tp' | 'spread'>;
+type Place = Pick<Placement, 'model' | 'pool' | 'tp'>;
 
-export const placeOf = ({ model, pool, tp, spread }: Place): Place => ({
-  model,
-  pool,
-  tp,
-  ...(spread === undefined ? {} : { spread }),
-});
-export const same = (a: Place, b: Place) => a.model === b.model && a.pool === b.pool && spreadText(a) === spreadText(b);
-export const spreadText = (place: Place): string => parallelismText(place.spread ?? { tp: place.tp });
-const words = (place: Place) => `${place.model} (${spreadText(place)} on ${place.pool})`;
+export const same = (a: Place, b: Place) => a.model === b.model && a.pool === b.pool && a.tp === b.tp;
+const words = ({ model, pool, tp }: Place) => `${model} (TP ${tp} on ${pool})`;
 
 /**
  * From what runs to what is wanted. Stops come before starts, since they make room. Without `reclaim` nothing is stopped: what runs
@@ -40,6 +33,7 @@ export function differences(wanted: readonly Placement[], state: ControllerState
   for (const place of places) {
     const jobs = state.jobs.filter((job) => same(job, place));
     const want = wanted.filter((one) => same(one, place)).reduce((sum, { replicas }) => sum + replicas, 0);
+    const { model, pool, tp } = place;
     if (jobs.length > want) {
       if (!reclaim) held.push(`${words(place)}: ${jobs.length} run, ${want} would do; left alone without --reclaim`);
       // Those that wait lose nothing, then the newest.
@@ -51,7 +45,9 @@ export function differences(wanted: readonly Placement[], state: ControllerState
         stops.push({
           kind: 'stop',
           job: id,
-          ...placeOf(place),
+          model,
+          pool,
+          tp,
           why: `the plan has ${want} of ${words(place)}, ${jobs.length} run`,
         });
     }
@@ -63,7 +59,7 @@ export function differences(wanted: readonly Placement[], state: ControllerState
       continue;
     }
     for (let n = jobs.length; n < want; n++)
-      starts.push({ kind: 'start', ...placeOf(place), why: `the plan has ${want} of ${words(place)}, ${n} run` });
+      starts.push({ kind: 'start', model, pool, tp, why: `the plan has ${want} of ${words(place)}, ${n} run` });
   }
   return { actions: [...stops, ...starts], held };
 }

@@ -30,9 +30,7 @@ const stopSchema = z.strictObject({
 });
 /** The agent takes nothing new, lets what runs finish, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
-/** The agent tells what its engine prints and how busy its GPUs are. It changes nothing. */
-const inspectSchema = z.strictObject({ action: z.literal('inspect') });
-const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema, inspectSchema]);
+const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema]);
 
 export type StartWish = z.infer<typeof startSchema>;
 export type StopWish = z.infer<typeof stopSchema>;

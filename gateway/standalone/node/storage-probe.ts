@@ -38,9 +38,8 @@ export class StorageProbe {
     this.#options = options;
   }
 
-  /** Looks at once, and from then on. Resolves when the first look was told. */
-  async start(): Promise<void> {
-    await this.#look();
+  start(): void {
+    this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
   }
 
   async #look(): Promise<void> {
@@ -49,7 +48,7 @@ export class StorageProbe {
     this.#failure = failure;
     const due = performance.now() - this.#toldAt >= AGAIN_MS;
     if (!this.#closed && (changed || due || this.#untold)) await this.#tell(failure);
-    if (!this.#closed) this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
+    if (!this.#closed) this.start();
   }
 
   async #tell(failure: string | null): Promise<void> {

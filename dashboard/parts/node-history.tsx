@@ -1,0 +1,120 @@
+import { useQuery } from '@tanstack/react-query';
+import { type ReactElement, useEffect, useMemo, useRef } from 'react';
+import * as z from 'zod/mini';
+import { ask } from '../api/client.ts';
+import { listOf } from '../api/schemas.ts';
+import { t } from '../texts/index.ts';
+import { Empty, Show, Tag } from '../ui/feedback.tsx';
+import { Plot } from '../ui/plot.tsx';
+import { type Column, DataTable } from '../ui/table.tsx';
+import { exactTime } from './format.ts';
+
+/** What is asked for: the plot shows all of it, the table its newest. */
+const EVENTS_MAX = 500;
+const ROWS = 20;
+/** Hundreds of nodes come and go at once: it is asked again so often at most. */
+const AGAIN_MS = 1_000;
+
+const eventSchema = z.object({
+  id: z.number(),
+  at: z.string(),
+  session: z.string(),
+  node: z.nullable(z.string()),
+  provider: z.string(),
+  cluster: z.string(),
+  event: z.enum(['join', 'serving', 'down', 'suspected', 'trusted', 'left']),
+  reason: z.nullable(z.string()),
+});
+type NodeEvent = z.infer<typeof eventSchema>;
+const historySchema = listOf(eventSchema);
+
+const { history: texts, states } = t.nodes;
+
+/** What became of nodes, from before the page was opened too. `here`: nodes now, of those that the reader sees the history of. */
+export function NodeHistory({ moves, here }: { moves: number; here: number }) {
+  const history = useQuery({
+    queryKey: ['node-history'],
+    queryFn: ({ signal }) => ask(historySchema, `/admin/nodes/history?limit=${EVENTS_MAX}`, signal),
+    staleTime: 0,
+  });
+  useAfter(moves, history.refetch);
+  return (
+    <Show of={history}>
+      {({ data }) => (data.length === 0 ? <Empty>{texts.none}</Empty> : <Told events={data} here={here} />)}
+    </Show>
+  );
+}
+
+/** Calls `again` a moment after `moves` changed, once for all changes of that moment. */
+function useAfter(moves: number, again: () => unknown): void {
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const seen = useRef(moves);
+  useEffect(() => {
+    if (seen.current === moves) return;
+    seen.current = moves;
+    timer.current ??= setTimeout(() => {
+      timer.current = undefined;
+      again();
+    }, AGAIN_MS);
+  }, [moves, again]);
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+      timer.current = undefined;
+    },
+    [],
+  );
+}
+
+function Told({ events, here }: { events: readonly NodeEvent[]; here: number }) {
+  const { times, lines } = useMemo(() => nodesOverTime(events, here), [events, here]);
+  return (
+    <>
+      <Plot
+        title={texts.overTime}
+        about={texts.events(events.length)}
+        times={times}
+        lines={lines}
+        stepped
+        height={160}
+      />
+      <DataTable label={texts.title} rows={events} columns={COLUMNS} rowId={({ id }) => String(id)} pageSize={ROWS} />
+    </>
+  );
+}
+
+const COLUMNS: readonly Column<NodeEvent>[] = [
+  { id: 'when', header: texts.columns.when, cell: ({ at }) => <time dateTime={at}>{exactTime(at)}</time> },
+  { id: 'what', header: texts.columns.what, cell: ({ event }) => TAGS[event] },
+  { id: 'node', header: texts.columns.node, cell: ({ session }) => <code>{session.slice(0, 8)}</code> },
+  { id: 'machine', header: texts.columns.machine, cell: ({ node }) => node ?? t.common.none },
+  { id: 'provider', header: texts.columns.provider, cell: ({ provider }) => provider },
+  { id: 'cluster', header: texts.columns.cluster, cell: ({ cluster }) => cluster },
+  { id: 'why', header: texts.columns.why, cell: ({ reason }) => reason ?? '' },
+];
+
+const TAGS: Readonly<Record<NodeEvent['event'], ReactElement>> = {
+  join: <Tag kind="wait">{states.joined}</Tag>,
+  serving: <Tag kind="good">{states.serving}</Tag>,
+  down: <Tag kind="plain">{states.down}</Tag>,
+  suspected: <Tag kind="bad">{states.silent}</Tag>,
+  trusted: <Tag kind="good">{states.heardAgain}</Tag>,
+  left: <Tag kind="plain">{states.left}</Tag>,
+};
+
+/** How many there were after each join and loss, counted back from those that are `here`. `events`: the newest first. */
+function nodesOverTime(
+  events: readonly NodeEvent[],
+  here: number,
+): { times: number[]; lines: { label: string; values: number[] }[] } {
+  const times = [Date.now() / 1000];
+  const values = [here];
+  let count = here;
+  for (const { event, at } of events) {
+    if (event !== 'join' && event !== 'left') continue;
+    times.push(Date.parse(at) / 1000);
+    values.push(count);
+    count = Math.max(0, count + (event === 'join' ? -1 : 1));
+  }
+  return { times: times.reverse(), lines: [{ label: texts.line, values: values.reverse() }] };
+}

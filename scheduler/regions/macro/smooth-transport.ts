@@ -1,0 +1,220 @@
+import { solveSymmetric } from './linear-system.ts';
+
+/**
+ * Rows (an origin and a class of task) are spread over columns (places with capacity). All matrices are dense and row by row:
+ * `of[row * columns + column]`.
+ */
+export interface TransportProblem {
+  rows: number;
+  columns: number;
+  /** Tasks of each row. */
+  mass: Float64Array;
+  /** Cost of one task of the row in that column, seconds; infinite where it cannot go. */
+  cost: Float64Array;
+  /** What one task takes of the column's capacity; same unit as `capacity`. */
+  load: Float64Array;
+  capacity: Float64Array;
+}
+
+export interface TransportPlan {
+  /** Share of each row by column; rows that can go somewhere sum to 1. */
+  shares: Float64Array;
+  /** Largest overload of a column, as a share of its capacity; above 0 where demand exceeds what there is. */
+  overload: number;
+  rounds: number;
+  /** Dual prices of the columns, seconds per unit of capacity: a good start for a problem that is nearly the same. */
+  prices: Float64Array;
+}
+
+/**
+ * Price of a unit of capacity at most: beyond it a column is overloaded rather than a task refused. Half a minute of delay for each second
+ * of work is dearer than any detour, and no dearer: larger prices make the system that Newton solves ill-conditioned.
+ */
+const PRICE_MAX = 30;
+/** Five to twenty are usual. */
+const ROUNDS_MAX = 100;
+/** Overload, or unused room of a column that has a price, that is as good as none: share of capacity. */
+const TOLERANCE = 1e-3;
+/** Of the promised gain, what a step has to reach (Armijo 1966). */
+const SUFFICIENT = 0.1;
+/** Added to the diagonal of Newton's system as a share of its scale (Levenberg 1944): a step that overshoots a kink is tried again, shorter. */
+const DAMPING = { first: 1e-3, least: 1e-6, most: 1e12 };
+
+/**
+ * min Σ m·(⟨C, X⟩ + λ‖X − X₀‖²) over rows that sum to 1, with capacities as inequalities. λ in seconds, `previous` is X₀, `start` the
+ * prices of a similar problem's plan. Given the columns' prices each row is a projection on the simplex, exactly; what is left is a concave
+ * dual in the prices alone, piecewise quadratic, which a projected Newton method climbs in a few steps (Bertsekas 1982).
+ */
+export function smoothTransport(
+  problem: TransportProblem,
+  previous: Float64Array,
+  lambda: number,
+  start?: Float64Array,
+): TransportPlan {
+  const dual = new Dual(problem, previous, lambda);
+  let prices = start?.length === problem.columns ? start.slice() : new Float64Array(problem.columns);
+  let value = dual.evaluate(prices);
+  let damping = DAMPING.first;
+  let rounds = 0;
+  while (rounds < ROUNDS_MAX && dual.distance(prices) > TOLERANCE) {
+    const { step: system, gradient } = dual.system(prices);
+    for (let accepted = false; !accepted && rounds < ROUNDS_MAX; rounds++) {
+      const step = system(damping);
+      const next = prices.map((price, d) => Math.min(PRICE_MAX, Math.max(0, price + (step[d] ?? 0))));
+      // The gain that the gradient promises for this step, of which Newton's own step reaches half.
+      const promised = next.reduce((sum, price, d) => sum + (price - (prices[d] ?? 0)) * (gradient[d] ?? 0), 0);
+      const found = dual.evaluate(next);
+      accepted = found - value >= SUFFICIENT * promised;
+      damping = accepted ? Math.max(DAMPING.least, damping / 10) : damping * 10;
+      if (accepted) [prices, value] = [next, found];
+      else if (damping > DAMPING.most) rounds = ROUNDS_MAX;
+    }
+    dual.evaluate(prices);
+  }
+  return { shares: dual.shares, overload: dual.overload(), rounds, prices };
+}
+
+class Dual {
+  readonly shares: Float64Array;
+  readonly #problem: TransportProblem;
+  readonly #previous: Float64Array;
+  readonly #lambda: number;
+  /** What the shares use of each column. */
+  readonly #used: Float64Array;
+
+  constructor(problem: TransportProblem, previous: Float64Array, lambda: number) {
+    this.#problem = problem;
+    this.#previous = previous;
+    this.#lambda = lambda;
+    this.shares = new Float64Array(problem.rows * problem.columns);
+    this.#used = new Float64Array(problem.columns);
+  }
+
+  /** Sets `shares` to the best for these prices and gives the dual's value. */
+  evaluate(prices: Float64Array): number {
+    const { rows, columns, mass, cost, load, capacity } = this.#problem;
+    this.#used.fill(0);
+    let value = 0;
+    for (let row = 0; row < rows; row++) {
+      projectRow(this.#problem, this.#previous, this.#lambda, prices, this.shares, row);
+      const weight = mass[row] ?? 0;
+      let own = 0;
+      for (let column = 0; column < columns; column++) {
+        const at = row * columns + column;
+        const share = this.shares[at] ?? 0;
+        const change = share - (this.#previous[at] ?? 0);
+        own += this.#lambda * change * change;
+        if (share <= 0) continue;
+        own += ((cost[at] ?? 0) + (load[at] ?? 0) * (prices[column] ?? 0)) * share;
+        this.#used[column] = (this.#used[column] ?? 0) + weight * (load[at] ?? 0) * share;
+      }
+      value += weight * own;
+    }
+    for (let column = 0; column < columns; column++) value -= (prices[column] ?? 0) * (capacity[column] ?? 0);
+    return value;
+  }
+
+  /** How far a column is from its optimum: overloaded with a price that can rise, or with room and a price above 0. */
+  distance(prices: Float64Array): number {
+    let worst = 0;
+    for (let column = 0; column < this.#problem.columns; column++) {
+      const room = this.#problem.capacity[column] ?? 0;
+      const over = ((this.#used[column] ?? 0) - room) / Math.max(room, 1);
+      const price = prices[column] ?? 0;
+      if (over > 0 ? price < PRICE_MAX : price > 0) worst = Math.max(worst, Math.abs(over));
+    }
+    return worst;
+  }
+
+  overload(): number {
+    let worst = 0;
+    for (let column = 0; column < this.#problem.columns; column++) {
+      const room = this.#problem.capacity[column] ?? 0;
+      worst = Math.max(worst, ((this.#used[column] ?? 0) - room) / Math.max(room, 1));
+    }
+    return worst;
+  }
+
+  /** Newton's step by its damping, over the columns that are not held at a bound by their gradient. */
+  system(prices: Float64Array): { gradient: Float64Array; step: (damping: number) => Float64Array } {
+    const { rows, columns, mass, load, capacity } = this.#problem;
+    const gradient = this.#used.map((used, column) => used - (capacity[column] ?? 0));
+    const place = new Int32Array(columns).fill(-1);
+    const free: number[] = [];
+    for (let column = 0; column < columns; column++) {
+      const [price, rise] = [prices[column] ?? 0, gradient[column] ?? 0];
+      if ((price <= 0 && rise <= 0) || (price >= PRICE_MAX && rise >= 0)) continue;
+      place[column] = free.length;
+      free.push(column);
+    }
+    const size = free.length;
+    const hessian = new Float64Array(size * size);
+    // The diagonal as if each row could go elsewhere: where all rows have one column only the true one is 0, and gives no scale.
+    let stiffness = 0;
+    const scale = 1 / (2 * this.#lambda);
+    for (let row = 0; row < rows; row++) {
+      const active: number[] = [];
+      for (let column = 0; column < columns; column++)
+        if ((this.shares[row * columns + column] ?? 0) > 0) active.push(column);
+      for (const a of active) {
+        const pa = place[a] ?? -1;
+        if (pa < 0) continue;
+        const wa = (mass[row] ?? 0) * scale * (load[row * columns + a] ?? 0);
+        stiffness += wa * (load[row * columns + a] ?? 0);
+        for (const b of active) {
+          const pb = place[b] ?? -1;
+          if (pb < 0) continue;
+          const value = wa * (load[row * columns + b] ?? 0) * ((a === b ? 1 : 0) - 1 / active.length);
+          hessian[pa * size + pb] = (hessian[pa * size + pb] ?? 0) + value;
+        }
+      }
+    }
+    const rise = Float64Array.from(free, (column) => gradient[column] ?? 0);
+    const step = (damping: number) => {
+      const step = new Float64Array(columns);
+      const solved = solveSymmetric(hessian.slice(), rise, (damping * stiffness) / Math.max(1, size));
+      for (const [index, column] of free.entries()) step[column] = solved[index] ?? 0;
+      return step;
+    };
+    return { gradient, step };
+  }
+}
+
+/** Writes the row's shares: max(0, X₀ − (C + load·price)/2λ − threshold), with the threshold that makes them sum to 1 (Michelot 1986). */
+function projectRow(
+  { columns, cost, load }: TransportProblem,
+  previous: Float64Array,
+  lambda: number,
+  prices: Float64Array,
+  shares: Float64Array,
+  row: number,
+): void {
+  const first = row * columns;
+  const scale = 1 / (2 * lambda);
+  let highest = Number.NEGATIVE_INFINITY;
+  for (let column = 0; column < columns; column++) {
+    const at = first + column;
+    const value = (previous[at] ?? 0) - ((cost[at] ?? 0) + (load[at] ?? 0) * (prices[column] ?? 0)) * scale;
+    shares[at] = value;
+    if (value > highest) highest = value;
+  }
+  if (highest === Number.NEGATIVE_INFINITY) {
+    shares.fill(0, first, first + columns);
+    return;
+  }
+  // No value below the highest less 1 can keep a share; from there on the threshold only rises.
+  let threshold = highest - 1;
+  for (let before = -1; ; ) {
+    let [count, sum] = [0, 0];
+    for (let at = first; at < first + columns; at++) {
+      const value = shares[at] ?? 0;
+      if (value <= threshold) continue;
+      count++;
+      sum += value;
+    }
+    threshold = Math.max(threshold, (sum - 1) / count);
+    if (count === before) break;
+    before = count;
+  }
+  for (let at = first; at < first + columns; at++) shares[at] = Math.max(0, (shares[at] ?? 0) - threshold);
+}

@@ -1,0 +1,286 @@
+import type { DemandForecast } from '../macro/forecast.ts';
+import { DEFAULT_WEIGHTS, type MacroPlanner, type MacroWeights, taskUsd } from '../macro/problem.ts';
+import { type Cluster, QUEUE_MAX } from '../simulator/cluster.ts';
+import type { RegionPolicy, SlotStart } from '../simulator/policy.ts';
+import { ASLEEP, type Job, type Server } from '../simulator/server.ts';
+import { plannablePrices } from '../world/price.ts';
+import { TASK_TYPES } from '../world/tasks.ts';
+import { activate } from './activation.ts';
+import { type LayoutOptions, wantedServers, wholeServers } from './layout.ts';
+import { DEFAULT_SCORE, type ScoreWeights, score } from './score.ts';
+
+const TYPES = TASK_TYPES.length;
+
+export interface TortaOptions {
+  name?: string;
+  macro: MacroPlanner;
+  forecast: DemandForecast;
+  weights?: Partial<MacroWeights>;
+  layout?: Partial<LayoutOptions>;
+  score?: ScoreWeights;
+  /** Slots that servers are woken ahead: the longest cold start. */
+  aheadSlots?: number;
+  /** Servers sleep and wake; false: all stay awake with the models they have. */
+  activation?: boolean;
+  /** After (7) another server is taken where the task would be answered sooner. */
+  localSearch?: boolean;
+}
+
+/** 180 s of cold start are four slots of 45 s. */
+const AHEAD_SLOTS = 4;
+/**
+ * Work that an awake server is counted on for, as a share of its time. Above 1: (6) adds a margin for chance to every kind and model, and rounding
+ * up adds more, so that servers work less than that in the end.
+ */
+const AWAKE_USE = 1.1;
+/** Regions of the plan that a task is compared in, beside the one whose turn it is. */
+const OTHER_REGIONS = 3;
+/** Another region of the plan has to be so much better, seconds: shares are kept while it does not matter. */
+const DETOUR_S = 1;
+/** Above this delay all regions are looked at: a plan of averages has not foreseen that moment. */
+const ESCAPE_S = 4;
+
+interface Choice {
+  server: Server | undefined;
+  seconds: number;
+  delayS: number;
+}
+
+/** TORTA: shares by region from a macro planner each slot, servers within by the micro layer. */
+export function torta(options: TortaOptions): RegionPolicy {
+  return new Torta(options);
+}
+
+class Torta implements RegionPolicy {
+  readonly name: string;
+  readonly #options: TortaOptions;
+  readonly #weights: MacroWeights;
+  readonly #score: ScoreWeights;
+  #shares: Float64Array | undefined;
+  /** Smooth weighted turns: what each region is owed of each origin and type. */
+  #credit = new Float64Array(0);
+  #prices: number[] = [];
+  /** Regions of each row by their share, the largest first. */
+  #ranked: number[][] = [];
+
+  constructor(options: TortaOptions) {
+    this.#options = options;
+    this.#weights = { ...DEFAULT_WEIGHTS, ...options.weights };
+    this.#score = options.score ?? DEFAULT_SCORE;
+    this.name = options.name ?? `torta (${options.macro.name})`;
+  }
+
+  async slot({ slot, slotS, arrived }: SlotStart, cluster: Cluster): Promise<void> {
+    const { forecast, macro } = this.#options;
+    const { world } = cluster;
+    if (slot > 0) forecast.observe(arrived);
+    this.#prices = plannablePrices(world.prices, cluster.alive.length, cluster.nowS);
+    const next = forecast.expected(slot, 0);
+    const plan = await macro.plan({
+      world,
+      demand: next.map((line) => byType(world.models, line)),
+      servers: cluster.byRegion.map((servers) => countKinds(servers, world.kinds.length)),
+      prices: this.#prices,
+      backlogS: cluster.byRegion.map((servers) => servers.reduce((sum, one) => sum + one.backlogS, 0)),
+      use: cluster.byRegion.map(useOf),
+      slotS,
+      previous: this.#shares,
+    });
+    this.#shares = plan.shares;
+    if (this.#credit.length !== plan.shares.length) this.#credit = new Float64Array(plan.shares.length);
+    this.#rank(cluster.alive.length);
+    if (this.#options.activation !== false) this.#activate(slot, slotS, next, cluster);
+  }
+
+  #rank(regions: number): void {
+    const shares = this.#shares ?? new Float64Array();
+    this.#ranked = Array.from({ length: shares.length / regions }, (_, row) => {
+      const own = Array.from(shares.subarray(row * regions, (row + 1) * regions), (share, region) => ({
+        share,
+        region,
+      }));
+      const used = own.filter(({ share }) => share > 1e-3).sort((a, b) => b.share - a.share || a.region - b.region);
+      return used.map(({ region }) => region);
+    });
+  }
+
+  /** Each region wakes for the most that is expected while a server would be waking. */
+  #activate(slot: number, slotS: number, next: readonly (readonly number[])[], cluster: Cluster): void {
+    const { world } = cluster;
+    const regions = cluster.alive.length;
+    const layout: LayoutOptions = {
+      secondsPerUsd: this.#weights.secondsPerUsd,
+      useMax: AWAKE_USE,
+      meanWorkS: this.#weights.meanWorkS,
+      slotS,
+      gamma: 1,
+      ...this.#options.layout,
+    };
+    const ahead = this.#options.aheadSlots ?? AHEAD_SLOTS;
+    const most = next.map((line) => [...line]);
+    for (let step = 1; step <= ahead; step++) {
+      this.#options.forecast.expected(slot, step).forEach((line, origin) => {
+        line.forEach((count, model) => {
+          const own = most[origin];
+          if (own !== undefined && count > (own[model] ?? 0)) own[model] = count;
+        });
+      });
+    }
+    const tasks = cluster.alive.map(() => world.models.map(() => 0));
+    most.forEach((line, origin) => {
+      line.forEach((count, model) => {
+        const row = (origin * TYPES + (world.models[model]?.type ?? 0)) * regions;
+        for (let region = 0; region < regions; region++) {
+          const own = tasks[region];
+          if (own !== undefined) own[model] = (own[model] ?? 0) + count * (this.#shares?.[row + region] ?? 0);
+        }
+      });
+    });
+    for (let region = 0; region < regions; region++) {
+      if (!cluster.alive[region]) continue;
+      const counts = countKinds(cluster.byRegion[region] ?? [], world.kinds.length);
+      for (const server of cluster.byRegion[region] ?? []) {
+        for (let job = server.head; job !== undefined; job = job.next) {
+          const own = tasks[region];
+          if (own !== undefined) own[job.task.model] = (own[job.task.model] ?? 0) + 1;
+        }
+      }
+      const wanted = wantedServers(world, counts, tasks[region] ?? [], this.#prices[region] ?? 0, layout);
+      activate(
+        cluster,
+        region,
+        wanted.map((line, kind) => wholeServers(line, counts[kind] ?? 0)),
+      );
+    }
+  }
+
+  choose(job: Job, cluster: Cluster): Server | undefined {
+    const { origin, type } = job.task;
+    const regions = cluster.alive.length;
+    const row = origin * TYPES + type;
+    const turn = this.#turn(row * regions, regions, cluster.alive);
+    let best = turn < 0 ? NONE : this.#within(turn, job, cluster);
+    let compared = 0;
+    for (const region of this.#ranked[row] ?? []) {
+      if (compared >= OTHER_REGIONS) break;
+      if (region === turn || !cluster.alive[region]) continue;
+      compared++;
+      const other = this.#within(region, job, cluster);
+      if (other.seconds < best.seconds - DETOUR_S) best = other;
+    }
+    if (best.server === undefined || best.delayS > ESCAPE_S) {
+      for (let region = 0; region < regions; region++) {
+        if (!cluster.alive[region]) continue;
+        const other = this.#within(region, job, cluster);
+        if (other.seconds < best.seconds - DETOUR_S) best = other;
+      }
+    }
+    if (best.server !== undefined) this.#paid(row * regions, best.server.region);
+    return best.server;
+  }
+
+  /** The region that is owed most; its row's shares are added to what all are owed. */
+  #turn(first: number, regions: number, alive: readonly boolean[]): number {
+    const shares = this.#shares;
+    if (shares === undefined) return -1;
+    const credit = this.#credit;
+    let [best, most] = [-1, Number.NEGATIVE_INFINITY];
+    for (let region = 0; region < regions; region++) {
+      const share = shares[first + region] ?? 0;
+      // Bounded: a region that was avoided for long is not flooded when it is well again.
+      const owed = Math.min(2, Math.max(-2, (credit[first + region] ?? 0) + share));
+      credit[first + region] = owed;
+      if (share <= 0 || !alive[region] || owed <= most) continue;
+      best = region;
+      most = owed;
+    }
+    return best;
+  }
+
+  #paid(first: number, region: number): void {
+    this.#credit[first + region] = (this.#credit[first + region] ?? 0) - 1;
+  }
+
+  /** The best server of a region by (7), then by what it costs in seconds. */
+  #within(region: number, job: Job, cluster: Cluster): Choice {
+    const search = this.#options.localSearch !== false;
+    const { origin, model } = job.task;
+    const network = 2 * cluster.latencyS(origin, region);
+    const price = this.#prices[region] ?? 0;
+    let [server, least, delayS]: [Server | undefined, number, number] = [undefined, Number.POSITIVE_INFINITY, 0];
+    let highest = Number.NEGATIVE_INFINITY;
+    for (const one of cluster.byRegion[region] ?? []) {
+      if (!one.alive || one.phase === ASLEEP || one.queued >= QUEUE_MAX || !cluster.fits(one, model)) continue;
+      const delay = cluster.delayS(one, model);
+      const service = cluster.serviceS(one, job);
+      const seconds =
+        network + delay + service + this.#weights.secondsPerUsd * taskUsd(cluster.world, one.kind, service, price);
+      if (search) {
+        if (seconds >= least) continue;
+      } else {
+        const own = score(one, job, cluster, this.#score);
+        if (own <= highest) continue;
+        highest = own;
+      }
+      server = one;
+      least = seconds;
+      delayS = delay;
+    }
+    return { server, seconds: least, delayS };
+  }
+
+  /** Local search goes on while tasks wait: a server without work takes the first task from the longest queue of its region, if it has its model. */
+  idle(server: Server, cluster: Cluster): void {
+    if (this.#options.localSearch === false) return;
+    let [longest, backlogS]: [Server | undefined, number] = [undefined, 0];
+    for (const other of cluster.byRegion[server.region] ?? []) {
+      if (other.head?.task.model !== server.model || other.backlogS <= backlogS) continue;
+      longest = other;
+      backlogS = other.backlogS;
+    }
+    if (longest?.head === undefined) return;
+    const here = cluster.serviceS(server, longest.head);
+    const there = Math.max(0, longest.freeS - cluster.nowS) + cluster.serviceS(longest, longest.head);
+    if (here < there) cluster.steal(longest, server);
+  }
+
+  /** The buffer wakes servers: one for each held task, the quickest that fits, near to where it came from. */
+  holding(held: readonly Job[], cluster: Cluster): void {
+    for (const { task } of held) {
+      const [region] = cluster.alive
+        .map((alive, one) => ({ one, alive }))
+        .filter(
+          ({ alive, one }) =>
+            alive && cluster.byRegion[one]?.some((s) => s.phase === ASLEEP && cluster.fits(s, task.model)),
+        )
+        .sort((a, b) => cluster.latencyS(task.origin, a.one) - cluster.latencyS(task.origin, b.one));
+      if (region === undefined) return;
+      const sleeping = (cluster.byRegion[region.one] ?? []).filter(
+        (s) => s.phase === ASLEEP && s.alive && cluster.fits(s, task.model),
+      );
+      const soonest = sleeping.sort((a, b) => a.coldStartS - b.coldStartS)[0];
+      if (soonest !== undefined) cluster.wake(soonest, task.model);
+    }
+  }
+}
+
+const NONE: Choice = { server: undefined, seconds: Number.POSITIVE_INFINITY, delayS: Number.POSITIVE_INFINITY };
+
+function byType(models: readonly { type: number }[], line: readonly number[]): number[] {
+  const sums = TASK_TYPES.map(() => 0);
+  models.forEach(({ type }, m) => {
+    sums[type] = (sums[type] ?? 0) + (line[m] ?? 0);
+  });
+  return sums;
+}
+
+function countKinds(servers: readonly Server[], kinds: number): number[] {
+  const counts = new Array<number>(kinds).fill(0);
+  for (const { kind, alive } of servers) if (alive) counts[kind] = (counts[kind] ?? 0) + 1;
+  return counts;
+}
+
+function useOf(servers: readonly Server[]): number {
+  const awake = servers.filter((one) => one.open);
+  return awake.length === 0 ? 0 : awake.filter((one) => one.running !== undefined).length / awake.length;
+}

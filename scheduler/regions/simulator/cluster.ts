@@ -1,0 +1,247 @@
+import { PREFIX_SAVING } from '../world/tasks.ts';
+import type { World } from '../world/world.ts';
+import { Events } from './events.ts';
+import type { Recorder } from './recorder.ts';
+import { ASLEEP, BUSY, IDLE, type Job, Server, SWITCHING, WAKING } from './server.ts';
+
+/** Tasks that wait in front of one server at most: a minute or two of work. */
+export const QUEUE_MAX = 16;
+
+/** All servers of all regions, and what they are doing now. */
+export class Cluster {
+  readonly world: World;
+  readonly servers: Server[];
+  readonly byRegion: Server[][];
+  readonly events = new Events();
+  /** Whether each region is there. */
+  readonly alive: boolean[];
+  nowS = 0;
+  /** Changes with every change of which server holds which model and is open. */
+  version = 0;
+  /** Told when a server runs out of work. */
+  onIdle: ((server: Server) => void) | undefined;
+  readonly #recorder: Recorder;
+  readonly #factors: (readonly number[])[];
+  readonly #hosts: Server[][] = [];
+  #hostsVersion = -1;
+
+  constructor(world: World, recorder: Recorder) {
+    this.world = world;
+    this.#recorder = recorder;
+    this.servers = world.servers.map((spec, id) => new Server(id, spec));
+    this.alive = world.topology.regions.map(() => true);
+    this.byRegion = this.alive.map((_, region) => this.servers.filter((one) => one.region === region));
+    this.#factors = world.kinds.map(({ factor }) => world.models.map(({ type }) => factor[type] ?? 1));
+  }
+
+  /** Open servers that hold the model; where none does, all open ones that it fits. The same array until `version` changes. */
+  hosts(model: number): readonly Server[] {
+    if (this.#hostsVersion !== this.version) {
+      this.#hosts.length = 0;
+      this.#hostsVersion = this.version;
+    }
+    let known = this.#hosts[model];
+    if (known === undefined) {
+      known = this.servers.filter((one) => one.open && one.model === model);
+      if (known.length === 0) known = this.servers.filter((one) => one.open && this.fits(one, model));
+      this.#hosts[model] = known;
+    }
+    return known;
+  }
+
+  fits(server: Server, model: number): boolean {
+    return (this.world.switchS[server.kind]?.[model] ?? Number.POSITIVE_INFINITY) < Number.POSITIVE_INFINITY;
+  }
+
+  latencyS(from: number, to: number): number {
+    return this.world.topology.latencyS[from]?.[to] ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Seconds that the server computes on the task. */
+  serviceS(server: Server, job: Job): number {
+    const { workS, model, prefix } = job.task;
+    const seconds = workS * (this.#factors[server.kind]?.[model] ?? 1);
+    return server.holdsPrefix(prefix) ? seconds * (1 - PREFIX_SAVING) : seconds;
+  }
+
+  /** Seconds from now until the task would begin there, network left out: what is before it and a switch of the model. */
+  delayS(server: Server, model: number): number {
+    const free = Math.max(0, server.freeS - this.nowS) + server.backlogS;
+    return server.lastModel === model ? free : free + (this.world.switchS[server.kind]?.[model] ?? 0);
+  }
+
+  /** The task goes to that server now. */
+  dispatch(job: Job, server: Server): void {
+    job.reachedS = this.nowS + this.latencyS(job.task.origin, server.region);
+    job.attempts++;
+    this.#recorder.routed(job, server);
+    this.#enqueue(job, server);
+  }
+
+  #enqueue(job: Job, server: Server): void {
+    const { model } = job.task;
+    job.switchS = server.lastModel === model ? 0 : (this.world.switchS[server.kind]?.[model] ?? 0);
+    job.serviceS = this.serviceS(server, job);
+    server.lastModel = model;
+    server.push(job);
+    server.backlogS += job.switchS + job.serviceS;
+    if (server.phase === IDLE) this.#startNext(server);
+  }
+
+  /** Takes the first task that waits at `from` to `to`. */
+  steal(from: Server, to: Server): void {
+    const job = this.#take(from);
+    if (job === undefined) return;
+    job.reachedS = Math.max(job.reachedS, this.nowS + this.latencyS(from.region, to.region));
+    this.#enqueue(job, to);
+  }
+
+  #take(server: Server): Job | undefined {
+    const job = server.shift();
+    if (job === undefined) return undefined;
+    server.backlogS = server.head === undefined ? 0 : server.backlogS - job.switchS - job.serviceS;
+    if (server.head === undefined) server.lastModel = server.model;
+    return job;
+  }
+
+  #startNext(server: Server): void {
+    for (;;) {
+      const job = this.#take(server);
+      if (job === undefined) {
+        this.#enter(server, IDLE);
+        server.idleSinceS = this.nowS;
+        server.running = undefined;
+        this.onIdle?.(server);
+        return;
+      }
+      if (job.task.deadlineS < this.nowS) {
+        this.#recorder.dropped(job);
+        continue;
+      }
+      server.running = job;
+      const beginsS = Math.max(this.nowS, job.reachedS);
+      if (server.model === job.task.model) this.#serve(server, job, beginsS);
+      else this.#load(server, job, beginsS);
+      return;
+    }
+  }
+
+  #load(server: Server, job: Job, beginsS: number): void {
+    const { model } = job.task;
+    job.switchS = this.world.switchS[server.kind]?.[model] ?? 0;
+    this.#recorder.switched();
+    this.#enter(server, SWITCHING);
+    server.model = model;
+    if (server.head === undefined) server.lastModel = model;
+    server.forget();
+    this.version++;
+    server.freeS = beginsS + job.switchS + job.serviceS;
+    this.#timer(server, beginsS + job.switchS);
+  }
+
+  #serve(server: Server, job: Job, beginsS: number): void {
+    if (server.phase !== SWITCHING) job.switchS = 0;
+    this.#enter(server, BUSY);
+    job.startedS = beginsS;
+    job.serviceS = this.serviceS(server, job);
+    server.remember(job.task.prefix);
+    server.freeS = beginsS + job.serviceS;
+    this.#timer(server, server.freeS);
+  }
+
+  /** An asleep server begins to wake with that model; others are left as they are. */
+  wake(server: Server, model: number): void {
+    if (!server.alive || server.phase !== ASLEEP || !this.fits(server, model)) return;
+    this.#enter(server, WAKING);
+    server.model = model;
+    server.lastModel = model;
+    server.forget();
+    server.freeS = this.nowS + server.coldStartS;
+    this.version++;
+    this.#recorder.woken();
+    this.#timer(server, server.freeS);
+  }
+
+  /** An idle server without a queue goes to sleep; others are left as they are. */
+  sleep(server: Server): void {
+    if (server.phase !== IDLE || server.queued > 0) return;
+    this.#enter(server, ASLEEP);
+    this.version++;
+  }
+
+  /** An idle server loads that model before anybody asks for it. */
+  preload(server: Server, model: number): void {
+    if (server.phase !== IDLE || server.model === model || !this.fits(server, model)) return;
+    this.#enter(server, WAKING);
+    server.model = model;
+    server.lastModel = model;
+    server.forget();
+    server.freeS = this.nowS + (this.world.switchS[server.kind]?.[model] ?? 0);
+    this.version++;
+    this.#recorder.switched();
+    this.#timer(server, server.freeS);
+  }
+
+  /** All servers of the region are gone with what they held; gives the tasks that have to go elsewhere. */
+  fail(region: number): Job[] {
+    const lost: Job[] = [];
+    this.alive[region] = false;
+    this.version++;
+    for (const server of this.byRegion[region] ?? []) {
+      this.#enter(server, ASLEEP);
+      server.alive = false;
+      server.epoch++;
+      if (server.running !== undefined) lost.push(server.running);
+      server.running = undefined;
+      for (let job = server.shift(); job !== undefined; job = server.shift()) lost.push(job);
+      server.backlogS = 0;
+      server.lastModel = server.model;
+      server.forget();
+    }
+    return lost;
+  }
+
+  /** The region is back: its servers start cold with the models they held. */
+  restore(region: number): void {
+    this.alive[region] = true;
+    for (const server of this.byRegion[region] ?? []) {
+      this.settle(server);
+      server.alive = true;
+      this.wake(server, server.model);
+    }
+  }
+
+  /** The earliest timer has come. */
+  runNext(): void {
+    this.events.pop();
+    const server = this.servers[this.events.server];
+    if (server === undefined || server.epoch !== this.events.epoch) return;
+    const job = server.running;
+    if (server.phase === SWITCHING && job !== undefined) {
+      this.#serve(server, job, Math.max(this.nowS, job.reachedS));
+      return;
+    }
+    if (server.phase === BUSY && job !== undefined) this.#recorder.completed(job, server, this.nowS);
+    this.#startNext(server);
+  }
+
+  /** Brings energy and use up to now. */
+  settle(server: Server): void {
+    const seconds = this.nowS - server.settledS;
+    server.settledS = this.nowS;
+    if (!server.alive || seconds <= 0) return;
+    this.#recorder.used(server, seconds);
+    if (server.phase === BUSY) server.busyS += seconds;
+    if (server.phase !== ASLEEP) server.awakeS += seconds;
+  }
+
+  #enter(server: Server, phase: number): void {
+    this.settle(server);
+    server.phase = phase;
+  }
+
+  #timer(server: Server, atS: number): void {
+    server.epoch++;
+    this.events.push(atS, server.id, server.epoch);
+  }
+}
