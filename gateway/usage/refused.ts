@@ -5,8 +5,8 @@
 
 import { ApiError, toApiError } from '../../shared/openai/errors.ts';
 import { LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
+import { reachesNoEngine } from '../../shared/routing/attempts.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
-import { reachesNoEngine } from '../../shared/usage/settlement.ts';
 import type { Env } from '../env.ts';
 import type { Sighting } from '../observe/note.ts';
 import { NO_SESSION, shardOf, type UsageRow } from './row.ts';

@@ -77,6 +77,13 @@ export class ApiError extends Error {
     this.param = options.param ?? null;
     this.headers = { ...kind.headers, ...options.headers };
   }
+
+  /** The same error, for clients that are not to send the request again by themselves. */
+  notAgain(): ApiError {
+    const { code, message, param, cause } = this;
+    const headers = { ...this.headers, ...NO_RETRY };
+    return new ApiError(code, message, { ...(param !== null && { param }), headers, cause });
+  }
 }
 
 /** SDKs use the header only from 0 to 60 s: a longer wait would make them come back after half a second. */

@@ -25,6 +25,20 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
 /** Failures that say something about the node's path: it is suspected until it publishes again. */
 const SUSPICIOUS: ReadonlySet<string> = new Set(['not_accepted', 'lost', 'gone']);
 
+/** Failures before an engine was asked: nothing was used, and no report comes. */
+const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
+  'refused',
+  'unknown',
+  'engine_unreachable',
+  'overloaded',
+  'not_accepted',
+  'unreachable',
+  'suspected',
+]);
+
+/** Time-outs of an engine: it was waited for as long as the operator allows. */
+const TIMED_OUT: ReadonlySet<string> = new Set(['first_byte_timeout', 'stall_timeout']);
+
 /** Statuses of an engine that cannot serve now; another replica may. */
 const BUSY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
 
@@ -67,6 +81,19 @@ export function passesOver(failure: string): boolean {
  */
 export function repeatsWork(failure: string): boolean {
   return !passesOver(failure) && failure !== 'hung';
+}
+
+/** Whether a failure says that nothing was used, and so leaves no record. */
+export function reachesNoEngine(failure: string): boolean {
+  return REACHES_NO_ENGINE.has(failure);
+}
+
+/**
+ * Whether a client that sends the request again would multiply what was done for it: SDKs send it twice more by themselves. `worked`: engines
+ * that worked on it in vain.
+ */
+export function multiplies(failure: string, worked: number): boolean {
+  return worked > 1 || TIMED_OUT.has(failure);
 }
 
 export function mayTryAnother(failure: string): boolean {

@@ -5,8 +5,10 @@ import {
   endingOf,
   isBusyStatus,
   mayTryAnother,
+  multiplies,
   PASSED_MAX,
   passesOver,
+  reachesNoEngine,
   repeatsWork,
 } from '../routing/attempts.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
@@ -77,6 +79,7 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
   const tried = new Set<string>();
   let turn: Turn<C, A> | undefined;
   let failure: AttemptError | undefined;
+  let worked = 0;
   let again = false;
   let moved = false;
   upstream.whenLeft(() => turn?.end('left'));
@@ -105,6 +108,7 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
         throw error;
       }
       failure = error;
+      if (!reachesNoEngine(error.code)) worked++;
       turn.end(endingOf(error.code));
       upstream.onFailure(choice, error.code);
       if (!mayTryAnother(error.code) || !upstream.repeatable()) break;
@@ -115,7 +119,8 @@ export async function dispatch<C extends Choice, A extends ResponseStream>(
     }
   }
   if (upstream.left()) throw new AttemptError('cancelled', 'the client left');
-  throw upstream.refusal(failure);
+  const refusal = upstream.refusal(failure);
+  throw failure !== undefined && multiplies(failure.code, worked) ? refusal.notAgain() : refusal;
 }
 
 /** One node's part in a request. */

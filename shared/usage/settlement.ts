@@ -1,4 +1,5 @@
 import { TransientMap } from '../collections/transient-map.ts';
+import { reachesNoEngine } from '../routing/attempts.ts';
 import type { AttemptFailure } from '../upstream/attempt.ts';
 import { cutToBound } from '../upstream/token-bound.ts';
 import type { UpstreamStream } from '../upstream/upstream-stream.ts';
@@ -24,22 +25,6 @@ const WAITING_MAX = 10_000;
  * they are given out together, and so seldom.
  */
 const REPEATED_EVERY_MS = 1_000;
-
-/** Failures before the engine was asked: nothing was used and no report comes. */
-const NOTHING_USED: ReadonlySet<AttemptFailure> = new Set<AttemptFailure>([
-  'refused',
-  'unknown',
-  'engine_unreachable',
-  'overloaded',
-  'not_accepted',
-  'unreachable',
-  'suspected',
-]);
-
-/** Whether a failure says that nothing was used, and so leaves no record. */
-export function reachesNoEngine(code: string): boolean {
-  return (NOTHING_USED as ReadonlySet<string>).has(code);
-}
 
 export interface NamedReport {
   stream: number;
@@ -106,7 +91,7 @@ export class Settlement {
       this.#forget.push(exchange.stream);
       return;
     }
-    if (failure !== undefined && NOTHING_USED.has(failure)) {
+    if (failure !== undefined && reachesNoEngine(failure)) {
       this.#forget.push(exchange.stream);
       return this.#usedNothing(exchange);
     }

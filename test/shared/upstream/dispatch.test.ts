@@ -259,3 +259,21 @@ it('a unary answer that breaks before its end is asked of another node; one abov
   expect(begun.complete).toBe(false);
   expect(large.log).toEqual([]);
 });
+
+describe('an SDK is told not to send a request again', () => {
+  const headersOf = (deeds: Record<string, Deed>) =>
+    dispatch(new Side(deeds)).then(
+      () => undefined,
+      (error: ApiError) => error.headers['x-should-retry'],
+    );
+  it('where two engines worked on it in vain, or one for as long as it may', async () => {
+    expect(await headersOf({ a: 'engine_closed', b: 'lost' })).toBe('false');
+    expect(await headersOf({ a: 'first_byte_timeout' })).toBe('false');
+    expect(await headersOf({ a: 'stall_timeout' })).toBe('false');
+  });
+  it('and may where one engine broke, or none was reached', async () => {
+    expect(await headersOf({ a: 'engine_closed' })).toBeUndefined();
+    expect(await headersOf({ a: 'not_accepted', b: 'engine_unreachable', c: 'unreachable' })).toBeUndefined();
+    expect(await headersOf({ a: 'hung' })).toBeUndefined();
+  });
+});
