@@ -4,6 +4,7 @@
  */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
+import { inspect } from '../deploy/inspect.ts';
 import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
 import type { EngineTarget } from '../engine/address.ts';
@@ -12,6 +13,7 @@ import { Engine, isOccupied } from '../engine/engine.ts';
 import { LoadMeter } from '../engine/load.ts';
 import { ControlServer } from '../host/control-server.ts';
 import { nodeCrypto } from '../host/crypto.ts';
+import { GpuUseReader } from '../host/gpu-use.ts';
 import { hardwareOf, inventory } from '../host/inventory.ts';
 import { LastWill } from '../host/last-will.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
@@ -57,6 +59,7 @@ type Ending =
 
 export class AgentLife {
   readonly #options: LifeOptions;
+  readonly #gpuUse: GpuUseReader;
   readonly #job: Job;
   readonly #network: Network;
   readonly #host: string;
@@ -76,6 +79,7 @@ export class AgentLife {
     this.#options = options;
     const { config, env, log, willCommand } = options;
     this.#run = toolRunner(env);
+    this.#gpuUse = new GpuUseReader(this.#run, env, () => performance.now());
     if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
     this.#load = new LoadMeter(() => this.#target, config.limits);
     this.#job = new Job({
@@ -110,6 +114,7 @@ export class AgentLife {
     this.#parts.orders = new Orders({
       deployments: () => this.#parts.deployments,
       drain: (why) => this.#ending.settle({ kind: 'drain', cause: 'request', why }),
+      inspect: () => inspect(this.#parts.engine, this.#gpuUse),
       inFlight: () => this.#departure.inFlight,
       crypto: nodeCrypto,
       now: () => Date.now(),

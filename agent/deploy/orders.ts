@@ -1,5 +1,5 @@
 /** Orders of gateways: who may give them, and whether one came before. Every agent drains; deployments are begun where its operator lets it. */
-import type { DeploymentAnswer } from '../../shared/deployment/answer.ts';
+import type { DeploymentAnswer, Inspected } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { openOrder, type Wish } from '../../shared/deployment/order.ts';
 import type { Crypto } from '../../shared/lattice/crypto.ts';
@@ -11,6 +11,8 @@ interface OrdersOptions {
   deployments(): Deployments | undefined;
   /** As `otela-agent drain` does. */
   drain(why: string): void;
+  /** What the engine prints, and how busy the GPUs are. */
+  inspect(): Promise<Inspected>;
   /** Requests that run here. */
   inFlight(): number;
   crypto: Crypto;
@@ -54,7 +56,8 @@ export class Orders {
 
   /** @throws DeploymentError */
   #decide(wish: Wish): Promise<Reply> | Reply {
-    const { deployments, drain, inFlight } = this.#options;
+    const { deployments, drain, inFlight, inspect } = this.#options;
+    if (wish.action === 'inspect') return inspect().then((answer) => ({ answer }));
     if (wish.action === 'drain')
       return { answer: { kind: 'draining', running: inFlight() }, act: () => drain('an order of its gateway') };
     return deployments()?.decide(wish) ?? { answer: NO_DEPLOYMENTS };
@@ -67,6 +70,8 @@ export class Orders {
     const { session, issuer } = ticket;
     const context = { session, issuer, nowS, crypto, revoked: (key: string) => revoked(issuer, key) };
     const { nonce, notAfter, wish } = openOrder(bytes, context);
+    // It changes nothing, and pages ask it every few seconds: remembering each would leave no room for orders that matter.
+    if (wish.action === 'inspect') return wish;
     for (const [known, until] of this.#seen) if (until <= nowS) this.#seen.delete(known);
     if (this.#seen.has(nonce)) throw new DeploymentError('replayed', 'this order came before');
     // Only whoever holds the institution's key gets here: so many in ten minutes are a fault of theirs.

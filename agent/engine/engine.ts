@@ -101,6 +101,11 @@ export class Engine {
     return this.#watch?.waitingMs;
   }
 
+  /** The last `maxBytes` of its output as plain text. */
+  text(maxBytes: number): string {
+    return this.#child?.tail.text(maxBytes) ?? '';
+  }
+
   tail(): Buffer {
     return this.#child?.tail.bytes() ?? Buffer.alloc(0);
   }

@@ -36,6 +36,13 @@ export class Tail {
       .slice(-count);
   }
 
+  /** The last `maxBytes` at most, of whole lines, with their indentation. */
+  text(maxBytes: number): string {
+    const text = this.bytes().subarray(-maxBytes).toString('utf8').split('\n').map(printable).join('\n');
+    // A character that is cut in two becomes a longer one.
+    return text.slice(-maxBytes);
+  }
+
   #compact(): void {
     const all = Buffer.concat(this.#chunks).subarray(-this.#maxBytes);
     this.#chunks = [all];
@@ -47,6 +54,11 @@ export class Tail {
 const LINE_MAX_CHARS = 300;
 
 function plainLine(line: string): string {
+  return printable(line).trim().slice(0, LINE_MAX_CHARS);
+}
+
+/** Without colours and control characters, and of a progress bar only its last state. */
+function printable(line: string): string {
   const shown = line.replace(/\r+$/, '').split('\r').at(-1) ?? '';
   return (
     shown
@@ -54,7 +66,5 @@ function plainLine(line: string): string {
       .replace(/\u001b\[[0-9;?]*[ -/]*[@-~]/g, '')
       // biome-ignore lint/suspicious/noControlCharactersInRegex: an engine must not drive the operator's terminal through us
       .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '')
-      .trim()
-      .slice(0, LINE_MAX_CHARS)
   );
 }

@@ -66,7 +66,7 @@ export const PAGES: readonly PageEntry[] = [
     icon: Server,
     role: 'provider',
     group: 'run',
-    load: () => import('../pages/nodes.tsx'),
+    load: () => import('../pages/nodes/page.tsx'),
   },
   {
     path: 'providers',

@@ -2,7 +2,7 @@ import clsx from 'clsx';
 import type { ReactNode } from 'react';
 
 interface PageProps {
-  title: string;
+  title: ReactNode;
   /** One sentence below the title. */
   about?: ReactNode;
   /** Buttons beside the title. */

@@ -25,6 +25,8 @@ interface PlotProps {
   lines: readonly Line[];
   /** The part of time that is shown, of what there is. */
   range?: (from: number, to: number) => [number, number];
+  /** Of the vertical axis; absent: as high as the values. */
+  max?: number;
   /** A value holds until the next one; else lines go straight from one to the next. */
   stepped?: boolean;
   /** Pixels. */
@@ -36,7 +38,7 @@ function atLeastAnHour(from: number, to: number): [number, number] {
 }
 
 /** Lines over time. Drawn anew when `times` or `lines` are others: keep them while they are the same. */
-export function Plot({ title, about, times, lines, range, stepped = false, height = 240 }: PlotProps) {
+export function Plot({ title, about, times, lines, range, max: highest, stepped = false, height = 240 }: PlotProps) {
   const ref = useRef<HTMLDivElement>(null);
   const figure = useRef<HTMLElement>(null);
   const theme = useTheme();
@@ -61,7 +63,7 @@ export function Plot({ title, about, times, lines, range, stepped = false, heigh
         scales: {
           // Of a single value uPlot itself makes years.
           x: { range: () => (range ?? atLeastAnHour)(times[0] ?? 0, times.at(-1) ?? 0) },
-          y: { range: (_plot, _min, max) => [0, Math.max(1, max * 1.1)] },
+          y: { range: (_plot, _min, max) => [0, highest ?? Math.max(1, max * 1.1)] },
         },
         axes: [axis, { ...axis, size: 64, incrs: WHOLE }],
         series: [

@@ -28,6 +28,11 @@ interface Expiring<T> {
   until: number;
 }
 
+/** What would be kept for longer than `ms` is from before the clock was set back. */
+function isKept({ until }: Expiring<unknown>, ms: number, now: number): boolean {
+  return until > now && until - now <= ms;
+}
+
 /**
  * Accounts seen lately by this isolate, oldest first. By the key itself, in memory only and for ten minutes: hashing it for each
  * request (30 µs here) was the dearest part of a warm one. A look-up goes by V8's seeded string hash, which tells a guesser nothing.
@@ -62,10 +67,10 @@ function accountOf(env: AuthEnv, request: HttpRequest, settings: Settings, now: 
   if (key === undefined && hasSession(request)) return browserAccount(env, request, now);
   requireKey(key);
   const known = accounts.get(cacheName(key));
-  if (known !== undefined && known.until > now && !isStale(settings, known.value)) return known.value;
+  if (known !== undefined && isKept(known, CACHED_MS, now) && !isStale(settings, known.value)) return known.value;
   const hash = sha256Hex(key);
   const wrong = refused.get(hash);
-  if (wrong !== undefined && wrong.until > now) throw refusal(wrong.value);
+  if (wrong !== undefined && isKept(wrong, REFUSED_MS, now)) throw refusal(wrong.value);
   if (isToken(key)) return lookUpToken(env, settings.oidc, key, now);
   return lookUp(env, key, hash, now);
 }

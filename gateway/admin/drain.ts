@@ -36,11 +36,9 @@ async function drainNode(call: Call): Promise<Response> {
   const reply = await orderFrom(call, session, { action: 'drain' });
   // Others' nodes are not there, rather than forbidden.
   if (account.role !== 'operator' && reply.kind !== 'powerless' && account.provider !== reply.provider)
-    throw refusal(session, { kind: 'unknown' });
-  if (reply.kind !== 'signed') throw refusal(session, reply);
-  const standing = await env.TUNNEL.getByName(session).standing();
-  if (standing === null) throw refusal(session, { kind: 'unreachable' });
-  if (standing.reads < DRAINS_FROM)
+    throw orderRefusal(session, { kind: 'unknown' });
+  if (reply.kind !== 'signed') throw orderRefusal(session, reply);
+  if (!(await takesOrders(env, session)))
     throw new ApiError(
       'order_refused',
       `The agent of session ${session} is too old to be drained from here: \`otela-agent drain\` or SIGTERM on its machine does it.`,
@@ -52,7 +50,15 @@ async function drainNode(call: Call): Promise<Response> {
   return call.c.json({ object: 'node', session, draining: true, running }, 202, { 'cache-control': 'no-store' });
 }
 
-function refusal(session: string, reply: Unsigned): ApiError {
+/** An older agent closes its tunnel when it reads an order. @throws ApiError where the tunnel is not open here */
+export async function takesOrders(env: Call['env'], session: string): Promise<boolean> {
+  const standing = await env.TUNNEL.getByName(session).standing();
+  if (standing === null) throw orderRefusal(session, { kind: 'unreachable' });
+  return standing.reads >= DRAINS_FROM;
+}
+
+/** Why no order reaches a session. */
+export function orderRefusal(session: string, reply: Unsigned): ApiError {
   switch (reply.kind) {
     case 'unknown':
       return new ApiError('not_found', `There is no session ${session}.`);
@@ -61,12 +67,12 @@ function refusal(session: string, reply: Unsigned): ApiError {
     case 'foreign':
       return new ApiError(
         'order_refused',
-        `Session ${session} was admitted by another institution, which alone drains it.`,
+        `Session ${session} was admitted by another institution, which alone gives it orders.`,
       );
     case 'unreachable':
       return new ApiError(
         'order_refused',
-        `The tunnel of session ${session} is not open at this gateway now: drain it at the gateway where it is.`,
+        `The tunnel of session ${session} is not open at this gateway now: ask the gateway where it is.`,
       );
     case 'deaf':
       return new ApiError('order_refused', `The agent of session ${session} takes no orders.`);

@@ -21,6 +21,7 @@ import { providerRoutes } from './providers.ts';
 import type { AdminRoute } from './route.ts';
 import { routingRoutes } from './routing.ts';
 import { settingsRoutes } from './settings.ts';
+import { telemetryRoutes } from './telemetry.ts';
 import { usageRoutes } from './usage.ts';
 import { userRoutes } from './users.ts';
 
@@ -40,6 +41,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...routingRoutes,
   ...deploymentRoutes,
   ...drainRoutes,
+  ...telemetryRoutes,
   ...peerRoutes,
   ...settingsRoutes,
   ...auditRoutes,

@@ -10,6 +10,7 @@ import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
 import type { Env } from '../env.ts';
 import type { Note } from '../observe/note.ts';
+import { steadyNow } from '../steady-clock.ts';
 import type { UsageRow } from '../usage/row.ts';
 import type { QueuePlace } from './object.ts';
 import { waitingHere } from './waiting-here.ts';
@@ -58,7 +59,7 @@ export function inTurn<D>(request: QueuedRequest<D>): Promise<D> {
     },
     tryNodes: () => request.tryNodes(),
     left: () => leaving.left,
-    now: () => Date.now(),
+    now: steadyNow,
   });
 }
 
@@ -87,7 +88,7 @@ async function answerOf<D>(request: QueuedRequest<D>, { until, back }: { until: 
   const signal = request.signal();
   const place = placeOf(request);
   for (let again = back; ; again = false) {
-    const waitMs = until - Date.now();
+    const waitMs = until - steadyNow();
     if (waitMs <= 0) return { kind: 'late' } as const;
     const asked: QueuePlace = { ...place, waitMs, back: again };
     try {

@@ -1,5 +1,6 @@
 import { LATE, type PlaceAnswer, type PlaceRequest, WaitQueue } from '../../shared/queue/wait-queue.ts';
 import { GatewayObject } from '../gateway-object.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { leftRow, Refusals } from '../usage/refused.ts';
 import type { UsageRow } from '../usage/row.ts';
 
@@ -29,7 +30,7 @@ interface QueueDepth {
  * Nothing survives: who waited asks again when its request to this object breaks.
  */
 export class QueueObject extends GatewayObject {
-  readonly #line = new WaitQueue(this.ctx.clock);
+  readonly #line = new WaitQueue({ now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) });
   readonly #refusals = new Refusals();
   /** Sessions; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
@@ -37,8 +38,8 @@ export class QueueObject extends GatewayObject {
   async fetch(request: Request): Promise<Response> {
     const asked = (await request.json()) as QueuePlace;
     const { signal } = request;
-    const enteredAt = Date.now();
-    const onLeft = () => this.#left(asked, Date.now() - enteredAt);
+    const enteredAt = steadyNow();
+    const onLeft = () => this.#left(asked, steadyNow() - enteredAt);
     signal.addEventListener('abort', onLeft);
     try {
       return Response.json(signal.aborted ? LATE : await this.#wait(asked, signal));
@@ -77,14 +78,14 @@ export class QueueObject extends GatewayObject {
     let seen: number | undefined;
     while (this.#line.wants(session)) {
       try {
-        const askedAt = Date.now();
+        const askedAt = steadyNow();
         const ended = await this.env.TUNNEL.getByName(session).ended(seen ?? -1);
         // Smaller: another instance counts anew.
         const count = seen === undefined ? 0 : ended >= seen ? ended - seen : 1;
         const before = seen;
         seen = ended;
         if (count > 0) this.#line.freed(session, count);
-        else if (ended === before && Date.now() - askedAt < WATCH_AGAIN_MS) await pause(); // it has too many listeners
+        else if (ended === before && steadyNow() - askedAt < WATCH_AGAIN_MS) await pause(); // it has too many listeners
       } catch {
         seen = undefined;
         await pause();

@@ -13,6 +13,7 @@ import type { Update } from '../../shared/lattice/update.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { Clock } from '../object-context.ts';
+import { steadyNow } from '../steady-clock.ts';
 
 /** A timer that is nearer than this is kept in memory; the object would not sleep before it anyway. */
 const NEAR_MS = 8_000;
@@ -72,7 +73,7 @@ export class GossipDriver {
     this.#running = true;
     try {
       for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
-        this.#now = Math.max(this.#now, this.#options.clock.now());
+        this.#now = steadyNow();
         for (const action of step(this.#state, next, this.#now, Math.random)) this.#act(action);
       }
     } finally {
@@ -88,7 +89,7 @@ export class GossipDriver {
       case 'dial':
         return this.handle({ type: 'dialFailed', peer: action.peer }); // agents dial gateways, never the other way
       case 'hangUp':
-        return hangUp(action.peer, action.reason, action.banMs > 0 ? this.#now + action.banMs : 0);
+        return hangUp(action.peer, action.reason, action.banMs > 0 ? Date.now() + action.banMs : 0);
       case 'timer':
         return this.#arm(action.at);
       case 'changed':
@@ -111,7 +112,7 @@ export class GossipDriver {
     this.#timer?.();
     this.#timer = undefined;
     const left = at - this.#now;
-    if (left >= NEAR_MS) return this.#options.wakeAt(at);
+    if (left >= NEAR_MS) return this.#options.wakeAt(Date.now() + left);
     this.#timer = this.#options.clock.after(Math.max(0, left), () => {
       this.#timer = undefined;
       this.timers++;

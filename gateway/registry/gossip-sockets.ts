@@ -9,6 +9,7 @@ import { MESSAGE_MAX_BYTES } from '../../shared/wire/limits.ts';
 import { ReadReceipts } from '../../shared/wire/read-receipts.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { provesSession } from './handshake.ts';
 
 /** Delegates are three per cluster, and some more while a cluster is split. */
@@ -196,7 +197,7 @@ export class GossipSockets {
 }
 
 function memberOf(socket: ObjectSocket, ticket: Ticket, attachment: Attachment): Member {
-  return { socket, ticket, attachment, meter: new FrameMeter(Date.now), receipts: new ReadReceipts(Math.random) };
+  return { socket, ticket, attachment, meter: new FrameMeter(steadyNow), receipts: new ReadReceipts(Math.random) };
 }
 
 function ticketOf({ ticket }: Attachment): Ticket {

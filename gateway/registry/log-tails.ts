@@ -1,3 +1,4 @@
+import { within } from '../../shared/collections/within.ts';
 import type { ObjectStorage, Sql } from '../object-context.ts';
 
 /** The last words of engines that failed, for operators and their provider. */
@@ -29,7 +30,7 @@ export class LogTails {
   /** The newest counts. False: it came too soon after the one before it. */
   put({ session, provider, at, text }: LogTail): boolean {
     const before = this.get(session, at)?.at;
-    if (before !== undefined && at - before < AGAIN_MS) return false;
+    if (before !== undefined && within(AGAIN_MS, before, at)) return false;
     this.#sql.exec(
       'INSERT OR REPLACE INTO logs (session, provider, at, text) VALUES (?, ?, ?, ?)',
       session,

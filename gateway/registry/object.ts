@@ -7,6 +7,7 @@ import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { writeIfPossible } from '../storage/health.ts';
 import { Admissions } from './admissions.ts';
 import { AlarmClock } from './alarm-clock.ts';
@@ -85,7 +86,7 @@ export class RegistryObject extends GatewayObject {
       id,
       issuer,
       replica: this.#members.replica,
-      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.roster.open(), Date.now()),
+      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.roster.open(), steadyNow()),
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
       changed: (sessions) => this.#members.changed(sessions),

@@ -24,8 +24,8 @@ export function orderFor(
   if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
   if (!members.roster.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
-  // Every agent drains that is new enough, of which its tunnel knows.
-  if (!deploys && wish?.action !== 'drain') return { kind: 'deaf', provider };
+  // Every agent that is new enough drains and is inspected; its tunnel knows whether it is.
+  if (!deploys && wish?.action !== 'drain' && wish?.action !== 'inspect') return { kind: 'deaf', provider };
   if (wish === undefined) return { kind: 'signed', order: new Uint8Array(), provider };
   const { notBefore, notAfter } = authority.issuer.certificate;
   if (nowS < notBefore || nowS >= notAfter)

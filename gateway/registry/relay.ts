@@ -1,5 +1,6 @@
 import { GatewayObject } from '../gateway-object.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { type SnapshotDelta, SnapshotStore } from './snapshot-store.ts';
 
 /** The registry object hears from one location this often at most, however many isolates ask there. */
@@ -20,15 +21,15 @@ export class RegistryRelay extends GatewayObject {
 
   /** As the registry object's. Rejects while the registry cannot be asked and nothing is known here. */
   async snapshot(tag: string | null, fresh: boolean): Promise<SnapshotDelta | null> {
-    if (fresh) await this.#refreshSince(Date.now());
-    else if (Date.now() - this.#askedAt >= RELAY_FRESH_MS) await this.#refresh();
+    if (fresh) await this.#refreshSince(steadyNow());
+    else if (steadyNow() - this.#askedAt >= RELAY_FRESH_MS) await this.#refresh();
     return this.#store.since(tag);
   }
 
   /** By a question that was not under way at `time`. */
   async #refreshSince(time: number): Promise<void> {
     await this.#asking;
-    const early = this.#askedAt + EAGER_MS - Date.now();
+    const early = this.#askedAt + EAGER_MS - steadyNow();
     if (this.#askedAt < time && early > 0) await new Promise((resolve) => setTimeout(resolve, early));
     if (this.#askedAt < time) await this.#refresh();
   }
@@ -41,7 +42,7 @@ export class RegistryRelay extends GatewayObject {
   }
 
   async #ask(): Promise<void> {
-    const now = Date.now();
+    const now = steadyNow();
     try {
       const delta = await this.env.REGISTRY.getByName(REGISTRY_NAME).snapshot(this.#tag);
       if (delta !== null) {

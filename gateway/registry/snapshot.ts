@@ -1,3 +1,4 @@
+import { within } from '../../shared/collections/within.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { type ModelNodes, NodeIndex } from '../../shared/routing/nodes.ts';
 import { NO_SETTINGS, type Settings } from '../accounts/settings.ts';
@@ -137,14 +138,14 @@ class SnapshotCache {
     now: number,
     enough: (view: View) => boolean,
   ): View | Promise<View> {
-    const age = now - this.#checkedAt;
-    if (age < FRESH_MS && enough(this.#view)) return this.#view;
+    const fresh = within(FRESH_MS, this.#checkedAt, now);
+    if (fresh && enough(this.#view)) return this.#view;
     const isEnough = enough(this.#view);
     const before = this.#refreshing;
     const refreshed = this.#refresh(env, now, !isEnough);
     // Another request's is that one's to wait for: were it ended, this would never settle.
     if (refreshed !== before?.done) ctx.waitUntil(refreshed);
-    if (age < STALE_MS && isEnough) return this.#view;
+    if (within(STALE_MS, this.#checkedAt, now) && isEnough) return this.#view;
     return withTimeout(refreshed).then(() => this.#view);
   }
 
@@ -160,13 +161,13 @@ class SnapshotCache {
 
   /** Asks unless the view is younger than `ms`; nobody waits for the answer. */
   refreshOlder(env: Env, now: number, ms: number): void {
-    if (now - this.#checkedAt >= ms) void this.#refresh(env, now, false);
+    if (!within(ms, this.#checkedAt, now)) void this.#refresh(env, now, false);
   }
 
   #refresh(env: Env, now: number, fresh: boolean): Promise<void> {
     const current = this.#refreshing;
     // A refresh whose request was cancelled never settles; a new request starts another.
-    if (current !== undefined && now - current.since < 2 * REFRESH_WAIT_MS && (current.fresh || !fresh))
+    if (current !== undefined && within(2 * REFRESH_WAIT_MS, current.since, now) && (current.fresh || !fresh))
       return current.done;
     const done = this.#ask(env, now, fresh, ++this.#asked).finally(() => {
       if (this.#refreshing?.done === done) this.#refreshing = undefined;

@@ -6,6 +6,8 @@
  * takes back. After a failed write another write is tried once a second.
  */
 
+import { within } from '../../shared/collections/within.ts';
+
 /** A write is tried again so long after one that failed. */
 export const RETRY_MS = 1_000;
 
@@ -69,7 +71,7 @@ export class StorageHealth {
   /** @throws StorageFailing unless a write may be tried now */
   require(now: number): void {
     if (this.#failure === undefined) return;
-    if (this.#byHost || now - this.#triedAt < RETRY_MS) throw new StorageFailing(this.#failure);
+    if (this.#byHost || within(RETRY_MS, this.#triedAt, now)) throw new StorageFailing(this.#failure);
     this.#triedAt = now;
   }
 
@@ -116,7 +118,7 @@ export class StorageHealth {
     const reason = said.slice(0, REASON_MAX_CHARS);
     const since = this.#failure?.since ?? now;
     this.#failure = { reason, since };
-    if (now - this.#loggedAt < LOG_EVERY_MS) return;
+    if (within(LOG_EVERY_MS, this.#loggedAt, now)) return;
     this.#loggedAt = now;
     const lost = this.#lostSinceFailure > 0 ? `, ${this.#lostSinceFailure} were lost` : '';
     this.#log(
@@ -126,7 +128,7 @@ export class StorageHealth {
   }
 
   #recover(now: number): void {
-    const seconds = Math.round((now - (this.#failure?.since ?? now)) / 1_000);
+    const seconds = Math.max(0, Math.round((now - (this.#failure?.since ?? now)) / 1_000));
     const lost = this.#lostSinceFailure > 0 ? ` ${this.#lostSinceFailure} usage records were lost.` : '';
     this.#log(`storage can be written again after ${seconds} s; ${this.#held} usage records are written now.${lost}`);
     this.#failure = undefined;

@@ -11,6 +11,7 @@ import type { ReportAnomaly } from '../../shared/usage/usage-record.ts';
 import { WireError } from '../../shared/wire/error.ts';
 import type { Frame, ReportName } from '../../shared/wire/frames.ts';
 import type { Link } from '../../shared/wire/link.ts';
+import { steadyNow } from '../steady-clock.ts';
 import type { UsageRecord } from '../usage/record.ts';
 import {
   type AttemptBody,
@@ -100,7 +101,7 @@ export class Attempts implements UpstreamStreamHost {
     this.#outlet = outlet;
     this.#on = on;
     this.#proofs = proofs;
-    this.#settlement = new Settlement(session, proofs);
+    this.#settlement = new Settlement(session, proofs, Date.now);
     this.#hangs = new HangWatch({ now: () => this.now(), compare: on.compare, onSuspicion: on.onSuspicion }, suspicion);
   }
 
@@ -119,7 +120,7 @@ export class Attempts implements UpstreamStreamHost {
   }
 
   now(): number {
-    return Date.now();
+    return steadyNow();
   }
 
   load(): NodeLoad | undefined {
@@ -229,7 +230,7 @@ export class Attempts implements UpstreamStreamHost {
     this.#hangs.onOver(exchange, failure);
     this.#settlement.ended(exchange, failure, this.now());
     this.#abandoned.ended(exchange, failure);
-    this.errors.ended(exchange, failure, this.now());
+    this.errors.ended(exchange, failure, Date.now());
     if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#broken.add(exchange, failure);
     if (failure === 'not_accepted') this.#on.silent();
     if (failure !== undefined && TELL_AGENT.has(failure)) {

@@ -1,6 +1,7 @@
 import { TransientMap } from '../../shared/collections/transient-map.ts';
 import type { Known } from '../../shared/upstream/result-listener.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { type AttemptRequest, type CallResult, nameOf } from './attempt.ts';
 
 /**
@@ -12,7 +13,7 @@ const FETCH_MS = 400;
 
 interface Call {
   exchange: UpstreamStream;
-  /** Milliseconds since the epoch; never once its Worker was told to fetch. */
+  /** Of `steadyNow`; never once its Worker was told to fetch. */
   giveUpAt: number;
   fetchIt: () => void;
 }
@@ -28,10 +29,10 @@ export class Calls {
 
   /** `answer` gets the whole answer if that is soon there, else word to fetch it. `begun`: as the listener's. */
   add(exchange: UpstreamStream, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
-    const call: Call = { exchange, giveUpAt: Date.now() + CALL_MS, fetchIt: () => {} };
+    const call: Call = { exchange, giveUpAt: steadyNow() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;
-      exchange.hold(Date.now() + FETCH_MS);
+      exchange.hold(steadyNow() + FETCH_MS);
       answer({ kind: 'fetch' });
     };
     this.#calls.set(nameOf(exchange.request), call);

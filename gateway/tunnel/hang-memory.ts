@@ -19,10 +19,10 @@ export class HangMemory {
     return this.#kv.get<HangSuspicion>(KEY);
   }
 
-  /** Returns what isolates are to be told. */
-  keep(suspicion: HangSuspicion | undefined, now: number): BreakerState {
+  /** Returns what isolates are to be told. @param now of the watch's clock, @param wall milliseconds since the epoch, for the other isolates */
+  keep(suspicion: HangSuspicion | undefined, now: number, wall: number): BreakerState {
     if (suspicion === undefined) this.#kv.delete(KEY);
     else this.#kv.put(KEY, suspicion);
-    return breakerFor(suspicion && suspicion.until - now, now);
+    return breakerFor(suspicion && suspicion.until - now, wall);
   }
 }

@@ -1,3 +1,4 @@
+import { within } from '../../shared/collections/within.ts';
 import type { EngineLoad, NodeLoad } from '../../shared/routing/load.ts';
 
 /** The registry hears of one node's load this often at most. */
@@ -31,7 +32,7 @@ export class NodeLoadWatch {
       at: now,
       open,
     };
-    if (now - this.#toldAt < TELL_EVERY_MS) return undefined;
+    if (within(TELL_EVERY_MS, this.#toldAt, now)) return undefined;
     this.#toldAt = now;
     return this.#load;
   }

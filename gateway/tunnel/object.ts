@@ -1,11 +1,13 @@
 import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
+import { Watchdog } from '../../shared/upstream/watchdog.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
 import type { Frame, ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Env } from '../env.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext, ObjectSocket } from '../object-context.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { storageHealth } from '../storage/health.ts';
 import { UsageAnomalies, type UsageAnomaly } from '../usage/anomalies.ts';
 import { createIngressUsageTable } from '../usage/ingress.ts';
@@ -27,8 +29,10 @@ import { StreamIds } from './stream-ids.ts';
 import { Turns } from './turns.ts';
 import { AgentWords } from './words.ts';
 
-/** Agents ping every 15 s; a socket with open streams and no sign of life for this long is dead. */
-const SILENCE_MS = 40_000;
+/** An agent with open streams that was silent for so long is asked whether it is there. */
+const QUIET_MS = 5_000;
+/** And has so long to answer: with `QUIET_MS` more than the 15 s between its heartbeats, which may pass a slow line where our question does not. */
+const SIGN_OF_LIFE_MS = 12_000;
 
 /** One node as its tunnel's object knows it now. */
 export interface TunnelStanding {
@@ -61,6 +65,9 @@ export class TunnelObject extends GatewayObject {
   /** Whose node it is: the last socket said so. */
   #provider = '';
   readonly #sockets: AgentSockets;
+  readonly #watchdog = new Watchdog(QUIET_MS, SIGN_OF_LIFE_MS);
+  /** When the agent was last heard, as of the last turn: a change is what counts, since the machine's clock may be set. */
+  #heardAt = 0;
   readonly #turns = new Turns(this.ctx.clock, {
     judge: (now) => {
       this.#attempts.tick(now);
@@ -108,7 +115,7 @@ export class TunnelObject extends GatewayObject {
       load: () => this.#words.load,
       compare: () => ctx.waitUntil(this.#compare()),
       onSuspicion: (suspicion: HangSuspicion | undefined) =>
-        this.#registry.live({ breaker: hangs.keep(suspicion, Date.now()) }),
+        this.#registry.live({ breaker: hangs.keep(suspicion, steadyNow(), Date.now()) }),
     };
     this.#attempts = new Attempts(this.#session, ids, this.#outlet, proofs, events, hangs.suspicion);
     this.#registry = new RegistryLine({
@@ -229,7 +236,7 @@ export class TunnelObject extends GatewayObject {
     if (peer === this.#sockets.active) this.#registry.heard();
     for (const exchange of touched) exchange.onMessageEnd();
     this.#sockets.settle(peer);
-    if (this.#attempts.due >= TOGETHER) this.#store(Date.now());
+    if (this.#attempts.due >= TOGETHER) this.#store(steadyNow());
     if (hello !== undefined) this.#sockets.greet(peer, hello);
   }
 
@@ -329,12 +336,21 @@ export class TunnelObject extends GatewayObject {
     return this.#outbox.onAlarm();
   }
 
-  /** A socket may die without an event; open streams must not wait for it for ever. */
+  /** A lost line closes no socket. Without this its streams would wait until their own time-outs. */
   #watch(now: number): void {
     const { active } = this.#sockets;
-    if (active === undefined || this.#attempts.open === 0) return;
-    if (now - this.#sockets.heardAt(active) < SILENCE_MS) return;
-    active.close(CLOSE.silent, 'no sign of life');
-    this.#gone(active);
+    if (active === undefined || this.#attempts.open === 0) return this.#watchdog.heard(now);
+    const heardAt = this.#sockets.heardAt(active);
+    if (heardAt !== this.#heardAt) this.#watchdog.heard(now);
+    this.#heardAt = heardAt;
+    switch (this.#watchdog.look(now)) {
+      case 'wait':
+        return;
+      case 'ask':
+        return void this.#words.probe(active);
+      case 'gone':
+        active.close(CLOSE.silent, 'no sign of life');
+        this.#gone(active);
+    }
   }
 }

@@ -5,6 +5,7 @@ import type { Env } from '../env.ts';
 import type { ObjectStub } from '../object-context.ts';
 import type { RegistryObject } from '../registry/object.ts';
 import { REGISTRY_NAME } from '../registry-name.ts';
+import { steadyNow } from '../steady-clock.ts';
 import type { AgentSocket } from './socket.ts';
 
 /** Records that one session may tell the registry: so many at once, then one each so many ms. */
@@ -83,7 +84,7 @@ export class RegistryLine {
 
   /** A flood of ever new records costs the registry a few signatures a second; the newest of them is what is told. */
   async #paced(): Promise<void> {
-    const now = Date.now();
+    const now = steadyNow();
     this.#pace = Math.max(this.#pace + RECORD_EVERY_MS, now - RECORD_BURST * RECORD_EVERY_MS);
     if (this.#pace > now) await new Promise((resolve) => setTimeout(resolve, this.#pace - now));
   }

@@ -7,6 +7,7 @@ import type { ObjectSocket, ObjectSockets } from '../object-context.ts';
 import { AUDIENCE_HEADER, GATEWAY_HEADER } from '../registry/door-headers.ts';
 import { provesSession } from '../registry/handshake.ts';
 import { TICKET_HEADER } from '../registry/tickets.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { AgentSocket, type AgentSocketHost, type SocketAttachment } from './socket.ts';
 
 /** Sockets that have not answered the challenge; the oldest makes room. */
@@ -43,7 +44,7 @@ export class AgentSockets {
     this.#sockets = sockets;
     this.#session = session;
     this.#events = events;
-    const meter = new FrameMeter(Date.now);
+    const meter = new FrameMeter(steadyNow);
     this.#host = { session, sockets, meter, stuck: (peer) => events.stuck(peer) };
   }
 

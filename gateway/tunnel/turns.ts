@@ -1,11 +1,12 @@
 import { Rounds } from '../../shared/upstream/rounds.ts';
 import type { Clock } from '../object-context.ts';
+import { steadyNow } from '../steady-clock.ts';
 
 /** Deadlines are looked at this often while attempts are open; nothing ticks on an idle tunnel. */
 const TURN_MS = 250;
 
 interface TurnsOptions {
-  /** Deadlines that are over now are over. */
+  /** Deadlines that are over now are over. `now` in all of these: of `steadyNow`. */
   judge(now: number): void;
   /** What waits for no deadline. */
   store(now: number): void;
@@ -32,7 +33,7 @@ export class Turns {
   }
 
   #turn(): void {
-    const now = Date.now();
+    const now = steadyNow();
     const { judge, store, idle, rested } = this.#options;
     if (this.#rounds.judges(now)) judge(now);
     store(now);

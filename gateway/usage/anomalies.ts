@@ -1,4 +1,5 @@
 /** Usage that nodes reported and that the gateway did not take as reported. Operators see it as a metric and in the log. */
+import { within } from '../../shared/collections/within.ts';
 import type { Env } from '../env.ts';
 import { USAGE_ANOMALIES } from '../observe/families.ts';
 import { reporter } from '../observe/note.ts';
@@ -39,7 +40,7 @@ export class UsageAnomalies {
       this.#unlogged.set(anomaly, (this.#unlogged.get(anomaly) ?? 0) + 1);
     }
     reporter.touch(this.#env, this.#ctx, now);
-    if (now - this.#loggedAt < LOG_EVERY_MS) return;
+    if (within(LOG_EVERY_MS, this.#loggedAt, now)) return;
     this.#loggedAt = now;
     const counts = [...this.#unlogged].map(([anomaly, times]) => `${times} ${anomaly}`).join(', ');
     this.#unlogged.clear();

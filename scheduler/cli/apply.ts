@@ -3,6 +3,7 @@ import type { ParseArgsOptionsConfig } from 'node:util';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { type Differences, differences } from '../controller/actions.ts';
 import { Agents } from '../controller/agents.ts';
+import { engineValues, templateAllows } from '../controller/engine-arguments.ts';
 import { type command, type Launcher, slurmLauncher } from '../controller/launcher.ts';
 import {
   act,
@@ -22,10 +23,11 @@ import { AGENT_POOL } from '../live/offers.ts';
 import { readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
+import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
 import { EXIT_DONE, EXIT_FAILED, EXIT_INFEASIBLE, planExit } from './exit.ts';
 import {
-  alwaysOn,
+  asFlagged,
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
@@ -108,7 +110,7 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
     yes: flags.yes === true,
     weights: flags.weights === true ? new WeightSender(gateway) : undefined,
     workload: async (nodes) =>
-      alwaysOn(
+      asFlagged(
         flags,
         workloadFile === undefined
           ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '10m', io.log, nodes)
@@ -141,8 +143,16 @@ async function slurmFrom(
   const template = readTemplate(required(flags, 'slurm'));
   // Before anything is started: every pool's values must fill the template.
   for (const pool of inventory.pools)
-    render(template, { ...pool.values, model: 'a/b', tp: '1', pool: pool.id, gpu: pool.gpu.id, gateway: url });
-  return { launcher: outside.launcher ?? slurmLauncher(), inventory, template };
+    render(
+      template,
+      { ...pool.values, model: 'a/b', pool: pool.id, gpu: pool.gpu.id, gateway: url },
+      engineValues({ tp: 1 }),
+    );
+  const pools = inventory.pools.map((pool) => ({
+    ...pool,
+    allows: (_model: string, spread: Parallelism) => templateAllows(template, spread),
+  }));
+  return { launcher: outside.launcher ?? slurmLauncher(), inventory: { ...inventory, pools }, template };
 }
 
 function readTemplate(path: string): string {

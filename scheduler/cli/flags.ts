@@ -5,7 +5,13 @@ import { nearest } from '../catalogue/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { readMeasured } from '../planner/input.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../serving/limits.ts';
-import { type Demand, OBJECTIVES, type PlanOptions } from '../solver/problem.ts';
+import {
+  type Demand,
+  OBJECTIVES,
+  PARALLELISM_KINDS,
+  type ParallelismKind,
+  type PlanOptions,
+} from '../solver/problem.ts';
 
 export type Flags = Record<string, string | boolean | (string | boolean)[] | undefined>;
 
@@ -35,6 +41,7 @@ export const PLAN_FLAGS = {
   planner: { type: 'string' },
   reclaim: { type: 'boolean' },
   'always-on': { type: 'string', multiple: true },
+  parallelism: { type: 'string', multiple: true },
   seed: { type: 'string' },
 } as const satisfies ParseArgsOptionsConfig;
 
@@ -112,8 +119,23 @@ export function limitsFrom(flags: Flags): EngineLimits {
   };
 }
 
+/** A workload with what flags say of it: `--always-on MODEL`, and `--parallelism KIND` for models that name none. */
+export function asFlagged(flags: Flags, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
+  const kinds = list(flags, 'parallelism')
+    .flatMap((names) => names.split(','))
+    .map(parallelismKind);
+  const asked = kinds.length === 0 ? workload : workload.map((demand) => ({ parallelism: kinds, ...demand }));
+  return alwaysOn(flags, asked, catalogue);
+}
+
+function parallelismKind(name: string): ParallelismKind {
+  const found = PARALLELISM_KINDS.find((one) => one === name);
+  if (found !== undefined) return found;
+  throw new SchedulerError('usage', `--parallelism: there is no ${name}; there are ${PARALLELISM_KINDS.join(', ')}`);
+}
+
 /** Models of `--always-on` have a replica on a stable node at all times. */
-export function alwaysOn(flags: Flags, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
+function alwaysOn(flags: Flags, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
   const ids = new Set(list(flags, 'always-on').map((name) => findModel(catalogue, name).id));
   const unknown = [...ids].find((id) => !workload.some(({ model }) => model.id === id));
   if (unknown !== undefined) throw new SchedulerError('usage', `--always-on ${unknown} is not in the workload`);

@@ -17,7 +17,7 @@ Catalogue   --gpus FILE…  --models FILE|NAME=config.json…  --calibration FIL
 Engine      --max-sequences 256  --token-budget 8192  --memory-fraction 0.9  --prefix-hit 0  --no-chunked-prefill  --prefill-first  --async-scheduling`;
 
 const PLANNING = `
-            --objective gpus (fewest that keep the latency targets)|cost|latency|throughput  --budget USD/h  --latency S  --always-on MODEL…  --reclaim  --measured CSV  --planner FILE.ts
+            --objective gpus (fewest that keep the latency targets)|cost|latency|throughput  --budget USD/h  --latency S  --always-on MODEL…  --parallelism KIND…  --reclaim  --measured CSV  --planner FILE.ts
             --time-limit 20  --gap 0.01  --seed 1  --duration 300 (simulated seconds; 0: none)  --json
 Sources     --inventory FILE|sinfo  --workload FILE, or --live --gateway URL [--key-file FILE] [--window 1h]; a file overrides its half of --live`;
 

@@ -8,7 +8,7 @@ import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand, PlanOptions } from '../solver/problem.ts';
 import {
-  alwaysOn,
+  asFlagged,
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
@@ -80,7 +80,7 @@ export async function planned(flags: Flags, io: Io, leastS = 0): Promise<Planned
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);
   const { inventory, workload: asked } = await sources(flags, catalogue, io);
-  const workload = alwaysOn(flags, asked, catalogue);
+  const workload = asFlagged(flags, asked, catalogue);
   const durationS = number(flags, 'duration', 300, { min: leastS, max: 86_400 });
   const planner = await loadPlanner(text(flags, 'planner'));
   const plan = await planner(inventory.pools, workload, inventory.running, { catalogue, options });

@@ -1,10 +1,9 @@
+import { parallelismText } from '../roofline/parallelism.ts';
 import type { Placement } from '../solver/problem.ts';
 import type { ControllerState } from './state.ts';
 
 /** One thing to do, and why. */
-export type Action =
-  | { kind: 'start'; model: string; pool: string; tp: number; why: string }
-  | { kind: 'stop'; job: string; model: string; pool: string; tp: number; why: string };
+export type Action = (Place & { kind: 'start'; why: string }) | (Place & { kind: 'stop'; job: string; why: string });
 
 /** After so many jobs of a placement that ended unasked in a row, a person has to look (`--retry`). */
 const FAILURES_MAX = 3;
@@ -15,10 +14,18 @@ export interface Differences {
   held: string[];
 }
 
-type Place = Pick<Placement, 'model' | 'pool' | 'tp'>;
+/** Replicas that are alike. */
+export type Place = Pick<Placement, 'model' | 'pool' | 'tp' | 'spread'>;
 
-export const same = (a: Place, b: Place) => a.model === b.model && a.pool === b.pool && a.tp === b.tp;
-const words = ({ model, pool, tp }: Place) => `${model} (TP ${tp} on ${pool})`;
+export const placeOf = ({ model, pool, tp, spread }: Place): Place => ({
+  model,
+  pool,
+  tp,
+  ...(spread === undefined ? {} : { spread }),
+});
+export const same = (a: Place, b: Place) => a.model === b.model && a.pool === b.pool && spreadText(a) === spreadText(b);
+export const spreadText = (place: Place): string => parallelismText(place.spread ?? { tp: place.tp });
+const words = (place: Place) => `${place.model} (${spreadText(place)} on ${place.pool})`;
 
 /**
  * From what runs to what is wanted. Stops come before starts, since they make room. Without `reclaim` nothing is stopped: what runs
@@ -33,7 +40,6 @@ export function differences(wanted: readonly Placement[], state: ControllerState
   for (const place of places) {
     const jobs = state.jobs.filter((job) => same(job, place));
     const want = wanted.filter((one) => same(one, place)).reduce((sum, { replicas }) => sum + replicas, 0);
-    const { model, pool, tp } = place;
     if (jobs.length > want) {
       if (!reclaim) held.push(`${words(place)}: ${jobs.length} run, ${want} would do; left alone without --reclaim`);
       // Those that wait lose nothing, then the newest.
@@ -45,9 +51,7 @@ export function differences(wanted: readonly Placement[], state: ControllerState
         stops.push({
           kind: 'stop',
           job: id,
-          model,
-          pool,
-          tp,
+          ...placeOf(place),
           why: `the plan has ${want} of ${words(place)}, ${jobs.length} run`,
         });
     }
@@ -59,7 +63,7 @@ export function differences(wanted: readonly Placement[], state: ControllerState
       continue;
     }
     for (let n = jobs.length; n < want; n++)
-      starts.push({ kind: 'start', model, pool, tp, why: `the plan has ${want} of ${words(place)}, ${n} run` });
+      starts.push({ kind: 'start', ...placeOf(place), why: `the plan has ${want} of ${words(place)}, ${n} run` });
   }
   return { actions: [...stops, ...starts], held };
 }

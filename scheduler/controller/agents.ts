@@ -5,6 +5,7 @@ import { SchedulerError } from '../errors.ts';
 import type { Gateway } from '../live/gateway.ts';
 import { type LiveDeployments, type LiveNode, liveNodes } from '../live/observed.ts';
 import { agentPoolId, agentPools, choose, Offers } from '../live/offers.ts';
+import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';
 import type { JobState } from './launcher.ts';
 import type { ControllerState } from './state.ts';
@@ -74,13 +75,13 @@ export class Agents {
   }
 
   /** The deployment's id. @throws SchedulerError launcher where no node of the pool takes it */
-  async start(pool: string, model: string, tp: number): Promise<string> {
+  async start(pool: string, model: string, spread: Parallelism): Promise<string> {
     const refused: string[] = [];
     const until = this.#options.now() + (this.#freed.has(pool) ? FREED_WITHIN_MS : 0);
     for (;;) {
       for (const node of await this.#idle(pool)) {
         if (refused.length >= TRIES) break;
-        const answer = await this.#order(node, model, tp);
+        const answer = await this.#order(node, model, spread);
         if ('id' in answer) return answer.id;
         refused.push(answer.refusal);
       }
@@ -100,10 +101,10 @@ export class Agents {
       .sort((a, b) => (a.session < b.session ? -1 : 1));
   }
 
-  async #order(node: LiveNode, model: string, tp: number): Promise<{ id: string } | { refusal: string }> {
+  async #order(node: LiveNode, model: string, spread: Parallelism): Promise<{ id: string } | { refusal: string }> {
     const { gateway } = this.#options;
     const offers = (await this.#offers.of([node], this.#options.log)).get(node.session) ?? [];
-    const choice = choose(offers, model, tp, node.gpus);
+    const choice = choose(offers, model, spread, node.gpus);
     if (choice === undefined) return { refusal: `no template of node ${node.session.slice(0, 8)} takes it` };
     const id = `plan-${randomBytes(8).toString('hex')}`;
     this.#given.add(node.session);

@@ -5,10 +5,12 @@ import { inventoryOf, type LiveDeployments, type LiveNode, liveNetwork } from '.
 import { AGENT_POOL } from '../live/offers.ts';
 import type { Inventory } from '../planner/input.ts';
 import type { Plan, Planner } from '../planner/types.ts';
-import { OptionTable } from '../solver/options.ts';
+import type { Parallelism } from '../roofline/parallelism.ts';
+import { OptionTable, parallelismsTried } from '../solver/options.ts';
 import type { Demand, Placement, PlanOptions, Pool } from '../solver/problem.ts';
-import { type Action, type Differences, differences, same } from './actions.ts';
+import { type Action, type Differences, differences, type Place, placeOf, same, spreadText } from './actions.ts';
 import { Agents, isDeployment } from './agents.ts';
+import { engineValues } from './engine-arguments.ts';
 import type { JobState, Launcher } from './launcher.ts';
 import type { ControllerState } from './state.ts';
 import { render } from './template.ts';
@@ -57,10 +59,10 @@ export async function observe(controller: Controller, state: ControllerState): P
   const events: string[] = [];
   let failures = state.failures;
   const jobs = state.jobs.flatMap((job) => {
-    const { model, pool, tp } = job;
+    const { model, pool } = job;
     if (states.get(job.id) === 'gone') {
       const count = (failures.find((one) => same(one, job))?.count ?? 0) + 1;
-      failures = [...failures.filter((one) => !same(one, job)), { model, pool, tp, count }];
+      failures = [...failures.filter((one) => !same(one, job)), { ...placeOf(job), count }];
       const why = deployments.failed.get(job.id);
       const ended = why === undefined ? 'ended unasked' : `failed: ${why}`;
       events.push(`${what(job)} of ${model} on ${pool} ${ended} (${count} in a row)`);
@@ -125,7 +127,7 @@ export async function replan(
   });
   const wanted = plan.placements
     .filter(({ pool }) => own.has(pool))
-    .map(({ model, pool, tp, replicas }) => ({ model, pool, tp, replicas }));
+    .map((one) => ({ ...placeOf(one), replicas: one.replicas }));
   // Of a pool that nobody shows at this moment nothing is known, so what runs there is wanted as it is.
   return { plan, wanted: [...wanted, ...runs.filter(({ pool }) => !own.has(pool))], impossible };
 }
@@ -138,7 +140,11 @@ function placeableOf(
 ): { placeable: Demand[]; impossible: string[] } {
   const impossible: string[] = [];
   const placeable = workload.filter((demand) => {
-    const allowed = pools.filter((pool) => ALL_TP.some((tp) => pool.allows?.(demand.model.id, tp) ?? true));
+    const allowed = pools.filter(
+      (pool) =>
+        pool.allows === undefined ||
+        triedOn(demand, pool).some((spread) => pool.allows?.(demand.model.id, spread) === true),
+    );
     if (allowed.length === 0) {
       impossible.push(
         `${demand.model.id}: ${pools.length === 0 ? 'there is no node' : 'no template of any node allows it'}`,
@@ -157,16 +163,20 @@ function placeableOf(
   return { placeable, impossible };
 }
 
-const ALL_TP = Array.from({ length: 72 }, (_, i) => i + 1);
+/** Any tensor parallelism, also one that the model does not divide into: then the model is why, not the templates. */
+const triedOn = (demand: Demand, pool: Pool): Parallelism[] => [
+  ...Array.from({ length: 72 }, (_, i) => ({ tp: i + 1 })),
+  ...parallelismsTried(demand, pool),
+];
 
 const sameModel = (name: string, id: string) => name === id || id.endsWith(`/${name}`);
 
 function grouped({ jobs }: ControllerState): Placement[] {
   const placements: Placement[] = [];
-  for (const { model, pool, tp } of jobs) {
-    const known = placements.find((one) => same(one, { model, pool, tp }));
+  for (const job of jobs) {
+    const known = placements.find((one) => same(one, job));
     if (known) known.replicas++;
-    else placements.push({ model, pool, tp, replicas: 1 });
+    else placements.push({ ...placeOf(job), replicas: 1 });
   }
   return placements;
 }
@@ -210,10 +220,10 @@ export async function act(
 }
 
 /** Nodes that refuse are asked three times, as jobs that end are started: then a person has to look. */
-function withFailure(state: ControllerState, { model, pool, tp }: Extract<Action, { kind: 'start' }>): ControllerState {
-  const known = state.failures.find((one) => same(one, { model, pool, tp }));
+function withFailure(state: ControllerState, place: Place): ControllerState {
+  const known = state.failures.find((one) => same(one, place));
   const others = state.failures.filter((one) => one !== known);
-  return { ...state, failures: [...others, { model, pool, tp, count: (known?.count ?? 0) + 1 }] };
+  return { ...state, failures: [...others, { ...placeOf(place), count: (known?.count ?? 0) + 1 }] };
 }
 
 async function start(
@@ -221,18 +231,17 @@ async function start(
   state: ControllerState,
   action: Extract<Action, { kind: 'start' }>,
 ): Promise<ControllerState> {
-  const { model, pool, tp } = action;
   const id = await started(controller, action);
-  const job = { id, model, pool, tp, started_at: new Date(controller.now()).toISOString(), seen: false };
+  const job = { id, ...placeOf(action), started_at: new Date(controller.now()).toISOString(), seen: false };
   return { ...state, jobs: [...state.jobs, job] };
 }
 
 async function started(controller: Controller, action: Extract<Action, { kind: 'start' }>): Promise<string> {
   const { slurm, agents, gateway } = controller;
-  const { model, tp } = action;
+  const { model, tp, spread = { tp } } = action;
   const pool = slurm?.inventory.pools.find(({ id }) => id === action.pool);
   if (slurm === undefined || pool === undefined) {
-    if (agents !== undefined) return agents.start(action.pool, model, tp);
+    if (agents !== undefined) return agents.start(action.pool, model, spread);
     throw new SchedulerError(
       'launcher',
       `nothing here starts replicas on ${action.pool}: is --agents or --slurm missing?`,
@@ -241,12 +250,11 @@ async function started(controller: Controller, action: Extract<Action, { kind: '
   const values = {
     ...pool.values,
     model,
-    tp: String(tp),
     pool: action.pool,
     gpu: pool.gpu.id,
     gateway: gateway.url,
   };
-  const script = render(slurm.template, values);
+  const script = render(slurm.template, values, engineValues(spread));
   const name = `otela-${model.split('/').at(-1)}`.replace(/[^A-Za-z0-9._-]/g, '-').slice(0, 64);
   return slurm.launcher.start(script, name);
 }
@@ -269,7 +277,7 @@ async function stop(
 }
 
 export function describe(action: Action): string {
-  const place = `${action.model} TP ${action.tp} on ${action.pool}`;
+  const place = `${action.model} ${spreadText(action)} on ${action.pool}`;
   return action.kind === 'start'
     ? `start ${place}: ${action.why}`
     : `stop ${what({ id: action.job })}, ${place}: ${action.why}`;
@@ -285,8 +293,8 @@ export function sessionWeights(
   const serving = observation.nodes.filter((node) => node.models.some((name) => sameModel(name, model)));
   const placed = serving.map((node) => {
     const job = jobs.get(node.deployment ?? '') ?? jobs.get(node.job ?? '');
-    const [pool, tp] = job === undefined ? [`network: ${node.pool}`, node.gpus] : [job.pool, job.tp];
-    return { node, placement: plan.placements.find((one) => same(one, { model, pool, tp })) };
+    const place = job ?? { model, pool: `network: ${node.pool}`, tp: node.gpus };
+    return { node, placement: plan.placements.find((one) => same(one, { ...placeOf(place), model })) };
   });
   return placed.flatMap(({ node, placement }) => {
     const alike = placed.filter((other) => other.placement === placement).length;

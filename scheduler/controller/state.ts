@@ -2,11 +2,13 @@ import { closeSync, openSync, readFileSync, renameSync, unlinkSync, writeFileSyn
 import * as z from 'zod';
 import { parse } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
+import { parallelismSchema } from '../roofline/parallelism-schema.ts';
 
 const placement = z.object({
   model: z.string(),
   pool: z.string(),
   tp: z.number().int().positive(),
+  spread: parallelismSchema.exactOptional(),
   replicas: z.number().int().nonnegative(),
 });
 
@@ -21,6 +23,7 @@ const stateSchema = z.object({
         model: z.string(),
         pool: z.string(),
         tp: z.number().int().positive(),
+        spread: parallelismSchema.exactOptional(),
         started_at: z.string(),
         seen: z.boolean(),
       }),
@@ -36,6 +39,7 @@ const stateSchema = z.object({
         model: z.string(),
         pool: z.string(),
         tp: z.number().int().positive(),
+        spread: parallelismSchema.exactOptional(),
         count: z.number().int().positive(),
       }),
     )

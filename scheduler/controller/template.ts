@@ -3,7 +3,6 @@ import { SchedulerError } from '../errors.ts';
 /** What a template may name as `{{name}}`. */
 interface TemplateValues {
   model: string;
-  tp: string;
   pool: string;
   gpu: string;
   gateway: string;
@@ -20,7 +19,9 @@ const PLACEHOLDER = /\{\{([^{}]*)\}\}/g;
 /** Longest script that is handed to sbatch. */
 const TEMPLATE_MAX_CHARS = 64 * 1024;
 
-export function render(template: string, values: TemplateValues): string {
+/** `engine`: values of our own making, which may have blanks. */
+export function render(template: string, given: TemplateValues, engine: Readonly<Record<string, string>>): string {
+  const values: Record<string, string> = { ...given, ...engine };
   if (template.length > TEMPLATE_MAX_CHARS)
     throw new SchedulerError('bad_input', `the template is longer than ${TEMPLATE_MAX_CHARS} characters`);
   if (!template.startsWith('#!'))
@@ -33,7 +34,7 @@ export function render(template: string, values: TemplateValues): string {
         'bad_input',
         `the template names {{${name}}}; there are ${Object.keys(values).join(', ')}`,
       );
-    if (!SAFE.test(value))
+    if (!Object.hasOwn(engine, name) && !SAFE.test(value))
       throw new SchedulerError(
         'bad_input',
         `${name} ${JSON.stringify(value.slice(0, 80))} has characters that must not reach a shell`,

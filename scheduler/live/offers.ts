@@ -4,6 +4,7 @@ import { type Offer, offerSchema } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
 import { bindParameters, type Parameters } from '../../shared/deployment/parameters.ts';
 import { SchedulerError } from '../errors.ts';
+import { enginesOf, gpusOf, type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';
 import type { Gateway } from './gateway.ts';
 import type { LiveNode } from './observed.ts';
@@ -17,18 +18,47 @@ export interface Choice {
 }
 
 /**
- * The first template, by name, that takes this model at this parallelism. It names the model `model` and the parallelism `tp`; one without
- * `tp` stands for all GPUs of its node. What else it has must have defaults.
+ * The first template, by name, that takes this model at this parallelism. It names the model `model`; see `parallelismParameters` for the
+ * rest. What else it has must have defaults.
  */
-export function choose(offers: readonly Offer[], model: string, tp: number, gpus: number): Choice | undefined {
+export function choose(offers: readonly Offer[], model: string, spread: Parallelism, gpus: number): Choice | undefined {
   for (const { template, parameters: specs } of offers) {
     if (specs.model?.type !== 'string') continue;
-    if (specs.tp === undefined && tp !== gpus) continue;
-    const parameters = { model, ...(specs.tp === undefined ? {} : { tp }) };
+    const how = parallelismParameters(specs, spread, gpus);
+    if (how === undefined) continue;
+    const parameters = { model, ...how };
     if (isTaken(() => bindParameters(specs, parameters))) return { template, parameters };
   }
   return undefined;
 }
+
+/**
+ * A parallelism as parameters that a template has; undefined where it cannot say it. `tp`, `pp`, `dp`, `sp`: numbers; a template without
+ * `tp` and `tp_size` stands for all GPUs of its node. `tp_size`: tp × dp, as SGLang counts. `ep`: a number is SGLang's --ep-size (tp × dp or 1);
+ * a string is vLLM's switch without its dashes. `prefill_tp`: of the prefill engine of a pair.
+ */
+function parallelismParameters(specs: Offer['parameters'], spread: Parallelism, gpus: number): Parameters | undefined {
+  const { decode, prefill } = enginesOf(spread);
+  const { tp, pp, dp, ep, sp } = spreadOf(decode);
+  if (prefill !== undefined && gpusOf(prefill) !== prefill.tp) return undefined;
+  const wanted: [name: string, value: number | string, otherwise: boolean][] = [
+    ['tp', tp, specs.tp_size !== undefined || gpusOf(spread) === gpus],
+    ['tp_size', tp * dp, specs.tp !== undefined || gpusOf(spread) === gpus],
+    ['pp', pp, pp === 1],
+    ['dp', dp, dp === 1],
+    ['sp', sp, sp === 1],
+    ['ep', specs.ep?.type === 'integer' ? (ep ? tp * dp : 1) : ep ? EXPERTS_WHOLE : EXPERTS_CUT, !ep],
+    ['prefill_tp', prefill?.tp ?? 1, prefill === undefined],
+  ];
+  // A template for pairs starts two engines always.
+  if (prefill === undefined && specs.prefill_tp !== undefined) return undefined;
+  if (wanted.some(([name, , otherwise]) => specs[name] === undefined && !otherwise)) return undefined;
+  return Object.fromEntries(wanted.filter(([name]) => specs[name] !== undefined).map(([name, value]) => [name, value]));
+}
+
+/** vLLM's switch, as a value: those have no dashes in front. */
+const EXPERTS_WHOLE = 'enable-expert-parallel';
+const EXPERTS_CUT = 'no-enable-expert-parallel';
 
 function isTaken(bind: () => unknown): boolean {
   try {
@@ -100,7 +130,7 @@ export function agentPools(nodes: readonly LiveNode[], offers: ReadonlyMap<strin
       gpusPerNode: node.gpus,
       oneEngine: true,
       tier: node.tier,
-      allows: (model, tp) => choose(here, model, tp, node.gpus) !== undefined,
+      allows: (model, spread) => choose(here, model, spread, node.gpus) !== undefined,
     };
     pools.set(id, { ...pool, nodes: pool.nodes + 1 });
   }

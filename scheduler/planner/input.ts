@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { type Catalogue, findGpu, findModel, parse, readJson } from '../catalogue/catalogue.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
+import { parallelismSchema } from '../roofline/parallelism-schema.ts';
 import { contextProblem } from '../serving/context.ts';
 import { LENGTH_MAX, type Lengths } from '../serving/lengths.ts';
 import {
@@ -64,6 +65,7 @@ const inventorySchema = z.strictObject({
         model: z.string(),
         pool: z.string(),
         tp: z.number().int().positive(),
+        spread: parallelismSchema.exactOptional(),
         replicas: z.number().int().nonnegative(),
       }),
     )

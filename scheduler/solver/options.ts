@@ -77,7 +77,7 @@ export class OptionTable {
     const [demand, settings, before] = [this.#demands[m], this.#settings, this.options.length];
     if (demand === undefined) return false;
     this.#pools.forEach((pool, p) => {
-      for (const spread of spreads(demand, pool)) {
+      for (const spread of parallelismsTried(demand, pool)) {
         const deployment = { model: demand.model, gpu: pool.gpu, ...spread, weights: demand.weights, kv: demand.kv };
         if (!fits(deployment, demand, sequences, settings)) continue;
         const engines = stepsOf(deployment, settings);
@@ -200,7 +200,7 @@ export function parallelisms(demand: Demand, pool: Pool): number[] {
     (tp) =>
       tp <= pool.gpusPerNode &&
       tpProblem(demand.model, tp) === undefined &&
-      (pool.allows?.(demand.model.id, tp) ?? true),
+      (pool.allows?.(demand.model.id, { tp }) ?? true),
   );
 }
 
@@ -231,12 +231,13 @@ const isPlain = (spread: Parallelism) => parallelismText(spread) === `TP ${sprea
 /** Prompts from here on are long: their tokens are worth sharing out. */
 const LONG_PROMPT_TOKENS = 8_000;
 
-/** Tensor parallelism, and what the workload wants tried beside it. Nodes that start templates know tensor parallelism alone. */
-function spreads(demand: Demand, pool: Pool): Parallelism[] {
+/** Tensor parallelism, and what the workload wants tried beside it, as far as what starts replicas there can say it to an engine. */
+export function parallelismsTried(demand: Demand, pool: Pool): Parallelism[] {
   const plain = parallelisms(demand, pool).map((tp): Parallelism => ({ tp }));
   const kinds = demand.parallelism ?? [];
-  if (kinds.length === 0 || pool.allows !== undefined) return plain;
-  const tps = plain.map(({ tp }) => tp);
+  if (kinds.length === 0) return plain;
+  const allowed = (spread: Parallelism) => pool.allows?.(demand.model.id, spread) ?? true;
+  const tps = (demand.tp ?? PARALLELISMS).filter((tp) => tpProblem(demand.model, tp) === undefined);
   const pairs = kinds.includes('disaggregated') ? pairsOf(demand.model, tps, pool.gpusPerNode) : [];
   const longPrompts = kinds.includes('sequence') && meanLength(demand.input) >= LONG_PROMPT_TOKENS;
   const slow = kinds.includes('pipeline') && pool.gpu.link.startsWith('pcie');
@@ -252,7 +253,7 @@ function spreads(demand: Demand, pool: Pool): Parallelism[] {
       wanted('sequence', sp > 1)
     );
   });
-  return [...plain, ...more, ...pairs];
+  return [...plain, ...more.filter(allowed), ...pairs.filter(allowed)];
 }
 
 function fits(deployment: Deployment, demand: Demand, sequences: number, settings: PlanOptions): boolean {

@@ -19,7 +19,7 @@ export interface Pool {
   /** Share of the time that a node of it is there, 0 to 1; that of its tier where absent. */
   availability?: number;
   /** What the nodes' operators allow; everything where absent. */
-  allows?: (model: string, tp: number) => boolean;
+  allows?: (model: string, spread: Parallelism) => boolean;
   /** For the templates of jobs that start replicas here. */
   values?: Record<string, string>;
 }

@@ -33,11 +33,34 @@ const describedSchema = z.object({
 });
 export type Described = z.infer<typeof describedSchema>;
 
+/** Bytes of the engine's output in one answer: JSON may double them, and `ANSWER_MAX_BYTES` holds that. */
+export const INSPECTED_LOG_MAX_BYTES = 32 * 1024;
+/** GPUs of one node. */
+const GPUS_MAX = 64;
+
+const gpuUseSchema = z.object({
+  /** Share of the last second in which a kernel ran, 0..1; null where the driver does not tell, as of MIG slices. */
+  use: z.number().min(0).max(1).nullable(),
+  memory_used_mib: z.number().min(0).nullable(),
+  memory_total_mib: z.number().min(0).nullable(),
+});
+export type GpuUse = z.infer<typeof gpuUseSchema>;
+
+export const inspectedSchema = z.object({
+  kind: z.literal('inspected'),
+  /** The last lines that the engine printed, without control characters. */
+  log: z.string().max(INSPECTED_LOG_MAX_BYTES),
+  /** Null: the node has no tool that tells. */
+  gpus: z.array(gpuUseSchema).max(GPUS_MAX).nullable(),
+});
+export type Inspected = z.infer<typeof inspectedSchema>;
+
 export const answerSchema = z.discriminatedUnion('kind', [
   describedSchema,
   z.object({ kind: z.literal('accepted'), deployment: deploymentSchema }),
   /** To an order to drain; `running` requests are waited for. */
   z.object({ kind: z.literal('draining'), running: z.number().int().min(0) }),
+  inspectedSchema,
   z.object({ kind: z.literal('refused'), code: z.enum(REFUSALS), message: z.string().max(4096) }),
 ]);
 export type DeploymentAnswer = z.infer<typeof answerSchema>;

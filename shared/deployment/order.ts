@@ -30,7 +30,9 @@ const stopSchema = z.strictObject({
 });
 /** The agent takes nothing new, lets what runs finish, and ends. */
 const drainSchema = z.strictObject({ action: z.literal('drain') });
-const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema]);
+/** The agent tells what its engine prints and how busy its GPUs are. It changes nothing. */
+const inspectSchema = z.strictObject({ action: z.literal('inspect') });
+const wishSchema = z.discriminatedUnion('action', [startSchema, stopSchema, drainSchema, inspectSchema]);
 
 export type StartWish = z.infer<typeof startSchema>;
 export type StopWish = z.infer<typeof stopSchema>;

@@ -10,6 +10,7 @@ import type { BudgetShare } from '../upstream/byte-budget.ts';
 import type { Choice, UpstreamResponse } from '../upstream/dispatch.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import { isEventStream, type ResponseStream } from '../upstream/response.ts';
+import { Silence } from './silence.ts';
 import { findSuccessor, type ResumeHost, type Successor } from './successor.ts';
 
 /** A stream that broke so often breaks what carries it. */
@@ -23,6 +24,9 @@ export type ReadableResponse<C extends Choice, A extends ResponseStream> = Pick<
 
 /** Larger bodies are parsed by nobody here. */
 const BODY_MAX_BYTES = 1024 * 1024;
+
+/** A client hears a comment after twice this without data: the line to the node may be lost, which takes up to 27 s to find out. */
+const SILENCE_MS = 4_000;
 
 const FULL = 'too much is kept for other streams already';
 
@@ -95,6 +99,9 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
   /** May go out; as much as one chunk made. */
   readonly #ready: Uint8Array[] = [];
   #over = false;
+  readonly #silence: Silence;
+  /** The chunk that is waited for. */
+  #advancing: Promise<AttemptError | undefined> | undefined;
 
   constructor(first: UpstreamResponse<C, A>, { context, means, share }: Part<C, A>, plan: Plan, body: Uint8Array) {
     this.answer = first.answer;
@@ -103,6 +110,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
     this.#context = context;
     this.#means = means;
     this.#share = share;
+    this.#silence = new Silence(SILENCE_MS, means.after);
     this.#body = body;
     this.#plan = { limit: plan.limit };
     this.#joined = new JoinedStream(plan);
@@ -124,7 +132,12 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
         this.#seeking = undefined;
         continue;
       }
-      const broke = await this.#advance();
+      this.#advancing ??= this.#advance();
+      // A comment stands between events, and in a stream that passes unread nobody knows where that is.
+      if ((await this.#silence.outlasts(this.#advancing)) && this.#joined.readsEvents)
+        return this.#context.endpoint.ping;
+      const broke = await this.#advancing;
+      this.#advancing = undefined;
       if (broke !== undefined) this.#seeking = this.#goOn(broke);
     }
   }
@@ -157,6 +170,7 @@ class ResumableResponse<C extends Choice, A extends ResponseStream> implements R
 
   #finish(): void {
     this.#over = true;
+    this.#silence.end();
     this.#share.release();
   }
 

@@ -1,3 +1,4 @@
+import { within } from '../collections/within.ts';
 import type { Ending } from './attempts.ts';
 import type { LiveNodes } from './live.ts';
 import type { BreakerState } from './load.ts';
@@ -31,6 +32,11 @@ const TOLD_MS = 1_000;
 /** Nodes that failed lately. */
 const SUSPECTS_MAX = 1_000;
 
+/** No breaker is open for longer than `OPEN_MAX_MS`: one that would be is from before the clock was set back. */
+function isOpen({ until }: BreakerState, now: number): boolean {
+  return now < until && until - now <= OPEN_MAX_MS;
+}
+
 interface Suspect {
   requests: Rate;
   failures: Rate;
@@ -61,19 +67,19 @@ export class Breakers {
     if (tripped.size === 0) return undefined;
     return ({ session }) => {
       const breaker = tripped.get(session);
-      return breaker !== undefined && (now < breaker.until || !mayProbe || this.#isProbed(session, now));
+      return breaker !== undefined && (isOpen(breaker, now) || !mayProbe || this.#isProbed(session, now));
     };
   }
 
   #isProbed(session: string, now: number): boolean {
     const startedAt = this.#probes.get(session);
-    return startedAt !== undefined && now - startedAt < PROBE_MS;
+    return startedAt !== undefined && within(PROBE_MS, startedAt, now);
   }
 
   /** A request goes to the node. True where it is its probe. */
   started(session: string, now: number): boolean {
     const breaker = this.#live.tripped.get(session);
-    if (breaker === undefined || now < breaker.until) return false;
+    if (breaker === undefined || isOpen(breaker, now)) return false;
     for (const probed of this.#probes.keys()) if (!this.#live.tripped.has(probed)) this.#probes.delete(probed);
     this.#probes.set(session, now);
     return true;

@@ -2,6 +2,11 @@
 const BUSY_MS = 250;
 const BUSY_MAX = 4_096;
 
+/** A mark that lasts longer than BUSY_MS is from before the clock was set back. */
+function isBusy(until: number, now: number): boolean {
+  return until > now && until - now <= BUSY_MS;
+}
+
 /** Nodes that said a moment ago that they have no place: the next requests spare themselves and them the way. */
 export class BusyNodes {
   /** Until when, the longest known first. */
@@ -22,13 +27,13 @@ export class BusyNodes {
   /** Nobody is: costs nothing to ask. */
   isEmpty(now: number): boolean {
     for (const [session, until] of this.#until) {
-      if (until > now) return false;
+      if (isBusy(until, now)) return false;
       this.#until.delete(session);
     }
     return true;
   }
 
   has(session: string, now: number): boolean {
-    return (this.#until.get(session) ?? 0) > now;
+    return isBusy(this.#until.get(session) ?? 0, now);
   }
 }

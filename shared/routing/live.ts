@@ -11,6 +11,13 @@ export interface LiveNode {
   inFlightThen: number;
 }
 
+/** Words of one node come within seconds of each other. One that is older by more than this was said after its clock was set back. */
+const CLOCK_SET_MS = 120_000;
+
+function isNewer(known: number, said: number): boolean {
+  return known >= said && known - said <= CLOCK_SET_MS;
+}
+
 /** The live side of a node index. Bounded by the sessions of the index, which forgets here what it forgets there. */
 export class LiveNodes {
   readonly #nodes = new Map<string, LiveNode>();
@@ -36,7 +43,7 @@ export class LiveNodes {
   /** A session's own word; an older one than what is known changes nothing. */
   heard(session: string, load: NodeLoad): void {
     const node = this.of(session);
-    if (node.load !== undefined && node.load.at >= load.at) return;
+    if (node.load !== undefined && isNewer(node.load.at, load.at)) return;
     node.load = load;
     node.inFlightThen = node.inFlight;
     this.#loaded.delete(session);
@@ -54,7 +61,7 @@ export class LiveNodes {
   /** The newest word counts: a snapshot may be older than what this isolate found out itself. */
   setBreaker(session: string, breaker: BreakerState): void {
     const node = this.of(session);
-    if (node.breaker !== undefined && node.breaker.since >= breaker.since) return;
+    if (node.breaker !== undefined && isNewer(node.breaker.since, breaker.since)) return;
     node.breaker = breaker;
     if (breaker.state === 'open') this.tripped.set(session, breaker);
     else this.tripped.delete(session);
@@ -63,7 +70,8 @@ export class LiveNodes {
   /** Loads that are too old are forgotten. Costs what is forgotten. */
   expire(now: number): void {
     for (const [session, node] of this.#loaded) {
-      if (node.load !== undefined && now - node.load.at <= LOAD_KNOWN_MS) return;
+      // Below 0 where the clocks of two machines differ a little, far below where ours was set back.
+      if (node.load !== undefined && Math.abs(now - node.load.at) <= LOAD_KNOWN_MS) return;
       node.load = undefined;
       this.#loaded.delete(session);
     }

@@ -53,7 +53,7 @@ export class HangWatch {
   /** Whether an attempt may begin here. One that nobody else can serve always may. */
   admits({ movable, endpoint }: Pick<AttemptRequest, 'movable' | 'endpoint'>): boolean {
     if (this.#suspicion === undefined || movable !== true) return true;
-    return runsModel(endpoint) && this.#probe === undefined && this.#host.now() >= this.#suspicion.until;
+    return runsModel(endpoint) && this.#probe === undefined && isOver(this.#suspicion, this.#host.now());
   }
 
   /** An attempt begins. */
@@ -130,6 +130,11 @@ export class HangWatch {
   asPeer(): PeerEvidence {
     return this.#log.asPeer(this.#host.now(), this.#suspicion !== undefined);
   }
+}
+
+/** A pause that lasts longer than `pauseMs` is of a process whose clock was set back since. */
+function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
+  return now >= until || until - now > pauseMs;
 }
 
 /**

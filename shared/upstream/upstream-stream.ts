@@ -14,6 +14,7 @@ import { type Known, ResultListener } from './result-listener.ts';
 
 /** What an exchange needs of its owner. */
 export interface UpstreamStreamHost {
+  /** Milliseconds of a clock that is never set back. */
   now(): number;
   /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
   onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void;

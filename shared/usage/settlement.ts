@@ -54,6 +54,7 @@ export function goesBy({ request }: UpstreamStream, { requestId, attempt }: Repo
 export class Settlement {
   readonly #session: string;
   readonly #late: LateReports | undefined;
+  readonly #wall: (() => number) | undefined;
   readonly #unused = new TransientMap<string, true>();
   #anomalies: ReportAnomaly[] = [];
   readonly #waiting = new TransientMap<number, Ended>();
@@ -66,8 +67,13 @@ export class Settlement {
   /** Streams that the agent may forget once what is due is stored. */
   #forget: number[] = [];
 
-  constructor(session: string, late?: LateReports) {
+  /**
+   * @param now in all calls: of a clock that is never set back
+   * @param wall milliseconds since the epoch, for the date of a record; without it records bear the time of the calls
+   */
+  constructor(session: string, late?: LateReports, wall?: () => number) {
     this.#session = session;
+    this.#wall = wall;
     this.#late = late;
   }
 
@@ -180,7 +186,15 @@ export class Settlement {
   }
 
   #believe(stream: number, usage: ReportedUsage, name: ReportName, now: number): void {
-    this.#owe({ ...usage, ...name, stream, session: this.#session, answerBytes: 0, at: now, repeated: true });
+    this.#owe({
+      ...usage,
+      ...name,
+      stream,
+      session: this.#session,
+      answerBytes: 0,
+      at: this.#date(now),
+      repeated: true,
+    });
   }
 
   /** The proof says what was opened, and the agent how it went. What the agent does not say stays unknown. */
@@ -193,13 +207,17 @@ export class Settlement {
       return this.report(running.stream, usage, running, now);
     }
     const { receipt, endpoint, streamed, expiresAt, bound } = opening;
-    const timed = cutToAge(timings, now - opening.openedAt);
+    const timed = cutToAge(timings, this.#date(now) - opening.openedAt);
     const cut = cutToBound(usage, bound, undefined);
     if (cut.over || timed.over) this.#note('over_bound');
     const { requestId, attempt } = name;
     const course = { endpoint, streamed, ...timed.timings };
     const what = { requestId, attempt, receipt, session: this.#session, stream: late.nextStream() };
-    this.#owe({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: now, repeated: true });
+    this.#owe({ ...cut.usage, ...what, course, expiresAt, answerBytes: 0, at: this.#date(now), repeated: true });
+  }
+
+  #date(now: number): number {
+    return this.#wall?.() ?? now;
   }
 
   #note(anomaly: ReportAnomaly): void {
@@ -228,7 +246,7 @@ export class Settlement {
       ...(queueMs !== undefined && { queueMs }),
     };
     const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };
-    return { ...record, at: now, repeated };
+    return { ...record, at: this.#date(now), repeated };
   }
 
   #cut({ request: { bound }, answerLength }: UpstreamStream, said: ReportedUsage): ReportedUsage {

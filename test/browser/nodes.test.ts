@@ -1,29 +1,30 @@
 /** The nodes' page, in a real browser against a real gateway with a real agent; the engine is a stand-in. */
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
 import { chatBody } from '../support/house.ts';
-import { atEnd, descendants } from '../support/processes.ts';
+import { atEnd, descendants, freePort } from '../support/processes.ts';
+import { ROOT } from '../support/where.ts';
 import { go, openDoor } from './visitors.ts';
 
 const SECOND = 'stand-in/model-2';
 const DRAINED = 'stand-in/model-3';
 const visitors = openDoor();
 
-it('nodes: the map, one node in detail, a filter, and what happened', async () => {
+it('nodes: the clusters, one node on its page, a filter, and what happened', async () => {
   const { page, complaints } = await visitors.enter();
   await go(page, 'Nodes');
-  await page.getByRole('img', { name: /^One gateway and 1 cluster/ }).waitFor();
-  await page.getByLabel('Find').fill('nobody');
+  await page.getByRole('region', { name: '1 cluster with 1 node' }).waitFor();
+  await page.getByLabel('Find', { exact: true }).fill('nobody');
   await page.getByText('No node is here').waitFor();
-  await page.getByLabel('Find').fill('LAB model-1');
+  await page.getByLabel('Find', { exact: true }).fill('LAB model-1');
   const [node] = await visitors.house.gateway.nodes();
-  await page.getByRole('button', { name: node?.session.slice(0, 8) ?? '' }).click();
-  await page.getByRole('dialog').getByText('connected').waitFor();
-  await page.getByRole('dialog').getByText('sent here').waitFor();
-  await page.keyboard.press('Escape');
-  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: node?.session.slice(0, 8) ?? '' }).click();
+  await page.getByText(/connected$/).waitFor();
+  await page.getByText('sent here').waitFor();
+  await page.getByRole('link', { name: 'Back to all nodes' }).click();
   const engine = await startEngine({ models: [SECOND] });
   atEnd(() => engine.close());
   const agent = await startAgent({
@@ -63,11 +64,11 @@ it('a node that falls silent is shown so, with what was noticed, and a provider 
   const short = node?.session.slice(0, 8) ?? '';
   const row = page.getByRole('region', { name: 'Nodes' }).getByRole('row').filter({ hasText: short });
   await row.getByText(/^(2 h 0|1 h 59) min$/).waitFor();
-  await row.getByRole('button').click();
-  const details = page.getByRole('dialog');
-  await details.getByRole('button', { name: 'Drain' }).waitFor();
-  expect(await details.getByRole('button', { name: 'End node' }).count()).toBe(0);
-  await page.keyboard.press('Escape');
+  await row.getByRole('link').click();
+  await page.getByRole('button', { name: 'Drain' }).waitFor();
+  await page.getByText('7 in partition gpu').waitFor();
+  expect(await page.getByRole('button', { name: 'End node' }).count()).toBe(0);
+  await page.getByRole('link', { name: 'Back to all nodes' }).click();
   // As a lost machine: the process that would tell the gateway of the agent's end is killed first.
   for (const pid of descendants(agent.pid)) process.kill(pid, 'SIGKILL');
   agent.signal('SIGKILL', 'group');
@@ -81,9 +82,9 @@ it('a node that falls silent is shown so, with what was noticed, and a provider 
   const others = await visitors.enter(await gateway.createKey('eth', { role: 'provider', provider: 'eth' }));
   await go(others.page, 'Nodes');
   await others.page.getByText('No node has come or gone').waitFor();
-  await others.page.getByRole('button', { name: short }).click();
-  await others.page.getByRole('dialog').getByText('Id', { exact: true }).waitFor();
-  expect(await others.page.getByRole('dialog').getByRole('button').count(), 'but for closing it').toBe(1);
+  await others.page.getByRole('link', { name: short }).click();
+  await others.page.locator('#main').getByText('Id', { exact: true }).waitFor();
+  expect(await others.page.locator('#main').getByRole('button').count()).toBe(0);
   expect(others.complaints).toEqual([]);
 });
 
@@ -96,8 +97,8 @@ it('a node is drained by its button, after a question, and what runs there finis
   const { page, complaints } = await visitors.enter();
   await go(page, 'Nodes');
   const short = node?.session.slice(0, 8) ?? '';
-  await page.getByRole('button', { name: short }).click();
-  const details = page.getByRole('dialog');
+  await page.getByRole('link', { name: short }).click();
+  const details = page.locator('#main');
   await details.getByText(/^\d+ seconds? ago$/).waitFor();
   const answer = await visitors.house.ask('/v1/chat/completions', {
     ...chatBody({ tokens: 40, tokensPerSecond: 20 }, { stream: true }),
@@ -105,6 +106,8 @@ it('a node is drained by its button, after a question, and what runs there finis
   });
   await details.getByRole('button', { name: 'Drain' }).click();
   const question = page.getByRole('alertdialog', { name: 'Drain this node?' });
+  await question.getByText(`no new requests for ${DRAINED}`).waitFor();
+  await question.getByText('Running requests finish.').waitFor();
   await question.getByRole('button', { name: 'Cancel' }).click();
   await question.waitFor({ state: 'detached' });
   expect((await gateway.nodes()).find(({ session }) => session === node?.session)?.state, 'not before a yes').toBe(
@@ -113,12 +116,51 @@ it('a node is drained by its button, after a question, and what runs there finis
   await details.getByRole('button', { name: 'Drain' }).click();
   await question.getByRole('button', { name: 'Drain' }).click();
   await details.getByText('It drains: 1 request to finish').waitFor();
-  await details.getByText('draining', { exact: true }).waitFor();
+  await details.getByText('draining', { exact: true }).first().waitFor();
   expect(await answer.text()).toMatch(/data: \[DONE\]\s*$/);
   expect(await agent.end(15_000)).toMatchObject({ code: 0 });
-  await details.getByText('left', { exact: true }).waitFor();
-  expect(await details.getByRole('button', { name: 'Drain' }).count()).toBe(0);
-  expect(complaints).toEqual([]);
+  await details.getByText('left', { exact: true }).first().waitFor();
+  await expect.poll(() => details.getByRole('button', { name: 'Drain' }).count()).toBe(0);
+  // It left no log, which is a 404, and browsers count that as an error.
+  expect(complaints.filter((one) => !one.includes('status of 404'))).toEqual([]);
+});
+
+it('a node tells its log, its GPUs and its load while its page is open, and a failed one what it printed last', async () => {
+  const { gateway, token } = visitors.house;
+  const model = 'stand-in/model-4';
+  // The tool is a stand-in: there is no GPU here.
+  const script = [
+    `import { createServer } from 'node:http';`,
+    `const json = (response, body) => response.setHeader('content-type', 'application/json').end(JSON.stringify(body));`,
+    `const server = createServer((request, response) => request.url === '/v1/models'`,
+    `  ? json(response, { object: 'list', data: [{ id: '${model}', object: 'model' }] })`,
+    `  : request.url === '/metrics' ? response.end('vllm:num_requests_running 3\\nvllm:num_requests_waiting 2\\nvllm:kv_cache_usage_perc 0.4\\n')`,
+    `  : request.url === '/fail' ? (console.error('Traceback\\n  File "x.py"\\nCUDA out of memory'), process.exit(1)) : response.writeHead(404).end());`,
+    `server.listen(Number(process.argv.at(-1)), '127.0.0.1', () => console.log('weights loaded'));`,
+  ].join('\n');
+  const port = await freePort();
+  await startAgent({
+    gateways: [gateway.url],
+    token,
+    env: { PATH: `${join(ROOT, 'test/slurm')}:${process.env.PATH}` },
+    args: ['--engine-port', String(port), '--', process.execPath, '--input-type=module', '-e', script, String(port)],
+  });
+  const [node] = await gateway.serving(1, 15_000, model);
+  const { page, complaints } = await visitors.enter();
+  await page.goto(`${gateway.url}/#/nodes/${node?.session}`);
+  await page.getByRole('region', { name: 'Log', exact: true }).getByText('weights loaded').waitFor();
+  await page.getByRole('img', { name: /^Tokens per second/ }).waitFor();
+  await page.getByRole('img', { name: /^GPUs \(%\), since/ }).waitFor();
+  const told = z
+    .object({ gpus: z.array(z.object({ use: z.number() })) })
+    .parse(await gateway.admin('GET', `nodes/${node?.session}/telemetry`));
+  expect(told.gpus).toHaveLength(4);
+  await fetch(`http://127.0.0.1:${port}/fail`).catch(() => undefined);
+  await page.getByText('What the engine printed last, before it failed.').waitFor();
+  expect(await page.getByRole('region', { name: 'Log', exact: true }).innerText()).toContain('  File "x.py"');
+  await page.getByRole('region', { name: 'Joins and losses' }).getByText('engine').first().waitFor();
+  // An agent that is gone cannot be asked: browsers count that answer as an error.
+  expect(complaints.filter((one) => !one.includes('status of 404') && !one.includes('status of 409'))).toEqual([]);
 });
 
 it('a thousand nodes (a stand-in registry) are drawn and filtered without a hang', async () => {
@@ -140,8 +182,13 @@ it('a thousand nodes (a stand-in registry) are drawn and filtered without a hang
   await page.goto(`${visitors.house.gateway.url}/#/nodes`);
   await page.reload();
   await page.locator('p').getByText('1,000 nodes').waitFor();
+  // All clusters are there, and those with most nodes are drawn.
+  await page.getByRole('region', { name: '40 clusters with 1,000 nodes' }).waitFor();
+  expect(await page.getByRole('button', { name: /^Find nodes of/ }).count()).toBe(12);
+  await page.getByRole('button', { name: 'Show all 40 clusters' }).click();
+  expect(await page.getByRole('button', { name: /^Find nodes of/ }).count()).toBe(40);
   const startedAt = performance.now();
-  await page.getByLabel('Find').fill('c17');
+  await page.getByLabel('Find', { exact: true }).fill('c17');
   await page.locator('p').getByText('25 nodes').waitFor();
   expect(performance.now() - startedAt).toBeLessThan(3_000);
 });

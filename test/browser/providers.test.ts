@@ -25,5 +25,31 @@ it('providers: a join token that admits an agent, and a job script that is one w
   ).not.toContain('uid=0 ');
   expect(script.match(/^#SBATCH/gm)).toHaveLength(6);
   expect(script).toContain(`vllm serve 'x'\\''; touch /tmp/otela-evil; '\\'''`);
+  await page.getByLabel('Account').fill('proj-42');
+  await page.getByLabel('QOS').fill('normal');
+  await page.getByLabel('Constraint').fill('a100|h100');
+  await page.getByLabel('Memory').fill('64G');
+  await page.getByLabel('CPUs').fill('16');
+  await page.getByLabel('Container').selectOption('Apptainer');
+  await page.getByLabel('Image').fill('/images/vllm.sif');
+  await page.getByText('More options').click();
+  await page.getByLabel('Options of sbatch').fill('reservation=maint exclusive');
+  await page.getByLabel('Arguments of the engine').fill(`--chat-template '/my templates/x.jinja' $(id)`);
+  const full = await page.locator('.wizard pre').innerText();
+  expect(spawnSync('bash', ['-n'], { input: full }).status).toBe(0);
+  for (const line of [
+    '#SBATCH --account=proj-42',
+    '#SBATCH --qos=normal',
+    '#SBATCH --constraint=a100|h100',
+    '#SBATCH --mem=64G',
+    '#SBATCH --cpus-per-task=16',
+    '#SBATCH --reservation=maint',
+    '#SBATCH --exclusive',
+  ])
+    expect(full.split('\n')).toContain(line);
+  expect(full).toContain('apptainer exec --nv /images/vllm.sif vllm serve');
+  expect(full).toContain(`--chat-template '/my templates/x.jinja' '$(id)'`);
+  await page.getByLabel('Arguments of the engine').fill(`--chat-template 'open`);
+  await page.getByText('A quotation mark is not closed.').waitFor();
   expect(complaints).toEqual([]);
 });

@@ -170,8 +170,10 @@ async function takeAll(browser: Browser, { gateway }: House, { name, ...options 
   await page.goto(`${gateway.url}/#/nodes`);
   await page.getByRole('heading', { name: 'Joins and losses' }).scrollIntoViewIfNeeded();
   await take('history');
-  await page.getByRole('button', { name: 'details of this node' }).first().click();
-  await page.getByRole('dialog').getByText('ago').waitFor();
+  await page.getByRole('link', { name: 'details of this node' }).first().click();
+  await page.getByText(/ago$/).waitFor();
+  // Two samples make a line.
+  await page.waitForTimeout(5_000);
   await take('node');
 }
 

@@ -1,5 +1,7 @@
 /** `otela-plan apply`: what runs is brought to the plan, job by job. */
-import { chmodSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { applyCommand, type Outside } from '../../scheduler/cli/apply.ts';
 import type { Io } from '../../scheduler/cli/io.ts';
@@ -51,6 +53,38 @@ describe('the controller', () => {
     const { out } = await apply(['--yes']);
     expect(out).toMatch(/nothing to change/);
     expect(place.jobs.scripts.size).toBe(started);
+  });
+
+  it('starts what the plan spreads over pipelines or pairs with the flags that say so, and knows it again', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
+    const file = (name: string, content: string) => {
+      writeFileSync(join(folder, name), content);
+      return join(folder, name);
+    };
+    const pools = [{ id: 'l40s', gpu: 'L40S', nodes: 1, gpus_per_node: 8, values: { partition: 'gpu' } }];
+    const lengths = { input: { mean: 2000, sd: 500 }, output: { mean: 200, sd: 50 } };
+    const models = [{ model: 'Llama-3.3-70B-Instruct', rate: 1.5, weights: 'fp8', ...lengths, class: 'batch' }];
+    const argv = [
+      ...['--inventory', file('inventory.json', JSON.stringify({ pools }))],
+      ...['--workload', file('workload.json', JSON.stringify({ models })), '--parallelism', 'pipeline'],
+      ...['--objective', 'throughput', '--yes'],
+    ];
+    const told = file('told', '#!/bin/bash\n#SBATCH --gres=gpu:{{gpus}}\nvllm serve {{model}} {{vllm_parallelism}}\n');
+    const first = await apply(['--slurm', told, ...argv]);
+    expect(first.out).toContain('TP 1 × PP 4');
+    const [script] = [...place.jobs.scripts.values()];
+    expect(script).toContain(
+      'gpu:4\nvllm serve meta-llama/Llama-3.3-70B-Instruct --tensor-parallel-size 1 --pipeline-parallel-size 4',
+    );
+    expect((await apply(['--slurm', told, ...argv])).out).toContain('nothing to change');
+
+    const tensorsOnly = file(
+      'tensors',
+      '#!/bin/bash\n#SBATCH --gres=gpu:{{tp}}\nvllm serve {{model}} --tensor-parallel-size {{tp}}\n',
+    );
+    const again = await apply(['--slurm', tensorsOnly, ...argv, '--state', join(folder, 'other.json')]);
+    expect(again.out).not.toContain('PP');
+    rmSync(folder, { recursive: true });
   });
 
   it('starts more for more demand, and stops none for less unless told to', async () => {

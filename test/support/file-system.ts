@@ -36,7 +36,7 @@ export function mountFileSystem({ sizeMiB, kind = 'memory' }: FileSystemOptions)
     (kind === 'memory'
       ? run('mount', '-t', 'tmpfs', '-o', `size=${size}`, 'tmpfs', path)
       : (run('truncate', '-s', size, image) ??
-        run('mkfs.ext4', '-q', image) ??
+        run('mkfs.ext4', '-q', '-m', '0', image) ??
         run('mount', '-o', 'loop', image, path)));
   if (failed !== undefined) return failed;
   atEnd(() => void run('umount', '-l', path));

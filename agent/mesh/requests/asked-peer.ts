@@ -4,14 +4,15 @@ import { AbandonedAttempts } from '../../../shared/upstream/abandoned.ts';
 import type { AttemptBody, AttemptFailure, AttemptRequest } from '../../../shared/upstream/attempt.ts';
 import { HangWatch } from '../../../shared/upstream/hang-watch.ts';
 import { UpstreamStream, type UpstreamStreamHost } from '../../../shared/upstream/upstream-stream.ts';
+import { Watchdog } from '../../../shared/upstream/watchdog.ts';
 import { Settlement } from '../../../shared/usage/settlement.ts';
 import type { UsageRecord } from '../../../shared/usage/usage-record.ts';
 import { WireError } from '../../../shared/wire/error.ts';
 import type { ReportName } from '../../../shared/wire/frames.ts';
 import { AskedLately } from './asked-lately.ts';
 import { Attempt } from './attempt.ts';
+import { QUIET_MS, SIGN_OF_LIFE } from './sign-of-life.ts';
 import type { ChannelSource, RequestChannel, StreamFrame } from './types.ts';
-import { SIGN_OF_LIFE, Vigil } from './vigil.ts';
 
 /** Parts of the channel's window at which readers that stand still give way: see gateway/tunnel/attempts.ts. */
 const PRESSED = 1 / 2;
@@ -69,7 +70,7 @@ export class AskedPeer implements UpstreamStreamHost {
   #redialAt: number | undefined;
   #redials = 0;
   #unknown = 0;
-  readonly #vigil = new Vigil();
+  readonly #watchdog = new Watchdog(QUIET_MS, QUIET_MS);
   readonly #hangs: HangWatch;
 
   constructor(session: string, host: AskedPeerHost) {
@@ -103,7 +104,7 @@ export class AskedPeer implements UpstreamStreamHost {
   }
 
   ask(request: AttemptRequest, body: AttemptBody): Attempt {
-    if (this.#attempts.size === 0) this.#vigil.heard(this.now());
+    if (this.#attempts.size === 0) this.#watchdog.heard(this.now());
     const exchange = new UpstreamStream(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
     const attempt = new Attempt(exchange);
     this.#past.add(request);
@@ -175,7 +176,7 @@ export class AskedPeer implements UpstreamStreamHost {
 
   #activate(channel: RequestChannel): void {
     this.#active = channel;
-    this.#vigil.heard(this.now());
+    this.#watchdog.heard(this.now());
     this.#redials = 0;
     this.#redialAt = undefined;
     this.#unknown = 0;
@@ -210,7 +211,7 @@ export class AskedPeer implements UpstreamStreamHost {
   onFrame(channel: RequestChannel, frame: StreamFrame): void {
     if (frame.type === 'settled') return;
     if (frame.type === 'load') return this.#host.onLoad(this.session, frame);
-    if (channel === this.#active) this.#vigil.heard(this.now());
+    if (channel === this.#active) this.#watchdog.heard(this.now());
     const exchange = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
     if (frame.type === 'report') return this.#report(frame, exchange);
     if (exchange !== undefined) {
@@ -281,8 +282,8 @@ export class AskedPeer implements UpstreamStreamHost {
   /** Is it still there? */
   #listen(now: number): void {
     const active = this.#active;
-    if (active === undefined || this.#attempts.size === 0) return this.#vigil.heard(now);
-    switch (this.#vigil.look(now)) {
+    if (active === undefined || this.#attempts.size === 0) return this.#watchdog.heard(now);
+    switch (this.#watchdog.look(now)) {
       case 'wait':
         return;
       case 'ask':

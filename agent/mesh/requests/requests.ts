@@ -142,7 +142,8 @@ export class Requests implements ChannelEvents {
 
   #settle(peer: AskedPeer, now: number, last = false): void {
     const { records, streams } = peer.settle(now, last);
-    const dated = records.map((record) => ({ ...record, at: Math.round(performance.timeOrigin + record.at) }));
+    // From its age: an agent whose clock was set right since its start must not date its records by the wrong one.
+    const dated = records.map((record) => ({ ...record, at: Math.round(Date.now() - (now - record.at)) }));
     if (dated.length > 0) this.#options.onUsage(dated);
     peer.forget(streams);
   }

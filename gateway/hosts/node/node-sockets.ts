@@ -1,4 +1,5 @@
 import type { WebSocket as Connection, RawData } from 'ws';
+import { within } from '../../../shared/collections/within.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import type { ObjectHandlers } from '../../gateway-object.ts';
 import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
@@ -64,7 +65,7 @@ export class NodeSocket implements ObjectSocket {
     const text = new TextDecoder().decode(data as ArrayBuffer);
     if (text !== PING_TEXT) return this.#on.message(this, text);
     const now = Date.now();
-    if (now - this.pingedAt < ANSWERED_EVERY_MS) return;
+    if (within(ANSWERED_EVERY_MS, this.pingedAt, now)) return;
     this.pingedAt = now;
     this.#connection?.send(PONG_TEXT);
   }

@@ -1,6 +1,7 @@
 /** SQLite as this host uses it. The only file that knows `node:sqlite`. */
 import { existsSync, rmSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { storageHealth } from '../../storage/health.ts';
 
 /** Statements that one database keeps prepared. Rooms have a few dozen texts each; the oldest makes room. */
 const STATEMENTS_MAX = 128;
@@ -31,6 +32,8 @@ export class Database {
   readonly path: string;
   #database: DatabaseSync | undefined;
   #isFile = false;
+  /** Opened while the storage could not be written: no other process can read the file. */
+  #isExclusive = false;
   readonly #statements = new Map<string, Prepared>();
 
   /** Nothing is opened, or made, before it is needed. A file that does not exist is made by the first write. */
@@ -141,7 +144,7 @@ export class Database {
     try {
       return work();
     } catch (error) {
-      if (error instanceof Error && 'errcode' in error && DAMAGED.includes(Number(error.errcode) & PRIMARY_CODE))
+      if (error instanceof Error && isDamage(error))
         error.message = `${this.path} is damaged: ${error.message}. Put a backup in its place: otela-gateway restore --help`;
       throw error;
     }
@@ -160,17 +163,32 @@ export class Database {
     return prepared;
   }
 
+  /** There is room again, and nothing is under way: opened anew, the file can be read by a backup. */
+  #isToBeShared(): boolean {
+    if (!this.#isExclusive || storageHealth.failure !== undefined || this.#database?.isTransaction === true)
+      return false;
+    return [...this.#statements.values()].every(({ busy }) => !busy);
+  }
+
   /** Reading what does not exist makes no file: an empty database in memory gives the same answers. */
   #open(toRead: boolean): DatabaseSync {
-    if (this.#database !== undefined && (this.#isFile || toRead)) return this.#database;
+    if (this.#database !== undefined && (this.#isFile || toRead) && !this.#isToBeShared()) return this.#database;
     const isFile = this.path !== ':memory:' && (!toRead || existsSync(this.path));
     this.close();
     const database = new DatabaseSync(isFile ? this.path : ':memory:', { timeout: BUSY_TIMEOUT_MS });
+    // Without exclusive locking SQLite makes a file of shared memory beside this one, for which a full disk has no room.
+    this.#isExclusive = isFile && storageHealth.failure !== undefined;
+    if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
     if (isFile) database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
     this.#database = database;
     this.#isFile = isFile || this.path === ':memory:';
     return database;
   }
+}
+
+/** SQLite says that the file's content is at fault, and not its disk or rights. */
+export function isDamage(error: unknown): boolean {
+  return error instanceof Error && 'errcode' in error && DAMAGED.includes(Number(error.errcode) & PRIMARY_CODE);
 }
 
 function isRead(query: string): boolean {

@@ -1,3 +1,4 @@
+import { within } from '../../../shared/collections/within.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
 import type { ObjectHandlers } from '../../gateway-object.ts';
 import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
@@ -72,7 +73,7 @@ export class AwakeSockets implements ObjectSockets {
     socket.addEventListener('message', ({ data }) => {
       if (data !== PING_TEXT) return this.#handlers.webSocketMessage?.(socket, data);
       const now = Date.now();
-      if (now - this.pingedAt(socket) < ANSWERED_EVERY_MS || socket.readyState !== WebSocket.OPEN) return;
+      if (within(ANSWERED_EVERY_MS, this.pingedAt(socket), now) || socket.readyState !== WebSocket.OPEN) return;
       this.#pings.set(socket, now);
       socket.send(PONG_TEXT);
     });

@@ -1,6 +1,7 @@
 /** Databases that cannot be read: named, with the command that helps, before a start changes anything. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { isDamage } from '../../hosts/node/sqlite.ts';
 import { CommandError } from './command.ts';
 import { ACCOUNTS_FILE, openToRead } from './schema-version.ts';
 
@@ -38,7 +39,9 @@ function check(file: string, query: string, isGood: (result: unknown) => boolean
       database.close();
     }
   } catch (cause) {
-    throw damaged(file, cause instanceof Error ? cause.message : String(cause), cause);
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    if (isDamage(cause)) throw damaged(file, reason, cause);
+    throw new CommandError(`${file} cannot be read: ${reason}. Nothing was changed.`, { cause });
   }
   if (!isGood(result)) throw damaged(file, String(result));
 }

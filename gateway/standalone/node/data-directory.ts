@@ -36,6 +36,8 @@ export interface DataDirectory {
   release(): void;
 }
 
+const SQLITE_BUSY = 5;
+
 /** Of the operator's making, not ours: told without a stack. */
 class DataDirectoryError extends CommandError {}
 
@@ -109,12 +111,20 @@ async function refuseForeign(path: string): Promise<void> {
 export function lockDirectory(path: string): () => void {
   const database = new DatabaseSync(join(path, 'lock'));
   try {
-    database.exec('PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
+    // With journal_mode=OFF SQLite would need room on the disk for this.
+    database.exec('PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
   } catch (cause) {
     database.close();
-    throw new DataDirectoryError(`Another gateway uses ${path}.`, { cause });
+    if (isErrno(cause, SQLITE_BUSY)) throw new DataDirectoryError(`Another gateway uses ${path}.`, { cause });
+    throw new DataDirectoryError(`${path} cannot be locked: ${cause instanceof Error ? cause.message : cause}`, {
+      cause,
+    });
   }
   return () => database.close();
+}
+
+function isErrno(error: unknown, code: number): boolean {
+  return error instanceof Error && 'errcode' in error && error.errcode === code;
 }
 
 /** What `admin.key` holds. */

@@ -128,8 +128,13 @@ async function current(dir: string, { root, key, stored }: Stored, nowS: number)
   }
   const usable = stored !== undefined && fits;
   const inForce = usable ? renewed(root, { key, certificate: stored }, nowS) : certify(root, key, nowS);
-  if (inForce.certificate !== stored) await write(dir, 'gateway.cert', inForce.certificate);
+  // On a full disk the next start makes another one.
+  if (inForce.certificate !== stored) await write(dir, 'gateway.cert', inForce.certificate).catch(unlessFull);
   return decode(inForce);
+}
+
+function unlessFull(error: unknown): void {
+  if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error;
 }
 
 function decode({ certificate }: GatewayKey): Certificate {

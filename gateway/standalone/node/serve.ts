@@ -12,6 +12,7 @@ import { checkReady } from './check.ts';
 import { CommandError } from './command.ts';
 import { refuseDamaged } from './damage.ts';
 import { type DataDirectory, openDataDirectory, type Runtime } from './data-directory.ts';
+import { nameDisk } from './disk-error.ts';
 import { Inlet } from './inlet.ts';
 import { environment, openIssuer } from './issuer-files.ts';
 import { Outlets } from './outlet.ts';
@@ -61,7 +62,7 @@ const SOCKET_PATH_MAX_BYTES = 107;
 
 /** Resolves when the gateway answers through its public socket. Whatever fails, nothing is left running. */
 export async function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
-  if (options.runtime === 'node') return serveNode(options, log);
+  if (options.runtime === 'node') return serveNode(options, log).catch((error) => nameDisk(options.data, error));
   const bundle = await loadWorkerBundle();
   // What workerd and SQLite create, sockets included, is for this user alone.
   process.umask(0o077);
@@ -95,7 +96,7 @@ export async function serve(options: ServeOptions, log: (line: string) => void):
     await outlets.listen(outlet.path);
     await workerd.start();
     await inlet?.connect();
-    probe.start();
+    void probe.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
     if (!signedAgents) log('agents need no signed release here: whoever has a join token may run any program as one');
@@ -153,6 +154,12 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
   const settings = Object.fromEntries(
     WORKER_SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
   );
+  const probe = new StorageProbe({
+    directory: data.path,
+    tell: async (failure) => storageHealth.tell(failure, Date.now()),
+  });
+  // Before anything is opened: what a full disk allows depends on how files are opened.
+  await probe.start();
   const gateway = await opened(data, {
     objects: data.objects,
     accounts: data.accounts,
@@ -161,10 +168,6 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
     settings: { ...settings, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash },
     tls,
     log,
-  });
-  const probe = new StorageProbe({
-    directory: data.path,
-    tell: async (failure) => storageHealth.tell(failure, Date.now()),
   });
   const stop = once(async (drainMs: number) => {
     probe.close();
@@ -175,7 +178,6 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
     const port = await gateway.listen(options.port, options.host).catch((cause: unknown) => {
       throw new CommandError(listenError(cause, options).message, { cause });
     });
-    probe.start();
     const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
     await checkReady(url, data.adminKey);
     if (!isOn(given.REQUIRE_SIGNED_AGENT))
@@ -195,6 +197,7 @@ async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise
   try {
     return await NodeGateway.open(options);
   } catch (error) {
+    data.release();
     refuseDamaged(data.path);
     throw error;
   }

@@ -38,8 +38,9 @@ export class StorageProbe {
     this.#options = options;
   }
 
-  start(): void {
-    this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
+  /** Looks at once, and from then on. Resolves when the first look was told. */
+  async start(): Promise<void> {
+    await this.#look();
   }
 
   async #look(): Promise<void> {
@@ -48,7 +49,7 @@ export class StorageProbe {
     this.#failure = failure;
     const due = performance.now() - this.#toldAt >= AGAIN_MS;
     if (!this.#closed && (changed || due || this.#untold)) await this.#tell(failure);
-    if (!this.#closed) this.start();
+    if (!this.#closed) this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
   }
 
   async #tell(failure: string | null): Promise<void> {

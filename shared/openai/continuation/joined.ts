@@ -58,6 +58,11 @@ export class JoinedStream {
     return this.#pieces[0] ?? '';
   }
 
+  /** What `push` gives are whole events. */
+  get readsEvents(): boolean {
+    return !this.#verbatim;
+  }
+
   get textChars(): number {
     return this.#chars;
   }

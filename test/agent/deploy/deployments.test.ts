@@ -77,12 +77,34 @@ describe('orders', () => {
     orders = new Orders({
       deployments: () => deployments,
       drain: (why) => keeper.done.push(`drain: ${why}`),
+      inspect: async () => ({ kind: 'inspected', log: 'loaded', gpus: null }),
       inFlight: () => 3,
       crypto: nodeCrypto,
       now: () => now * 1000,
       revoked: () => false,
       log: () => {},
     });
+  });
+
+  test('an order to inspect may come again and again, and leaves room for orders that matter', async () => {
+    const inspect = order({ action: 'inspect' });
+    for (let n = 0; n < 2_000; n++) expect(await give(inspect)).toBe('inspected');
+    expect(await give(order({ action: 'drain' }))).toBe('draining');
+    expect(
+      await give(
+        signOrder(
+          {
+            certificate: gateway.certificate,
+            session,
+            nonce: new Uint8Array(16),
+            notAfter: now,
+            wish: { action: 'inspect' },
+          },
+          gateway.signer,
+        ),
+      ),
+      'an old one',
+    ).toMatch(/^expired/);
   });
 
   test('an order starts the template’s command with its parameters as whole arguments, on a port of the agent’s', async () => {

@@ -1,20 +1,17 @@
 /** Draining a node from afar, as far as the gateway goes: whose word counts, what is sent, what is written down. */
-import { env, exports } from 'cloudflare:workers';
+import { env } from 'cloudflare:workers';
 import { eq } from 'drizzle-orm';
-import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import * as z from 'zod';
 import { database } from '../../../gateway/accounts/database.ts';
 import { apiKeys, peers } from '../../../gateway/accounts/schema.ts';
 import { workerdCrypto, workerdSigner } from '../../../gateway/issuer/crypto.ts';
 import { GatewayIssuer, makeIssuer } from '../../../gateway/issuer/issuer.ts';
-import type { DeploymentAnswer } from '../../../shared/deployment/answer.ts';
-import { openOrder, type Wish } from '../../../shared/deployment/order.ts';
 import { toBase64url } from '../../../shared/lattice/base64url.ts';
-import { helloMessage } from '../../../shared/lattice/session.ts';
 import { decodeTicket } from '../../../shared/lattice/ticket.ts';
-import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
 import { seedKey } from '../accounts/seed.ts';
-import { seedToken, TestAgent } from '../registry/agent.ts';
+import { TestAgent } from '../registry/agent.ts';
+import { connect, newAgent } from './obedient-agent.ts';
 import { good, knock, refusal } from './support.ts';
 
 const registry = () => env.REGISTRY.getByName('registry');
@@ -29,48 +26,6 @@ beforeAll(async () => {
 });
 
 const drain = (session: string, key: string | undefined) => knock('POST', `/admin/nodes/${session}/drain`, { key });
-
-/** The agent's tunnel; what it is ordered is in `wishes`, and answered by `answer`. `frames`: what it says at the upgrade. */
-async function connect(agent: TestAgent, frames: string | undefined, answer: DeploymentAnswer) {
-  const headers = {
-    upgrade: 'websocket',
-    'x-otela-protocol': '2',
-    'x-otela-ticket': toBase64url(agent.ticket.bytes),
-    ...(frames === undefined ? {} : { 'x-otela-frames': frames }),
-  };
-  const response = await exports.default.fetch(new Request('https://gateway.test/agent/connect', { headers }));
-  const socket = response.webSocket;
-  if (socket === null) throw new Error(`${response.status} ${await response.text()}`);
-  const wishes: Wish[] = [];
-  const { session, issuer } = agent.ticket;
-  const context = { session, issuer, nowS: Math.floor(Date.now() / 1000), revoked: () => false, crypto: workerdCrypto };
-  const welcomed = new Promise<void>((resolve) => {
-    socket.addEventListener('message', async ({ data }) => {
-      const bytes = data instanceof Blob ? await data.arrayBuffer() : data;
-      if (typeof bytes === 'string') return;
-      readFrames(new Uint8Array(bytes), (frame) => {
-        if (frame.type === 'challenge') {
-          const signature = agent.signer.sign(helloMessage(session, 1, frame.nonce, 'gateway.test'));
-          const { publicKey } = agent.signer;
-          socket.send(encodeFrame({ type: 'hello', publicKey, signature, generation: 1, window: 1_000_000 }));
-        } else if (frame.type === 'welcome') resolve();
-        else if (frame.type === 'deploy') {
-          wishes.push(openOrder(frame.order, context).wish);
-          socket.send(encodeFrame({ type: 'deployed', sequence: frame.sequence, json: JSON.stringify(answer) }));
-        }
-      });
-    });
-  });
-  socket.accept();
-  onTestFinished(() => socket.close());
-  await welcomed;
-  await agent.publish();
-  return { wishes, reads: response.headers.get('x-otela-frames') };
-}
-
-async function newAgent(provider: string): Promise<TestAgent> {
-  return TestAgent.join((await seedToken({ provider })).token);
-}
 
 test('its provider and operators drain a node, by an order for this session alone that is written down', async () => {
   const agent = await newAgent('eth');

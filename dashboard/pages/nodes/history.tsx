@@ -1,13 +1,13 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactElement, useEffect, useMemo, useRef } from 'react';
 import * as z from 'zod/mini';
-import { ask } from '../api/client.ts';
-import { listOf } from '../api/schemas.ts';
-import { t } from '../texts/index.ts';
-import { Empty, Show, Tag } from '../ui/feedback.tsx';
-import { Plot } from '../ui/plot.tsx';
-import { type Column, DataTable } from '../ui/table.tsx';
-import { exactTime } from './format.ts';
+import { ask } from '../../api/client.ts';
+import { listOf } from '../../api/schemas.ts';
+import { exactTime } from '../../parts/format.ts';
+import { t } from '../../texts/index.ts';
+import { Empty, Show, Tag } from '../../ui/feedback.tsx';
+import { Plot } from '../../ui/plot.tsx';
+import { type Column, DataTable } from '../../ui/table.tsx';
 
 /** What is asked for: the plot shows all of it, the table its newest. */
 const EVENTS_MAX = 500;
@@ -30,17 +30,35 @@ const historySchema = listOf(eventSchema);
 
 const { history: texts, states } = t.nodes;
 
-/** What became of nodes, from before the page was opened too. `here`: nodes now, of those that the reader sees the history of. */
-export function NodeHistory({ moves, here }: { moves: number; here: number }) {
+interface NodeHistoryProps {
+  /** It is asked again when this number changes. */
+  moves: number;
+  /** Of all nodes: how many the reader sees now; the plot counts back from them. */
+  here?: number;
+  /** Of one node. */
+  session?: string;
+}
+
+/** Joins and losses, those before the page was opened too. */
+export function NodeHistory({ moves, here, session }: NodeHistoryProps) {
   const history = useQuery({
-    queryKey: ['node-history'],
-    queryFn: ({ signal }) => ask(historySchema, `/admin/nodes/history?limit=${EVENTS_MAX}`, signal),
+    queryKey: ['node-history', session],
+    queryFn: ({ signal }) => {
+      const one = session === undefined ? '' : `&session=${session}`;
+      return ask(historySchema, `/admin/nodes/history?limit=${EVENTS_MAX}${one}`, signal);
+    },
     staleTime: 0,
   });
   useAfter(moves, history.refetch);
   return (
     <Show of={history}>
-      {({ data }) => (data.length === 0 ? <Empty>{texts.none}</Empty> : <Told events={data} here={here} />)}
+      {({ data }) =>
+        data.length === 0 ? (
+          <Empty>{texts.none}</Empty>
+        ) : (
+          <Told events={data} here={here} columns={session === undefined ? COLUMNS : ONE} />
+        )
+      }
     </Show>
   );
 }
@@ -66,21 +84,25 @@ function useAfter(moves: number, again: () => unknown): void {
   );
 }
 
-function Told({ events, here }: { events: readonly NodeEvent[]; here: number }) {
-  const { times, lines } = useMemo(() => nodesOverTime(events, here), [events, here]);
+interface ToldProps {
+  events: readonly NodeEvent[];
+  here: number | undefined;
+  columns: readonly Column<NodeEvent>[];
+}
+
+function Told({ events, here, columns }: ToldProps) {
   return (
     <>
-      <Plot
-        title={texts.overTime}
-        about={texts.events(events.length)}
-        times={times}
-        lines={lines}
-        stepped
-        height={160}
-      />
-      <DataTable label={texts.title} rows={events} columns={COLUMNS} rowId={({ id }) => String(id)} pageSize={ROWS} />
+      {here !== undefined && <OverTime events={events} here={here} />}
+      <DataTable label={texts.title} rows={events} columns={columns} rowId={({ id }) => String(id)} pageSize={ROWS} />
     </>
   );
+}
+
+function OverTime({ events, here }: { events: readonly NodeEvent[]; here: number }) {
+  const { times, lines } = useMemo(() => nodesOverTime(events, here), [events, here]);
+  const about = texts.events(events.length);
+  return <Plot title={texts.overTime} about={about} times={times} lines={lines} stepped height={160} />;
 }
 
 const COLUMNS: readonly Column<NodeEvent>[] = [
@@ -92,6 +114,9 @@ const COLUMNS: readonly Column<NodeEvent>[] = [
   { id: 'cluster', header: texts.columns.cluster, cell: ({ cluster }) => cluster },
   { id: 'why', header: texts.columns.why, cell: ({ reason }) => reason ?? '' },
 ];
+
+/** Its own page names the node. */
+const ONE = COLUMNS.filter(({ id }) => ['when', 'what', 'machine', 'why'].includes(id));
 
 const TAGS: Readonly<Record<NodeEvent['event'], ReactElement>> = {
   join: <Tag kind="wait">{states.joined}</Tag>,

@@ -1,38 +1,37 @@
 import { useMemo, useState } from 'react';
-import type { Node } from '../api/schemas.ts';
-import { dateTime, gpus, timeLeft } from '../parts/format.ts';
-import { NetworkMap } from '../parts/network-map.tsx';
-import { NodeDetails } from '../parts/node-details.tsx';
-import { NodeHistory } from '../parts/node-history.tsx';
-import { NodeState } from '../parts/node-state.tsx';
-import { useLive, useMe } from '../parts/session.tsx';
-import { useMinute } from '../parts/use-minute.ts';
-import { t } from '../texts/index.ts';
-import { Empty, Loading } from '../ui/feedback.tsx';
-import { Field, Input } from '../ui/field.tsx';
-import { Page, Section } from '../ui/page.tsx';
-import { type Column, DataTable } from '../ui/table.tsx';
+import { Link } from 'wouter';
+import type { Node } from '../../api/schemas.ts';
+import { dateTime, gpus, timeLeft } from '../../parts/format.ts';
+import { NodeState } from '../../parts/node-state.tsx';
+import { useLive, useMe } from '../../parts/session.tsx';
+import { useMinute } from '../../parts/use-minute.ts';
+import { t } from '../../texts/index.ts';
+import { Empty, Loading } from '../../ui/feedback.tsx';
+import { Field, Input } from '../../ui/field.tsx';
+import { Page, Section } from '../../ui/page.tsx';
+import { type Column, DataTable } from '../../ui/table.tsx';
+import { ClusterMap } from './cluster-map.tsx';
+import { NodeHistory } from './history.tsx';
 
 const texts = t.nodes;
 
-export function Component() {
+export function NodeList() {
   const me = useMe();
   const live = useLive();
   const [filter, setFilter] = useState('');
-  const [shown, setShown] = useState<string>();
   const now = useMinute();
   const all = useMemo(
     () => [...live.nodes.values()].filter((node) => node.state !== 'LEFT' && matches(node, filter)),
     [live, filter],
   );
-  const columns = useMemo(() => columnsOf(now, setShown), [now]);
+  const columns = useMemo(() => columnsOf(now), [now]);
   const mine = [...live.nodes.values()].filter(
     (node) => node.state !== 'LEFT' && (me.role === 'operator' || node.provider === me.provider),
   ).length;
   const left = [...live.nodes.values()].filter(({ state }) => state === 'LEFT').length;
   return (
     <Page title={t.pages.nodes} about={texts.about}>
-      <NetworkMap nodes={all} />
+      <ClusterMap nodes={all} choose={setFilter} />
       <div className="flex flex-wrap items-end justify-between gap-4">
         <Field label={texts.find} className="w-full max-w-sm">
           {(id) => (
@@ -60,9 +59,6 @@ export function Component() {
       <Section title={texts.history.title}>
         <NodeHistory moves={live.moves} here={mine} />
       </Section>
-      {shown !== undefined && (
-        <NodeDetails node={live.nodes.get(shown)} session={shown} me={me} close={() => setShown(undefined)} />
-      )}
     </Page>
   );
 }
@@ -83,21 +79,20 @@ function matches(node: Node, filter: string): boolean {
   return words.every((word) => text.includes(word));
 }
 
-function columnsOf(now: number, open: (session: string) => void): Column<Node>[] {
+function columnsOf(now: number): Column<Node>[] {
   const { columns } = texts;
   return [
     {
       id: 'id',
       header: columns.id,
       cell: ({ session }) => (
-        <button
-          type="button"
+        <Link
+          href={`/nodes/${session}`}
           className="font-mono text-accent underline-offset-2 hover:underline"
-          onClick={() => open(session)}
           aria-label={texts.details(session.slice(0, 8))}
         >
           {session.slice(0, 8)}
-        </button>
+        </Link>
       ),
     },
     { id: 'state', header: columns.state, value: ({ state }) => state, cell: (node) => <NodeState node={node} /> },

@@ -1,0 +1,46 @@
+import type { Node } from '../../api/schemas.ts';
+import { dateTime, gpus, timeLeft } from '../../parts/format.ts';
+import { useMinute } from '../../parts/use-minute.ts';
+import { t } from '../../texts/index.ts';
+import { Facts } from '../../ui/page.tsx';
+
+const texts = t.nodes.node;
+
+export function NodeFacts({ node }: { node: Node }) {
+  const { session, connected, provider, cluster, region, tier, hardware, models, job } = node;
+  const { facts } = texts;
+  const now = useMinute();
+  return (
+    <Facts>
+      <dt>{facts.id}</dt>
+      <dd>
+        <code>{session}</code>
+      </dd>
+      <dt>{facts.where}</dt>
+      <dd>
+        {[provider, cluster, ...(region === undefined ? [] : [region])].join(', ')} ({tier}),{' '}
+        {connected ? texts.connected : texts.elsewhere}
+      </dd>
+      <dt>{facts.hardware}</dt>
+      <dd>
+        {gpus(hardware.gpus)}; {texts.machine(hardware.cpus, Math.round(hardware.memory_mib / 1024))}
+      </dd>
+      <dt>{facts.models}</dt>
+      <dd>{models.map(({ id, state }) => `${id} (${state})`).join(', ') || t.nodes.idle}</dd>
+      <dt>{facts.job}</dt>
+      <dd>{job === undefined ? t.common.none : texts.job(job.id, job.partition)}</dd>
+      {job?.ends_at !== undefined && (
+        <>
+          <dt>{facts.ends}</dt>
+          <dd>
+            {dateTime(job.ends_at)} ({timeLeft(job.ends_at, now)})
+          </dd>
+        </>
+      )}
+      <dt>{facts.agent}</dt>
+      <dd>{node.agent_version}</dd>
+      <dt>{facts.joined}</dt>
+      <dd>{dateTime(node.joined_at)}</dd>
+    </Facts>
+  );
+}

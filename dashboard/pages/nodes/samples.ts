@@ -1,0 +1,103 @@
+/** What the gateway knows of a node at this moment, asked again and again while its page is open, and kept for its plots. */
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect } from 'react';
+import { gateway } from '../../api/client.ts';
+import type { paths } from '../../api/contract.ts';
+
+type Json<Path extends keyof paths> = paths[Path] extends {
+  get: { responses: { 200: { content: { 'application/json': infer T } } } };
+}
+  ? T
+  : never;
+export type NodeNow = Json<'/admin/nodes/{session}'>;
+export type Telemetry = Json<'/admin/nodes/{session}/telemetry'>;
+
+const NOW_EVERY_MS = 2_000;
+const TELEMETRY_EVERY_MS = 3_000;
+/** Half an hour. */
+const SAMPLES_MAX = 900;
+
+/** One moment; null: not known then. */
+export interface Sample {
+  /** Seconds since 1970. */
+  at: number;
+  running: number | null;
+  waiting: number | null;
+  /** Percent. */
+  kvCache: number | null;
+  tokensPerSecond: number | null;
+  /** Percent, the mean of all GPUs. */
+  gpuUse: number | null;
+  /** Percent, of all GPUs together. */
+  gpuMemory: number | null;
+}
+
+const at = (session: string) => ({ params: { path: { session } } });
+
+export function useNodeNow(session: string) {
+  return useQuery({
+    queryKey: ['node', session],
+    queryFn: async ({ signal }) => (await gateway.GET('/admin/nodes/{session}', { ...at(session), signal })).data,
+    refetchInterval: NOW_EVERY_MS,
+  });
+}
+
+/** `enabled`: the node is here. A node that cannot be asked says why, and is asked again. */
+export function useTelemetry(session: string, enabled: boolean) {
+  return useQuery({
+    queryKey: ['telemetry', session],
+    queryFn: async ({ signal }) =>
+      (await gateway.GET('/admin/nodes/{session}/telemetry', { ...at(session), signal })).data,
+    enabled,
+    refetchInterval: TELEMETRY_EVERY_MS,
+  });
+}
+
+const NONE: readonly Sample[] = [];
+
+/** Of this node since its page was first opened; leaving the page for a while leaves a gap. */
+export function useSamples(
+  session: string,
+  now: NodeNow | undefined,
+  telemetry: Telemetry | undefined,
+  heardAt: number,
+) {
+  const queries = useQueryClient();
+  const queryKey = ['node-samples', session];
+  const { data } = useQuery<readonly Sample[]>({
+    queryKey,
+    queryFn: () => NONE,
+    enabled: false,
+    initialData: NONE,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: one sample for each answer
+  useEffect(() => {
+    if (now === undefined) return;
+    const sample = sampleOf(heardAt / 1000, now, telemetry);
+    queries.setQueryData<readonly Sample[]>(queryKey, (known = NONE) => [...known, sample].slice(-SAMPLES_MAX));
+  }, [heardAt]);
+  return data;
+}
+
+function sampleOf(at: number, { load }: NodeNow, telemetry: Telemetry | undefined): Sample {
+  const gpus = telemetry?.gpus ?? [];
+  const used = gpus.flatMap(({ use }) => (use === null ? [] : [use]));
+  const memory = gpus.flatMap(({ memory_used_mib: some, memory_total_mib: all }) =>
+    some === null || all === null ? [] : [[some, all] as const],
+  );
+  const total = memory.reduce((sum, [, all]) => sum + all, 0);
+  return {
+    at,
+    running: load?.running ?? null,
+    waiting: load?.waiting ?? null,
+    kvCache: percent(load?.kv_use),
+    tokensPerSecond: load?.tokens_per_second ?? null,
+    gpuUse: used.length === 0 ? null : percent(used.reduce((sum, one) => sum + one, 0) / used.length),
+    gpuMemory: total === 0 ? null : percent(memory.reduce((sum, [some]) => sum + some, 0) / total),
+  };
+}
+
+function percent(share: number | null | undefined): number | null {
+  return share == null ? null : Math.round(1000 * share) / 10;
+}

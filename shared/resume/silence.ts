@@ -1,0 +1,51 @@
+import type { After } from '../collections/timer.ts';
+
+/**
+ * Tells when a stream is silent, with one timer per interval instead of one per token. A wait that outlasts a whole interval is a silence: it is
+ * noticed after one to two intervals.
+ */
+export class Silence {
+  readonly #intervalMs: number;
+  readonly #after: After;
+  #stop: (() => void) | undefined;
+  /** The wait that is on; undefined: none. */
+  #waiting: { notice(isSilent: boolean): void; outlastedOne: boolean } | undefined;
+
+  constructor(intervalMs: number, after: After) {
+    this.#intervalMs = intervalMs;
+    this.#after = after;
+  }
+
+  /** Resolves to false when `work` has settled, to true where it has not and the stream is silent. One wait at a time. */
+  outlasts(work: Promise<unknown>): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const waiting = { notice: resolve, outlastedOne: false };
+    this.#waiting = waiting;
+    const done = () => {
+      if (this.#waiting === waiting) this.#waiting = undefined;
+      resolve(false);
+    };
+    work.then(done, done);
+    this.#stop ??= this.#after(this.#intervalMs, () => this.#ring());
+    return promise;
+  }
+
+  #ring(): void {
+    this.#stop = undefined;
+    const waiting = this.#waiting;
+    if (waiting === undefined) return;
+    if (waiting.outlastedOne) {
+      this.#waiting = undefined;
+      return waiting.notice(true);
+    }
+    waiting.outlastedOne = true;
+    this.#stop = this.#after(this.#intervalMs, () => this.#ring());
+  }
+
+  /** Nothing is waited for any more. */
+  end(): void {
+    this.#stop?.();
+    this.#stop = undefined;
+    this.#waiting = undefined;
+  }
+}

@@ -1,0 +1,81 @@
+/** The network between an agent and its gateway drops every packet, and no socket closes: the gateway finds out, and the client is told meanwhile. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { text as wordsOf } from '../support/engine/words.ts';
+import { endAll, eventually } from '../support/processes.ts';
+import { hear } from '../support/streams.ts';
+import { type Bench, openWorkshop, type Workshop } from '../support/tunnel/workshop.ts';
+
+/** Asked after 5 s, given up after 12 s more, and 10 s in which the agent may claim its streams; and what a busy machine adds. */
+const FOUND_OUT_MS = 27_000 + 5_000;
+/** Two intervals of silence, and what a busy machine adds. */
+const TOLD_MS = 8_000 + 3_000;
+const TOKENS = 40;
+
+let shop: Workshop;
+beforeAll(async () => {
+  shop = await openWorkshop();
+});
+afterAll(endAll);
+
+interface Stream {
+  text: string;
+  /** When the first comment came. */
+  pingedAt: number | undefined;
+  over: Promise<void>;
+}
+
+/** A stream that has said so many tokens. */
+async function begun(model: string, headers: Record<string, string> = {}, tokens = 8): Promise<Stream> {
+  const body = { model, stream: true, messages: [{ role: 'user', content: 'Say something.' }] };
+  const response = await shop.ask('/v1/chat/completions', body, { headers });
+  expect(response.status).toBe(200);
+  const decoder = new TextDecoder();
+  const stream: Stream = { text: '', pingedAt: undefined, over: Promise.resolve() };
+  const read = async () => {
+    for await (const piece of response.body ?? []) {
+      stream.text += decoder.decode(piece, { stream: true });
+      if (stream.text.includes(': ping')) stream.pingedAt ??= Date.now();
+    }
+  };
+  stream.over = read();
+  await eventually('it has begun', 5_000, () => (hear(stream.text).textChunks >= tokens ? true : undefined));
+  return stream;
+}
+
+const asked = (bench: Bench) => bench.engine.requests.some(({ url }) => url.endsWith('/completions'));
+
+it.concurrent('a stream that may be continued says so within seconds, and goes on at another node', async () => {
+  const nodes = [await shop.addNode({ models: ['lost'] }), await shop.addNode({ models: ['lost'] })];
+  for (const { engine } of nodes) engine.control({ tokens: TOKENS, pauseAfter: 8 });
+  const stream = await begun('lost', { 'x-otela-resume': '1' });
+  const lost = nodes.find(asked);
+  for (const node of nodes) if (node !== lost) node.engine.control({ tokens: TOKENS });
+  lost?.path.hold();
+  const lostAt = Date.now();
+  await stream.over;
+  expect(Date.now() - lostAt).toBeLessThan(FOUND_OUT_MS);
+  expect((stream.pingedAt ?? Number.NaN) - lostAt).toBeLessThan(TOLD_MS);
+  const { text, errors, dones } = hear(stream.text);
+  expect({ text, errors, dones }).toEqual({ text: wordsOf(TOKENS), errors: [], dones: 1 });
+}, 60_000);
+
+it.concurrent('any other stream ends with an error, and does not wait for its own time-out', async () => {
+  const node = await shop.addNode({ models: ['lost-alone'] });
+  node.engine.control({ tokens: TOKENS, pauseAfter: 8 });
+  const stream = await begun('lost-alone');
+  node.path.hold();
+  const lostAt = Date.now();
+  await stream.over;
+  expect(Date.now() - lostAt).toBeLessThan(FOUND_OUT_MS);
+  expect(stream.text).toContain('"code":"upstream_error"');
+  expect(stream.text).not.toContain('[DONE]');
+}, 60_000);
+
+it.concurrent('an engine that pauses for longer than that is no lost line', async () => {
+  const node = await shop.addNode({ models: ['thinks'] });
+  node.engine.control({ tokens: 2, tokensPerSecond: 1 / 22 });
+  const stream = await begun('thinks', { 'x-otela-resume': '1' }, 1);
+  await stream.over;
+  expect(hear(stream.text)).toMatchObject({ text: wordsOf(2), errors: [], dones: 1 });
+  expect(node.path.connections).toBe(1);
+}, 90_000);

@@ -1,0 +1,52 @@
+/** An agent with an open tunnel that answers every order alike. */
+import { exports } from 'cloudflare:workers';
+import { onTestFinished } from 'vitest';
+import { workerdCrypto } from '../../../gateway/issuer/crypto.ts';
+import type { DeploymentAnswer } from '../../../shared/deployment/answer.ts';
+import { openOrder, type Wish } from '../../../shared/deployment/order.ts';
+import { toBase64url } from '../../../shared/lattice/base64url.ts';
+import { helloMessage } from '../../../shared/lattice/session.ts';
+import { encodeFrame, readFrames } from '../../../shared/wire/frame-codec.ts';
+import { seedToken, TestAgent } from '../registry/agent.ts';
+
+/** The agent's tunnel; what it is ordered is in `wishes`, and answered by `answer`. `frames`: what it says at the upgrade. */
+export async function connect(agent: TestAgent, frames: string | undefined, answer: DeploymentAnswer) {
+  const headers = {
+    upgrade: 'websocket',
+    'x-otela-protocol': '2',
+    'x-otela-ticket': toBase64url(agent.ticket.bytes),
+    ...(frames === undefined ? {} : { 'x-otela-frames': frames }),
+  };
+  const response = await exports.default.fetch(new Request('https://gateway.test/agent/connect', { headers }));
+  const socket = response.webSocket;
+  if (socket === null) throw new Error(`${response.status} ${await response.text()}`);
+  const wishes: Wish[] = [];
+  const { session, issuer } = agent.ticket;
+  const context = { session, issuer, nowS: Math.floor(Date.now() / 1000), revoked: () => false, crypto: workerdCrypto };
+  const welcomed = new Promise<void>((resolve) => {
+    socket.addEventListener('message', async ({ data }) => {
+      const bytes = data instanceof Blob ? await data.arrayBuffer() : data;
+      if (typeof bytes === 'string') return;
+      readFrames(new Uint8Array(bytes), (frame) => {
+        if (frame.type === 'challenge') {
+          const signature = agent.signer.sign(helloMessage(session, 1, frame.nonce, 'gateway.test'));
+          const { publicKey } = agent.signer;
+          socket.send(encodeFrame({ type: 'hello', publicKey, signature, generation: 1, window: 1_000_000 }));
+        } else if (frame.type === 'welcome') resolve();
+        else if (frame.type === 'deploy') {
+          wishes.push(openOrder(frame.order, context).wish);
+          socket.send(encodeFrame({ type: 'deployed', sequence: frame.sequence, json: JSON.stringify(answer) }));
+        }
+      });
+    });
+  });
+  socket.accept();
+  onTestFinished(() => socket.close());
+  await welcomed;
+  await agent.publish();
+  return { wishes, reads: response.headers.get('x-otela-frames') };
+}
+
+export async function newAgent(provider: string): Promise<TestAgent> {
+  return TestAgent.join((await seedToken({ provider })).token);
+}
