@@ -116,6 +116,12 @@ async function migrations(): Promise<{ name: string; statements: string[] }[]> {
   return Promise.all(names.map(read));
 }
 
+/** The gateway's other threads, as text in it: a program stays one file. */
+async function threads(): Promise<Record<string, string>> {
+  const options: BuildOptions & { write: false } = { ...COMMON, format: 'cjs', platform: 'node', target: 'node24' };
+  return { OTELA_REPORT_WORKER: JSON.stringify(await bundle(options, 'gateway/hosts/node/reports/report-worker.ts')) };
+}
+
 async function buildCommands(): Promise<void> {
   await mkdir(DIST, { recursive: true });
   const commands = {
@@ -125,7 +131,8 @@ async function buildCommands(): Promise<void> {
   };
   for (const [name, entry] of Object.entries(commands)) {
     // An entry may bring its own first line, which esbuild keeps; here each has exactly one.
-    const text = (await bundle(COMMAND, entry)).replace(/^#!.*\n/, '');
+    const options = name === 'otela-gateway.js' ? { ...COMMAND, define: await threads() } : COMMAND;
+    const text = (await bundle(options, entry)).replace(/^#!.*\n/, '');
     await replace(join(DIST, name), `#!/usr/bin/env node\n${text}`, 0o755);
   }
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));

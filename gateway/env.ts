@@ -17,6 +17,8 @@ interface Fetcher {
 
 export interface Env extends IssuerEnvironment {
   DB: D1Database;
+  /** The same for reads that take long, and hold up nothing; without it they are made of DB. */
+  REPORTS?: D1Database;
   TUNNEL: ObjectNamespace<TunnelObject>;
   REGISTRY: ObjectNamespace<RegistryObject>;
   /** One per Cloudflare location; without it isolates ask the registry itself. */

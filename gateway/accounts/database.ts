@@ -8,6 +8,11 @@ export function database(env: Pick<Env, 'DB'>) {
   return drizzle(env.DB, { schema });
 }
 
+/** For a read over many rows. */
+export function reportDatabase({ DB, REPORTS = DB }: Pick<Env, 'DB' | 'REPORTS'>) {
+  return database({ DB: REPORTS });
+}
+
 /** Refuses what cannot be written now, before D1 is asked. @throws ApiError 503 */
 export function requireWritable(): void {
   const { failure } = storageHealth;

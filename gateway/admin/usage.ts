@@ -4,11 +4,11 @@ import type { SQLiteColumn } from 'drizzle-orm/sqlite-core';
 import * as z from 'zod';
 import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { asked, database } from '../accounts/database.ts';
+import { asked, database, reportDatabase } from '../accounts/database.ts';
 import { installationSecret } from '../accounts/installation.ts';
 import { modelSettings, usageTotals } from '../accounts/schema.ts';
 import { Histogram } from '../usage/histogram.ts';
-import type { ModelWorkload } from '../usage/object.ts';
+import type { ModelWorkload } from '../usage/hour-reader.ts';
 import { shardsBetween } from '../usage/row.ts';
 import { traceStream } from '../usage/trace.ts';
 import { type AdminRoute, type Call, route } from './route.ts';
@@ -153,7 +153,7 @@ async function readTotals(call: Call<unknown, z.infer<typeof usageQuery>>): Prom
   const groups = query.group_by.map((name) => usageTotals[name]);
   const beyond = query.after === undefined ? undefined : after(query.after, groups);
   const rows = await asked(
-    database(env)
+    reportDatabase(env)
       .select({
         ...Object.fromEntries(query.group_by.map((name) => [name, usageTotals[name]])),
         requests: sum(usageTotals.requests),

@@ -4,10 +4,10 @@ import type { ObjectContext } from '../object-context.ts';
 import { Reporter } from '../observe/report.ts';
 import { storageHealth } from '../storage/health.ts';
 import { countRow } from './count-row.ts';
-import { Histogram } from './histogram.ts';
-import { type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
+import { HourReader } from './hour-reader.ts';
+import { Minutes } from './minutes.ts';
 import type { Annotation } from './prefixes.ts';
-import { NO_SESSION, type UsageRow } from './row.ts';
+import type { UsageRow } from './row.ts';
 import { storeRows } from './stored-rows.ts';
 import { addToTotals, addTotal, forgetBatches, nameOf, type Total, totalOf } from './totals.ts';
 
@@ -23,31 +23,6 @@ const DAY_MS = 86_400_000;
 /** The environment may say another number meanwhile. */
 const LOOK_AGAIN_MS = 7 * DAY_MS;
 
-/** What no node took, as the gateway tells its clients. */
-const UNSERVED = 'no_capacity';
-
-/** How one model was used in a window of time; windows of several objects are added up. */
-export interface ModelWorkload {
-  model: string;
-  requests: number;
-  /** Asked for while no node served it. */
-  unserved: number;
-  input: ReturnType<Histogram['state']>;
-  output: ReturnType<Histogram['state']>;
-}
-
-type Stored = { row: string };
-
-export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
-
-/** A person, or a key that is nobody's. */
-export interface Whose {
-  user: string | undefined;
-  key: string;
-  /** Only what was refused or failed. */
-  failed: boolean;
-}
-
 /**
  * All that was used in one hour, record by record. Survives eviction: everything. What is added is on disk when the answer goes
  * out; what it adds to the totals in D1 waits here until D1 has it.
@@ -57,6 +32,7 @@ export class UsageObject extends GatewayObject {
   readonly #reporter = new Reporter();
   #exists: boolean;
   readonly #minutes: Minutes;
+  readonly #reader: HourReader;
   /** Its lengths are counted by minute too. */
   #counted: boolean;
   /** When the alarm rings. */
@@ -69,6 +45,7 @@ export class UsageObject extends GatewayObject {
     const [table] = ctx.storage.sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray();
     this.#exists = table !== undefined;
     this.#minutes = new Minutes(ctx.storage.sql);
+    this.#reader = new HourReader(ctx.storage.sql);
     this.#counted = this.#exists && this.#minutes.exist;
     if (this.#exists && this.#waits()) this.#schedule(TOTALS_MS);
   }
@@ -128,82 +105,30 @@ export class UsageObject extends GatewayObject {
     this.ctx.storage.sql.exec("DELETE FROM records WHERE json_extract(row, '$.user') = ?", user);
   }
 
-  /** Rows in the order of coming, after `n`; `traced`: of the trace export alone. */
-  page(after: number, limit: number, traced: boolean): { n: number; row: UsageRow }[] {
-    if (!this.#exists) return [];
-    const where = traced ? 'AND traced = 1' : '';
-    const query = `SELECT n, row FROM records WHERE n > ? ${where} ORDER BY n LIMIT ?`;
-    const rows = this.ctx.storage.sql.exec<Stored & { n: number }>(query, after, limit).toArray();
-    return rows.map(({ n, row }) => ({ n, row: JSON.parse(row) as UsageRow }));
+  // --- reading: see hour-reader.ts ------------------------------------------------------------------------------------
+
+  page(...args: Parameters<HourReader['page']>): ReturnType<HourReader['page']> {
+    return this.#reader.page(...args);
   }
 
-  /** One person's records, or one key's, the newest first. */
-  recent({ user, key, failed }: Whose, limit: number): UsageRow[] {
-    if (!this.#exists) return [];
-    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
-    const bad = failed ? `AND (json_extract(row, '$.error') IS NOT NULL OR json_extract(row, '$.status') >= 400)` : '';
-    const query = `SELECT row FROM records WHERE json_extract(row, ?) = ? ${bad} ORDER BY at DESC LIMIT ?`;
-    const rows = this.ctx.storage.sql.exec<Stored>(query, name ?? '', value ?? '', limit).toArray();
-    return rows.map(({ row }) => JSON.parse(row) as UsageRow);
+  trace(...args: Parameters<HourReader['trace']>): ReturnType<HourReader['trace']> {
+    return this.#reader.trace(...args);
   }
 
-  /** What one person, or one key, used in this hour. */
-  sums({ user, key }: Omit<Whose, 'failed'>): HourSums {
-    if (!this.#exists) return { requests: 0, failed: 0, prompt: 0, completion: 0 };
-    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
-    const query = `SELECT coalesce(sum(times), 0) AS requests, coalesce(sum(times * failed), 0) AS failed,
-        coalesce(sum(prompt), 0) AS prompt, coalesce(sum(completion), 0) AS completion
-      FROM (SELECT prompt, completion, coalesce(json_extract(row, '$.times'), 1) AS times,
-        json_extract(row, '$.error') IS NOT NULL OR coalesce(json_extract(row, '$.status'), 200) >= 400 AS failed
-      FROM records WHERE json_extract(row, ?) = ?)`;
-    return this.ctx.storage.sql.exec<HourSums>(query, name ?? '', value ?? '').one();
+  recent(...args: Parameters<HourReader['recent']>): ReturnType<HourReader['recent']> {
+    return this.#reader.recent(...args);
+  }
+
+  sums(...args: Parameters<HourReader['sums']>): ReturnType<HourReader['sums']> {
+    return this.#reader.sums(...args);
   }
 
   count(): number {
-    if (!this.#exists) return 0;
-    return this.ctx.storage.sql.exec<{ n: number }>('SELECT count(*) AS n FROM records').one().n;
+    return this.#reader.count();
   }
 
-  workload(from: number, to: number): ModelWorkload[] {
-    if (!this.#exists) return [];
-    const models = new Map<string, Lengths & { unserved: number }>();
-    const of = (model: string) => {
-      const known = models.get(model) ?? { unserved: 0, input: new Histogram(), output: new Histogram() };
-      models.set(model, known);
-      return known;
-    };
-    const [first, last] = [Math.ceil(from / MINUTE_MS), Math.floor(to / MINUTE_MS)];
-    if (this.#counted && first < last) {
-      this.#minutes.addTo(of, first, last);
-      this.#addRecords(of, from, first * MINUTE_MS);
-      this.#addRecords(of, last * MINUTE_MS, to);
-    } else this.#addRecords(of, from, to);
-    for (const { model, times } of this.#unserved(from, to)) of(model).unserved += times;
-    const there = [...models].filter(([, { unserved, input }]) => unserved > 0 || input.count > 0);
-    return there.map(([model, { unserved, input, output }]) => ({
-      model,
-      requests: input.count,
-      unserved,
-      input: input.state(),
-      output: output.state(),
-    }));
-  }
-
-  /** What no engine saw has no lengths. */
-  #addRecords(of: (model: string) => Lengths, from: number, to: number): void {
-    const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ? AND session <> ?';
-    type Counts = { model: string; prompt: number; completion: number };
-    for (const { model, prompt, completion } of this.ctx.storage.sql.exec<Counts>(query, from, to, NO_SESSION)) {
-      const known = of(model);
-      known.input.add(prompt);
-      known.output.add(completion);
-    }
-  }
-
-  #unserved(from: number, to: number) {
-    const query = `SELECT model, sum(coalesce(json_extract(row, '$.times'), 1)) AS times FROM records
-      WHERE session = ? AND at >= ? AND at < ? AND json_extract(row, '$.error') = ? GROUP BY model`;
-    return this.ctx.storage.sql.exec<{ model: string; times: number }>(query, NO_SESSION, from, to, UNSERVED);
+  workload(...args: Parameters<HourReader['workload']>): ReturnType<HourReader['workload']> {
+    return this.#reader.workload(...args);
   }
 
   async alarm(): Promise<void> {

@@ -1,162 +1,35 @@
 /** The trace: one line per request of the projects that have it on, oldest hour first, read at the reader's pace. */
-import { endpointById } from '../../shared/openai/endpoints.ts';
-import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling.ts';
-import { sha256Hex } from '../accounts/secrets.ts';
 import type { Env } from '../env.ts';
-import { shardsBetween, type UsageRow } from './row.ts';
+import { shardsBetween } from './row.ts';
+import { csvHead, type TraceQuestion } from './trace-line.ts';
 
 const PAGE = 500;
-/** 64 bits: enough to tell users apart, and nothing to go back from. */
-const PSEUDONYM_CHARS = 16;
-
-interface TraceQuestion {
-  /** Milliseconds since the epoch; `to` is not included. */
-  from: number;
-  to: number;
-  format: 'ndjson' | 'csv';
-  /** The installation's: without it nobody finds out whose a pseudonym is. */
-  secret: string;
-  /** Models whose names are not told. */
-  privateModels: ReadonlySet<string>;
-}
-
-interface TraceLine extends Record<SamplingName, number | null> {
-  timestamp: string;
-  model: string;
-  user: string;
-  key: string;
-  endpoint: string;
-  streamed: boolean;
-  /** Null, as the times: the gateway was restarted meanwhile and does not know. */
-  status: number | null;
-  input_tokens: number;
-  output_tokens: number;
-  cached_tokens: number;
-  reasoning_tokens: number;
-  queue_ms: number;
-  first_token_ms: number | null;
-  total_ms: number | null;
-  /** 0: no engine saw the request. */
-  attempt: number;
-  /** Why not. */
-  error: string | null;
-  /** Requests of one second that were refused alike are one line. */
-  requests: number;
-  aborted: boolean;
-  estimated: boolean;
-  provider: string;
-  /** In the order of the prompt; null: not told, empty: its engine has no tokenizer. */
-  prefix_buckets: readonly string[] | null;
-}
 
 const encoder = new TextEncoder();
 
 export function traceStream(env: Pick<Env, 'USAGE'>, question: TraceQuestion): ReadableStream<Uint8Array> {
-  const { from, to, format } = question;
-  const shards = shardsBetween(from, to - 1);
+  const shards = shardsBetween(question.from, question.to - 1);
   let after = 0;
-  let begun = false;
+  let head = question.format === 'csv' ? csvHead(question) : '';
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         for (;;) {
           const [shard] = shards;
           if (shard === undefined) {
-            if (!begun && format === 'csv') controller.enqueue(encoder.encode(csvHead(question)));
+            if (head !== '') controller.enqueue(encoder.encode(head));
             return controller.close();
           }
-          const page = await env.USAGE.getByName(shard).page(after, PAGE, true);
-          after = page.at(-1)?.n ?? 0;
-          if (page.length < PAGE) {
-            shards.shift();
-            after = 0;
-          }
-          const lines = page.filter(({ row }) => row.at >= from && row.at < to).map(({ row }) => lineOf(row, question));
-          if (lines.length === 0) continue;
-          const head = begun || format !== 'csv' ? '' : csvHead(question);
-          begun = true;
-          const text = lines.map((line) => (format === 'csv' ? csvLine(line) : JSON.stringify(line)));
-          return controller.enqueue(encoder.encode(`${head}${text.join('\n')}\n`));
+          const page = await env.USAGE.getByName(shard).trace(after, PAGE, question);
+          after = page.after ?? 0;
+          if (page.after === undefined) shards.shift();
+          if (page.text === '') continue;
+          controller.enqueue(encoder.encode(head + page.text));
+          head = '';
+          return;
         }
       },
     },
     { highWaterMark: 0 },
   );
-}
-
-function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceLine {
-  const sampling = SAMPLING_NAMES.map((name) => [name, row.sampling?.[name] ?? null]);
-  return {
-    timestamp: new Date(row.at - (row.totalMs ?? 0)).toISOString(),
-    model: privateModels.has(row.model) ? pseudonym(secret, 'model', row.model) : row.model,
-    user: pseudonym(secret, 'user', row.user),
-    key: pseudonym(secret, 'key', row.key),
-    endpoint: endpointById(row.endpoint)?.path ?? '',
-    streamed: row.streamed,
-    status: row.status,
-    input_tokens: row.prompt,
-    output_tokens: row.completion,
-    cached_tokens: row.cached,
-    reasoning_tokens: row.reasoning,
-    queue_ms: row.queueMs ?? 0,
-    first_token_ms: row.firstMs,
-    total_ms: row.totalMs,
-    attempt: row.attempt,
-    error: row.error ?? null,
-    requests: row.times ?? 1,
-    aborted: row.aborted,
-    estimated: row.estimated,
-    provider: row.provider,
-    prefix_buckets: row.buckets ?? null,
-    ...(Object.fromEntries(sampling) as Record<SamplingName, number | null>),
-  };
-}
-
-/** HMAC-like: the secret is 256 random bits of fixed length, and the id cannot be extended past its end. */
-function pseudonym(secret: string, kind: string, id: string): string {
-  if (id === '') return '';
-  const inner = sha256Hex(`otela-trace-1\n${secret}\n${kind}\n${id}`);
-  return sha256Hex(`otela-trace-2\n${secret}\n${inner}`).slice(0, PSEUDONYM_CHARS);
-}
-
-const NOBODY: UsageRow = {
-  session: '',
-  stream: 0,
-  at: 0,
-  request: '',
-  attempt: 0,
-  provider: '',
-  key: '',
-  user: '',
-  project: '',
-  model: '',
-  endpoint: 0,
-  streamed: false,
-  status: 0,
-  prompt: 0,
-  completion: 0,
-  cached: 0,
-  reasoning: 0,
-  firstMs: 0,
-  totalMs: 0,
-  aborted: false,
-  estimated: false,
-  complete: false,
-  bytes: 0,
-  traced: false,
-};
-
-function csvHead(question: TraceQuestion): string {
-  return `${Object.keys(lineOf(NOBODY, question)).join(',')}\n`;
-}
-
-/** RFC 4180. A model's name may hold what a spreadsheet would take for a formula. */
-function csvLine(line: TraceLine): string {
-  return Object.values(line)
-    .map((value) => {
-      const text = value === null ? '' : Array.isArray(value) ? value.join(' ') : String(value);
-      const safe = /^[=+\-@\t\r]/.test(text) && typeof value === 'string' ? `'${text}` : text;
-      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-    })
-    .join(',');
 }

@@ -1,4 +1,5 @@
 /** A gateway in this process: its objects, its accounts, its public socket. */
+import { join } from 'node:path';
 import { LimitsObject } from '../../accounts/limits-object.ts';
 import type { Env } from '../../env.ts';
 import type { ObjectClass } from '../../gateway-object.ts';
@@ -12,6 +13,7 @@ import { D1, migrate } from './d1.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOutlets } from './local-outlet.ts';
 import { ObjectHost } from './object-host.ts';
+import { ReportReads } from './reports/report-reads.ts';
 import { Database } from './sqlite.ts';
 
 /** By the binding that the gateway knows them by; also the names of their directories. */
@@ -37,30 +39,43 @@ export interface NodeGatewayOptions {
   log(line: string): void;
 }
 
+interface Parts {
+  server: HttpServer;
+  host: ObjectHost;
+  accounts: Database;
+  reports: ReportReads;
+}
+
 export class NodeGateway {
   readonly #server: HttpServer;
   readonly #host: ObjectHost;
   readonly #accounts: Database;
 
-  private constructor(server: HttpServer, host: ObjectHost, accounts: Database) {
+  readonly #reports: ReportReads;
+
+  private constructor({ server, host, accounts, reports }: Parts) {
     this.#server = server;
     this.#host = host;
     this.#accounts = accounts;
+    this.#reports = reports;
   }
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
     const { objects, accounts, assets, migrations, settings, tls, log } = options;
     const database = new Database(accounts);
     migrate(database, migrations);
+    const d1 = new D1(database);
+    const reports = new ReportReads({ accounts, hours: join(objects, 'USAGE') });
     const outlets = new LocalOutlets();
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const env: Env = {
       ...settings,
-      DB: new D1(database) as unknown as Env['DB'],
+      DB: d1 as unknown as Env['DB'],
+      REPORTS: reports.accounts(d1) as unknown as Env['DB'],
       TUNNEL: host.namespace<TunnelObject>('TUNNEL'),
       REGISTRY: host.namespace<RegistryObject>('REGISTRY'),
       LIMITS: host.namespace<LimitsObject>('LIMITS'),
-      USAGE: host.namespace<UsageObject>('USAGE'),
+      USAGE: reports.hours(host.namespace<UsageObject>('USAGE')),
       QUEUE: host.namespace<QueueObject>('QUEUE'),
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
       ASSETS: new Assets(assets),
@@ -70,7 +85,7 @@ export class NodeGateway {
     const waitUntil = (work: Promise<unknown>) =>
       void work.catch((error: unknown) => log(`in the background: ${error}`));
     const server = new HttpServer({ tls, env, outlets, background: { waitUntil } });
-    return new NodeGateway(server, host, database);
+    return new NodeGateway({ server, host, accounts: database, reports });
   }
 
   /** Resolves with the port. */
@@ -86,6 +101,7 @@ export class NodeGateway {
 
   async close(drainMs: number): Promise<void> {
     await this.#server.close(drainMs);
+    await this.#reports.close();
     this.#host.close();
     this.#accounts.close();
   }

@@ -29,23 +29,41 @@ class Cursor<Row extends Record<string, SqlValue>> implements SqlCursor<Row> {
   }
 }
 
-class ObjectSql implements Sql {
+/** For one that reads alone. @throws Error of SQLite at a write */
+export class ReadSql implements Sql {
   readonly #database: Database;
-  readonly #gate: OutputGate;
 
-  constructor(database: Database, gate: OutputGate) {
+  constructor(database: Database) {
     this.#database = database;
-    this.#gate = gate;
   }
 
   exec<Row extends Record<string, SqlValue>>(query: string, ...bindings: unknown[]): SqlCursor<Row> {
     const database = this.#database;
-    if (database.reads(query)) {
-      return new Cursor(
-        () => database.rows(query, bindings) as Row[],
-        () => database.iterate(query, bindings) as Iterator<Row>,
-      );
-    }
+    return new Cursor(
+      () => database.rows(query, bindings) as Row[],
+      () => database.iterate(query, bindings) as Iterator<Row>,
+    );
+  }
+
+  get databaseSize(): number {
+    return this.#database.size;
+  }
+}
+
+class ObjectSql implements Sql {
+  readonly #database: Database;
+  readonly #gate: OutputGate;
+  readonly #reads: ReadSql;
+
+  constructor(database: Database, gate: OutputGate) {
+    this.#database = database;
+    this.#gate = gate;
+    this.#reads = new ReadSql(database);
+  }
+
+  exec<Row extends Record<string, SqlValue>>(query: string, ...bindings: unknown[]): SqlCursor<Row> {
+    const database = this.#database;
+    if (database.reads(query)) return this.#reads.exec<Row>(query, ...bindings);
     this.#gate.write();
     let rows: Row[] = [];
     if (bindings.length === 0 && !/\bRETURNING\b/i.test(query)) database.script(query);

@@ -1,6 +1,7 @@
 /** SQLite as this host uses it. The only file that knows `node:sqlite`. */
 import { existsSync, rmSync } from 'node:fs';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
 import { storageHealth } from '../../storage/health.ts';
 
 /** Statements that one database keeps prepared. Rooms have a few dozen texts each; the oldest makes room. */
@@ -36,9 +37,15 @@ export class Database {
   #isExclusive = false;
   readonly #statements = new Map<string, Prepared>();
 
-  /** Nothing is opened, or made, before it is needed. A file that does not exist is made by the first write. */
-  constructor(path: string) {
+  readonly #readOnly: boolean;
+
+  /**
+   * Nothing is opened, or made, before it is needed. A file that does not exist is made by the first write; `readOnly`: never, and a write
+   * is an error.
+   */
+  constructor(path: string, { readOnly = false }: { readOnly?: boolean } = {}) {
     this.path = path;
+    this.#readOnly = readOnly;
   }
 
   /** Whether `query` changes nothing. */
@@ -163,6 +170,13 @@ export class Database {
     return prepared;
   }
 
+  #url(): string | URL {
+    if (!this.#readOnly) return this.path;
+    const url = pathToFileURL(this.path);
+    url.searchParams.set('mode', 'rw'); // and not: make it
+    return url;
+  }
+
   /** There is room again, and nothing is under way: opened anew, the file can be read by a backup. */
   #isToBeShared(): boolean {
     if (!this.#isExclusive || storageHealth.failure !== undefined || this.#database?.isTransaction === true)
@@ -175,11 +189,14 @@ export class Database {
     if (this.#database !== undefined && (this.#isFile || toRead) && !this.#isToBeShared()) return this.#database;
     const isFile = this.path !== ':memory:' && (!toRead || existsSync(this.path));
     this.close();
-    const database = new DatabaseSync(isFile ? this.path : ':memory:', { timeout: BUSY_TIMEOUT_MS });
+    const database = new DatabaseSync(isFile ? this.#url() : ':memory:', { timeout: BUSY_TIMEOUT_MS });
+    // Opened with the right to write, it takes its log away again when it is closed: many hours are read once.
+    if (this.#readOnly) database.exec('PRAGMA query_only = ON');
     // Without exclusive locking SQLite makes a file of shared memory beside this one, for which a full disk has no room.
     this.#isExclusive = isFile && storageHealth.failure !== undefined;
     if (this.#isExclusive) database.exec('PRAGMA locking_mode = EXCLUSIVE');
-    if (isFile) database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
+    if (isFile && !this.#readOnly)
+      database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON');
     this.#database = database;
     this.#isFile = isFile || this.path === ':memory:';
     return database;

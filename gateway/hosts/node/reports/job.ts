@@ -1,0 +1,14 @@
+/** What the gateway's thread asks of the thread that reads for reports. */
+import type { HourRead } from '../../../usage/hour-reader.ts';
+
+/** One statement on the accounts, or one method of HourReader on the file of an hour. */
+export type ReportJob =
+  | { kind: 'accounts'; file: string; query: string; bindings: readonly unknown[]; as: 'rows' | 'lists' }
+  | { kind: 'hour'; file: string; method: HourRead; args: readonly unknown[] };
+
+export interface ReportRequest {
+  id: number;
+  job: ReportJob;
+}
+
+export type ReportReply = { id: number; result: unknown } | { id: number; error: string };

@@ -1,0 +1,56 @@
+/** Databases that a reader has open: a report reads one hour page by page. */
+import { statSync } from 'node:fs';
+import type { Database } from '../sqlite.ts';
+
+/** Reports that are read at the same time have an hour each. */
+const OPEN_MAX = 16;
+/** A file that is open keeps its log from being cleared, and its room on the disk after it is deleted. */
+const IDLE_MS = 2_000;
+
+interface OpenFile {
+  database: Database;
+  /** An object that ends deletes its file; the next one of its name has another. */
+  inode: bigint | undefined;
+  timer: NodeJS.Timeout;
+}
+
+export class OpenFiles {
+  readonly #make: (path: string) => Database;
+  readonly #open = new Map<string, OpenFile>();
+
+  constructor(make: (path: string) => Database) {
+    this.#make = make;
+  }
+
+  open(path: string): Database {
+    const inode = inodeOf(path);
+    const known = this.#open.get(path);
+    if (known !== undefined && known.inode === inode) {
+      known.timer.refresh();
+      return known.database;
+    }
+    this.#close(path);
+    const [oldest] = this.#open.keys();
+    if (this.#open.size >= OPEN_MAX && oldest !== undefined) this.#close(oldest);
+    const database = this.#make(path);
+    const timer = setTimeout(() => this.#close(path), IDLE_MS);
+    this.#open.set(path, { database, inode, timer });
+    return database;
+  }
+
+  close(): void {
+    for (const path of this.#open.keys()) this.#close(path);
+  }
+
+  #close(path: string): void {
+    const file = this.#open.get(path);
+    if (file === undefined) return;
+    clearTimeout(file.timer);
+    file.database.close();
+    this.#open.delete(path);
+  }
+}
+
+function inodeOf(path: string): bigint | undefined {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino;
+}

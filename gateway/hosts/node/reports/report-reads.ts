@@ -1,0 +1,87 @@
+/** Reads for reports as the gateway's rooms ask for them: of the accounts and of an hour's records, done in a thread of their own. */
+import { join } from 'node:path';
+import type { ObjectNamespace, ObjectStub } from '../../../object-context.ts';
+import { storageHealth } from '../../../storage/health.ts';
+import { HOUR_READS } from '../../../usage/hour-reader.ts';
+import type { UsageObject } from '../../../usage/object.ts';
+import type { D1 } from '../d1.ts';
+import { fileName } from '../object-file.ts';
+import { ReportThread } from './report-thread.ts';
+
+interface ReportFiles {
+  /** The accounts' file. */
+  accounts: string;
+  /** The directory of the hours' files. */
+  hours: string;
+}
+
+/** As much of D1 as a report needs. */
+interface Statement {
+  bind(...bindings: unknown[]): Statement;
+  all(): Promise<unknown>;
+  raw(): Promise<unknown>;
+}
+
+export class ReportReads {
+  readonly #files: ReportFiles;
+  readonly #thread = new ReportThread();
+
+  constructor(files: ReportFiles) {
+    this.#files = files;
+  }
+
+  /** Reads go to the thread, all else to the objects. */
+  hours(objects: ObjectNamespace<UsageObject>): ObjectNamespace<UsageObject> {
+    return {
+      getByName: (name) => {
+        const stub = objects.getByName(name);
+        const file = join(this.#files.hours, fileName(name));
+        const reads = HOUR_READS.map((method) => {
+          const here = (...args: unknown[]) => Reflect.apply(stub[method], stub, args) as Promise<unknown>;
+          const read = (...args: unknown[]) =>
+            this.#elsewhere({ kind: 'hour', file, method, args }, () => here(...args));
+          return [method, read] as const;
+        });
+        return Object.assign(Object.create(stub), Object.fromEntries(reads)) as ObjectStub<UsageObject>;
+      },
+    };
+  }
+
+  accounts(d1: D1): { prepare(query: string): Statement } {
+    const file = this.#files.accounts;
+    const statement = (query: string, bindings: readonly unknown[]): Statement => ({
+      bind: (...given) => statement(query, given),
+      all: () =>
+        this.#elsewhere({ kind: 'accounts', file, query, bindings, as: 'rows' }, () =>
+          d1
+            .prepare(query)
+            .bind(...bindings)
+            .all(),
+        ),
+      raw: () =>
+        this.#elsewhere({ kind: 'accounts', file, query, bindings, as: 'lists' }, () =>
+          d1
+            .prepare(query)
+            .bind(...bindings)
+            .raw(),
+        ),
+    });
+    return { prepare: (query) => statement(query, []) };
+  }
+
+  close(): Promise<void> {
+    return this.#thread.close();
+  }
+
+  /** On a full disk the gateway has its files for itself: reports are read here then. */
+  async #elsewhere(job: Parameters<ReportThread['run']>[0], here: () => Promise<unknown>): Promise<unknown> {
+    if (storageHealth.failure !== undefined) return here();
+    try {
+      return await this.#thread.run(job);
+    } catch (error) {
+      // A file that was opened while the disk was full is shared again after its next use.
+      if (error instanceof Error && error.message.includes('database is locked')) return here();
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,40 @@
+/** The thread that reads for reports. It opens files so that nothing is written, and answers one request after the other. */
+import { type MessagePort, parentPort } from 'node:worker_threads';
+import { HourReader } from '../../../usage/hour-reader.ts';
+import { D1 } from '../d1.ts';
+import { ReadSql } from '../object-storage.ts';
+import { Database } from '../sqlite.ts';
+import type { ReportJob, ReportReply, ReportRequest } from './job.ts';
+import { OpenFiles } from './open-files.ts';
+
+const files = new OpenFiles((path) => new Database(path, { readOnly: true }));
+
+async function run(job: ReportJob): Promise<unknown> {
+  const database = files.open(job.file);
+  if (job.kind === 'hour') {
+    const reader = new HourReader(new ReadSql(database));
+    // HOUR_READS names methods of HourReader, and each takes what its caller gave the object's method of that name.
+    return Reflect.apply(reader[job.method], reader, job.args) as unknown;
+  }
+  const statement = new D1(database).prepare(job.query).bind(...job.bindings);
+  return job.as === 'rows' ? statement.all() : statement.raw();
+}
+
+async function answer(port: MessagePort, { id, job }: ReportRequest): Promise<void> {
+  let reply: ReportReply;
+  try {
+    reply = { id, result: await run(job) };
+  } catch (error) {
+    reply = { id, error: error instanceof Error ? error.message : String(error) };
+  }
+  port.postMessage(reply);
+}
+
+if (parentPort !== null) {
+  const port = parentPort;
+  port.on('message', (message: ReportRequest | 'end') => {
+    if (message !== 'end') return void answer(port, message);
+    files.close();
+    port.close();
+  });
+}

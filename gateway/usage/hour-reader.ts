@@ -1,0 +1,138 @@
+/**
+ * Reads the records of one hour. It needs nothing but SQL: a host may read in a thread of its own, beside the object that writes. A report
+ * over a million records takes seconds, and would hold up every stream of the object's thread.
+ */
+import type { Sql } from '../object-context.ts';
+import { Histogram } from './histogram.ts';
+import { type Lengths, MINUTE_MS, Minutes } from './minutes.ts';
+import { NO_SESSION, type UsageRow } from './row.ts';
+import { type TraceQuestion, traceLine } from './trace-line.ts';
+
+/** What no node took, as the gateway tells its clients. */
+const UNSERVED = 'no_capacity';
+
+/** How one model was used in a window of time; windows of several objects are added up. */
+export interface ModelWorkload {
+  model: string;
+  requests: number;
+  /** Asked for while no node served it. */
+  unserved: number;
+  input: ReturnType<Histogram['state']>;
+  output: ReturnType<Histogram['state']>;
+}
+
+type Stored = { row: string };
+
+export type HourSums = { requests: number; failed: number; prompt: number; completion: number };
+
+/** A person, or a key that is nobody's. */
+export interface Whose {
+  user: string | undefined;
+  key: string;
+  /** Only what was refused or failed. */
+  failed: boolean;
+}
+
+/** What a host may do in a thread of its own. */
+export const HOUR_READS = ['page', 'trace', 'recent', 'sums', 'count', 'workload'] as const;
+export type HourRead = (typeof HOUR_READS)[number];
+
+export class HourReader {
+  readonly #sql: Sql;
+
+  constructor(sql: Sql) {
+    this.#sql = sql;
+  }
+
+  /** An hour in which nothing was used has no tables. */
+  #exists(): boolean {
+    return this.#sql.exec("SELECT 1 FROM sqlite_master WHERE name = 'records'").toArray().length > 0;
+  }
+
+  /** Rows in the order of coming, after `n`; `traced`: of the trace export alone. */
+  page(after: number, limit: number, traced: boolean): { n: number; row: UsageRow }[] {
+    if (!this.#exists()) return [];
+    const where = traced ? 'AND traced = 1' : '';
+    const query = `SELECT n, row FROM records WHERE n > ? ${where} ORDER BY n LIMIT ?`;
+    const rows = this.#sql.exec<Stored & { n: number }>(query, after, limit).toArray();
+    return rows.map(({ n, row }) => ({ n, row: JSON.parse(row) as UsageRow }));
+  }
+
+  /** Lines of the trace export from rows after `n`, and the row to go on after; undefined: that was the last. */
+  trace(after: number, limit: number, question: TraceQuestion): { text: string; after: number | undefined } {
+    const page = this.page(after, limit, true);
+    const { from, to } = question;
+    const lines = page.filter(({ row }) => row.at >= from && row.at < to).map(({ row }) => traceLine(row, question));
+    return { text: lines.join(''), after: page.length < limit ? undefined : page.at(-1)?.n };
+  }
+
+  /** One person's records, or one key's, the newest first. */
+  recent({ user, key, failed }: Whose, limit: number): UsageRow[] {
+    if (!this.#exists()) return [];
+    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
+    const bad = failed ? `AND (json_extract(row, '$.error') IS NOT NULL OR json_extract(row, '$.status') >= 400)` : '';
+    const query = `SELECT row FROM records WHERE json_extract(row, ?) = ? ${bad} ORDER BY at DESC LIMIT ?`;
+    const rows = this.#sql.exec<Stored>(query, name ?? '', value ?? '', limit).toArray();
+    return rows.map(({ row }) => JSON.parse(row) as UsageRow);
+  }
+
+  /** What one person, or one key, used in this hour. */
+  sums({ user, key }: Omit<Whose, 'failed'>): HourSums {
+    if (!this.#exists()) return { requests: 0, failed: 0, prompt: 0, completion: 0 };
+    const [name, value] = user === undefined ? ['$.key', key] : ['$.user', user];
+    const query = `SELECT coalesce(sum(times), 0) AS requests, coalesce(sum(times * failed), 0) AS failed,
+        coalesce(sum(prompt), 0) AS prompt, coalesce(sum(completion), 0) AS completion
+      FROM (SELECT prompt, completion, coalesce(json_extract(row, '$.times'), 1) AS times,
+        json_extract(row, '$.error') IS NOT NULL OR coalesce(json_extract(row, '$.status'), 200) >= 400 AS failed
+      FROM records WHERE json_extract(row, ?) = ?)`;
+    return this.#sql.exec<HourSums>(query, name ?? '', value ?? '').one();
+  }
+
+  count(): number {
+    if (!this.#exists()) return 0;
+    return this.#sql.exec<{ n: number }>('SELECT count(*) AS n FROM records').one().n;
+  }
+
+  workload(from: number, to: number): ModelWorkload[] {
+    if (!this.#exists()) return [];
+    const models = new Map<string, Lengths & { unserved: number }>();
+    const of = (model: string) => {
+      const known = models.get(model) ?? { unserved: 0, input: new Histogram(), output: new Histogram() };
+      models.set(model, known);
+      return known;
+    };
+    const [first, last] = [Math.ceil(from / MINUTE_MS), Math.floor(to / MINUTE_MS)];
+    const minutes = new Minutes(this.#sql);
+    if (first < last && minutes.exist) {
+      minutes.addTo(of, first, last);
+      this.#addRecords(of, from, first * MINUTE_MS);
+      this.#addRecords(of, last * MINUTE_MS, to);
+    } else this.#addRecords(of, from, to);
+    for (const { model, times } of this.#unserved(from, to)) of(model).unserved += times;
+    const there = [...models].filter(([, { unserved, input }]) => unserved > 0 || input.count > 0);
+    return there.map(([model, { unserved, input, output }]) => ({
+      model,
+      requests: input.count,
+      unserved,
+      input: input.state(),
+      output: output.state(),
+    }));
+  }
+
+  /** What no engine saw has no lengths. */
+  #addRecords(of: (model: string) => Lengths, from: number, to: number): void {
+    const query = 'SELECT model, prompt, completion FROM records WHERE at >= ? AND at < ? AND session <> ?';
+    type Counts = { model: string; prompt: number; completion: number };
+    for (const { model, prompt, completion } of this.#sql.exec<Counts>(query, from, to, NO_SESSION)) {
+      const known = of(model);
+      known.input.add(prompt);
+      known.output.add(completion);
+    }
+  }
+
+  #unserved(from: number, to: number) {
+    const query = `SELECT model, sum(coalesce(json_extract(row, '$.times'), 1)) AS times FROM records
+      WHERE session = ? AND at >= ? AND at < ? AND json_extract(row, '$.error') = ? GROUP BY model`;
+    return this.#sql.exec<{ model: string; times: number }>(query, NO_SESSION, from, to, UNSERVED);
+  }
+}

@@ -1,0 +1,132 @@
+/** One request's line in the trace. */
+import { endpointById } from '../../shared/openai/endpoints.ts';
+import { SAMPLING_NAMES, type SamplingName } from '../../shared/openai/sampling.ts';
+import { sha256Hex } from '../accounts/secrets.ts';
+import type { UsageRow } from './row.ts';
+
+/** 64 bits: enough to tell users apart, and nothing to go back from. */
+const PSEUDONYM_CHARS = 16;
+
+export interface TraceQuestion {
+  /** Milliseconds since the epoch; `to` is not included. */
+  from: number;
+  to: number;
+  format: 'ndjson' | 'csv';
+  /** The installation's: without it nobody finds out whose a pseudonym is. */
+  secret: string;
+  /** Models whose names are not told. */
+  privateModels: ReadonlySet<string>;
+}
+
+interface TraceLine extends Record<SamplingName, number | null> {
+  timestamp: string;
+  model: string;
+  user: string;
+  key: string;
+  endpoint: string;
+  streamed: boolean;
+  /** Null, as the times: the gateway was restarted meanwhile and does not know. */
+  status: number | null;
+  input_tokens: number;
+  output_tokens: number;
+  cached_tokens: number;
+  reasoning_tokens: number;
+  queue_ms: number;
+  first_token_ms: number | null;
+  total_ms: number | null;
+  /** 0: no engine saw the request. */
+  attempt: number;
+  /** Why not. */
+  error: string | null;
+  /** Requests of one second that were refused alike are one line. */
+  requests: number;
+  aborted: boolean;
+  estimated: boolean;
+  provider: string;
+  /** In the order of the prompt; null: not told, empty: its engine has no tokenizer. */
+  prefix_buckets: readonly string[] | null;
+}
+
+/** With its line feed. */
+export function traceLine(row: UsageRow, question: TraceQuestion): string {
+  const line = lineOf(row, question);
+  return `${question.format === 'csv' ? csvLine(line) : JSON.stringify(line)}\n`;
+}
+
+function lineOf(row: UsageRow, { secret, privateModels }: TraceQuestion): TraceLine {
+  const sampling = SAMPLING_NAMES.map((name) => [name, row.sampling?.[name] ?? null]);
+  return {
+    timestamp: new Date(row.at - (row.totalMs ?? 0)).toISOString(),
+    model: privateModels.has(row.model) ? pseudonym(secret, 'model', row.model) : row.model,
+    user: pseudonym(secret, 'user', row.user),
+    key: pseudonym(secret, 'key', row.key),
+    endpoint: endpointById(row.endpoint)?.path ?? '',
+    streamed: row.streamed,
+    status: row.status,
+    input_tokens: row.prompt,
+    output_tokens: row.completion,
+    cached_tokens: row.cached,
+    reasoning_tokens: row.reasoning,
+    queue_ms: row.queueMs ?? 0,
+    first_token_ms: row.firstMs,
+    total_ms: row.totalMs,
+    attempt: row.attempt,
+    error: row.error ?? null,
+    requests: row.times ?? 1,
+    aborted: row.aborted,
+    estimated: row.estimated,
+    provider: row.provider,
+    prefix_buckets: row.buckets ?? null,
+    ...(Object.fromEntries(sampling) as Record<SamplingName, number | null>),
+  };
+}
+
+/** HMAC-like: the secret is 256 random bits of fixed length, and the id cannot be extended past its end. */
+function pseudonym(secret: string, kind: string, id: string): string {
+  if (id === '') return '';
+  const inner = sha256Hex(`otela-trace-1\n${secret}\n${kind}\n${id}`);
+  return sha256Hex(`otela-trace-2\n${secret}\n${inner}`).slice(0, PSEUDONYM_CHARS);
+}
+
+const NOBODY: UsageRow = {
+  session: '',
+  stream: 0,
+  at: 0,
+  request: '',
+  attempt: 0,
+  provider: '',
+  key: '',
+  user: '',
+  project: '',
+  model: '',
+  endpoint: 0,
+  streamed: false,
+  status: 0,
+  prompt: 0,
+  completion: 0,
+  cached: 0,
+  reasoning: 0,
+  firstMs: 0,
+  totalMs: 0,
+  aborted: false,
+  estimated: false,
+  complete: false,
+  bytes: 0,
+  traced: false,
+};
+
+/** The first line of a CSV file. */
+export function csvHead(question: TraceQuestion): string {
+  return `${Object.keys(lineOf(NOBODY, question)).join(',')}\n`;
+}
+
+/** RFC 4180. A model's name may hold what a spreadsheet would take for a formula. */
+function csvLine(line: TraceLine): string {
+  return Object.values(line)
+    .map((value) => {
+      const text = value === null ? '' : Array.isArray(value) ? value.join(' ') : String(value);
+      const safe = /^[=+\-@\t\r]/.test(text) && typeof value === 'string' ? `'${text}` : text;
+      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    })
+    .join(',');
+}
