@@ -47,6 +47,8 @@ export interface Model {
   /** Longest sequence in tokens, 0 if not known. */
   context: number;
   source: string;
+  /** Nothing is known but its name: it can be placed only where it was measured. */
+  opaque?: true;
 }
 
 export const SIXTEEN_BIT: Storage = {
@@ -86,6 +88,20 @@ export function modelFromRow(row: z.infer<typeof modelRowSchema>): Model {
     source: row.source ?? '',
   };
 }
+
+/** A model of which only the name is known. */
+export const opaqueModel = (id: string): Model => ({
+  id,
+  hidden: 0,
+  vocab: 0,
+  tied: true,
+  layers: [],
+  extra: 0,
+  storage: SIXTEEN_BIT,
+  context: 0,
+  source: 'measured',
+  opaque: true,
+});
 
 export const layerCount = (model: Model): number => model.layers.reduce((sum, layer) => sum + layer.count, 0);
 

@@ -18,8 +18,9 @@ import { type ControllerState, lockState, readState, writeState } from '../contr
 import { render } from '../controller/template.ts';
 import { SchedulerError } from '../errors.ts';
 import { gatewayFrom } from '../live/gateway.ts';
-import { type LiveNode, liveWorkload } from '../live/observed.ts';
+import type { LiveNode } from '../live/nodes.ts';
 import { AGENT_POOL } from '../live/offers.ts';
+import { liveWorkload } from '../live/workload.ts';
 import { readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';

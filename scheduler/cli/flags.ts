@@ -3,7 +3,7 @@ import { wrongUse } from '../../shared/terminal/wrong-use.ts';
 import { type Catalogue, findModel, loadCatalogue } from '../catalogue/catalogue.ts';
 import { nearest } from '../catalogue/nearest.ts';
 import { SchedulerError } from '../errors.ts';
-import { readMeasured } from '../planner/input.ts';
+import { readMeasured, withMeasured } from '../planner/input.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../serving/limits.ts';
 import {
   type Demand,
@@ -99,11 +99,13 @@ export function number(
 
 export function catalogueFrom(flags: Flags): Catalogue {
   const calibration = text(flags, 'calibration');
-  return loadCatalogue({
+  const catalogue = loadCatalogue({
     gpus: list(flags, 'gpus'),
     models: list(flags, 'models'),
     ...(calibration === undefined ? {} : { calibration }),
   });
+  const measured = text(flags, 'measured');
+  return measured === undefined ? catalogue : withMeasured(catalogue, readMeasured(measured, catalogue));
 }
 
 export function limitsFrom(flags: Flags): EngineLimits {

@@ -2,7 +2,8 @@
 import type { ParseArgsOptionsConfig } from 'node:util';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { gatewayFrom } from '../live/gateway.ts';
-import { liveInventory, liveNodes, liveWorkload } from '../live/observed.ts';
+import { liveInventory, liveNodes } from '../live/nodes.ts';
+import { liveWorkload } from '../live/workload.ts';
 import { type Inventory, readWorkload } from '../planner/input.ts';
 import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
@@ -46,14 +47,14 @@ async function sources(
   const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'));
   const nodes = await liveNodes(gateway, catalogue, () => {});
   const [inventoryFile, workloadFile] = [text(flags, 'inventory'), text(flags, 'workload')];
-  const inventory =
-    inventoryFile === undefined
-      ? await liveInventory(gateway, catalogue, io.log)
-      : await inventoryFrom(inventoryFile, catalogue, io.log);
   const workload =
     workloadFile === undefined
       ? await liveWorkload(gateway, catalogue, text(flags, 'window') ?? '1h', io.log, nodes)
       : readWorkload(workloadFile, catalogue);
+  const inventory =
+    inventoryFile === undefined
+      ? await liveInventory(gateway, catalogue, io.log, workload)
+      : await inventoryFrom(inventoryFile, catalogue, io.log);
   return { inventory, workload };
 }
 

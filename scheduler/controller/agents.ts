@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Gateway } from '../live/gateway.ts';
-import { type LiveDeployments, type LiveNode, liveNodes } from '../live/observed.ts';
+import { type LiveDeployments, type LiveNode, liveNodes } from '../live/nodes.ts';
 import { agentPoolId, agentPools, choose, Offers } from '../live/offers.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';

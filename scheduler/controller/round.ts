@@ -1,7 +1,7 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Gateway } from '../live/gateway.ts';
-import { inventoryOf, type LiveDeployments, type LiveNode, liveNetwork } from '../live/observed.ts';
+import { inventoryOf, type LiveDeployments, type LiveNode, liveNetwork } from '../live/nodes.ts';
 import { AGENT_POOL } from '../live/offers.ts';
 import type { Inventory } from '../planner/input.ts';
 import type { Plan, Planner } from '../planner/types.ts';
@@ -110,7 +110,7 @@ export async function replan(
   const asked = observation.others.filter(({ models }) =>
     workload.some(({ model }) => models.some((name) => sameModel(name, model.id))),
   );
-  const network = inventoryOf(asked, controller.catalogue, controller.log);
+  const network = inventoryOf(asked, controller.catalogue, controller.log, workload);
   const rename = (pool: string) => `network: ${pool}`;
   const pools = [...observation.pools, ...network.pools.map((pool) => ({ ...pool, id: rename(pool.id) }))];
   const own = new Set(observation.pools.map(({ id }) => id));

@@ -7,7 +7,7 @@ import { SchedulerError } from '../errors.ts';
 import { enginesOf, gpusOf, type Parallelism, spreadOf } from '../roofline/parallelism.ts';
 import type { Pool } from '../solver/problem.ts';
 import type { Gateway } from './gateway.ts';
-import type { LiveNode } from './observed.ts';
+import type { LiveNode } from './nodes.ts';
 
 const answerSchema = z.object({ offers: z.array(offerSchema).max(1000) });
 

@@ -19,11 +19,12 @@ export function checkPlan(plan: Plan, pools: readonly Pool[], demands: readonly 
       return fail(`${model} on ${id}: no such ${pool === undefined ? 'pool' : 'model in the workload'}`);
     if (!Number.isInteger(replicas) || replicas < 0) return fail(`${replicas} replicas of ${model}`);
     if (!Number.isFinite(share) || share < 0) return fail(`${model} on ${id}: a share of ${share}`);
-    const problem = parallelismProblem(demand.model, spread);
+    const known = demand.model.opaque !== true;
+    const problem = known ? parallelismProblem(demand.model, spread) : undefined;
     if (problem !== undefined) return fail(problem);
     if (gpus > pool.gpusPerNode) return fail(`${model}: ${gpus} GPUs in a node of ${pool.gpusPerNode}`);
     const deployment = { model: demand.model, gpu: pool.gpu, ...spread, weights: demand.weights, kv: demand.kv };
-    const unfit = deploymentProblem(deployment, options.limits.memoryFraction);
+    const unfit = known ? deploymentProblem(deployment, options.limits.memoryFraction) : undefined;
     if (unfit !== undefined) return fail(unfit);
     const sizes = used.get(id) ?? new Map<number, number>();
     used.set(id, sizes.set(gpus, (sizes.get(gpus) ?? 0) + replicas));

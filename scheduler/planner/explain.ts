@@ -38,7 +38,9 @@ export function explainModels(
       rate: demand.rate,
       unserved: evaluation.unserved[m] ?? 0,
       latencyS:
-        mine.length === 0 || Number.isNaN(evaluation.latency[m] ?? Number.NaN) ? undefined : evaluation.latency[m],
+        mine.length === 0 || demand.model.opaque === true || Number.isNaN(evaluation.latency[m] ?? Number.NaN)
+          ? undefined
+          : evaluation.latency[m],
       ...(counted && Number.isFinite(target.latencyS) ? { target } : {}),
       availability: modelAvailability(demand, taken, pools),
       ...(demand.alwaysOn === true ? { alwaysOn: true } : {}),
@@ -58,7 +60,9 @@ const withoutReplica = ({ rate }: Demand) =>
 function limitOf(decision: Decision, option: Option, o: number, demand: Demand): string {
   const { problem, table } = decision;
   const { limits } = problem.settings;
-  const { deployment } = table.step(option);
+  const deployment = table.step(option)?.deployment;
+  if (deployment === undefined)
+    return `a replica on ${place(option, problem.pools)} served ${perS(option.capacity)}${option.observed === true ? ', and may do more' : ''}; the model's shape is not known, so nothing else was tried and its latency is not planned`;
   const held = kvCapacityTokens(deployment, limits.memoryFraction);
   const batch = Math.floor(held / (meanLength(demand.input) + meanLength(demand.output)));
   const most =

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { type Catalogue, findGpu, findModel, parse, readJson } from '../catalogue/catalogue.ts';
+import { opaqueModel } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import { parallelismSchema } from '../roofline/parallelism-schema.ts';
@@ -177,8 +178,25 @@ export function readMeasured(path: string, catalogue: Catalogue): MeasuredCapaci
         `${path}: row ${i + 1} needs a parallelism and a positive number of requests/s: ${line.slice(0, 120)}`,
       );
     }
-    return { model: findModel(catalogue, model).id, gpu: findGpu(catalogue, gpu).id, ...row };
+    return { model: knownId(catalogue, model), gpu: findGpu(catalogue, gpu).id, ...row };
   });
+}
+
+/** A name that the catalogue does not have stands for itself: a model that is planned by what was measured alone. */
+function knownId(catalogue: Catalogue, name: string): string {
+  try {
+    return findModel(catalogue, name).id;
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'unknown_model' && name !== '') return name;
+    throw error;
+  }
+}
+
+/** The catalogue with a model for each measured name that it lacks. */
+export function withMeasured(catalogue: Catalogue, measured: readonly MeasuredCapacity[]): Catalogue {
+  const known = new Set(catalogue.models.map(({ id }) => id));
+  const names = new Set(measured.map(({ model }) => model).filter((id) => !known.has(id)));
+  return names.size === 0 ? catalogue : { ...catalogue, models: [...catalogue.models, ...[...names].map(opaqueModel)] };
 }
 
 function readText(path: string): string {

@@ -32,7 +32,7 @@ export function predict(
   policy = 'weighted',
 ): Prediction {
   const models = demands.map((demand, m): PredictedModel => {
-    const groups = groupsOf(plan, pools, demand, options);
+    const groups = demand.model.opaque === true ? [] : groupsOf(plan, pools, demand, options);
     if (groups.length === 0 || demand.rate === 0) return { model: demand.model.id, result: undefined };
     const arrivals = { kind: 'gamma', rate: demand.rate, cv: Math.max(0.05, demand.cv) } as const;
     const requests = drawRequests(

@@ -51,7 +51,7 @@ export function evaluate(
     unserved.push(left > SERVED_TOLERANCE * demand.rate ? left : 0);
     latency.push(demand.rate > left ? cost / (demand.rate - left) : Number.NaN);
     waiting += Number.isNaN(cost) ? 0 : cost;
-    served += demand.rate - left;
+    if (demand.model.opaque !== true) served += demand.rate - left;
     if (demand.rate > 0) share = Math.min(share, capacity / demand.rate);
   });
   return { rates, unserved, latency, meanLatencyS: served > 0 ? waiting / served : Number.NaN, waiting, share };

@@ -76,6 +76,7 @@ export class OptionTable {
   #add(m: number, sequences: number, lengths: Moments): boolean {
     const [demand, settings, before] = [this.#demands[m], this.#settings, this.options.length];
     if (demand === undefined) return false;
+    if (demand.model.opaque === true) return this.#addMeasured(m, demand);
     this.#pools.forEach((pool, p) => {
       for (const spread of parallelismsTried(demand, pool)) {
         const deployment = { model: demand.model, gpu: pool.gpu, ...spread, weights: demand.weights, kv: demand.kv };
@@ -98,32 +99,47 @@ export class OptionTable {
     return this.options.length > before;
   }
 
+  /** Of a model whose shape is not known: where it was measured, with no latency, which then plays no part. */
+  #addMeasured(m: number, demand: Demand): boolean {
+    const before = this.options.length;
+    const { id } = demand.model;
+    const observed = (demand.observed ?? []).map((row) => ({ ...row, observed: true as const }));
+    const rows = [...observed, ...this.#settings.measured.filter(({ model }) => model === id)];
+    this.#pools.forEach((pool, p) => {
+      const here = rows.filter(
+        ({ gpu, tp }) => gpu === pool.gpu.id && tp <= pool.gpusPerNode && (pool.allows?.(id, { tp }) ?? true),
+      );
+      // What the operator measured comes last and wins.
+      for (const { tp, rate, ...how } of new Map(here.map((row) => [row.tp, row])).values()) {
+        const points = [0, rate].map((load) => ({ rate: load, latencyS: 0 }));
+        const seen = 'observed' in how ? { observed: true as const } : {};
+        this.options.push({ demand: m, pool: p, tp, gpus: tp, capacity: rate, points, source: 'measured', ...seen });
+      }
+    });
+    return this.options.length > before;
+  }
+
   /** The options of one model as they were before any was simulated. */
   estimatesOf(demand: number): readonly Option[] {
     return this.#estimated.get(demand) ?? [];
   }
 
-  step(option: Option): StepModel {
-    return this.#of(option).step;
-  }
-
-  #of(option: Option): Known {
-    const known = this.#known.get(option);
-    if (known === undefined) throw new Error('an option of another table');
-    return known;
+  /** Of its decode engine where it is a pair; undefined where the model's shape is not known. */
+  step(option: Option): StepModel | undefined {
+    return this.#known.get(option)?.step;
   }
 
   /** Whether a simulation would still change it. */
   isExact(option: Option, wantLatency: boolean): boolean {
-    const { exact } = this.#of(option);
-    return exact.capacity && (exact.curve || !wantLatency);
+    const exact = this.#known.get(option)?.exact;
+    return exact === undefined || (exact.capacity && (exact.curve || !wantLatency));
   }
 
   /** Replaces its estimate by simulation. False where there was nothing to do. */
   simulateOption(option: Option, wantLatency: boolean): boolean {
-    const known = this.#of(option);
+    const known = this.#known.get(option);
     const demand = this.#demands[option.demand];
-    if (demand === undefined || this.isExact(option, wantLatency)) return false;
+    if (demand === undefined || known === undefined || this.isExact(option, wantLatency)) return false;
     const { limits, calibration } = this.#settings;
     const { capacity, points } = replicaProfile(known.step, demand, limits, calibration, wantLatency, known.prefill);
     if (!known.exact.capacity) this.simulated++;
@@ -151,8 +167,8 @@ export class OptionTable {
     this.#seen.set(key, seen);
     for (const option of this.options) {
       if (option.demand !== demand || option.source !== 'estimated') continue;
-      const { averages } = this.#of(option);
-      if (averages.limit === limit) Object.assign(option, averages.estimate(seen));
+      const averages = this.#known.get(option)?.averages;
+      if (averages?.limit === limit) Object.assign(option, averages.estimate(seen));
     }
   }
 
@@ -164,7 +180,8 @@ export class OptionTable {
         if (demand?.model.id !== row.model || pool?.gpu.id !== row.gpu || option.tp !== row.tp || option.spread)
           continue;
         matched = true;
-        const known = this.#of(option);
+        const known = this.#known.get(option);
+        if (known === undefined) continue;
         option.points = scaled(
           option.points,
           row.rate / Math.max(option.capacity, 1e-12),

@@ -54,6 +54,15 @@ export interface Demand {
   latencyS?: number;
   /** Has a replica on a stable node at all times. */
   alwaysOn?: boolean;
+  /** Of a model whose shape is not known: what one replica was seen to serve. It may be able to do more. */
+  observed?: readonly ObservedCapacity[];
+}
+
+/** requests/s that one replica on `tp` GPUs served. */
+export interface ObservedCapacity {
+  gpu: string;
+  tp: number;
+  rate: number;
 }
 
 /** What a workload may ask to be tried beside tensor parallelism. */
@@ -121,6 +130,8 @@ export interface Option {
   /** Rate and mean latency of one replica. An estimate is never above what a simulation finds. */
   points: Curve;
   source: 'measured' | 'simulated' | 'estimated';
+  /** `capacity` is what it was seen to do, bursts included. */
+  observed?: true;
 }
 
 /** Replicas by option, in the order of the options. */

@@ -27,6 +27,8 @@ export interface Target {
 
 /** `options` of this model as they are estimated, so that the target does not move while they are simulated. */
 export function targetOf(demand: Demand, options: readonly Option[], settings: PlanOptions): Target {
+  // Nothing is known of its latency.
+  if (demand.model.opaque === true) return { latencyS: Number.POSITIVE_INFINITY, asked: false };
   const asked = settings.latencyS ?? demand.latencyS;
   if (asked !== undefined) return { latencyS: asked, asked: true };
   if (demand.class === 'batch') return { latencyS: Number.POSITIVE_INFINITY, asked: false };
@@ -37,6 +39,8 @@ export function targetOf(demand: Demand, options: readonly Option[], settings: P
 
 /** What the objective lets a plan use of an option. */
 export function usableOf(option: Option, target: Target, { objective }: Pick<PlanOptions, 'objective'>): Usable {
+  if (option.observed === true)
+    return { rate: option.capacity, curve: objective === 'throughput' ? [] : option.points };
   switch (objective) {
     case 'throughput':
       return { rate: option.capacity, curve: [] };

@@ -9,6 +9,8 @@ const gb = (bytes: number) => (bytes / 1e9).toFixed(1);
 /** Why a model fits nowhere, and the least that would help. */
 export function whyNowhere(demand: Demand, pools: readonly Pool[], settings: PlanOptions): string {
   const { model } = demand;
+  if (model.opaque === true)
+    return `${model.id}: its shape is not known, and it was measured on no GPU that is here; --models ${model.id}=config.json tells its shape`;
   const asked = demand.tp;
   const problems = asked?.map((tp) => tpProblem(model, tp)).filter((problem) => problem !== undefined) ?? [];
   if (asked && problems.length === asked.length) return problems.join('; ');

@@ -237,6 +237,54 @@ describe('the controller', () => {
     expect((await apply()).out).toMatch(/who\/knows is asked for but left out/);
   });
 
+  it('a model that the catalogue does not know is planned by what its replicas serve, and grows when that is not enough', async () => {
+    const served = [
+      serving('aaaaaaaaaaaaaaaaaaaaaaaaaa', 'who/knows'),
+      serving('bbbbbbbbbbbbbbbbbbbbbbbbbb', 'who/knows'),
+    ];
+    gateway.nodes = served;
+    gateway.workload = [ROW, { ...ROW, model: 'who/knows', requests_per_second: 6 }];
+    const enough = await apply();
+    expect(enough.out).toMatch(
+      /who\/knows is not in the catalogue: planned by what its replicas serve now, 3.00 requests\/s each/,
+    );
+    expect(enough.out).toMatch(/who\/knows +2 +4 × A100-80-SXM each/);
+    expect(enough.out).not.toMatch(/would start who\/knows/);
+    expect(enough.out).toContain('its latency is not planned');
+    // A third is wanted: two did all they were seen to do, and requests were refused.
+    gateway.workload = [ROW, { ...ROW, model: 'who/knows', requests_per_second: 6, unserved: 1500 }];
+    gateway.windowMs = 600_000;
+    expect((await apply()).out).toMatch(/would start who\/knows TP 4 on a100/);
+    const live = await otelaPlan('plan', '--live', ...place.argv.slice(0, 4), '--duration', '10');
+    expect(live.out).toMatch(/who\/knows +2 /);
+  });
+
+  it('a model that the catalogue does not know is planned by the operator’s measured rows, from files too', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'otela-plan-'));
+    const file = (name: string, content: string) => {
+      writeFileSync(join(folder, name), content);
+      return join(folder, name);
+    };
+    const workload = { models: [{ model: 'who/knows', rate: 5, input: 500, output: 100 }] };
+    const argv = [
+      ...[
+        'plan',
+        '--inventory',
+        file('i.json', JSON.stringify({ pools: [{ gpu: 'A100-80-SXM', nodes: 2, gpus_per_node: 4 }] })),
+      ],
+      ...['--workload', file('w.json', JSON.stringify(workload))],
+    ];
+    expect((await otelaPlan(...argv)).log).toMatch(/no model is called "who\/knows"/);
+    const rows = file('m.csv', 'model,gpu,tp,requests_per_s\nwho/knows,A100-80-SXM,2,2\n');
+    const { code, out } = await otelaPlan(...argv, '--measured', rows);
+    // 85 % of 2 requests/s each: three replicas.
+    expect(out).toMatch(/who\/knows +3 +2 × A100-80-SXM each/);
+    expect(code).toBe(0);
+    const elsewhere = file('e.csv', 'model,gpu,tp,requests_per_s\nwho/knows,H100-SXM,2,2\n');
+    expect((await otelaPlan(...argv, '--measured', elsewhere)).log).toMatch(/measured on no GPU that is here/);
+    rmSync(folder, { recursive: true });
+  });
+
   it('plans from the live network without starting anything', async () => {
     gateway.nodes = [serving('aaaaaaaaaaaaaaaaaaaaaaaaaa', MODEL), node('bbbbbbbbbbbbbbbbbbbbbbbbbb')];
     const { code, out } = await otelaPlan('plan', '--live', ...place.argv.slice(0, 4), '--duration', '10');

@@ -2,8 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import { burstiness, variation } from '../../scheduler/live/burstiness.ts';
 import type { Gateway } from '../../scheduler/live/gateway.ts';
-import { liveInventory, liveNodes, liveWorkload } from '../../scheduler/live/observed.ts';
+import { liveInventory, liveNodes } from '../../scheduler/live/nodes.ts';
 import { slurmInventory } from '../../scheduler/live/sinfo.ts';
+import { liveWorkload } from '../../scheduler/live/workload.ts';
 import { ACCEPTS_LABEL } from '../../shared/deployment/labels.ts';
 import { catalogue } from './support/small.ts';
 import { node } from './support/stand-in-gateway.ts';

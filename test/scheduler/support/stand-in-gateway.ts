@@ -7,6 +7,7 @@ import { createServer, type Server } from 'node:http';
 export class StandInGateway {
   nodes: object[] = [];
   workload: object[] = [];
+  windowMs: number | undefined;
   weights: { path: string; body: unknown }[] = [];
   down = false;
   url = '';
@@ -17,7 +18,7 @@ export class StandInGateway {
     if (request.headers.authorization !== 'Bearer operator-key') return answer(401, { error: {} });
     if (request.url === '/v1/registry/nodes') return answer(200, { object: 'list', data: this.nodes });
     if (request.url?.startsWith('/admin/workload?window=') === true)
-      return answer(200, { object: 'list', data: this.workload });
+      return answer(200, { object: 'list', window_ms: this.windowMs, data: this.workload });
     if (request.method === 'PUT' && request.url?.startsWith('/admin/routing/')) {
       let text = '';
       request.on('data', (chunk: Buffer) => (text += chunk.toString()));

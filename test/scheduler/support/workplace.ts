@@ -59,7 +59,7 @@ export class Workplace {
       writeFileSync(join(here, name), content, { mode: 0o600 });
       return join(here, name);
     };
-    Object.assign(this.gateway, { nodes: [], workload: [ROW], weights: [], down: false });
+    Object.assign(this.gateway, { nodes: [], workload: [ROW], windowMs: undefined, weights: [], down: false });
     this.jobs = new Jobs();
     this.state = join(here, 'state.json');
     const pools = [{ id: 'a100', gpu: 'A100-80-SXM', nodes: 2, gpus_per_node: 4, values: { partition: 'gpu' } }];

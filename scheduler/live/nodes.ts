@@ -3,12 +3,10 @@ import { ACCEPTS_LABEL, DEPLOYMENT_LABEL, failedDeployment } from '../../shared/
 import { type Catalogue, findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Gpu } from '../catalogue/gpu.ts';
 import type { Model } from '../catalogue/model.ts';
-import { PRECISIONS, type Precision } from '../catalogue/precision.ts';
 import { SchedulerError } from '../errors.ts';
 import type { Inventory } from '../planner/input.ts';
 import { tpProblem } from '../roofline/deployment.ts';
 import { type Demand, type Placement, type Pool, TIERS, type Tier } from '../solver/problem.ts';
-import { burstiness } from './burstiness.ts';
 import type { Gateway } from './gateway.ts';
 
 /** What of `/v1/registry/nodes` placement needs; the rest may change without it. */
@@ -49,28 +47,6 @@ const nodesSchema = z.object({
     )
     .max(100_000),
 });
-
-/** What of `/admin/workload?window=…` placement needs. Numbers only; a model without answers has means of 0. */
-const spread = z.object({ mean: z.number().nonnegative(), deviation: z.number().nonnegative() });
-const workloadSchema = z.object({
-  window_ms: z.number().positive().optional(),
-  data: z
-    .array(
-      z.object({
-        /** Whatever somebody asked for: a name that no model can have is left out like any other that nobody knows. */
-        model: z.string(),
-        requests_per_second: z.number().nonnegative(),
-        /** Refused because nobody served the model; older gateways do not tell. */
-        unserved: z.number().nonnegative().default(0),
-        input: spread,
-        output: spread,
-      }),
-    )
-    .max(100_000),
-});
-
-/** Of a name that is told: models have shorter ones. */
-const NAME_CHARS = 256;
 
 /** A node session as placement sees it. */
 export interface LiveNode {
@@ -170,12 +146,21 @@ function knownGpu(catalogue: Catalogue, name: string, vramMib: number): Gpu | un
   }
 }
 
-/** Pools of like nodes, and what runs on them: one replica over all GPUs of its node, as an agent wraps one engine. */
-export function inventoryOf(nodes: readonly LiveNode[], catalogue: Catalogue, log: (line: string) => void): Inventory {
+/**
+ * Pools of like nodes, and what runs on them: one replica over all GPUs of its node, as an agent wraps one engine. Models that the catalogue
+ * does not know count where `workload` has them.
+ */
+export function inventoryOf(
+  nodes: readonly LiveNode[],
+  catalogue: Catalogue,
+  log: (line: string) => void,
+  workload: readonly Demand[] = [],
+): Inventory {
+  const opaque = new Set(workload.filter(({ model }) => model.opaque === true).map(({ model }) => model.id));
   const pools = new Map<string, Pool>();
   const running = new Map<string, Placement>();
   for (const node of nodes) {
-    const placed = runningOn(node, catalogue);
+    const placed = runningOn(node, catalogue, opaque);
     if (placed === 'foreign') {
       log(
         `node ${node.session.slice(0, 8)} serves ${node.models.join(', ')}, which the catalogue cannot place: left alone and left out`,
@@ -196,9 +181,14 @@ export function inventoryOf(nodes: readonly LiveNode[], catalogue: Catalogue, lo
   return { pools: kept, running: [...running.values()].filter(({ pool }) => ids.has(pool)) };
 }
 
-function runningOn(node: LiveNode, catalogue: Catalogue): Placement | undefined | 'foreign' {
+function runningOn(
+  node: LiveNode,
+  catalogue: Catalogue,
+  opaque: ReadonlySet<string>,
+): Placement | undefined | 'foreign' {
   const [name] = node.models;
   if (name === undefined) return undefined;
+  if (opaque.has(name)) return { model: name, pool: node.pool, tp: node.gpus, replicas: 1 };
   const model = knownModel(catalogue, name);
   if (model === undefined || tpProblem(model, node.gpus) !== undefined) return 'foreign';
   return { model: model.id, pool: node.pool, tp: node.gpus, replicas: 1 };
@@ -208,6 +198,7 @@ export async function liveInventory(
   gateway: Gateway,
   catalogue: Catalogue,
   log: (line: string) => void,
+  workload: readonly Demand[] = [],
 ): Promise<Inventory> {
   const nodes = await liveNodes(gateway, catalogue, log);
   const closed = nodes.filter(({ models, accepts }) => models.length === 0 && !accepts);
@@ -217,84 +208,14 @@ export async function liveInventory(
     nodes.filter((node) => !closed.includes(node)),
     catalogue,
     log,
+    workload,
   );
   if (inventory.pools.length === 0)
     throw new SchedulerError('infeasible', `${gateway.url} knows no node with GPUs that could be planned for`);
   return inventory;
 }
 
-/** Lengths of requests that nobody has answered yet: a chat's. */
-const GUESS = {
-  input: { kind: 'lognormal' as const, mean: 512, sd: 512 },
-  output: { kind: 'lognormal' as const, mean: 256, sd: 256 },
-};
-
-/**
- * `window` as the gateway reads it: `10m`, `1h`. `nodes`: weights count as stored the way a node that serves them says; otherwise as the
- * catalogue knows them.
- */
-export async function liveWorkload(
-  gateway: Gateway,
-  catalogue: Catalogue,
-  window: string,
-  log: (line: string) => void,
-  nodes: readonly LiveNode[] = [],
-): Promise<Demand[]> {
-  const path = `/admin/workload?window=${encodeURIComponent(window)}`;
-  const { data, window_ms } = parseAnswer(workloadSchema, await gateway.get(path), path);
-  const lengths = ({ mean, deviation }: { mean: number; deviation: number }) => ({
-    kind: 'lognormal' as const,
-    mean: Math.max(1, mean),
-    sd: deviation,
-  });
-  const demands = new Map<string, Demand>();
-  for (const row of data) {
-    const model = knownModel(catalogue, row.model);
-    if (model === undefined) {
-      log(
-        `${row.model.slice(0, NAME_CHARS)} is asked for but left out: the catalogue does not know it (add it with --models NAME=config.json)`,
-      );
-      continue;
-    }
-    // Two names of one model: the busier one's lengths stand for both.
-    const known = demands.get(model.id);
-    // What nobody served is wanted as well: that is how a model without a replica gets one.
-    const unserved = window_ms === undefined ? 0 : row.unserved / (window_ms / 1000);
-    const rate = row.requests_per_second + unserved + (known?.rate ?? 0);
-    const guessed = row.input.mean === 0 && row.output.mean === 0;
-    if (guessed && unserved > 0)
-      log(`${model.id} has been answered by nobody: planned with ${GUESS.input.mean} + ${GUESS.output.mean} tokens`);
-    const seen = guessed ? GUESS : { input: lengths(row.input), output: lengths(row.output) };
-    const { input, output } = known !== undefined && known.rate > row.requests_per_second ? known : seen;
-    const weights = servedWeights(nodes, catalogue, model) ?? model.storage.weights;
-    demands.set(model.id, { model, rate, cv: 1, input, output, weights, kv: model.storage.kv });
-  }
-  const cv = await burstiness(gateway, [...demands.keys()], (name) => knownModel(catalogue, name)?.id);
-  return [...demands.values()].map((demand) => ({ ...demand, cv: cv.get(demand.model.id) ?? 1 }));
-}
-
-/** Of the first node that serves the model and says how; undefined where none says, or what this version does not know. */
-function servedWeights(nodes: readonly LiveNode[], catalogue: Catalogue, model: Model): Precision | undefined {
-  for (const { quantization } of nodes) {
-    for (const [name, how] of quantization) {
-      if (knownModel(catalogue, name)?.id !== model.id) continue;
-      const precision = precisionOf(how);
-      if (precision !== undefined) return precision;
-    }
-  }
-  return undefined;
-}
-
-/** vLLM's and SGLang's names of a quantisation. */
-function precisionOf(quantization: string): Precision | undefined {
-  const name = quantization.toLowerCase();
-  const found = PRECISIONS.find((one) => name === one || name.startsWith(`${one}_`) || name.endsWith(`_${one}`));
-  if (found !== undefined) return found;
-  if (/awq|gptq|w4a16|4bit/.test(name)) return 'int4';
-  return /w8a8|8bit/.test(name) ? 'int8' : undefined;
-}
-
-function knownModel(catalogue: Catalogue, name: string): Model | undefined {
+export function knownModel(catalogue: Catalogue, name: string): Model | undefined {
   try {
     return findModel(catalogue, name);
   } catch (error) {
@@ -303,7 +224,7 @@ function knownModel(catalogue: Catalogue, name: string): Model | undefined {
   }
 }
 
-function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {
+export function parseAnswer<T>(schema: z.ZodType<T>, value: unknown, path: string): T {
   try {
     return parse(schema, value, path);
   } catch (cause) {
