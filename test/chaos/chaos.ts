@@ -35,6 +35,8 @@ interface ChaosOptions {
 
 export interface Chaos {
   options: Omit<ChaosOptions, 'log'>;
+  /** Why the gateway's disk could not be filled here. */
+  withoutFullDisk?: string;
   a?: PartA;
   b?: PartB;
   c?: PartC;
@@ -90,7 +92,7 @@ export async function chaos(options: ChaosOptions): Promise<Chaos> {
   const fleet = await Fleet.open({ replicas, slots, tokensPerSecond, slurm, ...place });
   log(`${replicas} replicas serve after ${((Date.now() - startedAt) / 1_000).toFixed(1)} s`);
   const { log: _, ...told } = options;
-  const result: Chaos = { options: told };
+  const result: Chaos = { options: told, ...(typeof disk === 'string' && { withoutFullDisk: disk }) };
   const drawn = [...faults(options.a.pauseMs, options.a.hangMs), ...(slurm ? [PREEMPTION] : [])];
   if (typeof disk !== 'string') drawn.push(fullDisk(disk));
   if (parts.includes('a')) result.a = await partA(fleet, { ...options.a, load, faults: drawn, random, log });

@@ -13,7 +13,7 @@ export interface LongForm {
 export const LONG_FORMS: readonly LongForm[] = [
   {
     name: 'chaos',
-    what: 'nodes are killed, paused, cut off, and their engines hang, under load: clients see no error',
+    what: 'nodes are killed, paused, cut off, their engines hang, and the disk fills up, under load: clients see no error',
     minutes: 17,
     argv: ['test/chaos/main.ts', '--minutes', '10'],
   },
