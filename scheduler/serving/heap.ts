@@ -8,6 +8,10 @@ interface Node<T> {
 export class Heap<T> {
   readonly #nodes: Node<T>[] = [];
 
+  get size(): number {
+    return this.#nodes.length;
+  }
+
   peek(): Node<T> | undefined {
     return this.#nodes[0];
   }

@@ -55,29 +55,40 @@ export class Queue {
     if (this.#returning.pop() === undefined) this.#waiting.shift();
   }
 
+  /** Takes out the newest, that which has not arrived before that which waits; undefined: it is empty. */
+  takeNewest(): Sequence | undefined {
+    const sent = this.#sent.pop();
+    if (sent !== undefined) return this.#sequenceOf(sent);
+    return this.#waiting.pop() ?? this.#returning.shift();
+  }
+
   /** Lets in who has arrived by `now`. */
   arrive(now: number): void {
     for (let next = this.#sent.head; next !== undefined && next.arrival <= now; next = this.#sent.head) {
       this.#sent.shift();
-      const cached = Math.min(next.input - 1, Math.floor(next.input * this.#prefixHit));
-      this.#waiting.push({
-        request: next.request,
-        prompt: next.stored ? 0 : next.input - cached,
-        cached: next.stored ? next.input : cached,
-        hashes: next.hashes ?? [],
-        shared: 0,
-        own: [],
-        prefilled: 0,
-        fixed: 0,
-        remaining: next.output,
-        firstToken: next.stored ? next.arrival : -1,
-        base: 0,
-        since: 0,
-        phase: 0,
-        epoch: 0,
-        running: false,
-      });
+      this.#waiting.push(this.#sequenceOf(next));
     }
+  }
+
+  #sequenceOf(sent: Sent): Sequence {
+    const cached = Math.min(sent.input - 1, Math.floor(sent.input * this.#prefixHit));
+    return {
+      request: sent.request,
+      prompt: sent.stored ? 0 : sent.input - cached,
+      cached: sent.stored ? sent.input : cached,
+      hashes: sent.hashes ?? [],
+      shared: 0,
+      own: [],
+      prefilled: 0,
+      fixed: 0,
+      remaining: sent.output,
+      firstToken: sent.stored ? sent.arrival : -1,
+      base: 0,
+      since: 0,
+      phase: 0,
+      epoch: 0,
+      running: false,
+    };
   }
 }
 
@@ -98,6 +109,10 @@ class Line<T> {
 
   push(item: T): void {
     this.#items.push(item);
+  }
+
+  pop(): T | undefined {
+    return this.length > 0 ? this.#items.pop() : undefined;
   }
 
   shift(): void {

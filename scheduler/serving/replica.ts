@@ -10,6 +10,19 @@ import { SequenceMemory } from './sequence-memory.ts';
 /** Called once per request that ended. Times in seconds. `undefined` first token: it can never fit and was refused. */
 export type Finished = (request: number, firstToken: number | undefined, end: number) => void;
 
+/** A request that leaves a replica before its end, to go on elsewhere. */
+export interface Held {
+  request: number;
+  /** Tokens of its prompt and of the answer so far. */
+  tokens: number;
+  /** Keys and values of all of them are in memory and can be moved; else they are to be computed. */
+  computed: boolean;
+  /** Answer tokens still to come. */
+  remaining: number;
+  /** When it got its first token; undefined: it has none yet. */
+  firstToken: number | undefined;
+}
+
 interface ReplicaCounters {
   steps: number;
   decodeTokens: number;
@@ -82,6 +95,11 @@ export class Replica {
     return this.#decoding.size + this.#queue.all + (this.#partial ? 1 : 0);
   }
 
+  /** Requests that wait for a place in the batch. */
+  get waiting(): number {
+    return this.#queue.all;
+  }
+
   /**
    * In order of arrival. `stored`: its prompt's keys and values came from elsewhere (disaggregated prefill). An engine refuses a prompt
    * that fills the model's context, and ends an answer where the context ends.
@@ -128,6 +146,37 @@ export class Replica {
       else if (this.#decoding.size > 0) this.#decodeSteps(until);
       else this.#refuse();
     }
+  }
+
+  /**
+   * Gives up to `most` requests away, those first that wait the shortest, then those that run the shortest: for a change of the
+   * deployment or of the balance. What a prompt has computed in part is lost.
+   */
+  surrender(most = Number.POSITIVE_INFINITY): Held[] {
+    const held: Held[] = [];
+    while (held.length < most) {
+      const waiting = this.#queue.takeNewest();
+      if (waiting === undefined) break;
+      const { request, prompt, cached, remaining, firstToken } = waiting;
+      const since = firstToken < 0 ? undefined : firstToken;
+      held.push({ request, tokens: prompt + cached, computed: prompt === 0, remaining, firstToken: since });
+    }
+    while (held.length < most) {
+      const newest = this.#admitted.pop();
+      if (newest === undefined) break;
+      if (!newest.running) continue;
+      const { request, firstToken } = newest;
+      const decoding = newest !== this.#partial;
+      const tokens = decoding ? this.#decoding.leave(newest) : newest.prompt + newest.cached;
+      this.#memory.giveBack(newest, tokens);
+      if (!decoding) this.#partial = undefined;
+      newest.running = false;
+      newest.epoch++;
+      const remaining = decoding ? newest.remaining - (tokens - newest.base) : newest.remaining;
+      const since = firstToken < 0 ? undefined : firstToken;
+      held.push({ request, tokens, computed: decoding, remaining, firstToken: since });
+    }
+    return held;
   }
 
   #idle(): boolean {

@@ -1,0 +1,170 @@
+import { Program, solve } from '../solver/highs.ts';
+import { simplex } from './simplex.ts';
+import type { Assignment } from './types.ts';
+
+/** What an assignment is decided on. K groups of like replicas, J kinds. */
+export interface AssignmentProblem {
+  /** `rates[k][j]`: requests/s of one replica of group k that serves kind j alone; 0: it cannot. */
+  rates: readonly (readonly number[])[];
+  /** Replicas of each group. */
+  replicas: readonly number[];
+  /** Requests/s of each kind. */
+  demand: readonly number[];
+  /** `cap[k][j]`: most requests/s of kind j at group k (C2 of OServe §4.2); none without it. */
+  cap?: readonly (readonly number[])[];
+}
+
+const load = (problem: AssignmentProblem, k: number, j: number): number => {
+  const rate = (problem.rates[k]?.[j] ?? 0) * (problem.replicas[k] ?? 0);
+  return rate > 0 ? 1 / rate : Number.POSITIVE_INFINITY;
+};
+
+/**
+ * The makespan form: everything is served and the fullest group is as empty as can be. min τ, Σ_k x_kj = λ_j, Σ_j x_kj/n_kj ≤ τ. A load
+ * above 1 says by how much the demand is more than the replicas can do. `preference[k][j]` (a cost per request) orders what the load leaves open:
+ * it decides alone while no group is fuller than `idle`. Kinds that no group can serve are left out of `served`.
+ */
+export function balance(
+  problem: AssignmentProblem,
+  preference?: { cost: readonly (readonly number[])[]; idle: number },
+): Assignment {
+  const [groups, kinds] = [problem.replicas.length, problem.demand.length];
+  const idle = preference?.idle ?? 0;
+  // The kinds that have a demand and a group.
+  const active: { kind: number; first: number }[] = [];
+  for (let j = 0; j < kinds; j++) {
+    let first = -1;
+    for (let k = 0; k < groups; k++)
+      if (load(problem, k, j) < (first < 0 ? Number.POSITIVE_INFINITY : load(problem, first, j))) first = k;
+    if ((problem.demand[j] ?? 0) > 0 && first >= 0) active.push({ kind: j, first });
+  }
+  const width = groups * active.length;
+  const [excess, columns] = [width, width + 1 + groups];
+  const matrix: Float64Array[] = [];
+  const right = new Float64Array(groups + active.length);
+  const cost = new Float64Array(columns);
+  const start = new Float64Array(groups);
+  // Requests that a group cannot serve cost so much that no optimum has them.
+  const never = 1e6;
+  for (let k = 0; k < groups; k++) {
+    const row = new Float64Array(columns);
+    for (const [a, { kind, first }] of active.entries()) {
+      const each = load(problem, k, kind);
+      row[a * groups + k] = Number.isFinite(each) ? each : never;
+      cost[a * groups + k] = preference?.cost[k]?.[kind] ?? 0;
+      if (first === k) start[k] = (start[k] ?? 0) + each * (problem.demand[kind] ?? 0);
+    }
+    row[excess] = -1;
+    row[excess + 1 + k] = 1;
+    matrix.push(row);
+    right[k] = idle;
+  }
+  for (const [a, { kind }] of active.entries()) {
+    const row = new Float64Array(columns);
+    row.fill(1, a * groups, (a + 1) * groups);
+    matrix.push(row);
+    right[groups + a] = problem.demand[kind] ?? 0;
+  }
+  const largest = cost.reduce((most, one) => Math.max(most, one), 0);
+  const demand = problem.demand.reduce((sum, one) => sum + one, 0);
+  cost[excess] = largest === 0 ? 1 : largest * demand * 100;
+  // Basic at first: each kind at its fastest group, and the slack of each group but the fullest, whose row sets the excess.
+  const fullest = start.reduce((best, value, k) => (value > (start[best] ?? 0) ? k : best), 0);
+  const basis = [
+    ...Array.from({ length: groups }, (_, k) => (k === fullest && (start[k] ?? 0) > idle ? excess : excess + 1 + k)),
+    ...active.map(({ first }, a) => a * groups + first),
+  ];
+  // Order of pivots: kinds first, then the row of the excess, then the slacks.
+  const order = [...active.map((_, a) => groups + a), fullest, ...basis.keys()].filter(
+    (row, i, all) => all.indexOf(row) === i,
+  );
+  const x = simplex(
+    order.map((row) => matrix[row] ?? new Float64Array(columns)),
+    Float64Array.from(order, (row) => right[row] ?? 0),
+    cost,
+    order.map((row) => basis[row] ?? 0),
+  );
+  return assignmentOf(problem, (k, j) => {
+    const a = active.findIndex(({ kind }) => kind === j);
+    return a < 0 ? 0 : (x[a * groups + k] ?? 0);
+  });
+}
+
+/** The throughput form: max Σ x under C1 Σ_k x_kj ≤ λ_j, C2 x_kj ≤ cap, C3 Σ_j x_kj/n_kj ≤ 1. */
+export function mostServed(problem: AssignmentProblem): Assignment {
+  const [groups, kinds] = [problem.replicas.length, problem.demand.length];
+  const caps = problem.cap === undefined ? 0 : groups * kinds;
+  const width = groups * kinds;
+  const rows = kinds + groups + caps;
+  const cost = new Float64Array(width + rows);
+  const matrix: Float64Array[] = [];
+  const right = new Float64Array(rows);
+  const add = (limit: number, terms: (row: Float64Array) => void) => {
+    const row = new Float64Array(width + rows);
+    terms(row);
+    row[width + matrix.length] = 1;
+    right[matrix.length] = limit;
+    matrix.push(row);
+  };
+  for (let j = 0; j < kinds; j++) add(problem.demand[j] ?? 0, (row) => row.fill(1, j * groups, (j + 1) * groups));
+  for (let k = 0; k < groups; k++) {
+    add(1, (row) => {
+      for (let j = 0; j < kinds; j++) {
+        const each = load(problem, k, j);
+        row[j * groups + k] = Number.isFinite(each) ? each : 1e6;
+      }
+    });
+  }
+  for (let k = 0; k < groups; k++) {
+    for (let j = 0; j < kinds; j++) {
+      if (Number.isFinite(load(problem, k, j))) cost[j * groups + k] = -1;
+      if (caps > 0) add(problem.cap?.[k]?.[j] ?? 0, (row) => (row[j * groups + k] = 1));
+    }
+  }
+  const x = simplex(
+    matrix,
+    right,
+    cost,
+    Array.from({ length: rows }, (_, row) => width + row),
+  );
+  return assignmentOf(problem, (k, j) => x[j * groups + k] ?? 0);
+}
+
+/** Either form by HiGHS: the proof of the simplex in tests, and of what is published. */
+export async function assignmentByHighs(problem: AssignmentProblem, form: 'balance' | 'most'): Promise<Assignment> {
+  const [groups, kinds] = [problem.replicas.length, problem.demand.length];
+  const program = new Program();
+  const most = form === 'most';
+  const excess = most ? -1 : program.column(1, 0, Number.POSITIVE_INFINITY);
+  const x = Array.from({ length: groups }, (_, k) =>
+    Array.from({ length: kinds }, (_, j) => {
+      const possible = Number.isFinite(load(problem, k, j));
+      const cap = most ? (problem.cap?.[k]?.[j] ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
+      return program.column(most ? -1 : 0, 0, possible ? cap : 0);
+    }),
+  );
+  for (let j = 0; j < kinds; j++) {
+    const terms = x.map((row): [number, number] => [row[j] ?? 0, 1]);
+    const possible = x.some((_, k) => Number.isFinite(load(problem, k, j)));
+    const wanted = possible ? (problem.demand[j] ?? 0) : 0;
+    program.row(most ? 0 : wanted, wanted, terms);
+  }
+  for (let k = 0; k < groups; k++) {
+    const terms = (x[k] ?? []).map((column, j): [number, number] => {
+      const each = load(problem, k, j);
+      return [column, Number.isFinite(each) ? each : 0];
+    });
+    program.row(Number.NEGATIVE_INFINITY, most ? 1 : 0, most ? terms : [...terms, [excess, -1]]);
+  }
+  const { values } = await solve(program, { timeLimitS: 10, gap: 0, seed: 1, relaxed: true });
+  return assignmentOf(problem, (k, j) => Math.max(0, values[x[k]?.[j] ?? 0] ?? 0));
+}
+
+function assignmentOf(problem: AssignmentProblem, of: (k: number, j: number) => number): Assignment {
+  const flow = problem.replicas.map((_, k) => problem.demand.map((_, j) => of(k, j)));
+  const loads = flow.map((row, k) =>
+    row.reduce((sum, amount, j) => sum + (amount > 0 ? amount * load(problem, k, j) : 0), 0),
+  );
+  const served = problem.demand.map((_, j) => flow.reduce((sum, row) => sum + (row[j] ?? 0), 0));
+  return { flow, served, loads, load: loads.reduce((most, one) => Math.max(most, one), 0) };
+}

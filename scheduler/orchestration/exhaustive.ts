@@ -1,0 +1,46 @@
+import { SchedulerError } from '../errors.ts';
+import { plansOf } from './enumerate.ts';
+import { type Evaluation, type Expected, evaluate } from './evaluate.ts';
+import { place } from './placement.ts';
+import { type RateTable, undominated } from './rates.ts';
+import type { DeploymentPlan, Shape, Site } from './types.ts';
+
+/** The best of all plans on so many GPUs, and of those of one shape. Ties go to the plan with fewer replicas. */
+export function bestPlan(table: RateTable, plans: readonly DeploymentPlan[], expected: Expected): Evaluation {
+  let best: Evaluation | undefined;
+  for (const plan of plans) {
+    const found = evaluate(table, plan, expected);
+    if (best === undefined || found.score < best.score - 1e-9) best = found;
+  }
+  if (best === undefined)
+    throw new SchedulerError(
+      'infeasible',
+      `${table.site.model.id} does not fit ${table.site.gpus} × ${table.site.gpu.id}`,
+    );
+  return best;
+}
+
+/** Plans worth weighing: of shapes that no other beats. */
+export function candidatePlans(table: RateTable, gpus: number): DeploymentPlan[] {
+  const shapes = undominated(table.shapes).map(({ shape }) => shape);
+  return plansOf(shapes, gpus).filter((plan) => fits(plan, table.site));
+}
+
+/** Whether nodes have room: two replicas of seven GPUs and one of two are no plan for two nodes of eight. */
+export function fits(plan: DeploymentPlan, site: Site): boolean {
+  try {
+    place(plan, [], site);
+    return true;
+  } catch (error) {
+    if (error instanceof SchedulerError && error.code === 'infeasible') return false;
+    throw error;
+  }
+}
+
+/** As many replicas of each shape alone as there is room for. */
+export function uniformPlans(shapes: readonly Shape[], gpus: number): DeploymentPlan[] {
+  return shapes.flatMap((shape) => {
+    const replicas = Math.floor(gpus / (shape.tp * shape.pp));
+    return replicas > 0 ? [[{ shape, replicas }]] : [];
+  });
+}

@@ -1,0 +1,258 @@
+import { Heap } from '../serving/heap.ts';
+import type { EngineLimits } from '../serving/limits.ts';
+import { type Held, Replica } from '../serving/replica.ts';
+import type { Requests } from '../serving/requests.ts';
+import type { Placed, Placement } from './placement.ts';
+import type { RateTable } from './rates.ts';
+import type { Decision, Dispatch } from './timeline.ts';
+import { type DeploymentPlan, type Shape, sameShape } from './types.ts';
+
+export type Role = 'both' | 'prefill' | 'decode';
+
+/** A replica that is there, or will be at `readyS`. */
+interface Member {
+  placed: Placed;
+  engine: Replica;
+  role: Role;
+  readyS: number;
+  group: number;
+  /** Seconds of work that was given to it and has not ended: the sum of 1 / rate of the kinds. */
+  workS: number;
+  /** `costS[kind]`: seconds of work of one request. */
+  costS: readonly number[];
+}
+
+/** A request that enters a replica at a later time: it moves there, or waits until one is ready. */
+interface Later {
+  request: number;
+  tokens: number;
+  remaining: number;
+  stored: boolean;
+  target?: Member;
+}
+
+/** Seconds that moving a sequence takes beside its bytes: pauses of a last small chunk (Llumnix, OSDI'24 reports 20 to 30 ms). */
+const MOVE_S = 0.03;
+/** A replica outside the assignment takes a request only if it would begin so much sooner, as a factor and in seconds. */
+const SPILL = { factor: 1.5, s: 1 };
+/** Loads closer than this stay as they are: moving costs, too. */
+const REBALANCE_MIN = 4;
+
+/** The replicas of a run with a deployment that changes, and where each request is. */
+export class Fleet {
+  /** Seconds of the first token and of the end of each request; NaN: not yet. */
+  readonly first: Float64Array;
+  readonly end: Float64Array;
+  migrated = 0;
+  #members: Member[] = [];
+  readonly #later = new Heap<Later>();
+  readonly #prefilling: Uint8Array;
+  #dispatch: Dispatch = { kind: 'least-loaded' };
+  #rebalanceS: number | undefined;
+  #rebalancedAt = 0;
+  #turn = 0;
+
+  readonly #table: RateTable;
+  readonly #limits: EngineLimits;
+  readonly #requests: Requests;
+  readonly #judged: Int32Array;
+  readonly #kvBytesPerS: number;
+
+  /** `judged`: the kind of each request as it is judged when it comes. `kvBytesPerS`: bytes/s between replicas. */
+  constructor(table: RateTable, limits: EngineLimits, requests: Requests, judged: Int32Array, kvBytesPerS: number) {
+    this.#table = table;
+    this.#limits = limits;
+    this.#requests = requests;
+    this.#judged = judged;
+    this.#kvBytesPerS = kvBytesPerS;
+    this.first = new Float64Array(requests.count).fill(Number.NaN);
+    this.end = new Float64Array(requests.count).fill(Number.NaN);
+    this.#prefilling = new Uint8Array(requests.count);
+  }
+
+  get placed(): readonly Placed[] {
+    return this.#members.map(({ placed }) => placed);
+  }
+
+  /** Requests that wait for a place in a batch, or for a replica. */
+  get waiting(): number {
+    return this.#members.reduce((sum, { engine }) => sum + engine.waiting, this.#later.size);
+  }
+
+  /** Brings everything up to `until`, in the order in which it happens. */
+  run(until: number): void {
+    for (;;) {
+      for (const { role, engine } of this.#members) if (role === 'prefill') engine.run(until);
+      const next = this.#later.peek();
+      if (next === undefined || next.key > until || next.key === Number.POSITIVE_INFINITY) break;
+      this.#later.pop();
+      for (const { engine } of this.#members) engine.run(next.key);
+      this.#enter(next.item, next.key);
+    }
+    for (const { engine } of this.#members) engine.run(until);
+  }
+
+  arrive(request: number): void {
+    const now = this.#requests.arrival[request] ?? 0;
+    this.run(now);
+    if (this.#rebalanceS !== undefined && now - this.#rebalancedAt >= this.#rebalanceS) this.#rebalance(now);
+    const [tokens, remaining] = [this.#requests.input[request] ?? 1, this.#requests.output[request] ?? 1];
+    this.#enter({ request, tokens, remaining, stored: false }, now);
+  }
+
+  /** Goes over to another deployment: replicas that end give their requests away, new ones are ready after `darkS`. */
+  apply(decision: Decision, placement: Placement, now: number, darkS: number): void {
+    this.#dispatch = decision.dispatch;
+    this.#rebalanceS = decision.rebalanceS;
+    const leaving = this.#members.filter(({ placed }) => !placement.kept.has(placed.id));
+    const known = new Map(this.#members.map((member) => [member.placed.id, member]));
+    const left = decision.plan.map(({ replicas }) => replicas);
+    this.#members = placement.replicas.map((placed, i) => {
+      const group = decision.plan.findIndex(({ shape }, g) => sameShape(shape, placed.shape) && (left[g] ?? 0) > 0);
+      left[group] = (left[group] ?? 0) - 1;
+      const role = decision.roles?.[i] ?? 'both';
+      const member = known.get(placed.id);
+      if (member !== undefined) return Object.assign(member, { group, role });
+      return this.#member(placed, group, role, now + darkS);
+    });
+    for (const { engine } of leaving) this.#moveAway(engine, now, decision.running === 'migrate');
+  }
+
+  /** A switch that failed half-way: replicas that should have ended are away for `darkS` and then serve on. */
+  pause(placement: Placement, now: number, darkS: number): void {
+    const paused = this.#members.filter(({ placed }) => !placement.kept.has(placed.id));
+    for (const member of paused) member.readyS = now + darkS;
+    for (const { engine } of paused) this.#moveAway(engine, now, false);
+  }
+
+  /** GPUs are gone, and with them what their replicas had computed. */
+  lose(gpus: ReadonlySet<number>, now: number): void {
+    const gone = this.#members.filter(({ placed }) => placed.gpus.some((gpu) => gpus.has(gpu)));
+    this.#members = this.#members.filter((member) => !gone.includes(member));
+    for (const { engine } of gone) this.#moveAway(engine, now, false);
+  }
+
+  #member(placed: Placed, group: number, role: Role, readyS: number): Member {
+    const { rates } = this.#table.of(placed.shape);
+    const costS = rates.map((rate) => (rate > 0 ? 1 / rate : Number.POSITIVE_INFINITY));
+    const finished = (request: number, first: number | undefined, end: number) =>
+      this.#finished(member, request, first, end);
+    const engine = new Replica(this.#table.step(placed.shape), this.#limits, finished);
+    const member: Member = { placed, engine, role, readyS, group, workS: 0, costS };
+    return member;
+  }
+
+  #finished(member: Member, request: number, first: number | undefined, end: number): void {
+    member.workS = Math.max(0, member.workS - (member.costS[this.#judged[request] ?? 0] ?? 0));
+    if (first === undefined) return;
+    if (Number.isNaN(this.first[request] ?? Number.NaN)) this.first[request] = first;
+    const output = this.#requests.output[request] ?? 1;
+    if (this.#prefilling[request] === 1 && output > 1) {
+      this.#prefilling[request] = 0;
+      const tokens = this.#requests.input[request] ?? 1;
+      this.#after(end + this.#moveS(member.placed.shape, tokens), {
+        request,
+        tokens,
+        remaining: output - 1,
+        stored: true,
+      });
+      return;
+    }
+    this.end[request] = end;
+  }
+
+  #moveS(shape: Shape, tokens: number): number {
+    return MOVE_S + this.#table.step(shape).transferSeconds(tokens, this.#kvBytesPerS);
+  }
+
+  #after(at: number, item: Later): void {
+    this.#later.push(at, 0, item);
+  }
+
+  #moveAway(engine: Replica, now: number, migrate: boolean): void {
+    for (const held of engine.surrender()) this.#move(held, now, migrate);
+  }
+
+  #move(held: Held, now: number, migrate: boolean, target?: Member): void {
+    if (held.firstToken !== undefined && Number.isNaN(this.first[held.request] ?? Number.NaN))
+      this.first[held.request] = held.firstToken;
+    const stored = migrate && held.computed;
+    if (held.computed) this.migrated++;
+    const shape = this.#members[0]?.placed.shape ?? { tp: 1, pp: 1 };
+    const at = stored ? now + this.#moveS(shape, held.tokens) : now;
+    // The last token of an answer has no keys and values yet: who computes again computes it, too.
+    const tokens = held.computed && !stored ? held.tokens + 1 : held.tokens;
+    this.#after(at, {
+      request: held.request,
+      tokens,
+      remaining: held.remaining,
+      stored,
+      ...(target === undefined ? {} : { target }),
+    });
+  }
+
+  #enter(item: Later, now: number): void {
+    const kind = this.#judged[item.request] ?? 0;
+    const able = this.#members.filter(({ role }) =>
+      item.stored ? role !== 'prefill' : role !== 'decode' || item.tokens > (this.#requests.input[item.request] ?? 0),
+    );
+    const ready = able.filter(({ readyS }) => readyS <= now);
+    if (ready.length === 0) {
+      // Nothing serves now: it waits for the first replica that will.
+      const readyS = able.reduce((least, one) => Math.min(least, one.readyS), Number.POSITIVE_INFINITY);
+      return this.#after(readyS, item);
+    }
+    const chosen = item.target !== undefined && ready.includes(item.target) ? item.target : this.#choose(ready, kind);
+    if (chosen === undefined) return;
+    const prefillOnly = chosen.role === 'prefill';
+    if (prefillOnly) this.#prefilling[item.request] = 1;
+    chosen.workS += chosen.costS[kind] ?? 0;
+    chosen.engine.push(item.request, now, item.tokens, prefillOnly ? 1 : item.remaining, item.stored);
+  }
+
+  #choose(ready: readonly Member[], kind: number): Member | undefined {
+    const dispatch = this.#dispatch;
+    switch (dispatch.kind) {
+      case 'round-robin':
+        return ready[this.#turn++ % ready.length];
+      case 'least-loaded':
+        return least(ready, ({ engine }) => engine.load);
+      case 'flow': {
+        const given = (member: Member) => (dispatch.flow[member.group]?.[kind] ?? 0) > 1e-9;
+        const work = (member: Member) => member.workS + (member.costS[kind] ?? 0);
+        return least(ready, (member) => (given(member) ? work(member) : work(member) * SPILL.factor + SPILL.s));
+      }
+    }
+  }
+
+  /** From the fullest to the emptiest of each role, newest first, until both hold as many. */
+  #rebalance(now: number): void {
+    this.#rebalancedAt = now;
+    const ready = this.#members.filter(({ readyS }) => readyS <= now);
+    for (const role of ['both', 'decode'] as const) {
+      const own = ready.filter((member) => member.role === role);
+      const full = least(own, ({ engine }) => -engine.load);
+      const empty = least(own, ({ engine }) => engine.load);
+      if (full === undefined || empty === undefined) continue;
+      const apart = full.engine.load - empty.engine.load;
+      if (apart < REBALANCE_MIN) continue;
+      for (const held of full.engine.surrender(Math.floor(apart / 2))) {
+        full.workS = Math.max(0, full.workS - (full.costS[this.#judged[held.request] ?? 0] ?? 0));
+        this.#move(held, now, true, empty);
+      }
+    }
+  }
+}
+
+function least(members: readonly Member[], of: (member: Member) => number): Member | undefined {
+  let [best, value]: [Member | undefined, number] = [undefined, Number.POSITIVE_INFINITY];
+  for (const member of members) {
+    const own = of(member);
+    if (own < value) [best, value] = [member, own];
+  }
+  return best;
+}
+
+/** Replicas of a plan by group, as a dispatch by even shares would have it: every kind to every group. */
+export const evenFlow = (plan: DeploymentPlan, kinds: number): number[][] =>
+  plan.map(({ replicas }) => new Array<number>(kinds).fill(replicas));

@@ -1,0 +1,141 @@
+import type { Calibration } from '../catalogue/calibration.ts';
+import { headsOf, layerCount } from '../catalogue/model.ts';
+import { deploymentProblem, kvCapacityTokens } from '../roofline/deployment.ts';
+import { gpusOf, parallelismProblem } from '../roofline/parallelism.ts';
+import { StepModel } from '../roofline/step.ts';
+import { Fluid, type Moments } from '../serving/fluid.ts';
+import type { EngineLimits } from '../serving/limits.ts';
+import { Replica } from '../serving/replica.ts';
+import type { Kind, Lengths } from '../workload/kinds.ts';
+import type { Shape, ShapeRates, Site } from './types.ts';
+
+/** Stages of one replica: each more adds a hop and a bubble to every token. */
+const STAGES_MAX = 4;
+/** Where latencies are compared: as full as a replica that keeps up should be. */
+const NOMINAL_LOAD = 0.7;
+
+/** Every shape in which the model starts on these GPUs with memory for two requests of its full context, smallest first. */
+export function shapesOf({ model, gpu, gpus, gpusPerNode }: Site): Shape[] {
+  const found: Shape[] = [];
+  for (let tp = 1; tp <= Math.min(gpus, gpusPerNode); tp++) {
+    for (let pp = 1; pp <= Math.min(STAGES_MAX, layerCount(model), Math.floor(gpus / tp)); pp++) {
+      // A stage of 3 in a node of 8 leaves GPUs that nothing else of this model may fit: that is the search's to weigh.
+      if (headsOf(model).heads % tp !== 0 || parallelismProblem(model, { tp, pp }) !== undefined) continue;
+      const deployment = { model, gpu, tp, pp, weights: model.storage.weights, kv: model.storage.kv };
+      if (deploymentProblem(deployment) !== undefined) continue;
+      const room = kvCapacityTokens(deployment);
+      if (room < 2 * Math.min(model.context || CONTEXT_TOKENS, CONTEXT_TOKENS)) continue;
+      found.push({ tp, pp });
+    }
+  }
+  return found.sort((a, b) => gpusOf(a) - gpusOf(b) || b.tp - a.tp);
+}
+
+/** A context above this counts as this: few requests fill it. */
+const CONTEXT_TOKENS = 4096;
+
+/** What replicas do, by shape. Step models and averages are computed once. */
+export class RateTable {
+  readonly site: Site;
+  readonly kinds: readonly Kind[];
+  readonly shapes: readonly ShapeRates[];
+  readonly #steps = new Map<string, StepModel>();
+  readonly #calibration: Calibration;
+  readonly #limits: EngineLimits;
+
+  constructor(
+    site: Site,
+    kinds: readonly Kind[],
+    calibration: Calibration,
+    limits: EngineLimits,
+    shapes?: readonly Shape[],
+  ) {
+    this.site = site;
+    this.kinds = kinds;
+    this.#calibration = calibration;
+    this.#limits = limits;
+    this.shapes = (shapes ?? shapesOf(site)).map((shape) => this.#ratesOf(shape));
+  }
+
+  of(shape: Shape): ShapeRates {
+    const known = this.shapes.find((one) => one.shape.tp === shape.tp && one.shape.pp === shape.pp);
+    return known ?? this.#ratesOf(shape);
+  }
+
+  step(shape: Shape): StepModel {
+    const key = `${shape.tp}.${shape.pp}`;
+    const known = this.#steps.get(key);
+    if (known !== undefined) return known;
+    const { model, gpu } = this.site;
+    const deployment = { model, gpu, ...shape, weights: model.storage.weights, kv: model.storage.kv };
+    const step = new StepModel(deployment, this.#calibration, this.#limits);
+    this.#steps.set(key, step);
+    return step;
+  }
+
+  /** Averages of a replica that serves a mix of kinds: `flow[kind]` requests/s. */
+  fluid(shape: Shape, flow: readonly number[]): Fluid {
+    return new Fluid(this.step(shape), this.#limits, mixed(this.kinds, flow));
+  }
+
+  #ratesOf(shape: Shape): ShapeRates {
+    const rates: number[] = [];
+    const latencyS: number[] = [];
+    for (const { moments, examples } of this.kinds) {
+      const fluid = new Fluid(this.step(shape), this.#limits, moments);
+      const rate = fluid.batchMax < 1 ? 0 : this.#flatOut(shape, examples, fluid.batchMax);
+      rates.push(rate);
+      const nominal = Math.min(rate, fluid.saturated().rate) * NOMINAL_LOAD;
+      latencyS.push(rate > 0 ? fluid.at(nominal).latencyS : Number.POSITIVE_INFINITY);
+    }
+    return { shape, rates, latencyS };
+  }
+
+  /** Requests/s of a replica that has always more to do, by simulation: averages miss what a full memory pre-empts. */
+  #flatOut(shape: Shape, examples: readonly Lengths[], batch: number): number {
+    const ends: number[] = [];
+    const finished = (_request: number, first: number | undefined, end: number) => {
+      if (first !== undefined) ends.push(end);
+    };
+    const replica = new Replica(this.step(shape), this.#limits, finished);
+    const count = Math.min(4000, Math.max(200, Math.ceil(batch * BATCHES)));
+    for (let i = 0; i < count; i++) {
+      const { input, output } = examples[(i * 7919) % examples.length] ?? { input: 1, output: 1 };
+      replica.push(i, 0, input, output);
+    }
+    replica.run(Number.POSITIVE_INFINITY);
+    ends.sort((a, b) => a - b);
+    const [from, to] = [Math.floor(ends.length * EDGE), Math.floor(ends.length * (1 - EDGE)) - 1];
+    const seconds = (ends[to] ?? 0) - (ends[from] ?? 0);
+    return to > from && seconds > 0 ? (to - from) / seconds : 0;
+  }
+}
+
+/** A backlog of so many batches is simulated to find a rate; its first and last fifth, when the batch fills and empties, do not count. */
+const BATCHES = 3;
+const EDGE = 0.2;
+
+/** Lengths of a mix, weighted by its requests; of all kinds alike where nothing flows. */
+export function mixed(kinds: readonly Kind[], flow: readonly number[]): Moments {
+  const total = flow.reduce((sum, one) => sum + one, 0);
+  const weight = (j: number) => (total > 0 ? (flow[j] ?? 0) / total : 1 / kinds.length);
+  const sum = (of: (kind: Kind) => number) => kinds.reduce((all, kind, j) => all + weight(j) * of(kind), 0);
+  return {
+    input: { mean: sum((k) => k.moments.input.mean), square: sum((k) => k.moments.input.square) },
+    output: { mean: sum((k) => k.moments.output.mean), square: sum((k) => k.moments.output.square) },
+  };
+}
+
+/** Without the shapes that another one of at most as many GPUs beats in every kind, both in rate and in latency. */
+export function undominated(shapes: readonly ShapeRates[]): ShapeRates[] {
+  return shapes.filter(
+    (one, i) =>
+      !shapes.some((other, o) => {
+        if (o === i || gpusOf(other.shape) > gpusOf(one.shape)) return false;
+        const faster = other.rates.every((rate, j) => rate >= (one.rates[j] ?? 0));
+        const sooner = other.latencyS.every((latency, j) => latency <= (one.latencyS[j] ?? 0));
+        const same = faster && sooner && other.rates.every((rate, j) => rate === one.rates[j]);
+        return faster && sooner && (!same || o < i);
+      }),
+  );
+}

@@ -1,0 +1,153 @@
+import { SchedulerError } from '../errors.ts';
+import { moments } from '../serving/lengths.ts';
+import { seeded } from '../serving/random.ts';
+import { kMeans, nearestOf, type Point } from './k-means.ts';
+
+/** Tokens of one request. */
+export interface Lengths {
+  input: number;
+  output: number;
+}
+
+/** A group of like requests: what one of them costs on a replica is about what another costs. */
+export interface Kind {
+  /** `long prompt, short answer`: for people; unique within a fit. */
+  name: string;
+  /** Geometric mean tokens of prompt and answer: the centroid. */
+  input: number;
+  output: number;
+  /** Of the requests that it was fitted on: mean and mean square of the tokens. */
+  moments: { input: { mean: number; square: number }; output: { mean: number; square: number } };
+  /** Up to 400 of them, to draw from. */
+  examples: readonly Lengths[];
+  /** Share of the requests that it was fitted on. */
+  share: number;
+}
+
+export interface KindOptions {
+  /** Most kinds that are tried. */
+  most: number;
+  seed: number;
+  /** An earlier fit: its numbering, and its count unless another is clearly better, are kept. */
+  previous?: readonly Kind[];
+}
+
+/** Points that a fit uses: more do not move centroids by more than a hundredth. */
+const POINTS_MAX = 4000;
+/** One kind more must explain at least this share of the spread of all requests. */
+const EXPLAINED_MIN = 0.05;
+/** An earlier number of kinds is kept unless one more would explain so much, or the last explains less than half of what it must. */
+const KEEP_FACTOR = 2;
+
+const pointOf = ({ input, output }: Lengths): Point => [Math.log(Math.max(1, input)), Math.log(Math.max(1, output))];
+
+/**
+ * Kinds of requests by k-means on (log input, log output), as in OServe §4.1. The number of kinds is the least where one more explains less
+ * than 5 % of the spread. Throws `bad_input` without requests.
+ */
+export function fitKinds(requests: readonly Lengths[], { most, seed, previous }: KindOptions): Kind[] {
+  if (requests.length === 0) throw new SchedulerError('bad_input', 'no requests to find kinds in');
+  const points = sample(requests, seed).map(pointOf);
+  const before = previous?.map(pointOf);
+  const fits = Array.from({ length: most }, (_, i) => kMeans(points, i + 1, seed, startFor(i + 1, before)));
+  const spread = Math.max(fits[0]?.inertia ?? 0, 1e-12);
+  const gain = (k: number) => ((fits[k - 1]?.inertia ?? 0) - (fits[k]?.inertia ?? 0)) / spread;
+  let k = 1;
+  while (k < most && gain(k) >= EXPLAINED_MIN) k++;
+  if (before !== undefined && before.length >= 1 && before.length <= most) {
+    const old = before.length;
+    const grow = old < most && gain(old) >= EXPLAINED_MIN * KEEP_FACTOR;
+    const shrink = old > 1 && gain(old - 1) < EXPLAINED_MIN / KEEP_FACTOR;
+    if (!grow && !shrink) k = old;
+  }
+  return kindsOf(requests, numbered(fits[k - 1]?.centroids ?? [], before));
+}
+
+/** The kind of a request whose lengths are both known. */
+export function kindOf(kinds: readonly Kind[], lengths: Lengths): number {
+  return nearestOf(kinds.map(pointOf), pointOf(lengths)).index;
+}
+
+/** For many requests: centroids are turned into points once. */
+export function kindClassifier(kinds: readonly Kind[]): (lengths: Lengths) => number {
+  const centroids = kinds.map(pointOf);
+  return (lengths) => nearestOf(centroids, pointOf(lengths)).index;
+}
+
+function startFor(k: number, before: readonly Point[] | undefined): readonly Point[] | undefined {
+  return before?.length === k ? before : undefined;
+}
+
+function sample(requests: readonly Lengths[], seed: number): readonly Lengths[] {
+  if (requests.length <= POINTS_MAX) return requests;
+  const random = seeded(seed);
+  return Array.from({ length: POINTS_MAX }, () => requests[Math.floor(random() * requests.length)]).filter(
+    (one) => one !== undefined,
+  );
+}
+
+/** Each old centroid gives its number to the nearest new one; without an old fit they are numbered by cost. */
+function numbered(centroids: readonly Point[], before: readonly Point[] | undefined): Point[] {
+  const left = [...centroids].sort((a, b) => a[0] + a[1] - b[0] - b[1] || a[0] - b[0]);
+  if (before === undefined) return left;
+  const kept: Point[] = [];
+  for (const old of before) {
+    if (left.length === 0) break;
+    const { index } = nearestOf(left, old);
+    kept.push(...left.splice(index, 1));
+  }
+  return [...kept, ...left];
+}
+
+function kindsOf(requests: readonly Lengths[], centroids: readonly Point[]): Kind[] {
+  const members = centroids.map((): Lengths[] => []);
+  for (const one of requests) members[nearestOf(centroids, pointOf(one)).index]?.push(one);
+  const names = namesOf(centroids);
+  return centroids.map((centroid, i) => {
+    const own = members[i] ?? [];
+    const [input, output] = [Math.exp(centroid[0]), Math.exp(centroid[1])];
+    const of = (values: number[], fallback: number) =>
+      moments(values.length > 0 ? { kind: 'samples', values } : { kind: 'constant', mean: fallback });
+    return {
+      name: names[i] ?? `kind ${i}`,
+      input,
+      output,
+      moments: {
+        input: of(
+          own.map((one) => one.input),
+          input,
+        ),
+        output: of(
+          own.map((one) => one.output),
+          output,
+        ),
+      },
+      examples: evenly(own.length > 0 ? own : [{ input: Math.round(input), output: Math.round(output) }], EXAMPLES),
+      share: own.length / requests.length,
+    };
+  });
+}
+
+const EXAMPLES = 400;
+
+/** So many of them, at equal distances: a seed would only add noise. */
+function evenly<T>(all: readonly T[], most: number): T[] {
+  const stride = Math.max(1, all.length / most);
+  return Array.from({ length: Math.min(most, all.length) }, (_, i) => all[Math.floor(i * stride)]).filter(
+    (one) => one !== undefined,
+  );
+}
+
+/** Long or short against the middle of all centroids; tokens tell apart those that would have the same name. */
+function namesOf(centroids: readonly Point[]): string[] {
+  const middle = (axis: 0 | 1) => centroids.reduce((sum, one) => sum + one[axis], 0) / Math.max(1, centroids.length);
+  const [x, y] = [middle(0), middle(1)];
+  const words = centroids.map(
+    ([input, output]) => `${input >= x ? 'long' : 'short'} prompt, ${output >= y ? 'long' : 'short'} answer`,
+  );
+  return words.map((word, i) => {
+    if (words.filter((other) => other === word).length === 1) return word;
+    const [input, output] = centroids[i] ?? [0, 0];
+    return `${word} (${Math.round(Math.exp(input))} + ${Math.round(Math.exp(output))} tokens)`;
+  });
+}
