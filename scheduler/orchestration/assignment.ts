@@ -44,13 +44,11 @@ export function balance(
   const right = new Float64Array(groups + active.length);
   const cost = new Float64Array(columns);
   const start = new Float64Array(groups);
-  // Requests that a group cannot serve cost so much that no optimum has them.
-  const never = 1e6;
   for (let k = 0; k < groups; k++) {
     const row = new Float64Array(columns);
     for (const [a, { kind, first }] of active.entries()) {
       const each = load(problem, k, kind);
-      row[a * groups + k] = Number.isFinite(each) ? each : never;
+      row[a * groups + k] = Number.isFinite(each) ? each : 0;
       cost[a * groups + k] = preference?.cost[k]?.[kind] ?? 0;
       if (first === k) start[k] = (start[k] ?? 0) + each * (problem.demand[kind] ?? 0);
     }
@@ -61,7 +59,8 @@ export function balance(
   }
   for (const [a, { kind }] of active.entries()) {
     const row = new Float64Array(columns);
-    row.fill(1, a * groups, (a + 1) * groups);
+    // A group that cannot serve the kind has an empty column, which no basis takes.
+    for (let k = 0; k < groups; k++) if (Number.isFinite(load(problem, k, kind))) row[a * groups + k] = 1;
     matrix.push(row);
     right[groups + a] = problem.demand[kind] ?? 0;
   }
@@ -86,7 +85,7 @@ export function balance(
   );
   return assignmentOf(problem, (k, j) => {
     const a = active.findIndex(({ kind }) => kind === j);
-    return a < 0 ? 0 : (x[a * groups + k] ?? 0);
+    return a < 0 || !Number.isFinite(load(problem, k, j)) ? 0 : (x[a * groups + k] ?? 0);
   });
 }
 
@@ -111,7 +110,7 @@ export function mostServed(problem: AssignmentProblem): Assignment {
     add(1, (row) => {
       for (let j = 0; j < kinds; j++) {
         const each = load(problem, k, j);
-        row[j * groups + k] = Number.isFinite(each) ? each : 1e6;
+        row[j * groups + k] = Number.isFinite(each) ? each : 0;
       }
     });
   }
@@ -127,7 +126,7 @@ export function mostServed(problem: AssignmentProblem): Assignment {
     cost,
     Array.from({ length: rows }, (_, row) => width + row),
   );
-  return assignmentOf(problem, (k, j) => x[j * groups + k] ?? 0);
+  return assignmentOf(problem, (k, j) => (Number.isFinite(load(problem, k, j)) ? (x[j * groups + k] ?? 0) : 0));
 }
 
 /** Either form by HiGHS: the proof of the simplex in tests, and of what is published. */

@@ -16,6 +16,8 @@ export interface OursOptions {
   margin: number;
   /** Plans that are weighed; all undominated ones without it. */
   plans?: (gpus: number) => readonly DeploymentPlan[];
+  /** Requests/s of each kind to begin with, before anything was observed. */
+  initial?: readonly number[];
   /** Only the assignment follows the workload, the plan stays: an ablation. */
   fixedPlan?: boolean;
   name?: string;
@@ -70,11 +72,14 @@ const decisionOf = ({ plan, assignment }: Evaluation, darkS: number, note: strin
   note,
 });
 
-function expectation({ forecaster, horizon }: OursOptions, { history }: View): Expected {
+function expectation({ forecaster, horizon, initial }: OursOptions, { history }: View): Expected {
+  const horizonS = horizon * history.slotS;
+  if (initial !== undefined && (history.counts[0]?.length ?? 0) === 0)
+    return { demand: initial, high: initial, horizonS };
   const { mean, high } = forecaster.forecast(history, horizon);
   const perS = (steps: readonly number[] | undefined) =>
     (steps ?? []).reduce((sum, one) => sum + one, 0) / (Math.max(1, steps?.length ?? 1) * history.slotS);
-  return { demand: mean.map(perS), high: high.map(perS), horizonS: horizon * history.slotS };
+  return { demand: mean.map(perS), high: high.map(perS), horizonS };
 }
 
 const requestsOf = ({ demand, horizonS }: Expected): number => demand.reduce((sum, one) => sum + one, 0) * horizonS;

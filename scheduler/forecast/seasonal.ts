@@ -1,0 +1,24 @@
+import { calibrated } from './calibrated.ts';
+import type { Forecaster } from './types.ts';
+
+/** The last value counts this much beside the season: days differ in their level. */
+const LEVEL_WEIGHT = 0.5;
+
+/**
+ * The same slot of the last season, moved by half of how far the last slot was from its own slot a season before. Without a full season it
+ * is the last value. `period`: slots of a season, such as 1,440 minutes.
+ */
+export function seasonal(period: number): Forecaster {
+  return calibrated({
+    name: `season of ${period}`,
+    fit: () => (values, horizon) =>
+      values.map((series) => {
+        const last = series.at(-1) ?? 0;
+        const moved = LEVEL_WEIGHT * (last - (series.at(-1 - period) ?? last));
+        return Array.from({ length: horizon }, (_, step) => {
+          const same = series[series.length + (step % period) - period];
+          return same === undefined ? last : same + moved;
+        });
+      }),
+  });
+}

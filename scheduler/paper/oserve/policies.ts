@@ -1,0 +1,85 @@
+import { chooseForecaster } from '../../forecast/choose.ts';
+import type { FittedForecaster } from '../../forecast/types.ts';
+import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
+import { ours } from '../../orchestration/orchestrators/ours.ts';
+import { reload } from '../../orchestration/orchestrators/reload.ts';
+import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
+import { type Orchestrator, runTimeline, type TimelineResult } from '../../orchestration/timeline.ts';
+import type { DeploymentPlan } from '../../orchestration/types.ts';
+import { DEFAULT_LIMITS } from '../../serving/limits.ts';
+import { planLoad, type Setup, SLOT_S, uniformsOf } from './setups.ts';
+
+/** Bytes/s of one link between replicas: an NDR InfiniBand port carries 50 GB/s, half of it for keys and values. */
+const KV_BYTES_PER_S = 25e9;
+/** Uniform deployments that a baseline tries: the least loaded ones, by simulation of the very span that it is judged on. */
+const TRIED = 4;
+
+export type PolicyName = 'static, TP only' | 'static' | 'reload' | 'Llumnix' | 'Dynamo' | 'ours';
+export const POLICIES: readonly PolicyName[] = ['static, TP only', 'static', 'reload', 'Llumnix', 'Dynamo', 'ours'];
+
+export function run(setup: Setup, orchestrator: Orchestrator, judged = setup.kinds): TimelineResult {
+  return runTimeline({
+    table: setup.table,
+    limits: DEFAULT_LIMITS,
+    requests: setup.requests,
+    judged,
+    slotS: SLOT_S,
+    before: setup.before,
+    orchestrator,
+    kvBytesPerS: KV_BYTES_PER_S,
+  });
+}
+
+/** Each baseline at its best uniform deployment for this span, which no operator could know: by P99. */
+export function bestOf(setup: Setup, of: (plan: DeploymentPlan) => Orchestrator, tpOnly = false): TimelineResult {
+  const { table } = setup;
+  const all = uniformsOf(table, table.site.gpus).filter(([group]) => !tpOnly || group?.shape.pp === 1);
+  const tried = all
+    .map((plan) => ({ plan, load: planLoad(table, plan, setup.demand) }))
+    .sort((a, b) => a.load - b.load)
+    .slice(0, TRIED);
+  const results = tried.map(({ plan }) => run(setup, of(plan)));
+  return results.reduce((best, one) => (one.latency.p99 < best.latency.p99 ? one : best));
+}
+
+export interface OursSettings {
+  forecaster?: FittedForecaster;
+  switchS?: number;
+  horizon?: number;
+  margin?: number;
+  fixedPlan?: boolean;
+  judged?: Int32Array;
+}
+
+/** Seconds that a switch takes with transfer between GPUs: the paper's figure, which our plan of the transfer stays below. */
+export const SWITCH_S = 10;
+
+export function runOurs(setup: Setup, settings: OursSettings = {}): TimelineResult {
+  const orchestrator = ours({
+    table: setup.table,
+    forecaster: settings.forecaster ?? chooseForecaster(setup.before, setup.seed).fitted,
+    horizon: settings.horizon ?? 3,
+    switchS: () => settings.switchS ?? SWITCH_S,
+    margin: settings.margin ?? 0.15,
+    initial: setup.demand,
+    ...(settings.fixedPlan === undefined ? {} : { fixedPlan: settings.fixedPlan }),
+  });
+  return run(setup, orchestrator, settings.judged ?? setup.kinds);
+}
+
+export function runPolicy(setup: Setup, name: PolicyName): TimelineResult {
+  switch (name) {
+    case 'static, TP only':
+      return bestOf(setup, (plan) => unchanged(name, plan, { kind: 'least-loaded' }), true);
+    case 'static':
+      return bestOf(setup, (plan) => unchanged(name, plan, { kind: 'least-loaded' }));
+    case 'reload':
+      return run(setup, reload(setup.table, 3, 0.1));
+    case 'Llumnix':
+      return bestOf(setup, llumnix);
+    case 'Dynamo':
+      return bestOf(setup, (plan) => dynamo(setup.table, plan));
+    case 'ours':
+      return runOurs(setup);
+  }
+}
