@@ -1,0 +1,223 @@
+import { type BatchEndpoint, type BatchError, checkLine, inputsOf, isObject, type Json, notJson } from './line.ts';
+import { LineSplitter, type SplitLine } from './line-splitter.ts';
+import { prefixOf } from './prefix.ts';
+
+/** OpenAI's limits of one batch. */
+export const LINES_MAX = 50_000;
+export const EMBEDDING_INPUTS_MAX = 50_000;
+export const INPUT_MAX_BYTES = 200_000_000;
+/** Longest line. A line becomes one request: longer ones belong to files that the line names. */
+export const LINE_MAX_BYTES = 4 * 1024 * 1024;
+/** Errors that a failed batch lists. OpenAI caps the list, too. */
+export const ERRORS_MAX = 1_000;
+
+/** What one lease covers: whichever bound is reached first. */
+export const CHUNK_LINES = 100;
+export const CHUNK_BYTES = 256 * 1024;
+
+/** Lines that lie next to each other in the input file. */
+export interface ChunkRange {
+  /** Of the first line in the file, in bytes. */
+  offset: number;
+  /** From the first line's first byte to the last line's last one. */
+  bytes: number;
+  /** Index of the first line, from 0, blank lines not counted. */
+  first: number;
+  lines: number;
+  /** The prompt prefix of its first line. */
+  prefix: number;
+  /** Index of the demands that all of its lines share. */
+  demands: number;
+}
+
+/** What the nodes must be that may run a line. Lines of one chunk share it, so that a lease is filtered once. */
+export interface Demands {
+  model: string;
+  /** `metadata.otela_require`, as written. */
+  require?: string;
+  /** `metadata.otela_trusted_providers`, as written. */
+  trustedProviders?: string;
+}
+
+/** Different demands in one file. More would be one per line, and no order of leases could be kept. */
+export const DEMANDS_MAX = 64;
+
+export interface CheckedInput {
+  lines: number;
+  /** The one model of the file; undefined where lines name several and that is allowed. */
+  model?: string;
+  chunks: ChunkRange[];
+  demands: Demands[];
+  /** Not empty: the batch fails. At most `ERRORS_MAX`. */
+  errors: BatchError[];
+}
+
+export interface CheckOptions {
+  endpoint: BatchEndpoint;
+  /** OpenAI allows one model per file. */
+  allowMixedModels?: boolean;
+  /** Whether the batch's owner may use this model. Asked once per model; absent: all. */
+  allowsModel?(model: string): boolean;
+}
+
+/** Checks the input of a batch as it comes, in one pass. Memory: the ids, and 20 bytes a chunk; never the file. */
+export class InputCheck {
+  readonly #options: CheckOptions;
+  readonly #splitter: LineSplitter;
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true });
+  readonly #ids = new Map<string, number>();
+  readonly #models = new Map<string, boolean>();
+  readonly #errors: BatchError[] = [];
+  readonly #chunks: ChunkRange[] = [];
+  readonly #demands = new Map<string, { index: number; demands: Demands }>();
+  #lines = 0;
+  #parsed = 0;
+  #inputs = 0;
+  #over = false;
+
+  constructor(options: CheckOptions) {
+    this.#options = options;
+    this.#splitter = new LineSplitter(
+      LINE_MAX_BYTES,
+      (line) => this.#check(line),
+      (number) => this.#tooLong(number),
+    );
+  }
+
+  push(piece: Uint8Array): void {
+    if (!this.#over) this.#splitter.push(piece);
+  }
+
+  end(): CheckedInput {
+    if (!this.#over) this.#splitter.end();
+    if (this.#lines === 0 && this.#errors.length === 0) {
+      this.#fail({ code: 'empty_file', message: 'The input file has no lines.', param: null, line: null });
+    }
+    const [model] = this.#models.size === 1 ? this.#models.keys() : [];
+    return {
+      lines: this.#lines,
+      ...(model === undefined ? {} : { model }),
+      chunks: this.#chunks,
+      demands: [...this.#demands.values()].map(({ demands }) => demands),
+      errors: this.#errors,
+    };
+  }
+
+  /** Whether one line at least was JSON. Where none was, OpenAI refuses the file itself. */
+  get parsedAny(): boolean {
+    return this.#parsed > 0;
+  }
+
+  #check(line: SplitLine): void {
+    if (this.#over) return;
+    if (this.#lines === LINES_MAX) {
+      this.#over = true;
+      const message = `A batch has at most ${LINES_MAX} lines.`;
+      return this.#fail({ code: 'too_many_tasks', message, param: null, line: null });
+    }
+    const first = this.#lines;
+    this.#lines += 1;
+    const value = this.#parse(line);
+    if (value === undefined) return this.#fail(notJson(line.number));
+    this.#parsed += 1;
+    const checked = checkLine(value, this.#options.endpoint, line.number);
+    if (Array.isArray(checked)) {
+      for (const error of checked) this.#fail(error);
+      return;
+    }
+    this.#takeId(String(checked.custom_id), line.number);
+    const body = isObject(checked.body) ? checked.body : {};
+    this.#takeModel(String(body.model), line.number);
+    this.#takeInputs(body);
+    const demands = this.#demandsOf(body, line.number);
+    if (demands !== undefined) this.#addToChunk(line, first, body, demands);
+  }
+
+  #parse({ bytes }: SplitLine): unknown {
+    try {
+      return JSON.parse(this.#decoder.decode(bytes));
+    } catch {
+      return undefined;
+    }
+  }
+
+  #takeId(id: string, line: number): void {
+    const before = this.#ids.get(id);
+    if (before === undefined) return void this.#ids.set(id, line);
+    const message = `The custom_id of this line is the same as that of line ${before}.`;
+    this.#fail({ code: 'duplicate_custom_id', message, param: 'custom_id', line });
+  }
+
+  #takeModel(model: string, line: number): void {
+    const known = this.#models.get(model);
+    if (known === true) return;
+    if (known === undefined) {
+      const allowed = this.#options.allowsModel?.(model) ?? true;
+      // Beyond the first few a file with a model per line fills nothing: it has failed already.
+      if (this.#models.size < ERRORS_MAX) this.#models.set(model, allowed);
+      if (allowed && (this.#models.size === 1 || this.#options.allowMixedModels === true)) return;
+      if (allowed) {
+        const message = 'All lines of a batch must name the same model.';
+        return this.#fail({ code: 'mismatched_model', message, param: 'body.model', line });
+      }
+    }
+    const message = 'The model of this line does not exist here, or this key may not use it.';
+    this.#fail({ code: 'model_not_found', message, param: 'body.model', line });
+  }
+
+  #takeInputs(body: Json): void {
+    const before = this.#inputs;
+    this.#inputs += inputsOf(body, this.#options.endpoint);
+    if (this.#options.endpoint !== '/v1/embeddings') return;
+    if (before <= EMBEDDING_INPUTS_MAX && this.#inputs > EMBEDDING_INPUTS_MAX) {
+      const message = `A batch of embeddings has at most ${EMBEDDING_INPUTS_MAX} inputs.`;
+      this.#fail({ code: 'too_many_tasks', message, param: 'body.input', line: null });
+    }
+  }
+
+  #demandsOf(body: Json, line: number): number | undefined {
+    const demands = demandsOf(body);
+    const key = JSON.stringify(demands);
+    const known = this.#demands.get(key);
+    if (known !== undefined) return known.index;
+    if (this.#demands.size < DEMANDS_MAX) {
+      const index = this.#demands.size;
+      this.#demands.set(key, { index, demands });
+      return index;
+    }
+    const message = `The lines of a batch name more than ${DEMANDS_MAX} different sets of model, requirements and trusted providers.`;
+    this.#fail({ code: 'invalid_request', message, param: 'body.metadata', line });
+    return undefined;
+  }
+
+  #addToChunk({ offset, bytes }: SplitLine, first: number, body: Json, demands: number): void {
+    const end = offset + bytes.length;
+    const last = this.#chunks.at(-1);
+    const fits = last?.demands === demands && last.lines < CHUNK_LINES && end - last.offset <= CHUNK_BYTES;
+    if (last !== undefined && fits) {
+      last.lines += 1;
+      last.bytes = end - last.offset;
+      return;
+    }
+    this.#chunks.push({ offset, bytes: bytes.length, first, lines: 1, prefix: prefixOf(body), demands });
+  }
+
+  #tooLong(line: number): void {
+    const message = `This line is longer than ${LINE_MAX_BYTES} bytes.`;
+    this.#fail({ code: 'line_too_long', message, param: null, line });
+  }
+
+  #fail(error: BatchError): void {
+    if (this.#errors.length < ERRORS_MAX) this.#errors.push(error);
+  }
+}
+
+function demandsOf({ model, metadata }: Json): Demands {
+  const given = isObject(metadata) ? metadata : {};
+  const { otela_require: require, otela_trusted_providers: trustedProviders } = given;
+  return {
+    model: String(model),
+    ...(typeof require === 'string' ? { require } : {}),
+    ...(typeof trustedProviders === 'string' ? { trustedProviders } : {}),
+  };
+}

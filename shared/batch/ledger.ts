@@ -1,0 +1,253 @@
+import { type Bitmap, countBits, emptyBitmap, hasBit, setBit } from './bitmap.ts';
+import type { ChunkRange } from './input-check.ts';
+
+/** A node's right to run the open lines of a chunk until it ends. */
+export interface Lease {
+  /** Of this chunk's leases: a later one has a higher number. */
+  epoch: number;
+  node: string;
+  grantedMs: number;
+  expiresMs: number;
+}
+
+/** One row of storage. */
+export interface Chunk extends ChunkRange {
+  id: number;
+  /** Lines that have a result, good or bad. */
+  done: Bitmap;
+  /** Of lines that an engine failed: how often. */
+  failures: Record<number, number>;
+  /** The epoch of the newest lease, 0 before the first. */
+  epoch: number;
+  /** At most `LEASES_MAX`: a second one is speculative. */
+  leases: Lease[];
+  /** The newest `HOLDERS_KEPT` leases, those that have ended included: only their nodes may commit. */
+  holders: { epoch: number; node: string }[];
+}
+
+/** A lease as its node names it. */
+export interface LeaseRef {
+  node: string;
+  chunk: number;
+  epoch: number;
+}
+
+/** A lease that has just been granted. */
+export interface Grant {
+  chunk: Chunk;
+  lease: Lease;
+  /** Lines without a result, by their index in the chunk. */
+  open: number[];
+  speculative: boolean;
+}
+
+/** A second node may run a chunk whose first one is late. A third would waste more than it saves. */
+const LEASES_MAX = 2;
+/** Failures that are the engine's own, before the line gets an error as its result. Evictions do not count. */
+export const ENGINE_FAILURES_MAX = 3;
+/** A chunk is late after this many medians of what chunks took. */
+const LATE_FACTOR = 2;
+/** A node that was cut off for longer than this many later leases of its chunk has its work done by others. */
+const HOLDERS_KEPT = 8;
+/** Until this many chunks were finished there is no median to compare with. */
+const MEDIAN_OF = 5;
+/** Durations that the median is taken over. */
+const DURATIONS_KEPT = 64;
+
+/**
+ * Leases and results of one batch. At least once, and the first result of a line wins: a lease says which lines are open, and a commit
+ * sets bits. A commit of a lease that has ended is taken for lines that are still open: the work is as good.
+ * Pure: times are handed in. Changed chunks are in `changed` until the caller has stored them.
+ */
+export class Ledger {
+  readonly #chunks: Chunk[];
+  /** Chunks to store, in the transaction that stores the results. */
+  readonly changed = new Set<Chunk>();
+  readonly #durationsMs: number[] = [];
+  #open: number;
+  #requeued = 0;
+
+  constructor(chunks: readonly Chunk[]) {
+    this.#chunks = [...chunks];
+    this.#open = chunks.reduce((sum, chunk) => sum + openLines(chunk), 0);
+  }
+
+  static chunksOf(ranges: readonly ChunkRange[]): Chunk[] {
+    return ranges.map((range, id) => ({
+      ...range,
+      id,
+      done: emptyBitmap(range.lines),
+      failures: {},
+      epoch: 0,
+      leases: [],
+      holders: [],
+    }));
+  }
+
+  /** As stored. */
+  get chunks(): readonly Chunk[] {
+    return this.#chunks;
+  }
+
+  /** Lines without a result. */
+  get open(): number {
+    return this.#open;
+  }
+
+  /** Lines that were leased, had no result when the lease ended, and went back. */
+  get requeued(): number {
+    return this.#requeued;
+  }
+
+  /** Open lines that no node may run now. */
+  get waiting(): number {
+    return this.#chunks.reduce((sum, chunk) => sum + (chunk.leases.length === 0 ? openLines(chunk) : 0), 0);
+  }
+
+  get leases(): readonly { chunk: Chunk; lease: Lease }[] {
+    return this.#chunks.flatMap((chunk) => chunk.leases.map((lease) => ({ chunk, lease })));
+  }
+
+  /**
+   * The next chunk for a node. Order: the prefix that the node has just worked on, then the order of the file, then the chunk that is
+   * latest at another node.
+   * @param allowed which demands the node meets
+   */
+  grant(
+    node: string,
+    nowMs: number,
+    ttlMs: number,
+    allowed: (demands: number) => boolean,
+    prefix?: number,
+  ): Grant | undefined {
+    let found: Chunk | undefined;
+    for (const chunk of this.#chunks) {
+      if (chunk.leases.length > 0 || !allowed(chunk.demands) || openLines(chunk) === 0) continue;
+      found ??= chunk;
+      if (prefix === undefined || chunk.prefix === prefix) {
+        found = chunk;
+        break;
+      }
+    }
+    const late = found === undefined ? this.#latest(node, nowMs, allowed) : undefined;
+    const chunk = found ?? late;
+    if (chunk === undefined) return undefined;
+    chunk.epoch += 1;
+    const lease = { epoch: chunk.epoch, node, grantedMs: nowMs, expiresMs: nowMs + ttlMs };
+    chunk.leases.push(lease);
+    chunk.holders = [...chunk.holders, { epoch: chunk.epoch, node }].slice(-HOLDERS_KEPT);
+    this.changed.add(chunk);
+    return { chunk, lease, open: openOf(chunk), speculative: late !== undefined };
+  }
+
+  /** @returns false where the lease has ended: the node stops the lines that it has not begun */
+  renew(ref: LeaseRef, nowMs: number, ttlMs: number): boolean {
+    const lease = this.#leaseOf(ref);
+    if (lease === undefined) return false;
+    lease.expiresMs = nowMs + ttlMs;
+    return true;
+  }
+
+  /**
+   * Takes results. @returns the lines whose result this is. The others had one already, or the node never held this lease: their
+   * results are dropped and not billed.
+   */
+  commit({ node, chunk: id, epoch }: LeaseRef, lines: readonly number[], nowMs: number): number[] {
+    const chunk = this.#chunks[id];
+    if (!chunk?.holders.some((one) => one.epoch === epoch && one.node === node)) return [];
+    const taken: number[] = [];
+    for (const line of lines) {
+      if (!Number.isInteger(line) || line < 0 || line >= chunk.lines || hasBit(chunk.done, line)) continue;
+      setBit(chunk.done, line);
+      delete chunk.failures[line];
+      taken.push(line);
+    }
+    this.#open -= taken.length;
+    if (taken.length > 0) this.changed.add(chunk);
+    if (openLines(chunk) === 0) this.#finish(chunk, epoch, nowMs);
+    return taken;
+  }
+
+  /**
+   * An engine failed a line of this lease. @returns 'again', or 'exhausted' where the caller must commit an error as its result. A line
+   * that has a result, or whose lease has ended, is 'known': an old lease must not use up the retries of a line.
+   */
+  engineFailed(ref: LeaseRef, line: number): 'again' | 'exhausted' | 'known' {
+    const chunk = this.#chunks[ref.chunk];
+    if (chunk === undefined || line < 0 || line >= chunk.lines || hasBit(chunk.done, line)) return 'known';
+    if (this.#leaseOf(ref) === undefined) return 'known';
+    const failures = (chunk.failures[line] ?? 0) + 1;
+    chunk.failures[line] = failures;
+    this.changed.add(chunk);
+    return failures >= ENGINE_FAILURES_MAX ? 'exhausted' : 'again';
+  }
+
+  /** The node gives a lease back: it drains, or it was preempted. Costs no line a retry. */
+  release({ node, chunk: id, epoch }: LeaseRef): boolean {
+    const chunk = this.#chunks[id];
+    return chunk !== undefined && this.#end(chunk, (lease) => lease.epoch === epoch && lease.node === node) > 0;
+  }
+
+  /** Ends the leases of nodes that are gone, or not allowed any more. */
+  releaseNode(node: string): void {
+    for (const chunk of this.#chunks) this.#end(chunk, (lease) => lease.node === node);
+  }
+
+  /** @returns when the next lease ends, or undefined */
+  expire(nowMs: number): number | undefined {
+    let next: number | undefined;
+    for (const chunk of this.#chunks) {
+      if (chunk.leases.length === 0) continue;
+      this.#end(chunk, ({ expiresMs }) => expiresMs <= nowMs);
+      for (const { expiresMs } of chunk.leases) next = next === undefined ? expiresMs : Math.min(next, expiresMs);
+    }
+    return next;
+  }
+
+  #leaseOf({ node, chunk, epoch }: LeaseRef): Lease | undefined {
+    return this.#chunks[chunk]?.leases.find((lease) => lease.epoch === epoch && lease.node === node);
+  }
+
+  #end(chunk: Chunk, ended: (lease: Lease) => boolean): number {
+    const kept = chunk.leases.filter((lease) => !ended(lease));
+    const gone = chunk.leases.length - kept.length;
+    if (gone === 0) return 0;
+    chunk.leases = kept;
+    if (kept.length === 0) this.#requeued += openLines(chunk);
+    this.changed.add(chunk);
+    return gone;
+  }
+
+  #finish(chunk: Chunk, epoch: number, nowMs: number): void {
+    const lease = chunk.leases.find((one) => one.epoch === epoch);
+    if (lease !== undefined) {
+      this.#durationsMs.push(nowMs - lease.grantedMs);
+      if (this.#durationsMs.length > DURATIONS_KEPT) this.#durationsMs.shift();
+    }
+    if (chunk.leases.length === 0) return;
+    chunk.leases = [];
+    this.changed.add(chunk);
+  }
+
+  #latest(node: string, nowMs: number, allowed: (demands: number) => boolean): Chunk | undefined {
+    if (this.#durationsMs.length < MEDIAN_OF) return undefined;
+    const sorted = [...this.#durationsMs].sort((a, b) => a - b);
+    const lateMs = LATE_FACTOR * (sorted[Math.floor(sorted.length / 2)] ?? 0);
+    let latest: Chunk | undefined;
+    for (const chunk of this.#chunks) {
+      const [lease] = chunk.leases;
+      if (lease === undefined || chunk.leases.length >= LEASES_MAX || lease.node === node) continue;
+      if (!allowed(chunk.demands) || nowMs - lease.grantedMs < lateMs) continue;
+      if (latest === undefined || lease.grantedMs < (latest.leases[0]?.grantedMs ?? 0)) latest = chunk;
+    }
+    return latest;
+  }
+}
+
+function openLines(chunk: Chunk): number {
+  return chunk.lines - countBits(chunk.done);
+}
+
+function openOf({ lines, done }: Chunk): number[] {
+  return Array.from({ length: lines }, (_, line) => line).filter((line) => !hasBit(done, line));
+}

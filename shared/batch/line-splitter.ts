@@ -1,0 +1,100 @@
+/** A line of a JSONL file, without its end. */
+export interface SplitLine {
+  bytes: Uint8Array;
+  /** Where it begins in the file, in bytes. */
+  offset: number;
+  /** From 1, blank lines counted, as an editor shows it. */
+  number: number;
+}
+
+const LF = 10;
+const CR = 13;
+
+/**
+ * Cuts a file that comes in pieces into lines. Keeps at most `maxBytes` of an unfinished line: a longer one is reported by `tooLong` once,
+ * and the rest of it is dropped. Skips blank lines and a UTF-8 byte order mark at the start of the file.
+ */
+export class LineSplitter {
+  readonly #maxBytes: number;
+  readonly #line: (line: SplitLine) => void;
+  readonly #tooLong: (number: number) => void;
+  #kept: Uint8Array[] = [];
+  #keptBytes = 0;
+  #dropping = false;
+  #number = 1;
+  #lineStart = 0;
+  #at = 0;
+
+  constructor(maxBytes: number, line: (line: SplitLine) => void, tooLong: (number: number) => void) {
+    this.#maxBytes = maxBytes;
+    this.#line = line;
+    this.#tooLong = tooLong;
+  }
+
+  push(piece: Uint8Array): void {
+    let from = 0;
+    for (;;) {
+      const end = piece.indexOf(LF, from);
+      if (end === -1) break;
+      this.#keep(piece.subarray(from, end));
+      this.#finish(this.#at + end + 1);
+      from = end + 1;
+    }
+    this.#keep(piece.subarray(from));
+    this.#at += piece.length;
+  }
+
+  /** The file is over: its last line may have no end. */
+  end(): void {
+    if (this.#keptBytes > 0 || this.#dropping) this.#finish(this.#at);
+  }
+
+  #keep(part: Uint8Array): void {
+    if (this.#dropping || part.length === 0) return;
+    if (this.#keptBytes + part.length > this.#maxBytes) {
+      this.#dropping = true;
+      this.#kept = [];
+      this.#keptBytes = 0;
+      this.#tooLong(this.#number);
+      return;
+    }
+    // A copy: the caller may use its buffer again.
+    this.#kept.push(part.slice());
+    this.#keptBytes += part.length;
+  }
+
+  #finish(next: number): void {
+    if (!this.#dropping) {
+      const { bytes, skipped } = trimmed(joined(this.#kept, this.#keptBytes), this.#lineStart === 0);
+      if (!isBlank(bytes)) this.#line({ bytes, offset: this.#lineStart + skipped, number: this.#number });
+    }
+    this.#kept = [];
+    this.#keptBytes = 0;
+    this.#dropping = false;
+    this.#number += 1;
+    this.#lineStart = next;
+  }
+}
+
+function joined(parts: readonly Uint8Array[], length: number): Uint8Array {
+  const [first] = parts;
+  if (parts.length === 1 && first !== undefined) return first;
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+function trimmed(bytes: Uint8Array, first: boolean): { bytes: Uint8Array; skipped: number } {
+  const end = bytes.at(-1) === CR ? bytes.length - 1 : bytes.length;
+  const skipped = first && bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0;
+  return { bytes: bytes.subarray(skipped, end), skipped };
+}
+
+function isBlank(bytes: Uint8Array): boolean {
+  for (const byte of bytes) if (byte !== 0x20 && byte !== 0x09) return false;
+  return true;
+}

@@ -1,0 +1,83 @@
+/** Endpoints whose requests may be lines of a batch. */
+export const BATCH_ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'] as const;
+export type BatchEndpoint = (typeof BATCH_ENDPOINTS)[number];
+
+/** One entry of a batch's `errors.data`. `line` is null where the file as a whole is at fault. */
+export interface BatchError {
+  code: string;
+  message: string;
+  param: string | null;
+  line: number | null;
+}
+
+/** What the gateway keeps of a line after the check. */
+export interface Line {
+  customId: string;
+  model: string;
+  /** Inputs of an embeddings line; 1 for every other line. */
+  inputs: number;
+  /** Lines with the same number share a prompt prefix: see `prefix.ts`. */
+  prefix: number;
+}
+
+/** Longest `custom_id`, in UTF-16 units. OpenAI states none; 50,000 of these are kept in memory while a file is checked. */
+export const CUSTOM_ID_MAX = 256;
+
+const REQUIRED = ['custom_id', 'method', 'url', 'body'] as const;
+/** What each endpoint's body must have beside the model. */
+const CONTENT: Record<BatchEndpoint, string> = {
+  '/v1/chat/completions': 'messages',
+  '/v1/completions': 'prompt',
+  '/v1/embeddings': 'input',
+  '/v1/responses': 'input',
+};
+
+export type Json = Record<string, unknown>;
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** @returns the line's fields, or every error that it has (at least one) */
+export function checkLine(value: unknown, endpoint: BatchEndpoint, line: number): Json | BatchError[] {
+  if (!isObject(value)) return [notJson(line)];
+  const errors: BatchError[] = [];
+  const add = (code: string, message: string, param: string | null) => errors.push({ code, message, param, line });
+  for (const name of REQUIRED) {
+    if (value[name] === undefined || value[name] === null || value[name] === '') {
+      add('missing_required_parameter', `Missing required parameter: '${name}'.`, name);
+    }
+  }
+  if (errors.length > 0) return errors;
+  const { custom_id: id, method, url, body } = value;
+  if (typeof id !== 'string' || id.length > CUSTOM_ID_MAX) {
+    add('invalid_request', `'custom_id' must be a string of at most ${CUSTOM_ID_MAX} characters.`, 'custom_id');
+  }
+  if (method !== 'POST') add('invalid_method', "The method of a line must be 'POST'.", 'method');
+  if (url !== endpoint)
+    add('invalid_url', `The URL of this line does not match the batch's endpoint '${endpoint}'.`, 'url');
+  if (!isObject(body)) {
+    add('invalid_request', "'body' must be an object.", 'body');
+    return errors;
+  }
+  if (body.stream === true) add('streaming_unsupported', 'A line of a batch cannot stream.', 'body.stream');
+  if (typeof body.model !== 'string' || body.model === '') {
+    add('invalid_request', "'body.model' must name a model.", 'body.model');
+  }
+  const content = CONTENT[endpoint];
+  if (body[content] === undefined || body[content] === null) {
+    add('invalid_request', `'body.${content}' is missing.`, `body.${content}`);
+  }
+  return errors.length > 0 ? errors : value;
+}
+
+export function notJson(line: number): BatchError {
+  return { code: 'invalid_json_line', message: 'This line is not parseable as valid JSON.', param: null, line };
+}
+
+/** How many inputs an embeddings line has: a string or a list of tokens is one. */
+export function inputsOf(body: Json, endpoint: BatchEndpoint): number {
+  const { input } = body;
+  if (endpoint !== '/v1/embeddings' || !Array.isArray(input)) return 1;
+  return typeof input[0] === 'number' ? 1 : Math.max(1, input.length);
+}

@@ -1,0 +1,40 @@
+import type { Json } from './line.ts';
+
+/** Why a line has no HTTP answer. */
+export type LineErrorCode =
+  | 'batch_expired'
+  | 'batch_cancelled'
+  | 'engine_failed'
+  | 'model_unavailable'
+  | 'response_too_large';
+
+const MESSAGES: Record<LineErrorCode, string> = {
+  batch_expired: 'This request could not be executed before the completion window expired.',
+  batch_cancelled: 'This request was not executed, because the batch was cancelled.',
+  engine_failed: 'Every engine that was tried failed on this request.',
+  model_unavailable: 'No node that may run this request came before the batch ended.',
+  response_too_large: 'The response to this request is larger than a result may be.',
+};
+
+/** Longest answer of one line that is kept. */
+export const RESULT_MAX_BYTES = 1024 * 1024;
+
+export interface LineResponse {
+  status_code: number;
+  request_id: string;
+  body: unknown;
+}
+
+/** Output lines hold answers below 400; all else belongs to the error file. A 4xx of the model is a response, not an `error`. */
+export function isSuccess({ status_code: status }: Pick<LineResponse, 'status_code'>): boolean {
+  return status >= 200 && status < 400;
+}
+
+/** One line of the output or error file, with its line end. */
+export function answeredLine(id: string, customId: string, response: LineResponse): string {
+  return `${JSON.stringify({ id, custom_id: customId, response, error: null } satisfies Json)}\n`;
+}
+
+export function failedLine(id: string, customId: string, code: LineErrorCode): string {
+  return `${JSON.stringify({ id, custom_id: customId, response: null, error: { code, message: MESSAGES[code] } } satisfies Json)}\n`;
+}

@@ -1,0 +1,38 @@
+/** A batch that wants a node. */
+export interface Contender {
+  id: string;
+  project: string;
+  expiresMs: number;
+  /** Lines that no node may run now. */
+  waiting: number;
+  /** Lines that nodes run now. */
+  leased: number;
+  /** Lines a second over the last minute; 0 where none ended. */
+  linesPerS: number;
+}
+
+/** A batch that would end this close to its deadline, or later, goes before all others. */
+const MARGIN = 1.25;
+
+/**
+ * Which batch gets the next lease: first those in danger of their deadline, earliest first; then the project that has the fewest lines at
+ * nodes, and in it the earliest deadline. Equal ones by id, so that every caller decides alike.
+ */
+export function nextBatch(batches: readonly Contender[], nowMs: number): Contender | undefined {
+  const leasedBy = new Map<string, number>();
+  for (const { project, leased } of batches) leasedBy.set(project, (leasedBy.get(project) ?? 0) + leased);
+  const wanting = batches.filter(({ waiting }) => waiting > 0);
+  const rank = (batch: Contender): [number, number, number] =>
+    inDanger(batch, nowMs) ? [0, batch.expiresMs, 0] : [1, leasedBy.get(batch.project) ?? 0, batch.expiresMs];
+  return wanting.reduce<Contender | undefined>((best, one) => {
+    if (best === undefined) return one;
+    const [a, b] = [rank(one), rank(best)];
+    const order = a[0] - b[0] || a[1] - b[1] || a[2] - b[2] || (one.id < best.id ? -1 : 1);
+    return order < 0 ? one : best;
+  }, undefined);
+}
+
+function inDanger({ expiresMs, waiting, leased, linesPerS }: Contender, nowMs: number): boolean {
+  if (linesPerS <= 0) return false;
+  return ((waiting + leased) / linesPerS) * 1_000 * MARGIN > expiresMs - nowMs;
+}

@@ -1,0 +1,139 @@
+import { describe, expect, it } from 'vitest';
+import { orderByPrefix, prefixOf } from '../../../shared/batch/prefix.ts';
+import { answeredLine, failedLine, isSuccess } from '../../../shared/batch/results.ts';
+import { type Contender, nextBatch } from '../../../shared/batch/share.ts';
+import { BATCH_STATUSES, isTerminal, moved, newTimes } from '../../../shared/batch/status.ts';
+import { type EngineReading, LineWindow } from '../../../shared/batch/window.ts';
+
+describe('states of a batch', () => {
+  it('allows the moves of OpenAI, and no other', () => {
+    const allowed = BATCH_STATUSES.flatMap((from) =>
+      BATCH_STATUSES.filter((to) => to !== 'validating' && moved(from, to, newTimes(0, 1), 0) !== undefined).map(
+        (to) => `${from} ${to}`,
+      ),
+    );
+    expect(allowed).toEqual([
+      'validating failed',
+      'validating in_progress',
+      'validating cancelling',
+      'in_progress finalizing',
+      'in_progress expired',
+      'in_progress cancelling',
+      'finalizing completed',
+      'cancelling cancelled',
+    ]);
+    expect(BATCH_STATUSES.filter(isTerminal)).toEqual(['failed', 'completed', 'expired', 'cancelled']);
+  });
+
+  it('keeps when each state began', () => {
+    const begun = moved('validating', 'in_progress', newTimes(100.7, 86_400), 105.2);
+    expect(begun?.times).toMatchObject({
+      created_at: 100,
+      expires_at: 86_500,
+      in_progress_at: 105,
+      completed_at: null,
+    });
+  });
+});
+
+describe('which batch gets the next lease', () => {
+  const batch = (id: string, change: Partial<Contender>): Contender => ({
+    id,
+    project: id,
+    expiresMs: 1e6,
+    waiting: 100,
+    leased: 0,
+    linesPerS: 0,
+    ...change,
+  });
+
+  it('is one in danger of its deadline, before all others', () => {
+    const late = batch('late', { expiresMs: 60_000, linesPerS: 1, leased: 500 });
+    expect(nextBatch([batch('a', {}), late], 0)?.id).toBe('late');
+    expect(nextBatch([batch('a', {}), { ...late, linesPerS: 100 }], 0)?.id).toBe('a');
+  });
+
+  it('is one of the project with the fewest lines at nodes, whatever number of batches it has', () => {
+    const many = [1, 2, 3].map((i) => batch(`big-${i}`, { project: 'big', leased: i === 1 ? 200 : 0 }));
+    expect(nextBatch([...many, batch('small', { leased: 100, expiresMs: 2e6 })], 0)?.id).toBe('small');
+  });
+
+  it('is the one with the earliest deadline within a project, and none where no line waits', () => {
+    expect(nextBatch([batch('a', { project: 'p', expiresMs: 2e6 }), batch('b', { project: 'p' })], 0)?.id).toBe('b');
+    expect(nextBatch([batch('a', { waiting: 0 })], 0)).toBeUndefined();
+  });
+});
+
+describe('the window of lines in flight', () => {
+  const idle: EngineReading = { running: 0, waiting: 0, linesPerS: 0, refused: 0, interactive: 0 };
+  const limits = { slots: 64, reserve: 0.1, firstTokenLimitMs: 2_000 };
+  /** An engine whose speed grows with the window up to `full` lines. */
+  function grown(full: number, seconds: number, window = new LineWindow(limits)): LineWindow {
+    for (let s = 0; s < seconds; s++) window.read({ ...idle, linesPerS: Math.min(full, window.size) });
+    return window;
+  }
+
+  it('grows while the engine gets faster, and stops where it does not', () => {
+    expect(grown(1_000, 60).size).toBe(57);
+    expect(grown(16, 60).size).toBeGreaterThanOrEqual(16);
+    expect(grown(16, 60).size).toBeLessThanOrEqual(18);
+  });
+
+  it('never takes the reserve, and gives way to interactive requests at once', () => {
+    const window = grown(1_000, 60);
+    window.read({ ...idle, linesPerS: 57, interactive: 30 });
+    expect(window.size).toBe(27);
+    window.read({ ...idle, interactive: 500 });
+    expect(window.size).toBe(1);
+  });
+
+  it.each([
+    ['an answer 429 or 5xx', { refused: 1 }],
+    ['a preemption in the engine', { preemptions: 1 }],
+    ['a slow first token of an interactive request', { interactive: 1, firstTokenMs: 3_000 }],
+  ])('halves at %s, and grows again afterwards', (_, hurt) => {
+    const window = grown(1_000, 60);
+    window.read({ ...idle, linesPerS: 57, preemptions: 0 });
+    expect(window.read({ ...idle, preemptions: 0, ...hurt })).toBe(28);
+    expect(grown(1_000, 30, window).size).toBeGreaterThan(50);
+  });
+
+  it('does not grow while requests wait in the engine, or its cache is nearly full', () => {
+    const window = new LineWindow(limits);
+    for (let s = 0; s < 20; s++) window.read({ ...idle, linesPerS: s, waiting: 1 });
+    for (let s = 0; s < 20; s++) window.read({ ...idle, linesPerS: s, kvUsed: 0.9 });
+    expect(window.size).toBe(1);
+  });
+});
+
+describe('lines', () => {
+  it('with the same beginning of their prompt stand next to each other', () => {
+    const of = (system: string, user: string) =>
+      prefixOf({
+        messages: [
+          { role: 'system', content: system },
+          { role: 'user', content: user },
+        ],
+      });
+    expect(of('s', '1')).toBe(of('s', '2'));
+    expect(of('s', '1')).not.toBe(of('t', '1'));
+    expect(prefixOf({ prompt: 'p' })).not.toBe(prefixOf({ input: ['q'] }));
+    expect(orderByPrefix([5, 9, 5, 7, 9])).toEqual([0, 2, 1, 4, 3]);
+  });
+
+  it('are written as OpenAI does', () => {
+    expect(
+      JSON.parse(answeredLine('batch_req_1', 'a', { status_code: 400, request_id: 'r', body: { error: {} } })),
+    ).toEqual({
+      id: 'batch_req_1',
+      custom_id: 'a',
+      response: { status_code: 400, request_id: 'r', body: { error: {} } },
+      error: null,
+    });
+    expect(JSON.parse(failedLine('batch_req_1', 'a', 'batch_expired'))).toMatchObject({
+      response: null,
+      error: { code: 'batch_expired' },
+    });
+    expect([200, 299, 400, 500].map((status_code) => isSuccess({ status_code }))).toEqual([true, true, false, false]);
+  });
+});
