@@ -5,9 +5,12 @@ import { quoted } from '../shared/openai/quoted.ts';
 import { loginRoutes } from './accounts/login-routes.ts';
 import { openApiRoutes } from './admin/openapi.ts';
 import { adminRoutes } from './admin/routes.ts';
+import { batchAgentRoutes } from './batch/agent-routes.ts';
+import { batchRoutes } from './batch/routes.ts';
 import { dashboardRoutes } from './dashboard.ts';
 import type { Env } from './env.ts';
 import { errorResponse } from './error-response.ts';
+import { fileRoutes } from './files/routes.ts';
 import { healthRoutes } from './health.ts';
 import { responseOf } from './http.ts';
 import { metricsRoutes } from './observe/routes.ts';
@@ -36,6 +39,9 @@ app.get('/agent/gossip', (c) => connectGossip(c.req.raw, c.env, c.executionCtx))
 app.route('/agent', admitRoutes);
 app.route('/agent', agentLogRoutes);
 app.route('/agent', agentLeftRoutes);
+app.route('/agent/batch', batchAgentRoutes);
+app.route('/v1/files', fileRoutes);
+app.route('/v1/batches', batchRoutes);
 app.route('/v1', readRoutes);
 app.all('/v1/*', async (c) => responseOf(await handleOpenAI(c.req.raw, c.req.path, c.env, c.executionCtx)));
 /** Their other methods: TRACE, say, which the router knows nothing of. */

@@ -1,5 +1,8 @@
 /** Bindings and settings of the Worker. D1 and all objects but the relay are always there; what has a `?` may be missing. */
 import type { LimitsObject } from './accounts/limits-object.ts';
+import type { BatchObject } from './batch/batch-object.ts';
+import type { BatchQueueObject } from './batch/queue-object.ts';
+import type { FileStore } from './files/file-store.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { ObjectNamespace } from './object-context.ts';
 import type { ObserveObject } from './observe/object.ts';
@@ -29,6 +32,12 @@ export interface Env extends IssuerEnvironment {
   QUEUE: ObjectNamespace<QueueObject>;
   /** Raw usage records: one object per hour. */
   USAGE: ObjectNamespace<UsageObject>;
+  /** One per batch. */
+  BATCH: ObjectNamespace<BatchObject>;
+  /** Batches that want nodes: one object per model. */
+  BATCH_QUEUE: ObjectNamespace<BatchQueueObject>;
+  /** Bytes of files; without it there are no files and no batches. */
+  FILES?: FileStore;
   /** Adds up what isolates and other objects count, for /metrics. */
   OBSERVE: ObjectNamespace<ObserveObject>;
   /** The dashboard's files; without it there is no page. */

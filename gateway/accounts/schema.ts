@@ -297,3 +297,43 @@ export const peers = sqliteTable('peers', {
   url: text('url'),
   createdAt: integer('created_at').notNull(),
 });
+
+/** Files of the Files API. Their bytes are in the file store, under the same id. */
+export const files = sqliteTable(
+  'files',
+  {
+    id: text('id').primaryKey(),
+    /** Whose it is: `project:…`, `user:…` or `key:…`. */
+    owner: text('owner').notNull(),
+    /** The key or user that made it. */
+    createdBy: text('created_by').notNull(),
+    purpose: text('purpose').notNull(),
+    filename: text('filename').notNull(),
+    bytes: integer('bytes').notNull(),
+    createdAt: integer('created_at').notNull(),
+    expiresAt: integer('expires_at'),
+  },
+  (table) => [
+    index('files_owner').on(table.owner, table.createdAt, table.id),
+    index('files_expires').on(table.expiresAt),
+  ],
+);
+
+/** Batches, for lists. What a batch is doing is in its object, and comes here when its state changes. */
+export const batches = sqliteTable(
+  'batches',
+  {
+    id: text('id').primaryKey(),
+    owner: text('owner').notNull(),
+    createdBy: text('created_by').notNull(),
+    createdAt: integer('created_at').notNull(),
+    /** Not terminal: a start wakes its object. */
+    open: integer('open', { mode: 'boolean' }).notNull(),
+    /** OpenAI's batch object as it was when this row was written. */
+    summary: text('summary', { mode: 'json' }).$type<unknown>().notNull(),
+  },
+  (table) => [
+    index('batches_owner').on(table.owner, table.createdAt, table.id),
+    index('batches_open').on(table.open).where(sql`open = 1`),
+  ],
+);

@@ -64,7 +64,7 @@ export interface CheckOptions {
 export class InputCheck {
   readonly #options: CheckOptions;
   readonly #splitter: LineSplitter;
-  readonly #decoder = new TextDecoder('utf-8', { fatal: true });
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
   readonly #ids = new Map<string, number>();
   readonly #models = new Map<string, boolean>();
   readonly #errors: BatchError[] = [];

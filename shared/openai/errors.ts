@@ -17,6 +17,8 @@ const NO_RETRY = { 'x-should-retry': 'false' };
 /** One row per code. Without a header the SDKs retry 408, 409, 429 and ≥ 500 twice, after 0.5 s to 8 s. */
 export const ERROR_KINDS = {
   invalid_request: { status: 400, type: 'invalid_request_error' },
+  invalid_value: { status: 400, type: 'invalid_request_error' },
+  invalid_type: { status: 400, type: 'invalid_request_error' },
   invalid_json: { status: 400, type: 'invalid_request_error' },
   invalid_multipart: { status: 400, type: 'invalid_request_error' },
   duplicate_key: { status: 400, type: 'invalid_request_error' },
@@ -31,6 +33,8 @@ export const ERROR_KINDS = {
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
   request_timeout: { status: 408, type: 'timeout' },
   session_over: { status: 410, type: 'invalid_request_error' },
+  /** OpenAI's SDKs retry 409: what contradicts the state of an object is refused for good. */
+  conflict: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   order_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   deployment_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   requirement_not_met: { status: 412, type: 'invalid_request_error' },

@@ -1,0 +1,154 @@
+/** A session's requests for work of batches to one gateway: see gateway/batch/agent-routes. */
+import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
+import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { Signer } from '../../shared/lattice/crypto.ts';
+import type { Ticket } from '../../shared/lattice/ticket.ts';
+import { PROTOCOL_VERSION } from '../../shared/wire/limits.ts';
+import { nodeCrypto } from '../host/crypto.ts';
+
+/** What a gateway grants: lines of one chunk, until the lease ends. */
+export interface GrantedLease {
+  batch: string;
+  endpoint: string;
+  chunk: number;
+  epoch: number;
+  /** Lines to run, by their index in the chunk. */
+  open: number[];
+  bytes: number;
+  prefix: number;
+  leaseMs: number;
+}
+
+/** The answer to one line. */
+export interface LineResult {
+  line: number;
+  status_code: number;
+  request_id: string;
+  body: string;
+  /** No usable answer came. */
+  error?: 'engine_failed';
+}
+
+export interface Speaker {
+  ticket: Ticket;
+  key: Signer;
+}
+
+/** A chunk is 256 KiB, or one line of up to 4 MiB. */
+const CHUNK_MAX_BYTES = 5 * 1024 * 1024;
+/** Beyond what the gateway waits for a batch. */
+const ANSWER_MS = 60_000;
+const CONNECTIONS_MAX = 4;
+
+export class BatchGateway {
+  readonly #url: URL;
+  readonly #speaker: () => Speaker | undefined;
+  readonly #dispatcher: Dispatcher;
+
+  /** @param speaker the session that speaks for this agent now */
+  constructor(url: URL, speaker: () => Speaker | undefined, proxy: URL | undefined) {
+    this.#url = url;
+    this.#speaker = speaker;
+    const options = { connections: CONNECTIONS_MAX, headersTimeout: ANSWER_MS, bodyTimeout: ANSWER_MS };
+    this.#dispatcher = proxy === undefined ? new Agent(options) : new ProxyAgent({ uri: proxy.href, ...options });
+  }
+
+  /** Undefined: there is no work for this node now. @throws Error where the gateway cannot be asked */
+  async lease(
+    models: readonly string[],
+    prefix: number | undefined,
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<GrantedLease | undefined> {
+    const asked = { models, ...(prefix === undefined ? {} : { prefix }), wait_ms: waitMs };
+    const answer = await this.#post('lease', asked, signal);
+    return answer === undefined ? undefined : (JSON.parse(answer.toString('utf8')) as GrantedLease);
+  }
+
+  /** The bytes of the leased chunk. @throws Error */
+  async chunk(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
+    const bytes = await this.#post('chunk', refOf(lease), signal);
+    if (bytes?.length !== lease.bytes) throw new Error('the gateway sent a chunk of another length');
+    return bytes;
+  }
+
+  /** @throws Error */
+  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<{ leased: boolean; again: number[] }> {
+    const answer = await this.#post('commit', { ...refOf(lease), results });
+    return JSON.parse(String(answer)) as { leased: boolean; again: number[] };
+  }
+
+  /** @throws Error */
+  async renew(lease: GrantedLease): Promise<boolean> {
+    const answer = await this.#post('renew', refOf(lease));
+    return (JSON.parse(String(answer)) as { leased: boolean }).leased;
+  }
+
+  /** @throws Error */
+  async release(lease: GrantedLease): Promise<void> {
+    await this.#post('release', refOf(lease));
+  }
+
+  async close(): Promise<void> {
+    await this.#dispatcher.destroy();
+  }
+
+  async #post(verb: string, value: unknown, signal?: AbortSignal): Promise<Buffer | undefined> {
+    const speaker = this.#speaker();
+    if (speaker === undefined) throw new Error('no session speaks for this agent');
+    const { ticket, key } = speaker;
+    const path = `${this.#url.pathname.replace(/\/+$/, '')}/agent/batch/${verb}`;
+    const body = Buffer.from(JSON.stringify(value));
+    const message = batchRequestMessage(
+      { session: ticket.session, audience: this.#url.host, path: `/agent/batch/${verb}` },
+      body,
+      nodeCrypto,
+    );
+    const response = await request(new URL(path, this.#url), {
+      method: 'POST',
+      dispatcher: this.#dispatcher,
+      headers: {
+        'content-type': 'application/json',
+        'x-otela-protocol': String(PROTOCOL_VERSION),
+        'x-otela-ticket': toBase64url(ticket.bytes),
+        [BATCH_SIGNATURE_HEADER]: toBase64url(key.sign(message)),
+      },
+      body,
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const text = await readAll(response.body);
+    if (response.statusCode === 204) return undefined;
+    if (response.statusCode === 200) return text;
+    throw new GatewayRefusal(
+      response.statusCode,
+      `${this.#url.host} answers ${response.statusCode}: ${text.toString('utf8').slice(0, 300)}`,
+    );
+  }
+}
+
+/** The gateway's answer, not the network's. */
+export class GatewayRefusal extends Error {
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.name = 'GatewayRefusal';
+    this.status = status;
+  }
+}
+
+function refOf({ batch, chunk, epoch }: GrantedLease) {
+  return { batch, chunk, epoch };
+}
+
+async function readAll(body: AsyncIterable<Buffer>): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of body) {
+    bytes += piece.length;
+    if (bytes > CHUNK_MAX_BYTES) throw new Error('the gateway sends more than a chunk');
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces);
+}

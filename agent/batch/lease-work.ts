@@ -1,0 +1,167 @@
+import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
+import { LineSplitter } from '../../shared/batch/line-splitter.ts';
+import { orderByPrefix, prefixOf } from '../../shared/batch/prefix.ts';
+import type { BatchGateway, GrantedLease, LineResult } from './gateway-client.ts';
+
+/** A line to run: its index in the chunk, and the JSON of its request. */
+export interface PendingLine {
+  lease: LeaseWork;
+  line: number;
+  body: string;
+}
+
+/** Results wait for this long, or until they have this many bytes. */
+const FLUSH_MS = 1_000;
+const FLUSH_BYTES = 64 * 1024;
+/** Results that could not be committed yet. Beyond it the runner starts no lines. */
+export const UNCOMMITTED_MAX_BYTES = 16 * 1024 * 1024;
+/** A commit that fails is tried again after this. */
+const AGAIN_MS = 1_000;
+
+interface LeaseEvents {
+  /** The gateway wants these lines tried again. */
+  again(lines: number[]): void;
+  /** Nothing of this lease is left here. */
+  over(): void;
+  log(line: string): void;
+}
+
+/** One lease: what is left of it, and the results that are on their way to the gateway. */
+export class LeaseWork {
+  readonly lease: GrantedLease;
+  readonly #gateway: BatchGateway;
+  readonly #events: LeaseEvents;
+  readonly #waiting: LineResult[] = [];
+  #waitingBytes = 0;
+  /** Lines without a result that was committed. */
+  #left: number;
+  #timer: NodeJS.Timeout | undefined;
+  #renewal: NodeJS.Timeout | undefined;
+  #sending: Promise<void> | undefined;
+  #stands = true;
+
+  constructor(lease: GrantedLease, gateway: BatchGateway, events: LeaseEvents) {
+    this.lease = lease;
+    this.#gateway = gateway;
+    this.#events = events;
+    this.#left = lease.open.length;
+    this.#renewal = setInterval(() => void this.#renew(), lease.leaseMs / 3);
+  }
+
+  /** False: the gateway has given the lease to others. Lines that run may end; no others begin. */
+  get stands(): boolean {
+    return this.#stands;
+  }
+
+  get uncommittedBytes(): number {
+    return this.#waitingBytes;
+  }
+
+  /** The open lines of the chunk, those with a common prefix next to each other. */
+  linesOf(chunk: Uint8Array): PendingLine[] {
+    const open = new Set(this.lease.open);
+    const found: { line: number; body: string; prefix: number }[] = [];
+    const decoder = new TextDecoder();
+    let index = 0;
+    const splitter = new LineSplitter(
+      LINE_MAX_BYTES,
+      ({ bytes }) => {
+        const line = index++;
+        if (!open.has(line)) return;
+        const { body } = JSON.parse(decoder.decode(bytes)) as { body: Record<string, unknown> };
+        found.push({ line, body: JSON.stringify(body), prefix: prefixOf(body) });
+      },
+      () => index++,
+    );
+    splitter.push(chunk);
+    splitter.end();
+    return orderByPrefix(found.map(({ prefix }) => prefix)).flatMap((at) => {
+      const one = found[at];
+      return one === undefined ? [] : [{ lease: this, line: one.line, body: one.body }];
+    });
+  }
+
+  add(result: LineResult): void {
+    this.#waiting.push(result);
+    this.#waitingBytes += result.body.length;
+    if (this.#waitingBytes >= FLUSH_BYTES || this.#waiting.length >= this.#left) void this.flush();
+    else this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
+  }
+
+  /** Lines that will not be run here. */
+  drop(lines: number): void {
+    this.#left -= lines;
+    this.#endIfDone();
+  }
+
+  /** Commits what waits. Tries again until the gateway has taken it or refused it. */
+  flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#sending ??= this.#send().finally(() => {
+      this.#sending = undefined;
+      if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
+    });
+    return this.#sending;
+  }
+
+  /** Gives the lease back; what was not committed by now is lost. */
+  async release(): Promise<void> {
+    await this.flush();
+    this.#end();
+    await this.#gateway.release(this.lease).catch(() => {});
+  }
+
+  async #send(): Promise<void> {
+    const results = this.#waiting.splice(0);
+    if (results.length === 0) return;
+    try {
+      const { leased, again } = await this.#gateway.commit(this.lease, results);
+      this.#stands &&= leased;
+      this.#left -= results.length - again.length;
+      this.#waitingBytes -= bytesOf(results);
+      if (again.length > 0) this.#events.again(again);
+      this.#endIfDone();
+    } catch (error) {
+      if (isRefusal(error)) {
+        // Never taken, however often: the batch is over, or another gateway has the data now.
+        this.#events.log(`results of ${results.length} lines are refused: ${String(error)}`);
+        this.#waitingBytes -= bytesOf(results);
+        this.#stands = false;
+        this.#left -= results.length;
+        return this.#endIfDone();
+      }
+      this.#waiting.unshift(...results);
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    }
+  }
+
+  async #renew(): Promise<void> {
+    try {
+      this.#stands &&= await this.#gateway.renew(this.lease);
+    } catch {
+      // The gateway is away: the lease ends there by itself, and results are still good.
+    }
+  }
+
+  #endIfDone(): void {
+    if (this.#left > 0 || this.#waiting.length > 0) return;
+    this.#end();
+    this.#events.over();
+  }
+
+  #end(): void {
+    clearTimeout(this.#timer);
+    clearInterval(this.#renewal);
+    this.#renewal = undefined;
+  }
+}
+
+function bytesOf(results: readonly LineResult[]): number {
+  return results.reduce((sum, { body }) => sum + body.length, 0);
+}
+
+function isRefusal(error: unknown): boolean {
+  const status = error instanceof Error && 'status' in error ? Number(error.status) : 0;
+  return status >= 400 && status < 500 && status !== 408 && status !== 429;
+}

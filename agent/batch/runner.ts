@@ -1,0 +1,229 @@
+/** Lines of batches, run at this node's engine beside its requests. */
+import { randomUUID } from 'node:crypto';
+import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
+import type { EngineTarget } from '../engine/address.ts';
+import { BatchGateway, type GrantedLease, type Speaker } from './gateway-client.ts';
+import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-work.ts';
+import { LineClient } from './line-client.ts';
+
+export interface BatchRunnerOptions {
+  gateways: readonly URL[];
+  proxy(gateway: URL): URL | undefined;
+  /** Undefined while no gateway has admitted this agent. */
+  speaker(): Speaker | undefined;
+  /** Undefined while no engine answers. */
+  engine(): EngineTarget | undefined;
+  /** Models that the engine has ready. */
+  models(): string[];
+  /** How busy the engine is, its lines of batches included. */
+  reading(): Pick<EngineReading, 'running' | 'waiting' | 'kvUsed'>;
+  /** Requests that are no lines of batches. */
+  interactive(): number;
+  /** Sequences that the engine runs at once. */
+  slots: number;
+  log(line: string): void;
+}
+
+/** The window is judged once a second. */
+const TURN_MS = 1_000;
+/** An agent without work waits at the gateway for so long. */
+const WAIT_MS = 20_000;
+/** A gateway that cannot be asked is asked again after this, then twice as long each time. */
+const AGAIN_MS = { first: 500, most: 30_000 };
+/** While no engine answers, or nothing can be taken. */
+const LOOK_MS = 200;
+/** A line that failed runs again after this. */
+const RETRY_MS = 1_000;
+/** Share of the slots that stays free for requests. */
+const RESERVE = 0.1;
+const FIRST_TOKEN_LIMIT_MS = 2_000;
+
+export class BatchRunner {
+  readonly #options: BatchRunnerOptions;
+  readonly #gateways: BatchGateway[];
+  readonly #window: LineWindow;
+  readonly #stop = new AbortController();
+  readonly #leases = new Set<LeaseWork>();
+  readonly #queue: PendingLine[] = [];
+  readonly #turn: NodeJS.Timeout;
+  #client: LineClient | undefined;
+  #running = 0;
+  #ended = 0;
+  #refused = 0;
+  #prefix: number | undefined;
+  #draining = false;
+  #woken: (() => void) | undefined;
+
+  constructor(options: BatchRunnerOptions) {
+    this.#options = options;
+    this.#window = new LineWindow({ slots: options.slots, reserve: RESERVE, firstTokenLimitMs: FIRST_TOKEN_LIMIT_MS });
+    this.#gateways = options.gateways.map((url) => new BatchGateway(url, options.speaker, options.proxy(url)));
+    this.#turn = setInterval(() => this.#judge(), TURN_MS);
+    for (const gateway of this.#gateways) void this.#lease(gateway);
+  }
+
+  /** Lines at the engine now. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Begins nothing; gives leases back when what runs has ended, or at `signal`. */
+  async drain(signal: AbortSignal): Promise<void> {
+    this.#draining = true;
+    this.#wake();
+    for (const { lease } of this.#queue.splice(0)) lease.drop(1);
+    while (this.#running > 0 && !signal.aborted) await this.#pause(LOOK_MS);
+    this.#stop.abort();
+    await Promise.all([...this.#leases].map((lease) => lease.release()));
+  }
+
+  async close(): Promise<void> {
+    this.#draining = true;
+    this.#stop.abort();
+    this.#wake();
+    clearInterval(this.#turn);
+    await Promise.all([...this.#gateways.map((gateway) => gateway.close()), this.#client?.close()]);
+  }
+
+  /** Takes leases of one gateway for as long as the agent lives. */
+  async #lease(gateway: BatchGateway): Promise<void> {
+    let againMs = AGAIN_MS.first;
+    while (!this.#stop.signal.aborted && !this.#draining) {
+      if (!this.#wants()) {
+        await this.#pause(LOOK_MS);
+        continue;
+      }
+      try {
+        const lease = await gateway.lease(this.#options.models(), this.#prefix, WAIT_MS, this.#stop.signal);
+        againMs = AGAIN_MS.first;
+        if (lease !== undefined) await this.#take(gateway, lease);
+      } catch (error) {
+        if (this.#stop.signal.aborted) return;
+        if (againMs === AGAIN_MS.most) this.#options.log(`batches: ${error instanceof Error ? error.message : error}`);
+        await this.#pause(againMs);
+        againMs = Math.min(AGAIN_MS.most, againMs * 2);
+      }
+    }
+  }
+
+  /** Half a window of lines waits here, so that the engine never waits for the gateway. */
+  #wants(): boolean {
+    const { engine, models, speaker } = this.#options;
+    if (engine() === undefined || speaker() === undefined || models().length === 0) return false;
+    return this.#queue.length <= this.#window.size / 2 && this.#uncommitted() < UNCOMMITTED_MAX_BYTES;
+  }
+
+  async #take(gateway: BatchGateway, lease: GrantedLease): Promise<void> {
+    const work: LeaseWork = new LeaseWork(lease, gateway, {
+      again: (lines) => void this.#again(work, lines),
+      over: () => this.#leases.delete(work),
+      log: this.#options.log,
+    });
+    this.#leases.add(work);
+    try {
+      const chunk = await gateway.chunk(lease, this.#stop.signal);
+      this.#prefix = lease.prefix;
+      const lines = work.linesOf(chunk);
+      if (lines.length < lease.open.length) work.drop(lease.open.length - lines.length);
+      this.#bodies.set(work, new Map(lines.map(({ line, body }) => [line, body])));
+      this.#queue.push(...lines);
+      this.#pump();
+    } catch (error) {
+      this.#leases.delete(work);
+      await work.release();
+      throw error;
+    }
+  }
+
+  /** Of lines that may have to run again. */
+  readonly #bodies = new WeakMap<LeaseWork, Map<number, string>>();
+
+  async #again(lease: LeaseWork, lines: readonly number[]): Promise<void> {
+    await this.#pause(RETRY_MS);
+    for (const line of lines) {
+      const body = this.#bodies.get(lease)?.get(line);
+      if (body === undefined || this.#draining) lease.drop(1);
+      else this.#queue.push({ lease, line, body });
+    }
+    this.#pump();
+  }
+
+  #pump(): void {
+    const target = this.#options.engine();
+    while (target !== undefined && !this.#draining && this.#running < this.#window.size) {
+      const next = this.#queue.shift();
+      if (next === undefined) return this.#wake();
+      if (next.lease.stands) void this.#run(next, target);
+      else next.lease.drop(1);
+    }
+    if (this.#queue.length <= this.#window.size / 2) this.#wake();
+  }
+
+  async #run(pending: PendingLine, target: EngineTarget): Promise<void> {
+    this.#running += 1;
+    const requestId = randomUUID();
+    const { lease, line, body } = pending;
+    const answer = await this.#clientOf(target).run(lease.lease.endpoint, body, requestId, this.#stop.signal);
+    this.#running -= 1;
+    switch (answer.kind) {
+      case 'answered':
+        this.#ended += 1;
+        if (answer.status === 429 || answer.status >= 500) this.#refused += 1;
+        lease.add({ line, status_code: answer.status, request_id: requestId, body: answer.body });
+        break;
+      case 'failed':
+        this.#refused += 1;
+        lease.add({ line, status_code: 0, request_id: requestId, body: '', error: 'engine_failed' });
+        break;
+      case 'gone':
+        // The engine is away, and the line is as good as before. When it does not come back, the lease goes back with the agent.
+        await this.#pause(RETRY_MS);
+        this.#queue.unshift(pending);
+        break;
+      case 'aborted':
+        lease.drop(1);
+        break;
+    }
+    this.#pump();
+  }
+
+  #clientOf(target: EngineTarget): LineClient {
+    if (this.#client?.target === target) return this.#client;
+    void this.#client?.close();
+    this.#client = new LineClient(target);
+    return this.#client;
+  }
+
+  #judge(): void {
+    this.#window.read({
+      ...this.#options.reading(),
+      linesPerS: this.#ended,
+      refused: this.#refused,
+      interactive: this.#options.interactive(),
+    });
+    this.#ended = 0;
+    this.#refused = 0;
+    this.#pump();
+  }
+
+  #uncommitted(): number {
+    return [...this.#leases].reduce((sum, lease) => sum + lease.uncommittedBytes, 0);
+  }
+
+  #wake(): void {
+    this.#woken?.();
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      const before = this.#woken;
+      this.#woken = () => {
+        before?.();
+        clearTimeout(timer);
+        resolve();
+        this.#woken = undefined;
+      };
+    });
+  }
+}

@@ -1,0 +1,218 @@
+/**
+ * `/agent/batch/…`: agents lease lines, read them and commit results. Beside the tunnel, not in it: here HTTP's own flow control holds
+ * large bodies back, results go straight to their batch, and requests' frames never wait behind them.
+ */
+import { type Context, Hono } from 'hono';
+import * as z from 'zod';
+import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';
+import { CHUNK_LINES, type Demands } from '../../shared/batch/input-check.ts';
+import type { LeaseRef } from '../../shared/batch/ledger.ts';
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { parseRequirements, RequirementError, satisfies } from '../../shared/routing/requirements.ts';
+import { isTrusted, LOCAL_ISSUER, providerId, readProviderList } from '../../shared/routing/trust.ts';
+import type { Account } from '../accounts/account.ts';
+import { trustOf } from '../accounts/trust.ts';
+import type { Env } from '../env.ts';
+import { storeOf, storing, streamOf } from '../files/routes.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import { audienceOf } from '../registry/door.ts';
+import { issuersView } from '../registry/issuers-view.ts';
+import type { View } from '../registry/snapshot.ts';
+import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../registry/tickets.ts';
+import type { BatchAdmission, GrantedLease } from './batch-object.ts';
+
+type Ctx = Context<{ Bindings: Env }>;
+
+/** One commit is 64 KiB and a line at most 1 MiB. */
+const BODY_MAX_BYTES = 2 * 1024 * 1024;
+/** Batches that are asked for one lease. */
+const TRIED_MAX = 8;
+/** An agent without work waits at the gateway, so that a new batch finds it at once. */
+const WAIT_MAX_MS = 25_000;
+
+const id = z.string().max(64);
+const ref = { batch: id, chunk: z.int().min(0).max(1e6), epoch: z.int().min(0).max(1e9) };
+const leaseSchema = z.object({
+  models: z.array(z.string().min(1).max(256)).min(1).max(64),
+  prefix: z.int().min(0).optional(),
+  wait_ms: z.int().min(0).max(WAIT_MAX_MS).default(0),
+});
+const refSchema = z.object(ref);
+const commitSchema = z.object({
+  ...ref,
+  results: z
+    .array(
+      z.object({
+        line: z.int().min(0).max(CHUNK_LINES),
+        status_code: z.int().min(0).max(599),
+        request_id: z.string().max(128),
+        body: z.string(),
+        error: z.literal('engine_failed').optional(),
+      }),
+    )
+    .max(CHUNK_LINES),
+});
+
+export const batchAgentRoutes = new Hono<{ Bindings: Env }>();
+
+batchAgentRoutes.post('/lease', async (c) => {
+  const node = await nodeOf(c);
+  const { models, prefix, wait_ms: waitMs } = parsed(leaseSchema, node.body);
+  const first = await leaseFor(c.env, node, models, prefix);
+  if (first !== undefined) return c.json(first);
+  if (waitMs === 0) return c.body(null, 204);
+  await Promise.race(models.map((model) => c.env.BATCH_QUEUE.getByName(model).wait(waitMs)));
+  const second = await leaseFor(c.env, node, models, prefix);
+  return second === undefined ? c.body(null, 204) : c.json(second);
+});
+
+batchAgentRoutes.post('/chunk', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  const range = await c.env.BATCH.getByName(given.batch).range(refOf(node, given));
+  if (range === null) throw leaseOver();
+  const content = await storing(() => storeOf(c.env).read(range.file, { offset: range.offset, length: range.length }));
+  if (content === undefined) throw leaseOver();
+  const headers = { 'content-type': 'application/octet-stream', 'content-length': String(range.length) };
+  return new Response(streamOf(content), { headers });
+});
+
+batchAgentRoutes.post('/commit', async (c) => {
+  const node = await nodeOf(c);
+  const { results, ...given } = parsed(commitSchema, node.body);
+  const answered = results.map(({ error, ...result }) => (error === undefined ? result : { ...result, error }));
+  return c.json(await c.env.BATCH.getByName(given.batch).commit(refOf(node, given), answered, node.entry.provider));
+});
+
+batchAgentRoutes.post('/renew', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  return c.json({ leased: await c.env.BATCH.getByName(given.batch).renew(refOf(node, given)) });
+});
+
+batchAgentRoutes.post('/release', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  await c.env.BATCH.getByName(given.batch).release(refOf(node, given));
+  return c.body(null, 204);
+});
+
+interface Node {
+  entry: RegistryEntry;
+  view: View;
+  body: Uint8Array;
+}
+
+/** The node that signed this request. @throws ApiError 400, 403, 410, 413, 503 */
+async function nodeOf(c: Ctx): Promise<Node> {
+  const request = c.req.raw;
+  if (versionMismatch(request.headers.get(PROTOCOL_HEADER)) !== undefined)
+    throw new ApiError('invalid_request', `${PROTOCOL_HEADER} is not this gateway's.`);
+  const body = await bodyOf(request);
+  const { ticket, issuer, view } = await readTicket(
+    request,
+    (issuer) => issuersView(c.env, c.executionCtx, issuer),
+    Date.now(),
+  );
+  const asked = { session: ticket.session, audience: audienceOf(request), path: c.req.path };
+  const signature = fromBase64url(request.headers.get(BATCH_SIGNATURE_HEADER) ?? '', SIGNATURE_BYTES);
+  const message = batchRequestMessage(asked, body, workerdCrypto);
+  if (signature === undefined || !workerdCrypto.verify(ticket.sessionKey, message, signature))
+    throw new ApiError('permission_denied', `${BATCH_SIGNATURE_HEADER} is not the session's, or not of this request.`);
+  const entry = view.nodes.get(ticket.session);
+  if (entry === undefined) throw new ApiError('server_is_overloaded', 'The registry does not know this session yet.');
+  return {
+    entry: { ...entry, provider: providerId({ provider: ticket.provider, issuer: issuer.name }, LOCAL_ISSUER) },
+    view,
+    body,
+  };
+}
+
+async function bodyOf(request: Request): Promise<Uint8Array> {
+  const length = Number(request.headers.get('content-length') ?? Number.NaN);
+  if (!(length <= BODY_MAX_BYTES))
+    throw new ApiError('request_too_large', `A body here has a content-length of at most ${BODY_MAX_BYTES} bytes.`);
+  return new Uint8Array(await request.arrayBuffer());
+}
+
+function parsed<T extends z.ZodType>(schema: T, body: Uint8Array): z.output<T> {
+  const result = schema.safeParse(jsonOf(body));
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new ApiError('invalid_request', `The body is not valid: ${issue?.path.join('.')} ${issue?.message}.`);
+}
+
+function jsonOf(body: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(body));
+  } catch {
+    throw new ApiError('invalid_json', 'The body is no JSON.');
+  }
+}
+
+function refOf({ entry }: Node, { chunk, epoch }: { chunk: number; epoch: number }): LeaseRef {
+  return { node: entry.session, chunk, epoch };
+}
+
+async function leaseFor(
+  env: Env,
+  node: Node,
+  models: readonly string[],
+  prefix: number | undefined,
+): Promise<GrantedLease | undefined> {
+  const { entry, view } = node;
+  if (entry.state !== 'SERVING' || entry.leaving !== undefined) return undefined;
+  for (const model of models) {
+    if (!entry.models.some((served) => served.id === model && served.state === 'ready')) continue;
+    const queue = env.BATCH_QUEUE.getByName(model);
+    const tried: string[] = [];
+    for (let i = 0; i < TRIED_MAX; i++) {
+      const batch = await queue.next(tried);
+      if (batch === null) break;
+      tried.push(batch);
+      const stub = env.BATCH.getByName(batch);
+      const admission = await stub.admission();
+      if (admission === null) continue;
+      const allowed = allowedDemands(admission, entry, view, model);
+      const lease = allowed.length === 0 ? null : await stub.grant(entry.session, allowed, prefix);
+      if (lease === null) continue;
+      await queue.leased(batch, lease.open.length);
+      return lease;
+    }
+  }
+  return undefined;
+}
+
+/** Indexes of the demands of a batch that this node meets with this model: the filters of a request. */
+function allowedDemands(
+  { account, demands }: BatchAdmission,
+  entry: RegistryEntry,
+  view: View,
+  model: string,
+): number[] {
+  return demands.flatMap((one, index) => (one.model === model && meets(one, account, entry, view) ? [index] : []));
+}
+
+function meets(
+  { model, require, trustedProviders }: Demands,
+  account: Account,
+  entry: RegistryEntry,
+  view: View,
+): boolean {
+  const list = trustedProviders === undefined ? undefined : readProviderList(trustedProviders);
+  if (trustedProviders !== undefined && list === undefined) return false;
+  if (!isTrusted(trustOf(account, list === undefined ? [] : [list], view.settings), entry)) return false;
+  try {
+    return require === undefined || satisfies(entry, parseRequirements(require), model, Date.now());
+  } catch (error) {
+    if (error instanceof RequirementError) return false;
+    throw error;
+  }
+}
+
+function leaseOver(): ApiError {
+  return new ApiError('conflict', 'This lease has ended.');
+}

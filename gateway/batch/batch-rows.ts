@@ -1,0 +1,97 @@
+/** What one batch stores: its chunks, the results of their lines, and its state. */
+
+import type { Demands } from '../../shared/batch/input-check.ts';
+import type { Chunk } from '../../shared/batch/ledger.ts';
+import type { ObjectStorage } from '../object-context.ts';
+import type { BatchSpec, BatchState } from './batch-spec.ts';
+
+/** One answer as its node sent it. */
+export interface LineResult {
+  line: number;
+  status_code: number;
+  request_id: string;
+  /** The answer's body, JSON as text. */
+  body: string;
+  /** Set where no engine answered: the code of the line's error. */
+  error?: string;
+}
+
+const SCHEMA = `
+  CREATE TABLE IF NOT EXISTS chunk (id INTEGER PRIMARY KEY, row TEXT NOT NULL, done BLOB NOT NULL);
+  CREATE TABLE IF NOT EXISTS result (chunk INTEGER NOT NULL, seq INTEGER NOT NULL, results TEXT NOT NULL, PRIMARY KEY (chunk, seq)) WITHOUT ROWID;
+`;
+
+export class BatchRows {
+  readonly #storage: ObjectStorage;
+
+  constructor(storage: ObjectStorage) {
+    this.#storage = storage;
+    storage.sql.exec(SCHEMA);
+  }
+
+  get spec(): BatchSpec | undefined {
+    return this.#storage.kv.get<BatchSpec>('spec');
+  }
+
+  set spec(spec: BatchSpec | undefined) {
+    this.#storage.kv.put('spec', spec);
+  }
+
+  get state(): BatchState | undefined {
+    return this.#storage.kv.get<BatchState>('state');
+  }
+
+  set state(state: BatchState | undefined) {
+    this.#storage.kv.put('state', state);
+  }
+
+  get demands(): Demands[] {
+    return this.#storage.kv.get<Demands[]>('demands') ?? [];
+  }
+
+  set demands(demands: Demands[]) {
+    this.#storage.kv.put('demands', demands);
+  }
+
+  chunks(): Chunk[] {
+    const rows = this.#storage.sql.exec<{ row: string; done: ArrayBuffer }>('SELECT row, done FROM chunk ORDER BY id');
+    return rows
+      .toArray()
+      .map(({ row, done }) => ({ ...(JSON.parse(row) as Omit<Chunk, 'done'>), done: new Uint8Array(done) }));
+  }
+
+  store(chunks: Iterable<Chunk>): void {
+    for (const { done, ...row } of chunks)
+      this.#storage.sql.exec(
+        'INSERT INTO chunk (id, row, done) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET row = excluded.row, done = excluded.done',
+        row.id,
+        JSON.stringify(row),
+        done.slice().buffer,
+      );
+  }
+
+  addResults(chunk: number, results: readonly LineResult[]): void {
+    if (results.length === 0) return;
+    this.#storage.sql.exec(
+      'INSERT INTO result (chunk, seq, results) SELECT ?1, coalesce(max(seq), 0) + 1, ?2 FROM result WHERE chunk = ?1',
+      chunk,
+      JSON.stringify(results),
+    );
+  }
+
+  /** By line. */
+  results(chunk: number): Map<number, LineResult> {
+    const rows = this.#storage.sql.exec<{ results: string }>(
+      'SELECT results FROM result WHERE chunk = ? ORDER BY seq',
+      chunk,
+    );
+    const all = rows.toArray().flatMap(({ results }) => JSON.parse(results) as LineResult[]);
+    return new Map(all.map((result) => [result.line, result]));
+  }
+
+  /** After the results are in their files. */
+  forgetResults(): void {
+    this.#storage.sql.exec('DELETE FROM result');
+    this.#storage.sql.exec('DELETE FROM chunk');
+  }
+}

@@ -1,0 +1,101 @@
+import type { BatchEndpoint, BatchError } from '../../shared/batch/line.ts';
+import type { BatchStatus, BatchTimes } from '../../shared/batch/status.ts';
+import type { Account } from '../accounts/account.ts';
+
+/** What a batch is from its creation on. */
+export interface BatchSpec {
+  id: string;
+  owner: string;
+  /** Whose rights each lease is checked against. */
+  account: Account;
+  endpoint: BatchEndpoint;
+  inputFileId: string;
+  inputBytes: number;
+  /** False: there is no such file, or it is another owner's. */
+  inputExists: boolean;
+  windowS: number;
+  metadata: Record<string, string> | null;
+  /** Life of the output files, in seconds from their making; null: that of batch files. */
+  outputExpiresS: number | null;
+  allowMixedModels: boolean;
+}
+
+export interface BatchCounts {
+  total: number;
+  completed: number;
+  failed: number;
+}
+
+export interface BatchUsage {
+  input: number;
+  cached: number;
+  output: number;
+  reasoning: number;
+}
+
+/** What of a batch changes, one stored value. */
+export interface BatchState {
+  status: BatchStatus;
+  times: BatchTimes;
+  paused: boolean;
+  model: string | null;
+  errors: BatchError[];
+  counts: BatchCounts;
+  usage: BatchUsage;
+  outputFileId: string | null;
+  errorFileId: string | null;
+  /** Tokens of results that came second. */
+  wastedTokens: number;
+  requeued: number;
+}
+
+export const NO_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };
+
+/** What is beside OpenAI's fields, under `x_otela`. */
+export interface BatchProgress {
+  leased: number;
+  nodes: number;
+  tokensPerS: number;
+  linesPerS: number;
+  /** Unix seconds; null: not known. */
+  estimatedEnd: number | null;
+}
+
+/** OpenAI's batch object, with ours beside it. */
+export function batchObject(spec: BatchSpec, state: BatchState, progress: BatchProgress) {
+  const { input, cached, output, reasoning } = state.usage;
+  return {
+    id: spec.id,
+    object: 'batch' as const,
+    endpoint: spec.endpoint,
+    model: state.model,
+    errors: state.errors.length === 0 ? null : { object: 'list' as const, data: state.errors },
+    input_file_id: spec.inputFileId,
+    completion_window: '24h' as const,
+    status: state.status,
+    output_file_id: state.outputFileId,
+    error_file_id: state.errorFileId,
+    ...state.times,
+    request_counts: state.counts,
+    usage: {
+      input_tokens: input,
+      input_tokens_details: { cached_tokens: cached },
+      output_tokens: output,
+      output_tokens_details: { reasoning_tokens: reasoning },
+      total_tokens: input + output,
+    },
+    metadata: spec.metadata,
+    x_otela: {
+      paused: state.paused,
+      leased: progress.leased,
+      requeued: state.requeued,
+      nodes: progress.nodes,
+      lines_per_s: progress.linesPerS,
+      tokens_per_s: progress.tokensPerS,
+      wasted_tokens: state.wastedTokens,
+      estimated_end: progress.estimatedEnd,
+    },
+  };
+}
+
+export type BatchObjectJson = ReturnType<typeof batchObject>;

@@ -1,0 +1,71 @@
+/** The output and error file of a batch that has ended, written from its input and its results. */
+
+import { hasBit } from '../../shared/batch/bitmap.ts';
+import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
+import type { Chunk } from '../../shared/batch/ledger.ts';
+import { LineSplitter } from '../../shared/batch/line-splitter.ts';
+import { answeredLine, failedLine, isSuccess, type LineErrorCode } from '../../shared/batch/results.ts';
+import type { FileStore } from '../files/file-store.ts';
+import type { LineResult } from './batch-rows.ts';
+
+interface OutputOptions {
+  batch: string;
+  input: string;
+  store: FileStore;
+  chunks: readonly Chunk[];
+  results(chunk: number): Map<number, LineResult>;
+  /** Which of the two files: lines with good answers, or all others. */
+  successes: boolean;
+  /** Of lines without a result. */
+  unexecuted: LineErrorCode;
+}
+
+/** Lines of the file, in the order of the input. @throws Error where the input has gone */
+export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  for (const chunk of options.chunks) {
+    const ids = await customIds(options, chunk);
+    const results = options.results(chunk.id);
+    let text = '';
+    for (const [line, customId] of ids.entries()) {
+      const id = `batch_req_${options.batch.slice('batch_'.length)}${(chunk.first + line).toString(16).padStart(6, '0')}`;
+      const result = hasBit(chunk.done, line) ? results.get(line) : undefined;
+      const success = result !== undefined && result.error === undefined && isSuccess(result);
+      if (success === options.successes) text += written(id, customId, result, options.unexecuted);
+    }
+    if (text !== '') yield encoder.encode(text);
+  }
+}
+
+function written(id: string, customId: string, result: LineResult | undefined, unexecuted: LineErrorCode): string {
+  if (result === undefined) return failedLine(id, customId, unexecuted);
+  if (result.error !== undefined) return failedLine(id, customId, result.error as LineErrorCode);
+  const { status_code, request_id, body } = result;
+  return answeredLine(id, customId, { status_code, request_id, body: parsed(body) });
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return body;
+  }
+}
+
+async function customIds({ store, input }: OutputOptions, chunk: Chunk): Promise<string[]> {
+  const content = await store.read(input, { offset: chunk.offset, length: chunk.bytes });
+  if (content === undefined) throw new Error(`the input file ${input} of this batch is gone`);
+  const ids: string[] = [];
+  const decoder = new TextDecoder();
+  const splitter = new LineSplitter(
+    LINE_MAX_BYTES,
+    ({ bytes }) => {
+      const line = JSON.parse(decoder.decode(bytes)) as { custom_id: string };
+      ids.push(line.custom_id);
+    },
+    () => {},
+  );
+  for await (const piece of content) splitter.push(piece);
+  splitter.end();
+  return ids;
+}

@@ -1,0 +1,37 @@
+/** Rates over the last minute, in memory: after a restart they are measured anew. */
+const SPAN_MS = 60_000;
+const STEP_MS = 5_000;
+
+export class Progress {
+  /** At most SPAN_MS / STEP_MS + 1. */
+  readonly #steps: { at: number; lines: number; tokens: number }[] = [];
+
+  add(now: number, lines: number, tokens: number): void {
+    const last = this.#steps.at(-1);
+    if (last !== undefined && now - last.at < STEP_MS) {
+      last.lines += lines;
+      last.tokens += tokens;
+    } else this.#steps.push({ at: now, lines, tokens });
+    while (this.#steps.length > 0 && now - (this.#steps[0]?.at ?? now) > SPAN_MS) this.#steps.shift();
+  }
+
+  linesPerS(now: number): number {
+    return this.#rate(now, 'lines');
+  }
+
+  /** `open`: lines without a result. */
+  shown(now: number, open: number) {
+    const linesPerS = this.#rate(now, 'lines');
+    const estimatedEnd = linesPerS > 0 && open > 0 ? Math.ceil(now / 1_000 + open / linesPerS) : null;
+    return { linesPerS: round(linesPerS), tokensPerS: round(this.#rate(now, 'tokens')), estimatedEnd };
+  }
+
+  #rate(now: number, what: 'lines' | 'tokens'): number {
+    const recent = this.#steps.filter(({ at }) => now - at <= SPAN_MS);
+    const [first] = recent;
+    if (first === undefined) return 0;
+    return recent.reduce((sum, step) => sum + step[what], 0) / (Math.max(1_000, now - first.at) / 1_000);
+  }
+}
+
+const round = (value: number) => Math.round(value * 10) / 10;

@@ -1,0 +1,202 @@
+/** `/v1/batches`, OpenAI's, with pause and resume. */
+import { randomBytes } from 'node:crypto';
+import { and, asc, desc, eq, gt, lt, or } from 'drizzle-orm';
+import { type Context, Hono } from 'hono';
+import { BATCH_ENDPOINTS, type BatchEndpoint, isObject, type Json } from '../../shared/batch/line.ts';
+import type { BatchStatus } from '../../shared/batch/status.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { BOOTSTRAP } from '../accounts/account.ts';
+import { asked, database, requireWritable } from '../accounts/database.ts';
+import { batches, files } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import { callerOf } from '../files/owner.ts';
+import { listOf, pageOf } from '../files/paging.ts';
+import { storeOf } from '../files/routes.ts';
+import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
+
+type Ctx = Context<{ Bindings: Env }>;
+
+const WINDOW = '24h';
+const WINDOW_S = 86_400;
+const METADATA = { pairs: 16, name: 64, value: 512 };
+const OUTPUT_EXPIRES_S = { least: 3_600, most: 2_592_000 };
+/** Batches of one owner that are not over. */
+const OPEN_MAX = 100;
+const BODY_MAX_BYTES = 64 * 1024;
+
+export const batchRoutes = new Hono<{ Bindings: Env }>();
+
+batchRoutes.post('/', async (c) => {
+  const { account, owner } = await callerOf(c);
+  requireWritable();
+  storeOf(c.env);
+  const body = await jsonOf(c);
+  const wanted = wantedOf(body);
+  const db = database(c.env);
+  const open = await asked(db.$count(batches, and(eq(batches.owner, owner), eq(batches.open, true))));
+  if (open >= OPEN_MAX)
+    throw new ApiError(
+      'insufficient_quota',
+      `You have ${open} batches that are not over: wait for one, or cancel one.`,
+    );
+  const [input] = await asked(
+    db
+      .select()
+      .from(files)
+      .where(and(eq(files.id, wanted.inputFileId), eq(files.owner, owner))),
+  );
+  const id = `batch_${randomBytes(12).toString('hex')}`;
+  const spec: BatchSpec = {
+    ...wanted,
+    id,
+    owner,
+    account: account === BOOTSTRAP ? { ...BOOTSTRAP } : account,
+    // A batch of a file that is not its owner's fails in its check, as one of a file that does not exist.
+    inputFileId: wanted.inputFileId,
+    inputBytes: input?.bytes ?? 0,
+    windowS: WINDOW_S,
+    inputExists: input !== undefined,
+  };
+  const shown = await c.env.BATCH.getByName(id).create(spec);
+  await asked(
+    db
+      .insert(batches)
+      .values({ id, owner, createdBy: account.keyId, createdAt: shown.created_at * 1_000, open: true, summary: shown })
+      .onConflictDoNothing(),
+  );
+  return c.json(shown);
+});
+
+batchRoutes.get('/', async (c) => {
+  const { owner } = await callerOf(c);
+  const { limit, after, ascending } = pageOf((name) => c.req.query(name), { limit: 20, most: 100 });
+  const from = after === undefined ? undefined : await rowOf(c.env, owner, after);
+  const [order, beyond] = ascending ? [asc, gt] : [desc, lt];
+  const rows = await asked(
+    database(c.env)
+      .select()
+      .from(batches)
+      .where(
+        and(
+          eq(batches.owner, owner),
+          from &&
+            or(
+              beyond(batches.createdAt, from.createdAt),
+              and(eq(batches.createdAt, from.createdAt), beyond(batches.id, from.id)),
+            ),
+        ),
+      )
+      .orderBy(order(batches.createdAt), order(batches.id))
+      .limit(limit + 1),
+  );
+  return c.json(
+    listOf(
+      rows.map(({ summary }) => summary as BatchObjectJson),
+      limit,
+    ),
+  );
+});
+
+batchRoutes.get('/:id', async (c) => c.json(await shownOf(c, c.req.param('id'))));
+batchRoutes.post('/:id/cancel', (c) => changed(c, 'cancel', (batch) => batch.cancel()));
+batchRoutes.post('/:id/pause', (c) => changed(c, 'pause', (batch) => batch.pause(true)));
+batchRoutes.post('/:id/resume', (c) => changed(c, 'resume', (batch) => batch.pause(false)));
+
+type BatchStub = ReturnType<Env['BATCH']['getByName']>;
+
+async function changed(
+  c: Ctx,
+  verb: string,
+  act: (batch: BatchStub) => Promise<BatchObjectJson | { refused: BatchStatus }>,
+): Promise<Response> {
+  const { owner } = await callerOf(c);
+  requireWritable();
+  const { id } = await rowOf(c.env, owner, c.req.param('id') ?? '');
+  const answer = await act(c.env.BATCH.getByName(id));
+  if ('refused' in answer) throw new ApiError('conflict', `Cannot ${verb} a batch with status '${answer.refused}'.`);
+  return c.json(answer);
+}
+
+async function shownOf(c: Ctx, id: string): Promise<BatchObjectJson> {
+  const { owner } = await callerOf(c);
+  const row = await rowOf(c.env, owner, id);
+  const shown = await c.env.BATCH.getByName(row.id).show();
+  return shown ?? (row.summary as BatchObjectJson);
+}
+
+/** @throws ApiError 404: batches of others do not exist for this caller */
+async function rowOf(env: Env, owner: string, id: string) {
+  const [row] = await asked(
+    database(env)
+      .select()
+      .from(batches)
+      .where(and(eq(batches.id, id), eq(batches.owner, owner))),
+  );
+  if (row === undefined)
+    throw new ApiError('not_found', `No batch found with id '${id.slice(0, 64)}'.`, { param: 'id' });
+  return row;
+}
+
+/** @throws ApiError 400, 413 */
+async function jsonOf(c: Ctx): Promise<Json> {
+  const bytes = new Uint8Array(await c.req.arrayBuffer());
+  if (bytes.length > BODY_MAX_BYTES)
+    throw new ApiError('request_too_large', `The body has at most ${BODY_MAX_BYTES} bytes.`);
+  try {
+    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes));
+    if (isObject(value)) return value;
+  } catch {
+    // Told below.
+  }
+  throw new ApiError('invalid_json', 'The body is not a JSON object.');
+}
+
+/** @throws ApiError 400 as OpenAI answers it */
+function wantedOf(body: Json) {
+  const { input_file_id: input, endpoint, completion_window: window, metadata, output_expires_after: expires } = body;
+  if (typeof input !== 'string' || input === '')
+    throw new ApiError('invalid_request', "Missing required parameter: 'input_file_id'.", { param: 'input_file_id' });
+  if (!BATCH_ENDPOINTS.some((one) => one === endpoint))
+    throw new ApiError('invalid_value', `Invalid value: 'endpoint' must be one of ${BATCH_ENDPOINTS.join(', ')}.`, {
+      param: 'endpoint',
+    });
+  if (window !== WINDOW)
+    throw new ApiError('invalid_value', `Invalid value: 'completion_window' must be '${WINDOW}'.`, {
+      param: 'completion_window',
+    });
+  return {
+    inputFileId: input,
+    endpoint: endpoint as BatchEndpoint,
+    metadata: metadataOf(metadata),
+    outputExpiresS: expiresOf(expires),
+    allowMixedModels: false,
+  };
+}
+
+function metadataOf(value: unknown): Record<string, string> | null {
+  if (value === undefined || value === null) return null;
+  const wrong = new ApiError(
+    'invalid_type',
+    `Invalid type for 'metadata': at most ${METADATA.pairs} strings of ${METADATA.value} characters by names of ${METADATA.name}.`,
+    { param: 'metadata' },
+  );
+  if (!isObject(value)) throw wrong;
+  const pairs = Object.entries(value);
+  if (pairs.length > METADATA.pairs) throw wrong;
+  const metadata: Record<string, string> = {};
+  for (const [name, text] of pairs) {
+    if (typeof text !== 'string' || text.length > METADATA.value || name.length > METADATA.name) throw wrong;
+    metadata[name] = text;
+  }
+  return metadata;
+}
+
+function expiresOf(value: unknown): number | null {
+  if (value === undefined || value === null) return null;
+  const { anchor, seconds } = isObject(value) ? value : {};
+  if (anchor === 'created_at' && typeof seconds === 'number' && Number.isInteger(seconds)) {
+    if (seconds >= OUTPUT_EXPIRES_S.least && seconds <= OUTPUT_EXPIRES_S.most) return seconds;
+  }
+  const message = `'output_expires_after' has the anchor 'created_at' and ${OUTPUT_EXPIRES_S.least} to ${OUTPUT_EXPIRES_S.most} seconds.`;
+  throw new ApiError('invalid_request', message, { param: 'output_expires_after' });
+}

@@ -1,0 +1,12 @@
+import { eq } from 'drizzle-orm';
+import { isTerminal } from '../../shared/batch/status.ts';
+import { asked, database } from '../accounts/database.ts';
+import { batches } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
+
+/** Writes what lists show. @throws ApiError 503 */
+export async function saveSummary(env: Env, spec: BatchSpec, summary: BatchObjectJson): Promise<void> {
+  const open = !isTerminal(summary.status);
+  await asked(database(env).update(batches).set({ summary, open }).where(eq(batches.id, spec.id)));
+}

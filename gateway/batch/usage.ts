@@ -1,0 +1,79 @@
+import type { LeaseRef } from '../../shared/batch/ledger.ts';
+import { findEndpoint } from '../../shared/openai/endpoints.ts';
+import type { UsageRow } from '../usage/row.ts';
+import type { LineResult } from './batch-rows.ts';
+import type { BatchSpec, BatchUsage } from './batch-spec.ts';
+
+/** More than any context has: what an engine says beyond it is not believed. */
+const TOKENS_MAX = 10_000_000;
+
+/** Tokens that an answer says it used, of chat/completions, completions, embeddings and responses. */
+export function usageOf({ body, error }: Pick<LineResult, 'body' | 'error'>): BatchUsage {
+  const none = { input: 0, cached: 0, output: 0, reasoning: 0 };
+  if (error !== undefined) return none;
+  try {
+    const { usage } = JSON.parse(body) as { usage?: Record<string, unknown> };
+    if (usage === undefined || usage === null) return none;
+    const details = (name: string) => (usage[name] ?? {}) as Record<string, unknown>;
+    return {
+      input: count(usage.prompt_tokens ?? usage.input_tokens),
+      cached: count(details('prompt_tokens_details').cached_tokens ?? details('input_tokens_details').cached_tokens),
+      output: count(usage.completion_tokens ?? usage.output_tokens),
+      reasoning: count(
+        details('completion_tokens_details').reasoning_tokens ?? details('output_tokens_details').reasoning_tokens,
+      ),
+    };
+  } catch {
+    return none;
+  }
+}
+
+function count(value: unknown): number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? Math.min(value, TOKENS_MAX) : 0;
+}
+
+/** One record of use for each line that an engine answered. The stream number is made of the line, so that it counts once. */
+export function usageRow(
+  spec: BatchSpec,
+  result: LineResult,
+  ref: LeaseRef,
+  provider: string,
+  at: number,
+  model: string,
+): UsageRow {
+  const { input, cached, output, reasoning } = usageOf(result);
+  const endpoint = findEndpoint('POST', spec.endpoint);
+  return {
+    session: ref.node,
+    stream: streamOf(spec.id, ref.chunk, result.line),
+    at,
+    request: result.request_id,
+    attempt: 1,
+    provider,
+    key: spec.account.keyId,
+    user: spec.account.userId ?? '',
+    project: spec.account.projectId ?? '',
+    model,
+    endpoint: endpoint === undefined || 'methodNotAllowed' in endpoint ? 0 : endpoint.id,
+    streamed: false,
+    status: result.status_code,
+    prompt: input,
+    completion: output,
+    cached,
+    reasoning,
+    firstMs: null,
+    totalMs: null,
+    aborted: false,
+    estimated: false,
+    complete: true,
+    bytes: result.body.length,
+    traced: spec.account.traced,
+  };
+}
+
+/** Above 2^40, where no tunnel's stream numbers are; the same line gives the same number. FNV-1a over the batch's id. */
+function streamOf(batch: string, chunk: number, line: number): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < batch.length; i++) hash = Math.imul(hash ^ batch.charCodeAt(i), 0x01000193) >>> 0;
+  return 2 ** 40 + (hash % 2 ** 11) * 2 ** 32 + chunk * 128 + line;
+}

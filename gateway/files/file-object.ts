@@ -1,0 +1,24 @@
+import type { files } from '../accounts/schema.ts';
+
+export type FileRow = typeof files.$inferSelect;
+
+/** Purposes that a client may give. Results have `batch_output`. */
+export const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'] as const;
+
+/** OpenAI's file object. Times are Unix seconds. */
+export interface FileObject {
+  id: string;
+  object: 'file';
+  bytes: number;
+  created_at: number;
+  expires_at?: number;
+  filename: string;
+  purpose: string;
+  status: 'processed';
+}
+
+export function fileObject({ id, bytes, createdAt, expiresAt, filename, purpose }: FileRow): FileObject {
+  const created_at = Math.floor(createdAt / 1_000);
+  const expires = expiresAt === null ? {} : { expires_at: Math.floor(expiresAt / 1_000) };
+  return { id, object: 'file', bytes, created_at, ...expires, filename, purpose, status: 'processed' };
+}

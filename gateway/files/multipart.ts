@@ -1,0 +1,114 @@
+/** A multipart form with one file, read as it comes: clients send the file before or after the fields. */
+import { decodeField, type MultipartError, make } from 'multipasta';
+import { ApiError } from '../../shared/openai/errors.ts';
+
+/** Parts of the form; OpenAI's has five. */
+const PARTS_MAX = 16;
+const FIELD_MAX_BYTES = 4_096;
+
+export interface UploadedForm<T> {
+  fields: ReadonlyMap<string, string>;
+  filename: string;
+  stored: T;
+}
+
+/**
+ * Hands the part named `file` to `store` as it comes and resolves with its result when the form is complete. The body is read as fast as
+ * `store` takes it: nothing but one piece of it is in memory.
+ * @throws ApiError 400 invalid_multipart; what `store` throws
+ */
+export async function readForm<T>(
+  request: Request,
+  store: (content: AsyncIterable<Uint8Array>) => Promise<T>,
+): Promise<UploadedForm<T>> {
+  const type = request.headers.get('content-type') ?? '';
+  if (!/^multipart\/form-data\b/i.test(type) || request.body === null)
+    throw new ApiError('invalid_multipart', 'Send multipart/form-data with the fields "purpose" and "file".');
+  const form = new Form(type, request.body.getReader());
+  try {
+    while (form.filename === undefined && (await form.read()));
+    if (form.filename === undefined)
+      throw new ApiError('invalid_request', "Missing required parameter: 'file'.", { param: 'file' });
+    const stored = await store(form.file());
+    while (await form.read());
+    return { fields: form.fields, filename: form.filename, stored };
+  } finally {
+    await form.close();
+  }
+}
+
+/** The parser, with what it has found so far. */
+class Form {
+  readonly fields = new Map<string, string>();
+  filename: string | undefined;
+  readonly #body: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #parser: ReturnType<typeof make>;
+  /** Of the file, of the last piece of the body. */
+  #pieces: Uint8Array[] = [];
+  #fileEnded = false;
+  #done = false;
+  #failure: ApiError | undefined;
+
+  constructor(type: string, body: ReadableStreamDefaultReader<Uint8Array>) {
+    this.#body = body;
+    this.#parser = make({
+      headers: { 'content-type': type },
+      isFile: ({ name }) => name === 'file',
+      maxParts: PARTS_MAX,
+      maxFieldSize: FIELD_MAX_BYTES,
+      onField: (info, value) => void this.fields.set(info.name, decodeField(info, value)),
+      onFile: (info) => {
+        if (this.filename !== undefined) this.#fail('The form has two files.');
+        this.filename ??= info.filename ?? 'file';
+        return (piece) => {
+          if (piece === null) this.#fileEnded = true;
+          else this.#pieces.push(piece);
+        };
+      },
+      onError: (error) => this.#fail(messageOf(error)),
+      onDone: () => {},
+    });
+  }
+
+  /** Reads one piece of the body. @returns false where there is no more @throws ApiError */
+  async read(): Promise<boolean> {
+    if (this.#done) return false;
+    const { done, value } = await this.#body.read().catch((cause: unknown) => {
+      throw new ApiError('invalid_multipart', 'The body ended early.', { cause });
+    });
+    this.#done = done;
+    if (value === undefined) this.#parser.end();
+    else this.#parser.write(value);
+    if (this.#failure !== undefined) throw this.#failure;
+    return !done;
+  }
+
+  async *file(): AsyncGenerator<Uint8Array> {
+    for (;;) {
+      const pieces = this.#pieces;
+      this.#pieces = [];
+      yield* pieces;
+      if (this.#fileEnded) return;
+      if (!(await this.read())) throw new ApiError('invalid_multipart', 'The body ended inside its file.');
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#body.cancel().catch(() => {});
+  }
+
+  #fail(message: string): void {
+    this.#failure ??= new ApiError('invalid_multipart', message);
+  }
+}
+
+function messageOf(error: MultipartError): string {
+  switch (error._tag) {
+    case 'InvalidBoundary':
+      return 'The content-type has no boundary.';
+    case 'ReachedLimit':
+      return `The form has too many parts, or a field above ${FIELD_MAX_BYTES} bytes.`;
+    default:
+      return 'The body is no complete multipart/form-data.';
+  }
+}

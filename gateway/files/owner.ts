@@ -1,0 +1,17 @@
+import type { Context } from 'hono';
+import { type Account, requireScope } from '../accounts/account.ts';
+import type { Env } from '../env.ts';
+import { readModels } from '../registry/access.ts';
+
+/** Files and batches belong to a project, so that its members share them; without one to the user, or to the key. */
+export function ownerOf({ projectId, userId, keyId }: Pick<Account, 'projectId' | 'userId' | 'keyId'>): string {
+  if (projectId !== undefined) return `project:${projectId}`;
+  return userId === undefined ? `key:${keyId}` : `user:${userId}`;
+}
+
+/** @throws ApiError 401, 403 */
+export async function callerOf(c: Context<{ Bindings: Env }>): Promise<{ account: Account; owner: string }> {
+  const { account } = await readModels(c);
+  requireScope(account, 'inference');
+  return { account, owner: ownerOf(account) };
+}

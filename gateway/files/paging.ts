@@ -1,0 +1,35 @@
+import { ApiError } from '../../shared/openai/errors.ts';
+
+/** OpenAI's list parameters: `after` is the id of the last item of the page before. */
+export interface Page {
+  limit: number;
+  after: string | undefined;
+  ascending: boolean;
+}
+
+/** @throws ApiError 400 */
+export function pageOf(
+  query: (name: string) => string | undefined,
+  { limit, most }: { limit: number; most: number },
+): Page {
+  const wanted = query('limit');
+  const count = wanted === undefined ? limit : Number(wanted);
+  if (!Number.isInteger(count) || count < 1 || count > most)
+    throw new ApiError('invalid_request', `'limit' must be an integer from 1 to ${most}.`, { param: 'limit' });
+  const order = query('order') ?? 'desc';
+  if (order !== 'asc' && order !== 'desc')
+    throw new ApiError('invalid_request', "'order' must be 'asc' or 'desc'.", { param: 'order' });
+  return { limit: count, after: query('after'), ascending: order === 'asc' };
+}
+
+/** `found` has one item more than the page where another page follows. */
+export function listOf<T extends { id: string }>(found: readonly T[], limit: number) {
+  const data = found.slice(0, limit);
+  return {
+    object: 'list' as const,
+    data,
+    first_id: data[0]?.id ?? null,
+    last_id: data.at(-1)?.id ?? null,
+    has_more: found.length > limit,
+  };
+}

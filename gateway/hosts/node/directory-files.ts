@@ -1,0 +1,82 @@
+import { createReadStream } from 'node:fs';
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type FileStore, FileStoreError, FileTooLarge } from '../../files/file-store.ts';
+
+/** Ids as the gateway makes them: they cannot leave the directory. */
+const ID = /^file-[0-9a-z]{24}$/;
+const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
+
+/** Files in one directory, readable by the gateway's user alone. A file appears under its name when it is whole and synced. */
+export class DirectoryFiles implements FileStore {
+  readonly #directory: string;
+
+  constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  async put(id: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }> {
+    const path = this.#pathOf(id);
+    const unfinished = `${path}.part`;
+    try {
+      await storing(() => mkdir(this.#directory, { recursive: true, mode: 0o700 }));
+      const bytes = await this.#write(unfinished, content, maxBytes);
+      await storing(() => rename(unfinished, path));
+      return { bytes };
+    } catch (error) {
+      await rm(unfinished, { force: true }).catch(() => {});
+      throw error;
+    }
+  }
+
+  async #write(path: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<number> {
+    const handle = await storing(() => open(path, 'w', 0o600));
+    try {
+      let bytes = 0;
+      for await (const piece of content) {
+        bytes += piece.length;
+        if (bytes > maxBytes) throw new FileTooLarge(maxBytes);
+        await storing(() => handle.write(piece));
+      }
+      await storing(() => handle.sync());
+      return bytes;
+    } finally {
+      await handle.close();
+    }
+  }
+
+  async read(id: string, range?: { offset: number; length: number }): Promise<AsyncIterable<Uint8Array> | undefined> {
+    const path = this.#pathOf(id);
+    const found = await storing(() => stat(path).catch(missing));
+    if (found === undefined) return undefined;
+    if (range === undefined) return createReadStream(path);
+    if (range.length === 0) return nothing();
+    return createReadStream(path, { start: range.offset, end: range.offset + range.length - 1 });
+  }
+
+  async delete(id: string): Promise<void> {
+    await storing(() => rm(this.#pathOf(id), { force: true }));
+  }
+
+  #pathOf(id: string): string {
+    if (!ID.test(id)) throw new TypeError('not a file id');
+    return join(this.#directory, id);
+  }
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
+
+function missing(error: NodeJS.ErrnoException): undefined {
+  if (error.code === 'ENOENT') return undefined;
+  throw error;
+}
+
+async function storing<T>(act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (cause) {
+    const code = String((cause as NodeJS.ErrnoException).code);
+    if (FULL.has(code)) throw new FileStoreError('full', 'the file store is full', { cause });
+    throw new FileStoreError('unavailable', `the file store cannot be used: ${code}`, { cause });
+  }
+}
