@@ -38,6 +38,8 @@ export interface Env extends IssuerEnvironment {
   BATCH_QUEUE: ObjectNamespace<BatchQueueObject>;
   /** Bytes of files; without it there are no files and no batches. */
   FILES?: FileStore;
+  /** Cloudflare: what FILES is made of. */
+  BUCKET?: R2Bucket;
   /** Adds up what isolates and other objects count, for /metrics. */
   OBSERVE: ObjectNamespace<ObserveObject>;
   /** The dashboard's files; without it there is no page. */

@@ -1,8 +1,12 @@
 /** The Worker: the app's front for workerd, and the Durable Objects that its bindings name. */
 import { LimitsObject as Limits } from './accounts/limits-object.ts';
 import { app } from './app.ts';
+import { BatchObject as Batch } from './batch/batch-object.ts';
+import { BatchQueueObject as BatchQueue } from './batch/queue-object.ts';
 import type { Env } from './env.ts';
+import { isResourcePath } from './files/paths.ts';
 import { durable } from './hosts/worker/durable.ts';
+import { withFiles } from './hosts/worker/files.ts';
 import { responseOf } from './http.ts';
 import { connectInlet } from './inlet/connect.ts';
 import { INLET_PATH } from './inlet/frames.ts';
@@ -26,13 +30,16 @@ function pathOf(url: string): string {
 /** Requests to models are most of the traffic and need nothing of the router: they go past it. */
 export default {
   async fetch(request: Request, env: Env, ctx: ExecutionContext): Promise<Response> {
+    withFiles(env);
     if (request.method !== 'POST') return app.fetch(request, env, ctx);
     const pathname = pathOf(request.url);
-    if (!pathname.startsWith('/v1/')) return app.fetch(request, env, ctx);
+    if (!pathname.startsWith('/v1/') || isResourcePath(pathname)) return app.fetch(request, env, ctx);
     return responseOf(await handleOpenAI(request, pathname, env, ctx));
   },
 };
 /** Their names stand in wrangler.toml and in the configuration for plain workerd. */
+export class BatchObject extends durable(Batch) {}
+export class BatchQueueObject extends durable(BatchQueue) {}
 export class LimitsObject extends durable(Limits) {}
 export class ObserveObject extends durable(Observe) {}
 export class QueueObject extends durable(Queue) {}

@@ -1,5 +1,6 @@
 /** How an agent goes: what is published, what is waited for, and for how long. */
 import type { Writable } from 'node:stream';
+import type { BatchRunner } from '../batch/runner.ts';
 import type { Deployments } from '../deploy/deployments.ts';
 import type { Orders } from '../deploy/orders.ts';
 import { describeExit, type EngineExit } from '../engine/child.ts';
@@ -20,6 +21,8 @@ export interface Parts {
   deployments?: Deployments;
   /** What other agents ask of this one, and its own ingress. */
   requests?: RequestService;
+  /** Lines of batches. */
+  batches?: BatchRunner;
 }
 
 /** Answers already on their way when the engine died are passed on; nothing new can come. */
@@ -30,6 +33,9 @@ const LAST_WORDS_MS = 500;
 
 /** A tail is one small upload; a gateway that is away does not keep GPUs from the next job. */
 const WORDS_WAIT_MS = 2000;
+
+/** Results of lines that have ended go to the gateway, and the leases back to it. */
+const BATCHES_WAIT_MS = 1_000;
 
 /** From SIGTERM to SIGKILL: a broken engine has nothing to save, and often hangs in its driver. */
 const BROKEN_GRACE_MS = 2000;
@@ -68,7 +74,11 @@ export class Departure {
     const running = this.inFlight;
     this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(drainMs)}`);
     this.#parts.sessions?.down(leaving);
-    await within(drainMs, Promise.race([this.#drained(), this.#sooner()]));
+    const batches = new AbortController();
+    const lines = this.#parts.batches?.drain(batches.signal);
+    await within(drainMs, Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]));
+    batches.abort();
+    await within(BATCHES_WAIT_MS, lines ?? Promise.resolve());
     const left = this.inFlight;
     if (left > 0) this.#log(`${left} requests still running; leaving all the same`);
     await this.#leave(graceMs);

@@ -21,6 +21,7 @@ import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
 import { willOf } from '../tunnel/last-will.ts';
 import type { Refusal } from '../tunnel/types.ts';
+import { openBatches } from './batches.ts';
 import { Departure, type Parts } from './departure.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import type { DrainCause } from './drain-plan.ts';
@@ -154,6 +155,7 @@ export class AgentLife {
       this.#job.close();
       this.#network.close();
       await this.#parts.requests?.close();
+      await this.#parts.batches?.close();
       await this.#load.close();
       await this.#parts.engine?.stop(0, Promise.resolve());
       control?.close();
@@ -241,6 +243,14 @@ export class AgentLife {
       random: Math.random,
     });
     if (this.#parts.engine) this.#health.see(this.#parts.engine.health);
+    this.#parts.batches = openBatches({
+      config,
+      parts: this.#parts,
+      network: this.#network,
+      engine: () => this.#target,
+      load: this.#load,
+      log,
+    });
     await Promise.race([this.#parts.sessions.open(), this.#ending.promise]);
   }
 

@@ -96,6 +96,11 @@ export class Session {
     return this.#gateways.inFlight;
   }
 
+  /** Gateways that this session has a tunnel to now. */
+  get connected(): URL[] {
+    return this.#gateways.connected;
+  }
+
   gatewayStatus(): GatewayStatus[] {
     return this.#gateways.status();
   }

@@ -32,15 +32,18 @@ function count(value: unknown): number {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? Math.min(value, TOKENS_MAX) : 0;
 }
 
+interface BilledLine {
+  spec: BatchSpec;
+  result: LineResult;
+  ref: LeaseRef;
+  provider: string;
+  /** Milliseconds since the epoch. */
+  at: number;
+  model: string;
+}
+
 /** One record of use for each line that an engine answered. The stream number is made of the line, so that it counts once. */
-export function usageRow(
-  spec: BatchSpec,
-  result: LineResult,
-  ref: LeaseRef,
-  provider: string,
-  at: number,
-  model: string,
-): UsageRow {
+export function usageRow({ spec, result, ref, provider, at, model }: BilledLine): UsageRow {
   const { input, cached, output, reasoning } = usageOf(result);
   const endpoint = findEndpoint('POST', spec.endpoint);
   return {

@@ -25,3 +25,6 @@ interface D1Database {
   withSession(constraint?: string): Pick<D1Database, 'prepare' | 'batch'>;
   exec(query: string): Promise<{ count: number; duration: number }>;
 }
+
+/** R2 is Cloudflare's alone. */
+type R2Bucket = never;

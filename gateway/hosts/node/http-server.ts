@@ -9,6 +9,7 @@ import { WebSocketServer } from 'ws';
 import { MESSAGE_MAX_BYTES } from '../../../shared/wire/limits.ts';
 import { app } from '../../app.ts';
 import type { Env } from '../../env.ts';
+import { isResourcePath } from '../../files/paths.ts';
 import type { Background } from '../../object-context.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
 import { Connections } from './connections.ts';
@@ -144,7 +145,8 @@ export class HttpServer {
     const ambiguous = ambiguityOf(message);
     if (ambiguous !== undefined) return void refuseAmbiguous(response, ambiguous);
     const [path = '/'] = (message.url ?? '/').split('?', 1);
-    if (message.method === 'POST' && PLAIN_PATH.test(path)) void this.#ask(message, response, path);
+    if (message.method === 'POST' && PLAIN_PATH.test(path) && !isResourcePath(path))
+      void this.#ask(message, response, path);
     else void this.#listener(message, response);
   }
 

@@ -1,6 +1,8 @@
 /** A gateway in this process: its objects, its accounts, its public socket. */
 import { join } from 'node:path';
 import { LimitsObject } from '../../accounts/limits-object.ts';
+import { BatchObject } from '../../batch/batch-object.ts';
+import { BatchQueueObject } from '../../batch/queue-object.ts';
 import type { Env } from '../../env.ts';
 import type { ObjectClass } from '../../gateway-object.ts';
 import { ObserveObject } from '../../observe/object.ts';
@@ -10,6 +12,7 @@ import { TunnelObject } from '../../tunnel/object.ts';
 import { UsageObject } from '../../usage/object.ts';
 import { Assets } from './assets.ts';
 import { D1, migrate } from './d1.ts';
+import { DirectoryFiles } from './directory-files.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOutlets } from './local-outlet.ts';
 import { ObjectHost } from './object-host.ts';
@@ -24,6 +27,8 @@ const CLASSES = {
   USAGE: UsageObject,
   QUEUE: QueueObject,
   OBSERVE: ObserveObject,
+  BATCH: BatchObject,
+  BATCH_QUEUE: BatchQueueObject,
 } satisfies Record<string, ObjectClass>;
 
 export interface NodeGatewayOptions {
@@ -32,6 +37,8 @@ export interface NodeGatewayOptions {
   /** An absolute file, made where it is missing. */
   accounts: string;
   assets: string;
+  /** An absolute directory, made with its first file. */
+  files: string;
   migrations: readonly { name: string; statements: readonly string[] }[];
   /** Settings and secrets; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
@@ -61,7 +68,7 @@ export class NodeGateway {
   }
 
   static async open(options: NodeGatewayOptions): Promise<NodeGateway> {
-    const { objects, accounts, assets, migrations, settings, tls, log } = options;
+    const { objects, accounts, assets, files, migrations, settings, tls, log } = options;
     const database = new Database(accounts);
     migrate(database, migrations);
     const d1 = new D1(database);
@@ -78,6 +85,9 @@ export class NodeGateway {
       USAGE: reports.hours(host.namespace<UsageObject>('USAGE')),
       QUEUE: host.namespace<QueueObject>('QUEUE'),
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
+      BATCH: host.namespace<BatchObject>('BATCH'),
+      BATCH_QUEUE: host.namespace<BatchQueueObject>('BATCH_QUEUE'),
+      FILES: new DirectoryFiles(files),
       ASSETS: new Assets(assets),
       LOCAL_OUTLETS: outlets,
       OBJECTS_STAY: 'on',

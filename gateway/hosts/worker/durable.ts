@@ -3,6 +3,7 @@ import { after } from '../../after.ts';
 import type { Env } from '../../env.ts';
 import type { GatewayObject, ObjectClass, ObjectHandlers } from '../../gateway-object.ts';
 import { RETRY_MS, storageHealth } from '../../storage/health.ts';
+import { withFiles } from './files.ts';
 import { WorkerContext } from './worker-context.ts';
 
 interface DurableOptions {
@@ -36,7 +37,7 @@ export function durable<T extends GatewayObject>(Room: ObjectClass<T>, options: 
       };
       const awake = options.heldAwake === true && env.OBJECTS_STAY === 'on';
       const ring = () => ctx.waitUntil(Promise.resolve(this.room.alarm?.()));
-      this.room = new Room(new WorkerContext(ctx, awake ? handlers : undefined, ring), env);
+      this.room = new Room(new WorkerContext(ctx, awake ? handlers : undefined, ring), withFiles(env));
     }
   }
   for (const name of Object.getOwnPropertyNames(Room.prototype)) {

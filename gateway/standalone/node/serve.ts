@@ -162,6 +162,7 @@ async function serveNode(options: ServeOptions, log: (line: string) => void): Pr
   await probe.start();
   const gateway = await opened(data, {
     objects: data.objects,
+    files: join(data.path, 'files'),
     accounts: data.accounts,
     assets: bundle.assetsDir,
     migrations: bundle.migrations,

@@ -1,0 +1,190 @@
+import type { CheckedInput } from '../../shared/batch/input-check.ts';
+import { type LeaseRef, Ledger } from '../../shared/batch/ledger.ts';
+import { isSuccess, type LineErrorCode, RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
+import { type BatchStatus, moved, newTimes } from '../../shared/batch/status.ts';
+import type { ObjectStorage } from '../object-context.ts';
+import { BatchRows, type LineResult } from './batch-rows.ts';
+import { type BatchObjectJson, type BatchSpec, type BatchState, batchObject, NO_USAGE } from './batch-spec.ts';
+import { Progress } from './progress.ts';
+import { usageOf } from './usage.ts';
+
+/** What came of a commit. */
+export interface Committed {
+  /** Whether the lease stands. */
+  leased: boolean;
+  /** Lines that an engine failed, to be tried again. */
+  again: number[];
+  /** Results that count. */
+  counted: LineResult[];
+}
+
+/** A batch as it is stored, and every change of it. Synchronous: what one call changes commits together. */
+export class BatchRecord {
+  readonly #rows: BatchRows;
+  readonly #progress = new Progress();
+  #ledger: Ledger | undefined;
+
+  constructor(storage: ObjectStorage) {
+    this.#rows = new BatchRows(storage);
+  }
+
+  get spec(): BatchSpec | undefined {
+    return this.#rows.spec;
+  }
+
+  get state(): BatchState {
+    const { state } = this.#rows;
+    if (state === undefined) throw new Error('no such batch');
+    return state;
+  }
+
+  get demands() {
+    return this.#rows.demands;
+  }
+
+  get ledger(): Ledger {
+    this.#ledger ??= new Ledger(this.#rows.chunks());
+    return this.#ledger;
+  }
+
+  results(chunk: number): Map<number, LineResult> {
+    return this.#rows.results(chunk);
+  }
+
+  create(spec: BatchSpec, nowMs: number): void {
+    this.#rows.spec = spec;
+    this.#rows.state = {
+      status: 'validating',
+      times: newTimes(nowMs / 1_000, spec.windowS),
+      paused: false,
+      model: null,
+      errors: [],
+      counts: { total: 0, completed: 0, failed: 0 },
+      usage: NO_USAGE,
+      outputFileId: null,
+      errorFileId: null,
+      wastedTokens: 0,
+      requeued: 0,
+    };
+  }
+
+  /** @returns false where the state does not allow it */
+  move(to: Exclude<BatchStatus, 'validating'>, nowMs: number, change: Partial<BatchState> = {}): boolean {
+    const { state } = this;
+    const next = moved(state.status, to, state.times, nowMs / 1_000);
+    if (next === undefined) return false;
+    this.#rows.state = { ...state, ...change, ...next };
+    return true;
+  }
+
+  setPaused(paused: boolean): void {
+    this.#rows.state = { ...this.state, paused };
+  }
+
+  /** The input is good: its lines may be leased. */
+  begin({ chunks, demands, lines, model }: CheckedInput, nowMs: number): void {
+    const ledger = new Ledger(Ledger.chunksOf(chunks));
+    this.#rows.store(ledger.chunks);
+    this.#rows.demands = demands;
+    this.#ledger = ledger;
+    this.move('in_progress', nowMs, { model: model ?? null, counts: { total: lines, completed: 0, failed: 0 } });
+  }
+
+  /** The results are in their files. */
+  end(
+    to: 'completed' | 'expired' | 'cancelled',
+    nowMs: number,
+    files: Pick<BatchState, 'outputFileId' | 'errorFileId'>,
+  ): void {
+    const requeued = this.state.requeued + this.ledger.requeued;
+    if (!this.move(to, nowMs, { ...files, requeued })) return;
+    this.#rows.forgetResults();
+    this.#ledger = undefined;
+  }
+
+  /** Stores the chunks that the ledger changed. */
+  store(): void {
+    const { changed } = this.ledger;
+    this.#rows.store(changed);
+    changed.clear();
+  }
+
+  /** Takes results of lines. The first result of a line counts; what came second is dropped and not billed. */
+  commit(ref: LeaseRef, results: readonly LineResult[], nowMs: number): Committed {
+    const { ledger } = this;
+    const again: number[] = [];
+    const final: LineResult[] = [];
+    for (const result of results) {
+      if (!isEngineFailure(result)) final.push(bounded(result));
+      else if (ledger.engineFailed(ref, result.line) === 'again') again.push(result.line);
+      else final.push(failed(result));
+    }
+    const lines = final.map(({ line }) => line);
+    const open = new Set(ledger.commit(ref, lines, nowMs));
+    const counted: LineResult[] = [];
+    const wasted: LineResult[] = [];
+    for (const result of final) (open.delete(result.line) ? counted : wasted).push(result);
+    this.#rows.addResults(ref.chunk, counted);
+    this.#count(counted, wasted, nowMs);
+    this.store();
+    const leased = ledger.leases.some(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
+    return { leased, again, counted };
+  }
+
+  #count(counted: readonly LineResult[], wasted: readonly LineResult[], nowMs: number): void {
+    const { state } = this;
+    const good = counted.filter((result) => result.error === undefined && isSuccess(result)).length;
+    const usage = { ...state.usage };
+    const before = usage.output;
+    for (const used of counted.map(usageOf)) {
+      usage.input += used.input;
+      usage.cached += used.cached;
+      usage.output += used.output;
+      usage.reasoning += used.reasoning;
+    }
+    this.#progress.add(nowMs, counted.length, usage.output - before);
+    const { total, completed, failed: bad } = state.counts;
+    this.#rows.state = {
+      ...state,
+      usage,
+      counts: { total, completed: completed + good, failed: bad + counted.length - good },
+      wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + usageOf(result).output, 0),
+    };
+  }
+
+  linesPerS(nowMs: number): number {
+    return this.#progress.linesPerS(nowMs);
+  }
+
+  shown(nowMs: number): BatchObjectJson {
+    const { spec, state } = this;
+    if (spec === undefined) throw new Error('no such batch');
+    const works = state.status === 'in_progress' || state.status === 'cancelling';
+    const leases = works ? this.ledger.leases : [];
+    const open = state.counts.total - state.counts.completed - state.counts.failed;
+    const requeued = state.requeued + (works ? this.ledger.requeued : 0);
+    return batchObject(
+      spec,
+      { ...state, requeued },
+      {
+        leased: leases.reduce((sum, { chunk }) => sum + chunk.lines, 0),
+        nodes: new Set(leases.map(({ lease }) => lease.node)).size,
+        ...this.#progress.shown(nowMs, open),
+      },
+    );
+  }
+}
+
+/** Failures that are the engine's own: another attempt may do better. A 4xx is the line's own. */
+function isEngineFailure({ status_code: status, error }: LineResult): boolean {
+  return error !== undefined || status >= 500 || status === 429 || status < 200;
+}
+
+function failed({ line, request_id }: LineResult): LineResult {
+  return { line, request_id, status_code: 0, body: '', error: 'engine_failed' satisfies LineErrorCode };
+}
+
+function bounded(result: LineResult): LineResult {
+  if (result.body.length <= RESULT_MAX_BYTES) return result;
+  return { ...result, body: '', error: 'response_too_large' satisfies LineErrorCode };
+}

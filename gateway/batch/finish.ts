@@ -1,0 +1,63 @@
+import type { LineErrorCode } from '../../shared/batch/results.ts';
+import { asked, database } from '../accounts/database.ts';
+import { files } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import { newFileId, storeOf } from '../files/routes.ts';
+import type { BatchRecord } from './batch-record.ts';
+import type { BatchSpec } from './batch-spec.ts';
+import { outputLines } from './output.ts';
+
+/** Default life of output files. */
+const OUTPUT_S = 30 * 86_400;
+/** 50,000 results of 100 KB. */
+const OUTPUT_MAX_BYTES = 5_000_000_000;
+
+interface FinishOptions {
+  env: Env;
+  record: BatchRecord;
+  spec: BatchSpec;
+  /** Of lines without a result. */
+  unexecuted: LineErrorCode;
+  nowMs: number;
+}
+
+/**
+ * Writes the output and the error file; null: it would be empty. What a broken run left has an id that no batch names, and expires as every
+ * file.
+ */
+export async function writeFiles(
+  options: FinishOptions,
+): Promise<{ outputFileId: string | null; errorFileId: string | null }> {
+  const { total, completed } = options.record.state.counts;
+  return {
+    outputFileId: completed === 0 ? null : await write(options, true),
+    errorFileId: total === completed ? null : await write(options, false),
+  };
+}
+
+async function write({ env, record, spec, unexecuted, nowMs }: FinishOptions, successes: boolean): Promise<string> {
+  const store = storeOf(env);
+  const id = newFileId();
+  const lines = outputLines({
+    batch: spec.id,
+    input: spec.inputFileId,
+    store,
+    chunks: record.ledger.chunks,
+    results: (chunk) => record.results(chunk),
+    successes,
+    unexecuted,
+  });
+  const { bytes } = await store.put(id, lines, OUTPUT_MAX_BYTES);
+  const row = {
+    id,
+    owner: spec.owner,
+    createdBy: spec.account.keyId,
+    purpose: 'batch_output',
+    filename: `${spec.id}_${successes ? 'output' : 'error'}.jsonl`,
+    bytes,
+    createdAt: nowMs,
+    expiresAt: nowMs + (spec.outputExpiresS ?? OUTPUT_S) * 1_000,
+  };
+  await asked(database(env).insert(files).values(row));
+  return id;
+}
