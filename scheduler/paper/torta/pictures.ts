@@ -1,12 +1,14 @@
 import { barsSvg } from '../../cli/picture.ts';
+import { chartsSvg } from '../chart.ts';
 import type { Compared } from './comparison.ts';
-import { type Measure, OURS, PAPER_BASELINES } from './experiment.ts';
+import { type Measure, OURS, PAPER_BASELINES, type Run } from './experiment.ts';
+import type { AccuracyPoint } from './scenarios.ts';
 import { interval } from './statistics.ts';
 
 const SHOWN = [...PAPER_BASELINES, 'latency-greedy', OURS];
 
-/** SVGs by name: Figures 8, 9 and 10, one panel per topology. */
-export function pictures(found: readonly Compared[]): [name: string, svg: string][] {
+/** Figures 8, 9 and 10, one panel per topology. */
+export function comparisonPictures(found: readonly Compared[]): [name: string, svg: string][] {
   const panels = (title: string, unit: string, more: boolean, of: Measure) =>
     found.map(({ topology, runs }) => ({
       title: `${title}, ${topology}`,
@@ -19,4 +21,37 @@ export function pictures(found: readonly Compared[]): [name: string, svg: string
     ['regions-cost', barsSvg(panels('Electricity', 'USD', false, ({ costUsd }) => costUsd))],
     ['regions-balance', barsSvg(panels('Balance', '1/(1+CV)', true, ({ balance }) => balance))],
   ];
+}
+
+/** Mean response by slot, over all seeds. */
+export function coursePicture(title: string, runs: ReadonlyMap<string, readonly Run[]>): string {
+  const series = [...runs].map(([name, own]) => ({
+    name,
+    points: (own[0]?.course ?? []).map((_, slot): [number, number] => {
+      const sums = own.map(({ course }) => course[slot]);
+      const completed = sums.reduce((sum, one) => sum + (one?.completed ?? 0), 0);
+      return [slot, sums.reduce((sum, one) => sum + (one?.responseS ?? 0), 0) / Math.max(1, completed)];
+    }),
+  }));
+  return chartsSvg([{ title, x: 'slot of 45 s', y: 'seconds', series }]);
+}
+
+/** Figure 12. */
+export function accuracyPicture(points: readonly AccuracyPoint[]): string {
+  const line = (of: (point: AccuracyPoint) => number): [number, number][] =>
+    points.map((point): [number, number] => [point.accuracy, of(point)]).sort((a, b) => a[0] - b[0]);
+  return chartsSvg([
+    {
+      title: 'Response by accuracy of the forecast',
+      x: 'accuracy (12)',
+      y: 'seconds',
+      series: [{ name: 'ours', points: line(({ responseS }) => responseS) }],
+    },
+    {
+      title: 'Electricity by accuracy of the forecast',
+      x: 'accuracy (12)',
+      y: 'USD',
+      series: [{ name: 'ours', points: line(({ costUsd }) => costUsd) }],
+    },
+  ]);
 }

@@ -1,3 +1,4 @@
+import { normal, seeded } from '../../serving/random.ts';
 import type { TaskSource } from '../simulator/workload.ts';
 import type { World } from '../world/world.ts';
 
@@ -38,4 +39,30 @@ export function smoothed(world: World, weight = 0.3): DemandForecast {
     },
     expected: () => level.map((line) => [...line]),
   };
+}
+
+/** A forecast made worse on purpose: each count is multiplied by exp(σ·N − σ²/2), which leaves its mean. The same seed gives the same errors. */
+export function degraded(base: DemandForecast, sigma: number, seed: number): DemandForecast {
+  return {
+    name: `${base.name}, σ ${sigma}`,
+    observe: (arrived) => base.observe(arrived),
+    expected: (slot, ahead) => {
+      // Errors belong to the slot that is forecast: asked again for it, the forecast is as wrong as before.
+      const random = seeded(seed * 65_537 + slot + ahead);
+      return base
+        .expected(slot, ahead)
+        .map((line) => line.map((count) => count * Math.exp(sigma * normal(random) - sigma ** 2 / 2)));
+    },
+  };
+}
+
+/** (12): 1 − mean |F̂ − F| / (F + ε) over slots and origins, not below 0. Counts of all models together; ε = 1 task. */
+export function accuracy(forecast: readonly (readonly number[])[], truth: readonly (readonly number[])[]): number {
+  let [sum, count] = [0, 0];
+  truth.forEach((line, origin) => {
+    const of = (counts: readonly number[]) => counts.reduce((total, one) => total + one, 0);
+    sum += Math.abs(of(forecast[origin] ?? []) - of(line)) / (of(line) + 1);
+    count++;
+  });
+  return Math.max(0, 1 - sum / Math.max(1, count));
 }
