@@ -75,7 +75,7 @@ class Torta implements RegionPolicy {
     const { world } = cluster;
     if (slot > 0) forecast.observe(arrived);
     this.#prices = plannablePrices(world.prices, cluster.alive.length, cluster.nowS);
-    const next = forecast.expected(slot, 0);
+    const next = sound(forecast.expected(slot, 0), arrived);
     const plan = await macro.plan({
       world,
       demand: next.map((line) => byType(world.models, line)),
@@ -119,7 +119,7 @@ class Torta implements RegionPolicy {
     const ahead = this.#options.aheadSlots ?? AHEAD_SLOTS;
     const most = next.map((line) => [...line]);
     for (let step = 1; step <= ahead; step++) {
-      this.#options.forecast.expected(slot, step).forEach((line, origin) => {
+      sound(this.#options.forecast.expected(slot, step), next).forEach((line, origin) => {
         line.forEach((count, model) => {
           const own = most[origin];
           if (own !== undefined && count > (own[model] ?? 0)) own[model] = count;
@@ -265,6 +265,16 @@ class Torta implements RegionPolicy {
 }
 
 const NONE: Choice = { server: undefined, seconds: Number.POSITIVE_INFINITY, delayS: Number.POSITIVE_INFINITY };
+
+/** A forecast that is no count is replaced by what is there instead. */
+function sound(forecast: readonly (readonly number[])[], instead: readonly (readonly number[])[]): number[][] {
+  return instead.map((line, origin) =>
+    line.map((count, model) => {
+      const expected = forecast[origin]?.[model] ?? Number.NaN;
+      return Number.isFinite(expected) && expected >= 0 ? expected : count;
+    }),
+  );
+}
 
 function byType(models: readonly { type: number }[], line: readonly number[]): number[] {
   const sums = TASK_TYPES.map(() => 0);
