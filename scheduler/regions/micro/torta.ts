@@ -1,4 +1,4 @@
-import type { DemandForecast } from '../macro/forecast.ts';
+import { type DemandForecast, smoothed } from '../macro/forecast.ts';
 import { DEFAULT_WEIGHTS, type MacroPlanner, type MacroWeights, taskUsd } from '../macro/problem.ts';
 import { type Cluster, QUEUE_MAX } from '../simulator/cluster.ts';
 import type { RegionPolicy, SlotStart } from '../simulator/policy.ts';
@@ -7,6 +7,7 @@ import { plannablePrices } from '../world/price.ts';
 import { TASK_TYPES } from '../world/tasks.ts';
 import { activate } from './activation.ts';
 import { type LayoutOptions, wantedServers, wholeServers } from './layout.ts';
+import { byType, countKinds, sound, useOf } from './observed.ts';
 import { DEFAULT_SCORE, type ScoreWeights, score } from './score.ts';
 
 const TYPES = TASK_TYPES.length;
@@ -57,6 +58,8 @@ class Torta implements RegionPolicy {
   readonly #weights: MacroWeights;
   readonly #score: ScoreWeights;
   #shares: Float64Array | undefined;
+  /** What came lately. */
+  #seen: DemandForecast | undefined;
   /** Smooth weighted turns: what each region is owed of each origin and type. */
   #credit = new Float64Array(0);
   #prices: number[] = [];
@@ -75,7 +78,10 @@ class Torta implements RegionPolicy {
     const { world } = cluster;
     if (slot > 0) forecast.observe(arrived);
     this.#prices = plannablePrices(world.prices, cluster.alive.length, cluster.nowS);
-    const next = sound(forecast.expected(slot, 0), arrived);
+    this.#seen ??= smoothed(world);
+    if (slot > 0) this.#seen.observe(arrived);
+    const seen = this.#seen.expected(slot, 0);
+    const next = sound(forecast.expected(slot, 0), seen);
     const plan = await macro.plan({
       world,
       demand: next.map((line) => byType(world.models, line)),
@@ -89,7 +95,7 @@ class Torta implements RegionPolicy {
     this.#shares = plan.shares;
     if (this.#credit.length !== plan.shares.length) this.#credit = new Float64Array(plan.shares.length);
     this.#rank(cluster.alive.length);
-    if (this.#options.activation !== false) this.#activate(slot, slotS, next, cluster);
+    if (this.#options.activation !== false) this.#activate(slot, slotS, next, seen, cluster);
   }
 
   #rank(regions: number): void {
@@ -105,7 +111,13 @@ class Torta implements RegionPolicy {
   }
 
   /** Each region wakes for the most that is expected while a server would be waking. */
-  #activate(slot: number, slotS: number, next: readonly (readonly number[])[], cluster: Cluster): void {
+  #activate(
+    slot: number,
+    slotS: number,
+    next: readonly (readonly number[])[],
+    seen: readonly (readonly number[])[],
+    cluster: Cluster,
+  ): void {
     const { world } = cluster;
     const regions = cluster.alive.length;
     const layout: LayoutOptions = {
@@ -119,7 +131,7 @@ class Torta implements RegionPolicy {
     const ahead = this.#options.aheadSlots ?? AHEAD_SLOTS;
     const most = next.map((line) => [...line]);
     for (let step = 1; step <= ahead; step++) {
-      sound(this.#options.forecast.expected(slot, step), next).forEach((line, origin) => {
+      sound(this.#options.forecast.expected(slot, step), seen).forEach((line, origin) => {
         line.forEach((count, model) => {
           const own = most[origin];
           if (own !== undefined && count > (own[model] ?? 0)) own[model] = count;
@@ -265,32 +277,3 @@ class Torta implements RegionPolicy {
 }
 
 const NONE: Choice = { server: undefined, seconds: Number.POSITIVE_INFINITY, delayS: Number.POSITIVE_INFINITY };
-
-/** A forecast that is no count is replaced by what is there instead. */
-function sound(forecast: readonly (readonly number[])[], instead: readonly (readonly number[])[]): number[][] {
-  return instead.map((line, origin) =>
-    line.map((count, model) => {
-      const expected = forecast[origin]?.[model] ?? Number.NaN;
-      return Number.isFinite(expected) && expected >= 0 ? expected : count;
-    }),
-  );
-}
-
-function byType(models: readonly { type: number }[], line: readonly number[]): number[] {
-  const sums = TASK_TYPES.map(() => 0);
-  models.forEach(({ type }, m) => {
-    sums[type] = (sums[type] ?? 0) + (line[m] ?? 0);
-  });
-  return sums;
-}
-
-function countKinds(servers: readonly Server[], kinds: number): number[] {
-  const counts = new Array<number>(kinds).fill(0);
-  for (const { kind, alive } of servers) if (alive) counts[kind] = (counts[kind] ?? 0) + 1;
-  return counts;
-}
-
-function useOf(servers: readonly Server[]): number {
-  const awake = servers.filter((one) => one.open);
-  return awake.length === 0 ? 0 : awake.filter((one) => one.running !== undefined).length / awake.length;
-}

@@ -116,7 +116,7 @@ describe('a forecast', () => {
     ],
   ];
   it.each(wrong)('that is %s costs time, not tasks', async (_, forecast) => {
-    const right = await run({ forecast: oracle });
+    const right = await run({ forecast: (source) => oracle(source) });
     const found = await run({ forecast });
     expect(found.completed / found.arrived).toBeGreaterThan(0.999);
     expect(found.responseS.mean).toBeLessThan(1.6 * right.responseS.mean);
