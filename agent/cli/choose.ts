@@ -1,8 +1,9 @@
 /** Which of this user's agents a command means. */
+
+import { UsageError } from '../config/exit.ts';
+import type { FlagSpec } from '../config/flags.ts';
+import type { Env } from '../config/sources.ts';
 import { type LocalAgent, localAgents } from '../host/control-client.ts';
-import { UsageError } from './exit.ts';
-import type { FlagSpec } from './flags.ts';
-import type { Env } from './sources.ts';
 
 export const SESSION_FLAG: FlagSpec = { flag: 'session', kind: 'value', help: 'the agent whose session begins so' };
 export const JSON_FLAG: FlagSpec = { flag: 'json', kind: 'switch', help: 'for scripts' };

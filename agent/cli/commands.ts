@@ -6,17 +6,17 @@ import {
   SHELLS,
   type Taken,
 } from '../../shared/terminal/completion.ts';
+import { EXIT_DONE, UsageError } from '../config/exit.ts';
+import type { FlagSpec } from '../config/flags.ts';
+import { START_FLAGS } from '../config/settings.ts';
 import { FLAGS as CONFIG } from './config.ts';
 import { FLAGS as DOCTOR } from './doctor/doctor.ts';
 import { FLAGS as DRAIN } from './drain.ts';
-import { EXIT_DONE, UsageError } from './exit.ts';
-import type { FlagSpec } from './flags.ts';
 import type { Io } from './io.ts';
 import { FLAGS as LOGS } from './logs.ts';
 import { FLAGS as METRICS } from './metrics.ts';
 import { FLAGS as MODELS } from './models.ts';
 import { FLAGS as SBATCH } from './sbatch.ts';
-import { START_FLAGS } from './settings.ts';
 import { FLAGS as STATUS } from './status.ts';
 import { FLAGS as VERSION } from './version.ts';
 

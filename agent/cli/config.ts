@@ -1,11 +1,11 @@
 /** `otela-agent config`: every setting, its value, and where that came from. Takes the flags of `start`. */
 
+import { EXIT_DONE } from '../config/exit.ts';
+import { type FlagSpec, parseFlags, refuseStray } from '../config/flags.ts';
+import { SETTINGS, START_FLAGS, settingName } from '../config/settings.ts';
+import { type Env, readSettings } from '../config/sources.ts';
 import { JSON_FLAG } from './choose.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, parseFlags, refuseStray } from './flags.ts';
 import type { Io } from './io.ts';
-import { SETTINGS, START_FLAGS, settingName } from './settings.ts';
-import { type Env, readSettings } from './sources.ts';
 
 export const FLAGS: readonly FlagSpec[] = [...START_FLAGS, JSON_FLAG];
 

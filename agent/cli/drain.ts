@@ -1,10 +1,11 @@
 /** `otela-agent drain`: takes an agent out of routing, lets its requests finish and ends it. */
+
+import { EXIT_DONE } from '../config/exit.ts';
+import { type FlagSpec, onlyFlags } from '../config/flags.ts';
+import type { Env } from '../config/sources.ts';
 import { ask } from '../host/control-client.ts';
 import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
-import type { Env } from './sources.ts';
 
 export const FLAGS: readonly FlagSpec[] = [
   SESSION_FLAG,

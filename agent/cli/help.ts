@@ -1,6 +1,7 @@
 /** Help that teaches by example. */
+
+import { SETTINGS } from '../config/settings.ts';
 import { COMMANDS } from './commands.ts';
-import { SETTINGS } from './settings.ts';
 
 export function helpFor(command: string): string {
   switch (command) {

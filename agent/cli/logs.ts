@@ -1,11 +1,12 @@
 /** `otela-agent logs`: the last output of the engine, byte for byte or as JSON line by line, and with --follow what comes. */
+
+import { EXIT_DONE } from '../config/exit.ts';
+import { type FlagSpec, onlyFlags } from '../config/flags.ts';
+import type { Env } from '../config/sources.ts';
 import { LineReader } from '../engine/lines.ts';
 import { ask } from '../host/control-client.ts';
 import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
-import type { Env } from './sources.ts';
 
 /** Without --follow the agent answers and closes. */
 const SILENCE_MS = 5000;

@@ -4,23 +4,23 @@ import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { nearest } from '../../shared/text/nearest.ts';
+import { EXIT_DONE, EXIT_ENGINE, EXIT_USAGE, UsageError } from '../config/exit.ts';
+import type { Env } from '../config/sources.ts';
+import { within } from '../life/wait.ts';
 import { deliverWill } from '../tunnel/last-will.ts';
 import { COMMANDS, completionCommand, isCommand } from './commands.ts';
 import { configCommand } from './config.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { drainCommand } from './drain.ts';
-import { EXIT_DONE, EXIT_ENGINE, EXIT_USAGE, UsageError } from './exit.ts';
 import { helpFor } from './help.ts';
 import { flushed, makeIo } from './io.ts';
 import { logsCommand } from './logs.ts';
 import { metricsCommand } from './metrics.ts';
 import { modelsCommand } from './models.ts';
 import { sbatchCommand } from './sbatch.ts';
-import type { Env } from './sources.ts';
 import { type Outside, startCommand } from './start.ts';
 import { statusCommand } from './status.ts';
 import { versionCommand } from './version.ts';
-import { within } from './wait.ts';
 
 /** Not for people: what an agent that was killed had to say, on standard input. */
 const LAST_WILL = 'last-will';

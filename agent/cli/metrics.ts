@@ -1,10 +1,11 @@
 /** `otela-agent metrics`: one agent's figures, as Prometheus and its node exporter's text files take them. */
+
+import { EXIT_DONE } from '../config/exit.ts';
+import { type FlagSpec, onlyFlags } from '../config/flags.ts';
+import type { Env } from '../config/sources.ts';
 import { ask } from '../host/control-client.ts';
 import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
-import type { Env } from './sources.ts';
 
 const SILENCE_MS = 5000;
 

@@ -1,9 +1,10 @@
 /** `otela-agent models`: what this user's engines on this machine serve. */
+
+import { EXIT_DONE } from '../config/exit.ts';
+import { type FlagSpec, onlyFlags } from '../config/flags.ts';
+import type { Env } from '../config/sources.ts';
 import { chosenAgents, JSON_FLAG, NO_AGENT, SESSION_FLAG } from './choose.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
-import type { Env } from './sources.ts';
 
 export const FLAGS: readonly FlagSpec[] = [SESSION_FLAG, JSON_FLAG];
 

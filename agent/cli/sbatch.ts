@@ -12,12 +12,12 @@ import {
   SBATCH_OPTIONS_MAX,
 } from '../../shared/slurm/job-script.ts';
 import type { Taken } from '../../shared/terminal/completion.ts';
+import { EXIT_DONE, EXIT_ENGINE, UsageError } from '../config/exit.ts';
+import { type FlagSpec, parseFlags, refuseStray } from '../config/flags.ts';
+import { type Env, readSettings } from '../config/sources.ts';
+import { gatewayUrl } from '../config/start-config.ts';
 import { JSON_FLAG } from './choose.ts';
-import { EXIT_DONE, EXIT_ENGINE, UsageError } from './exit.ts';
-import { type FlagSpec, parseFlags, refuseStray } from './flags.ts';
 import type { Io } from './io.ts';
-import { type Env, readSettings } from './sources.ts';
-import { gatewayUrl } from './start-config.ts';
 
 const VALUES = [
   'gateway',

@@ -1,15 +1,16 @@
 /** `otela-agent start`: joins the gateways with this machine's engine and stays until it ends. */
+
+import { UsageError } from '../config/exit.ts';
+import { parseFlags } from '../config/flags.ts';
+import { START_FLAGS } from '../config/settings.ts';
+import { type Env, readSettings } from '../config/sources.ts';
+import { startConfig } from '../config/start-config.ts';
+import { AgentLife } from '../life/life.ts';
+import { processSignals, type SignalSource } from '../life/signals.ts';
 import { type Admission, type AdmissionOptions, admit } from '../tunnel/admission.ts';
 import { openTunnel } from '../tunnel/tunnel.ts';
 import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import { UsageError } from './exit.ts';
-import { parseFlags } from './flags.ts';
 import type { Io } from './io.ts';
-import { AgentLife } from './life.ts';
-import { START_FLAGS } from './settings.ts';
-import { processSignals, type SignalSource } from './signals.ts';
-import { type Env, readSettings } from './sources.ts';
-import { startConfig } from './start-config.ts';
 
 /** What connects the agent with the outside; handed in so that a test can stand in for a gateway. */
 export interface Outside {

@@ -1,13 +1,14 @@
 /** `otela-agent status`: what this user's agents on this machine are doing. */
+
+import { formatDuration } from '../config/duration.ts';
+import { EXIT_DONE } from '../config/exit.ts';
+import { type FlagSpec, onlyFlags } from '../config/flags.ts';
+import type { Env } from '../config/sources.ts';
 import { askNetwork } from '../host/control-client.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
+import { networkTable } from '../life/network-table.ts';
 import { chosenAgents, JSON_FLAG, NO_AGENT, SESSION_FLAG } from './choose.ts';
-import { formatDuration } from './duration.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
-import { networkTable } from './network-table.ts';
-import type { Env } from './sources.ts';
 
 export const FLAGS: readonly FlagSpec[] = [SESSION_FLAG, JSON_FLAG];
 

@@ -1,11 +1,8 @@
-import manifest from '../../package.json' with { type: 'json' };
+import { EXIT_DONE } from '../config/exit.ts';
+import { type FlagSpec, onlyFlags } from '../config/flags.ts';
+import { AGENT_VERSION } from '../life/agent-version.ts';
 import { JSON_FLAG } from './choose.ts';
-import { EXIT_DONE } from './exit.ts';
-import { type FlagSpec, onlyFlags } from './flags.ts';
 import type { Io } from './io.ts';
-
-/** As in `otela-agent version` and in the node's record. */
-export const AGENT_VERSION = manifest.version;
 
 export const FLAGS: readonly FlagSpec[] = [JSON_FLAG];
 

@@ -1,17 +1,17 @@
 /** `otela-agent doctor`: what would stop an agent here, each with its fix. Joins nothing and starts nothing. */
 
 import { bad, described, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
+import { EXIT_DONE, EXIT_ENGINE, UsageError } from '../../config/exit.ts';
+import { type FlagSpec, parseFlags, refuseStray } from '../../config/flags.ts';
+import { START_FLAGS } from '../../config/settings.ts';
+import { type Env, readSettings, type Settings } from '../../config/sources.ts';
+import { gatewayUrl, type StartConfig, startConfig } from '../../config/start-config.ts';
 import { toolRunner } from '../../host/run-tool.ts';
 import { relayProxy } from '../../mesh/relay/pass.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { authority } from '../../tunnel/websocket.ts';
 import { JSON_FLAG } from '../choose.ts';
-import { EXIT_DONE, EXIT_ENGINE, UsageError } from '../exit.ts';
-import { type FlagSpec, parseFlags, refuseStray } from '../flags.ts';
 import type { Io } from '../io.ts';
-import { START_FLAGS } from '../settings.ts';
-import { type Env, readSettings, type Settings } from '../sources.ts';
-import { gatewayUrl, type StartConfig, startConfig } from '../start-config.ts';
 import { checkGateway } from './gateway-check.ts';
 import { checkEngine, checkGpus, checkJob, checkState } from './host-checks.ts';
 

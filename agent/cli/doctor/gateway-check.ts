@@ -2,9 +2,9 @@
 
 import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
+import type { Env } from '../../config/sources.ts';
 import { proxyFor } from '../../host/proxy.ts';
 import { type GatewayAnswer, messageOf, type postToGateway } from '../../tunnel/gateway-request.ts';
-import type { Env } from '../sources.ts';
 
 const ANSWER_MS = 10_000;
 /** Tickets and certificates begin and end by the clock; an hour's reserve stands behind each. */

@@ -1,6 +1,7 @@
 /** What this machine has for an agent: GPUs, a job, an engine, a place for its state. */
 import { dirname } from 'node:path';
 import { bad, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
+import type { Env } from '../../config/sources.ts';
 import type { EngineTarget } from '../../engine/address.ts';
 import { isOccupied } from '../../engine/engine.ts';
 import { missingCommand } from '../../engine/exec.ts';
@@ -9,7 +10,6 @@ import { inventory } from '../../host/inventory.ts';
 import type { RunTool } from '../../host/run-tool.ts';
 import { askEndTime, slurmJob } from '../../host/slurm.ts';
 import { StateDir } from '../../host/state-dir.ts';
-import type { Env } from '../sources.ts';
 
 export async function checkGpus(env: Env, run: RunTool): Promise<Finding> {
   const notes: string[] = [];

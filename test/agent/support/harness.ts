@@ -6,7 +6,7 @@ import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { type MainOptions, main } from '../../../agent/cli/main.ts';
-import type { EndSignal } from '../../../agent/cli/signals.ts';
+import type { EndSignal } from '../../../agent/life/signals.ts';
 import type { AdmissionOptions } from '../../../agent/tunnel/admission.ts';
 import { fakeAdmission } from './fake-admission.ts';
 import { FakeTunnel } from './fake-tunnel.ts';

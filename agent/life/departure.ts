@@ -1,13 +1,13 @@
 /** How an agent goes: what is published, what is waited for, and for how long. */
 import type { Writable } from 'node:stream';
 import type { BatchRunner } from '../batch/runner.ts';
+import { formatDuration } from '../config/duration.ts';
 import type { Deployments } from '../deploy/deployments.ts';
 import type { Orders } from '../deploy/orders.ts';
 import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { RequestService } from '../ingress/service.ts';
 import type { DrainPlan } from './drain-plan.ts';
-import { formatDuration } from './duration.ts';
 import type { Sessions } from './sessions.ts';
 import { Once, within } from './wait.ts';
 

@@ -1,6 +1,8 @@
 /** How this agent becomes a session: a new key, a ticket for it, and everything that a session is connected with. */
 
 import type { Ticket } from '../../shared/lattice/ticket.ts';
+import type { Env } from '../config/sources.ts';
+import type { StartConfig } from '../config/start-config.ts';
 import type { Reply } from '../deploy/deployments.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
@@ -15,8 +17,6 @@ import { lessRepeated } from './less-repeated.ts';
 import type { Network } from './network.ts';
 import { Session } from './session.ts';
 import type { Admitted } from './sessions.ts';
-import type { Env } from './sources.ts';
-import type { StartConfig } from './start-config.ts';
 
 export interface JoiningOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'cluster' | 'releaseDir'>;

@@ -1,6 +1,6 @@
 /** By hand: what the agent finds on a machine brings about no record that a gateway cannot read, as far as is known. */
 import { expect, it } from 'vitest';
-import { type NodeWord, RecordKeeper } from '../../../agent/cli/record.ts';
+import { type NodeWord, RecordKeeper } from '../../../agent/life/record.ts';
 
 function kept(vramMib: number) {
   const lines: string[] = [];

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { networkTable } from '../../../agent/cli/network-table.ts';
 import type { NetworkRow } from '../../../agent/host/control-protocol.ts';
+import { networkTable } from '../../../agent/life/network-table.ts';
 
 const row = (session: string, more: Partial<NetworkRow> = {}): NetworkRow => ({
   session: session.padEnd(26, '2'),

@@ -4,6 +4,9 @@
  */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
+import { formatDuration } from '../config/duration.ts';
+import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from '../config/exit.ts';
+import type { StartConfig } from '../config/start-config.ts';
 import { inspect } from '../deploy/inspect.ts';
 import { Orders } from '../deploy/orders.ts';
 import type { Templates } from '../deploy/templates.ts';
@@ -21,12 +24,11 @@ import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
 import { willOf } from '../tunnel/last-will.ts';
 import type { Refusal } from '../tunnel/types.ts';
+import { AGENT_VERSION } from './agent-version.ts';
 import { openBatches } from './batches.ts';
 import { Departure, type Parts } from './departure.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import type { DrainCause } from './drain-plan.ts';
-import { formatDuration } from './duration.ts';
-import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from './exit.ts';
 import { Job } from './job.ts';
 import { type JoiningOptions, joining, type Surroundings } from './joining.ts';
 import { openMetrics } from './metrics-port.ts';
@@ -36,8 +38,6 @@ import { SelfReport } from './self-report.ts';
 import { SessionHealth } from './session-health.ts';
 import { Sessions } from './sessions.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
-import type { StartConfig } from './start-config.ts';
-import { AGENT_VERSION } from './version.ts';
 import { Once } from './wait.ts';
 
 interface LifeOptions extends JoiningOptions {

@@ -4,6 +4,9 @@ import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Deployment } from '../../shared/deployment/answer.ts';
 import { DeploymentError } from '../../shared/deployment/error.ts';
+import { formatDuration } from '../config/duration.ts';
+import type { Env } from '../config/sources.ts';
+import type { StartConfig } from '../config/start-config.ts';
 import { Deployments, type EngineKeeper } from '../deploy/deployments.ts';
 import type { Launch, Templates } from '../deploy/templates.ts';
 import { engineTarget } from '../engine/address.ts';
@@ -11,9 +14,6 @@ import { describeExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import type { Health } from '../engine/health.ts';
 import type { Parts } from './departure.ts';
-import { formatDuration } from './duration.ts';
-import type { Env } from './sources.ts';
-import type { StartConfig } from './start-config.ts';
 import { type Once, within } from './wait.ts';
 
 interface DeployedEngineOptions {

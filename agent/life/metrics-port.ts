@@ -1,9 +1,9 @@
 import { join } from 'node:path';
+import { UsageError } from '../config/exit.ts';
+import type { MetricsConfig } from '../config/metrics-config.ts';
 import type { StateDir } from '../host/state-dir.ts';
 import { IngressKey } from '../ingress/key.ts';
 import { MetricsServer } from '../observe/server.ts';
-import { UsageError } from './exit.ts';
-import type { MetricsConfig } from './metrics-config.ts';
 
 const KEY_FILE = 'metrics.key';
 

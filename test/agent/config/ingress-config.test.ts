@@ -1,6 +1,6 @@
 /** Where the ingress listens, whom it trusts, whom the node serves. */
 import { describe, expect, it } from 'vitest';
-import { ingressConfig } from '../../../agent/cli/ingress-config.ts';
+import { ingressConfig } from '../../../agent/config/ingress-config.ts';
 
 describe('where an ingress listens', () => {
   it.each([

@@ -1,13 +1,13 @@
 /** Requests that come and go over the mesh, and the local endpoint in front of them. */
 
+import { UsageError } from '../config/exit.ts';
+import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import type { StateDir } from '../host/state-dir.ts';
 import { RequestService, type UnadmittedFacts, usageDirectoryOf } from '../ingress/service.ts';
-import { UsageError } from './exit.ts';
 import type { Network } from './network.ts';
 import type { Sessions } from './sessions.ts';
-import type { StartConfig } from './start-config.ts';
 
 export interface RequestsOptions {
   config: Pick<StartConfig, 'ingress'>;

@@ -3,9 +3,10 @@
  * agent lives is followed by a new one, with a key of its own; where an engine serves, the new one serves before the old
  * one goes.
  */
+
+import { formatDuration } from '../config/duration.ts';
 import { RefusedError } from '../tunnel/admission.ts';
 import type { Refusal } from '../tunnel/types.ts';
-import { formatDuration } from './duration.ts';
 import type { NodeFacts, NodeWord, RecordChange } from './record.ts';
 import type { Session } from './session.ts';
 import { Once, within } from './wait.ts';

@@ -1,11 +1,11 @@
 /** The Slurm job that this agent lives in, if any: what the record tells of it, and how much time it leaves. */
 import type { NodePayload } from '../../shared/lattice/payload.ts';
+import type { Env } from '../config/sources.ts';
+import type { StartConfig } from '../config/start-config.ts';
 import { JobEnd } from '../host/job-end.ts';
 import type { RunTool } from '../host/run-tool.ts';
 import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
 import { type DrainCause, type DrainPlan, drainBefore, drainPlan, leavingReason } from './drain-plan.ts';
-import type { Env } from './sources.ts';
-import type { StartConfig } from './start-config.ts';
 
 export interface JobOptions {
   config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs'>;

@@ -7,6 +7,7 @@ import { Replica } from '../../shared/lattice/replica.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
+import type { StartConfig } from '../config/start-config.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import { ownRelease } from '../host/release.ts';
 import type { SessionKey } from '../mesh/channel/session-key.ts';
@@ -16,7 +17,6 @@ import { Relay } from '../mesh/relay/relay.ts';
 import type { Admission } from '../tunnel/admission.ts';
 import { authority } from '../tunnel/websocket.ts';
 import { lessRepeated } from './less-repeated.ts';
-import type { StartConfig } from './start-config.ts';
 
 export interface NetworkOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'mesh' | 'releaseDir'>;

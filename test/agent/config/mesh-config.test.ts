@@ -1,6 +1,6 @@
 /** Where an agent listens for others, whom it knows, who passes its bytes on. */
 import { describe, expect, it } from 'vitest';
-import { meshConfig } from '../../../agent/cli/mesh-config.ts';
+import { meshConfig } from '../../../agent/config/mesh-config.ts';
 
 const NONE = {
   listen: undefined,

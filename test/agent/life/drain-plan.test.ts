@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { leavingReason } from '../../../agent/cli/drain-plan.ts';
+import { leavingReason } from '../../../agent/life/drain-plan.ts';
 
 it('why a node goes is told apart: a drain, the time limit, a signal while the job still had time', () => {
   expect(leavingReason('request', 'otela-agent drain', undefined)).toBe('drain');
