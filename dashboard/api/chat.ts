@@ -1,5 +1,6 @@
 /** One answer of a model, streamed: OpenAI's chat completions as server-sent events. */
 import * as z from 'zod/mini';
+import { readWaitComment } from '../../shared/openai/wait-comment.ts';
 import { t } from '../texts/index.ts';
 import { Problem, problemOf, send } from './client.ts';
 import { SseReader } from './sse.ts';
@@ -157,18 +158,13 @@ class Answer {
     this.#events.onWaiting({ reason: headers.has('x-otela-node') ? 'reading' : 'queued' });
   }
 
-  /** `otela node=… provider=…` tells who answers, `otela queued position=3` what is waited for; `ping` only keeps the line open. */
+  /** `otela queued 3rd` says why nothing comes yet, `otela node=… provider=…` which node answers; `ping` only keeps the line open. */
   hear(comment: string): void {
+    const wait = readWaitComment(comment);
+    if (wait !== undefined) return this.#events.onWaiting(wait);
     const [first, ...words] = comment.split(/\s+/);
     if (first !== 'otela') return;
     const told = new Map(words.map((word) => [word.split('=', 1)[0] ?? '', word.slice(word.indexOf('=') + 1)]));
-    const reason = (['queued', 'loading', 'starting'] as const).find((one) => told.has(one));
-    if (reason !== undefined)
-      this.#events.onWaiting({
-        reason,
-        ...counted('position', told.get('position')),
-        ...counted('percent', told.get('percent')),
-      });
     if (!told.has('node')) return;
     this.#know({
       ...named('node', told.get('node')),
@@ -229,9 +225,4 @@ class Answer {
 
 function named<Name extends string>(name: Name, value: string | null | undefined): { [N in Name]?: string } {
   return value ? ({ [name]: value } as { [N in Name]?: string }) : {};
-}
-
-function counted<Name extends string>(name: Name, value: string | undefined): { [N in Name]?: number } {
-  const number = Number(value);
-  return value && Number.isFinite(number) ? ({ [name]: number } as { [N in Name]?: number }) : {};
 }

@@ -219,9 +219,9 @@ it('a wait says why: its place in the queue, loading, reading', async () => {
   await send(page, 'Hello');
   const status = page.locator('.turn').getByRole('status');
   await status.getByText('Waiting for a free node').waitFor();
-  await page.evaluate("tell(': otela queued position=3\\n\\n')");
+  await page.evaluate("tell(': otela queued 3rd\\n\\n')");
   await status.getByText('Waiting: 3rd in the queue').waitFor();
-  await page.evaluate("tell(': otela loading percent=60\\n\\n')");
+  await page.evaluate("tell(': otela loading 60%\\n\\n')");
   await status.getByText('The model is loading: 60 %').waitFor();
   await page.evaluate("tell(': otela node=abcdefgh1 attempts=1 provider=lab\\n\\n')");
   await status.getByText('Reading').waitFor();
