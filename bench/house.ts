@@ -71,15 +71,17 @@ export async function warm(target: Target, requests: number): Promise<void> {
 }
 
 export interface Memory {
-  gateway: number;
+  workerd: number;
   agent: number;
+  socket: number;
 }
 
-/** Resident MiB. */
+/** Resident MiB of the runtime, the agent and the process that owns the public socket. */
 export function resident(house: House): Memory {
   return {
-    gateway: memoryOf(house.gateway.process.pid).rssMib,
+    workerd: memoryOf(house.gateway.workerd()).rssMib,
     agent: memoryOf(house.agent.pid).rssMib,
+    socket: memoryOf(house.gateway.process.pid).rssMib,
   };
 }
 
@@ -88,7 +90,7 @@ export async function peak(house: House, act: () => Promise<void>): Promise<Memo
   const most = resident(house);
   const look = () => {
     const now = resident(house);
-    for (const name of ['gateway', 'agent'] as const) most[name] = Math.max(most[name], now[name]);
+    for (const name of ['workerd', 'agent', 'socket'] as const) most[name] = Math.max(most[name], now[name]);
   };
   const timer = setInterval(look, 100);
   await act();

@@ -159,7 +159,11 @@ async function forward(
       ctx,
       admittedAt,
       prefixes: account.prefixes && !untracked,
-      departs: request.offloads === true && departs(intake) && !goesOn && reservation?.concurrent !== true,
+      departs:
+        (env.OUTLET !== undefined || request.offloads === true) &&
+        departs(intake) &&
+        !goesOn &&
+        reservation?.concurrent !== true,
       continues: goesOn,
       reasoningBudget: budget,
       waiter,
@@ -179,6 +183,7 @@ async function forward(
       queuedMs: () => waiter.queuedMs,
       note,
       ctx,
+      carrierRefuses: request.carrierRefuses === true,
       release: intake.release,
     };
     const waiting: QueuedRequest<Delivery> = {

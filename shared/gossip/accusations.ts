@@ -1,23 +1,23 @@
 /** What is said for and against the living: suspicions raised, heard and refuted. */
+import type { Broadcast } from './broadcast.ts';
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
-import type { Judge } from './judge.ts';
+import type { EvictionDecider } from './eviction-decider.ts';
+import type { LivenessTable } from './liveness-table.ts';
 import type { Refutation, Suspicion } from './messages.ts';
-import type { Opinions } from './opinions.ts';
 import type { Peer } from './peer.ts';
+import type { Pinger } from './pinger.ts';
 import type { Probes } from './probes.ts';
-import type { Pulse } from './pulse.ts';
-import type { Push } from './push.ts';
 import type { PeerId } from './types.ts';
 
 interface Parts {
   channels: Channels;
-  opinions: Opinions;
+  livenessTable: LivenessTable;
   probes: Probes;
-  pulse: Pulse;
-  push: Push;
+  pinger: Pinger;
+  broadcast: Broadcast;
   /** A gateway's. */
-  judge: Judge | undefined;
+  evictionDecider: EvictionDecider | undefined;
   /** Takes so many signature checks from what the peer may cause; ends its channel where that is too much. */
   charge(peer: Peer, checks: number): boolean;
   reject(peer: Peer, code: string): void;
@@ -39,34 +39,35 @@ export class Accusations {
     if (cluster === undefined) return;
     // A peer from elsewhere is for its own neighbours to judge.
     if (this.#context.self.kind === 'agent' && cluster !== this.#context.self.cluster)
-      return this.#parts.opinions.reach(target, false);
+      return this.#parts.livenessTable.reach(target, false);
     // Others would not listen, and the target would not answer.
-    if (now - this.#parts.opinions.lastAccused(target, me) < options.accuseMs) return;
-    const suspicion = this.#parts.opinions.accuse(target);
+    if (now - this.#parts.livenessTable.lastAccused(target, me) < options.accuseMs) return;
+    const suspicion = this.#parts.livenessTable.accuse(target);
     if (suspicion === undefined) return;
-    const known = this.#parts.opinions.suspicionsOf(target).some(({ observer }) => observer === me);
+    const known = this.#parts.livenessTable.suspicionsOf(target).some(({ observer }) => observer === me);
     if (known) return;
-    this.#parts.opinions.believe(suspicion);
-    this.#parts.push.tell(target, suspicion);
-    this.#parts.push.word({ type: 'suspicion', suspicion }, target, undefined);
+    this.#parts.livenessTable.believe(suspicion);
+    this.#parts.broadcast.tell(target, suspicion);
+    this.#parts.broadcast.word({ type: 'suspicion', suspicion }, target, undefined);
   }
 
   heardSuspicion(peer: Peer, suspicion: Suspicion): void {
     const { me } = this.#context;
     if (suspicion.target === me) return this.#refute(peer, suspicion);
-    const wasNear = this.#parts.channels.wanted.near().has(suspicion.target);
-    const taken = this.#parts.opinions.examine(suspicion, () => this.#parts.charge(peer, 2));
+    const wasNear = this.#parts.channels.topology.near().has(suspicion.target);
+    const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken !== 'new' && taken !== 'confirmed') return;
     const believe = () => {
-      this.#parts.opinions.believe(suspicion);
-      this.#parts.judge?.confirmed(suspicion.target);
-      this.#parts.push.tell(suspicion.target, suspicion);
-      this.#parts.push.word({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
+      this.#parts.livenessTable.believe(suspicion);
+      this.#parts.evictionDecider?.confirmed(suspicion.target);
+      this.#parts.broadcast.tell(suspicion.target, suspicion);
+      this.#parts.broadcast.word({ type: 'suspicion', suspicion }, suspicion.target, peer.id);
     };
     // Who is accused and lives must hear of it: others believe the same word until it is refuted.
-    const pass = () => this.#parts.push.home({ type: 'suspicion', suspicion }, suspicion.target);
-    if (this.#parts.judge !== undefined) return this.#parts.judge.suspicion(suspicion, believe, pass);
+    const pass = () => this.#parts.broadcast.home({ type: 'suspicion', suspicion }, suspicion.target);
+    if (this.#parts.evictionDecider !== undefined)
+      return this.#parts.evictionDecider.suspicion(suspicion, believe, pass);
     believe();
     // Neighbours look for themselves: what they see too shortens the grace, what they see differently reaches the accused.
     if (wasNear) this.#parts.probes.probe(suspicion.target);
@@ -74,29 +75,29 @@ export class Accusations {
 
   #refute(peer: Peer, suspicion: Suspicion): void {
     // The accusation need not be true to be answered, but it must be somebody's.
-    const taken = this.#parts.opinions.examine(suspicion, () => this.#parts.charge(peer, 2));
+    const taken = this.#parts.livenessTable.examine(suspicion, () => this.#parts.charge(peer, 2));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
     if (taken === 'refused') return;
-    const refutation = taken === 'known' ? undefined : this.#parts.opinions.refute(suspicion);
+    const refutation = taken === 'known' ? undefined : this.#parts.livenessTable.refute(suspicion);
     if (refutation !== undefined)
-      this.#parts.push.word({ type: 'refutation', refutation }, this.#context.me, undefined);
-    const answer = refutation ?? this.#parts.opinions.ownRefutation();
+      this.#parts.broadcast.word({ type: 'refutation', refutation }, this.#context.me, undefined);
+    const answer = refutation ?? this.#parts.livenessTable.ownRefutation();
     if (answer !== undefined) this.#context.out.send(peer.id, { type: 'refutation', refutation: answer });
   }
 
   heardRefutation(peer: Peer, refutation: Refutation): void {
     if (refutation.session === this.#context.me) return;
-    const taken = this.#parts.opinions.hear(refutation, () => this.#parts.charge(peer, 1));
+    const taken = this.#parts.livenessTable.hear(refutation, () => this.#parts.charge(peer, 1));
     if (taken === 'forged') return this.#parts.reject(peer, 'bad_signature');
-    if (taken === 'new') this.#parts.push.word({ type: 'refutation', refutation }, refutation.session, peer.id);
+    if (taken === 'new') this.#parts.broadcast.word({ type: 'refutation', refutation }, refutation.session, peer.id);
   }
 
   /** Somebody who is suspected speaks, or one who may not know of suspects: tell, so that it can be refuted. */
   tell(peer: Peer): void {
     const { now, options, out } = this.#context;
-    if (!this.#parts.opinions.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;
+    if (!this.#parts.livenessTable.isSuspected(peer.id) || now - peer.toldAt < options.probeMs) return;
     peer.toldAt = now;
-    for (const suspicion of this.#parts.opinions.suspicionsOf(peer.id))
+    for (const suspicion of this.#parts.livenessTable.suspicionsOf(peer.id))
       out.send(peer.id, { type: 'suspicion', suspicion });
   }
 
@@ -105,14 +106,19 @@ export class Accusations {
    * who is no neighbour, and so at nobody's turn, would stay out of this node's routes for one failure.
    */
   watchMissing(): void {
-    const { agenda, now, options, rng, self } = this.#context;
-    const { channels, opinions, probes, pulse } = this.#parts;
-    if (self.kind === 'gateway' || opinions.suspects.size + opinions.missed.size === 0 || agenda.has('missing')) return;
-    agenda.set('missing', now + options.suspectMs * (0.5 + rng()), () => {
-      const missing = [...opinions.suspects, ...opinions.missed];
+    const { timerQueue, now, options, rng, self } = this.#context;
+    const { channels, livenessTable, probes, pinger } = this.#parts;
+    if (
+      self.kind === 'gateway' ||
+      livenessTable.suspects.size + livenessTable.missed.size === 0 ||
+      timerQueue.has('missing')
+    )
+      return;
+    timerQueue.set('missing', now + options.suspectMs * (0.5 + rng()), () => {
+      const missing = [...livenessTable.suspects, ...livenessTable.missed];
       const id = missing[Math.floor(this.#context.rng() * missing.length)];
-      if (id !== undefined && opinions.missed.has(id)) probes.probe(id);
-      else if (id !== undefined && channels.open.has(id)) pulse.ping(id);
+      if (id !== undefined && livenessTable.missed.has(id)) probes.probe(id);
+      else if (id !== undefined && channels.open.has(id)) pinger.ping(id);
       else if (id !== undefined && this.#context.replica.get(id)?.ticket.cluster === self.cluster) channels.dial(id);
       this.watchMissing();
     });

@@ -1,8 +1,8 @@
 /** Which channels there are: dials, backoff, bans, and how what is there becomes what is wanted. */
 import { type Context, isGateway, memberEntry, ownRing, shuffle, spread } from './context.ts';
 import { newPeer, type Peer } from './peer.ts';
+import { Topology, WALK_MAX } from './topology.ts';
 import type { HangUpReason, PeerId } from './types.ts';
-import { WALK_MAX, Wanted } from './wanted.ts';
 
 const BANS_MAX = 1024;
 /** No dial takes so long. */
@@ -20,11 +20,11 @@ export class Channels {
   readonly #met = new Set<PeerId>();
   readonly #banned = new Map<PeerId, number>();
   #dirty = true;
-  readonly wanted: Wanted;
+  readonly topology: Topology;
 
   constructor(context: Context) {
     this.#context = context;
-    this.wanted = new Wanted(context, {
+    this.topology = new Topology(context, {
       open: this.open,
       failedUntil: (id) => this.#failedUntil(id),
       changed: () => this.#markDirty(),
@@ -32,7 +32,7 @@ export class Channels {
   }
 
   start(): void {
-    if (this.#context.self.kind === 'agent') this.wanted.start();
+    if (this.#context.self.kind === 'agent') this.topology.start();
   }
 
   opened(id: PeerId, inbound: boolean): Peer | undefined {
@@ -49,28 +49,28 @@ export class Channels {
       this.open.size > options.peersMax &&
       inbound &&
       this.#context.self.kind === 'agent' &&
-      !this.wanted.targets().has(id)
+      !this.topology.targets().has(id)
     ) {
       this.hangUp(id, 'spare');
       return undefined;
     }
     this.#met.add(id);
     this.#dirty = true;
-    this.wanted.opened(peer);
+    this.topology.opened(peer);
     return peer;
   }
 
   /** @returns whether a channel that we still wanted broke */
   closed(id: PeerId): boolean {
     const peer = this.open.get(id);
-    const wanted = peer !== undefined && this.#context.self.kind === 'agent' && this.wanted.targets().has(id);
+    const wanted = peer !== undefined && this.#context.self.kind === 'agent' && this.topology.targets().has(id);
     this.open.delete(id);
     this.#context.out.forget(id);
     // Who opens to close at once is called again as seldom as who does not open: else two nodes that disagree would never rest.
     if (peer !== undefined && this.#context.now - peer.openedAt < this.#context.options.spareMs) this.#noteFailure(id);
     else if (peer !== undefined) this.#failed.delete(id);
     this.#dirty = true;
-    if (this.#context.self.kind === 'agent') this.wanted.watchLoneliness();
+    if (this.#context.self.kind === 'agent') this.topology.watchLoneliness();
     return wanted;
   }
 
@@ -93,7 +93,7 @@ export class Channels {
   hangUp(id: PeerId, reason: HangUpReason, banMs = 0): void {
     const { out, now } = this.#context;
     this.open.delete(id);
-    this.wanted.forget(id);
+    this.topology.forget(id);
     out.forget(id);
     if (banMs > 0) {
       if (this.#banned.size >= BANS_MAX) this.#banned.clear();
@@ -103,13 +103,13 @@ export class Channels {
     }
     out.act({ type: 'hangUp', peer: id, reason, banMs });
     this.#dirty = true;
-    if (this.#context.self.kind === 'agent') this.wanted.watchLoneliness();
+    if (this.#context.self.kind === 'agent') this.topology.watchLoneliness();
   }
 
   setGateways(gateways: readonly PeerId[]): void {
     // A tunnel has just opened: what failed before says nothing now.
     for (const gateway of gateways) this.#failed.delete(gateway);
-    this.wanted.setGateways(gateways);
+    this.topology.setGateways(gateways);
   }
 
   /** Members came or went; `gone` for good. */
@@ -118,11 +118,11 @@ export class Channels {
     if (gone !== undefined) {
       this.#failed.delete(gone);
       this.#met.delete(gone);
-      this.wanted.forget(gone);
+      this.topology.forget(gone);
       this.#banned.delete(gone);
       if (this.open.has(gone)) this.hangUp(gone, 'left');
     }
-    this.wanted.rankSoon();
+    this.topology.rankSoon();
   }
 
   agents(): Peer[] {
@@ -172,23 +172,23 @@ export class Channels {
   maintain(): void {
     if (!this.#dirty || this.#context.self.kind === 'gateway') return;
     this.#dirty = false;
-    const { agenda, now, me, options } = this.#context;
-    const targets = this.wanted.targets();
+    const { timerQueue, now, me, options } = this.#context;
+    const targets = this.topology.targets();
     let wakeAt = Number.POSITIVE_INFINITY;
     for (const id of targets) {
       if (this.open.has(id) || this.#dialling.has(id)) continue;
       const retryAt = this.#failedUntil(id);
       if (retryAt > now) {
         wakeAt = Math.min(wakeAt, retryAt);
-      } else if (isGateway(id) || this.wanted.isRandom(id) || me < id) {
+      } else if (isGateway(id) || this.topology.isRandom(id) || me < id) {
         if (!this.dial(id)) wakeAt = Math.min(wakeAt, now + options.redialMs);
-      } else if (!agenda.has(`yield:${id}`)) {
-        agenda.set(`yield:${id}`, now + options.yieldMs, () => {
-          if (this.wanted.targets().has(id)) this.dial(id);
+      } else if (!timerQueue.has(`yield:${id}`)) {
+        timerQueue.set(`yield:${id}`, now + options.yieldMs, () => {
+          if (this.topology.targets().has(id)) this.dial(id);
         });
       }
     }
-    if (wakeAt < Number.POSITIVE_INFINITY) agenda.set('redial', wakeAt, () => this.#markDirty());
+    if (wakeAt < Number.POSITIVE_INFINITY) timerQueue.set('redial', wakeAt, () => this.#markDirty());
     this.#dropSpares(targets);
   }
 
@@ -197,7 +197,7 @@ export class Channels {
   }
 
   #dropSpares(targets: ReadonlySet<PeerId>): void {
-    const { agenda, now, options } = this.#context;
+    const { timerQueue, now, options } = this.#context;
     let nextAt = Number.POSITIVE_INFINITY;
     for (const peer of this.open.values()) {
       // The other side's dials are its own to close.
@@ -206,7 +206,7 @@ export class Channels {
       if (at <= now) this.hangUp(peer.id, 'spare');
       else nextAt = Math.min(nextAt, at);
     }
-    if (nextAt < Number.POSITIVE_INFINITY) agenda.set('spares', nextAt, () => this.#markDirty());
+    if (nextAt < Number.POSITIVE_INFINITY) timerQueue.set('spares', nextAt, () => this.#markDirty());
   }
 
   #failedUntil(id: PeerId): number {
@@ -215,7 +215,7 @@ export class Channels {
 
   /** Random peers for a push: across the ring first, neighbours only where there are no others. */
   some(count: number, usable: (peer: PeerId) => boolean): PeerId[] {
-    const near = this.wanted.near();
+    const near = this.topology.near();
     const { rng } = this.#context;
     const candidates = this.agents()
       .map((peer) => peer.id)

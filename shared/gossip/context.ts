@@ -2,10 +2,10 @@
 import type { Crypto, Signer } from '../lattice/crypto.ts';
 import type { Entry } from '../lattice/entry.ts';
 import type { Replica } from '../lattice/replica.ts';
-import type { Agenda } from './agenda.ts';
 import type { GossipOptions } from './options.ts';
 import type { Outbox } from './outbox.ts';
 import type { Ring } from './ring.ts';
+import type { TimerQueue } from './timer-queue.ts';
 import type { PeerId, Self } from './types.ts';
 
 export interface Context {
@@ -16,7 +16,7 @@ export interface Context {
   readonly crypto: Crypto;
   readonly signer: Signer | undefined;
   readonly options: GossipOptions;
-  readonly agenda: Agenda;
+  readonly timerQueue: TimerQueue;
   readonly out: Outbox;
   /** Members of a cluster that are neither LEFT nor suspected, this node included; an agent keeps its own cluster only. */
   readonly rings: Map<string, Ring>;

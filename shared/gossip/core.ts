@@ -1,16 +1,16 @@
 /** One node's gossip: takes each event apart and hands it to those whose matter it is. */
 import { LatticeError } from '../lattice/error.ts';
 import { Accusations } from './accusations.ts';
+import { AntiEntropy } from './anti-entropy.ts';
+import { Broadcast } from './broadcast.ts';
 import { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
-import { Judge } from './judge.ts';
+import { EvictionDecider } from './eviction-decider.ts';
+import { LivenessTable } from './liveness-table.ts';
 import { decodeMessage, MESSAGE_MAX_BYTES, type Part } from './messages.ts';
-import { Opinions } from './opinions.ts';
 import type { Peer } from './peer.ts';
+import { Pinger } from './pinger.ts';
 import { Probes } from './probes.ts';
-import { Pulse } from './pulse.ts';
-import { Push } from './push.ts';
-import { Repair } from './repair.ts';
 import { Tree } from './tree.ts';
 import type { Event, GossipMemory, Liveness, PeerId } from './types.ts';
 import { Updates } from './updates.ts';
@@ -18,13 +18,13 @@ import { Updates } from './updates.ts';
 export class Core {
   readonly context: Context;
   readonly channels: Channels;
-  readonly #opinions: Opinions;
-  readonly #repair: Repair;
-  readonly #pulse: Pulse;
+  readonly #livenessTable: LivenessTable;
+  readonly #antiEntropy: AntiEntropy;
+  readonly #pinger: Pinger;
   readonly #tree: Tree;
-  readonly #push: Push;
+  readonly #broadcast: Broadcast;
   readonly #probes: Probes;
-  readonly #judge: Judge | undefined;
+  readonly #evictionDecider: EvictionDecider | undefined;
   readonly #updates: Updates;
   readonly #accusations: Accusations;
   readonly #memory: GossipMemory | undefined;
@@ -33,52 +33,53 @@ export class Core {
     this.context = context;
     this.#memory = memory;
     this.channels = new Channels(context);
-    this.#opinions = new Opinions(context, (session) => this.#opinionChanged(session));
-    this.#tree = new Tree(context, this.channels, this.#opinions);
-    this.#repair = new Repair(context, this.#tree);
-    this.#pulse = new Pulse(context, this.channels, this.#opinions, this.#repair);
-    this.#push = new Push(context, this.channels, this.#opinions, this.#tree);
-    this.#probes = new Probes(context, this.channels, this.#opinions, this.#pulse);
-    if (context.self.kind === 'gateway') this.#judge = new Judge(context, this.channels, this.#opinions);
+    this.#livenessTable = new LivenessTable(context, (session) => this.#opinionChanged(session));
+    this.#tree = new Tree(context, this.channels, this.#livenessTable);
+    this.#antiEntropy = new AntiEntropy(context, this.#tree);
+    this.#pinger = new Pinger(context, this.channels, this.#livenessTable, this.#antiEntropy);
+    this.#broadcast = new Broadcast(context, this.channels, this.#livenessTable, this.#tree);
+    this.#probes = new Probes(context, this.channels, this.#livenessTable, this.#pinger);
+    if (context.self.kind === 'gateway')
+      this.#evictionDecider = new EvictionDecider(context, this.channels, this.#livenessTable);
     const parts = {
       channels: this.channels,
-      opinions: this.#opinions,
-      push: this.#push,
+      livenessTable: this.#livenessTable,
+      broadcast: this.#broadcast,
       tree: this.#tree,
-      judge: this.#judge,
+      evictionDecider: this.#evictionDecider,
       charge: (peer: Peer, checks: number) => this.#charge(peer, checks),
       reject: (peer: Peer, code: string) => this.#rejected(peer, code),
     };
-    this.#updates = new Updates(context, { ...parts, repair: this.#repair });
-    this.#accusations = new Accusations(context, { ...parts, probes: this.#probes, pulse: this.#pulse });
+    this.#updates = new Updates(context, { ...parts, antiEntropy: this.#antiEntropy });
+    this.#accusations = new Accusations(context, { ...parts, probes: this.#probes, pinger: this.#pinger });
     this.#connect();
   }
 
   /** What parts want of each other in the other direction. */
   #connect(): void {
     const { context } = this;
-    this.channels.wanted.isReachable = (peer) => this.#opinions.isReachable(peer);
-    this.#pulse.onTurn = (peer) => {
+    this.channels.topology.isReachable = (peer) => this.#livenessTable.isReachable(peer);
+    this.#pinger.onTurn = (peer) => {
       if (memberEntry(context, peer) !== undefined) return this.#probes.probe(peer);
       // A newcomer's first peer is nobody it knows: nothing to judge, everything to learn.
-      this.#pulse.ping(peer);
+      this.#pinger.ping(peer);
     };
-    this.#push.onCheck = (gateway) => {
-      if (this.channels.open.has(gateway)) this.#pulse.pingGateway(gateway);
+    this.#broadcast.onCheck = (gateway) => {
+      if (this.channels.open.has(gateway)) this.#pinger.pingGateway(gateway);
     };
-    this.#repair.onCascade = () => {
-      if (context.self.kind === 'agent') return this.#pulse.pingSome();
-      for (const peer of this.#push.envoys()) this.#pulse.ping(peer);
+    this.#antiEntropy.onCascade = () => {
+      if (context.self.kind === 'agent') return this.#pinger.pingSome();
+      for (const peer of this.#broadcast.envoys()) this.#pinger.ping(peer);
     };
     this.#probes.onSilent = (target) => this.#accusations.accuse(target);
   }
 
   liveness(session: string): Liveness {
-    return this.#opinions.of(session);
+    return this.#livenessTable.of(session);
   }
 
   observers(session: string): number {
-    return this.#opinions.observers(session);
+    return this.#livenessTable.observers(session);
   }
 
   handle(event: Event): void {
@@ -99,34 +100,37 @@ export class Core {
         for (const update of event.updates) this.#updates.local(update);
         return;
       case 'relayed':
-        this.#judge?.relayed(event.target, event.verdict);
+        this.#evictionDecider?.relayed(event.target, event.verdict);
         return this.#probes.relayed(event.target, event.verdict);
       case 'gateways':
         this.channels.setGateways(event.gateways);
         // A tunnel that was away is back: what it missed is not waited for.
-        for (const { id } of this.channels.gateways()) this.#pulse.pingGateway(id);
+        for (const { id } of this.channels.gateways()) this.#pinger.pingGateway(id);
         return;
       case 'tunnel':
-        return this.#judge?.tunnel(event.session, event.open);
+        return this.#evictionDecider?.tunnel(event.session, event.open);
       case 'doubt':
-        if (this.#judge !== undefined) return this.#judge.doubt(event.session);
+        if (this.#evictionDecider !== undefined) return this.#evictionDecider.doubt(event.session);
         return this.#probes.probe(event.session);
       case 'replaced':
-        this.#repair.forgetRoot();
+        this.#antiEntropy.forgetRoot();
         return this.#updates.changed(event.sessions);
     }
   }
 
   /** After all of an event. */
   settle(): void {
-    this.context.agenda.run(this.context.now);
+    this.context.timerQueue.run(this.context.now);
     this.#accusations.watchMissing();
     this.channels.maintain();
   }
 
   remember(): GossipMemory {
     const none = { suspects: [], absent: [], frozen: [] };
-    return { words: this.#opinions.words(Number.POSITIVE_INFINITY), ...(this.#judge?.remember() ?? none) };
+    return {
+      words: this.#livenessTable.words(Number.POSITIVE_INFINITY),
+      ...(this.#evictionDecider?.remember() ?? none),
+    };
   }
 
   #start(): void {
@@ -134,27 +138,27 @@ export class Core {
     this.#updates.changed([...replica.entries()].map((entry) => entry.session));
     for (const word of this.#memory?.words ?? []) {
       if ('target' in word) {
-        if (this.#opinions.examine(word, () => true) !== 'forged') this.#opinions.believe(word);
-      } else this.#opinions.hear(word, () => true);
+        if (this.#livenessTable.examine(word, () => true) !== 'forged') this.#livenessTable.believe(word);
+      } else this.#livenessTable.hear(word, () => true);
     }
-    this.#judge?.start(this.#memory);
+    this.#evictionDecider?.start(this.#memory);
     this.channels.start();
-    this.#pulse.start();
+    this.#pinger.start();
   }
 
   #opened(id: PeerId, inbound: boolean, resumed: boolean): void {
     const peer = this.channels.opened(id, inbound);
     if (peer === undefined) return;
-    this.#opinions.reach(id, true);
+    this.#livenessTable.reach(id, true);
     this.#probes.opened(id);
     // Who dialled speaks first: otherwise both would ask.
-    if (!inbound && !resumed) this.#pulse.greet(id);
+    if (!inbound && !resumed) this.#pinger.greet(id);
     if (!resumed) this.#accusations.tell(peer);
   }
 
   #closed(id: PeerId): void {
     const wanted = this.channels.closed(id);
-    this.#repair.closed(id);
+    this.#antiEntropy.closed(id);
     this.#probes.closed(id);
     if (wanted) this.#probes.probe(id);
   }
@@ -167,7 +171,7 @@ export class Core {
     try {
       if (bytes.length > MESSAGE_MAX_BYTES) throw new LatticeError('too_large', `message of ${bytes.length} bytes`);
       const parts = decodeMessage(bytes);
-      const asked = this.#repair.awaits(peer) && parts.some(({ type }) => type === 'repair' || type === 'done');
+      const asked = this.#antiEntropy.awaits(peer) && parts.some(({ type }) => type === 'repair' || type === 'done');
       if (!(asked ? peer.asked : peer.bytes).take(bytes.length, now))
         return this.channels.hangUp(id, 'flood', this.context.options.banMs);
       this.#parts(peer, parts);
@@ -176,7 +180,7 @@ export class Core {
       out.act({ type: 'notice', notice: { what: 'rejected', peer: id, code: error.code } });
       this.channels.hangUp(id, 'broken', this.context.options.banMs);
     }
-    if (this.#opinions.isSuspected(id)) this.#accusations.tell(peer);
+    if (this.#livenessTable.isSuspected(id)) this.#accusations.tell(peer);
   }
 
   #parts(peer: Peer, parts: readonly Part[]): void {
@@ -196,34 +200,34 @@ export class Core {
           this.#part(peer, part);
       }
     }
-    for (const ack of acks) this.#pulse.heardAck(peer, ack, sums);
-    if (digests.length > 0 && this.channels.open.has(peer.id)) this.#repair.answer(peer, digests);
+    for (const ack of acks) this.#pinger.heardAck(peer, ack, sums);
+    if (digests.length > 0 && this.channels.open.has(peer.id)) this.#antiEntropy.answer(peer, digests);
   }
 
   #part(peer: Peer, part: Exclude<Part, { type: 'digest' | 'ack' }>): void {
     switch (part.type) {
       case 'ping':
-        return this.#pulse.heardPing(peer, part);
+        return this.#pinger.heardPing(peer, part);
       case 'sums':
         return;
       case 'probe':
         if (this.#charge(peer, 1)) this.#probes.heardProbe(peer.id, part.seq, part.target);
         return;
       case 'probed':
-        this.#judge?.heardVerdict(peer.id, part.seq, part.verdict);
+        this.#evictionDecider?.heardVerdict(peer.id, part.seq, part.verdict);
         return this.#probes.heardVerdict(peer.id, part.seq, part.verdict);
       case 'news':
         return this.#updates.heard(peer, part.update, true);
       case 'repair':
         return this.#updates.heard(peer, part.update, false);
       case 'have':
-        return this.#repair.haveHeard(peer, part.digest);
+        return this.#antiEntropy.haveHeard(peer, part.digest);
       case 'wants':
-        return this.#repair.give(peer, part.issuer, part.ids);
+        return this.#antiEntropy.give(peer, part.issuer, part.ids);
       case 'done':
-        return this.#repair.done(peer, part.more);
+        return this.#antiEntropy.done(peer, part.more);
       case 'pull':
-        return this.#repair.fill(peer, part.session);
+        return this.#antiEntropy.fill(peer, part.session);
       case 'apart':
         peer.apart = part.apart;
         return;
@@ -251,11 +255,11 @@ export class Core {
   #opinionChanged(session: string): void {
     const cluster = this.context.replica.get(session)?.ticket.cluster;
     const ring = cluster === undefined ? undefined : this.context.rings.get(cluster);
-    if (this.#opinions.isSuspected(session)) {
+    if (this.#livenessTable.isSuspected(session)) {
       if (session !== this.context.me && ring?.remove(session)) this.channels.membersChanged();
       return;
     }
-    this.#judge?.cleared(session);
+    this.#evictionDecider?.cleared(session);
     if (memberEntry(this.context, session) !== undefined && ring?.add(session)) this.channels.membersChanged();
   }
 }

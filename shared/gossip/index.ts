@@ -2,11 +2,11 @@
  * The membership core: `createGossip`, then `step` for each event, in the order they happen. Pure and synchronous: time and chance are
  * handed in, all effects come back as actions.
  */
-import { Agenda } from './agenda.ts';
 import type { Context } from './context.ts';
 import { Core } from './core.ts';
 import { DEFAULT_OPTIONS } from './options.ts';
 import { Outbox } from './outbox.ts';
+import { TimerQueue } from './timer-queue.ts';
 import type { Action, Event, GossipMemory, GossipSetup, Liveness } from './types.ts';
 
 export type { GossipOptions } from './options.ts';
@@ -39,7 +39,7 @@ export class GossipState {
       crypto,
       signer,
       options: { ...DEFAULT_OPTIONS, ...options },
-      agenda: new Agenda(),
+      timerQueue: new TimerQueue(),
       out: new Outbox(),
       rings: new Map(),
       now: Number.NEGATIVE_INFINITY,
@@ -55,7 +55,7 @@ export class GossipState {
     this.core.handle(event);
     this.core.settle();
     const actions = context.out.take();
-    const next = context.agenda.next();
+    const next = context.timerQueue.next();
     if (next !== undefined && (next !== this.#timerAt || event.type === 'timer')) {
       this.#timerAt = next;
       actions.push({ type: 'timer', at: next });

@@ -4,8 +4,8 @@
  */
 import type { Channels } from './channels.ts';
 import { type Context, isGateway, memberEntry, ownRing } from './context.ts';
-import type { Opinions } from './opinions.ts';
-import type { Pulse } from './pulse.ts';
+import type { LivenessTable } from './liveness-table.ts';
+import type { Pinger } from './pinger.ts';
 import type { PeerId, Verdict } from './types.ts';
 
 /** At once, own and on behalf of others. */
@@ -37,8 +37,8 @@ interface Errand {
 export class Probes {
   readonly #context: Context;
   readonly #channels: Channels;
-  readonly #opinions: Opinions;
-  readonly #pulse: Pulse;
+  readonly #livenessTable: LivenessTable;
+  readonly #pinger: Pinger;
   /** By target; at most INQUIRIES_MAX. */
   readonly #inquiries = new Map<PeerId, Inquiry>();
   /** Probes that helpers make for us, by sequence number; as many as inquiries have helpers. */
@@ -50,11 +50,11 @@ export class Probes {
   /** Set by the core: all paths to the target failed. */
   onSilent: (target: PeerId) => void = () => {};
 
-  constructor(context: Context, channels: Channels, opinions: Opinions, pulse: Pulse) {
+  constructor(context: Context, channels: Channels, livenessTable: LivenessTable, pinger: Pinger) {
     this.#context = context;
     this.#channels = channels;
-    this.#opinions = opinions;
-    this.#pulse = pulse;
+    this.#livenessTable = livenessTable;
+    this.#pinger = pinger;
   }
 
   /** Begins with the direct path. A gateway is pinged at its own pace and never judged. */
@@ -84,18 +84,18 @@ export class Probes {
 
   #pingDirectly(inquiry: Inquiry): void {
     inquiry.tried = true;
-    inquiry.pings.push(this.#pulse.ping(inquiry.target, () => this.#answered(inquiry)));
+    inquiry.pings.push(this.#pinger.ping(inquiry.target, () => this.#answered(inquiry)));
   }
 
   #answered(inquiry: Inquiry): void {
     this.#health = Math.max(0, this.#health - 1);
-    this.#opinions.reach(inquiry.target, true);
+    this.#livenessTable.reach(inquiry.target, true);
     this.#end(inquiry);
   }
 
   #await(inquiry: Inquiry, ms: number): void {
-    const { agenda, now, options } = this.#context;
-    agenda.set(`inquiry:${inquiry.target}`, now + ms, (lateMs) => {
+    const { timerQueue, now, options } = this.#context;
+    timerQueue.set(`inquiry:${inquiry.target}`, now + ms, (lateMs) => {
       // This process stood still: the answer may lie in its buffers.
       if (lateMs > options.lateMs && !inquiry.excused) {
         inquiry.excused = true;
@@ -141,7 +141,7 @@ export class Probes {
     const { target } = inquiry;
     // Never reached from here (its addresses are private, or there are none): no evidence, and nobody is bothered.
     if (!inquiry.tried && !this.#channels.open.has(target) && !this.#channels.met(target)) return this.#end(inquiry);
-    this.#opinions.detour(target);
+    this.#livenessTable.detour(target);
     inquiry.stage = 'helpers';
     if (this.#channels.open.has(target)) this.#pingDirectly(inquiry);
     this.#askHelpers(inquiry);
@@ -170,7 +170,7 @@ export class Probes {
         near.add(id);
       }
     }
-    const usable = (id: PeerId) => id !== target && !asked.has(id) && this.#opinions.isReachable(id);
+    const usable = (id: PeerId) => id !== target && !asked.has(id) && this.#livenessTable.isReachable(id);
     const others = this.#channels.some(this.#channels.open.size, (id) => usable(id) && !near.has(id));
     const candidates = [...near].filter((id) => usable(id) && this.#channels.open.has(id)).concat(others);
     const own = this.#context.self.kind === 'agent' ? this.#context.self.host : '';
@@ -236,29 +236,29 @@ export class Probes {
 
   /** Others reach it and we do not: perhaps this node is the slow one. */
   #livesElsewhere(inquiry: Inquiry): void {
-    const { options, now, agenda } = this.#context;
+    const { options, now, timerQueue } = this.#context;
     this.#health = Math.min(options.healthMax - 1, this.#health + 1);
     if (inquiry.relay === 'alive') return this.#notFromHere(inquiry);
     // The second ping may be on its way back.
     inquiry.stage = 'elsewhere';
-    agenda.set(`inquiry:${inquiry.target}`, now + options.directMs, () => this.#notFromHere(inquiry));
+    timerQueue.set(`inquiry:${inquiry.target}`, now + options.directMs, () => this.#notFromHere(inquiry));
   }
 
   #notFromHere(inquiry: Inquiry): void {
-    this.#opinions.reach(inquiry.target, false);
+    this.#livenessTable.reach(inquiry.target, false);
     this.#end(inquiry);
   }
 
   #end(inquiry: Inquiry): void {
     if (this.#inquiries.get(inquiry.target) === inquiry) this.#inquiries.delete(inquiry.target);
-    this.#context.agenda.cancel(`inquiry:${inquiry.target}`);
-    for (const ping of inquiry.pings) this.#pulse.forget(ping);
+    this.#context.timerQueue.cancel(`inquiry:${inquiry.target}`);
+    for (const ping of inquiry.pings) this.#pinger.forget(ping);
     for (const [seq, sent] of this.#sent) if (sent.inquiry === inquiry) this.#sent.delete(seq);
   }
 
   /** Somebody asks us to look. */
   heardProbe(from: PeerId, seq: number, target: PeerId): void {
-    const { agenda, me, now, options, out } = this.#context;
+    const { timerQueue, me, now, options, out } = this.#context;
     if (target === me) return out.send(from, { type: 'probed', seq, verdict: 'alive' });
     const errand: Errand = { from, seq, target, ping: undefined };
     const unknown = memberEntry(this.#context, target) === undefined || this.#context.self.kind === 'gateway';
@@ -266,20 +266,20 @@ export class Probes {
     this.#errands.add(errand);
     if (this.#channels.open.has(target)) this.#pingFor(errand);
     else if (!this.#channels.dial(target)) return this.#report(errand, 'unknown');
-    agenda.set(`errand:${from}:${seq}`, now + options.helperMs, (lateMs) => {
+    timerQueue.set(`errand:${from}:${seq}`, now + options.helperMs, (lateMs) => {
       const tried = errand.ping !== undefined || this.#channels.met(target);
       this.#report(errand, tried && lateMs <= options.lateMs ? 'silent' : 'unknown');
     });
   }
 
   #pingFor(errand: Errand): void {
-    errand.ping = this.#pulse.ping(errand.target, () => this.#report(errand, 'alive'));
+    errand.ping = this.#pinger.ping(errand.target, () => this.#report(errand, 'alive'));
   }
 
   #report(errand: Errand, verdict: Verdict): void {
     this.#errands.delete(errand);
-    this.#context.agenda.cancel(`errand:${errand.from}:${errand.seq}`);
-    if (errand.ping !== undefined) this.#pulse.forget(errand.ping);
+    this.#context.timerQueue.cancel(`errand:${errand.from}:${errand.seq}`);
+    if (errand.ping !== undefined) this.#pinger.forget(errand.ping);
     if (this.#channels.open.has(errand.from))
       this.#context.out.send(errand.from, { type: 'probed', seq: errand.seq, verdict });
   }

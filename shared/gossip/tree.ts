@@ -9,8 +9,8 @@
 import type { Digest, DigestItem } from '../lattice/digest.ts';
 import type { Channels } from './channels.ts';
 import type { Context } from './context.ts';
+import type { LivenessTable } from './liveness-table.ts';
 import type { Part } from './messages.ts';
-import type { Opinions } from './opinions.ts';
 import type { Peer } from './peer.ts';
 import type { PeerId } from './types.ts';
 
@@ -34,16 +34,16 @@ interface Told {
 export class Tree {
   readonly #context: Context;
   readonly #channels: Channels;
-  readonly #opinions: Opinions;
+  readonly #livenessTable: LivenessTable;
   /** By the id in digests, the latest last; at most TOLD_MAX. */
   readonly #told = new Map<string, Told>();
   /** Of those, the ones about which neighbours on the ring are still to be asked. */
   readonly #unasked = new Set<Told>();
 
-  constructor(context: Context, channels: Channels, opinions: Opinions) {
+  constructor(context: Context, channels: Channels, livenessTable: LivenessTable) {
     this.#context = context;
     this.#channels = channels;
-    this.#opinions = opinions;
+    this.#livenessTable = livenessTable;
   }
 
   /** Sends on what was new here. `from`: the peer that told it; undefined: it began here. */
@@ -62,7 +62,7 @@ export class Tree {
       teller.firstAt = now;
     }
     for (const peer of this.#channels.open.values()) {
-      if (peer.gateway || !peer.branch || peer.id === from || !this.#opinions.isReachable(peer.id)) continue;
+      if (peer.gateway || !peer.branch || peer.id === from || !this.#livenessTable.isReachable(peer.id)) continue;
       out.send(peer.id, part);
       told.sentTo.add(peer.id);
     }
@@ -118,8 +118,8 @@ export class Tree {
   }
 
   #askAt(at: number): void {
-    const { agenda } = this.#context;
-    if (!agenda.has('have')) agenda.set('have', at, () => this.#ask());
+    const { timerQueue } = this.#context;
+    if (!timerQueue.has('have')) timerQueue.set('have', at, () => this.#ask());
   }
 
   /**
@@ -128,7 +128,7 @@ export class Tree {
    */
   #ask(): void {
     const { now, options, out } = this.#context;
-    const isReachable = (id: PeerId) => this.#opinions.isReachable(id);
+    const isReachable = (id: PeerId) => this.#livenessTable.isReachable(id);
     const [next, before] = ([1, -1] as const).map((step) => this.#channels.neighbour(step, isReachable));
     let nextAt = Number.POSITIVE_INFINITY;
     for (const told of this.#unasked) {

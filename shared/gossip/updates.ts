@@ -1,13 +1,13 @@
 /** What changes the replica, and what follows from it: members on the ring, news for others, the end of the own session. */
 import type { MergeResult } from '../lattice/merger.ts';
 import type { Update } from '../lattice/update.ts';
+import type { AntiEntropy } from './anti-entropy.ts';
+import type { Broadcast, Subject } from './broadcast.ts';
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
-import type { Judge } from './judge.ts';
-import type { Opinions } from './opinions.ts';
+import type { EvictionDecider } from './eviction-decider.ts';
+import type { LivenessTable } from './liveness-table.ts';
 import type { Peer } from './peer.ts';
-import type { Push, Subject } from './push.ts';
-import type { Repair } from './repair.ts';
 import { Ring } from './ring.ts';
 import type { Tree } from './tree.ts';
 
@@ -16,12 +16,12 @@ const CHECKS_PER_UPDATE = 2;
 
 interface Parts {
   channels: Channels;
-  opinions: Opinions;
-  push: Push;
-  repair: Repair;
+  livenessTable: LivenessTable;
+  broadcast: Broadcast;
+  antiEntropy: AntiEntropy;
   tree: Tree;
   /** A gateway's. */
-  judge: Judge | undefined;
+  evictionDecider: EvictionDecider | undefined;
   /** Takes so many signature checks from what the peer may cause; ends its channel where that is too much. */
   charge(peer: Peer, checks: number): boolean;
   reject(peer: Peer, code: string): void;
@@ -42,7 +42,7 @@ export class Updates {
   /** `isNews`: to be passed on. */
   heard(peer: Peer, update: Update, isNews: boolean): void {
     const result = this.#context.replica.merge(update);
-    const expected = this.#parts.repair.expects(peer);
+    const expected = this.#parts.antiEntropy.expects(peer);
     switch (result.outcome) {
       case 'known':
         if (isNews) for (const session of result.sessions) this.#parts.tree.toldAgain(peer, session);
@@ -55,15 +55,15 @@ export class Updates {
       case 'collected':
         return this.#checkSelf([result.session]);
       case 'deferred':
-        return this.#parts.repair.lacks(peer, result.session);
+        return this.#parts.antiEntropy.lacks(peer, result.session);
       case 'rejected':
         return this.#parts.reject(peer, result.code);
       case 'merged':
         // First: it is in the replica already, whatever its sender may still do.
         this.#merged(result, isNews);
         if (!expected && !this.#parts.charge(peer, CHECKS_PER_UPDATE)) return;
-        if (isNews) this.#parts.push.update(update, this.#subject(update, result.sessions), peer.id);
-        else this.#parts.repair.brought(peer);
+        if (isNews) this.#parts.broadcast.update(update, this.#subject(update, result.sessions), peer.id);
+        else this.#parts.antiEntropy.brought(peer);
     }
   }
 
@@ -74,7 +74,7 @@ export class Updates {
     if (mine !== undefined && result.sessions.includes(this.#context.me)) this.#own = mine;
     // Known: the driver merged it before, and others have yet to hear.
     this.#merged(result, true);
-    this.#parts.push.update(update, this.#subject(update, result.sessions), undefined);
+    this.#parts.broadcast.update(update, this.#subject(update, result.sessions), undefined);
   }
 
   #subject(update: Update, sessions: readonly string[]): Subject {
@@ -84,7 +84,7 @@ export class Updates {
   }
 
   #merged(result: Extract<MergeResult, { outcome: 'merged' | 'known' }>, byPush: boolean): void {
-    this.#parts.repair.changed(result.issuer, result.sessions, byPush);
+    this.#parts.antiEntropy.changed(result.issuer, result.sessions, byPush);
     this.#noteConflict(result);
     this.changed(result.sessions);
   }
@@ -109,14 +109,14 @@ export class Updates {
       for (const ring of this.#context.rings.values()) {
         if (ring.remove(session)) break;
       }
-      this.#parts.judge?.gone(session);
-      this.#parts.opinions.forget(session);
+      this.#parts.evictionDecider?.gone(session);
+      this.#parts.livenessTable.forget(session);
       if (session !== this.#context.me) this.#parts.channels.membersChanged(session);
       return;
     }
     const { cluster } = entry.ticket;
     if (self.kind === 'agent' && cluster !== self.cluster) return;
-    if (this.#parts.opinions.isSuspected(session)) return;
+    if (this.#parts.livenessTable.isSuspected(session)) return;
     let ring = this.#context.rings.get(cluster);
     if (ring === undefined) {
       ring = new Ring();

@@ -1,6 +1,5 @@
 /** Every word that the page says, in English. Another language is another object of this type. */
 import { admin, audit, peers, projects, routing, settings, users } from './admin.ts';
-import { apiReference } from './api-reference.ts';
 import { chat } from './chat.ts';
 import { general } from './general.ts';
 import { keys } from './keys.ts';
@@ -11,7 +10,6 @@ import { joinTokens, providers, wizard } from './providers.ts';
 
 export const en = {
   ...general,
-  apiReference,
   chat,
   keys,
   joinTokens,

@@ -53,6 +53,7 @@ export class LocalOutlets {
 }
 
 class LocalOutlet implements AnswerOutlet {
+  readonly open = true;
   readonly #outlets: LocalOutlets;
   readonly #names = new TransientMap<string, Departing>();
 
@@ -60,6 +61,15 @@ class LocalOutlet implements AnswerOutlet {
     this.#outlets = outlets;
   }
 
+  async connect(): Promise<void> {
+    // The sockets are here.
+  }
+
+  rest(): void {
+    // There is nothing to close.
+  }
+
+  /** Waits for the answer's first data, then `tell`s. */
   offer(held: Held, tell: (offer: Offer) => void): void {
     const name = nameOf(held.exchange.request);
     const outlets = this.#outlets;
@@ -90,6 +100,7 @@ class LocalOutlet implements AnswerOutlet {
         sink()?.destroy();
         over();
       },
+      abandoned: () => sink()?.destroy(),
     });
     held.exchange.answer.pour(stream);
   }

@@ -1,48 +1,48 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Agenda } from '../../../shared/gossip/agenda.ts';
 import { MESSAGE_MAX_BYTES } from '../../../shared/gossip/messages.ts';
 import { Outbox } from '../../../shared/gossip/outbox.ts';
 import { Ring } from '../../../shared/gossip/ring.ts';
+import { TimerQueue } from '../../../shared/gossip/timer-queue.ts';
 
-describe('the agenda', () => {
+describe('the timerQueue', () => {
   it('does everything once, in order of time, and a newer task of one name instead of the older', () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(fc.nat({ max: 30 }), fc.nat({ max: 500 }), fc.boolean()), { maxLength: 120 }),
         (tasks) => {
-          const agenda = new Agenda();
+          const timerQueue = new TimerQueue();
           const done: [string, number][] = [];
           const expected = new Map<string, number>();
           for (const [name, at, keep] of tasks) {
             const key = `task-${name}`;
             if (keep) {
               expected.set(key, at);
-              agenda.set(key, at, () => done.push([key, at]));
+              timerQueue.set(key, at, () => done.push([key, at]));
             } else {
               expected.delete(key);
-              agenda.cancel(key);
+              timerQueue.cancel(key);
             }
           }
-          expect(agenda.next()).toBe(expected.size === 0 ? undefined : Math.min(...expected.values()));
-          for (let now = 0; now <= 500; now += 50) agenda.run(now);
+          expect(timerQueue.next()).toBe(expected.size === 0 ? undefined : Math.min(...expected.values()));
+          for (let now = 0; now <= 500; now += 50) timerQueue.run(now);
           expect(new Map(done)).toEqual(expected);
           expect(done).toHaveLength(expected.size);
           const times = done.map(([, at]) => at);
           expect(times).toEqual([...times].sort((a, b) => a - b));
-          expect(agenda.next()).toBeUndefined();
+          expect(timerQueue.next()).toBeUndefined();
         },
       ),
     );
   });
 
   it('tells a task by how much it is late', () => {
-    const agenda = new Agenda();
+    const timerQueue = new TimerQueue();
     let late = -1;
-    agenda.set('x', 100, (ms) => {
+    timerQueue.set('x', 100, (ms) => {
       late = ms;
     });
-    agenda.run(350);
+    timerQueue.run(350);
     expect(late).toBe(250);
   });
 });

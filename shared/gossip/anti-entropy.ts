@@ -1,0 +1,294 @@
+/**
+ * Repairs what broadcasts missed. Each ping carries the sum over the whole replica. Where two sums differ, the peers compare the sums of
+ * buckets, then the digests of the buckets that differ, and send each other what is missing. A peer pulls from one neighbour at a time, in
+ * pieces of a message or a few: a newcomer does not fetch everything from each neighbour, and no peer can be made to send without a limit.
+ */
+import { BUCKETS, bucketOf, type Digest, type DigestScope } from '../lattice/digest.ts';
+import { sessionItemId } from '../lattice/entry.ts';
+import { encodeUpdate } from '../lattice/update.ts';
+import type { Context } from './context.ts';
+import { type IssuerSums, MESSAGE_MAX_BYTES, SUMS_BYTES } from './messages.ts';
+import type { Peer } from './peer.ts';
+import type { Tree } from './tree.ts';
+import type { PeerId } from './types.ts';
+
+/** Answer to the digests of one message. */
+const ANSWER_MAX_BYTES = 3 * (MESSAGE_MAX_BYTES - 8192);
+/** Own items named in one request. */
+const REQUEST_ITEMS_MAX = 1024;
+/** Of one digest, so that it fits into one message: 16 × 2 buckets of these are 57,000 sessions. */
+const DIGEST_FIT_ITEMS = 1800;
+/** Entries in one `have`. */
+const HAVE_ITEMS_MAX = 16;
+/** Sessions whose ticket or payload was asked for. */
+const PULLED_MAX = 1024;
+
+interface Pull {
+  peer: PeerId;
+  /** Scopes still to ask about; the first `asked` of them are under way. */
+  queue: DigestScope[];
+  asked: number;
+  /** Whether the last round brought anything: a peer that says `more` for ever is left. */
+  brought: number;
+}
+
+export class AntiEntropy {
+  readonly #context: Context;
+  readonly #tree: Tree;
+  #pull: Pull | undefined;
+  #root: bigint | undefined;
+  readonly #rootBytes = new Uint8Array(8);
+  /** By issuer and bucket, when a push last changed it; as many as issuers are listed. */
+  readonly #touched = new Map<string, Float64Array>();
+  readonly #pulled = new Map<string, number>();
+
+  constructor(context: Context, tree: Tree) {
+    this.#context = context;
+    this.#tree = tree;
+  }
+
+  /** Sum over all issuers: what a ping carries. */
+  root(): Uint8Array {
+    this.#sum();
+    return this.#rootBytes;
+  }
+
+  #sum(): bigint {
+    if (this.#root !== undefined) return this.#root;
+    let sum = 0n;
+    for (const issuer of this.#context.replica.issuers()) {
+      const { live, left } = this.#context.replica.fingerprint(issuer);
+      sum += live + left;
+    }
+    this.#root = BigInt.asUintN(64, sum);
+    new DataView(this.#rootBytes.buffer).setBigUint64(0, this.#root);
+    return this.#root;
+  }
+
+  /** The replica changed; `byPush`: others are learning the same right now. */
+  changed(issuer: string, sessions: readonly string[], byPush: boolean): void {
+    this.#root = undefined;
+    if (!byPush) return;
+    let touched = this.#touched.get(issuer);
+    if (touched === undefined) {
+      touched = new Float64Array(BUCKETS).fill(Number.NEGATIVE_INFINITY);
+      this.#touched.set(issuer, touched);
+    }
+    if (sessions.length > BUCKETS) touched.fill(this.#context.now);
+    else for (const session of sessions) touched[bucketOf(sessionItemId(session))] = this.#context.now;
+  }
+
+  forgetRoot(): void {
+    this.#root = undefined;
+  }
+
+  differs(peer: Peer, root: Uint8Array): boolean {
+    const theirs = new DataView(root.buffer, root.byteOffset, 8).getBigUint64(0);
+    const mine = this.#sum();
+    if (mine === theirs) return false;
+    return peer.settled === undefined || peer.settled.mine !== mine || peer.settled.theirs !== theirs;
+  }
+
+  sums(): IssuerSums[] {
+    const { replica } = this.#context;
+    return replica
+      .issuers()
+      .slice(0, 64)
+      .map((issuer) => {
+        const sums = new Uint8Array(SUMS_BYTES);
+        const view = new DataView(sums.buffer);
+        replica.fingerprint(issuer).buckets.forEach(({ live, left }, i) => {
+          view.setUint32(8 * i, low(live));
+          view.setUint32(8 * i + 4, low(left));
+        });
+        return { issuer, sums };
+      });
+  }
+
+  /** Asks about what differs and is not on its way. @returns whether something was left for the next time */
+  compare(peer: Peer, root: Uint8Array, theirs: readonly IssuerSums[]): boolean {
+    const { timerQueue, now, options } = this.#context;
+    const scopes: DigestScope[] = [];
+    let unsettled = false;
+    for (const { issuer, sums } of this.#pairs(theirs)) {
+      const mine = this.#context.replica.fingerprint(issuer).buckets;
+      const view = new DataView(sums.buffer, sums.byteOffset, sums.byteLength);
+      for (let bucket = 0; bucket < BUCKETS; bucket++) {
+        if (now - (this.#touched.get(issuer)?.[bucket] ?? Number.NEGATIVE_INFINITY) < options.quietMs) {
+          unsettled = true;
+          continue;
+        }
+        if (view.getUint32(8 * bucket) !== low(mine[bucket]?.live)) scopes.push({ issuer, bucket, part: 'live' });
+        if (view.getUint32(8 * bucket + 4) !== low(mine[bucket]?.left)) scopes.push({ issuer, bucket, part: 'left' });
+      }
+    }
+    if (scopes.length === 0) {
+      const theirRoot = new DataView(root.buffer, root.byteOffset, 8).getBigUint64(0);
+      if (!unsettled) peer.settled = { mine: this.#sum(), theirs: theirRoot };
+      return unsettled;
+    }
+    if (this.#pull !== undefined) return true;
+    // Who serves now matters more than who once did.
+    scopes.sort((a, b) => Number(a.part === 'left') - Number(b.part === 'left'));
+    this.#pull = { peer: peer.id, queue: scopes, asked: 0, brought: 0 };
+    this.#ask();
+    timerQueue.set('pull', now + options.pullMs, () => this.#end());
+    return unsettled;
+  }
+
+  /** Issuers that both list: theirs, and ours of which they have nothing yet. */
+  *#pairs(theirs: readonly IssuerSums[]): Generator<IssuerSums> {
+    const { replica } = this.#context;
+    const named = new Set<string>();
+    for (const pair of theirs) {
+      named.add(pair.issuer);
+      if (replica.accepts(pair.issuer)) yield pair;
+    }
+    for (const issuer of replica.issuers()) {
+      // Unknown whether they list it: asked once, then `settled` remembers.
+      if (!named.has(issuer)) yield { issuer, sums: new Uint8Array(SUMS_BYTES) };
+    }
+  }
+
+  #ask(): void {
+    const pull = this.#pull;
+    if (pull === undefined) return;
+    let items = 0;
+    pull.asked = 0;
+    for (const scope of pull.queue) {
+      const digest = this.#fit(this.#context.replica.digest(scope));
+      if (pull.asked > 0 && items + digest.items.length > REQUEST_ITEMS_MAX) break;
+      items += digest.items.length;
+      pull.asked++;
+      this.#context.out.send(pull.peer, { type: 'digest', digest });
+    }
+    pull.brought = 0;
+  }
+
+  /** A part of it, another each time, where it is too large: the rest is taken for missing and sent once too often. */
+  #fit(digest: Digest): Digest {
+    const { items } = digest;
+    if (items.length <= DIGEST_FIT_ITEMS) return digest;
+    const from = Math.floor(this.#context.rng() * items.length);
+    return { ...digest, items: [...items.slice(from), ...items.slice(0, from)].slice(0, DIGEST_FIT_ITEMS) };
+  }
+
+  /** Answers digests of one message. */
+  answer(peer: Peer, digests: readonly Digest[]): void {
+    const { out, replica } = this.#context;
+    let left = ANSWER_MAX_BYTES;
+    let more = false;
+    for (const digest of digests) {
+      if (!replica.accepts(digest.issuer)) continue;
+      this.#want(peer, digest);
+      if (left <= 0) {
+        more = true;
+        continue;
+      }
+      const { updates, complete } = replica.delta(digest, left);
+      for (const update of updates) {
+        left -= encodeUpdate(update).length;
+        out.send(peer.id, { type: 'repair', update });
+      }
+      if (!complete) more = true;
+    }
+    out.send(peer.id, { type: 'done', more });
+  }
+
+  /** Somebody knows something of these few: ask where we know less. */
+  haveHeard(peer: Peer, digest: Digest): void {
+    if (digest.items.length > HAVE_ITEMS_MAX || !this.#context.replica.accepts(digest.issuer)) return;
+    this.#tree.heard(peer, digest);
+    this.#want(peer, digest);
+  }
+
+  #want(peer: Peer, digest: Digest): void {
+    const { now, out, replica } = this.#context;
+    const ids = replica.wants(digest);
+    // Digests that name what nobody has would make us ask, and take what comes, without end.
+    if (ids.length === 0 || !peer.wants.take(ids.length, now)) return;
+    peer.expected += ids.length;
+    out.send(peer.id, { type: 'wants', issuer: digest.issuer, ids });
+  }
+
+  give(peer: Peer, issuer: string, ids: readonly string[]): void {
+    const { out, replica } = this.#context;
+    let left = ANSWER_MAX_BYTES;
+    for (const id of ids) {
+      for (const update of replica.pull(issuer, [id])) {
+        left -= encodeUpdate(update).length;
+        if (left < 0) return;
+        out.send(peer.id, { type: this.#tree.lacked(peer, id) ? 'news' : 'repair', update });
+      }
+    }
+  }
+
+  /** Whether something that we asked this peer for is still to come. */
+  awaits(peer: Peer): boolean {
+    return this.#pull?.peer === peer.id || peer.expected > 0;
+  }
+
+  /** Whether we asked this peer for the entry that it sends. */
+  expects(peer: Peer): boolean {
+    if (this.#pull?.peer === peer.id) return true;
+    if (peer.expected <= 0) return false;
+    peer.expected--;
+    return true;
+  }
+
+  /** A repair brought something new. */
+  brought(peer: Peer): void {
+    // What came because a neighbour asked has passed this way already.
+    if (this.#pull?.peer !== peer.id) return;
+    this.#pull.brought++;
+    this.#cascade();
+  }
+
+  done(peer: Peer, more: boolean): void {
+    const pull = this.#pull;
+    if (pull?.peer !== peer.id) return;
+    if (!more || pull.brought === 0) pull.queue.splice(0, pull.asked);
+    if (pull.queue.length === 0) return this.#end();
+    this.#ask();
+    const { timerQueue, now, options } = this.#context;
+    timerQueue.set('pull', now + options.pullMs, () => this.#end());
+  }
+
+  closed(peer: PeerId): void {
+    if (this.#pull?.peer === peer) this.#end();
+  }
+
+  #end(): void {
+    this.#pull = undefined;
+    this.#context.timerQueue.cancel('pull');
+  }
+
+  /** What one peer lacked others may lack: they are asked to compare at once instead of at their next ping. */
+  #cascade(): void {
+    const { timerQueue, now, options } = this.#context;
+    if (timerQueue.has('cascade')) return;
+    timerQueue.set('cascade', now + options.cascadeMs, () => this.onCascade());
+  }
+
+  /** Set by the core: lets some peers compare. */
+  onCascade: () => void = () => {};
+
+  /** Ticket or payload of a session that a thin update named. */
+  lacks(peer: Peer, session: string): void {
+    const { now, options, out } = this.#context;
+    if (now - (this.#pulled.get(session) ?? Number.NEGATIVE_INFINITY) < options.pullMs) return;
+    if (this.#pulled.size >= PULLED_MAX) this.#pulled.clear();
+    this.#pulled.set(session, now);
+    out.send(peer.id, { type: 'pull', session });
+  }
+
+  /** What was lacking, as news: it was on its way to others through us. */
+  fill(peer: Peer, session: string): void {
+    const entry = this.#context.replica.get(session);
+    if (entry !== undefined) this.#context.out.send(peer.id, { type: 'news', update: entry.update(true) });
+  }
+}
+
+function low(sum: bigint | undefined): number {
+  return Number(BigInt.asUintN(32, sum ?? 0n));
+}

@@ -1,0 +1,188 @@
+/** Sends news at once: along the ring in both directions, to some members across it, and through gateways to other clusters. */
+import { Bucket } from '../collections/bucket.ts';
+import { sessionItemId } from '../lattice/entry.ts';
+import type { Update } from '../lattice/update.ts';
+import type { Channels } from './channels.ts';
+import { type Context, isGateway, ownRing } from './context.ts';
+import type { LivenessTable } from './liveness-table.ts';
+import { encodePart, type Part, type Suspicion } from './messages.ts';
+import { weight } from './topology.ts';
+import type { Tree } from './tree.ts';
+import type { PeerId } from './types.ts';
+
+type SignedWord = Extract<Part, { type: 'suspicion' | 'refutation' }>;
+
+/** Of one cluster told by a gateway besides its delegates: those who joined because they saw a split. */
+const PIECES_MAX = 12;
+const PASSES_MAX = 8192;
+/** Delegates ping at most this many times later than they were asked to. */
+const SILENT_PACES = 3;
+
+/** What a piece of news is about. */
+export interface Subject {
+  /** Undefined: an issuer's word about its keys, which concerns all. */
+  session: string | undefined;
+  cluster: string | undefined;
+}
+
+export class Broadcast {
+  readonly #context: Context;
+  readonly #channels: Channels;
+  readonly #livenessTable: LivenessTable;
+  readonly #tree: Tree;
+  /** By the session whose word it is; at most PASSES_MAX, then all begin anew. */
+  readonly #passes = new Map<string, Bucket>();
+
+  constructor(context: Context, channels: Channels, livenessTable: LivenessTable, tree: Tree) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#livenessTable = livenessTable;
+    this.#tree = tree;
+  }
+
+  /** Passes on what was new here. `from`: who told us; undefined: it began here. */
+  update(update: Update, about: Subject, from: PeerId | undefined): void {
+    const isOwners = update.kind === 'entry' && update.eviction === undefined;
+    if (isOwners && about.session !== undefined && !this.#mayPass(about.session)) return;
+    const part = encodePart({ type: 'news', update });
+    if (this.#context.self.kind === 'gateway') return this.#relay(part, about, from);
+    if (about.session === undefined) this.#spread(part, from);
+    else if (!this.#isSmall()) this.#tree.pass(part, about.session, from);
+    else if (from !== undefined && !isGateway(from)) this.#askOn(about.session);
+    else this.#spread(part, from);
+    this.#pushUp(part, about, from);
+  }
+
+  #mayPass(origin: string): boolean {
+    const { now, options } = this.#context;
+    let bucket = this.#passes.get(origin);
+    if (bucket === undefined) {
+      if (this.#passes.size >= PASSES_MAX) this.#passes.clear();
+      bucket = new Bucket(options.passPerSecond, options.passBurst, now);
+      this.#passes.set(origin, bucket);
+    }
+    return bucket.take(1, now);
+  }
+
+  /** The same for suspicions and their refutations. `session`: whom it is about. */
+  word(part: SignedWord, session: string, from: PeerId | undefined): void {
+    const origin = part.type === 'suspicion' ? part.suspicion.observer : session;
+    if (!this.#mayPass(`word ${origin}`)) return;
+    const bytes = encodePart(part);
+    const cluster = this.#context.replica.get(session)?.ticket.cluster;
+    if (this.#context.self.kind === 'gateway') return this.#relay(bytes, { session, cluster }, from);
+    this.#spread(bytes, from);
+    this.#pushUp(bytes, { session, cluster }, from);
+  }
+
+  /** Whoever is accused hears it, wherever it stands on the ring. */
+  tell(target: string, suspicion: Suspicion): void {
+    if (this.#channels.open.has(target)) this.#context.out.send(target, { type: 'suspicion', suspicion });
+  }
+
+  #isSmall(): boolean {
+    return (ownRing(this.#context)?.size ?? 0) <= this.#context.options.tellAll;
+  }
+
+  #spread(part: Uint8Array, from: PeerId | undefined): void {
+    const { out, options } = this.#context;
+    const usable = (id: PeerId) => id !== from && this.#livenessTable.isReachable(id);
+    const targets = new Set<PeerId>();
+    if (this.#isSmall() && (from === undefined || isGateway(from))) {
+      for (const peer of this.#channels.agents()) if (peer.id !== from) targets.add(peer.id);
+    } else {
+      for (const step of [1, -1] as const) {
+        const id = this.#channels.neighbour(step, (other) => this.#livenessTable.isReachable(other));
+        if (id !== undefined && id !== from) targets.add(id);
+      }
+      for (const id of this.#channels.some(options.fanout, (other) => usable(other) && !targets.has(other)))
+        targets.add(id);
+    }
+    for (const id of targets) out.send(id, part);
+  }
+
+  /** In a small cluster the first to know told everybody; asking the next one costs 47 bytes and finds what was lost on the way. */
+  #askOn(session: string): void {
+    const entry = this.#context.replica.get(session);
+    if (entry === undefined) return;
+    const id = sessionItemId(session);
+    const { items } = this.#context.replica.digest({
+      issuer: entry.issuer,
+      bucket: Number.parseInt(id.slice(0, 1), 16),
+    });
+    const digest = { issuer: entry.issuer, items: items.filter((item) => item.id === id) };
+    const next = this.#channels.neighbour(1, (other) => other !== session && this.#livenessTable.isReachable(other));
+    if (next !== undefined) this.#context.out.send(next, { type: 'have', digest });
+  }
+
+  /** One delegate speaks for its cluster; the others look after a while whether it was heard. */
+  #pushUp(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
+    const { timerQueue, now, options, out, self, me } = this.#context;
+    if (self.kind !== 'agent') return;
+    // Each owner's own tunnel has brought its gateways the same.
+    if (about.session === me && from === undefined && about.cluster !== undefined) return;
+    if (about.cluster !== undefined && about.cluster !== self.cluster) return;
+    for (const { id } of this.#channels.gateways()) {
+      if (id === from) continue;
+      if (this.#channels.topology.rankFor(id) === 0) out.send(id, part);
+      else if (!timerQueue.has(`check:${id}`))
+        timerQueue.set(`check:${id}`, now + options.gatewayCheckMs, () => this.onCheck(id));
+    }
+  }
+
+  /** Set by the core: compares with a gateway. */
+  onCheck: (gateway: PeerId) => void = () => {};
+
+  /** A gateway tells delegates of every cluster; those of the sender's own have it from each other. */
+  #relay(part: Uint8Array, about: Subject, from: PeerId | undefined): void {
+    const { options, out } = this.#context;
+    const source = from === undefined ? undefined : this.#clusterOf(from);
+    for (const [cluster, peers] of this.#delegates()) {
+      if (cluster === source) continue;
+      // At home the owner's own push has begun; one is told in case it has no neighbours.
+      const count = cluster === about.cluster ? 1 : options.delegates;
+      const others = peers.filter((id) => id !== from && id !== about.session);
+      const apart = others.slice(count).filter((id) => this.#channels.open.get(id)?.apart);
+      for (const id of [...others.slice(0, count), ...apart.slice(0, PIECES_MAX)]) out.send(id, part);
+    }
+  }
+
+  /** A gateway's way to one member: directly, or through delegates of its cluster. */
+  home(part: SignedWord, session: string): void {
+    const { options, out } = this.#context;
+    if (this.#channels.open.has(session)) return out.send(session, part);
+    const cluster = this.#clusterOf(session);
+    const peers = this.#delegates().get(cluster ?? '') ?? [];
+    for (const id of peers.slice(0, options.delegates)) out.send(id, part);
+  }
+
+  /** A gateway's peers by cluster, those that others would choose too first; nobody who is suspected. */
+  #delegates(): Map<string, PeerId[]> {
+    const byCluster = new Map<string, PeerId[]>();
+    const { now, options } = this.#context;
+    for (const { id, heardAt } of this.#channels.agents()) {
+      const cluster = this.#clusterOf(id);
+      if (cluster === undefined || this.#livenessTable.isSuspected(id)) continue;
+      // A machine without power closes nothing, and a sleeping object sends no pings that would find out.
+      if (now - heardAt > SILENT_PACES * options.gatewayPaceMaxMs) continue;
+      const peers = byCluster.get(cluster);
+      if (peers === undefined) byCluster.set(cluster, [id]);
+      else peers.push(id);
+    }
+    for (const peers of byCluster.values())
+      peers.sort((a, b) => weight(a, this.#context.me) - weight(b, this.#context.me));
+    return byCluster;
+  }
+
+  /** One of each cluster, for a gateway that learned something by repair. */
+  envoys(): PeerId[] {
+    return [...this.#delegates().values()].flatMap((peers) => {
+      const one = peers[Math.floor(this.#context.rng() * peers.length)];
+      return one === undefined ? [] : [one];
+    });
+  }
+
+  #clusterOf(peer: PeerId): string | undefined {
+    return this.#context.replica.get(peer)?.ticket.cluster;
+  }
+}

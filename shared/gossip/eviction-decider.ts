@@ -1,0 +1,293 @@
+/**
+ * Decides evictions; only gateways do. It decides whether a session whose tunnel closed is gone, and when the grace of a suspect is over. Too
+ * many suspects at once mean a fault of the network, and it evicts none of them. It evicts sessions of its own issuer only.
+ */
+import type { Channels } from './channels.ts';
+import { type Context, memberEntry } from './context.ts';
+import type { LivenessTable } from './liveness-table.ts';
+import type { Suspicion } from './messages.ts';
+import { OBSERVERS_MAX } from './opinion.ts';
+import { weight } from './topology.ts';
+import type { GossipMemory, PeerId, Verdict } from './types.ts';
+
+/** A session under examination; at most one each. */
+interface Trial {
+  session: string;
+  relay: Verdict | undefined;
+  witnesses: Map<PeerId, Verdict | undefined>;
+  /** What to do once it is known that nobody reaches it. */
+  then: (trial: Trial) => void;
+  /** Somebody reaches it. */
+  otherwise: () => void;
+}
+
+/** What is kept about a suspect until it refutes or leaves. */
+interface Charge {
+  since: number;
+  /** Only this gateway's own path was tried. */
+  lonely: boolean;
+}
+
+/** Agents run 64 errands at once; who is asked about more says unknown, and that must not count against anybody. */
+const TRIALS_MAX = 32;
+const LATER_MS = 500;
+
+export class EvictionDecider {
+  readonly #context: Context;
+  readonly #channels: Channels;
+  readonly #livenessTable: LivenessTable;
+  /** Sessions whose tunnel is open here; as many as the replica has members. */
+  readonly #present = new Set<string>();
+  /** Sessions whose tunnel closed, and when. */
+  readonly #absent = new Map<string, number>();
+  readonly #charges = new Map<string, Charge>();
+  /** At most TRIALS_MAX; more wait. */
+  readonly #trials = new Map<string, Trial>();
+  readonly #sent = new Map<number, { trial: Trial; witness: PeerId }>();
+  /** By cluster: when members turned suspect, within the window. */
+  readonly #turned = new Map<string, number[]>();
+  readonly #frozen = new Map<string, number>();
+  #seq = 0;
+
+  constructor(context: Context, channels: Channels, livenessTable: LivenessTable) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#livenessTable = livenessTable;
+  }
+
+  /** `memory`: the object slept. Without it this gateway is new and watches for everybody to come back to it. */
+  start(memory: GossipMemory | undefined): void {
+    const { now, options } = this.#context;
+    for (const [cluster, until] of memory?.frozen ?? []) this.#freeze(cluster, until);
+    for (const { session, since, lonely } of memory?.suspects ?? []) {
+      this.#charges.set(session, { since, lonely });
+      if (!this.#livenessTable.isSuspected(session)) this.#livenessTable.judge(session);
+      this.#setGrace(session);
+    }
+    for (const [session, since] of memory?.absent ?? []) this.#watch(session, since);
+    if (memory !== undefined) return;
+    for (const entry of this.#context.replica.entries(this.#issuer())) {
+      if (entry.state !== 'LEFT') this.#watch(entry.session, now + 5 * options.reconnectMs);
+    }
+  }
+
+  #issuer(): string {
+    return this.#context.self.kind === 'gateway' ? this.#context.self.issuer : '';
+  }
+
+  remember(): Pick<GossipMemory, 'suspects' | 'absent' | 'frozen'> {
+    return {
+      suspects: [...this.#charges].map(([session, { since, lonely }]) => ({ session, since, lonely })),
+      absent: [...this.#absent],
+      frozen: [...this.#frozen],
+    };
+  }
+
+  tunnel(session: string, open: boolean): void {
+    const { timerQueue, now } = this.#context;
+    if (!open) {
+      this.#present.delete(session);
+      if (memberEntry(this.#context, session) !== undefined) this.#watch(session, now);
+      return;
+    }
+    this.#present.add(session);
+    this.#absent.delete(session);
+    timerQueue.cancel(`absent:${session}`);
+    // It has just proven its key to this gateway, or spoken on the tunnel for which it did.
+    const trial = this.#trials.get(session);
+    this.#endTrial(session);
+    this.#livenessTable.acquit(session);
+    this.#livenessTable.reach(session, true);
+    trial?.otherwise();
+  }
+
+  #watch(session: string, since: number): void {
+    this.#absent.set(session, since);
+    const at = since + this.#context.options.reconnectMs;
+    this.#context.timerQueue.set(`absent:${session}`, at, () => this.doubt(session));
+  }
+
+  /** Nothing came back from it, or its tunnel stays closed: asks all who could know. */
+  doubt(session: string): void {
+    this.#try(session, (trial) => {
+      const heard = [...trial.witnesses.values()].filter((verdict) => verdict === 'silent').length;
+      this.#accuse(session, heard === 0);
+    });
+  }
+
+  /** An observer's signed suspicion: believed unless the session's own tunnel answers. */
+  suspicion(suspicion: Suspicion, then: () => void, otherwise: () => void): void {
+    const { target } = suspicion;
+    if (this.#charges.has(target)) return then();
+    this.#try(
+      target,
+      () => {
+        then();
+        this.#charge(target, false);
+      },
+      otherwise,
+    );
+  }
+
+  #accuse(session: string, lonely: boolean): void {
+    this.#livenessTable.judge(session);
+    this.#charge(session, lonely);
+  }
+
+  #charge(session: string, lonely: boolean): void {
+    const known = this.#charges.get(session);
+    if (known === undefined) this.#countTurn(session);
+    this.#charges.set(session, { since: known?.since ?? this.#context.now, lonely: lonely && known?.lonely !== false });
+    this.#setGrace(session);
+  }
+
+  /** Another observer confirmed: the grace may end sooner. */
+  confirmed(session: string): void {
+    if (this.#charges.has(session)) this.#setGrace(session);
+  }
+
+  /** It is suspected no more, or it left. */
+  cleared(session: string): void {
+    this.#charges.delete(session);
+    this.#context.timerQueue.cancel(`grace:${session}`);
+  }
+
+  gone(session: string): void {
+    this.cleared(session);
+    this.#absent.delete(session);
+    this.#present.delete(session);
+    this.#context.timerQueue.cancel(`absent:${session}`);
+    this.#endTrial(session);
+  }
+
+  /** From long to short as observers agree: max − (max − min) · ln(C + 1) / ln 3, C others than the first (Lifeguard §IV-B). */
+  #graceMs(session: string, lonely: boolean): number {
+    const { graceMinMs, graceMaxFactor, graceLonelyFactor } = this.#context.options;
+    const cluster = this.#context.replica.get(session)?.ticket.cluster ?? '';
+    const members = this.#context.rings.get(cluster)?.size ?? 0;
+    const min = Math.max(graceMinMs, 4000 * Math.log10(Math.max(1, members)));
+    const max = min * graceMaxFactor;
+    if (lonely) return max * graceLonelyFactor;
+    const others = Math.max(0, Math.min(OBSERVERS_MAX, this.#livenessTable.observers(session)) - 1);
+    return max - ((max - min) * Math.log(others + 1)) / Math.log(3);
+  }
+
+  #setGrace(session: string): void {
+    const charge = this.#charges.get(session);
+    const entry = memberEntry(this.#context, session);
+    if (charge === undefined || entry === undefined || entry.issuer !== this.#issuer()) return;
+    const { timerQueue } = this.#context;
+    const frozenUntil = this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY;
+    // Who turned suspect in a freeze has its whole grace after it: a network that heals is slow to tell.
+    const from = Math.max(charge.since, frozenUntil);
+    timerQueue.set(`grace:${session}`, from + this.#graceMs(session, charge.lonely), () => this.#graceOver(session));
+  }
+
+  #graceOver(session: string): void {
+    const entry = memberEntry(this.#context, session);
+    if (entry === undefined || !this.#charges.has(session)) return;
+    if ((this.#frozen.get(entry.ticket.cluster) ?? Number.NEGATIVE_INFINITY) > this.#context.now)
+      return this.#setGrace(session);
+    this.#try(session, () => {
+      if (this.#charges.has(session)) this.#context.out.act({ type: 'evict', session });
+    });
+  }
+
+  /** Eureka's rule: many at once is the network. Who evicted them would empty the registry because of one switch. */
+  #countTurn(session: string): void {
+    const { freezeMin, freezeMs, freezeShare, freezeWindowMs } = this.#context.options;
+    const { now } = this.#context;
+    const cluster = this.#context.replica.get(session)?.ticket.cluster;
+    if (cluster === undefined) return;
+    const turned = (this.#turned.get(cluster) ?? []).filter((at) => now - at < freezeWindowMs);
+    turned.push(now);
+    this.#turned.set(cluster, turned.slice(-4096));
+    let suspects = 0;
+    for (const other of this.#charges.keys()) {
+      if (this.#context.replica.get(other)?.ticket.cluster === cluster) suspects++;
+    }
+    const members = (this.#context.rings.get(cluster)?.size ?? 0) + suspects;
+    if (turned.length < freezeMin || turned.length <= freezeShare * members) return;
+    this.#freeze(cluster, now + freezeMs);
+  }
+
+  #freeze(cluster: string, until: number): void {
+    const { timerQueue, now, out } = this.#context;
+    if ((this.#frozen.get(cluster) ?? Number.NEGATIVE_INFINITY) <= now)
+      out.act({ type: 'notice', notice: { what: 'frozen', cluster, until } });
+    this.#frozen.set(cluster, until);
+    for (const session of this.#charges.keys()) this.#setGrace(session);
+    timerQueue.set(`thaw:${cluster}`, until, () => {
+      this.#frozen.delete(cluster);
+      out.act({ type: 'notice', notice: { what: 'thawed', cluster } });
+    });
+  }
+
+  #try(session: string, then: (trial: Trial) => void, otherwise: () => void = () => {}): void {
+    const { timerQueue, now, options, out, me, rng } = this.#context;
+    if (this.#trials.has(session) || memberEntry(this.#context, session) === undefined) return;
+    if (this.#trials.size >= TRIALS_MAX)
+      return timerQueue.set(`later:${session}`, now + LATER_MS * (1 + 3 * rng()), () =>
+        this.#try(session, then, otherwise),
+      );
+    const trial: Trial = { session, relay: undefined, witnesses: new Map(), then, otherwise };
+    this.#trials.set(session, trial);
+    out.act({ type: 'askRelay', target: session });
+    const cluster = this.#context.replica.get(session)?.ticket.cluster;
+    const witnesses = this.#channels
+      .agents()
+      .map((peer) => peer.id)
+      .filter((id) => id !== session && memberEntry(this.#context, id)?.ticket.cluster === cluster)
+      .sort((a, b) => weight(a, me) - weight(b, me));
+    for (const witness of witnesses.slice(0, options.helpers)) {
+      this.#seq = (this.#seq + 1) >>> 0;
+      trial.witnesses.set(witness, undefined);
+      this.#sent.set(this.#seq, { trial, witness });
+      out.send(witness, { type: 'probe', seq: this.#seq, target: session });
+    }
+    timerQueue.set(`trial:${session}`, now + options.relayMs, () => this.#decide(trial, true));
+  }
+
+  relayed(session: string, verdict: Verdict): void {
+    const trial = this.#trials.get(session);
+    if (trial === undefined || trial.relay !== undefined) return;
+    trial.relay = verdict;
+    this.#decide(trial, false);
+  }
+
+  heardVerdict(peer: PeerId, seq: number, verdict: Verdict): void {
+    const sent = this.#sent.get(seq);
+    if (sent?.witness !== peer) return;
+    this.#sent.delete(seq);
+    sent.trial.witnesses.set(peer, verdict);
+    this.#decide(sent.trial, false);
+  }
+
+  #decide(trial: Trial, timeUp: boolean): void {
+    const { session } = trial;
+    if (this.#trials.get(session) !== trial) return;
+    if (trial.relay === 'alive') {
+      this.#endTrial(session);
+      this.#livenessTable.acquit(session);
+      return trial.otherwise();
+    }
+    const verdicts = [...trial.witnesses.values()];
+    if (!timeUp && (trial.relay === undefined || verdicts.includes(undefined))) return;
+    this.#endTrial(session);
+    if (verdicts.includes('alive')) {
+      // Its neighbours reach it: not from here, and nothing to evict it for. They will tell when that ends.
+      this.#livenessTable.acquit(session);
+      if (!this.#present.has(session)) this.#livenessTable.reach(session, false);
+      return trial.otherwise();
+    }
+    trial.then(trial);
+  }
+
+  #endTrial(session: string): void {
+    const trial = this.#trials.get(session);
+    if (trial === undefined) return;
+    this.#trials.delete(session);
+    this.#context.timerQueue.cancel(`trial:${session}`);
+    for (const [seq, sent] of this.#sent) if (sent.trial === trial) this.#sent.delete(seq);
+  }
+}

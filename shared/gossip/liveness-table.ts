@@ -1,0 +1,275 @@
+/**
+ * Which sessions are alive. Liveness is not in the lattice, because it changes back. An observer signs its suspicion, which holds for one
+ * incarnation of the target. The target refutes it with a higher incarnation, which only the target can sign (SWIM, Das et al. 2002, with
+ * signatures).
+ */
+import type { Context } from './context.ts';
+import { memberEntry } from './context.ts';
+import { INCARNATION_MAX, type Refutation, refutationMessage, type Suspicion, suspicionMessage } from './messages.ts';
+import { hashOpinion, isSuspected, newOpinion, OBSERVERS_MAX, type Opinion } from './opinion.ts';
+import type { Liveness } from './types.ts';
+
+/** Remembered per target, for the rate limit. */
+const ACCUSERS_MAX = 32;
+
+export type Taken = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
+
+export class LivenessTable {
+  readonly #context: Context;
+  /** Only of sessions about which there is something to say; goes when they leave. Bounded by the replica's entries. */
+  readonly #rows = new Map<string, Opinion>();
+  /** Rows that say suspected now. */
+  readonly suspects = new Set<string>();
+  /** Rows that say unreachable now. */
+  readonly missed = new Set<string>();
+  readonly #onChange: (session: string) => void;
+  /** Of this agent itself. */
+  #incarnation = 0;
+  #sum: number | undefined;
+  #changedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(context: Context, onChange: (session: string) => void) {
+    this.#context = context;
+    this.#onChange = onChange;
+  }
+
+  get incarnation(): number {
+    return this.#incarnation;
+  }
+
+  of(session: string): Liveness {
+    const row = this.#rows.get(session);
+    if (row === undefined) return 'alive';
+    if (isSuspected(row) || row.heldUntil > this.#context.now) return 'suspected';
+    return row.unreachable ? 'unreachable' : 'alive';
+  }
+
+  isSuspected(session: string): boolean {
+    return this.suspects.has(session);
+  }
+
+  observers(session: string): number {
+    return this.#rows.get(session)?.suspicions.size ?? 0;
+  }
+
+  /** Equal where two replicas think the same: no signatures, a liar harms only the repair of his own opinions. */
+  get sum(): number {
+    if (this.#sum !== undefined) return this.#sum;
+    let sum = 0;
+    for (const [session, row] of this.#rows) {
+      if (row.incarnation > 0 || row.suspicions.size > 0) sum = (sum + hashOpinion(session, row)) >>> 0;
+    }
+    this.#sum = sum;
+    return sum;
+  }
+
+  /** Changed so recently that a difference is probably on its way. */
+  get unsettled(): boolean {
+    return this.#context.now - this.#changedAt < this.#context.options.quietMs;
+  }
+
+  /** At most `max` signed words, beginning anywhere. */
+  words(max: number): (Suspicion | Refutation)[] {
+    const words: (Suspicion | Refutation)[] = [];
+    for (const row of this.#rows.values()) {
+      if (row.suspicions.size > 0) words.push(...[...row.suspicions.values()].slice(0, 1));
+      else if (row.refutation !== undefined) words.push(row.refutation);
+    }
+    if (words.length <= max) return words;
+    const from = Math.floor(this.#context.rng() * words.length);
+    return [...words.slice(from), ...words.slice(0, from)].slice(0, max);
+  }
+
+  suspicionsOf(session: string): Suspicion[] {
+    return [...(this.#rows.get(session)?.suspicions.values() ?? [])];
+  }
+
+  /** Signs this agent's own suspicion, at what it knows of the target. */
+  accuse(target: string): Suspicion | undefined {
+    const { signer, me } = this.#context;
+    if (signer === undefined) return undefined;
+    const row = this.#rows.get(target);
+    const incarnation = row?.incarnation ?? 0;
+    const signature = signer.sign(suspicionMessage(target, incarnation, me));
+    return { target, incarnation, observer: me, signature, proof: row?.refutation?.signature };
+  }
+
+  /** Raises the own incarnation above an accusation and signs it; undefined where it was answered already. */
+  refute(accusation: Suspicion): Refutation | undefined {
+    const { signer, me } = this.#context;
+    if (signer === undefined || accusation.incarnation < this.#incarnation) return undefined;
+    if (accusation.incarnation >= INCARNATION_MAX) return undefined;
+    this.#incarnation = accusation.incarnation + 1;
+    const signature = signer.sign(refutationMessage(me, this.#incarnation));
+    const refutation = { session: me, incarnation: this.#incarnation, signature };
+    const row = this.#row(me);
+    row.refutation = refutation;
+    row.incarnation = this.#incarnation;
+    this.#noteAccuser(row, accusation.observer);
+    this.#changed(me);
+    return refutation;
+  }
+
+  lastAccused(target: string, observer: string): number {
+    return this.#rows.get(target)?.accusers.get(observer) ?? Number.NEGATIVE_INFINITY;
+  }
+
+  ownRefutation(): Refutation | undefined {
+    return this.#rows.get(this.#context.me)?.refutation;
+  }
+
+  /** Checks everything but whether to believe it. `charge` is called before a signature is verified. */
+  examine(suspicion: Suspicion, charge: () => boolean): Taken {
+    const { target, incarnation, observer } = suspicion;
+    const entry = memberEntry(this.#context, target);
+    // Who has left accuses nobody any more; but what others believed of him while he was here, the accused must answer.
+    const isMe = target === this.#context.me;
+    const witness = isMe ? this.#context.replica.get(observer) : memberEntry(this.#context, observer);
+    if (entry === undefined || witness === undefined || observer === target) return 'refused';
+    if (witness.ticket.cluster !== entry.ticket.cluster) return 'refused';
+    const row = this.#rows.get(target);
+    const known = row?.incarnation ?? 0;
+    if (incarnation < known) return 'known';
+    const here = row !== undefined && incarnation === known ? row.suspicions : undefined;
+    if (here?.has(observer) || (here?.size ?? 0) >= OBSERVERS_MAX) return 'known';
+    // The accused is less patient than the others: what any of them believes it answers.
+    const patience = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
+    if (this.#context.now - this.lastAccused(target, observer) < patience) return 'refused';
+    if (!charge()) return 'refused';
+    if (incarnation > known && !this.#isOwn(target, incarnation, suspicion.proof)) return 'forged';
+    const message = suspicionMessage(target, incarnation, observer);
+    if (!this.#context.crypto.verify(witness.ticket.sessionKey, message, suspicion.signature)) return 'forged';
+    return (here?.size ?? 0) > 0 ? 'confirmed' : 'new';
+  }
+
+  /** Believes a suspicion that `examine` let through. */
+  believe(suspicion: Suspicion): void {
+    const { target, incarnation, observer, proof } = suspicion;
+    const row = this.#row(target);
+    if (incarnation < row.incarnation) return;
+    if (incarnation > row.incarnation) {
+      row.incarnation = incarnation;
+      row.refutation = proof === undefined ? undefined : { session: target, incarnation, signature: proof };
+      row.suspicions.clear();
+    }
+    if (row.suspicions.size >= OBSERVERS_MAX) return;
+    if (row.suspicions.size === 0 && !row.judged) this.#countFlap(row);
+    row.suspicions.set(observer, suspicion);
+    this.#noteAccuser(row, observer);
+    this.#changed(target);
+  }
+
+  /** @returns whether it was news; 'forged' where the signature is not the session's */
+  hear(refutation: Refutation, charge: () => boolean): Taken {
+    const { session, incarnation } = refutation;
+    if (memberEntry(this.#context, session) === undefined) return 'refused';
+    if (incarnation <= (this.#rows.get(session)?.incarnation ?? 0)) return 'known';
+    if (!charge()) return 'refused';
+    if (!this.#isOwn(session, incarnation, refutation.signature)) return 'forged';
+    const row = this.#row(session);
+    row.incarnation = incarnation;
+    row.refutation = refutation;
+    this.#clear(session, row);
+    return 'new';
+  }
+
+  /** A gateway's own word: suspect without a signature of anybody's. */
+  judge(session: string): void {
+    const row = this.#row(session);
+    if (!isSuspected(row)) this.#countFlap(row);
+    row.judged = true;
+    this.#changed(session);
+  }
+
+  /** Proof of life that needs no refutation: it spoke to this very node. */
+  acquit(session: string): void {
+    const row = this.#rows.get(session);
+    if (row !== undefined && isSuspected(row)) this.#clear(session, row);
+  }
+
+  reach(session: string, reachable: boolean): void {
+    if (reachable && !this.#rows.has(session)) return;
+    const row = this.#row(session);
+    row.detour = !reachable;
+    if (row.unreachable === !reachable) return;
+    row.unreachable = !reachable;
+    if (reachable) this.missed.delete(session);
+    else this.missed.add(session);
+    this.#announce(session, row);
+  }
+
+  /** Until it answers again. */
+  detour(session: string): void {
+    this.#row(session).detour = true;
+  }
+
+  isReachable(session: string): boolean {
+    return this.#rows.get(session)?.detour !== true;
+  }
+
+  /** Nobody asks any more. */
+  forget(session: string): void {
+    if (!this.#rows.delete(session)) return;
+    this.suspects.delete(session);
+    this.missed.delete(session);
+    this.#context.timerQueue.cancel(`hold:${session}`);
+    this.#sum = undefined;
+  }
+
+  #noteAccuser(row: Opinion, observer: string): void {
+    if (row.accusers.size >= ACCUSERS_MAX) row.accusers.clear();
+    row.accusers.set(observer, this.#context.now);
+  }
+
+  #isOwn(session: string, incarnation: number, signature: Uint8Array | undefined): boolean {
+    const key = memberEntry(this.#context, session)?.ticket.sessionKey;
+    if (key === undefined || signature === undefined) return false;
+    return this.#context.crypto.verify(key, refutationMessage(session, incarnation), signature);
+  }
+
+  #clear(session: string, row: Opinion): void {
+    const { now, options, timerQueue } = this.#context;
+    const was = isSuspected(row);
+    row.suspicions.clear();
+    row.judged = false;
+    // A link that comes and goes would change the routing with each turn: the third time it waits.
+    if (was && row.flaps > 1) {
+      const hold = Math.min(options.flapMaxMs, options.flapMs * 2 ** (row.flaps - 2));
+      row.heldUntil = now + hold;
+      timerQueue.set(`hold:${session}`, row.heldUntil, () => this.#announce(session, row));
+    }
+    this.#changed(session);
+  }
+
+  #countFlap(row: Opinion): void {
+    const { now, options } = this.#context;
+    row.flaps = now - row.suspectedAt < 2 * options.flapMaxMs ? Math.min(row.flaps + 1, 16) : 1;
+    row.suspectedAt = now;
+  }
+
+  #changed(session: string): void {
+    const row = this.#row(session);
+    this.#sum = undefined;
+    this.#changedAt = this.#context.now;
+    if (isSuspected(row)) this.suspects.add(session);
+    else this.suspects.delete(session);
+    this.#announce(session, row);
+    this.#onChange(session);
+  }
+
+  #announce(session: string, row: Opinion): void {
+    const liveness = this.of(session);
+    if (liveness === row.announced || session === this.#context.me) return;
+    row.announced = liveness;
+    this.#context.out.act({ type: 'liveness', session, liveness });
+  }
+
+  #row(session: string): Opinion {
+    let row = this.#rows.get(session);
+    if (row === undefined) {
+      row = newOpinion();
+      this.#rows.set(session, row);
+    }
+    return row;
+  }
+}

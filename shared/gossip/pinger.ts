@@ -1,0 +1,188 @@
+/** Sends pings and reads their answers. Nothing else is sent for ever. Each ping carries the sums that tell two replicas apart. */
+import type { AntiEntropy } from './anti-entropy.ts';
+import type { Channels } from './channels.ts';
+import { type Context, isGateway, shuffle, spread } from './context.ts';
+import type { LivenessTable } from './liveness-table.ts';
+import type { IssuerSums, Part } from './messages.ts';
+import type { Peer } from './peer.ts';
+import type { PeerId, Verdict } from './types.ts';
+
+/** Pings whose answer is awaited; older ones are forgotten first. */
+const PENDING_MAX = 512;
+/** Signed words in one answer: 100 to 200 bytes each. */
+const WORDS_MAX = 32;
+
+interface Pending {
+  peer: PeerId;
+  done: ((verdict: Verdict) => void) | undefined;
+}
+
+export class Pinger {
+  readonly #context: Context;
+  readonly #channels: Channels;
+  readonly #livenessTable: LivenessTable;
+  readonly #antiEntropy: AntiEntropy;
+  readonly #pending = new Map<number, Pending>();
+  /** Peers of this round still to be pinged; at most one per channel. */
+  #round: PeerId[] = [];
+  #odd = false;
+  #seq = 0;
+  /** Set by the core: probes a peer. */
+  onTurn: (peer: PeerId) => void = () => {};
+
+  constructor(context: Context, channels: Channels, livenessTable: LivenessTable, antiEntropy: AntiEntropy) {
+    this.#context = context;
+    this.#channels = channels;
+    this.#livenessTable = livenessTable;
+    this.#antiEntropy = antiEntropy;
+  }
+
+  start(): void {
+    if (this.#context.self.kind === 'gateway') return;
+    const { timerQueue, options, now, rng } = this.#context;
+    const turn = () => {
+      timerQueue.set('turn', this.#context.now + spread(this.#context, options.probeMs), turn);
+      const peer = this.#next();
+      if (peer !== undefined) this.onTurn(peer);
+    };
+    timerQueue.set('turn', now + rng() * options.probeMs, turn);
+  }
+
+  /** Every other one the next on the ring: so each member has one who looks at it every two intervals, whoever else does. */
+  #next(): PeerId | undefined {
+    this.#odd = !this.#odd;
+    const successor = this.#channels.neighbour(1);
+    if (this.#odd && successor !== undefined) return successor;
+    const size = this.#round.length;
+    for (let i = 0; i < size; i++) {
+      const peer = this.#round.pop();
+      if (peer !== undefined && this.#channels.open.has(peer)) return peer;
+    }
+    const ids = this.#channels.agents().map((peer) => peer.id);
+    this.#round = shuffle(
+      ids.filter((id) => id !== successor),
+      this.#context.rng,
+    );
+    return this.#round.pop() ?? successor;
+  }
+
+  /** `done` hears `alive` if an answer comes; whoever waits sets his own limit and then calls `forget`. */
+  ping(peer: PeerId, done?: (verdict: Verdict) => void): number {
+    this.#seq = (this.#seq + 1) >>> 0;
+    if (this.#pending.size >= PENDING_MAX) {
+      const [oldest] = this.#pending.keys();
+      if (oldest !== undefined) this.#pending.delete(oldest);
+    }
+    this.#pending.set(this.#seq, { peer, done });
+    const root = this.#antiEntropy.root();
+    this.#context.out.send(peer, { type: 'ping', seq: this.#seq, root, opinion: this.#livenessTable.sum });
+    return this.#seq;
+  }
+
+  forget(seq: number): void {
+    this.#pending.delete(seq);
+  }
+
+  /** The neighbours and some others compare with us at once. */
+  pingSome(): void {
+    const { options } = this.#context;
+    const peers = new Set(this.#channels.some(options.fanout, () => true));
+    for (const step of [1, -1] as const) {
+      const neighbour = this.#channels.neighbour(step);
+      if (neighbour !== undefined) peers.add(neighbour);
+    }
+    for (const peer of peers) this.ping(peer);
+  }
+
+  /** A channel that we dialled is open: the first of several says enough, its answer spreads by itself. */
+  greet(peer: PeerId): void {
+    const { timerQueue, now, options } = this.#context;
+    if (isGateway(peer)) return this.pingGateway(peer);
+    if (timerQueue.has('greeted')) return;
+    timerQueue.set('greeted', now + options.cascadeMs, () => {});
+    this.ping(peer);
+  }
+
+  heardPing(peer: Peer, part: Part & { type: 'ping' }): void {
+    const { out, self } = this.#context;
+    const root = this.#antiEntropy.root();
+    const opinion = this.#livenessTable.sum;
+    const paceMs = self.kind === 'gateway' ? this.#pace() : 0;
+    out.send(peer.id, { type: 'ack', seq: part.seq, root, opinion, paceMs });
+    if (this.#antiEntropy.differs(peer, part.root))
+      out.send(peer.id, { type: 'sums', issuers: this.#antiEntropy.sums() });
+    if (part.opinion !== opinion && !this.#livenessTable.unsettled) this.tellWords(peer.id);
+  }
+
+  /** `sums` came in the same message where the roots differ. */
+  heardAck(peer: Peer, part: Part & { type: 'ack' }, sums: readonly IssuerSums[] | undefined): void {
+    const pending = this.#pending.get(part.seq);
+    if (pending?.peer === peer.id) {
+      this.#pending.delete(part.seq);
+      pending.done?.('alive');
+    }
+    const differs = sums !== undefined && this.#antiEntropy.differs(peer, part.root);
+    const isOpen = differs && this.#antiEntropy.compare(peer, part.root, sums);
+    // Agents that know each other compare every second anyway; a gateway's next turn may be minutes away.
+    if (isGateway(peer.id) && isOpen) this.#pingGatewayIn(peer.id, this.#context.options.gatewayCheckMs, 0);
+    else if (isGateway(peer.id)) this.#schedule(peer.id, part.paceMs);
+    else if (isOpen) this.#compareAgain(peer);
+    // What the peer said about others came behind its answer; looked at when all of the message was.
+    const { now, options } = this.#context;
+    if (
+      part.opinion === this.#livenessTable.sum ||
+      this.#livenessTable.unsettled ||
+      now - peer.toldAt < options.probeMs
+    )
+      return;
+    peer.toldAt = now;
+    this.tellWords(peer.id);
+  }
+
+  /**
+   * Over a channel that has just opened nothing else is on its way: a newcomer's own first word has touched its bucket, and where
+   * all that differs is in that bucket it would know nobody, and nobody it, until a round many seconds away.
+   */
+  #compareAgain({ id, openedAt }: Peer): void {
+    const { timerQueue, now, options } = this.#context;
+    if (now - openedAt >= options.probeMs || timerQueue.has(`again:${id}`)) return;
+    timerQueue.set(`again:${id}`, now + options.quietMs, () => {
+      if (this.#channels.open.has(id)) this.ping(id);
+    });
+  }
+
+  tellWords(peer: PeerId): void {
+    for (const word of this.#livenessTable.words(WORDS_MAX)) {
+      if ('target' in word) this.#context.out.send(peer, { type: 'suspicion', suspicion: word });
+      else this.#context.out.send(peer, { type: 'refutation', refutation: word });
+    }
+  }
+
+  /** All delegates together: one message in `gatewayPaceMs`. */
+  #pace(): number {
+    const { gatewayPaceMs, gatewayPaceMinMs, gatewayPaceMaxMs } = this.#context.options;
+    const wish = this.#channels.open.size * gatewayPaceMs;
+    return Math.min(gatewayPaceMaxMs, Math.max(gatewayPaceMinMs, wish));
+  }
+
+  #schedule(gateway: PeerId, paceMs: number): void {
+    const { options } = this.#context;
+    this.#pingGatewayIn(gateway, Math.min(options.gatewayPaceMaxMs, Math.max(options.gatewayPaceMinMs, paceMs)), 0);
+  }
+
+  /** Where no answer comes it is asked again, ever less often; a gateway that is gone is found by its channel. */
+  #pingGatewayIn(gateway: PeerId, waitMs: number, unanswered: number): void {
+    const { timerQueue, now, options } = this.#context;
+    timerQueue.set(`pace:${gateway}`, now + spread(this.#context, waitMs), () => {
+      if (!this.#channels.open.has(gateway)) return;
+      this.ping(gateway);
+      const next = Math.min(options.gatewayPaceMaxMs, options.gatewayRetryMs * 2 ** Math.min(unanswered, 16));
+      this.#pingGatewayIn(gateway, next, unanswered + 1);
+    });
+  }
+
+  /** Also the first time, when the channel opens. */
+  pingGateway(gateway: PeerId): void {
+    this.#pingGatewayIn(gateway, 0, 0);
+  }
+}

@@ -1,0 +1,206 @@
+/** Chooses the channels that a member should have: its ring neighbours, a few random members, and a gateway for delegates and separated members. */
+import { type Context, ownRing, spread } from './context.ts';
+import type { Peer } from './peer.ts';
+import type { PeerId } from './types.ts';
+
+/** Neighbours looked at on one side of the ring before those that cannot be dialled are accepted as missing. */
+export const WALK_MAX = 24;
+const GATEWAYS_MAX = 64;
+
+/** What this needs to know of the channels that there are. */
+export interface Door {
+  readonly open: ReadonlyMap<PeerId, Peer>;
+  /** Not to be dialled before this. */
+  failedUntil(id: PeerId): number;
+  /** What is wanted has changed. */
+  changed(): void;
+}
+
+export class Topology {
+  readonly #context: Context;
+  readonly #door: Door;
+  /** At most `randomLinks`. */
+  readonly #random = new Set<PeerId>();
+  /** Gateways that took this session in. */
+  #gateways: readonly PeerId[] = [];
+  readonly #ranks = new Map<PeerId, number>();
+  /** No neighbour at all. */
+  #lonely = false;
+  /** Chosen by lot where many neighbours are missing. */
+  #volunteer = false;
+  /** Set by the core: whether direct probes of this peer succeed. */
+  isReachable: (peer: PeerId) => boolean = () => true;
+
+  constructor(context: Context, door: Door) {
+    this.#context = context;
+    this.#door = door;
+  }
+
+  start(): void {
+    const { timerQueue, now, options } = this.#context;
+    const rotate = () => {
+      const [oldest] = this.#random;
+      if (oldest !== undefined && this.#isLarge()) this.#random.delete(oldest);
+      this.#door.changed();
+      timerQueue.set('rotate', this.#context.now + spread(this.#context, options.rotateMs), rotate);
+    };
+    timerQueue.set('rotate', now + spread(this.#context, options.rotateMs), rotate);
+    this.watchLoneliness();
+    this.#watchIslands(0);
+  }
+
+  /**
+   * Where many neighbours are out of reach the cluster may be in pieces, with all delegates in another: some of each piece then join the
+   * gateways, which tell every one of them. By lot, and again each minute, so that a large cluster sends a few.
+   */
+  #watchIslands(seen: number): void {
+    const { timerQueue, now, options, rng } = this.#context;
+    timerQueue.set('island', now + spread(this.#context, options.islandMs), () => {
+      const ring = ownRing(this.#context);
+      const expected = this.#isLarge() ? [...this.#around(options.ringReach)] : [...(ring ?? [])];
+      const others = expected.filter((id) => id !== this.#context.me);
+      const missing = others.filter((id) => !this.#door.open.has(id) || !this.isReachable(id)).length;
+      const island = missing >= 2 && missing >= options.islandShare * others.length;
+      const was = this.#volunteer;
+      const drawn =
+        island && (seen % options.islandRounds === 0 ? rng() < options.volunteers / (ring?.size ?? 1) : was);
+      this.#setApart(this.#lonely, drawn);
+      this.#watchIslands(island ? seen + 1 : 0);
+    });
+  }
+
+  #setApart(lonely: boolean, volunteer: boolean): void {
+    const was = this.#lonely || this.#volunteer;
+    this.#lonely = lonely;
+    this.#volunteer = volunteer;
+    if (was === (lonely || volunteer)) return;
+    this.#door.changed();
+    for (const { id, gateway } of this.#door.open.values())
+      if (gateway) this.#context.out.send(id, { type: 'apart', apart: !was });
+  }
+
+  #sayApart(gateway: PeerId): void {
+    if (this.#lonely || this.#volunteer) this.#context.out.send(gateway, { type: 'apart', apart: true });
+  }
+
+  *#around(reach: number): Generator<PeerId> {
+    for (const step of [1, -1] as const) {
+      let taken = 0;
+      for (const id of ownRing(this.#context)?.from(this.#context.me, step) ?? []) {
+        if (++taken > reach) break;
+        yield id;
+      }
+    }
+  }
+
+  /** A channel has opened. */
+  opened(peer: Peer): void {
+    if (peer.gateway) this.#sayApart(peer.id);
+    else this.#setApart(false, this.#volunteer);
+  }
+
+  isRandom(id: PeerId): boolean {
+    return this.#random.has(id);
+  }
+
+  forget(id: PeerId): void {
+    this.#random.delete(id);
+  }
+
+  setGateways(gateways: readonly PeerId[]): void {
+    this.#gateways = gateways.slice(0, GATEWAYS_MAX);
+    this.#rank();
+  }
+
+  /** Coalesced: ranking looks at all members, and a thousand may join in a second. */
+  rankSoon(): void {
+    const { timerQueue, now } = this.#context;
+    if (this.#gateways.length > 0 && !timerQueue.has('rank')) timerQueue.set('rank', now + 200, () => this.#rank());
+  }
+
+  /** Place of this agent among those of its cluster that could hold a channel to `gateway`. */
+  #rank(): void {
+    const ring = ownRing(this.#context);
+    const { me, options } = this.#context;
+    this.#ranks.clear();
+    for (const gateway of this.#gateways) {
+      const mine = weight(me, gateway);
+      let rank = 0;
+      for (const other of ring ?? []) {
+        if (rank >= options.delegates) break;
+        if (other !== me && weight(other, gateway) < mine) rank++;
+      }
+      this.#ranks.set(gateway, rank);
+    }
+    this.#door.changed();
+  }
+
+  /** 0: this agent speaks for its cluster. */
+  rankFor(gateway: PeerId): number {
+    return this.#ranks.get(gateway) ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** Members that channels are kept to because of where they stand on the ring. */
+  near(): Set<PeerId> {
+    const near = new Set<PeerId>();
+    const { me, now, options } = this.#context;
+    for (const step of [1, -1] as const) {
+      let taken = 0;
+      let seen = 0;
+      for (const id of ownRing(this.#context)?.from(me, step) ?? []) {
+        if (taken >= options.ringReach || ++seen > WALK_MAX) break;
+        // Who cannot be dialled now is no neighbour: the next one takes the place.
+        if (!this.#door.open.has(id) && this.#door.failedUntil(id) > now) continue;
+        near.add(id);
+        taken++;
+      }
+    }
+    return near;
+  }
+
+  #isLarge(): boolean {
+    return (ownRing(this.#context)?.size ?? 0) > this.#context.options.fullMesh;
+  }
+
+  targets(): Set<PeerId> {
+    const { me, options } = this.#context;
+    const ring = ownRing(this.#context);
+    const targets = this.#isLarge() || ring === undefined ? this.near() : new Set([...ring].filter((id) => id !== me));
+    if (this.#isLarge()) for (const id of this.#chooseRandom(targets)) targets.add(id);
+    for (const gateway of this.#gateways) {
+      if (this.#lonely || this.#volunteer || this.rankFor(gateway) < options.delegates) targets.add(gateway);
+    }
+    return targets;
+  }
+
+  #chooseRandom(near: ReadonlySet<PeerId>): ReadonlySet<PeerId> {
+    const ring = ownRing(this.#context);
+    const { me, now, options, rng } = this.#context;
+    for (const id of this.#random) {
+      const fails = this.#door.failedUntil(id) > now && !this.#door.open.has(id);
+      if (near.has(id) || fails || ring?.has(id) !== true) this.#random.delete(id);
+    }
+    for (let tries = 0; ring !== undefined && tries < 8 && this.#random.size < options.randomLinks; tries++) {
+      const id = ring.at(Math.floor(rng() * ring.size));
+      if (id === undefined || id === me || near.has(id) || this.#door.open.has(id)) continue;
+      if (this.#door.failedUntil(id) <= now) this.#random.add(id);
+    }
+    return this.#random;
+  }
+
+  watchLoneliness(): void {
+    const { timerQueue, now, options, self } = this.#context;
+    if (self.kind === 'gateway' || timerQueue.has('lonely')) return;
+    timerQueue.set('lonely', now + options.lonelyMs * (1 + this.#context.rng()), () => {
+      this.#setApart(![...this.#door.open.values()].some(({ gateway }) => !gateway), this.#volunteer);
+    });
+  }
+}
+
+/** Order of delegates: of hashes of both ids, so that gateways do not burden the same agents. Ids are hashes already. */
+export function weight(session: string, gateway: PeerId): number {
+  let value = 0x811c9dc5;
+  for (let i = 0; i < 8; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);
+  for (let i = 3; i < 11; i++) value = Math.imul(value ^ gateway.charCodeAt(i), 0x01000193);
+  return (value ^ (value >>> 15)) >>> 0;
+}
