@@ -5,6 +5,7 @@
  *     admin.key         the first operator's key, made at the first start (0600)
  *     issuer/           the keys that admit nodes: see issuer-files.ts
  *     accounts.sqlite   accounts and settings
+ *     files/            uploads and results of batches, made by the first one
  *     objects/          a directory for each class, a file for each object; alarms.sqlite has all alarms
  *     lock              held by the gateway that uses this directory
  *

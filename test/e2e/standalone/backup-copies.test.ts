@@ -1,7 +1,7 @@
 /** What a backup takes, and what it leaves behind: of data directories that no gateway has open. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -34,6 +34,23 @@ function databaseAt(file: string): void {
   database.exec('PRAGMA journal_mode = WAL; CREATE TABLE records (n)');
   database.close();
 }
+
+test('files and objects of every class are copied; uploads that are not whole are not', async () => {
+  const data = await withObjects(1);
+  await mkdir(join(data, 'objects/BATCH_QUEUE'));
+  databaseAt(join(data, 'objects/BATCH_QUEUE/queue.sqlite'));
+  await mkdir(join(data, 'files'));
+  const name = `file-${'a1'.repeat(12)}`;
+  await writeFile(join(data, 'files', name), '{"custom_id":"1"}\n');
+  await writeFile(join(data, 'files', `${name}.part`), 'half');
+  const file = join(await temporaryDirectory(), 'backup.tar.gz');
+  expect(cli('backup', '--data', data, '--out', file)).toMatchObject({ status: 0, stderr: '' });
+  const elsewhere = join(await temporaryDirectory(), 'data');
+  expect(cli('restore', '--data', elsewhere, file)).toMatchObject({ status: 0, stderr: '' });
+  expect(await readdir(join(elsewhere, 'files'))).toEqual([name]);
+  expect(readFileSync(join(elsewhere, 'files', name), 'utf8')).toBe('{"custom_id":"1"}\n');
+  expect(await readdir(join(elsewhere, 'objects/BATCH_QUEUE'))).toEqual(['queue.sqlite']);
+});
 
 test('with few descriptors every database is copied nevertheless', async () => {
   const data = await withObjects(150);

@@ -14,6 +14,7 @@ import { ACCOUNTS_FILE, appliedMigrations } from '../schema-version.ts';
 import { copyDatabases, copyKeys, databasesOf, heldAtOnce } from './copies.ts';
 import { BACKUP_FORM, MANIFEST, type Manifest, manifestSchema, sha256Of } from './manifest.ts';
 import { withStaging } from './staging.ts';
+import { linkFiles } from './stored-files.ts';
 import { packed } from './tar.ts';
 
 const FLAGS = {
@@ -67,8 +68,11 @@ async function backUp(directory: string, out: string): Promise<Manifest> {
       const copies = join(staging, 'data');
       const madeAt = new Date();
       const atOnce = heldAtOnce();
+      // Twice: a file that is deleted meanwhile is still on record in the copies, and so is one that comes meanwhile.
+      const before = await linkFiles(data, copies);
       const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
-      const paths = [...databases, ...(await copyKeys(data, copies))];
+      const stored = new Set([...before, ...(await linkFiles(data, copies))]);
+      const paths = [...databases, ...stored, ...(await copyKeys(data, copies))];
       const files: Manifest['files'] = [];
       // One after the other: each holds a descriptor.
       for (const path of paths.sort()) {

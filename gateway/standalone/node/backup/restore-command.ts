@@ -45,7 +45,7 @@ not in it: keys made since are unknown, keys revoked since work again. Agents co
 
 /** Files lie here until all of them are verified; where it stands beside no lock, a restore was cut off. */
 const UNFINISHED = 'restoring';
-const PARTS = [LAYOUT_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, 'objects'];
+const PARTS = [LAYOUT_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, 'objects', 'files'];
 
 async function restoreCommand(args: string[]): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
