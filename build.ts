@@ -1,6 +1,6 @@
 /**
- * `node build.ts` makes dist/: the Worker for plain workerd, the dashboard, and the command lines as single files.
- * `node build.ts worker` makes the Worker alone, `node build.ts dashboard` the page.
+ * `node build.ts` makes dist/: what the gateway needs beside its code, the dashboard, and the command lines as single files.
+ * `node build.ts dashboard` makes the page alone.
  */
 import { cp, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip as gzipCompress } from 'node:zlib';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
+import { readMigrations } from './gateway/standalone/node/program-files.ts';
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
 const DIST = join(ROOT, 'dist');
@@ -18,15 +19,6 @@ const COMMON = {
   format: 'esm',
   write: false,
   logLevel: 'warning',
-} satisfies BuildOptions;
-
-/** As wrangler bundles it, so that both runtimes get the same code. */
-const WORKER = {
-  ...COMMON,
-  target: 'es2024',
-  conditions: ['workerd', 'worker', 'browser'],
-  mainFields: ['browser', 'module', 'main'],
-  external: ['cloudflare:*', 'node:*'],
 } satisfies BuildOptions;
 
 /** npm only warns of it, and an older Node, which knows no import.meta.main, would end silently with nothing done. */
@@ -51,8 +43,8 @@ const COMMAND = {
   platform: 'node',
   plugins: [SQLITE_LATE],
   target: 'node24',
-  // workerd is a binary that its package finds, highs a WebAssembly file.
-  external: ['workerd', 'highs'],
+  // A WebAssembly file, which its package finds.
+  external: ['highs'],
   // CommonJS dependencies call require(), which an ES module has not.
   banner: {
     js: `import { createRequire as otelaRequire } from 'node:module';
@@ -85,35 +77,12 @@ async function replace(file: string, text: string, mode = 0o644): Promise<void> 
   await rename(unfinished, file);
 }
 
-async function buildWorker(): Promise<void> {
-  const out = join(DIST, 'worker-standalone');
-  await mkdir(out, { recursive: true });
-  await replace(join(out, 'gateway.js'), await bundle(WORKER, 'gateway/index.ts'));
-  await replace(join(out, 'd1.js'), await bundle(WORKER, 'gateway/standalone/d1.ts'));
-  const wrangler = await readFile(join(ROOT, 'wrangler.toml'), 'utf8');
-  const manifest = {
-    compatibilityDate: setting(wrangler, 'compatibility_date', /"([^"]+)"/)[0],
-    compatibilityFlags: setting(wrangler, 'compatibility_flags', /"([^"]+)"/g),
-    migrations: await migrations(),
-  };
-  // Last: its age is what tells whether the bundle is fresh.
-  await replace(join(out, 'worker.json'), JSON.stringify(manifest));
-}
-
-/** The strings on a top-level line of wrangler.toml. */
-function setting(toml: string, name: string, strings: RegExp): string[] {
-  const line = new RegExp(`^${name} = (.*)$`, 'm').exec(toml)?.[1];
-  if (line === undefined) throw new Error(`wrangler.toml has no line "${name} = …"`);
-  return [...line.matchAll(new RegExp(strings, 'g'))].map((match) => match[1] ?? '');
-}
-
-async function migrations(): Promise<{ name: string; statements: string[] }[]> {
-  const names = (await readdir(join(ROOT, 'migrations'))).filter((name) => name.endsWith('.sql')).sort();
-  const read = async (name: string) => {
-    const sql = await readFile(join(ROOT, 'migrations', name), 'utf8');
-    return { name, statements: sql.split('--> statement-breakpoint').map((one) => one.trim()) };
-  };
-  return Promise.all(names.map(read));
+async function buildGateway(): Promise<void> {
+  await mkdir(DIST, { recursive: true });
+  await replace(
+    join(DIST, 'gateway.json'),
+    JSON.stringify({ migrations: await readMigrations(join(ROOT, 'migrations')) }),
+  );
 }
 
 /** The gateway's other threads, as text in it: a program stays one file. */
@@ -192,7 +161,7 @@ async function buildDashboard(): Promise<void> {
 }
 
 const PARTS: Record<string, () => Promise<void>> = {
-  worker: buildWorker,
+  gateway: buildGateway,
   dashboard: buildDashboard,
   commands: buildCommands,
 };

@@ -40,7 +40,7 @@ const WAYS: [what: string, unit: string, run: (target: Target) => Promise<number
 
 const house = await openHouse();
 await warm(house.through, 2_000);
-const pids = { runtime: house.gateway.workerd(), agent: house.agent.pid, socket: house.gateway.process.pid };
+const pids = { gateway: house.gateway.process.pid, agent: house.agent.pid };
 for (const [what, unit, run] of WAYS) {
   const seen = Object.keys(pids).map((): number[] => []);
   for (let n = 0; n < rounds; n++) {

@@ -14,9 +14,8 @@ const NS_PER_US = 1_000;
 interface Turn {
   perSecond: number;
   /** µs per request. */
-  runtime: number;
+  gateway: number;
   agent: number;
-  socket: number;
   sum: number;
 }
 
@@ -27,15 +26,15 @@ async function openSide(directory: string) {
   const { endAll }: typeof import('../test/support/processes.ts') = await part('test/support/processes.ts');
   const house = await openHouse();
   await warm(house.through, WARM_REQUESTS);
-  const pids = [house.gateway.workerd(), house.agent.pid, house.gateway.process.pid];
+  const pids = [house.gateway.process.pid, house.agent.pid];
   const turns: Turn[] = [];
   const turn = async (connections: number, seconds: number) => {
     const before = pids.map(ranFor);
     const { perSecond } = await wrk(house.through, connections, seconds);
-    const [runtime = 0, agent = 0, socket = 0] = pids.map(
+    const [gateway = 0, agent = 0] = pids.map(
       (pid, at) => (ranFor(pid) - (before[at] ?? 0)) / NS_PER_US / (perSecond * seconds),
     );
-    return { perSecond, runtime, agent, socket, sum: runtime + agent + socket };
+    return { perSecond, gateway, agent, sum: gateway + agent };
   };
   return { directory, turn, turns, endAll };
 }
@@ -48,7 +47,7 @@ for (let n = 0; n < Number(rounds); n++) {
   for (const { turn, turns } of n % 2 === 0 ? sides : sides.toReversed())
     turns.push(await turn(Number(connections), 1));
 }
-const NAMES = ['perSecond', 'runtime', 'agent', 'socket', 'sum'] as const;
+const NAMES = ['perSecond', 'gateway', 'agent', 'sum'] as const;
 const medians = sides.map(({ turns }) => NAMES.map((name) => median(turns.map((turn) => turn[name]))));
 for (const [at, { directory }] of sides.entries()) {
   const [perSecond = 0, ...us] = medians[at] ?? [];

@@ -1,6 +1,6 @@
 /**
  * `node bench/cpu.ts [ROUNDS]`: what a request costs the gateway in processor time, with its line in the log and without, in turns.
- * Small unary requests on 16 connections; the runtime's and the public socket's own processor seconds over the answers of each round.
+ * Small unary requests on 16 connections; the gateway's processor seconds over the answers of each round.
  */
 import { endAll } from '../test/support/processes.ts';
 import { type House, openHouse, warm } from './house.ts';
@@ -14,13 +14,10 @@ const NS_PER_US = 1_000;
 const rounds = Number(process.argv[2] ?? 3);
 
 async function round(house: House) {
-  const pids = [house.gateway.workerd(), house.gateway.process.pid];
-  const before = pids.map(ranFor);
+  const { pid } = house.gateway.process;
+  const before = ranFor(pid);
   const { perSecond } = await wrk(house.through, CONNECTIONS, SECONDS);
-  const [runtime = 0, socket = 0] = pids.map(
-    (pid, n) => (ranFor(pid) - (before[n] ?? 0)) / NS_PER_US / (perSecond * SECONDS),
-  );
-  return { runtime, socket, perSecond };
+  return { gateway: (ranFor(pid) - before) / NS_PER_US / (perSecond * SECONDS), perSecond };
 }
 
 const WAYS = ['off', 'all'] as const;
@@ -31,12 +28,10 @@ for (let n = 0; n < rounds; n++) {
   for (const [at, house] of houses.entries()) results[at]?.push(await round(house));
 }
 for (const [at, way] of WAYS.entries()) {
-  const of = (name: 'runtime' | 'socket' | 'perSecond') => {
+  const of = (name: 'gateway' | 'perSecond') => {
     const { median, least, most } = repeated((results[at] ?? []).map((result) => result[name]));
     return `${median.toFixed(0)} (${least.toFixed(0)} … ${most.toFixed(0)})`;
   };
-  console.log(
-    `log ${way}: ${of('runtime')} µs in the runtime, ${of('socket')} µs at the socket, ${of('perSecond')} requests/s`,
-  );
+  console.log(`log ${way}: ${of('gateway')} µs in the gateway, ${of('perSecond')} requests/s`);
 }
 await endAll();

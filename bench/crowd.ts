@@ -141,9 +141,9 @@ async function main(): Promise<number> {
       value: Math.max(...sides.through.map(({ late }) => late)),
       unit: 'ms',
     });
-    for (const name of ['workerd', 'agent', 'socket'] as const)
+    for (const name of ['gateway', 'agent'] as const)
       add({
-        what: `resident memory, ${name === 'socket' ? 'owner of the public socket' : name}, peak`,
+        what: `resident memory, ${name}, peak`,
         at,
         direct: before[name],
         gateway: memory[name],

@@ -71,17 +71,15 @@ export async function warm(target: Target, requests: number): Promise<void> {
 }
 
 export interface Memory {
-  workerd: number;
+  gateway: number;
   agent: number;
-  socket: number;
 }
 
-/** Resident MiB of the runtime, the agent and the process that owns the public socket. */
+/** Resident MiB. */
 export function resident(house: House): Memory {
   return {
-    workerd: memoryOf(house.gateway.workerd()).rssMib,
+    gateway: memoryOf(house.gateway.process.pid).rssMib,
     agent: memoryOf(house.agent.pid).rssMib,
-    socket: memoryOf(house.gateway.process.pid).rssMib,
   };
 }
 
@@ -90,7 +88,7 @@ export async function peak(house: House, act: () => Promise<void>): Promise<Memo
   const most = resident(house);
   const look = () => {
     const now = resident(house);
-    for (const name of ['workerd', 'agent', 'socket'] as const) most[name] = Math.max(most[name], now[name]);
+    for (const name of ['gateway', 'agent'] as const) most[name] = Math.max(most[name], now[name]);
   };
   const timer = setInterval(look, 100);
   await act();

@@ -1,9 +1,6 @@
 /** What the numbers were taken on; without it they say nothing. */
 import { readFileSync } from 'node:fs';
 import { arch, cpus, loadavg, release, totalmem } from 'node:os';
-import { join } from 'node:path';
-import { z } from 'zod';
-import { ROOT } from '../test/support/where.ts';
 
 export interface Machine {
   cpu: string;
@@ -11,7 +8,6 @@ export interface Machine {
   memory_mib: number;
   kernel: string;
   node: string;
-  workerd: string;
   /** Of the last minute, before the run: much above 0 means that others were at work. */
   load: number;
   /** Of the processor time that was wanted during the run, the part that the machine's own host gave to others; 0 on one's own hardware. */
@@ -20,18 +16,14 @@ export interface Machine {
   date: string;
 }
 
-const packageSchema = z.object({ version: z.string() });
-
 /** Watches from now on; what it gives at the end of a run is the machine at its start, and what was stolen of it meanwhile. */
 export function watchMachine(): () => Machine {
-  const workerd: unknown = JSON.parse(readFileSync(join(ROOT, 'node_modules/workerd/package.json'), 'utf8'));
   const start = {
     cpu: `${cpus()[0]?.model ?? 'unknown'} (${arch()})`,
     cores: cpus().length,
     memory_mib: Math.round(totalmem() / 1024 / 1024),
     kernel: release(),
     node: process.version,
-    workerd: packageSchema.parse(workerd).version,
     load: loadavg()[0] ?? 0,
     date: new Date().toISOString(),
   };
@@ -45,8 +37,8 @@ export function watchMachine(): () => Machine {
 }
 
 /** For a reader of the run's table. */
-export function aboutMachine({ cpu, cores, kernel, node, workerd, load, stolen }: Machine): string {
-  return `${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, workerd ${workerd}, load before ${load.toFixed(2)}, stolen by the host ${(stolen * 100).toFixed(0)} %`;
+export function aboutMachine({ cpu, cores, kernel, node, load, stolen }: Machine): string {
+  return `${cpu}, ${cores} cores, Linux ${kernel}, Node ${node}, load before ${load.toFixed(2)}, stolen by the host ${(stolen * 100).toFixed(0)} %`;
 }
 
 /** Of all cores since they were started, in ticks; proc(5): user nice system idle iowait irq softirq steal. */

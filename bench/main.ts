@@ -15,15 +15,13 @@ import { wrkVersion } from './programs.ts';
 import { type Row, table } from './report.ts';
 import { run } from './run.ts';
 import { fairness } from './sections/fairness.ts';
-import { floor } from './sections/floor.ts';
 import { latency } from './sections/latency.ts';
-import { splice } from './sections/splice.ts';
 import { throughput } from './sections/throughput.ts';
 import { tokens } from './sections/tokens.ts';
 import { tunnel } from './sections/tunnel.ts';
 import { wide } from './sections/wide.ts';
 
-const SECTIONS = ['latency', 'floor', 'throughput', 'tokens', 'tunnel', 'splice', 'fairness', 'wide'] as const;
+const SECTIONS = ['latency', 'throughput', 'tokens', 'tunnel', 'fairness', 'wide'] as const;
 type Section = (typeof SECTIONS)[number];
 
 const { values } = parseArgs({
@@ -45,8 +43,8 @@ const latencyPlan = {
 };
 
 function memoryRow(at: string, memory: Memory): Row[] {
-  return (['workerd', 'agent', 'socket'] as const).map((name) => ({
-    what: `resident memory, ${name === 'socket' ? 'owner of the public socket' : name}`,
+  return (['gateway', 'agent'] as const).map((name) => ({
+    what: `resident memory, ${name}`,
     at,
     value: memory[name],
     unit: 'MiB',
@@ -57,8 +55,6 @@ async function section(name: Section, house: House, counter: Counter): Promise<R
   switch (name) {
     case 'latency':
       return latency(house, latencyPlan);
-    case 'floor':
-      return floor(house, { latency: latencyPlan, seconds: quick ? 2 : 8 });
     case 'throughput': {
       const { rows, loaded } = await throughput(house, {
         repeats: quick ? 1 : 3,
@@ -78,8 +74,6 @@ async function section(name: Section, house: House, counter: Counter): Promise<R
     }
     case 'tunnel':
       return tunnel(house, counter, quick ? 100 : 1_000);
-    case 'splice':
-      return splice(house, { repeats, requests: quick ? 300 : 2_000 });
     case 'fairness':
     case 'wide':
       return 'runs last, in a network of its own';
@@ -102,7 +96,7 @@ function withKept(out: string, rows: Row[]): Row[] {
 async function loopback(wanted: Section[], rows: Row[], skipped: string[]): Promise<void> {
   if (wanted.length === 0) return;
   let counter: Counter | undefined;
-  // The agent dials the counter in the tunnel's section only: elsewhere the splice would be measured too.
+  // The agent dials the counter in the tunnel's section only: elsewhere it would be measured too.
   const plain = await openHouse();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   rows.push(...of('idle', memoryRow('idle, just started', resident(plain))));
@@ -137,7 +131,7 @@ async function main(): Promise<number> {
     return 2;
   }
   // Now, and not after the nine minutes that come before its turn.
-  if (wanted.includes('floor') || wanted.includes('throughput')) await wrkVersion();
+  if (wanted.includes('throughput')) await wrkVersion();
   const measuredOn = watchMachine();
   const rows: Row[] = [];
   const skipped: string[] = [];

@@ -29,9 +29,7 @@ interface Line {
 
 const RATES = ['1 requests/s', '4 requests/s', '16 requests/s'];
 const STREAMS = ['1 stream ', '256 streams '];
-const PROGRAMS = ['workerd', 'agent', 'owner of the public socket'];
 const each = (what: string, ats: readonly string[]) => ats.map((at) => [what, at] as const);
-const memory = (at: string) => PROGRAMS.map((program) => [`resident memory, ${program}`, at] as const);
 
 const SUMMARY: readonly Line[] = [
   {
@@ -44,17 +42,7 @@ const SUMMARY: readonly Line[] = [
     at: '1, 4, 16 requests/s',
     rows: each('added to the median TTFT', RATES),
   },
-  {
-    what: '… by a bare Worker, object and socket, unary',
-    at: '1, 4, 16 requests/s',
-    rows: each('a bare Worker, object and socket: added to the median', RATES),
-  },
   { what: 'requests per second', at: '64 connections', rows: each('requests per second', ['64 connections']) },
-  {
-    what: '… of a bare Worker, object and socket',
-    at: '64 connections',
-    rows: each('a bare Worker, object and socket: requests per second', ['64 connections']),
-  },
   {
     what: 'token throughput',
     at: '64 unpaced streams',
@@ -69,11 +57,6 @@ const SUMMARY: readonly Line[] = [
     what: 'p99 of a token’s way',
     at: '1, 256 streams at 50 tokens/s',
     rows: each('p99 of a token’s way (not a difference)', STREAMS),
-  },
-  {
-    what: 'the public socket’s own cost',
-    at: '`GET /healthz`, one connection',
-    rows: [['the public socket’s own cost', 'GET']],
   },
   {
     what: 'tunnel bytes of a request beyond its body, out',
@@ -94,8 +77,6 @@ const SUMMARY: readonly Line[] = [
       ['200 MiB to the engine', 'NAT'],
     ],
   },
-  { what: 'memory of workerd, agent, public socket', at: 'idle', rows: memory('idle') },
-  { what: '… at most', at: '64 and 256 streams', rows: memory('peak under 64 and') },
 ];
 
 function rowOf(all: readonly Row[], what: string, at: string): Row {

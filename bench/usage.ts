@@ -46,7 +46,7 @@ await Promise.all(
 console.log(`${answered} answers in ${seconds} s: ${Math.round(answered / seconds)} /s`);
 console.log(`p50 ${quantile(times, 0.5).toFixed(2)} ms, p99 ${quantile(times, 0.99).toFixed(2)} ms`);
 const memory = resident(house);
-console.log(`workerd ${Math.round(memory.workerd)} MiB, agent ${Math.round(memory.agent)} MiB`);
+console.log(`gateway ${Math.round(memory.gateway)} MiB, agent ${Math.round(memory.agent)} MiB`);
 const totals = z.object({ data: z.array(z.object({ requests: z.number(), estimated: z.number() })) });
 const startedAt = performance.now();
 for (let counted = 0; counted !== answered; ) {

@@ -1,13 +1,22 @@
-import { StrictMode } from 'react';
+import { lazy, StrictMode, Suspense } from 'react';
 import { createRoot } from 'react-dom/client';
 import { App } from './app/app.tsx';
 import { applyTheme } from './ui/theme.ts';
 
 applyTheme();
+const ApiReference = lazy(() => import('./api-reference/page.tsx'));
+/** The gateway serves this page at two addresses; the reference needs no login. */
+const isReference = location.pathname === '/docs';
 const root = document.getElementById('app');
 if (root !== null)
   createRoot(root).render(
     <StrictMode>
-      <App />
+      {isReference ? (
+        <Suspense>
+          <ApiReference />
+        </Suspense>
+      ) : (
+        <App />
+      )}
     </StrictMode>,
   );

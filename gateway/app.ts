@@ -22,13 +22,11 @@ import { agentLeftRoutes } from './registry/agent-left.ts';
 import { agentLogRoutes } from './registry/agent-logs.ts';
 import { connectGossip } from './registry/door.ts';
 import { requestIdOf } from './request-id.ts';
-import { storageRoutes } from './storage/routes.ts';
 import { connectAgent } from './tunnel/connect.ts';
 
 export const app = new Hono<{ Bindings: Env }>();
 
 app.route('/', healthRoutes);
-app.route('/', storageRoutes);
 app.route('/', metricsRoutes);
 app.route('/', dashboardRoutes);
 app.route('/admin', adminRoutes);

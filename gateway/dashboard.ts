@@ -33,12 +33,17 @@ const POLICY = [
 
 export const dashboardRoutes = new Hono<{ Bindings: Env }>();
 
-dashboardRoutes.get('/', (c) => file(c.env, 'index.html', 'no-cache', null));
+dashboardRoutes.get('/', (c) => dashboardPage(c.env));
 // Their names change with what is in them.
 dashboardRoutes.get('/assets/:name{[\\w.-]{1,100}}', (c) => {
   const encodings = c.req.header('accept-encoding') ?? null;
   return file(c.env, `assets/${c.req.param('name')}`, 'public, max-age=31536000, immutable', encodings);
 });
+
+/** The page itself, which shows the API reference at `/docs`. @throws ApiError 404 where this gateway has no dashboard */
+export function dashboardPage(env: Pick<Env, 'ASSETS'>): Promise<Response> {
+  return file(env, 'index.html', 'no-cache', null);
+}
 
 /** @throws ApiError 404 not_found */
 async function file(env: Pick<Env, 'ASSETS'>, path: string, caching: string, accepted: string | null) {

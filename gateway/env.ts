@@ -44,12 +44,8 @@ export interface Env extends IssuerEnvironment {
   OBSERVE: ObjectNamespace<ObserveObject>;
   /** The dashboard's files; without it there is no page. */
   ASSETS?: Fetcher;
-  /** Plain workerd: the process with the public socket, which writes answers to the clients itself. */
-  OUTLET?: Fetcher;
-  /** One Node process: answers leave by its own sockets. */
+  /** The Node host: streamed answers leave by its own sockets. */
   LOCAL_OUTLETS?: { of(): AnswerOutlet };
-  /** Shared with that process and nobody else. */
-  OUTLET_SECRET?: string;
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */
@@ -78,7 +74,7 @@ export interface Env extends IssuerEnvironment {
   OTELA_METRICS_TOKEN?: string;
   /**
    * `on`: an object that streams or has a socket lives as long as this process: no other one is ever asked for the rest, and it need not sleep.
-   * So it is in plain workerd.
+   * So it is in the Node host.
    */
   OBJECTS_STAY?: string;
   /** Which requests are logged: `error` (default), `all` or `off`. */

@@ -1,4 +1,4 @@
-/** A request to models and its answer, whichever way they come and go: by the runtime's HTTP, or by the inlet. */
+/** A request to models and its answer, as each host has them. */
 
 import type { ClientDisconnect } from '../shared/proxy/client-disconnect.ts';
 
@@ -7,14 +7,12 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly headers: Pick<Headers, 'get'>;
   /** Where whoever carries the request says that its client left, `signal` is made only for who needs it: it is the runtime's, and dear. */
   readonly leaving?: ClientDisconnect;
-  /** The carrier writes an answer that leaves by LOCAL_OUTLETS; without it the runtime's outlet decides. */
+  /** The host writes answers that leave by LOCAL_OUTLETS. */
   readonly offloads?: boolean;
   /** Tells the host that the request's key is valid: its connection is no stranger's. */
   readonly accepted?: () => void;
-  /** Undefined on plain workerd. */
+  /** What Cloudflare tells of a request; elsewhere undefined. */
   readonly cf?: unknown;
-  /** Whoever carries the answer refuses one that leaves by an outlet, should the client be gone; the runtime just drops it. */
-  readonly carrierRefuses?: boolean;
 }
 
 /** What an answer is made of: its body is whole, or comes. */
@@ -24,9 +22,11 @@ export interface HttpAnswer {
   body: Uint8Array | string | ReadableStream<Uint8Array> | null;
   /** Of a body that comes, where it is known. */
   length?: number | undefined;
+  /** `body` is the first data of a stream; the rest leaves by LOCAL_OUTLETS, under this number. */
+  rest?: number;
 }
 
-/** The engine encoded the body already; workerd would do so once more. Other hosts never do. */
+/** The engine encoded the body already. Cloudflare's runtime would do so once more. */
 const ENCODED: object = { encodeBody: 'manual' };
 
 export function responseOf({ status, headers, body }: HttpAnswer): Response {

@@ -1,4 +1,4 @@
-/** The Worker: the app's front for workerd, and the Durable Objects that its bindings name. */
+/** The Worker: the app's front on Cloudflare, and the Durable Objects that its bindings name. */
 import { LimitsObject as Limits } from './accounts/limits-object.ts';
 import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
@@ -8,8 +8,6 @@ import { isResourcePath } from './files/paths.ts';
 import { durable } from './hosts/worker/durable.ts';
 import { withFiles } from './hosts/worker/files.ts';
 import { responseOf } from './http.ts';
-import { connectInlet } from './inlet/connect.ts';
-import { INLET_PATH } from './inlet/frames.ts';
 import { ObserveObject as Observe } from './observe/object.ts';
 import { handleOpenAI } from './openai/handle.ts';
 import { QueueObject as Queue } from './queue/object.ts';
@@ -17,8 +15,6 @@ import { RegistryObject as Registry } from './registry/object.ts';
 import { RegistryRelay as Relay } from './registry/relay.ts';
 import { TunnelObject as Tunnel } from './tunnel/object.ts';
 import { UsageObject as Usage } from './usage/object.ts';
-
-app.get(INLET_PATH, (c) => connectInlet(c.req.raw, c.env, c.executionCtx) ?? c.notFound());
 
 /** Without what a URL object costs. */
 function pathOf(url: string): string {
@@ -37,7 +33,7 @@ export default {
     return responseOf(await handleOpenAI(request, pathname, env, ctx));
   },
 };
-/** Their names stand in wrangler.toml and in the configuration for plain workerd. */
+/** Their names stand in wrangler.toml. */
 export class BatchObject extends durable(Batch) {}
 export class BatchQueueObject extends durable(BatchQueue) {}
 export class LimitsObject extends durable(Limits) {}
@@ -45,5 +41,5 @@ export class ObserveObject extends durable(Observe) {}
 export class QueueObject extends durable(Queue) {}
 export class RegistryObject extends durable(Registry) {}
 export class RegistryRelay extends durable(Relay) {}
-export class TunnelObject extends durable(Tunnel, { heldAwake: true }) {}
+export class TunnelObject extends durable(Tunnel) {}
 export class UsageObject extends durable(Usage) {}

@@ -13,7 +13,6 @@ export const projectSchema = z.object({
   version: z.string(),
   license: z.string(),
   engines: z.object({ node: z.string() }),
-  dependencies: z.record(z.string(), z.string()),
 });
 export type Project = z.infer<typeof projectSchema>;
 
@@ -22,8 +21,6 @@ interface NpmPackage {
   description: string;
   /** Of the release's dist/. The first one is the command. */
   files: [string, ...string[]];
-  /** Of the project's dependencies: those that the bundle asks for while it runs. */
-  dependencies: string[];
 }
 
 const PACKAGES: NpmPackage[] = [
@@ -31,14 +28,11 @@ const PACKAGES: NpmPackage[] = [
     name: 'otela-agent',
     description: 'Serves a language-model engine of this machine to OpenTela gateways, over outgoing connections only.',
     files: ['otela-agent.js'],
-    dependencies: [],
   },
   {
     name: 'otela-gateway',
-    description:
-      'One OpenAI-compatible endpoint in front of engines that run wherever there are GPUs, on plain workerd.',
-    files: ['otela-gateway.js', 'worker-standalone', 'dashboard'],
-    dependencies: ['workerd'],
+    description: 'One OpenAI-compatible endpoint in front of engines that run wherever there are GPUs.',
+    files: ['otela-gateway.js', 'gateway.json', 'dashboard'],
   },
 ];
 
@@ -60,7 +54,7 @@ async function pack(one: NpmPackage, project: Project, release: string, staged: 
   for (const name of [MANIFEST_FILE, SIGNATURE_FILE, 'LICENSE'])
     await copyFile(join(release, name), join(staged, name));
   await copyFile(fileURLToPath(new URL(`npm/${one.name}.md`, import.meta.url)), join(staged, 'README.md'));
-  const { version, license, engines, dependencies } = project;
+  const { version, license, engines } = project;
   const described = {
     name: one.name,
     version,
@@ -69,16 +63,9 @@ async function pack(one: NpmPackage, project: Project, release: string, staged: 
     type: 'module',
     engines,
     bin: { [one.name]: `dist/${one.files[0]}` },
-    dependencies: Object.fromEntries(one.dependencies.map((name) => [name, pinned(dependencies, name)])),
   };
   await writeFile(join(staged, 'package.json'), `${JSON.stringify(described, null, 2)}\n`);
   const args = ['pack', '--loglevel=error', '--ignore-scripts', '--pack-destination', release];
   const { stdout } = await promisify(execFile)('npm', args, { cwd: staged, env: quietly() });
   return stdout.trim();
-}
-
-function pinned(dependencies: Record<string, string>, name: string): string {
-  const version = dependencies[name];
-  if (version === undefined) throw new Error(`package.json has no dependency ${name}`);
-  return version;
 }

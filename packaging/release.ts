@@ -23,14 +23,7 @@ import { newestNeeded, seaBlob, singleFile, startMs } from './single-file.ts';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const NODES = join(ROOT, 'node_modules/.cache/otela');
 /** What is installed. `dist/worker` is for looking at, and other releases may lie in dist/. */
-const RUNS = [
-  'otela-agent.js',
-  'otela-gateway.js',
-  'otela-plan.js',
-  'otela-plan-data',
-  'worker-standalone',
-  'dashboard',
-];
+const RUNS = ['otela-agent.js', 'otela-gateway.js', 'otela-plan.js', 'otela-plan-data', 'gateway.json', 'dashboard'];
 const BESIDE = ['package.json', 'package-lock.json', 'LICENSE', 'README.md'];
 /** As coreutils write and check it. */
 const CHECKSUMS = 'SHA256SUMS';
@@ -55,7 +48,7 @@ export async function release({ key, out, platforms, report }: ReleaseOptions): 
   await mkdir(join(out, 'dist'), { recursive: true });
   for (const name of RUNS) await cp(join(ROOT, 'dist', name), join(out, 'dist', name), { recursive: true });
   for (const name of BESIDE) await copyFile(join(ROOT, name), join(out, name));
-  await requireSigned(join(out, 'dist/worker-standalone/worker.json'), key.name);
+  await requireSigned(join(out, 'dist/gateway.json'), key.name);
   await writeSingleFiles(out, nodes, report);
   await writeManifest(out, project.version, key);
   for (const tarball of await packPackages(out, project)) report(`${tarball}  for npm`);
@@ -85,9 +78,9 @@ async function writeSingleFiles(
 }
 
 /** The gateway of a release asks agents for one, unless its environment says otherwise. */
-async function requireSigned(bundle: string, releaseKey: string): Promise<void> {
-  const known = z.looseObject({}).parse(JSON.parse(await readFile(bundle, 'utf8')));
-  await writeFile(bundle, JSON.stringify({ ...known, releaseKeys: [releaseKey] }));
+async function requireSigned(manifest: string, releaseKey: string): Promise<void> {
+  const known = z.looseObject({}).parse(JSON.parse(await readFile(manifest, 'utf8')));
+  await writeFile(manifest, JSON.stringify({ ...known, releaseKeys: [releaseKey] }));
 }
 
 async function writeManifest(out: string, version: string, key: ReleaseKey): Promise<void> {

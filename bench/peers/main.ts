@@ -20,13 +20,13 @@ import { unpaced } from '../sections/tokens.ts';
 import { median, repeated } from '../stats.ts';
 import { behaviourOf } from './behaviour.ts';
 import { nginx, sshTunnel } from './nginx.ts';
-import { ours, oursOnNode } from './ours.ts';
+import { ours } from './ours.ts';
 import { MODEL, type Peer } from './peer.ts';
 import { portkey } from './portkey.ts';
 import { litellm, sglangRouter, vllmRouter } from './python-peers.ts';
 import { type Result, tableOf } from './result.ts';
 
-const PEERS: readonly Peer[] = [nginx, sshTunnel, vllmRouter, sglangRouter, portkey, litellm, ours, oursOnNode];
+const PEERS: readonly Peer[] = [nginx, sshTunnel, vllmRouter, sglangRouter, portkey, litellm, ours];
 const RATE = 16;
 const CONNECTIONS = 64;
 

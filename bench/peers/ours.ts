@@ -9,24 +9,18 @@ import { MODEL, type Peer } from './peer.ts';
 const READY_MS = 15_000;
 
 /** A gateway, and an agent that wraps the engine, as `npm run bench` measures them. */
-function gatewayOn(name: string, runtime: 'workerd' | 'node'): Peer {
-  return {
-    name,
-    does: { keys: true, usage: true, tunnel: true },
-    install: async () => {
-      const manifest: unknown = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-      return z.object({ version: z.string() }).parse(manifest).version;
-    },
-    start: async (engine) => {
-      const gateway = await Gateway.start({ env: { OTELA_RUNTIME: runtime } });
-      const [key, token] = await Promise.all([gateway.createKey('bench'), gateway.createJoinToken()]);
-      await startAgent({ gateways: [gateway.url], token, engineUrl: engine });
-      await gateway.serving(1, READY_MS, MODEL);
-      return { url: gateway.url, key };
-    },
-  };
-}
-
-export const ours = gatewayOn('OpenTela', 'workerd');
-/** The same code in one Node process: docs/gateway-hosts.md. */
-export const oursOnNode = gatewayOn('OpenTela-node', 'node');
+export const ours: Peer = {
+  name: 'OpenTela',
+  does: { keys: true, usage: true, tunnel: true },
+  install: async () => {
+    const manifest: unknown = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+    return z.object({ version: z.string() }).parse(manifest).version;
+  },
+  start: async (engine) => {
+    const gateway = await Gateway.start();
+    const [key, token] = await Promise.all([gateway.createKey('bench'), gateway.createJoinToken()]);
+    await startAgent({ gateways: [gateway.url], token, engineUrl: engine });
+    await gateway.serving(1, READY_MS, MODEL);
+    return { url: gateway.url, key };
+  },
+};

@@ -2,6 +2,7 @@ import { Menu as Base } from '@base-ui/react/menu';
 import clsx from 'clsx';
 import { Check } from 'lucide-react';
 import type { ReactElement, ReactNode } from 'react';
+import { t } from '../texts/index.ts';
 
 const ITEM =
   'flex w-full cursor-default select-none items-center gap-2.5 rounded-sm px-2.5 py-1.5 text-sm outline-none data-disabled:opacity-50 data-highlighted:bg-hover [&_svg]:size-4 [&_svg]:shrink-0';
@@ -18,7 +19,8 @@ export function Menu({
   return (
     <Base.Root>
       <Base.Trigger render={trigger} />
-      <Base.Portal>
+      {/* At the end of the document it is in no landmark; it is one of its own. */}
+      <Base.Portal render={<section aria-label={t.shell.menu} />}>
         <Base.Positioner sideOffset={6} align="start" side={side ?? 'bottom'} className="z-40">
           <Base.Popup className="appear min-w-44 max-w-80 rounded-md border border-line bg-raised p-1 shadow-raised outline-none">
             {children}

@@ -2,10 +2,12 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
-import { ERROR_KINDS } from '../../shared/openai/errors.ts';
+import { ApiError, ERROR_KINDS } from '../../shared/openai/errors.ts';
 import { REGISTRY_VIEWS } from '../../shared/routing/registry-view.ts';
+import { dashboardPage } from '../dashboard.ts';
 import type { Env } from '../env.ts';
 import { IDEMPOTENCY_KEY } from './change.ts';
+import { REQUEST_EXAMPLES } from './request-examples.ts';
 import type { AdminRoute } from './route.ts';
 import { ADMIN_ROUTES } from './routes.ts';
 
@@ -130,7 +132,7 @@ function modelOperations(): Operation[] {
     const answers = { [answer === 'json' ? JSON_TYPE : 'application/octet-stream']: {} };
     const operation = {
       parameters,
-      requestBody: { required: true, content: { [type]: { schema: model } } },
+      requestBody: { required: true, content: { [type]: { schema: model, ...exampleOf(path) } } },
       responses: {
         '200': {
           description: "The engine's answer.",
@@ -177,6 +179,11 @@ function modelOperations(): Operation[] {
       ),
     ]),
   ];
+}
+
+function exampleOf(path: string): object {
+  const example = REQUEST_EXAMPLES[path];
+  return example === undefined ? {} : { example };
 }
 
 const METRICS: Operation = {
@@ -249,12 +256,18 @@ openApiRoutes.get('/openapi.json', (c) =>
   c.json(openApi(new URL(c.req.url).origin), 200, { 'cache-control': 'public, max-age=300' }),
 );
 
-openApiRoutes.get('/docs', (c) =>
-  c.html(page(), 200, {
+/** The reference of the dashboard; a gateway without a dashboard has a plain list instead. */
+openApiRoutes.get('/docs', async (c) => {
+  try {
+    return await dashboardPage(c.env);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== 'not_found') throw error;
+  }
+  return c.html(page(), 200, {
     'content-security-policy': "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
     'cache-control': 'public, max-age=300',
-  }),
-);
+  });
+});
 
 const STYLE = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}
 h2{margin:2rem 0 .5rem}dt{font-family:ui-monospace,monospace;margin-top:.75rem}dt b{display:inline-block;min-width:4.5rem;text-transform:uppercase}

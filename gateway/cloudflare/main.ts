@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { wrongUse as misuse } from '../../shared/terminal/wrong-use.ts';
-import { loadWorkerBundle } from '../standalone/node/worker-bundle.ts';
+import { dashboardDirectory } from '../standalone/node/program-files.ts';
 import { databaseIdIn, readConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
 import { recalled, remember } from './remembered.ts';
@@ -99,7 +99,7 @@ async function main(args: string[]): Promise<number> {
     showKey: process.stderr.isTTY === true && !values.json,
     url,
     nowS: Math.floor(Date.now() / 1000),
-    build: async () => void (await loadWorkerBundle()),
+    build: async () => void (await dashboardDirectory()),
     log: (line) => console.error(line),
   });
   if (values.json)

@@ -159,11 +159,7 @@ async function forward(
       ctx,
       admittedAt,
       prefixes: account.prefixes && !untracked,
-      departs:
-        (env.OUTLET !== undefined || request.offloads === true) &&
-        departs(intake) &&
-        !goesOn &&
-        reservation?.concurrent !== true,
+      departs: request.offloads === true && departs(intake) && !goesOn && reservation?.concurrent !== true,
       continues: goesOn,
       reasoningBudget: budget,
       waiter,
@@ -183,7 +179,6 @@ async function forward(
       queuedMs: () => waiter.queuedMs,
       note,
       ctx,
-      carrierRefuses: request.carrierRefuses === true,
       release: intake.release,
     };
     const waiting: QueuedRequest<Delivery> = {

@@ -11,7 +11,7 @@ import { after } from '../after.ts';
 import type { HttpAnswer } from '../http.ts';
 import type { Note } from '../observe/note.ts';
 import { pipe } from '../pipe.ts';
-import { NO_BODY, OUTLET_HEADER } from '../tunnel/attempt.ts';
+import { NO_BODY } from '../tunnel/attempt.ts';
 import type { Departure } from '../tunnel/departure.ts';
 import type { Answer } from './answer.ts';
 import type { Choice } from './hand-over.ts';
@@ -38,8 +38,6 @@ export interface ResponseContext {
   queuedMs(): number;
   note: Note;
   ctx: { waitUntil(work: Promise<unknown>): void };
-  /** See HttpRequest. */
-  carrierRefuses: boolean;
   /** The body is not needed for another attempt any more. */
   release(): void;
 }
@@ -66,9 +64,8 @@ export function deliver(delivery: Delivery, context: ResponseContext): HttpAnswe
   }
   const { departure } = answer;
   if (delivery instanceof Handed && departure !== undefined && only !== undefined && delivery.chunks.length === 1) {
-    headers[OUTLET_HEADER] = departure.marker;
     context.ctx.waitUntil(watch(delivery, departure, context));
-    return { status, headers, body: firstOf(only, context) };
+    return { status, headers, body: only, rest: departure.number };
   }
   return { status, headers, body: bodyOf(delivery, context) };
 }
@@ -79,23 +76,10 @@ function over({ note }: ResponseContext, answer: HttpAnswer): HttpAnswer {
   return answer;
 }
 
-/** Its first data; and for a client that gets this response as it is, past the process that would add the rest, a word about that. */
-function firstOf(data: Uint8Array, { endpoint }: ResponseContext): Uint8Array {
-  const error = inBandError(endpoint, new ApiError('upstream_error', 'The rest of the answer did not find its way.'));
-  const both = new Uint8Array(data.length + error.length);
-  both.set(data);
-  both.set(error, data.length);
-  return both;
-}
-
 /** Until the rest has left by the outlet. */
-async function watch(
-  delivery: Handed<Choice, Answer>,
-  departure: Departure,
-  { note, carrierRefuses }: ResponseContext,
-): Promise<void> {
+async function watch(delivery: Handed<Choice, Answer>, departure: Departure, { note }: ResponseContext): Promise<void> {
   try {
-    await delivery.through(() => departure.over(carrierRefuses));
+    await delivery.through(() => departure.over());
     note.over();
   } catch (error) {
     if (error instanceof AttemptError) return note.broke(error.code, apiErrorFor(error).code);

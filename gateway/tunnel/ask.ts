@@ -8,7 +8,7 @@ import {
   type CallResult,
   FAILURE_HEADER,
   HEAD_HEADER,
-  type LetterResult,
+  type LocalResult,
   NO_BODY,
   NUMBER_HEADER,
   OPEN_HEADER,
@@ -16,7 +16,7 @@ import {
   unpack,
 } from './attempt.ts';
 import { Departure } from './departure.ts';
-import { Letter, type Mailbox, mailboxOf } from './mailbox.ts';
+import { type Callee, calleeOf, LocalCall } from './local-calls.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
 const CALL_MAX_BYTES = 64 * 1024;
@@ -53,8 +53,7 @@ export async function askTunnel(
   body: AttemptBody,
 ): Promise<AttemptReply> {
   if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.resume) {
-    const box = mailboxOf(session);
-    const result = await askSoon(asker, session, open, body, box);
+    const result = await askSoon(asker, session, open, body, calleeOf(session));
     if (result.kind === 'failure') return result;
     if (result.kind === 'departs') return departingReply(asker, session, open, result);
     if (result.kind === 'head') {
@@ -72,11 +71,11 @@ async function askSoon(
   session: string,
   open: AttemptRequest,
   body: Uint8Array,
-  box: Mailbox | undefined,
-): Promise<LetterResult> {
-  if (open.streaming && (box === undefined || !open.departs)) return { kind: 'fetch' };
-  if (box === undefined) return callAttempt(asker, session, open, body);
-  return postAttempt(asker, session, new Letter(open, body), box);
+  callee: Callee | undefined,
+): Promise<LocalResult> {
+  if (open.streaming && (callee === undefined || !open.departs)) return { kind: 'fetch' };
+  if (callee === undefined) return callAttempt(asker, session, open, body);
+  return askLocally(asker, session, new LocalCall(open, body), callee);
 }
 
 /** The rest of it is on its way out already, or will be. */
@@ -84,26 +83,26 @@ function departingReply(
   asker: Asker,
   session: string,
   open: AttemptRequest,
-  { status, head, number, first }: Extract<LetterResult, { kind: 'departs' }>,
+  { status, head, number, first }: Extract<LocalResult, { kind: 'departs' }>,
 ): AttemptReply {
-  const marker = `${asker.env.OUTLET_SECRET} ${session} ${number} ${first.length}`;
-  const departure = new Departure(asker, session, open, marker);
+  const departure = new Departure(asker, session, open, number);
   return { kind: 'head', status, head, body: first, whole: false, departure };
 }
 
-/** Where Worker and object share an isolate. Its leaving is told as that of a call. */
-function postAttempt(
+/** Where the object is in this process. */
+function askLocally(
   { env, ctx, leaving }: Asker,
   session: string,
-  letter: Letter,
-  box: Mailbox,
-): Promise<LetterResult> {
-  const { requestId, attempt } = letter.open;
+  call: LocalCall,
+  callee: Callee,
+): Promise<LocalResult> {
+  const { requestId, attempt } = call.open;
   const stub = () => env.TUNNEL.getByName(session);
   leaving.on(() => {
-    if (letter.withdraw()) ctx.waitUntil(Promise.resolve(stub().leave(requestId, attempt)).catch(() => {}));
+    call.withdraw();
+    ctx.waitUntil(Promise.resolve(stub().leave(requestId, attempt)).catch(() => {}));
   });
-  return box.post(letter, () => Promise.resolve(stub().holds(requestId, attempt)));
+  return callee.ask(call, () => Promise.resolve(stub().holds(requestId, attempt)));
 }
 
 /** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave: that is told by another call. */

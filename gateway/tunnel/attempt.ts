@@ -13,8 +13,8 @@ export type {
 /** What a call for an attempt gives: the answer if it came soon and whole; else it is to be fetched. */
 export type CallResult = WholeResult | { kind: 'fetch' };
 
-/** What a letter for an attempt gives: an answer may also leave by the outlet; then its first data is here. */
-export type LetterResult =
+/** What a call in this process gives: an answer may also leave by the outlet; then its first data is here. */
+export type LocalResult =
   | CallResult
   | { kind: 'departs'; status: number; head: AttemptHead; number: number; first: Uint8Array };
 
@@ -62,9 +62,6 @@ export const FAILURE_HEADER = 'x-otela-failure';
 
 /** Of an answer that leaves by the outlet: the number that the rest goes by. The body is its first data. */
 export const NUMBER_HEADER = 'x-otela-number';
-
-/** Of the Worker's response, to the process that owns the public socket: secret, session, number, length of the first data. */
-export const OUTLET_HEADER = 'x-otela-outlet';
 
 /** As `answerOffset` of a claim: nothing of it is wanted, only why it broke off. */
 export const BROKEN_OFF = -1;

@@ -12,9 +12,6 @@ export interface Held {
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
-/** From the Worker's response to the first of its bytes at the client's side it takes a millisecond or two. */
-const OUT_MS = 50;
-
 /** For a piece of the answer, and the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
@@ -26,7 +23,6 @@ interface DepartingEvents {
   end(offset: number): void;
   withdrawn(): void;
   left(): void;
-  abandoned(): void;
 }
 
 /** One answer on its way out: nothing yet → its first data offered → taken → over. */
@@ -106,17 +102,6 @@ export class Departing implements Sink {
     this.#on.left();
     this.farewell?.ended.resolve('left');
     this.#exchange.cancel();
-  }
-
-  /**
-   * Nobody has come for it yet. Where the Worker's response is out for long, nobody will: the client left while that was on its way, when
-   * the runtime tells the Worker nothing of it.
-   */
-  unclaimed(now: number): void {
-    const respondedAt = this.farewell?.respondedAt;
-    if (this.#state !== 'offered' || respondedAt === undefined || now - respondedAt < OUT_MS) return;
-    this.#on.abandoned();
-    this.leave();
   }
 
   /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */

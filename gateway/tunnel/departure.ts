@@ -15,11 +15,9 @@ const ASK_MS = 30_000;
 /** What object and Worker tell each other of one answer that leaves. */
 export interface Farewell {
   readonly ended: PromiseWithResolvers<Ending>;
-  /** When the Worker gave its response to the runtime, milliseconds since the epoch; absent where its carrier refuses what nobody wants. */
-  respondedAt?: number;
 }
 
-/** By the attempt's name. Worker and object share them where they share an isolate: mailbox.ts says what may cross. */
+/** By the attempt's name; of answers that leave, so at most KEPT_MAX. */
 const farewells = new TransientMap<string, Farewell>();
 
 /** The object's side: an answer is about to leave. */
@@ -38,17 +36,17 @@ export function stays(name: string): void {
 
 /** The Worker's side of an answer that leaves by the outlet of its object. */
 export class Departure {
-  /** As OUTLET_HEADER of its response. */
-  readonly marker: string;
+  /** What the answer's rest goes by. */
+  readonly number: number;
   readonly #asker: Asker;
   readonly #session: string;
   readonly #open: AttemptRequest;
 
-  constructor(asker: Asker, session: string, open: AttemptRequest, marker: string) {
+  constructor(asker: Asker, session: string, open: AttemptRequest, number: number) {
     this.#asker = asker;
     this.#session = session;
     this.#open = open;
-    this.marker = marker;
+    this.number = number;
     asker.leaving.on(() => this.leave());
   }
 
@@ -66,11 +64,10 @@ export class Departure {
    * The response is made; resolves when its last byte is on its way to the client.
    * @throws AttemptError when it broke off, anything else when the client has left
    */
-  async over(carrierRefuses: boolean): Promise<void> {
+  async over(): Promise<void> {
     const name = nameOf(this.#open);
     const farewell = farewells.get(name);
     farewells.delete(name);
-    if (farewell !== undefined && !carrierRefuses) farewell.respondedAt = Date.now();
     const how = farewell === undefined ? 'lost' : await this.#waitFor(farewell.ended.promise);
     if (how === 'left') throw new Error('the client left');
     if (how !== 'whole') throw new AttemptError(how, 'the answer broke off');
@@ -79,7 +76,6 @@ export class Departure {
   async #waitFor(ending: Promise<Ending>): Promise<Ending> {
     const { requestId, attempt } = this.#open;
     const lost = Promise.withResolvers<Ending>();
-    // Also for the runtime, which would take a request that waits for nothing of its own for one that hangs.
     const timer = setInterval(async () => {
       const held = await Promise.resolve(this.#stub().holds(requestId, attempt)).catch(() => false);
       if (!held) lost.resolve('lost');

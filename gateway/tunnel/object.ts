@@ -19,9 +19,8 @@ import { Attempts } from './attempts.ts';
 import { comparePeers } from './compare-peers.ts';
 import { HangMemory } from './hang-memory.ts';
 import type { NodeError } from './last-errors.ts';
-import { Mailbox } from './mailbox.ts';
+import { Callee } from './local-calls.ts';
 import { OpeningProofs } from './opening-proofs.ts';
-import { type AnswerOutlet, Outlet } from './outlet.ts';
 import { RegistryLine } from './registry-line.ts';
 import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
@@ -79,9 +78,8 @@ export class TunnelObject extends GatewayObject {
   });
   readonly #registry: RegistryLine;
   readonly #words: AgentWords;
-  readonly #outlet: AnswerOutlet;
-  /** While a socket is here, where the Worker is in the same isolate. */
-  #mailbox: Mailbox | undefined;
+  /** While a socket is here, on a host that has all objects in one process. */
+  #callee: Callee | undefined;
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
@@ -98,7 +96,6 @@ export class TunnelObject extends GatewayObject {
         this.#gone(peer);
       },
     });
-    this.#outlet = env.LOCAL_OUTLETS?.of() ?? new Outlet(env, this.#session);
     const ids = new StreamIds(ctx.storage.kv);
     const proofs = new OpeningProofs({
       session: this.#session,
@@ -117,7 +114,7 @@ export class TunnelObject extends GatewayObject {
       onSuspicion: (suspicion: HangSuspicion | undefined) =>
         this.#registry.live({ breaker: hangs.keep(suspicion, steadyNow(), Date.now()) }),
     };
-    this.#attempts = new Attempts(this.#session, ids, this.#outlet, proofs, events, hangs.suspicion);
+    this.#attempts = new Attempts(this.#session, ids, env.LOCAL_OUTLETS?.of(), proofs, events, hangs.suspicion);
     this.#registry = new RegistryLine({
       session: this.#session,
       env,
@@ -152,11 +149,9 @@ export class TunnelObject extends GatewayObject {
   #onActive(peer: AgentSocket): void {
     this.#provider = peer.attachment.provider;
     this.#attempts.connect(peer.link);
-    this.ctx.waitUntil(this.#outlet.connect().catch(() => {}));
-    if (this.env.OBJECTS_STAY !== 'on' || this.#mailbox !== undefined) return;
-    this.#mailbox = new Mailbox(this.#session);
-    void this.#mailbox.serve((letter) =>
-      this.#attempts.post(letter.open, letter.body, (result) => letter.answer(result)),
+    if (this.env.OBJECTS_STAY !== 'on' || this.#callee !== undefined) return;
+    this.#callee = new Callee(this.#session, (call) =>
+      this.#attempts.callLocally(call.open, call.body, (result) => call.answer(result)),
     );
   }
 
@@ -174,7 +169,7 @@ export class TunnelObject extends GatewayObject {
     });
   }
 
-  /** An attempt that came as a letter is neither answered nor fetched. */
+  /** An attempt that came as a call is neither answered nor fetched. */
   holds(requestId: string, attempt: number): boolean {
     return this.#attempts.holds({ requestId, attempt });
   }
@@ -291,9 +286,8 @@ export class TunnelObject extends GatewayObject {
 
   #gone(peer: AgentSocket): void {
     if (!this.#sockets.gone(peer)) return;
-    this.#outlet.rest();
-    this.#mailbox?.close();
-    this.#mailbox = undefined;
+    this.#callee?.close();
+    this.#callee = undefined;
     this.#words.abandon();
     this.#attempts.disconnect();
     this.#registry.closed();

@@ -6,7 +6,7 @@ import {
   type AttemptResult,
   FAILURE_HEADER,
   HEAD_HEADER,
-  type LetterResult,
+  type LocalResult,
   NO_BODY,
   NUMBER_HEADER,
 } from './attempt.ts';
@@ -41,7 +41,7 @@ export function responseTo(offer: Offer, { status, head }: Held['result']): Resp
   return new Response(offer.kind === 'departs' ? offer.first : '', { status, headers });
 }
 
-export function letterFor(offer: Offer, { kind, status, head }: Held['result']): LetterResult {
+export function localResultFor(offer: Offer, { kind, status, head }: Held['result']): LocalResult {
   if (offer.kind === 'failed') return { kind: 'failure', code: offer.code, message: 'the answer broke off' };
   if (offer.kind === 'empty') return { kind, status, head, whole: new Uint8Array(0) };
   return { ...offer, status, head };

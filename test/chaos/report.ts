@@ -29,12 +29,12 @@ function about({ measured, options }: Run): string {
   );
   const [first] = runs;
   if (first === undefined) return '';
-  const { cores, cpu, node, workerd } = first.machine;
+  const { cores, cpu, node } = first.machine;
   const when = runs.map(
     ({ part, machine }) =>
       `(${part.toUpperCase()}) ${machine.date.slice(0, 16).replace('T', ' ')} UTC, load ${machine.load.toFixed(1)} before it began, ${Math.round(machine.stolen * 100)} % of the processor time it wanted went to other machines of its host`,
   );
-  return `${cores} cores (${cpu}), Node ${node}, workerd ${workerd}; ${when.join('; ')}: a load above 1 was others' work on the same cores. ${replicas} replicas, each ${slots} answers at once.`;
+  return `${cores} cores (${cpu}), Node ${node}; ${when.join('; ')}: a load above 1 was others' work on the same cores. ${replicas} replicas, each ${slots} answers at once.`;
 }
 
 function partA({ a }: Run): string[] {

@@ -64,7 +64,6 @@ const machine = z.object({
   memory_mib: z.number(),
   kernel: z.string(),
   node: z.string(),
-  workerd: z.string(),
   load: z.number(),
   stolen: z.number().default(0),
   date: z.string(),

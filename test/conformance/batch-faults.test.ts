@@ -1,15 +1,12 @@
 /** Batches while nodes, engines and the gateway fail: every line is answered once. */
 import OpenAI, { toFile } from 'openai';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { startEngine } from '../support/engine.ts';
-import { HOST } from '../support/host.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { atEnd, endAll } from '../support/processes.ts';
 
 afterEach(endAll);
-/** workerd on one's own machine has no file store; it goes. */
-beforeEach(({ skip }) => skip(HOST.name === 'workerd', 'this host has no file store'));
 
 const ENDPOINT = '/v1/chat/completions';
 const OVER = ['completed', 'failed', 'expired', 'cancelled'];

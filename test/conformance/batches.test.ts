@@ -1,15 +1,12 @@
 /** OpenAI's Files and Batch API, by OpenAI's own client. */
 import OpenAI, { toFile } from 'openai';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { HOST } from '../support/host.ts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 
 let house: House;
 let client: OpenAI;
 
-/** workerd on one's own machine has no file store; it goes. */
-beforeEach(({ skip }) => skip(HOST.name === 'workerd', 'this host has no file store'));
 beforeAll(async () => {
   house = await openHouse();
   client = new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 });

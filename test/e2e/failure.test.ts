@@ -171,23 +171,6 @@ describe('a gateway that is killed', () => {
     expect((await house.ask('/v1/chat/completions', chatBody())).status).toBe(200);
   });
 
-  it('by its runtime alone (workerd dies) is up again, or ends and says so', async () => {
-    const house = await openHouse();
-    process.kill(house.gateway.workerd(), 'SIGKILL');
-    const outcome = await Promise.race([
-      house.gateway.process.exited.then(() => 'ended' as const),
-      eventually('serves again', 10_000, async () => {
-        const response = await house.ask('/v1/chat/completions', chatBody());
-        return response.status === 200 ? ('serves' as const) : undefined;
-      }),
-    ]);
-    if (outcome === 'ended') {
-      expect(house.gateway.process.output).toMatch(/workerd/);
-      await house.gateway.restart();
-      await house.gateway.serving(1, 10_000);
-    }
-  });
-
   it('a second gateway on the same data is refused and the first serves on', async () => {
     const house = await openHouse();
     await expect(Gateway.start({ data: house.gateway.data })).rejects.toThrow(/ended/);

@@ -18,6 +18,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/chaos/main.ts', '--minutes', '10'],
   },
   {
+    name: 'reports',
+    what: 'reports over 10 million records of use are read while tokens stream: their way takes no longer than it may',
+    minutes: 12,
+    argv: ['bench/reports.ts', '--rows', '10000000'],
+  },
+  {
     name: 'schemathesis',
     what: 'the API does what /openapi.json says, asked by Schemathesis as three roles, with twenty times as many cases as in CI',
     minutes: 25,

@@ -1,7 +1,7 @@
 /** A gateway on the host under test, spoken to as its operators do. */
 import { GatewayClient } from './gateway-client.ts';
 import { HOST, type RunningHost } from './host.ts';
-import { commandOf, descendants, freePort, type Managed, temporaryDirectory } from './processes.ts';
+import { freePort, type Managed, temporaryDirectory } from './processes.ts';
 
 export interface GatewayOptions {
   /** Default: a temporary directory. */
@@ -78,13 +78,6 @@ export class Gateway extends GatewayClient {
   /** Resident memory of all its processes. */
   memoryMib(): number {
     return this.#running.memoryMib();
-  }
-
-  /** Process id of the runtime that the Worker runs in. */
-  workerd(): number {
-    const found = descendants(this.process.pid).find((pid) => /workerd[^ ]* serve/.test(commandOf(pid)));
-    if (found === undefined) throw this.process.failure('has no workerd');
-    return found;
   }
 
   stop(): Promise<void> {

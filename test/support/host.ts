@@ -40,28 +40,24 @@ export interface Host {
   start(options: HostOptions): RunningHost;
 }
 
-/**
- * `workerd`: `otela-gateway serve`, as it is today. `node`: the same command as a single Node process. `wrangler`: `wrangler dev`, behind a
- * program with the same flags.
- */
-const HOST_NAMES = ['workerd', 'node', 'wrangler'] as const;
+/** `node`: `otela-gateway serve`. `worker`: `wrangler dev`, behind a program with the same flags. */
+const HOST_NAMES = ['node', 'worker'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
 
-/**
- * Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. A host that is not built yet has
- * none; it becomes one with its program in this table.
- */
-const SERVE = join(ROOT, 'gateway/standalone/node/main.ts');
-const MAINS: Partial<Record<HostName, string>> = { workerd: SERVE, node: SERVE };
+/** Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. */
+const MAINS: Readonly<Record<HostName, string>> = {
+  node: join(ROOT, 'gateway/standalone/node/main.ts'),
+  worker: join(ROOT, 'test/support/worker-host.ts'),
+};
 
 class ServedHost implements RunningHost {
   readonly process: Managed;
   readonly #data: string;
 
-  constructor(name: HostName, main: string, { data, host, port, args, env, prefix = [] }: HostOptions) {
+  constructor(main: string, { data, host, port, args, env, prefix = [] }: HostOptions) {
     this.#data = data;
     const serve = ['serve', '--port', String(port), '--host', host, '--data', data, ...args];
-    const options = { label: 'gateway', cwd: ROOT, env: { OTELA_RUNTIME: name, ...env } };
+    const options = { label: 'gateway', cwd: ROOT, ...(env && { env }) };
     this.process = new Managed([...prefix, NODE, main, ...serve], options);
   }
 
@@ -79,6 +75,7 @@ class ServedHost implements RunningHost {
   }
 
   async kill9(): Promise<void> {
+    for (const pid of descendants(this.process.pid)) kill(pid);
     this.process.signal('SIGKILL', 'group');
     await this.process.end(5_000);
   }
@@ -88,13 +85,21 @@ class ServedHost implements RunningHost {
   }
 }
 
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // it ended meanwhile
+  }
+}
+
 function hostNamed(name: string): Host {
   const known = HOST_NAMES.find((one) => one === name);
   const main = known && MAINS[known];
   if (known === undefined || main === undefined)
     throw new Error(`OTELA_TEST_HOST=${name}: there is no such host; there are ${Object.keys(MAINS).join(', ')}`);
-  return { name: known, start: (options) => new ServedHost(known, options.main ?? main, options) };
+  return { name: known, start: (options) => new ServedHost(options.main ?? main, options) };
 }
 
-/** Of this run: `OTELA_TEST_HOST=node npx vitest run --project conformance`. */
-export const HOST: Host = hostNamed(process.env.OTELA_TEST_HOST ?? 'workerd');
+/** Of this run: `OTELA_TEST_HOST=worker npx vitest run --project conformance`. */
+export const HOST: Host = hostNamed(process.env.OTELA_TEST_HOST ?? 'node');

@@ -49,7 +49,7 @@ export function fillHour(file: string, count: number, at: number): void {
     database.prepare(`INSERT INTO records (session, stream, at, estimated, traced, model, prompt, completion, row)
     VALUES (?, ?, ?, 0, 1, ?, ?, ?, ?)`);
   for (let n = 1; n <= count; n++) {
-    const row = usageRow(n, at + (n % 3_600_000));
+    const row = usageRow(n, at + Math.floor(((n - 1) * 3_600_000) / count));
     insert.run(row.session, row.stream, row.at, row.model, row.prompt, row.completion, JSON.stringify(row));
   }
   database.exec('COMMIT');

@@ -10,6 +10,14 @@ import { NODE, ROOT } from './where.ts';
 /** Wrangler builds the page and the Worker first. */
 const READY_MS = 60_000;
 
+interface WranglerOptions {
+  data?: string;
+  port?: number;
+  host?: string;
+  /** See gateway/env.ts. */
+  settings?: Record<string, string>;
+}
+
 const QUIET = { CI: 'true', WRANGLER_SEND_METRICS: 'false', WRANGLER_HIDE_BANNER: 'true', NO_COLOR: '1' };
 
 export class WranglerGateway extends GatewayClient {
@@ -22,23 +30,30 @@ export class WranglerGateway extends GatewayClient {
     this.process = process;
   }
 
-  static async start({ data, port }: { data?: string; port?: number } = {}): Promise<WranglerGateway> {
+  static async start({
+    data,
+    port,
+    host = '127.0.0.1',
+    settings = {},
+  }: WranglerOptions = {}): Promise<WranglerGateway> {
     const directory = data ?? (await temporaryDirectory('otela-worker'));
     const state = join(directory, 'state');
     await mkdir(state, { recursive: true });
     const now = Math.floor(Date.now() / 1000);
     const { secrets } = await wantedSecrets(directory, [], { newAdminKey: false, nowS: now });
     const envFile = join(directory, 'secrets.env');
-    const lines = Object.entries(secrets).map(([name, value]) => `${name}="${value}"\n`);
+    const lines = Object.entries({ ...secrets, ...settings }).map(
+      ([name, value]) => `${name}=${JSON.stringify(value)}\n`,
+    );
     await writeFile(envFile, lines.join(''), { mode: 0o600 });
     const local = ['--local', '--persist-to', state];
     await wranglerIn(ROOT, process.env)(['d1', 'migrations', 'apply', 'opentela', ...local]);
     const at = port ?? (await freePort());
-    const command = [NODE, join(ROOT, 'node_modules/wrangler/bin/wrangler.js'), 'dev', '--ip', '127.0.0.1'];
+    const command = [NODE, join(ROOT, 'node_modules/wrangler/bin/wrangler.js'), 'dev', '--ip', host];
     const places = ['--port', String(at), '--inspector-port', '0', '--persist-to', state, '--env-file', envFile];
     const wrangler = new Managed([...command, ...places], { label: 'wrangler dev', cwd: ROOT, env: QUIET });
     const adminKey = (await readFile(join(directory, 'admin.key'), 'utf8')).trim();
-    const gateway = new WranglerGateway(`http://127.0.0.1:${at}`, adminKey, directory, wrangler);
+    const gateway = new WranglerGateway(`http://${host}:${at}`, adminKey, directory, wrangler);
     const ready = eventually('the Worker is ready', READY_MS, async () => {
       const answer = await fetch(`${gateway.url}/readyz`).catch(() => undefined);
       await answer?.body?.cancel();

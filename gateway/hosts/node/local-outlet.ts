@@ -53,7 +53,6 @@ export class LocalOutlets {
 }
 
 class LocalOutlet implements AnswerOutlet {
-  readonly open = true;
   readonly #outlets: LocalOutlets;
   readonly #names = new TransientMap<string, Departing>();
 
@@ -61,15 +60,6 @@ class LocalOutlet implements AnswerOutlet {
     this.#outlets = outlets;
   }
 
-  async connect(): Promise<void> {
-    // The sockets are here.
-  }
-
-  rest(): void {
-    // There is nothing to close.
-  }
-
-  /** Waits for the answer's first data, then `tell`s. */
   offer(held: Held, tell: (offer: Offer) => void): void {
     const name = nameOf(held.exchange.request);
     const outlets = this.#outlets;
@@ -100,7 +90,6 @@ class LocalOutlet implements AnswerOutlet {
         sink()?.destroy();
         over();
       },
-      abandoned: () => sink()?.destroy(),
     });
     held.exchange.answer.pour(stream);
   }

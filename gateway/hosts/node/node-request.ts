@@ -16,7 +16,6 @@ export class NodeRequest implements HttpRequest {
   readonly method: string;
   readonly path: string;
   readonly leaving = new ClientDisconnect();
-  readonly carrierRefuses = true;
   readonly offloads = true;
   readonly headers: { get(name: string): string | null };
   readonly accepted: () => void;

@@ -1,6 +1,5 @@
 import type { ServerResponse } from 'node:http';
 import type { HttpAnswer } from '../../http.ts';
-import { OUTLET_HEADER } from '../../tunnel/attempt.ts';
 import type { LocalOutlets } from './local-outlet.ts';
 import type { NodeRequest } from './node-request.ts';
 
@@ -16,14 +15,14 @@ export async function writeAnswer(
   answer: HttpAnswer,
   outlets: LocalOutlets,
 ): Promise<void> {
-  const { status, headers, body } = answer;
-  const { [OUTLET_HEADER]: marker, ...rest } = headers;
-  if (marker !== undefined && body instanceof Uint8Array)
-    return offload(request, response, status, rest, { marker, body }, outlets);
+  const { status, headers, body, rest } = answer;
+  if (rest !== undefined && body instanceof Uint8Array)
+    return offload(request, response, answer, { body, rest }, outlets);
   if (body instanceof ReadableStream) return stream(request, response, answer, body);
-  if (body !== null) rest['content-length'] = String(typeof body === 'string' ? Buffer.byteLength(body) : body.length);
-  else if (status !== 204 && status !== 304) rest['content-length'] = '0';
-  response.writeHead(status, rest);
+  if (body !== null)
+    headers['content-length'] = String(typeof body === 'string' ? Buffer.byteLength(body) : body.length);
+  else if (status !== 204 && status !== 304) headers['content-length'] = '0';
+  response.writeHead(status, headers);
   response.end(body ?? undefined);
 }
 
@@ -31,12 +30,10 @@ export async function writeAnswer(
 function offload(
   request: NodeRequest,
   response: ServerResponse,
-  status: number,
-  headers: Record<string, string>,
-  { marker, body }: { marker: string; body: Uint8Array },
+  { status, headers }: HttpAnswer,
+  { body, rest }: { body: Uint8Array; rest: number },
   outlets: LocalOutlets,
 ): void {
-  const [, , number, length] = marker.split(' ');
   let sent = 0;
   let granted = 0;
   const grant = () => {
@@ -44,11 +41,10 @@ function offload(
     granted = sent + WINDOW_BYTES;
     departing?.grant(granted);
   };
-  const departing = outlets.take(Number(number), {
+  const departing = outlets.take(rest, {
     write: (bytes) => {
       sent += bytes.length;
-      if (!response.write(bytes)) response.once('drain', grant);
-      else if (granted - sent < LOW_BYTES) queueMicrotask(grant);
+      if (response.write(bytes) && granted - sent < LOW_BYTES) queueMicrotask(grant);
     },
     end: () => response.end(),
     destroy: () => response.destroy(),
@@ -57,7 +53,8 @@ function offload(
   if (request.leaving.left) return departing.leave();
   request.leaving.on(() => departing.leave());
   response.writeHead(status, headers);
-  response.write(body.subarray(0, Number(length)));
+  response.on('drain', grant);
+  response.write(body);
   grant();
 }
 

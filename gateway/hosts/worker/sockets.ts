@@ -1,10 +1,5 @@
-import { within } from '../../../shared/collections/within.ts';
 import { PING_TEXT, PONG_TEXT } from '../../../shared/wire/heartbeat.ts';
-import type { ObjectHandlers } from '../../gateway-object.ts';
 import type { ObjectSocket, ObjectSockets } from '../../object-context.ts';
-
-/** Heartbeats come every 15 s. A peer that sends more of them and reads nothing gets no more answers than these wait for it. */
-const ANSWERED_EVERY_MS = 100;
 
 /** The runtime's socket: the same object, which its callers know as less. */
 function native(socket: ObjectSocket): WebSocket {
@@ -50,53 +45,6 @@ export class HibernatingSockets implements ObjectSockets {
 
   pingedAt(socket: ObjectSocket): number {
     return this.#state.getWebSocketAutoResponseTimestamp(native(socket))?.getTime() ?? 0;
-  }
-
-  schedule(flush: () => void): void {
-    soon(flush);
-  }
-}
-
-/** The object lives as long as its sockets: a message is a call and no event, which costs half the garbage and a tenth of the time. */
-export class AwakeSockets implements ObjectSockets {
-  readonly #handlers: ObjectHandlers;
-  readonly #pings = new WeakMap<ObjectSocket, number>();
-
-  constructor(handlers: ObjectHandlers) {
-    this.#handlers = handlers;
-  }
-
-  accept(headers?: Record<string, string>): { socket: ObjectSocket; response: Response } {
-    const { server: socket, response } = pair(headers);
-    socket.binaryType = 'arraybuffer';
-    socket.accept();
-    socket.addEventListener('message', ({ data }) => {
-      if (data !== PING_TEXT) return this.#handlers.webSocketMessage?.(socket, data);
-      const now = Date.now();
-      if (within(ANSWERED_EVERY_MS, this.pingedAt(socket), now) || socket.readyState !== WebSocket.OPEN) return;
-      this.#pings.set(socket, now);
-      socket.send(PONG_TEXT);
-    });
-    const gone = () => this.#handlers.webSocketClose?.(socket);
-    socket.addEventListener('close', gone);
-    socket.addEventListener('error', gone);
-    return { socket, response };
-  }
-
-  survivors(): ObjectSocket[] {
-    return [];
-  }
-
-  note(): void {
-    // With the object its sockets end: there is no next life to write for.
-  }
-
-  noted(): unknown {
-    return null;
-  }
-
-  pingedAt(socket: ObjectSocket): number {
-    return this.#pings.get(socket) ?? 0;
   }
 
   schedule(flush: () => void): void {

@@ -1,9 +1,8 @@
 import { after } from '../../after.ts';
-import type { ObjectHandlers } from '../../gateway-object.ts';
 import type { Clock, ObjectContext, ObjectSockets, ObjectStorage } from '../../object-context.ts';
 import { storageHealth } from '../../storage/health.ts';
 import { ResilientStorage } from '../../storage/resilient.ts';
-import { AwakeSockets, HibernatingSockets } from './sockets.ts';
+import { HibernatingSockets } from './sockets.ts';
 
 const clock: Clock = {
   now: () => Date.now(),
@@ -20,20 +19,18 @@ export class WorkerContext implements ObjectContext {
   readonly storage: ObjectStorage;
   readonly clock = clock;
   readonly #state: DurableObjectState;
-  readonly #awake: ObjectHandlers | undefined;
   #sockets: ObjectSockets | undefined;
 
-  /** `awake`: gets what comes on sockets, where they are not to hibernate. `ring`: what an alarm does. */
-  constructor(state: DurableObjectState, awake: ObjectHandlers | undefined, ring: () => void) {
+  /** `ring`: what an alarm does. */
+  constructor(state: DurableObjectState, ring: () => void) {
     this.name = state.id.name ?? '';
     this.storage = new ResilientStorage(state.storage, storageHealth, clock, ring);
     this.#state = state;
-    this.#awake = awake;
   }
 
   /** Made when an object first asks for it: those without sockets have no heartbeats to answer. */
   get sockets(): ObjectSockets {
-    this.#sockets ??= this.#awake === undefined ? new HibernatingSockets(this.#state) : new AwakeSockets(this.#awake);
+    this.#sockets ??= new HibernatingSockets(this.#state);
     return this.#sockets;
   }
 

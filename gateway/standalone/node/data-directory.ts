@@ -8,8 +8,6 @@
  *     files/            uploads and results of batches, made by the first one
  *     objects/          a directory for each class, a file for each object; alarms.sqlite has all alarms
  *     lock              held by the gateway that uses this directory
- *
- * On workerd, which has no layout.json: `d1/`, `objects/opentela-…/`, `run/`.
  */
 import { constants } from 'node:fs';
 import { access, chmod, link, mkdir, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
@@ -18,21 +16,19 @@ import { DatabaseSync } from 'node:sqlite';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../../accounts/secrets.ts';
 import { CommandError } from './command.ts';
 import { refuseUnreadable } from './damage.ts';
-import { bringForward, LAYOUT_FILE, layoutOf } from './layout.ts';
+import { bringForward, layoutOf } from './layout.ts';
 import { ACCOUNTS_FILE, appliedMigrations, refuseNewer } from './schema-version.ts';
 
 export interface DataDirectory {
   /** Absolute, without links. */
   path: string;
   adminKey: string;
-  /** What the Worker gets to know of the key: SHA-256, hex. */
+  /** What the gateway knows of the key: SHA-256, hex. */
   adminKeyHash: string;
   issuer: string;
   objects: string;
-  d1: string;
   /** A file. */
   accounts: string;
-  run: string;
   /** Lets another gateway use the directory. Ending, in whatever way, does the same. */
   release(): void;
 }
@@ -47,31 +43,23 @@ class DataDirectoryError extends CommandError {}
  * @param migrations those that this program knows
  * @throws CommandError where it must not be used
  */
-export async function openDataDirectory(
-  dir: string,
-  migrations: readonly string[],
-  runtime: Runtime = 'workerd',
-): Promise<DataDirectory> {
+export async function openDataDirectory(dir: string, migrations: readonly string[]): Promise<DataDirectory> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const path = await realpath(dir);
   await refuseForeign(path);
   await chmod(path, 0o700);
   const release = lockDirectory(path);
   try {
-    if (runtime === 'workerd') await refuseNode(path);
-    else layoutOf(path);
+    layoutOf(path);
     refuseUnreadable(path);
-    if (runtime === 'node') {
-      refuseNewer(path, migrations, appliedMigrations(join(path, ACCOUNTS_FILE)));
-      await bringForward(path);
-    }
+    refuseNewer(path, migrations, appliedMigrations(join(path, ACCOUNTS_FILE)));
+    await bringForward(path);
   } catch (error) {
     release();
     throw error;
   }
-  const [objects, d1, run] = [join(path, 'objects'), join(path, 'd1'), join(path, 'run')];
-  const kept = runtime === 'node' ? [objects] : [objects, d1, run];
-  await Promise.all(kept.map((made) => mkdir(made, { recursive: true, mode: 0o700 })));
+  const objects = join(path, 'objects');
+  await mkdir(objects, { recursive: true, mode: 0o700 });
   const adminKey = await readAdminKey(join(path, 'admin.key'));
   const issuer = join(path, 'issuer');
   return {
@@ -81,21 +69,8 @@ export async function openDataDirectory(
     issuer,
     accounts: join(path, ACCOUNTS_FILE),
     objects,
-    d1,
-    run,
     release,
   };
-}
-
-/** What runs the gateway's code. */
-export type Runtime = 'workerd' | 'node';
-
-/** Nothing is changed in a directory of the other one. */
-async function refuseNode(path: string): Promise<void> {
-  if (!(await readdir(path)).includes(LAYOUT_FILE)) return;
-  throw new DataDirectoryError(
-    `${path} holds the data of a gateway that ran in one Node process. Start it with --runtime node, or give --data another directory.`,
-  );
 }
 
 /** A mistyped --data must not lock everybody out of /tmp, nor sprinkle a home directory. */

@@ -17,7 +17,6 @@ export const SERVE_FLAGS = {
   },
   host: { type: 'string', default: '127.0.0.1', value: 'ADDRESS', help: 'listen there; 0.0.0.0: everywhere' },
   port: { type: 'string', default: '8787', value: 'PORT', help: '0: a free one' },
-  runtime: { type: 'string', value: 'workerd|node', help: 'node: all in one process; not the default yet' },
   'tls-cert': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: the certificate, then its chain' },
   'tls-key': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: its key' },
   ...JSON_FLAG,
@@ -42,7 +41,6 @@ export function serveOptions(values: {
   data: string;
   host: string;
   port: string;
-  runtime?: string;
   'tls-cert'?: string;
   'tls-key'?: string;
 }): ServeOptions {
@@ -52,10 +50,7 @@ export function serveOptions(values: {
   const [cert, key] = [values['tls-cert'], values['tls-key']];
   if ((cert === undefined) !== (key === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
   const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };
-  const runtime = values.runtime ?? process.env.OTELA_RUNTIME ?? 'workerd';
-  if (runtime !== 'workerd' && runtime !== 'node')
-    throw new UsageError(`--runtime ${runtime}: there are workerd and node`);
-  return { port, host: values.host, data: values.data, runtime, ...tls };
+  return { port, host: values.host, data: values.data, ...tls };
 }
 
 async function serveCommand(args: string[]): Promise<number> {
@@ -63,7 +58,7 @@ async function serveCommand(args: string[]): Promise<number> {
   const options = serveOptions(values);
   const stopped = Promise.withResolvers<number>();
   let stop = () => stopped.resolve(EXIT_DONE);
-  // From the first moment: an interrupted start must not leave a workerd behind.
+  // From the first moment: an interrupted start ends as an interrupted gateway does.
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
   let hangUp = () => stop();
   process.on('SIGHUP', () => hangUp());

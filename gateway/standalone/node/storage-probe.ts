@@ -11,7 +11,7 @@ const LEAST_FREE_BYTES = 8 * 1024 * 1024;
 /** Space has to come back by this much more: what waited is written at once. */
 const MARGIN_BYTES = 4 * 1024 * 1024;
 
-/** Told again, whatever it is: the Worker may have been started anew. */
+/** Told again, whatever it is: a write of an object's may have failed or succeeded meanwhile. */
 const AGAIN_MS = 2_000;
 
 /** Written anew each time. */
@@ -21,7 +21,7 @@ const MIB = 1024 * 1024;
 interface StorageProbeOptions {
   directory: string;
   /** Tells what is wrong; null: nothing. */
-  tell(failure: string | null): Promise<void>;
+  tell(failure: string | null): void;
   leastFreeBytes?: number;
 }
 
@@ -29,8 +29,6 @@ export class StorageProbe {
   readonly #options: StorageProbeOptions;
   #failure: string | null = null;
   #toldAt = Number.NEGATIVE_INFINITY;
-  /** What was told last did not arrive. */
-  #untold = false;
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -48,18 +46,12 @@ export class StorageProbe {
     const changed = (failure === null) !== (this.#failure === null);
     this.#failure = failure;
     const due = performance.now() - this.#toldAt >= AGAIN_MS;
-    if (!this.#closed && (changed || due || this.#untold)) await this.#tell(failure);
-    if (!this.#closed) this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
-  }
-
-  async #tell(failure: string | null): Promise<void> {
-    this.#toldAt = performance.now();
-    try {
-      await this.#options.tell(failure);
-      this.#untold = false;
-    } catch {
-      this.#untold = true;
+    if (this.#closed) return;
+    if (changed || due) {
+      this.#toldAt = performance.now();
+      this.#options.tell(failure);
     }
+    this.#timer = setTimeout(() => void this.#look(), EVERY_MS).unref();
   }
 
   async #probe(): Promise<string | null> {

@@ -16,12 +16,10 @@ import { NODE, ROOT } from '../../support/where.ts';
 const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
 
 /** `backup` and `restore` know this host's data alone. */
-const ON_NODE = { env: { OTELA_RUNTIME: 'node' } };
 
 afterEach(endAll);
 
-const cli = (...args: string[]) =>
-  spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000, env: { ...process.env, ...ON_NODE.env } });
+const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
 const tar = (...args: string[]) => spawnSync('tar', args, { encoding: 'utf8' });
 const keyWorks = async (url: string, key: string) =>
   (await fetch(`${url}/v1/models`, { headers: { 'x-api-key': key } })).status;
@@ -56,7 +54,7 @@ async function counted(gateway: Gateway): Promise<number> {
 }
 
 test('backed up under load, killed and restored elsewhere: keys, usage and nodes that were admitted go on', async () => {
-  const house = await openHouse({ gateway: ON_NODE });
+  const house = await openHouse();
   const { gateway } = house;
   let loaded = true;
   let answered = 0;
@@ -86,7 +84,7 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
     expect(statSync(join(data, part)).mode & 0o777).toBe(0o700);
   for (const part of ['layout.json', 'admin.key', 'issuer/root.key', 'accounts.sqlite', 'lock'])
     expect(statSync(join(data, part)).mode & 0o777).toBe(0o600);
-  const second = await Gateway.start({ ...ON_NODE, data, port: gateway.port });
+  const second = await Gateway.start({ data, port: gateway.port });
   expect(second.adminKey).toBe(gateway.adminKey);
   expect(await keyWorks(second.url, house.key)).toBe(200);
   expect((await second.serving(1, 30_000)).map((node) => node.session)).toEqual([session]);
@@ -102,7 +100,7 @@ test('backed up under load, killed and restored elsewhere: keys, usage and nodes
 });
 
 test('any tar lists it, and its manifest names every file with its sum', async () => {
-  const gateway = await Gateway.start(ON_NODE);
+  const gateway = await Gateway.start();
   await gateway.createKey('kept');
   const file = await backedUp(gateway.data);
   expect(statSync(file).mode & 0o777).toBe(0o600);
@@ -130,7 +128,7 @@ test('any tar lists it, and its manifest names every file with its sum', async (
 });
 
 test('a restore goes into an empty directory alone, and never into one that a gateway uses', async () => {
-  const gateway = await Gateway.start(ON_NODE);
+  const gateway = await Gateway.start();
   const file = await backedUp(gateway.data);
   const running = cli('restore', '--data', gateway.data, file);
   expect([running.status, running.stderr]).toEqual([1, expect.stringContaining('Another gateway uses')]);
@@ -161,7 +159,7 @@ test.each([
   ['cut off', (plain: Buffer) => plain.subarray(0, plain.length - 4096), /cut off|missing/],
   ['that is something else', () => Buffer.from('hello'), /cut off|no backup/],
 ])('a backup %s is refused, and nothing is left behind', async (_, spoil, reason) => {
-  const gateway = await Gateway.start(ON_NODE);
+  const gateway = await Gateway.start();
   await gateway.stop();
   const file = await backedUp(gateway.data);
   writeFileSync(file, gzipSync(spoil(gunzipSync(readFileSync(file)))));
@@ -189,7 +187,7 @@ test('an archive cannot write outside the directory, or bring what a gateway has
 });
 
 test('a directory or a backup with a schema of a newer otela-gateway is refused before anything is written', async () => {
-  const gateway = await Gateway.start(ON_NODE);
+  const gateway = await Gateway.start();
   await gateway.stop();
   const database = new DatabaseSync(join(gateway.data, 'accounts.sqlite'));
   database.exec("INSERT INTO d1_migrations (name) VALUES ('9999_tomorrow.sql')");

@@ -10,13 +10,11 @@ import { endAll, eventually, temporaryDirectory } from '../../support/processes.
 import { NODE, ROOT } from '../../support/where.ts';
 
 const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
-const ON_NODE = { OTELA_RUNTIME: 'node' };
 const SIZE_MIB = 64;
 
 afterEach(endAll);
 
-const cli = (...args: string[]) =>
-  spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 20_000, env: { ...process.env, ...ON_NODE } });
+const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 20_000 });
 const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number() })) });
 const requests = async ({ gateway }: House) =>
   totalsSchema.parse(await gateway.admin('GET', 'usage')).data.reduce((sum, row) => sum + row.requests, 0);
@@ -48,7 +46,7 @@ describe.each(['memory', 'disk'] as const)('on a full file system (%s)', (kind) 
     async ([, end], test) => {
       const disk = mountFileSystem({ sizeMiB: SIZE_MIB, kind });
       if (typeof disk === 'string') return test.skip(disk);
-      const house = await openHouse({ gateway: { data: join(disk.path, 'data'), env: ON_NODE } });
+      const house = await openHouse({ gateway: { data: join(disk.path, 'data') } });
       expect(await ask(house, 5)).toEqual(ok(5));
       await totals(house, 5);
       await end(house);
@@ -89,7 +87,7 @@ it('a first start on a full disk ends with 1 and says in one line which director
 it('a directory that may not be written ends a start with 1 and one line that names it; afterwards it starts', async (test) => {
   const disk = mountFileSystem({ sizeMiB: SIZE_MIB });
   if (typeof disk === 'string') return test.skip(disk);
-  const house = await openHouse({ gateway: { data: join(disk.path, 'data'), env: ON_NODE } });
+  const house = await openHouse({ gateway: { data: join(disk.path, 'data') } });
   expect(await ask(house, 2)).toEqual(ok(2));
   await totals(house, 2);
   await house.gateway.stop();
@@ -107,7 +105,7 @@ it('a directory that may not be written ends a start with 1 and one line that na
 });
 
 it('killed under load, nothing that was acknowledged is lost, and nothing is counted twice', async () => {
-  const house = await openHouse({ gateway: { data: join(await temporaryDirectory(), 'data'), env: ON_NODE } });
+  const house = await openHouse({ gateway: { data: join(await temporaryDirectory(), 'data') } });
   const keys: string[] = [];
   let [loaded, answered, failed] = [true, 0, 0];
   const askers = Array.from({ length: 8 }, async () => {

@@ -120,7 +120,7 @@ test('a thread that ends fails its reports alone; a new one answers the next', a
 });
 
 test('a gateway that read a report ends as ever', async () => {
-  const gateway = await Gateway.start({ env: { OTELA_RUNTIME: 'node' } });
+  const gateway = await Gateway.start();
   expect(await gateway.admin('GET', 'usage')).toMatchObject({ data: [] });
   gateway.process.signal('SIGTERM');
   expect(await gateway.process.end(5_000)).toEqual({ code: 0, signal: null });

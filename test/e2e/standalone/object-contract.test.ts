@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
 import { z } from 'zod';
@@ -15,6 +14,10 @@ afterAll(endAll);
 const answerSchema = z.union([z.object({ result: z.unknown() }).strict(), z.object({ error: z.string() }).strict()]);
 const alarmsSchema = z.tuple([z.number(), z.number(), z.string(), z.number()]);
 
+/** Wrangler bundles the Worker first. */
+const READY_MS = 40_000;
+const QUIET = { CI: 'true', WRANGLER_SEND_METRICS: 'false', WRANGLER_HIDE_BANNER: 'true', NO_COLOR: '1' };
+
 class Door {
   readonly #command: string[];
   #process: Managed | undefined;
@@ -25,8 +28,8 @@ class Door {
   }
 
   async open(): Promise<void> {
-    this.#process = new Managed(this.#command, { label: 'door', cwd: ROOT });
-    [, this.#port = ''] = await this.#process.line(/door (\d+)/, 20_000);
+    this.#process = new Managed(this.#command, { label: 'door', cwd: ROOT, env: QUIET });
+    [, this.#port = ''] = await this.#process.line(/(?:door |Ready on http:\/\/127\.0\.0\.1:)(\d+)/, READY_MS);
   }
 
   async kill9(): Promise<void> {
@@ -50,26 +53,38 @@ class Door {
   }
 }
 
-async function workerdDoor(directory: string): Promise<string[]> {
-  const worker = join(directory, 'worker.js');
-  const { outputFiles } = await build({
-    entryPoints: [join(ROOT, 'test/gateway/hosts/contract-worker.ts')],
-    bundle: true,
-    format: 'esm',
-    write: false,
-    conditions: ['workerd'],
-    external: ['cloudflare:*', 'node:*'],
-  });
-  await writeFile(worker, outputFiles[0]?.text ?? '');
-  return [NODE, join(ROOT, 'test/e2e/standalone/door.ts'), worker, join(directory, 'data')];
+/** `wrangler dev`, which runs Cloudflare's own runtime. */
+async function workerDoor(directory: string): Promise<string[]> {
+  const config = join(directory, 'wrangler.json');
+  const objects = { bindings: [{ name: 'TUNNEL', class_name: 'TunnelObject' }] };
+  const worker = {
+    name: 'contract',
+    main: join(ROOT, 'test/gateway/hosts/contract-worker.ts'),
+    compatibility_date: '2026-11-02',
+    durable_objects: objects,
+    migrations: [{ tag: 'v1', new_sqlite_classes: ['TunnelObject'] }],
+  };
+  await writeFile(config, JSON.stringify(worker));
+  const wrangler = [NODE, join(ROOT, 'node_modules/wrangler/bin/wrangler.js'), 'dev', '--config', config];
+  return [
+    ...wrangler,
+    '--ip',
+    '127.0.0.1',
+    '--port',
+    '0',
+    '--inspector-port',
+    '0',
+    '--persist-to',
+    join(directory, 'data'),
+  ];
 }
 
 const DOORS = {
-  workerd: workerdDoor,
+  worker: workerDoor,
   node: async (directory: string) => [NODE, join(ROOT, 'test/support/objects/node-door.ts'), join(directory, 'data')],
 };
 
-describe.each(['workerd', 'node'] as const)('objects on %s', (host) => {
+describe.each(['worker', 'node'] as const)('objects on the %s host', (host) => {
   let door: Door;
 
   beforeAll(async () => {

@@ -1,7 +1,7 @@
 /** A gateway whose data directory cannot be written serves requests, says what is wrong, loses no record and recovers by itself. */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { z } from 'zod';
 import { abortFileSystem, mountFileSystem } from '../../support/file-system.ts';
 import { chatBody, type House, openHouse } from '../../support/house.ts';
@@ -81,61 +81,59 @@ async function servesAndTells(house: House, reason: RegExp): Promise<void> {
   expect(house.agents[0]?.output).not.toContain('connection lost');
 }
 
-describe.each(['workerd', 'node'])('on %s', (runtime) => {
-  it('on a full disk requests are served, records wait in memory, and are written when there is space again', async (test) => {
-    const disk = mountFileSystem({ sizeMiB: SIZE_MIB });
-    if (typeof disk === 'string') return test.skip(disk);
-    const house = await openHouse({ gateway: { data: join(disk.path, 'data'), args: ['--runtime', runtime] } });
-    await ask(house, 10);
-    disk.fill(4 * MIB);
-    await until(house, 'the gateway to notice', 503);
-    disk.fill(0);
-    await servesAndTells(house, /has \d+\.\d MiB left/);
-    disk.empty();
-    expect((await until(house, 'the gateway to recover', 200)).storage.failure).toBeNull();
-    expect(house.gateway.process.output).toMatch(/storage can be written again after \d+ s/);
-    await ask(house, 10);
-    expect(await totals(house, 60)).toEqual([{ requests: 60, failed: 0 }]);
-  }, 120_000);
+it('on a full disk requests are served, records wait in memory, and are written when there is space again', async (test) => {
+  const disk = mountFileSystem({ sizeMiB: SIZE_MIB });
+  if (typeof disk === 'string') return test.skip(disk);
+  const house = await openHouse({ gateway: { data: join(disk.path, 'data') } });
+  await ask(house, 10);
+  disk.fill(4 * MIB);
+  await until(house, 'the gateway to notice', 503);
+  disk.fill(0);
+  await servesAndTells(house, /has \d+\.\d MiB left/);
+  disk.empty();
+  expect((await until(house, 'the gateway to recover', 200)).storage.failure).toBeNull();
+  expect(house.gateway.process.output).toMatch(/storage can be written again after \d+ s/);
+  await ask(house, 10);
+  expect(await totals(house, 60)).toEqual([{ requests: 60, failed: 0 }]);
+}, 120_000);
 
-  it('records that waited in a gateway that was killed are said again by the agents', async (test) => {
-    const disk = mountFileSystem({ sizeMiB: SIZE_MIB });
-    if (typeof disk === 'string') return test.skip(disk);
-    const house = await openHouse({ gateway: { data: join(disk.path, 'data'), args: ['--runtime', runtime] } });
-    await ask(house, 10);
-    await totals(house, 10);
-    disk.fill(4 * MIB);
-    await until(house, 'the gateway to notice', 503);
-    await ask(house, 20);
-    await house.gateway.kill9();
-    disk.empty();
-    await house.gateway.restart();
-    await house.gateway.serving(1, 20_000);
-    expect(await totals(house, 30)).toEqual([{ requests: 30, failed: 0 }]);
-  }, 120_000);
+it('records that waited in a gateway that was killed are said again by the agents', async (test) => {
+  const disk = mountFileSystem({ sizeMiB: SIZE_MIB });
+  if (typeof disk === 'string') return test.skip(disk);
+  const house = await openHouse({ gateway: { data: join(disk.path, 'data') } });
+  await ask(house, 10);
+  await totals(house, 10);
+  disk.fill(4 * MIB);
+  await until(house, 'the gateway to notice', 503);
+  await ask(house, 20);
+  await house.gateway.kill9();
+  disk.empty();
+  await house.gateway.restart();
+  await house.gateway.serving(1, 20_000);
+  expect(await totals(house, 30)).toEqual([{ requests: 30, failed: 0 }]);
+}, 120_000);
 
-  it('on a file system that became read-only requests are served, and it is told', async (test) => {
-    const disk = mountFileSystem({ sizeMiB: SIZE_MIB, kind: 'disk' });
-    if (typeof disk === 'string') return test.skip(disk);
-    const house = await openHouse({ gateway: { data: join(disk.path, 'data'), args: ['--runtime', runtime] } });
-    await ask(house, 10);
-    await totals(house, 10); // nothing is about to be written
-    abortFileSystem(disk);
-    await until(house, 'the gateway to notice', 503);
-    await servesAndTells(house, /read-only file system/);
-  }, 120_000);
+it('on a file system that became read-only requests are served, and it is told', async (test) => {
+  const disk = mountFileSystem({ sizeMiB: SIZE_MIB, kind: 'disk' });
+  if (typeof disk === 'string') return test.skip(disk);
+  const house = await openHouse({ gateway: { data: join(disk.path, 'data') } });
+  await ask(house, 10);
+  await totals(house, 10); // nothing is about to be written
+  abortFileSystem(disk);
+  await until(house, 'the gateway to notice', 503);
+  await servesAndTells(house, /read-only file system/);
+}, 120_000);
 
-  it('without its data directory requests are served, and it recovers when that is back', async (test) => {
-    const disk = mountFileSystem({ sizeMiB: SIZE_MIB });
-    if (typeof disk === 'string') return test.skip(disk);
-    const data = join(disk.path, 'data');
-    const house = await openHouse({ gateway: { data, args: ['--runtime', runtime] } });
-    await ask(house, 10);
-    renameSync(data, `${data}.away`);
-    await until(house, 'the gateway to notice', 503);
-    await servesAndTells(house, /no such file or directory/);
-    renameSync(`${data}.away`, data);
-    await until(house, 'the gateway to recover', 200);
-    expect(await totals(house, 50)).toEqual([{ requests: 50, failed: 0 }]);
-  }, 120_000);
-});
+it('without its data directory requests are served, and it recovers when that is back', async (test) => {
+  const disk = mountFileSystem({ sizeMiB: SIZE_MIB });
+  if (typeof disk === 'string') return test.skip(disk);
+  const data = join(disk.path, 'data');
+  const house = await openHouse({ gateway: { data } });
+  await ask(house, 10);
+  renameSync(data, `${data}.away`);
+  await until(house, 'the gateway to notice', 503);
+  await servesAndTells(house, /no such file or directory/);
+  renameSync(`${data}.away`, data);
+  await until(house, 'the gateway to recover', 200);
+  expect(await totals(house, 50)).toEqual([{ requests: 50, failed: 0 }]);
+}, 120_000);

@@ -30,14 +30,12 @@ const expectedSchema = z.object({
 });
 const expectedOf = (version: number) =>
   expectedSchema.parse(JSON.parse(readFileSync(join(FIXTURES, `${version}.json`), 'utf8')));
-const ON_NODE = { OTELA_RUNTIME: 'node' };
 /** Records are kept for as long as this test may be run. */
-const KEPT = { ...ON_NODE, USAGE_KEPT_DAYS: '36500' };
+const KEPT = { USAGE_KEPT_DAYS: '36500' };
 
 afterEach(endAll);
 
-const cli = (...args: string[]) =>
-  spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000, env: { ...process.env, ...ON_NODE } });
+const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 60_000 });
 const totalsSchema = z.object({ data: z.array(z.object({ requests: z.number(), completion_tokens: z.number() })) });
 
 async function unpacked(archive: string): Promise<string> {
@@ -128,7 +126,7 @@ test.each(VERSIONS)(
 );
 
 test('the tables of objects and alarms are those of the newest fixture: a change needs a layout version and a fixture', async () => {
-  const house = await openHouse({ gateway: { env: ON_NODE } });
+  const house = await openHouse();
   const { id: project_id } = z
     .object({ id: z.string() })
     .parse(await house.gateway.admin('POST', 'projects', { name: 'p' }));
@@ -222,12 +220,12 @@ test('a first start that was cut off behind its lock is done again', async () =>
   await mkdir(join(data, 'objects'));
   await writeFile(join(data, 'lock'), '');
   await writeFile(join(data, 'layout.json.new'), '{"lay');
-  const gateway = await Gateway.start({ data, env: ON_NODE });
+  const gateway = await Gateway.start({ data });
   expect((await fetch(`${gateway.url}/readyz`)).status).toBe(200);
 });
 
 test('an agent that speaks an older protocol is told which of the two to upgrade', async () => {
-  const gateway = await Gateway.start({ env: ON_NODE });
+  const gateway = await Gateway.start();
   const admit = (protocol: number) =>
     fetch(`${gateway.url}/agent/admit`, {
       method: 'POST',

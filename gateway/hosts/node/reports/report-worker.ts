@@ -1,4 +1,5 @@
 /** The thread that reads for reports. It opens files so that nothing is written, and answers one request after the other. */
+import { constants, getPriority, setPriority } from 'node:os';
 import { type MessagePort, parentPort } from 'node:worker_threads';
 import { HourReader } from '../../../usage/hour-reader.ts';
 import { D1 } from '../d1.ts';
@@ -6,6 +7,9 @@ import { ReadSql } from '../object-storage.ts';
 import { Database } from '../sqlite.ts';
 import type { ReportJob, ReportReply, ReportRequest } from './job.ts';
 import { OpenFiles } from './open-files.ts';
+
+/** Where processors are scarce, tokens go first. */
+const NICE = 10;
 
 const files = new OpenFiles((path) => new Database(path, { readOnly: true }));
 
@@ -31,6 +35,8 @@ async function answer(port: MessagePort, { id, job }: ReportRequest): Promise<vo
 }
 
 if (parentPort !== null) {
+  // On Linux this is of the calling thread alone, elsewhere of all the process.
+  if (process.platform === 'linux') setPriority(Math.min(getPriority() + NICE, constants.priority.PRIORITY_LOW));
   const port = parentPort;
   port.on('message', (message: ReportRequest | 'end') => {
     if (message !== 'end') return void answer(port, message);

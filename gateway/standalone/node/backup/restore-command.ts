@@ -10,8 +10,8 @@ import { JSON_FLAG } from '../client.ts';
 import { type Command, CommandError, EXIT_DONE, type Flag, UsageError } from '../command.ts';
 import { lockDirectory } from '../data-directory.ts';
 import { LAYOUT_FILE, refuseNewerLayout } from '../layout.ts';
+import { loadManifest } from '../program-files.ts';
 import { ACCOUNTS_FILE, refuseNewer } from '../schema-version.ts';
-import { loadWorkerBundle } from '../worker-bundle.ts';
 import { ringAll } from './alarms.ts';
 import {
   formOf,
@@ -52,7 +52,7 @@ async function restoreCommand(args: string[]): Promise<number> {
   const [file, ...rest] = positionals;
   if (file === undefined || rest.length > 0) throw new UsageError('usage: otela-gateway restore --data DIR FILE');
   process.umask(0o077);
-  const { migrations } = await loadWorkerBundle();
+  const { migrations } = await loadManifest();
   const { version, made_at, files } = await restore(
     values.data,
     file,

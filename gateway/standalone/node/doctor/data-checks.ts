@@ -8,8 +8,8 @@ import { bad, type Finding, good, odd } from '../../../../shared/terminal/findin
 import { refuseDamaged } from '../damage.ts';
 import { ADMIN_KEY, lockDirectory } from '../data-directory.ts';
 import { layoutOf } from '../layout.ts';
+import { loadManifest } from '../program-files.ts';
 import { ACCOUNTS_FILE, appliedMigrations, newerThan } from '../schema-version.ts';
-import { loadWorkerBundle } from '../worker-bundle.ts';
 
 const MIB = 1024 * 1024;
 /** SQLite's logs and a month of records of a small site. */
@@ -119,7 +119,7 @@ async function checkDisk(path: string): Promise<Finding> {
 
 export async function checkSchema(path: string): Promise<Finding[]> {
   const what = 'schema';
-  const bundle = await loadWorkerBundle().catch((error: unknown) => messageOf(error));
+  const bundle = await loadManifest().catch((error: unknown) => messageOf(error));
   if (typeof bundle === 'string')
     return [bad('program', `is not whole: ${bundle}`, 'Install it again, or npm run build.')];
   const known = bundle.migrations.map(({ name }) => name);

@@ -8,7 +8,7 @@ import { type Command, EXIT_DONE, EXIT_FAILED, type Flag } from '../command.ts';
 import { ACCOUNTS_FILE, storedSetting } from '../schema-version.ts';
 import { SERVE_FLAGS, serveOptions } from '../serve-command.ts';
 import { checkAdminKey, checkDatabases, checkDirectory, checkIssuer, checkSchema } from './data-checks.ts';
-import { checkClock, checkOpenFiles, checkWorkerd } from './host-checks.ts';
+import { checkClock, checkOpenFiles } from './host-checks.ts';
 import { checkPort, checkPublicUrl } from './network-checks.ts';
 import { checkTls } from './tls-checks.ts';
 
@@ -25,7 +25,7 @@ export const DOCTOR: Command = {
   otela-gateway doctor --data ./data
   otela-gateway doctor --data /var/lib/otela/data --port 443 --tls-cert chain.pem --tls-key key.pem --public-url https://gw.example.org
 
-Looks at the data directory (rights, disk, schema, admin key, issuer's keys), the port, TLS files, workerd, the clock, the limit of
+Looks at the data directory (rights, disk, schema, admin key, issuer's keys), the port, TLS files, the clock, the limit of
 open files, and the way to the public URL. Run it as the user that runs the gateway; a gateway that runs is left alone.
 Exit code 0 where nothing is in the way (odd is not in the way), ${EXIT_FAILED} where something is.`,
   flags: FLAGS,
@@ -45,7 +45,6 @@ async function doctorCommand(args: string[]): Promise<number> {
     ...(await checkIssuer(path, Date.now())),
     await checkPort(host, port, running),
     ...(tls === undefined ? [] : await checkTls(tls, publicUrl, Date.now())),
-    checkWorkerd(),
     ...(await checkClock(path, Date.now())),
     checkOpenFiles(),
     ...(publicUrl === undefined ? [] : [await checkPublicUrl(publicUrl)]),

@@ -1,36 +1,17 @@
-/** This machine: can it run workerd, does it know the time, does it let enough files be open. */
+/** This machine: does it know the time, does it let enough files be open. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
-import { CONNECTIONS_MAX } from '../public-socket.ts';
-import { workerdBinary } from '../workerd.ts';
+import { CONNECTIONS_MAX } from '../../../hosts/node/connections.ts';
 
 const TOOL_MS = 10_000;
 /** Clocks of file servers and this one differ by a little. */
 const AHEAD_MAX_MS = 60_000;
-/** Two for a connection of the public socket; databases and the rest. */
-const OPEN_FILES_WANTED = 2 * CONNECTIONS_MAX + 4_096;
+/** One for each connection, three for each object's database in use, and the rest. */
+const OPEN_FILES_WANTED = CONNECTIONS_MAX + 4_096;
 const OPEN_FILES_MIN = 1_024;
-
-export function checkWorkerd(): Finding {
-  const what = 'workerd';
-  try {
-    const { status, stdout, stderr, error } = spawnSync(workerdBinary(), ['--version'], {
-      encoding: 'utf8',
-      timeout: TOOL_MS,
-    });
-    if (status === 0) return good(what, stdout.trim());
-    const said = (error?.message ?? stderr).trim().split('\n')[0] ?? '';
-    const fix = /GLIBC|not found|required by/i.test(said)
-      ? 'This system’s glibc is too old for it, or it has another libc: take a newer system or a container.'
-      : 'npm ci installs the one for this machine (x64 and arm64; glibc, not musl).';
-    return bad(what, `does not run: ${said}`, fix);
-  } catch {
-    return bad(what, 'is not installed', 'npm ci installs the one for this machine (x64 and arm64; glibc, not musl).');
-  }
-}
 
 /** What was written here cannot be newer than now. */
 export async function checkClock(data: string, nowMs: number): Promise<Finding[]> {
@@ -61,7 +42,7 @@ export function checkOpenFiles(): Finding {
   const line = /^Max open files\s+(\S+)/m.exec(readOr('/proc/self/limits'))?.[1];
   if (line === undefined) return good(what, 'the limit is not told here');
   const limit = line === 'unlimited' ? Number.POSITIVE_INFINITY : Number(line);
-  const fix = `LimitNOFILE=32768 in the unit, or ulimit -n: each connection takes two, ${CONNECTIONS_MAX} may come.`;
+  const fix = `LimitNOFILE=32768 in the unit, or ulimit -n: ${CONNECTIONS_MAX} connections may come, and each object in use has three files.`;
   if (limit < OPEN_FILES_MIN) return bad(what, `${line} at most`, fix);
   return limit < OPEN_FILES_WANTED ? odd(what, `${line} at most`, fix) : good(what, `${line} at most`);
 }

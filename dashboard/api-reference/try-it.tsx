@@ -1,0 +1,157 @@
+import { type FormEvent, useState } from 'react';
+import { t } from '../texts/index.ts';
+import { Button } from '../ui/button.tsx';
+import { Failure, Tag } from '../ui/feedback.tsx';
+import { Field, Input, Textarea } from '../ui/field.tsx';
+import { Filled, WIDE } from '../ui/form.tsx';
+import { Code } from '../ui/page.tsx';
+import type { Operation, Parameter } from './document.ts';
+import { exampleOf } from './example.ts';
+
+const texts = t.apiReference;
+
+/** Of an answer that is shown; an endless stream ends here, too. */
+const SHOWN_MAX_CHARS = 64 * 1024;
+const HEADERS_SHOWN = /^(content-type|x-otela-|x-ratelimit-|x-request-id|retry-after|server-timing)/;
+
+interface Answer {
+  status: number;
+  ms: number;
+  headers: string;
+  text: string;
+}
+
+interface TryItProps {
+  operation: Operation;
+  /** Empty: as the login of this browser. */
+  apiKey: string;
+}
+
+/** Sends a request as it is filled in, and shows what the gateway answers. */
+export function TryIt({ operation, apiKey }: TryItProps) {
+  const { method, path, parameters = [], requestBody } = operation;
+  const json = requestBody?.content['application/json'];
+  const [answer, setAnswer] = useState<Answer>();
+  const [error, setError] = useState<unknown>();
+  const [running, setRunning] = useState<AbortController>();
+  const submit = async (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const filled = new Filled(new FormData(event.currentTarget));
+    const abort = new AbortController();
+    setRunning(abort);
+    setAnswer(undefined);
+    setError(undefined);
+    try {
+      const request = requestOf(operation, filled, apiKey, json !== undefined);
+      await send(request, abort, setAnswer);
+    } catch (cause) {
+      if (!abort.signal.aborted) setError(cause);
+    } finally {
+      setRunning(undefined);
+    }
+  };
+  return (
+    <div className="flex flex-col gap-4">
+      <form onSubmit={(event) => void submit(event)} className="grid gap-4 sm:grid-cols-2">
+        {parameters.map((one) => (
+          <ParameterField key={`${one.in} ${one.name}`} of={one} />
+        ))}
+        {json !== undefined && (
+          <Field label={texts.body} className={WIDE}>
+            {(id) => (
+              <Textarea
+                id={id}
+                name="body"
+                rows={8}
+                spellCheck={false}
+                className="font-mono text-sm"
+                defaultValue={JSON.stringify(json.example ?? exampleOf(json.schema ?? {}), null, 2)}
+              />
+            )}
+          </Field>
+        )}
+        {method !== 'get' && <p className={`text-sm text-wait ${WIDE}`}>{texts.acts}</p>}
+        <div className={`flex gap-2 ${WIDE}`}>
+          <Button type="submit" kind="primary" disabled={running !== undefined}>
+            {texts.send(method.toUpperCase(), path)}
+          </Button>
+          {running !== undefined && <Button onClick={() => running.abort()}>{t.chat.stop}</Button>}
+        </div>
+      </form>
+      {error !== undefined && <Failure error={error} />}
+      {answer !== undefined && (
+        <div className="flex flex-col gap-2" role="status">
+          <p className="flex items-center gap-3 text-sm">
+            <Tag kind={answer.status < 400 ? 'good' : 'bad'}>{answer.status}</Tag>
+            <span className="text-muted">{texts.took(answer.ms)}</span>
+          </p>
+          {answer.headers !== '' && <Code label={texts.headers}>{answer.headers}</Code>}
+          {answer.text !== '' && <Code label={texts.answer}>{answer.text}</Code>}
+        </div>
+      )}
+    </div>
+  );
+}
+
+function ParameterField({ of: { name, in: place, required = false, description, schema } }: { of: Parameter }) {
+  const known = schema?.default === undefined ? undefined : String(schema.default);
+  return (
+    <Field label={`${name} (${texts.places[place]})`} {...(description !== undefined && { hint: description })}>
+      {(id) => <Input id={id} name={`${place} ${name}`} required={required} placeholder={known} spellCheck={false} />}
+    </Field>
+  );
+}
+
+function requestOf(operation: Operation, filled: Filled, apiKey: string, hasBody: boolean): Request {
+  const { method, path, parameters = [] } = operation;
+  const headers = new Headers();
+  const url = new URL(path, location.origin);
+  for (const { name, in: place } of parameters) {
+    const value = filled.text(`${place} ${name}`);
+    if (value === '') continue;
+    if (place === 'path') url.pathname = url.pathname.replace(encodeURI(`{${name}}`), encodeURIComponent(value));
+    else if (place === 'query') url.searchParams.set(name, value);
+    else headers.set(name, value);
+  }
+  if (apiKey !== '') headers.set('authorization', `Bearer ${apiKey}`);
+  if (hasBody) headers.set('content-type', 'application/json');
+  return new Request(url, {
+    method: method.toUpperCase(),
+    headers,
+    // A key speaks for itself alone, not for the login of this browser.
+    credentials: apiKey === '' ? 'same-origin' : 'omit',
+    ...(hasBody && { body: filled.text('body') }),
+  });
+}
+
+/** Tells `show` as more of the answer arrives. */
+async function send(request: Request, abort: AbortController, show: (answer: Answer) => void): Promise<void> {
+  const startedAt = performance.now();
+  const response = await fetch(request, { signal: abort.signal });
+  const ms = Math.round(performance.now() - startedAt);
+  const headers = [...response.headers]
+    .filter(([name]) => HEADERS_SHOWN.test(name))
+    .map(([name, value]) => `${name}: ${value}`)
+    .join('\n');
+  const known = { status: response.status, ms, headers };
+  show({ ...known, text: '' });
+  const reader = response.body?.getReader();
+  const decoder = new TextDecoder();
+  let text = '';
+  for (;;) {
+    const next = await reader?.read();
+    if (next === undefined || next.done) break;
+    text += decoder.decode(next.value, { stream: true });
+    show({ ...known, text: text.slice(0, SHOWN_MAX_CHARS) });
+    if (text.length > SHOWN_MAX_CHARS) return abort.abort();
+  }
+  show({ ...known, text: indented(text) });
+}
+
+function indented(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * Calls of tunnel objects in this process. The Node host has all objects in the process that asks them, so a small request is handed over in
+ * memory: a call by a stub would copy it, and an answer that streams would need a `fetch`.
+ */
+import { TransientMap } from '../../shared/collections/transient-map.ts';
+import type { AttemptRequest, LocalResult } from './attempt.ts';
+
+/** An object answers within half of it, if only that it takes longer. One that was reset never does. */
+const LOOK_EVERY_MS = 1_000;
+/** With more calls waiting the object is in trouble. A call by its stub then says of what kind. */
+const WAITING_MAX = 4_096;
+
+/** One request to an object of this process. */
+export class LocalCall {
+  readonly open: AttemptRequest;
+  readonly body: Uint8Array;
+  /** Rejects when the object was reset, and when the client left. */
+  readonly answered: Promise<LocalResult>;
+  readonly #resolve: (result: LocalResult) => void;
+  readonly #reject: (error: Error) => void;
+
+  constructor(open: AttemptRequest, body: Uint8Array) {
+    this.open = open;
+    this.body = body;
+    const { promise, resolve, reject } = Promise.withResolvers<LocalResult>();
+    this.answered = promise;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  answer(result: LocalResult): void {
+    this.#resolve(result);
+  }
+
+  /** The object failed, or was reset: its successor can be asked. */
+  lose(cause?: unknown): void {
+    this.#reject(new Error('the object that had it is gone', { cause }));
+  }
+
+  /** The client left. */
+  withdraw(): void {
+    this.#reject(new Error('the client left'));
+  }
+}
+
+/** By session: the objects of this process that have a socket. */
+const callees = new Map<string, Callee>();
+
+export function calleeOf(session: string): Callee | undefined {
+  return callees.get(session);
+}
+
+/** An object that takes calls, from its socket's beginning to its end. */
+export class Callee {
+  readonly #session: string;
+  readonly #take: (call: LocalCall) => void;
+  /** Those without an answer, and how to ask the object whether it works at them still. At most WAITING_MAX. */
+  readonly #waiting = new TransientMap<LocalCall, { holds(): Promise<boolean>; seen: boolean }>();
+  #looking: ReturnType<typeof setInterval> | null = null;
+
+  constructor(session: string, take: (call: LocalCall) => void) {
+    this.#session = session;
+    this.#take = take;
+    callees.set(session, this);
+  }
+
+  /** What waits goes on waiting: the object may get another socket. */
+  close(): void {
+    if (callees.get(this.#session) === this) callees.delete(this.#session);
+  }
+
+  /**
+   * `holds` asks the object by its stub whether it works at the call.
+   * @throws Error where the object failed or was reset, or the client left
+   */
+  async ask(call: LocalCall, holds: () => Promise<boolean>): Promise<LocalResult> {
+    if (this.#waiting.size >= WAITING_MAX) return { kind: 'fetch' };
+    this.#waiting.set(call, { holds, seen: false });
+    this.#looking ??= setInterval(() => this.#look(), LOOK_EVERY_MS);
+    try {
+      this.#take(call);
+      return await call.answered;
+    } finally {
+      this.#waiting.delete(call);
+    }
+  }
+
+  /** A call that two looks found here may be lost. */
+  #look(): void {
+    if (this.#waiting.size === 0) {
+      if (this.#looking !== null) clearInterval(this.#looking);
+      this.#looking = null;
+    }
+    for (const call of this.#waiting.keys()) {
+      const waiting = this.#waiting.get(call);
+      if (waiting === undefined) continue;
+      if (!waiting.seen) waiting.seen = true;
+      else
+        void waiting.holds().then(
+          (held) => (held ? undefined : call.lose()),
+          (error: unknown) => call.lose(error),
+        );
+    }
+  }
+}

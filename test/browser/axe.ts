@@ -1,0 +1,20 @@
+/** What axe finds on what is shown now. */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Page } from 'playwright-core';
+import * as z from 'zod';
+
+const resultSchema = z.object({
+  violations: z.array(
+    z.object({ id: z.string(), impact: z.string().nullish(), nodes: z.array(z.object({ html: z.string() })) }),
+  ),
+});
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** One line for each rule that is broken. The context needs `bypassCSP`: the page's own policy would keep axe out. */
+export async function findings(page: Page, where: string): Promise<string[]> {
+  await page.evaluate(AXE);
+  const { violations } = resultSchema.parse(await page.evaluate('axe.run()'));
+  return violations.map(({ id, impact, nodes }) => `${where}: ${id} (${impact}) ${nodes[0]?.html.slice(0, 120)}`);
+}

@@ -1,0 +1,63 @@
+/** Calls of tunnel objects in one process. */
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import type { AttemptRequest, CallResult } from '../../../gateway/tunnel/attempt.ts';
+import { Callee, calleeOf, LocalCall } from '../../../gateway/tunnel/local-calls.ts';
+
+const ANSWER: CallResult = { kind: 'failure', code: 'failed', message: 'the answer' };
+const call = () => new LocalCall({ requestId: 'r', attempt: 1 } as AttemptRequest, new Uint8Array([1, 2, 3]));
+const neverAsked = () => Promise.reject(new Error('asked'));
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+it('hands a call over in the same turn, as it is, and its answer back', async () => {
+  const taken: LocalCall[] = [];
+  const callee = new Callee('one', (asked) => taken.push(asked));
+  const asked = call();
+  const answer = callee.ask(asked, neverAsked);
+  expect(taken).toEqual([asked]);
+  asked.answer(ANSWER);
+  expect(await answer).toBe(ANSWER);
+  callee.close();
+});
+
+it('is known by its session until it is closed; the newest of a session counts', () => {
+  const first = new Callee('two', () => {});
+  const second = new Callee('two', () => {});
+  first.close();
+  expect(calleeOf('two')).toBe(second);
+  second.close();
+  expect(calleeOf('two')).toBeUndefined();
+});
+
+it('a call of an object that was reset rejects within two seconds, one that the object works at goes on', async () => {
+  const callee = new Callee('three', () => {});
+  const [lost, held] = [call(), call()];
+  const outcome = callee.ask(lost, async () => false).catch((error: Error) => error.message);
+  const answer = callee.ask(held, async () => true);
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(await outcome).toContain('is gone');
+  await vi.advanceTimersByTimeAsync(60_000);
+  held.answer(ANSWER);
+  expect(await answer).toBe(ANSWER);
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it('what the object throws, and a client that leaves, reject the call alone', async () => {
+  const failing = new Callee('four', () => {
+    throw new Error('broken');
+  });
+  await expect(failing.ask(call(), neverAsked)).rejects.toThrow('broken');
+  const silent = new Callee('five', () => {});
+  const left = call();
+  const answer = silent.ask(left, neverAsked);
+  left.withdraw();
+  await expect(answer).rejects.toThrow('the client left');
+});
+
+it('with 4,096 calls waiting the next goes by the stub', async () => {
+  const callee = new Callee('six', () => {});
+  for (let n = 0; n < 4_096; n++) void callee.ask(call(), async () => true);
+  expect(await callee.ask(call(), neverAsked)).toEqual({ kind: 'fetch' });
+});
