@@ -2,6 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
+import * as z from 'zod';
 import { startAgent } from '../support/agent.ts';
 import { logIn, openBrowser, openPage } from '../support/browser.ts';
 import { startEngine } from '../support/engine.ts';
@@ -62,8 +63,16 @@ const PAGES: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   },
   usage: (page) => page.locator('figure canvas').waitFor(),
   keys: (page) => page.getByRole('table').waitFor(),
+  ...Object.fromEntries(
+    ['users', 'projects', 'routing', 'audit'].map((tab) => [
+      `admin/${tab}`,
+      (page: Page) => page.getByRole('table').waitFor(),
+    ]),
+  ),
+  'admin/peers': (page) => page.getByText('No peer is listed').waitFor(),
+  'admin/settings': (page) => page.getByLabel('Public address').waitFor(),
   nodes: (page) => page.locator('figure canvas').waitFor(),
-  providers: (page) => page.getByRole('table').waitFor(),
+  providers: (page) => page.getByRole('table').first().waitFor(),
 };
 
 async function takeChat(page: Page, url: string, take: (what: string) => Promise<void>): Promise<void> {
@@ -98,6 +107,7 @@ async function main(): Promise<void> {
   leaves.signal('SIGTERM');
   await gateway.serving(1, 15_000, SECOND);
   await describe(house);
+  await makeAccounts(house);
   await gateway.createKey('ada’s laptop', { limits: { requests_per_minute: 60 }, trusted_providers: ['lab'] });
   house.engine.control({ tokens: 60, tokensPerSecond: 200 });
   const counted = await house.ask('/v1/chat/completions', {
@@ -109,6 +119,20 @@ async function main(): Promise<void> {
   const browser = await openBrowser();
   for (const look of LOOKS) await takeAll(browser, house, look);
   await stop();
+}
+
+/** People and a project, as a small lab has them. */
+async function makeAccounts({ gateway }: House): Promise<void> {
+  const made = await gateway.admin('POST', 'projects', {
+    name: 'Climate models',
+    limits: { requests_per_minute: 120, tokens_per_month: 50_000_000 },
+    models: [MODEL],
+  });
+  const { id } = z.object({ id: z.string() }).parse(made);
+  await gateway.admin('POST', 'users', { name: 'Ada Lovelace', email: 'ada@example.org', project_id: id });
+  await gateway.admin('POST', 'users', { name: 'Grace Hopper', email: 'grace@example.org', role: 'operator' });
+  const aliases = { policy: 'least-load', aliases: ['small'], fallbacks: [SECOND] };
+  await gateway.admin('PUT', `models/${MODEL}`, aliases);
 }
 
 /** As an operator would. */
@@ -165,16 +189,19 @@ async function takeAll(browser: Browser, { gateway }: House, { name, ...options 
     await page.goto(`${gateway.url}/#/${what}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
     await ready(page);
-    await take(what);
+    await take(what.replace('/', '-'));
   }
   await page.goto(`${gateway.url}/#/nodes`);
   await page.getByRole('heading', { name: 'Joins and losses' }).scrollIntoViewIfNeeded();
   await take('history');
-  await page.getByRole('link', { name: 'details of this node' }).first().click();
+  await page.getByRole('link', { name: 'details of this node' }).last().click();
   await page.getByText(/ago$/).waitFor();
   // Two samples make a line.
   await page.waitForTimeout(5_000);
   await take('node');
+  await page.goto(`${gateway.url}/docs#post_admin_projects`);
+  await page.locator('#post_admin_projects').getByLabel('Body').waitFor();
+  await take('api-reference');
 }
 
 try {
