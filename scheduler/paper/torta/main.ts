@@ -11,13 +11,14 @@ import { TOPOLOGY_IDS } from '../../regions/world/topology.ts';
 import { type Row, rowsText } from '../rows.ts';
 import { ablate, ablationTable } from './ablation.ts';
 import { compare, comparisonRows, comparisonTable } from './comparison.ts';
+import { forecasterRows } from './forecasters.ts';
 import { timingRows, timings } from './milp.ts';
-import { accuracyPicture, comparisonPictures, coursePicture } from './pictures.ts';
+import { accuracyPicture, comparisonPicture, coursePicture } from './pictures.ts';
 import { accuracySweep, failure, surge } from './scenarios.ts';
 
 /** An hour and a half: enough for the bands, short enough for every change. */
 const QUICK_SLOTS = 120;
-const PARTS = ['comparison', 'ablation', 'surge', 'failure', 'accuracy', 'milp'] as const;
+const PARTS = ['comparison', 'ablation', 'surge', 'failure', 'accuracy', 'forecasters', 'milp'] as const;
 type Part = (typeof PARTS)[number];
 
 const { values } = parseArgs({
@@ -40,15 +41,13 @@ const pictures: [name: string, svg: string][] = [];
 
 const run: Record<Part, () => Promise<void>> = {
   async comparison() {
-    const found = [];
     for (const topology of values.topology.split(',')) {
       const compared = await compare(catalogue, topology, seeds, slots);
-      found.push(compared);
+      pictures.push(comparisonPicture(compared));
       rows.push(...comparisonRows(compared));
       console.log(`\n${topology}: ${slots} slots of 45 s, ${seeds.length} seeds, mean ± 95 % interval\n`);
       console.log(comparisonTable(compared));
     }
-    pictures.push(...comparisonPictures(found));
   },
   async ablation() {
     const [topology = 'abilene'] = values.topology.split(',');
@@ -72,6 +71,9 @@ const run: Record<Part, () => Promise<void>> = {
     const found = await accuracySweep(catalogue, seeds, slots);
     rows.push(...found.rows);
     pictures.push(['regions-accuracy', accuracyPicture(found.points)]);
+  },
+  async forecasters() {
+    rows.push(...(await forecasterRows(catalogue, seeds.slice(0, 3), slots, quick)));
   },
   async milp() {
     rows.push(...timingRows(await timings(quick ? [100, 200] : [100, 500, 1000, 2000, 5000], quick ? 5 : 60)));

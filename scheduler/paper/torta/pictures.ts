@@ -7,20 +7,21 @@ import { interval } from './statistics.ts';
 
 const SHOWN = [...PAPER_BASELINES, 'latency-greedy', OURS];
 
-/** Figures 8, 9 and 10, one panel per topology. */
-export function comparisonPictures(found: readonly Compared[]): [name: string, svg: string][] {
-  const panels = (title: string, unit: string, more: boolean, of: Measure) =>
-    found.map(({ topology, runs }) => ({
-      title: `${title}, ${topology}`,
-      unit,
-      more,
-      values: SHOWN.map((name) => ({ name, value: interval((runs.get(name) ?? []).map(of)).mean })),
-    }));
-  return [
-    ['regions-response', barsSvg(panels('Response', 's', false, ({ responseS }) => responseS.mean))],
-    ['regions-cost', barsSvg(panels('Electricity', 'USD', false, ({ costUsd }) => costUsd))],
-    ['regions-balance', barsSvg(panels('Balance', '1/(1+CV)', true, ({ balance }) => balance))],
-  ];
+/** Figures 8, 9 and 10 side by side, for one topology. */
+export function comparisonPicture({ topology, runs }: Compared): [name: string, svg: string] {
+  const panel = (title: string, unit: string, more: boolean, of: Measure) => ({
+    title,
+    unit,
+    more,
+    values: SHOWN.map((name) => ({ name, value: interval((runs.get(name) ?? []).map(of)).mean })),
+  });
+  const svg = barsSvg([
+    panel(`Response, ${topology}`, 's', false, ({ responseS }) => responseS.mean),
+    panel('99th percentile', 's', false, ({ responseS }) => responseS.p99),
+    panel('Electricity', 'USD', false, ({ costUsd }) => costUsd),
+    panel('Balance', '1/(1+CV)', true, ({ balance }) => balance),
+  ]);
+  return [`regions-${topology}`, svg];
 }
 
 /** Mean response by slot, over all seeds. */

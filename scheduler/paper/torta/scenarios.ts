@@ -148,7 +148,7 @@ export async function accuracySweep(catalogue: Catalogue, seeds: readonly number
 }
 
 /** Adds the accuracy of each slot to `into`. */
-function measured(forecast: DemandForecast, source: TaskSource, into: number[]): DemandForecast {
+export function measured(forecast: DemandForecast, source: TaskSource, into: number[]): DemandForecast {
   return {
     name: forecast.name,
     observe: (arrived) => forecast.observe(arrived),
