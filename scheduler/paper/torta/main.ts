@@ -76,7 +76,7 @@ const run: Record<Part, () => Promise<void>> = {
     rows.push(...(await forecasterRows(catalogue, seeds.slice(0, 3), slots, quick)));
   },
   async milp() {
-    rows.push(...timingRows(await timings(quick ? [100, 200] : [100, 500, 1000, 2000, 5000], quick ? 5 : 60)));
+    rows.push(...timingRows(await timings(quick ? [100, 200] : [100, 500, 1000, 2000, 5000], quick ? 5 : 40)));
   },
 };
 

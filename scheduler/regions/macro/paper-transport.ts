@@ -52,7 +52,7 @@ export async function transportTarget(input: MacroInput): Promise<Float64Array> 
 }
 
 /** A100s that a region is worth, over all types of task. */
-export function capacities({ world, servers }: MacroInput): number[] {
+export function capacities({ world, servers }: Pick<MacroInput, 'world' | 'servers'>): number[] {
   return servers.map((counts) =>
     counts.reduce((sum, count, kind) => {
       const factor = world.kinds[kind]?.factor ?? [];
