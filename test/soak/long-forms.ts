@@ -29,6 +29,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     minutes: 25,
     argv: ['test/soak/schemathesis.ts'],
   },
+  {
+    name: 'regions',
+    what: 'the experiments of two-layer planning over regions, 480 slots and ten seeds: no row leaves its band',
+    minutes: 20,
+    argv: ['scheduler/paper/torta/main.ts'],
+  },
 ];
 
 /** Those that are named, all without a name; or what is wrong with the names. */

@@ -9,16 +9,17 @@ import { SchedulerError } from '../../errors.ts';
 import { PAPER_SLOTS } from '../../regions/simulator/workload.ts';
 import { TOPOLOGY_IDS } from '../../regions/world/topology.ts';
 import { type Row, rowsText } from '../rows.ts';
-import { ablate, ablationTable } from './ablation.ts';
+import { ablate, ablationTable, learningRows } from './ablation.ts';
 import { compare, comparisonRows, comparisonTable } from './comparison.ts';
 import { forecasterRows } from './forecasters.ts';
+import { guaranteeRows } from './guarantee-rows.ts';
 import { timingRows, timings } from './milp.ts';
 import { accuracyPicture, comparisonPicture, coursePicture } from './pictures.ts';
 import { accuracySweep, failure, surge } from './scenarios.ts';
 
 /** An hour and a half: enough for the bands, short enough for every change. */
 const QUICK_SLOTS = 120;
-const PARTS = ['comparison', 'ablation', 'surge', 'failure', 'accuracy', 'forecasters', 'milp'] as const;
+const PARTS = ['comparison', 'ablation', 'surge', 'failure', 'accuracy', 'forecasters', 'guarantee', 'milp'] as const;
 type Part = (typeof PARTS)[number];
 
 const { values } = parseArgs({
@@ -51,7 +52,9 @@ const run: Record<Part, () => Promise<void>> = {
   },
   async ablation() {
     const [topology = 'abilene'] = values.topology.split(',');
-    console.log(`\nablation, ${topology}\n\n${ablationTable(await ablate(catalogue, topology, seeds, slots))}`);
+    const runs = await ablate(catalogue, topology, seeds, slots);
+    rows.push(...learningRows(topology, runs));
+    console.log(`\nablation, ${topology}\n\n${ablationTable(runs)}`);
   },
   async surge() {
     const found = await surge(catalogue, seeds);
@@ -74,6 +77,9 @@ const run: Record<Part, () => Promise<void>> = {
   },
   async forecasters() {
     rows.push(...(await forecasterRows(catalogue, seeds.slice(0, 3), slots, quick)));
+  },
+  async guarantee() {
+    rows.push(...(await guaranteeRows(catalogue)));
   },
   async milp() {
     rows.push(...timingRows(await timings(quick ? [100, 200] : [100, 500, 1000, 2000, 5000], quick ? 5 : 40)));
