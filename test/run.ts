@@ -3,14 +3,18 @@
  * Two runs of vitest go side by side, since tests mostly wait, and those of Slurm and of networks behind NAT, which hardly do anything else,
  * beside them; what each says is printed when it is over. Ends with one line,
  * `N passed, N failed` and `, N skipped` where so; the exit code is 0 only if something ran and nothing failed.
- * Files of tests that failed run a second time, alone: what passes then is named as flaky, and counts as passed. Skipped tests are named
+ * Files of tests that failed run a second time, alone: what passes then is named as flaky, counts as passed, and is written into test/flaky.json.
+ * `npm test -- --changed`: only the tests of rooms that differ from main. Skipped tests are named
  * where their part ends.
  */
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
 import { cannotRun } from './support/abilities.ts';
+import { testsOf } from './support/changed.ts';
+import { addToLedger } from './support/flaky-ledger.ts';
 import { command, type Outcome, vitestRun } from './support/vitest-run.ts';
 import { ROOT } from './support/where.ts';
 
@@ -183,9 +187,36 @@ async function main(only: string[]): Promise<number> {
     rmSync(directory, { recursive: true, force: true });
   }
   for (const test of tally.flaky) console.log(`flaky, passed at the second try: ${test}`);
+  addToLedger(tally.flaky, new Date());
   const { passed, failed, skipped } = tally;
   console.log(`\n${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ''}`);
   return failed === 0 && passed > 0 ? 0 : 1;
 }
 
-process.exitCode = await main(process.argv.slice(2));
+/** Paths from the root that differ from main, uncommitted and new ones included. */
+function changedPaths(): string[] {
+  const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).split('\n');
+  const base = git('merge-base', 'HEAD', 'main')[0] ?? 'main';
+  const all = [...git('diff', '--name-only', base), ...git('ls-files', '--others', '--exclude-standard')];
+  return all.filter((path) => path !== '');
+}
+
+/** The tests of the rooms that differ from main, one part after the other. */
+async function mainOfChanged(): Promise<number> {
+  const tests = testsOf(changedPaths(), ROOT);
+  const tally = new Tally();
+  const directory = mkdtempSync(join(tmpdir(), 'otela-report-'));
+  try {
+    for (const [project, paths] of tests) {
+      console.log(`\n== ${project}: ${paths.join(' ')}`);
+      tally.add(await vitestRun(project, paths, { id: `${run}-${project}`, directory, env }), undefined);
+    }
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+  console.log(`\n${tally.passed} passed, ${tally.failed} failed, of the rooms that differ from main`);
+  return tally.failed === 0 ? 0 : 1;
+}
+
+const asked = process.argv.slice(2);
+process.exitCode = asked[0] === '--changed' ? await mainOfChanged() : await main(asked);
