@@ -1,143 +1,146 @@
 import type { FittedForecaster } from '../../forecast/types.ts';
+import type { EngineLimits } from '../../serving/limits.ts';
+import { backlogSeconds, changedShare } from '../course.ts';
 import { type Evaluation, type Expected, evaluate } from '../evaluate.ts';
-import { bestPlan, candidatePlans } from '../exhaustive.ts';
+import { candidatePlans } from '../exhaustive.ts';
+import type { Placed } from '../placement.ts';
 import type { RateTable } from '../rates.ts';
-import type { Decision, Orchestrator, View } from '../timeline.ts';
-import { type DeploymentPlan, planText, samePlan } from '../types.ts';
+import { forecastRequests, rehearse } from '../rehearse.ts';
+import type { Decision, Dispatch, Orchestrator, View } from '../timeline.ts';
+import { type DeploymentPlan, gpusOfPlan, keyOf, planText, samePlan } from '../types.ts';
 
 export interface OursOptions {
   table: RateTable;
+  limits: EngineLimits;
   forecaster: FittedForecaster;
   /** Slots ahead that a change has to pay in. */
   horizon: number;
   /** Seconds that GPUs are dark when their replica changes, from the plan of the transfer. */
-  switchS: (from: DeploymentPlan, to: DeploymentPlan) => number;
+  switchS: (running: readonly Placed[], to: DeploymentPlan) => number;
   /** A change must save this share of what keeping costs: forecasts err, and a plan that comes and goes serves nobody. */
   margin: number;
-  /** Plans that are weighed; all undominated ones without it. */
-  plans?: (gpus: number) => readonly DeploymentPlan[];
-  /** Requests/s of each kind to begin with, before anything was observed. */
+  /** Slots in a row that must agree on a change. */
+  confirm?: number;
+  /** Requests/s of each kind that the first plan is for; the forecast without it. */
   initial?: readonly number[];
   /** Only the assignment follows the workload, the plan stays: an ablation. */
   fixedPlan?: boolean;
+  /** All requests to the least loaded replica, whatever their kind: an ablation. */
+  untyped?: boolean;
+  /** Plans that are weighed; all undominated ones without it. */
+  plans?: (gpus: number) => readonly DeploymentPlan[];
+  /** Plans that are rehearsed in each slot. */
+  shortlist?: number;
+  /** An operator's pin: this plan, whatever the workload. */
+  pin?: DeploymentPlan;
+  seed?: number;
   name?: string;
 }
 
+/** A plan with a way to give it requests, and what it costs over the horizon. */
+interface Candidate {
+  found: Evaluation;
+  dispatch: Dispatch;
+  /** Request seconds, the switch to it included. */
+  cost: number;
+  darkS: number;
+}
+
+const SHORTLIST = 5;
+const CONFIRM = 2;
+
 /**
- * Follows the forecast: the plan that is best for the next slots replaces the one that runs if what it gains over the horizon is more than what
- * the switch costs, with a margin. Between changes the assignment of kinds follows the forecast in every slot.
+ * Follows the forecast. Every plan is weighed by averages and the linear program; the best ones, and the one that runs, are then simulated on the
+ * forecast. A plan replaces the one that runs if that saves more than the switch costs, with a margin. Between changes the assignment of kinds follows the
+ * forecast in every slot.
  */
 export function ours(options: OursOptions): Orchestrator {
-  const { table, horizon } = options;
   const plans = new Map<number, readonly DeploymentPlan[]>();
-  const plansFor = (gpus: number) => {
-    const known = plans.get(gpus) ?? options.plans?.(gpus) ?? candidatePlans(table, gpus);
+  const plansFor = (gpus: number): readonly DeploymentPlan[] => {
+    if (options.pin !== undefined) return [options.pin];
+    const known = plans.get(gpus) ?? options.plans?.(gpus) ?? candidatePlans(options.table, gpus);
     plans.set(gpus, known);
     return known;
   };
+  // Slots in a row in which a change was worth it: a burst of one minute is no reason to move weights.
+  let wished = 0;
   const decide = (view: View): Decision => {
     const expected = expectation(options, view);
-    const fits = view.plan.reduce((sum, { shape, replicas }) => sum + shape.tp * shape.pp * replicas, 0) <= view.gpus;
-    const now = view.plan.length > 0 && fits ? evaluate(table, view.plan, expected) : undefined;
-    if (now !== undefined && options.fixedPlan === true) return decisionOf(now, 0, 'the plan is fixed');
-    const candidates = plansFor(view.gpus);
-    if (now === undefined) {
-      const best = bestPlan(table, candidates, expected);
-      return decisionOf(best, options.switchS(view.plan, best.plan), 'the best plan at the start');
+    const runs = view.plan.length > 0 && gpusOfPlan(view.plan) <= view.gpus && view.running.length > 0;
+    const pinned = options.fixedPlan === true && runs;
+    const candidates = weighed(options, view, expected, pinned ? [] : plansFor(view.gpus), runs);
+    const best = candidates.reduce((a, b) => (b.cost < a.cost ? b : a));
+    const keep = candidates
+      .filter(({ found }) => runs && samePlan(found.plan, view.plan))
+      .sort((a, b) => a.cost - b.cost)[0];
+    if (keep === undefined) return decisionOf(best, `the best plan: ${planText(best.found.plan)}`);
+    if (samePlan(best.found.plan, view.plan)) {
+      wished = 0;
+      return decisionOf(best, 'the plan is still the best');
     }
-    const keep = costOf(now, { expected, waiting: view.waiting, darkS: 0, changed: 0, capacityBefore: 0 });
-    let [best, least, dark]: [Evaluation, number, number] = [now, keep, 0];
-    for (const plan of candidates) {
-      if (samePlan(plan, now.plan)) continue;
-      const found = evaluate(table, plan, expected);
-      if (found.latencyS * requestsOf(expected) >= least) continue;
-      const darkS = options.switchS(now.plan, plan);
-      const changed = changedShare(now.plan, plan);
-      const cost = costOf(found, { expected, waiting: view.waiting, darkS, changed, capacityBefore: 1 / now.load });
-      if (cost < least) [best, least, dark] = [found, cost, darkS];
-    }
-    if (best === now) return decisionOf(now, 0, 'no other plan is better, its switch included');
-    const why = `${planText(best.plan)} costs ${least.toFixed(0)} request seconds in ${horizon} slots, what runs ${keep.toFixed(0)}`;
-    if (keep - least < keep * options.margin) return decisionOf(now, 0, `not worth a switch: ${why}`);
-    return decisionOf(best, dark, why);
+    const why = `${planText(best.found.plan)} costs ${best.cost.toFixed(0)} request seconds in ${options.horizon} slots, its switch included; what runs costs ${keep.cost.toFixed(0)}`;
+    const worth = keep.cost - best.cost >= keep.cost * options.margin;
+    wished = worth ? wished + 1 : 0;
+    if (!worth) return decisionOf(keep, `not worth a switch: ${why}`);
+    if (wished < (options.confirm ?? CONFIRM)) return decisionOf(keep, `a switch if the next slot agrees: ${why}`);
+    wished = 0;
+    return decisionOf(best, why);
   };
   return { name: options.name ?? 'ours', decide };
 }
 
-const decisionOf = ({ plan, assignment }: Evaluation, darkS: number, note: string): Decision => ({
-  plan,
-  dispatch: { kind: 'flow', flow: assignment.flow },
+/** The shortlist by averages, and what runs, each simulated on the forecast with both ways to dispatch. */
+function weighed(
+  options: OursOptions,
+  view: View,
+  expected: Expected,
+  plans: readonly DeploymentPlan[],
+  runs: boolean,
+): Candidate[] {
+  const { table, limits, shortlist = SHORTLIST, seed = 1 } = options;
+  const now = runs ? evaluate(table, view.plan, expected) : undefined;
+  const scored = plans.map((plan) => evaluate(table, plan, expected)).sort((a, b) => a.score - b.score);
+  const uniform = scored.filter(({ plan }) => plan.length === 1).slice(0, 2);
+  const chosen = new Map<string, Evaluation>();
+  for (const one of [...(now === undefined ? [] : [now]), ...scored.slice(0, shortlist), ...uniform])
+    chosen.set(keyOf(one.plan), one);
+  const requests = forecastRequests(table, between(expected), expected.horizonS, seed);
+  const total = expected.demand.reduce((sum, one) => sum + one, 0);
+  return [...chosen.values()].flatMap((found): Candidate[] => {
+    const stays = now !== undefined && samePlan(found.plan, now.plan);
+    const darkS = now === undefined || stays ? 0 : options.switchS(view.running, found.plan);
+    const changed = now === undefined || stays ? 0 : changedShare(now.plan, found.plan);
+    const typical = (one: Evaluation) => (one.load + one.highLoad) / 2;
+    const loadBefore = typical(now ?? found);
+    const course = { expected, waiting: view.waiting, darkS, changed, loadBefore, loadAfter: typical(found) };
+    // A rehearsal begins empty and is short: what waits today, an overload that lasts and the switch are the course's.
+    const waiting = backlogSeconds(course);
+    const dispatches: Dispatch[] = [{ kind: 'least-loaded' }];
+    if (options.untyped !== true) dispatches.push({ kind: 'flow', flow: found.assignment.flow });
+    return dispatches.map((dispatch) => {
+      const latencyS = rehearse(table, limits, { plan: found.plan, dispatch }, requests);
+      return { found, dispatch, darkS, cost: latencyS * total * expected.horizonS + waiting };
+    });
+  });
+}
+
+/** Half-way from the expected to the high demand: a plan that only just fits the mean queues every other minute. */
+const between = ({ demand, high }: Expected): number[] => demand.map((one, j) => (one + (high[j] ?? one)) / 2);
+
+const decisionOf = ({ found, dispatch, darkS }: Candidate, note: string): Decision => ({
+  plan: found.plan,
+  dispatch,
   darkS,
   running: 'migrate',
   note,
 });
 
-function expectation({ forecaster, horizon, initial }: OursOptions, { history }: View): Expected {
+function expectation({ forecaster, horizon, initial }: OursOptions, { history, plan }: View): Expected {
   const horizonS = horizon * history.slotS;
-  if (initial !== undefined && (history.counts[0]?.length ?? 0) === 0)
+  if (initial !== undefined && (plan.length === 0 || (history.counts[0]?.length ?? 0) === 0))
     return { demand: initial, high: initial, horizonS };
   const { mean, high } = forecaster.forecast(history, horizon);
   const perS = (steps: readonly number[] | undefined) =>
     (steps ?? []).reduce((sum, one) => sum + one, 0) / (Math.max(1, steps?.length ?? 1) * history.slotS);
   return { demand: mean.map(perS), high: high.map(perS), horizonS };
-}
-
-const requestsOf = ({ demand, horizonS }: Expected): number => demand.reduce((sum, one) => sum + one, 0) * horizonS;
-
-interface Course {
-  expected: Expected;
-  /** Requests that wait already. */
-  waiting: number;
-  darkS: number;
-  /** Share of the GPUs that is dark. */
-  changed: number;
-  /** Of what runs now, as a multiple of the demand. */
-  capacityBefore: number;
-}
-
-/**
- * Request seconds over the horizon: answers without a backlog, and the backlog as a fluid. While a share of the GPUs is dark the rest serves; what is left
- * at the end of the horizon drains at the spare capacity. The mean of the expected and the high demand.
- */
-function costOf(found: Evaluation, course: Course): number {
-  const rate = course.expected.demand.reduce((sum, one) => sum + one, 0);
-  const answers = found.latencyS * rate * course.expected.horizonS;
-  const high = course.expected.high.reduce((sum, one) => sum + one, 0);
-  const before = course.capacityBefore * rate;
-  const backlog = (demand: number, load: number) =>
-    backlogSeconds({ ...course, demand, before, after: load > 0 ? demand / load : Number.POSITIVE_INFINITY });
-  return answers + (backlog(rate, found.load) + backlog(high, found.highLoad)) / 2;
-}
-
-/** A backlog never drains slower than at this share of the capacity: demand does not stay above it for ever. */
-const SPARE_MIN = 0.05;
-
-function backlogSeconds(of: Course & { demand: number; before: number; after: number }): number {
-  let [waiting, area] = [of.waiting, 0];
-  const phase = (capacity: number, seconds: number) => {
-    const end = waiting + (of.demand - capacity) * seconds;
-    if (end >= 0) {
-      area += ((waiting + end) / 2) * seconds;
-      waiting = end;
-    } else {
-      area += waiting ** 2 / (2 * (capacity - of.demand));
-      waiting = 0;
-    }
-  };
-  phase(of.before * (1 - of.changed), of.darkS);
-  phase(of.after, Math.max(0, of.expected.horizonS - of.darkS));
-  if (!Number.isFinite(of.after)) return area;
-  return area + waiting ** 2 / (2 * Math.max(of.after - of.demand, of.after * SPARE_MIN));
-}
-
-/** Share of the GPUs whose replica ends. */
-export function changedShare(from: DeploymentPlan, to: DeploymentPlan): number {
-  let [changed, all] = [0, 0];
-  for (const { shape, replicas } of from) {
-    const kept = to.find((one) => one.shape.tp === shape.tp && one.shape.pp === shape.pp)?.replicas ?? 0;
-    const each = shape.tp * shape.pp;
-    all += each * replicas;
-    changed += each * Math.max(0, replicas - kept);
-  }
-  return all === 0 ? 0 : changed / all;
 }

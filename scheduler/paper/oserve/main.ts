@@ -2,9 +2,13 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { rowsText } from '../rows.ts';
+import { ablationClaims } from './ablation-claims.ts';
 import { appendixD } from './assignment-claims.ts';
+import { forecastClaims } from './forecast-claims.ts';
 import { cells, latencyClaims } from './latency-claims.ts';
+import { searchClaims } from './search-claims.ts';
 import type { Section } from './section.ts';
+import { switchClaims } from './switch-claims.ts';
 
 const { values } = parseArgs({
   options: {
@@ -17,6 +21,10 @@ const { values } = parseArgs({
 
 const SECTIONS: Record<string, () => Promise<Section> | Section> = {
   assignment: appendixD,
+  search: () => searchClaims(values),
+  forecast: () => forecastClaims(values),
+  switch: () => switchClaims(values),
+  ablation: () => ablationClaims(values),
   latency: () => latencyClaims(cells(values)),
 };
 

@@ -1,9 +1,10 @@
 import { chooseForecaster } from '../../forecast/choose.ts';
-import type { FittedForecaster } from '../../forecast/types.ts';
 import { dynamo } from '../../orchestration/orchestrators/dynamo.ts';
-import { ours } from '../../orchestration/orchestrators/ours.ts';
+import { type OursOptions, ours } from '../../orchestration/orchestrators/ours.ts';
 import { reload } from '../../orchestration/orchestrators/reload.ts';
 import { llumnix, unchanged } from '../../orchestration/orchestrators/unchanged.ts';
+import type { Placed } from '../../orchestration/placement.ts';
+import { switchCost } from '../../orchestration/switch-cost.ts';
 import { type Orchestrator, runTimeline, type TimelineResult } from '../../orchestration/timeline.ts';
 import type { DeploymentPlan } from '../../orchestration/types.ts';
 import { DEFAULT_LIMITS } from '../../serving/limits.ts';
@@ -42,29 +43,30 @@ export function bestOf(setup: Setup, of: (plan: DeploymentPlan) => Orchestrator,
   return results.reduce((best, one) => (one.latency.p99 < best.latency.p99 ? one : best));
 }
 
-export interface OursSettings {
-  forecaster?: FittedForecaster;
+export interface OursSettings
+  extends Partial<
+    Pick<OursOptions, 'forecaster' | 'horizon' | 'margin' | 'fixedPlan' | 'untyped' | 'plans' | 'confirm'>
+  > {
+  /** Seconds of every switch; from the plan of the transfer without it. */
   switchS?: number;
-  horizon?: number;
-  margin?: number;
-  fixedPlan?: boolean;
   judged?: Int32Array;
 }
 
-/** Seconds that a switch takes with transfer between GPUs: the paper's figure, which our plan of the transfer stays below. */
-export const SWITCH_S = 10;
-
-export function runOurs(setup: Setup, settings: OursSettings = {}): TimelineResult {
+export function runOurs(setup: Setup, { switchS, judged, ...settings }: OursSettings = {}): TimelineResult {
+  const { table } = setup;
+  const transferS = (running: readonly Placed[], to: DeploymentPlan) =>
+    switchCost(running, to, table.site, 'peer transfer').seconds;
   const orchestrator = ours({
-    table: setup.table,
-    forecaster: settings.forecaster ?? chooseForecaster(setup.before, setup.seed).fitted,
-    horizon: settings.horizon ?? 3,
-    switchS: () => settings.switchS ?? SWITCH_S,
-    margin: settings.margin ?? 0.15,
+    table,
+    limits: DEFAULT_LIMITS,
+    forecaster: chooseForecaster(setup.before, setup.seed).fitted,
+    horizon: 3,
+    margin: 0.3,
     initial: setup.demand,
-    ...(settings.fixedPlan === undefined ? {} : { fixedPlan: settings.fixedPlan }),
+    ...settings,
+    switchS: switchS === undefined ? transferS : () => switchS,
   });
-  return run(setup, orchestrator, settings.judged ?? setup.kinds);
+  return run(setup, orchestrator, judged);
 }
 
 export function runPolicy(setup: Setup, name: PolicyName): TimelineResult {

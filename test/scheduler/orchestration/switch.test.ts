@@ -1,0 +1,137 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { backlogSeconds, changedShare } from '../../../scheduler/orchestration/course.ts';
+import { plansOf } from '../../../scheduler/orchestration/enumerate.ts';
+import { place } from '../../../scheduler/orchestration/placement.ts';
+import { shardMoves, shardOf } from '../../../scheduler/orchestration/shards.ts';
+import { kvPlan, switchCost } from '../../../scheduler/orchestration/switch-cost.ts';
+import { greedyTransfers, H100_LINKS, transferBound } from '../../../scheduler/orchestration/transfer.ts';
+import type { DeploymentPlan } from '../../../scheduler/orchestration/types.ts';
+import { SMALL } from './support.ts';
+
+const { site } = SMALL;
+const plans = plansOf(
+  [
+    { tp: 1, pp: 2 },
+    { tp: 2, pp: 1 },
+    { tp: 2, pp: 2 },
+    { tp: 4, pp: 1 },
+    { tp: 8, pp: 1 },
+  ],
+  8,
+);
+const anyPlan = fc.constantFrom(...plans);
+const placed = (plan: DeploymentPlan) => place(plan, [], site).replicas;
+
+describe('the transfer of weights', () => {
+  it('gives every GPU exactly the shards that it lacks, each once', () => {
+    fc.assert(
+      fc.property(anyPlan, anyPlan, (from, to) => {
+        const before = placed(from);
+        const after = place(to, before, site).replicas;
+        const { transfers } = greedyTransfers(shardMoves(before, after), 60e9, H100_LINKS);
+        for (const replica of after) {
+          for (const gpu of replica.gpus) {
+            const [wanted, own] = [shardOf(replica, gpu), before.map((one) => shardOf(one, gpu)).find((one) => one)];
+            const overlap = (axis: 'layers' | 'columns') =>
+              Math.max(
+                0,
+                Math.min(wanted?.[axis][1] ?? 0, own?.[axis][1] ?? 0) -
+                  Math.max(wanted?.[axis][0] ?? 0, own?.[axis][0] ?? 0),
+              );
+            const has = own === undefined ? 0 : overlap('layers') * overlap('columns');
+            const needs = 1 / (replica.shape.tp * replica.shape.pp) - has;
+            const gets = transfers.filter((one) => one.to === gpu).reduce((sum, { size }) => sum + size, 0);
+            expect(gets).toBeCloseTo(needs, 9);
+          }
+        }
+      }),
+      { numRuns: 150, seed: 29 },
+    );
+  });
+
+  it('is never below the bound of the linear program, and at most two and a half times it', async () => {
+    await fc.assert(
+      fc.asyncProperty(anyPlan, anyPlan, async (from, to) => {
+        const before = placed(from);
+        const moves = shardMoves(before, place(to, before, site).replicas);
+        const greedy = greedyTransfers(moves, 60e9, H100_LINKS).seconds;
+        const bound = await transferBound(moves, 60e9, H100_LINKS);
+        expect(greedy).toBeGreaterThanOrEqual(bound * (1 - 1e-6));
+        expect(greedy).toBeLessThanOrEqual(bound * 2.5 + 1e-9);
+      }),
+      { numRuns: 40, seed: 29 },
+    );
+  });
+
+  it('of a plan that is there already is nothing', () => {
+    const before = placed([{ shape: { tp: 2, pp: 1 }, replicas: 4 }]);
+    const { seconds, transfer } = switchCost(before, [{ shape: { tp: 2, pp: 1 }, replicas: 4 }], site, 'peer transfer');
+    expect([seconds, transfer.transfers.length]).toEqual([0, 0]);
+  });
+
+  it('comes from storage where no GPU holds the model', () => {
+    const { transfer } = switchCost([], [{ shape: { tp: 8, pp: 1 }, replicas: 1 }], site, 'peer transfer');
+    expect(transfer.transfers.every(({ from }) => from === -1)).toBe(true);
+    expect(transfer.bottleneck).toBe('storage into node 0');
+  });
+
+  it('is faster between GPUs than by reload, and fastest from host memory where the shape was there', () => {
+    const before = placed([{ shape: { tp: 2, pp: 1 }, replicas: 4 }]);
+    const to: DeploymentPlan = [{ shape: { tp: 8, pp: 1 }, replicas: 1 }];
+    const of = (method: 'reload' | 'peer transfer' | 'sleep') => switchCost(before, to, site, method).seconds;
+    expect(of('peer transfer')).toBeLessThan(10);
+    expect(of('reload')).toBeGreaterThan(50);
+    expect(of('sleep')).toBeLessThan(of('peer transfer'));
+  });
+
+  it('does not fit where the plan does not', () => {
+    expect(() => switchCost([], [{ shape: { tp: 8, pp: 1 }, replicas: 2 }], site, 'reload')).toThrow('there are 8');
+  });
+});
+
+describe('running sequences at a switch', () => {
+  it('drain where they end before they could have moved, and move with a buffer else', () => {
+    const sequences = [
+      { tokens: 1500, remaining: 3 },
+      { tokens: 200, remaining: 400 },
+    ];
+    const { drain, migrate, bytes, bufferBytes, chunkBytes } = kvPlan(site, sequences, {
+      tokenS: 0.03,
+      bytesPerS: 25e9,
+      drainS: 0.5,
+    });
+    expect([drain, migrate]).toEqual([[0], [1]]);
+    expect(bufferBytes / bytes).toBeCloseTo(1.15, 9);
+    // OPT-30B has 48 layers of 2 × 7168 elements of 2 bytes.
+    expect(chunkBytes).toBeCloseTo(200 * 2 * 7168 * 2, 3);
+  });
+});
+
+describe('what a switch is worth', () => {
+  const expected = { demand: [10], high: [10], horizonS: 180 };
+  const course = { expected, waiting: 0, darkS: 0, changed: 0, loadBefore: 0.8, loadAfter: 0.8 };
+
+  it('is less the more GPUs are dark, the longer and the fuller they are', () => {
+    const of = (change: Partial<typeof course>) => backlogSeconds({ ...course, darkS: 10, changed: 0.5, ...change });
+    expect(backlogSeconds(course)).toBe(0);
+    expect(of({ changed: 1 })).toBeGreaterThan(of({}));
+    expect(of({ darkS: 20 })).toBeGreaterThan(of({}));
+    expect(of({ loadBefore: 0.95, loadAfter: 0.95 })).toBeGreaterThan(of({}));
+  });
+
+  it('grows with a backlog that the new plan drains sooner', () => {
+    const slow = backlogSeconds({ ...course, waiting: 500, loadAfter: 0.98 });
+    expect(backlogSeconds({ ...course, waiting: 500, loadAfter: 0.7 })).toBeLessThan(slow);
+  });
+
+  it('counts the GPUs of replicas that end', () => {
+    const from: DeploymentPlan = [{ shape: { tp: 2, pp: 1 }, replicas: 4 }];
+    const to: DeploymentPlan = [
+      { shape: { tp: 2, pp: 1 }, replicas: 2 },
+      { shape: { tp: 4, pp: 1 }, replicas: 1 },
+    ];
+    expect(changedShare(from, to)).toBeCloseTo(0.5, 9);
+    expect(changedShare(from, from)).toBe(0);
+  });
+});
