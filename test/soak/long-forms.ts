@@ -35,6 +35,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     minutes: 20,
     argv: ['scheduler/paper/torta/main.ts'],
   },
+  {
+    name: 'oserve',
+    what: "OServe's claims over all models, traces and spans: no request is lost, the search and the switches stay in their bands",
+    minutes: 15,
+    argv: ['scheduler/paper/oserve/main.ts', '--json', 'oserve.json'],
+  },
 ];
 
 /** Those that are named, all without a name; or what is wrong with the names. */
