@@ -1,4 +1,4 @@
-import { backtest, type Score } from './backtest.ts';
+import { backtest, type Score, until } from './backtest.ts';
 import { lastValue, movingAverage } from './persistence.ts';
 import { ridge } from './ridge.ts';
 import type { FitOptions, FittedForecaster, Forecast, Forecaster, History } from './types.ts';
@@ -60,7 +60,7 @@ export function chooseForecaster(
       .filter(({ name }) => choices.some(({ chosen }) => chosen === name))
       .map((one) => [one.name, one.fit(history, fit)]),
   );
-  return { fitted: new BySeries(choices, fitted), choices };
+  return { fitted: new BySeries(choices, fitted, lastValue.fit(history, fit)), choices };
 }
 
 function choiceOf(series: string, all: readonly Forecaster[], scores: readonly Score[][], s: number): Choice {
@@ -75,23 +75,62 @@ function choiceOf(series: string, all: readonly Forecaster[], scores: readonly S
   return { series, chosen, rrmse, why };
 }
 
-/** Each series by its own method. */
+/** Slots, the last ones, over which a chosen method must still beat the last value: a mix that shifts makes a past choice wrong. */
+const WATCHED_SLOTS = 12;
+const MADE_MAX = 8 * WATCHED_SLOTS;
+
+/** Each series by its own method, and by the last value while that has been better of late. */
 class BySeries implements FittedForecaster {
   readonly name: string;
   readonly #choices: readonly Choice[];
   readonly #fitted: ReadonlyMap<string, FittedForecaster>;
+  readonly #floor: FittedForecaster;
+  /** Forecasts of one slot by method and origin: each is asked for again in the slots after it. */
+  readonly #made = new Map<string, number[]>();
 
-  constructor(choices: readonly Choice[], fitted: ReadonlyMap<string, FittedForecaster>) {
+  constructor(choices: readonly Choice[], fitted: ReadonlyMap<string, FittedForecaster>, floor: FittedForecaster) {
     this.name = 'best by kind';
     this.#choices = choices;
     this.#fitted = fitted;
+    this.#floor = floor;
+  }
+
+  /** Squared errors of one slot ahead over the last slots, each from the slots before it. */
+  #worseOfLate(chosen: string, history: History, s: number): boolean {
+    const counts = history.counts[s] ?? [];
+    let [own, floor, slots] = [0, 0, 0];
+    for (let origin = Math.max(1, counts.length - WATCHED_SLOTS); origin < counts.length; origin++) {
+      const [truth, last] = [counts[origin] ?? Number.NaN, counts[origin - 1] ?? Number.NaN];
+      if (!Number.isFinite(truth) || !Number.isFinite(last)) continue;
+      own += (truth - (this.#madeAt(chosen, history, origin)[s] ?? last)) ** 2;
+      floor += (truth - last) ** 2;
+      slots++;
+    }
+    return slots >= WATCHED_SLOTS / 2 && own > floor;
+  }
+
+  #madeAt(chosen: string, history: History, origin: number): number[] {
+    const key = `${chosen}:${origin}`;
+    const known = this.#made.get(key);
+    if (known !== undefined) return known;
+    const mean =
+      this.#fitted
+        .get(chosen)
+        ?.forecast(until(history, origin), 1)
+        .mean.map((steps) => steps[0] ?? 0) ?? [];
+    // Some slots of some methods: older ones are never asked for again.
+    if (this.#made.size >= MADE_MAX) this.#made.clear();
+    this.#made.set(key, mean);
+    return mean;
   }
 
   forecast(history: History, horizon: number): Forecast {
     const found = new Map([...this.#fitted].map(([name, one]) => [name, one.forecast(history, horizon)]));
     const forecast: Forecast = { mean: [], low: [], high: [], notes: [] };
     for (const [s, { chosen, series }] of this.#choices.entries()) {
-      const own = found.get(chosen);
+      const late = chosen !== lastValue.name && this.#worseOfLate(chosen, history, s);
+      const own = late ? this.#floor.forecast(history, horizon) : found.get(chosen);
+      if (late) forecast.notes.push(`${series}: the last value was better than ${chosen} of late and stands in for it`);
       const zeros = new Array<number>(horizon).fill(0);
       forecast.mean.push(own?.mean[s] ?? zeros);
       forecast.low.push(own?.low[s] ?? zeros);

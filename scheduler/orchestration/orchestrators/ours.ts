@@ -2,7 +2,8 @@ import type { FittedForecaster } from '../../forecast/types.ts';
 import type { EngineLimits } from '../../serving/limits.ts';
 import { backlogSeconds, changedShare } from '../course.ts';
 import { type Evaluation, type Expected, evaluate } from '../evaluate.ts';
-import { candidatePlans } from '../exhaustive.ts';
+import { candidatePlans, fits, uniformPlans } from '../exhaustive.ts';
+import { EXHAUSTIVE_MAX_GPUS, flowGuided } from '../flow-guided.ts';
 import type { Placed } from '../placement.ts';
 import type { RateTable } from '../rates.ts';
 import { forecastRequests, rehearse } from '../rehearse.ts';
@@ -56,8 +57,9 @@ const CONFIRM = 2;
  */
 export function ours(options: OursOptions): Orchestrator {
   const plans = new Map<number, readonly DeploymentPlan[]>();
-  const plansFor = (gpus: number): readonly DeploymentPlan[] => {
+  const plansFor = (gpus: number, expected: Expected): readonly DeploymentPlan[] => {
     if (options.pin !== undefined) return [options.pin];
+    if (options.plans === undefined && gpus > EXHAUSTIVE_MAX_GPUS) return guidedPlans(options, gpus, expected);
     const known = plans.get(gpus) ?? options.plans?.(gpus) ?? candidatePlans(options.table, gpus);
     plans.set(gpus, known);
     return known;
@@ -68,7 +70,7 @@ export function ours(options: OursOptions): Orchestrator {
     const expected = expectation(options, view);
     const runs = view.plan.length > 0 && gpusOfPlan(view.plan) <= view.gpus && view.running.length > 0;
     const pinned = options.fixedPlan === true && runs;
-    const candidates = weighed(options, view, expected, pinned ? [] : plansFor(view.gpus), runs);
+    const candidates = weighed(options, view, expected, pinned ? [] : plansFor(view.gpus, expected), runs);
     const best = candidates.reduce((a, b) => (b.cost < a.cost ? b : a));
     const keep = candidates
       .filter(({ found }) => runs && samePlan(found.plan, view.plan))
@@ -87,6 +89,15 @@ export function ours(options: OursOptions): Orchestrator {
     return decisionOf(best, why);
   };
   return { name: options.name ?? 'ours', decide };
+}
+
+/** Too many to weigh each: what the guided search finds for the expected and for the high demand, and the uniform ones. */
+function guidedPlans({ table, seed = 1 }: OursOptions, gpus: number, expected: Expected): DeploymentPlan[] {
+  const shapes = table.shapes.map(({ shape }) => shape);
+  const guided = [expected.demand, between(expected), expected.high].map(
+    (demand) => flowGuided(table, gpus, demand, { seed }).plan,
+  );
+  return [...guided, ...uniformPlans(shapes, gpus)].filter((plan) => fits(plan, table.site));
 }
 
 /** The shortlist by averages, and what runs, each simulated on the forecast with both ways to dispatch. */

@@ -10,12 +10,18 @@ export const RELOAD_S = 50;
 
 /**
  * Restarts engines in the uniform shape that suits the last slots best, if that shape is better by `margin`. Requests that run are computed
- * again. `everySlots`: how often it looks; the mix of that many slots decides.
+ * again. `everySlots`: how often it looks; the mix of that many slots decides. `initial`: requests/s of each kind that the first deployment is for.
  */
-export function reload(table: RateTable, everySlots: number, margin: number): Orchestrator {
+export function reload(
+  table: RateTable,
+  everySlots: number,
+  margin: number,
+  initial?: readonly number[],
+): Orchestrator {
   const decide = (view: View): Decision | undefined => {
     if (view.slot % everySlots !== 0 && view.plan.length > 0) return undefined;
-    const demand = rates(view.history, everySlots);
+    const first = view.plan.length === 0 ? initial : undefined;
+    const demand = first ?? rates(view.history, everySlots);
     const expected = { demand, high: demand, horizonS: view.history.slotS * everySlots };
     const plans = uniformPlans(
       table.shapes.map(({ shape }) => shape),

@@ -10,7 +10,7 @@ import { table } from '../../validate/table.ts';
 import { ArrivalClassifier } from '../../workload/arrival.ts';
 import { countByKind } from '../../workload/counts.ts';
 import { fitKinds, kindClassifier } from '../../workload/kinds.ts';
-import { row, statement } from '../rows.ts';
+import { row } from '../rows.ts';
 import type { RunOptions, Section } from './section.ts';
 import { lengthsOf, SLOT_S } from './setups.ts';
 import { azureSpan, type Span, serveGen, serveGenSpan } from './traces.ts';
@@ -49,7 +49,8 @@ export function forecastClaims({ quick }: RunOptions): Section {
     { name: 'ServeGen m-small, 10 minutes as published', history: published('m-small'), day: 144 },
   ];
   const rows: (string | number)[][] = [];
-  let [floorKept, lstmBeats, series] = [true, 0, 0];
+  const ratios: number[] = [];
+  let lstmBeats = 0;
   for (const { name, history, day } of tested) {
     const slots = history.counts[0]?.length ?? 0;
     const from = Math.floor(slots * 0.9);
@@ -57,29 +58,29 @@ export function forecastClaims({ quick }: RunOptions): Section {
       movingAverage(5),
       ridge(day === undefined ? { lags: slots > 300 ? 50 : 10 } : { lags: 50, period: day }),
       ...(day === undefined ? [] : [seasonal(day)]),
-      ...(quick && day !== undefined ? [] : [lstm({ epochs: quick ? 2 : 6 })]),
+      ...(quick && day !== undefined ? [] : [lstm({ epochs: quick ? 2 : 4 })]),
     ];
     const methods = [lastValue, ...members];
     const options = { horizon: 1, level: 0.8, seed: 1, from, refitEvery: slots };
     const scores = methods.map((one) => backtest(one, history, options));
     // The choice is made on the part before the test, so that it has no look at it.
     const past = { ...history, counts: history.counts.map((counts) => counts.slice(0, from)) };
-    const { choices } = chooseForecaster(past, 1, members, { horizon: 1 });
+    const { choices, fitted } = chooseForecaster(past, 1, members, { horizon: 1 });
+    const live = backtest({ name: 'chosen', fit: () => fitted }, history, options);
     for (const [s, kind] of history.names.entries()) {
       const rrmse = methods.map((_, m) => scores[m]?.[s]?.rrmse ?? Number.NaN);
       const chosen = choices[s]?.chosen ?? lastValue.name;
-      const of = rrmse[methods.findIndex((one) => one.name === chosen)] ?? Number.NaN;
-      series++;
+      const of = live[s]?.rrmse ?? Number.NaN;
+      ratios.push(of / Math.max(1e-9, rrmse[0] ?? 1));
       const network = methods.findIndex((one) => one.name.startsWith('LSTM'));
       if (network > 0 && (rrmse[network] ?? 1) < (rrmse[0] ?? 0) * 0.97) lstmBeats++;
-      // Of few slots an error is chance; a chosen method may be worse than the floor there by that much.
-      if (slots > 300 && of > (rrmse[0] ?? 0) * 1.1) floorKept = false;
       rows.push([
         name,
         kind,
         ...rrmse.map((one) => one.toFixed(3)),
         ...new Array<string>(5 - rrmse.length).fill(''),
         chosen,
+        of.toFixed(3),
       ]);
     }
   }
@@ -87,8 +88,11 @@ export function forecastClaims({ quick }: RunOptions): Section {
   return {
     title: 'Forecasts (Figure 16, §4.1)',
     rows: [
-      statement('the chosen method is never more than 10 % worse than the last value on later slots', floorKept),
-      row('series that the LSTM forecasts at least 3 % better than the last value', `of ${series}`, lstmBeats),
+      row('error of the chosen methods over the last value, geometric mean of all series', '×', geometric(ratios), {
+        band: [0, 1.03],
+      }),
+      row('the same, worst series', '×', Math.max(...ratios)),
+      row('series that the LSTM forecasts at least 3 % better than the last value', `of ${ratios.length}`, lstmBeats),
       ...lengths,
     ],
     verdicts: [
@@ -99,9 +103,15 @@ export function forecastClaims({ quick }: RunOptions): Section {
           'the last value is the baseline that is missing there: errors of real minutes are several times 5 %, most of it arrivals that nothing in the past tells',
       },
     ],
-    text: table(['trace', 'kind', 'last', 'MA 5', 'ridge', 'season or LSTM', 'LSTM', 'chosen'], rows),
+    text: table(
+      ['trace', 'kind', 'last', 'MA 5', 'ridge', 'season (LSTM without days)', 'LSTM', 'chosen', 'chosen, as it ran'],
+      rows,
+    ),
   };
 }
+
+const geometric = (values: readonly number[]): number =>
+  Math.exp(values.reduce((sum, value) => sum + Math.log(Math.max(1e-9, value)), 0) / Math.max(1, values.length));
 
 function minutes({ requests }: Span, endS: number): History {
   const kinds = fitKinds(lengthsOf(requests), { most: 4, seed: 1 });

@@ -1,4 +1,4 @@
-/** `npm run paper:oserve [-- --quick] [--json FILE] [--pictures DIR]`: the claims of OServe, each computed again. */
+/** `npm run paper:oserve [-- --quick] [--json FILE] [--pictures DIR] [--section NAME] [--models WORDS]`: the claims of OServe, each computed again. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { rowsText } from '../rows.ts';
@@ -15,6 +15,7 @@ const { values } = parseArgs({
     quick: { type: 'boolean', default: false },
     json: { type: 'string' },
     pictures: { type: 'string', default: 'docs/pictures' },
+    models: { type: 'string' },
     section: { type: 'string', multiple: true },
   },
 });
@@ -25,7 +26,8 @@ const SECTIONS: Record<string, () => Promise<Section> | Section> = {
   forecast: () => forecastClaims(values),
   switch: () => switchClaims(values),
   ablation: () => ablationClaims(values),
-  latency: () => latencyClaims(cells(values)),
+  latency: () =>
+    latencyClaims(cells({ quick: values.quick, ...(values.models === undefined ? {} : { models: values.models }) })),
 };
 
 const found: Section[] = [];

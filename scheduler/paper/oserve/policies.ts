@@ -76,7 +76,7 @@ export function runPolicy(setup: Setup, name: PolicyName): TimelineResult {
     case 'static':
       return bestOf(setup, (plan) => unchanged(name, plan, { kind: 'least-loaded' }));
     case 'reload':
-      return run(setup, reload(setup.table, 3, 0.1));
+      return run(setup, reload(setup.table, 3, 0.1, setup.demand));
     case 'Llumnix':
       return bestOf(setup, llumnix);
     case 'Dynamo':

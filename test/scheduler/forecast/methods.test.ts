@@ -136,3 +136,18 @@ describe('the length of an answer', () => {
     expect(withinTwo).toBeCloseTo(0.99, 5);
   });
 });
+
+describe('a method that was chosen', () => {
+  it('gives way to the last value while that is better, and says so', () => {
+    const random = seeded(21);
+    const noise = Array.from({ length: 200 }, () => Math.max(0, 100 + 20 * normal(random)));
+    const history = (counts: number[]): History => ({ names: ['kind'], counts: [counts], slotS: 60 });
+    const { fitted, choices } = chooseForecaster(history(noise), 1, [movingAverage(15)]);
+    expect(choices[0]?.chosen).toBe('moving average of 15');
+    expect(fitted.forecast(history(noise), 1).notes).toEqual([]);
+    const climbs = [...noise, ...Array.from({ length: 30 }, (_, t) => 100 + 50 * t)];
+    const late = fitted.forecast(history(climbs), 1);
+    expect(late.mean).toEqual([[climbs.at(-1)]]);
+    expect(late.notes[0]).toContain('the last value was better');
+  });
+});
