@@ -14,6 +14,8 @@ import { azureSpan, type Span, type SpanOptions, serveGenSpan } from './traces.t
 export const SLOT_S = 60;
 /** The load of the best single deployment over a span, on average: minutes above it overflow, as in the paper's figures. */
 const STATIC_LOAD = 0.8;
+/** The past of a span may be so many times as full as the span. */
+const PAST_LOAD_MAX = 2;
 /** Kinds of the paper (§4.1). */
 const KINDS = 4;
 /** Tokens of an answer at most: the traces' 99th percentile is below it. */
@@ -72,7 +74,10 @@ export function setupOf({ model: name, gpus, trace, span: number, seed = 1, load
     catalogue.calibration,
     DEFAULT_LIMITS,
   );
-  const scale = load / bestUniformLoad(table, gpus, meanDemand(table, first.requests, toS - fromS));
+  // A span after hours of much more would be scaled until its past no longer fits the memory.
+  const loadOf = (of: Requests, seconds: number) => bestUniformLoad(table, gpus, meanDemand(table, of, seconds));
+  const pastLoad = beforeS > 0 ? loadOf(pastFirst.requests, beforeS) : 0;
+  const scale = load / Math.max(loadOf(first.requests, toS - fromS), pastLoad / PAST_LOAD_MAX);
   const { requests, senders } = draw(fromS, toS, scale);
   const past = beforeS > 0 ? draw(fromS - beforeS, fromS, scale) : undefined;
   const names = fitted.map((kind) => kind.name);
