@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip as gzipCompress } from 'node:zlib';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
-import { readMigrations } from './gateway/standalone/node/program-files.ts';
+import { readMigrations } from './gateway/hosts/node/serve/program-files.ts';
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
 const DIST = join(ROOT, 'dist');
@@ -94,7 +94,7 @@ async function threads(): Promise<Record<string, string>> {
 async function buildCommands(): Promise<void> {
   await mkdir(DIST, { recursive: true });
   const commands = {
-    'otela-gateway.js': 'gateway/standalone/node/main.ts',
+    'otela-gateway.js': 'gateway/cli/main.ts',
     'otela-agent.js': 'agent/cli/main.ts',
     'otela-plan.js': 'scheduler/cli/main.ts',
   };

@@ -2,7 +2,7 @@
  * The secrets of a gateway on Cloudflare, as files of its operator's (0600), for Cloudflare tells nobody what it was given:
  *
  *     admin.key     the first operator's key; Cloudflare gets its SHA-256
- *     issuer/       the keys that admit nodes: see standalone/node/issuer-files.ts. root.key never leaves this machine
+ *     issuer/       the keys that admit nodes: see hosts/node/issuer/issuer-files.ts. root.key never leaves this machine
  *     sent.json     SHA-256 of what was sent, by name: what is sent already is not sent again
  *
  * Each is on disk before it is sent: whatever is cut off, the next run goes on with the same keys.
@@ -11,7 +11,7 @@ import { access, chmod, mkdir, open, readFile, rename, rm } from 'node:fs/promis
 import { join } from 'node:path';
 import * as z from 'zod';
 import { KEY_PREFIX, newSecret, sha256Hex } from '../accounts/secrets.ts';
-import { environment, openIssuer } from '../standalone/node/issuer-files.ts';
+import { environment, openIssuer } from '../hosts/node/issuer/issuer-files.ts';
 
 const ADMIN_SECRET = 'ADMIN_KEY_SHA256';
 const ISSUER_SECRET = 'OTELA_GATEWAY_KEY';

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { wrongUse as misuse } from '../../shared/terminal/wrong-use.ts';
-import { dashboardDirectory } from '../standalone/node/program-files.ts';
+import { dashboardDirectory } from '../hosts/node/serve/program-files.ts';
 import { databaseIdIn, readConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
 import { recalled, remember } from './remembered.ts';

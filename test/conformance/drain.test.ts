@@ -61,7 +61,7 @@ it('the command line drains the one that is left, and tells what became of both'
   const [node] = await house.gateway.serving(1);
   const door = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
   const nodes = (...args: string[]) =>
-    promisify(execFile)(NODE, [join(ROOT, 'gateway/standalone/node/main.ts'), 'nodes', ...args, ...door]);
+    promisify(execFile)(NODE, [join(ROOT, 'gateway/cli/main.ts'), 'nodes', ...args, ...door]);
   const session = node?.session ?? '';
   expect((await nodes('drain', session)).stdout).toBe(`${session} drains: 0 requests run there\n`);
   await eventually('LEFT', 10_000, async () => ((await stateOf(session)) === 'LEFT' ? true : undefined));

@@ -21,7 +21,7 @@ interface Said {
 
 async function otela(...args: string[]): Promise<Said> {
   const door = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
-  const command = [join(ROOT, 'gateway/standalone/node/main.ts'), ...args, ...door];
+  const command = [join(ROOT, 'gateway/cli/main.ts'), ...args, ...door];
   try {
     const { stdout, stderr } = await promisify(execFile)(NODE, command);
     return { code: 0, out: stdout, err: stderr };

@@ -5,14 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import { COMMANDS as AGENT } from '../../agent/cli/commands.ts';
-import { COMMANDS as GATEWAY } from '../../gateway/standalone/node/commands.ts';
+import { COMMANDS as GATEWAY } from '../../gateway/cli/commands.ts';
 import { SHELLS, type Shell } from '../../shared/terminal/completion.ts';
 import { which } from '../support/abilities.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
 const MAINS = {
   'otela-agent': 'agent/cli/main.ts',
-  'otela-gateway': 'gateway/standalone/node/main.ts',
+  'otela-gateway': 'gateway/cli/main.ts',
   'otela-plan': 'scheduler/cli/main.ts',
 } as const;
 type Program = keyof typeof MAINS;

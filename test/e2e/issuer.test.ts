@@ -10,7 +10,7 @@ import { chatBody, type House, openHouse } from '../support/house.ts';
 import { endAll, eventually } from '../support/processes.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const shownSchema = z.object({ gateway_key: z.string(), root_key: z.string(), root_key_name: z.string() });
 
 afterEach(endAll);

@@ -186,7 +186,7 @@ it('a node shows what runs there now, and what went wrong there last', async () 
     last_errors: expect.arrayContaining([expect.objectContaining({ code: 'engine_closed', status: 200 })]),
   });
   expect(await house.gateway.admin('GET', 'nodes')).toMatchObject({ data: [{ session: node?.session }] });
-  const main = join(ROOT, 'gateway/standalone/node/main.ts');
+  const main = join(ROOT, 'gateway/cli/main.ts');
   const at = ['--url', house.gateway.url, '--key-file', join(house.gateway.data, 'admin.key')];
   const list = new Managed([NODE, main, 'nodes', 'list', '--state', 'SERVING', ...at]);
   await list.end(10_000);

@@ -46,7 +46,7 @@ export type HostName = (typeof HOST_NAMES)[number];
 
 /** Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. */
 const MAINS: Readonly<Record<HostName, string>> = {
-  node: join(ROOT, 'gateway/standalone/node/main.ts'),
+  node: join(ROOT, 'gateway/cli/main.ts'),
   worker: join(ROOT, 'test/support/worker-host.ts'),
 };
 

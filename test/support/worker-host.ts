@@ -3,7 +3,7 @@
  * `node worker-host.ts serve --port N --host ADDRESS --data DIR`. Settings of the gateway come from the environment.
  */
 import { parseArgs } from 'node:util';
-import { SETTINGS } from '../../gateway/standalone/node/serve.ts';
+import { SETTINGS } from '../../gateway/hosts/node/serve/serve.ts';
 import { endAll } from './processes.ts';
 import { WranglerGateway } from './wrangler-gateway.ts';
 

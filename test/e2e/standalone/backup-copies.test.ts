@@ -6,11 +6,11 @@ import { mkdir, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, test } from 'vitest';
-import { copyDatabases } from '../../../gateway/standalone/node/backup/copies.ts';
+import { copyDatabases } from '../../../gateway/hosts/node/backup/copies.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 
 afterEach(endAll);
 

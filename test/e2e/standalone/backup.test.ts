@@ -13,7 +13,7 @@ import { chatBody, openHouse } from '../../support/house.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 
 /** `backup` and `restore` know this host's data alone. */
 

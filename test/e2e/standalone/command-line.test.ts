@@ -5,15 +5,15 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { helpOf } from '../../../gateway/standalone/node/command.ts';
-import { COMMANDS } from '../../../gateway/standalone/node/commands.ts';
+import { COMMANDS } from '../../../gateway/cli/commands.ts';
+import { helpOf } from '../../../gateway/command.ts';
 import { described } from '../../../shared/terminal/finding.ts';
 import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
 
 let gateway: Gateway;

@@ -7,12 +7,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { checkTls } from '../../../gateway/standalone/node/doctor/tls-checks.ts';
+import { checkTls } from '../../../gateway/hosts/node/doctor/tls-checks.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const findingsSchema = z.array(
   z.object({ what: z.string(), verdict: z.string(), found: z.string(), fix: z.string().optional() }),
 );

@@ -9,7 +9,7 @@ import { chatBody, type House, openHouse } from '../../support/house.ts';
 import { endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const SIZE_MIB = 64;
 
 afterEach(endAll);

@@ -3,14 +3,14 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import { environment, keyNames, openIssuer, revoke, rotate } from '../../../gateway/hosts/node/issuer/issuer-files.ts';
 import { IssuerError, issuerOf } from '../../../gateway/issuer/issuer.ts';
-import { environment, keyNames, openIssuer, revoke, rotate } from '../../../gateway/standalone/node/issuer-files.ts';
 import { keyName } from '../../../shared/lattice/certificate.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { descendants, endAll, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const NOW_S = 1_795_000_000;
 const DAY_S = 86_400;
 

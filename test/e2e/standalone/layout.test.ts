@@ -3,9 +3,9 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
+import { ringAll } from '../../../gateway/hosts/node/backup/alarms.ts';
+import { bringForward, layoutOf } from '../../../gateway/hosts/node/data/layout.ts';
 import { fileName, objectName } from '../../../gateway/hosts/node/object-file.ts';
-import { ringAll } from '../../../gateway/standalone/node/backup/alarms.ts';
-import { bringForward, layoutOf } from '../../../gateway/standalone/node/layout.ts';
 import { temporaryDirectory } from '../../support/processes.ts';
 
 const versionIn = (data: string): unknown => JSON.parse(readFileSync(join(data, 'layout.json'), 'utf8')).version;

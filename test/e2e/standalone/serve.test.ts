@@ -12,7 +12,7 @@ import { Gateway } from '../../support/gateway.ts';
 import { endAll, eventually, Managed, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const READY_MS = 20_000;
 
 afterEach(endAll);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { z } from 'zod';
-import { TraceStats, traceLineSchema } from '../../../gateway/standalone/node/trace-stats.ts';
+import { TraceStats, traceLineSchema } from '../../../gateway/cli/trace-stats.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
 const START = Date.parse('2026-11-20T10:00:00Z');
@@ -100,7 +100,7 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 
 function otela(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   return new Promise((resolve) => {
-    execFile(NODE, [join(ROOT, 'gateway/standalone/node/main.ts'), ...args], (error, out, err) => {
+    execFile(NODE, [join(ROOT, 'gateway/cli/main.ts'), ...args], (error, out, err) => {
       resolve({ code: z.number().catch(0).parse(error?.code), out, err });
     });
   });

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
-import { newestLayout } from '../../../gateway/standalone/node/layout.ts';
+import { newestLayout } from '../../../gateway/hosts/node/data/layout.ts';
 import { PROTOCOL_VERSION } from '../../../shared/wire/limits.ts';
 import { startAgent } from '../../support/agent.ts';
 import { startEngine } from '../../support/engine.ts';
@@ -15,7 +15,7 @@ import { chatBody, MODEL, openHouse } from '../../support/house.ts';
 import { atEnd, endAll, eventually, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
-const MAIN = join(ROOT, 'gateway/standalone/node/main.ts');
+const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const FIXTURES = join(ROOT, 'test/fixtures/data-directory');
 const VERSIONS = Array.from({ length: newestLayout() }, (_, n) => n + 1);
 const expectedSchema = z.object({
@@ -160,7 +160,7 @@ test('accounts of an earlier schema are migrated by the start, and doctor says s
   const doctor = cli('doctor', '--data', data, '--port', '0');
   expect([doctor.status, doctor.stdout]).toEqual([
     0,
-    expect.stringMatching(/schema: 0002_peers\.sql; the next start brings [6-9]/),
+    expect.stringMatching(/schema: 0002_peers\.sql; the next start brings \d+ more/),
   ]);
   const gateway = await Gateway.start({ data, env: KEPT });
   expect(await gateway.admin('GET', 'keys')).toMatchObject({ data: [{ name: 'of old' }, { name: 'test' }] });

@@ -1,0 +1,129 @@
+/** The admin REST, for a shell: how it is reached and how its answers are printed. */
+import { readFile } from 'node:fs/promises';
+import * as z from 'zod';
+import { printable } from '../../shared/terminal/printable.ts';
+import { CommandError, EXIT_UNREACHABLE, type Flag, JSON_FLAG, UsageError } from '../command.ts';
+import { isReaderGone } from './reader.ts';
+
+/** The gateway said no: told without a stack. */
+export class ClientError extends CommandError {}
+
+/** Nobody is there to say anything. */
+class Unreachable extends ClientError {
+  override readonly exitCode = EXIT_UNREACHABLE;
+}
+
+const ANSWER_MS = 15_000;
+
+export const CONNECTION = {
+  url: { type: 'string', default: 'http://127.0.0.1:8787', value: 'URL', help: 'the gateway' },
+  'key-file': {
+    type: 'string',
+    default: './data/admin.key',
+    value: 'FILE',
+    takes: 'file',
+    help: "file with an operator's key",
+  },
+  ...JSON_FLAG,
+} as const satisfies Record<string, Flag>;
+
+export interface Door {
+  path: string;
+  url: string;
+  keyFile: string;
+  json: boolean;
+}
+
+/** What `CONNECTION`'s flags say. @throws UsageError */
+export function doorTo(path: string, values: { url: string; 'key-file': string; json: boolean }): Door {
+  if (!URL.canParse(values.url) || !/^https?:$/.test(new URL(values.url).protocol))
+    throw new UsageError(`--url ${values.url} is no URL, as in https://gw.example.org`);
+  return { path, url: values.url, keyFile: values['key-file'], json: values.json };
+}
+
+export type Row = (value: unknown) => string[];
+
+export function print(door: Door, row: Row, answer: unknown): number {
+  console.log(door.json ? JSON.stringify(answer) : printable(row(answer).join('  ')));
+  return 0;
+}
+
+const pageSchema = z.object({
+  data: z.array(z.looseObject({ id: z.string().optional(), name: z.string().optional() })),
+  has_more: z.boolean(),
+});
+
+/** Page by page, one line each. */
+export async function list(door: Door, { row }: { row: Row }): Promise<number> {
+  for (let after = '', more = true; more && !isReaderGone(); ) {
+    const { data, has_more } = pageSchema.parse(await ask(door, 'GET', after));
+    for (const one of data) print(door, row, one);
+    const last = data.at(-1);
+    after = `?after=${encodeURIComponent(last?.id ?? last?.name ?? '')}`;
+    more = has_more && data.length > 0;
+  }
+  return 0;
+}
+
+/** What a header can hold: anything else would be told in an error's words, the key with it. */
+const KEY = /^[\x21-\x7e]+$/;
+
+const errorSchema = z.object({ error: z.object({ message: z.string() }) });
+
+/** @throws ClientError with the gateway's own words */
+export async function ask(
+  door: Door,
+  method: string,
+  path: string,
+  body?: Readonly<Record<string, unknown>>,
+): Promise<unknown> {
+  const response = await send(door, method, path, body, AbortSignal.timeout(ANSWER_MS));
+  const text = await response.text();
+  const json = parseJson(text);
+  if (response.ok && json !== undefined) return json;
+  throw refusal(response.status, text);
+}
+
+/** The answer as it comes, however long it is. @throws ClientError */
+export async function download(door: Door, path: string): Promise<ReadableStream<Uint8Array>> {
+  const response = await send(door, 'GET', path, undefined, undefined);
+  if (response.ok && response.body !== null) return response.body;
+  throw refusal(response.status, await response.text());
+}
+
+async function send(
+  door: Door,
+  method: string,
+  path: string,
+  body: Readonly<Record<string, unknown>> | undefined,
+  signal: AbortSignal | undefined,
+): Promise<Response> {
+  const key = (await readFile(door.keyFile, 'utf8').catch(() => undefined))?.trim();
+  if (key === undefined) throw new ClientError(`cannot read ${door.keyFile}; name the operator's key with --key-file`);
+  if (!KEY.test(key)) throw new ClientError(`${door.keyFile} does not hold one key on one line`);
+  const url = new URL(door.url.replace(/\/+$/, '') + door.path + path);
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const init = {
+    method,
+    headers,
+    ...(signal === undefined ? {} : { signal }),
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  };
+  return fetch(url, init).catch((cause: unknown) => {
+    const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);
+    throw new Unreachable(`no gateway answers at ${url.origin}: ${reason}`, { cause });
+  });
+}
+
+function refusal(status: number, text: string): ClientError {
+  const said = errorSchema.safeParse(parseJson(text));
+  return new ClientError(printable(said.success ? said.data.error.message : `${status} ${text.slice(0, 500)}`));
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

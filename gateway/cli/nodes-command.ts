@@ -1,0 +1,133 @@
+/** `otela-gateway nodes …`: what runs at each node now. */
+import { parseArgs } from 'node:util';
+import * as z from 'zod';
+import { printable, printableJson } from '../../shared/terminal/printable.ts';
+import { type Command, EXIT_DONE, type Flag, UsageError } from '../command.ts';
+import { ask, CONNECTION, type Door, doorTo } from './client.ts';
+import { isReaderGone } from './reader.ts';
+
+const nodeSchema = z.looseObject({
+  session: z.string(),
+  state: z.string(),
+  suspected: z.boolean(),
+  provider: z.string(),
+  cluster: z.string(),
+  in_flight: z.number().nullable(),
+  load: z.object({ running: z.number(), waiting: z.number() }).nullable(),
+  breaker: z.object({ state: z.string() }),
+  models: z.array(z.object({ id: z.string() })),
+});
+const pageSchema = z.object({ data: z.array(nodeSchema), has_more: z.boolean() });
+
+const eventSchema = z.object({
+  id: z.number(),
+  at: z.string(),
+  session: z.string(),
+  node: z.string().nullable(),
+  provider: z.string(),
+  cluster: z.string(),
+  event: z.string(),
+  reason: z.string().nullable(),
+});
+const historySchema = z.object({ data: z.array(eventSchema), has_more: z.boolean() });
+const drainedSchema = z.object({ running: z.number() });
+/** A page: who wants more asks the API. */
+const EVENTS = 1_000;
+
+const STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'];
+const OPTIONS = {
+  state: { type: 'string', value: STATES.join('|'), takes: STATES, help: 'list: in that state' },
+  model: { type: 'string', value: 'M', help: 'list: that serve it' },
+  session: { type: 'string', value: 'S', help: 'history: of that one' },
+  ...CONNECTION,
+} as const satisfies Record<string, Flag>;
+
+export const NODES: Command = {
+  summary: 'what runs at each node now',
+  examples: `list | show SESSION | history | drain SESSION | end SESSION
+
+  otela-gateway nodes list --state SERVING
+  otela-gateway nodes list --model Qwen/Qwen3-8B --json | jq -r .session
+  otela-gateway nodes show SESSION                             hardware, job, load, last errors
+  otela-gateway nodes history --session SESSION                joins and losses, the newest first, with the reason
+  otela-gateway nodes drain SESSION                            what runs finishes, then agent and engine end
+  otela-gateway nodes end SESSION                              its session ends; the agent may come again`,
+  verbs: ['list', 'show', 'history', 'drain', 'end'],
+  flags: OPTIONS,
+  run: nodesCommand,
+};
+
+async function nodesCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
+  const door = doorTo('/admin/nodes', values);
+  const [verb, session, ...rest] = positionals;
+  if (verb === 'list' && session === undefined) {
+    await listNodes(door, { state: values.state, model: values.model });
+    return EXIT_DONE;
+  }
+  if (verb === 'history' && session === undefined) {
+    await tellHistory(door, values.session);
+    return EXIT_DONE;
+  }
+  if (session === undefined || rest.length > 0) throw wrong();
+  const path = `/${encodeURIComponent(session)}`;
+  switch (verb) {
+    case 'show':
+      console.log(printableJson(await ask(door, 'GET', path), door.json ? 0 : 2));
+      return EXIT_DONE;
+    case 'drain': {
+      const drained = await ask(door, 'POST', `${path}/drain`);
+      const { running } = drainedSchema.parse(drained);
+      console.log(door.json ? JSON.stringify(drained) : `${session} drains: ${running} requests run there`);
+      return EXIT_DONE;
+    }
+    case 'end': {
+      const ended = await ask(door, 'DELETE', path);
+      console.log(door.json ? JSON.stringify(ended) : `${session}  ended`);
+      return EXIT_DONE;
+    }
+    default:
+      throw wrong();
+  }
+}
+
+function wrong(): UsageError {
+  return new UsageError('usage: otela-gateway nodes list | show SESSION | history | drain SESSION | end SESSION');
+}
+
+async function listNodes(door: Door, wanted: Record<string, string | undefined>): Promise<void> {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(wanted)) if (value !== undefined) query.set(key, value);
+  for (let more = true; more && !isReaderGone(); ) {
+    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
+    for (const node of page.data) say(door, node);
+    const last = page.data.at(-1);
+    more = page.has_more && last !== undefined;
+    if (last !== undefined) query.set('after', last.session);
+  }
+}
+
+/** The newest first, as the API has them and the other lists. */
+async function tellHistory(door: Door, session: string | undefined): Promise<void> {
+  const query = new URLSearchParams({ limit: String(EVENTS), ...(session === undefined ? {} : { session }) });
+  const { data } = historySchema.parse(await ask(door, 'GET', `/history?${query}`));
+  for (const one of data) {
+    const { at, event, session: of, node, provider, cluster, reason } = one;
+    if (door.json) console.log(JSON.stringify(one));
+    else tell([at, event.padEnd(9), of, node ?? '-', provider, cluster, reason ?? '']);
+  }
+}
+
+function say({ json }: Door, node: z.infer<typeof nodeSchema>): void {
+  if (json) return console.log(JSON.stringify(node));
+  const { session, state, suspected, provider, cluster, in_flight, load, breaker, models } = node;
+  const engine = load === null ? '-' : `${load.running} running, ${load.waiting} waiting`;
+  const served = models.map(({ id }) => id).join(',') || '-';
+  const standing = suspected ? `${state} (suspected)` : state;
+  tell([session, standing, provider, cluster, String(in_flight ?? '-'), engine, breaker.state, served]);
+}
+
+/** A line for people. Names, models and reasons are what a provider's agent said. */
+function tell(cells: readonly string[]): void {
+  console.log(printable(cells.join('  ')).trimEnd());
+}

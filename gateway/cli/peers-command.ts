@@ -1,0 +1,50 @@
+/** `otela-gateway peers …`: the issuers whose nodes this gateway takes in beside its own. */
+import { parseArgs } from 'node:util';
+import * as z from 'zod';
+import { type Command, EXIT_DONE, UsageError } from '../command.ts';
+import { ask, CONNECTION, type Door, doorTo } from './client.ts';
+
+const peerSchema = z.object({
+  name: z.string(),
+  root: z.string(),
+  url: z.string().nullable(),
+  created_at: z.string(),
+});
+const listSchema = z.object({ data: z.array(peerSchema) });
+
+export const PEERS: Command = {
+  summary: 'other institutions whose nodes this gateway takes in',
+  examples: `add NAME KEY URL | list | remove NAME
+
+  otela-gateway peers add psi 3q2-7w… https://llm.psi.example  KEY: root_key of their \`otela-gateway issuer show\`
+  otela-gateway peers list
+  otela-gateway peers remove psi`,
+  verbs: ['add', 'list', 'remove'],
+  flags: CONNECTION,
+  run: peersCommand,
+};
+
+async function peersCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: CONNECTION, allowPositionals: true });
+  const door = doorTo('/admin/peers', values);
+  const [verb, name, root, url, ...rest] = positionals;
+  if (verb === 'list' && name === undefined) {
+    for (const peer of listSchema.parse(await ask(door, 'GET', '')).data) say(door, peer);
+    return EXIT_DONE;
+  }
+  if (verb === 'add' && name !== undefined && root !== undefined && url !== undefined && rest.length === 0) {
+    say(door, peerSchema.parse(await ask(door, 'POST', '', { name, root, url })));
+    return EXIT_DONE;
+  }
+  if (verb === 'remove' && name !== undefined && root === undefined) {
+    const gone = await ask(door, 'DELETE', `/${encodeURIComponent(name)}`);
+    if (door.json) console.log(JSON.stringify(gone));
+    return EXIT_DONE;
+  }
+  throw new UsageError('usage: otela-gateway peers add NAME KEY URL | list | remove NAME');
+}
+
+function say({ json }: Door, peer: z.infer<typeof peerSchema>): void {
+  const { name, root, url, created_at } = peer;
+  console.log(json ? JSON.stringify(peer) : [name, root, url ?? '-', created_at].join('  '));
+}

@@ -1,0 +1,185 @@
+/** Runs `keys`, `users`, `projects`, `providers` and `tokens` against the admin REST. */
+import { parseArgs } from 'node:util';
+import * as z from 'zod';
+import { type Command, EXIT_DONE, UsageError } from '../command.ts';
+import { ask, CONNECTION, doorTo, list, print, type Row } from './client.ts';
+import type { Kind, Resource } from './resources.ts';
+
+const DAY_S = 86_400;
+const UNIT_S: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: DAY_S };
+
+/** The command of a row of the table. */
+export function commandOf(name: string, resource: Resource): Command {
+  const { summary, examples, verbs } = resource;
+  const overlap = { type: 'string', value: '24h', help: 'rotate: the old one works on for so long' } as const;
+  const flags: Command['flags'] = {
+    ...Object.fromEntries(
+      Object.entries(resource.flags).map(([flag, { kind: _, member: __, ...rest }]) => [
+        flag,
+        { type: 'string' as const, ...rest },
+      ]),
+    ),
+    ...(verbs.includes('rotate') ? { overlap } : {}),
+    ...CONNECTION,
+  };
+  return { summary, examples, verbs, flags, run: (args) => resourceCommand(name, resource, flags, args) };
+}
+
+/** @returns the exit code */
+async function resourceCommand(
+  name: string,
+  resource: Resource,
+  flags: Command['flags'],
+  args: string[],
+): Promise<number> {
+  const line = parseArgs({ args, options: { ...flags, ...CONNECTION }, allowPositionals: true });
+  const values: Readonly<Record<string, unknown>> = line.values;
+  const { verbs, path, secret, first } = resource;
+  const row = rowOf(resource.shown);
+  const door = doorTo(path, line.values);
+  const [given, id, ...rest] = line.positionals;
+  const verb = verbs.find((one) => one === given);
+  if (verb !== undefined) refusePassedOver(name, verb, resource, values);
+  const named = id !== undefined && rest.length === 0;
+  const one = `/${encodeURIComponent(id ?? '')}`;
+  if (verb === 'list' && id === undefined) return list(door, { row });
+  if (verb === 'show' && named) return print({ ...door, json: true }, row, await ask(door, 'GET', one));
+  if (verb === 'delete' && named) return erase(door, one);
+  if (verb === 'revoke' && named) return print(door, row, await ask(door, 'DELETE', one));
+  if (verb === 'create' && (first === undefined ? id === undefined : named)) {
+    const made = await ask(door, 'POST', '', {
+      ...bodyOf(resource, values),
+      ...(first === undefined ? {} : { [first]: id }),
+    });
+    return secret === undefined ? print(door, row, made) : shownOnce(door.json, made, row, secret);
+  }
+  if (verb === 'set' && named) {
+    const body = bodyOf(resource, values);
+    const before = 'limits' in body ? limitsOf(await ask(door, 'GET', one)) : {};
+    return print(door, row, await ask(door, 'PATCH', one, merged(body, before)));
+  }
+  if (verb === 'rotate' && named) {
+    const overlap = values.overlap === undefined ? {} : { overlap_seconds: seconds(String(values.overlap)) };
+    return shownOnce(door.json, await ask(door, 'POST', `${one}/rotate`, overlap), row, 'key');
+  }
+  throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …`);
+}
+
+/** A flag that would be passed over was meant: `keys list --project P` would show everybody's. @throws UsageError */
+function refusePassedOver(
+  name: string,
+  verb: string,
+  { flags }: Resource,
+  values: Readonly<Record<string, unknown>>,
+): void {
+  const taken = verb === 'create' || verb === 'set' ? Object.keys(flags) : verb === 'rotate' ? ['overlap'] : [];
+  const over = Object.keys(values).find((flag) => !(flag in CONNECTION) && !taken.includes(flag));
+  if (over !== undefined) throw new UsageError(`otela-gateway ${name} ${verb} takes no --${over}`);
+}
+
+/** Day by day, until nothing is left. */
+async function erase(door: ReturnType<typeof doorTo>, one: string): Promise<number> {
+  const step = z.object({ id: z.string(), days_left: z.number() });
+  for (;;) {
+    const { id, days_left } = step.parse(await ask(door, 'DELETE', one));
+    if (door.json) console.log(JSON.stringify({ id, days_left }));
+    else console.log(days_left === 0 ? `${id}  deleted` : `${id}  ${days_left} days of records left`);
+    if (days_left === 0) return EXIT_DONE;
+  }
+}
+
+/** The secret alone goes to stdout, so that `> token` makes a token file. */
+function shownOnce(json: boolean, answer: unknown, row: Row, secret: 'key' | 'token'): number {
+  if (json) console.log(JSON.stringify(answer));
+  else {
+    console.error(`${row(answer).join('  ')}\nShown this once:`);
+    console.log(z.record(z.string(), z.unknown()).parse(answer)[secret]);
+  }
+  return EXIT_DONE;
+}
+
+function bodyOf({ flags }: Resource, values: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const body: Record<string, unknown> = {};
+  const limits: Record<string, number | undefined> = {};
+  for (const [flag, { member, kind }] of Object.entries(flags)) {
+    const given = values[flag];
+    if (typeof given !== 'string') continue;
+    const value = parsed(flag, kind, given);
+    const inner = /^limits\.(.+)$/.exec(member)?.[1];
+    if (inner === undefined) body[member] = value;
+    else limits[inner] = typeof value === 'number' ? value : undefined;
+  }
+  return Object.keys(limits).length === 0 ? body : { ...body, limits };
+}
+
+function parsed(flag: string, kind: Kind, given: string): unknown {
+  switch (kind) {
+    case 'text':
+      return given === '' ? null : given;
+    case 'list':
+      if (given === 'any') return null;
+      return given
+        .split(',')
+        .map((one) => one.trim())
+        .filter((one) => one !== '');
+    case 'count':
+      if (given === 'none') return null;
+      if (/^\d+$/.test(given)) return Number(given);
+      throw new UsageError(`--${flag}: a whole number or "none"`);
+    case 'switch':
+      if (given === 'yes' || given === 'no') return given === 'yes';
+      throw new UsageError(`--${flag}: yes or no`);
+    case 'expiry':
+      if (given === 'never') return null;
+      return endOf(flag, given);
+  }
+}
+
+/** RFC 3339 of `90d` or `2026-12-31`. @throws UsageError: a bare 45 is a year to Date.parse, and was meant as days */
+function endOf(flag: string, given: string): string {
+  const inTime = /^\d{1,6}[mhd]$/.test(given) ? Date.now() + seconds(given) * 1000 : Number.NaN;
+  const at = /^\d{4}-\d\d-\d\d/.test(given) ? Date.parse(given) : inTime;
+  if (!Number.isNaN(at)) return new Date(at).toISOString();
+  throw new UsageError(`--${flag}: a date as in 2026-12-31, a time from now as in 90d, or "never"`);
+}
+
+function seconds(text: string): number {
+  const [, count = '', unit = ''] = /^(\d+)([mhd])$/.exec(text) ?? [];
+  if (count === '') throw new UsageError(`${text}: as in 30m, 24h or 7d`);
+  return Number(count) * (UNIT_S[unit] ?? 0);
+}
+
+function limitsOf(answer: unknown): Record<string, unknown> {
+  return z.object({ limits: z.record(z.string(), z.unknown()).nullish() }).parse(answer).limits ?? {};
+}
+
+/** Limits that no flag names stay: the REST takes them as a whole. */
+function merged(body: Record<string, unknown>, before: Record<string, unknown>): Record<string, unknown> {
+  const given = body.limits;
+  if (typeof given !== 'object' || given === null) return body;
+  return { ...body, limits: { ...before, ...given } };
+}
+
+const common = z.object({ id: z.string(), name: z.string(), created_at: z.string() });
+const ended = z.object({
+  revoked_at: z.string().nullish(),
+  disabled_at: z.string().nullish(),
+  deleted_at: z.string().nullish(),
+  expires_at: z.string().nullish(),
+});
+
+function rowOf(more: readonly string[]): Row {
+  return (value) => {
+    const { id, name, created_at } = common.parse(value);
+    const other = z.looseObject({}).parse(value);
+    return [id, ...more.map((member) => String(other[member] ?? '–')), stateOf(value), created_at, name];
+  };
+}
+
+function stateOf(value: unknown): string {
+  const { revoked_at, disabled_at, deleted_at, expires_at } = ended.parse(value);
+  if (revoked_at != null) return 'revoked';
+  if (disabled_at != null) return 'disabled';
+  if (deleted_at != null) return 'deleted';
+  return expires_at == null ? 'valid' : `until ${expires_at}`;
+}

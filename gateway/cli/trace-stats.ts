@@ -1,0 +1,189 @@
+/** What a trace tells: whose tokens, how bursty, how long, how much of prompts is shared, how fast. Lines in any order, once through. */
+import * as z from 'zod';
+import { Histogram } from '../usage/histogram.ts';
+
+/** Of a trace of any version: what is absent is not counted. */
+export const traceLineSchema = z.looseObject({
+  timestamp: z.iso.datetime({ offset: true }),
+  model: z.string(),
+  /** Null, as the times: the gateway does not know. */
+  status: z.number().nullable().default(200),
+  input_tokens: z.number().default(0),
+  output_tokens: z.number().default(0),
+  cached_tokens: z.number().default(0),
+  reasoning_tokens: z.number().default(0),
+  first_token_ms: z.number().nullable().default(0),
+  total_ms: z.number().nullable().default(0),
+  attempt: z.number().default(1),
+  requests: z.number().int().min(1).default(1),
+  prefix_buckets: z.array(z.string()).nullable().default(null),
+});
+export type TraceLine = z.infer<typeof traceLineSchema>;
+
+/** Arrivals and prefixes that are remembered, 50 bytes each; a longer trace is told by its first so many. */
+const ARRIVALS_MAX = 5_000_000;
+const PREFIXES_MAX = 5_000_000;
+
+interface ModelStats {
+  model: string;
+  /** A request of it thought aloud: its engine told reasoning tokens. */
+  reasoning: boolean;
+  requests: number;
+  /** Refused before an engine saw them. */
+  refused: number;
+  failed: number;
+  inputTokens: number;
+  outputTokens: number;
+  cachedTokens: number;
+  reasoningTokens: number;
+  /** Of this trace's tokens. */
+  share: number;
+  /** Output tokens per input token. */
+  outputRatio: number;
+  input: Lengths;
+  output: Lengths;
+  firstMs: Lengths;
+  totalMs: Lengths;
+  /** Deviation of the time between two requests over its mean: 1 is Poisson, more comes in bursts. 0 of fewer than three. */
+  burstiness: number;
+  /** Busiest minute over the mean minute, from the first request to the last. */
+  peakToMean: number;
+  /** Of prompt blocks, those that stood behind the same blocks in an earlier line; undefined where no line tells blocks. */
+  prefixReuse: number | undefined;
+  blocks: number;
+}
+
+interface Lengths {
+  mean: number;
+  p50: number;
+  p90: number;
+  p99: number;
+}
+
+class ModelTrace {
+  readonly input = new Histogram();
+  readonly output = new Histogram();
+  readonly firstMs = new Histogram();
+  readonly totalMs = new Histogram();
+  readonly arrivals: number[] = [];
+  sums = { requests: 0, refused: 0, failed: 0, inputTokens: 0, outputTokens: 0, cachedTokens: 0, reasoningTokens: 0 };
+  blocks = 0;
+  reused = 0;
+}
+
+export class TraceStats {
+  readonly #models = new Map<string, ModelTrace>();
+  /** Prefixes seen, by model: each is named by the one before it and its own last block. */
+  readonly #prefixes = new Map<string, number>();
+  #arrivals = 0;
+  /** Something was too much to be remembered. */
+  truncated = false;
+
+  add(line: TraceLine): void {
+    const model = this.#models.get(line.model) ?? new ModelTrace();
+    this.#models.set(line.model, model);
+    const { sums } = model;
+    sums.requests += line.requests;
+    if (line.attempt === 0) {
+      sums.refused += line.requests;
+      return;
+    }
+    if (line.status !== null && (line.status < 200 || line.status >= 400)) sums.failed++;
+    sums.inputTokens += line.input_tokens;
+    sums.outputTokens += line.output_tokens;
+    sums.cachedTokens += line.cached_tokens;
+    sums.reasoningTokens += line.reasoning_tokens;
+    model.input.add(line.input_tokens);
+    model.output.add(line.output_tokens);
+    if (line.first_token_ms !== null && line.first_token_ms > 0) model.firstMs.add(line.first_token_ms);
+    if (line.total_ms !== null) model.totalMs.add(line.total_ms);
+    if (this.#arrivals++ < ARRIVALS_MAX) model.arrivals.push(Date.parse(line.timestamp));
+    else this.truncated = true;
+    if (line.prefix_buckets !== null) this.#addPrefix(line.model, model, line.prefix_buckets);
+  }
+
+  #addPrefix(name: string, model: ModelTrace, buckets: readonly string[]): void {
+    let prefix = `${name}\n`;
+    let shared = true;
+    for (const bucket of buckets) {
+      const known = this.#prefixes.get(prefix + bucket);
+      shared &&= known !== undefined;
+      model.blocks++;
+      if (shared) model.reused++;
+      let number = known;
+      if (number === undefined) {
+        if (this.#prefixes.size >= PREFIXES_MAX) {
+          this.truncated = true;
+          return;
+        }
+        number = this.#prefixes.size;
+        this.#prefixes.set(prefix + bucket, number);
+      }
+      prefix = `${number} `;
+    }
+  }
+
+  /** Most tokens first. */
+  report(): ModelStats[] {
+    const all = [...this.#models];
+    const tokensOf = ({ sums }: ModelTrace) => sums.inputTokens + sums.outputTokens;
+    const tokens = all.reduce((sum, [, model]) => sum + tokensOf(model), 0);
+    return all
+      .sort(([, a], [, b]) => tokensOf(b) - tokensOf(a))
+      .map(([name, model]) => ({
+        model: name,
+        reasoning: model.sums.reasoningTokens > 0,
+        ...model.sums,
+        share: tokens === 0 ? 0 : tokensOf(model) / tokens,
+        outputRatio: model.sums.inputTokens === 0 ? 0 : model.sums.outputTokens / model.sums.inputTokens,
+        input: lengthsOf(model.input),
+        output: lengthsOf(model.output),
+        firstMs: lengthsOf(model.firstMs),
+        totalMs: lengthsOf(model.totalMs),
+        ...paceOf(model.arrivals),
+        prefixReuse: model.blocks === 0 ? undefined : model.reused / model.blocks,
+        blocks: model.blocks,
+      }));
+  }
+
+  /** First token and whole answer of models that think aloud, and of the others. */
+  latencies(): { kind: 'reasoning' | 'other'; requests: number; firstMs: Lengths; totalMs: Lengths }[] {
+    return (['reasoning', 'other'] as const).flatMap((kind) => {
+      const firstMs = new Histogram();
+      const totalMs = new Histogram();
+      for (const { sums, ...model } of this.#models.values()) {
+        if (sums.reasoningTokens > 0 !== (kind === 'reasoning')) continue;
+        firstMs.merge(model.firstMs.state());
+        totalMs.merge(model.totalMs.state());
+      }
+      if (totalMs.count === 0) return [];
+      return [{ kind, requests: totalMs.count, firstMs: lengthsOf(firstMs), totalMs: lengthsOf(totalMs) }];
+    });
+  }
+}
+
+function lengthsOf(histogram: Histogram): Lengths {
+  const { mean } = histogram;
+  return { mean, p50: histogram.percentile(0.5), p90: histogram.percentile(0.9), p99: histogram.percentile(0.99) };
+}
+
+const MINUTE_MS = 60_000;
+
+function paceOf(arrivals: readonly number[]): { burstiness: number; peakToMean: number } {
+  const sorted = Float64Array.from(arrivals).sort();
+  const [first = 0, last = 0] = [sorted[0], sorted.at(-1)];
+  const gaps = sorted.length - 1;
+  if (gaps < 2 || last === first) return { burstiness: 0, peakToMean: sorted.length > 0 ? 1 : 0 };
+  const mean = (last - first) / gaps;
+  let squares = 0;
+  const minutes = new Map<number, number>();
+  for (const [n, at] of sorted.entries()) {
+    if (n > 0) squares += (at - (sorted[n - 1] ?? at) - mean) ** 2;
+    const minute = Math.floor((at - first) / MINUTE_MS);
+    minutes.set(minute, (minutes.get(minute) ?? 0) + 1);
+  }
+  const perMinute = sorted.length / Math.max(1, (last - first) / MINUTE_MS);
+  let peak = 0;
+  for (const count of minutes.values()) peak = Math.max(peak, count);
+  return { burstiness: Math.sqrt(squares / gaps) / mean, peakToMean: peak / perMinute };
+}

@@ -1,0 +1,237 @@
+/** `otela-gateway usage|trace|audit`: what was used, and who changed what. */
+import { createReadStream } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
+import { parseArgs } from 'node:util';
+import * as z from 'zod';
+import { printable } from '../../shared/terminal/printable.ts';
+import { type Command, EXIT_DONE, type Flag, UsageError } from '../command.ts';
+import { ask, ClientError, CONNECTION, doorTo, download } from './client.ts';
+import { drained, isReaderGone } from './reader.ts';
+import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
+
+const when = (help: string) => ({ type: 'string', value: 'TIME', help }) as const;
+const only = (value: string, help: string) => ({ type: 'string', value, help }) as const;
+const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
+const COUNTS = [
+  'requests',
+  'failed',
+  'prompt_tokens',
+  'completion_tokens',
+  'mean_queue_ms',
+  'mean_first_token_ms',
+  'mean_engine_first_token_ms',
+  'mean_total_ms',
+];
+
+const USAGE_FLAGS = {
+  from: when('first day, UTC: 2026-11-01'),
+  to: when('last day'),
+  by: { type: 'string', default: 'day', value: GROUPS.join(','), takes: GROUPS, help: 'a row for each' },
+  model: only('M', 'of that model alone'),
+  project: only('ID', 'of that project'),
+  user: only('ID', 'of that person'),
+  key: only('ID', 'of that key'),
+  provider: only('P', 'by that provider’s nodes'),
+  ...CONNECTION,
+} as const satisfies Record<string, Flag>;
+
+export const USAGE: Command = {
+  summary: 'what was used: requests and tokens, by day or by anything else',
+  examples: `[--by WHAT,…] [--from DAY] [--to DAY] [filters]
+
+  otela-gateway usage                                          by day
+  otela-gateway usage --from 2026-11-01 --by project,model
+  otela-gateway usage --by user --project proj_77… --json`,
+  flags: USAGE_FLAGS,
+  run: usageCommand,
+};
+
+async function usageCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: USAGE_FLAGS });
+  const { from, to, by, model, project, user, key, provider } = values;
+  const given = Object.entries({ from, to, model, project, user, key, provider, group_by: by });
+  const query = new URLSearchParams(
+    given.flatMap(([name, value]) => (value === undefined ? [] : [[name, value] as [string, string]])),
+  );
+  const data = await allPages(doorTo('/admin/usage', values), query);
+  if (values.json) {
+    for (const one of data) console.log(JSON.stringify(one));
+    return EXIT_DONE;
+  }
+  const columns = [...by.split(',').filter((name) => GROUPS.includes(name)), ...COUNTS];
+  for (const line of aligned([columns, ...data.map((one) => columns.map((name) => String(one[name] ?? '')))])) {
+    console.log(line);
+  }
+  return EXIT_DONE;
+}
+
+const pageSchema = z.object({ data: z.array(z.record(z.string(), z.unknown())), next: z.string().nullable() });
+
+async function allPages(door: ReturnType<typeof doorTo>, query: URLSearchParams): Promise<Record<string, unknown>[]> {
+  const all: Record<string, unknown>[] = [];
+  for (let next: string | null = ''; next !== null; ) {
+    const page = pageSchema.parse(await ask(door, 'GET', `?${query}`));
+    all.push(...page.data);
+    next = page.next;
+    query.set('after', next ?? '');
+  }
+  return all;
+}
+
+const TRACE_FLAGS = {
+  from: when('2026-11-01T00:00:00Z'),
+  to: when('2026-11-08T00:00:00Z'),
+  format: { type: 'string', default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: how' },
+  ...CONNECTION,
+} as const satisfies Record<string, Flag>;
+const TRACE_USAGE =
+  'usage: otela-gateway trace export --from … --to … | trace stats --from … --to … | trace stats FILE.ndjson';
+
+export const TRACE: Command = {
+  summary: 'a line per request of projects that turned it on, without any text',
+  examples: `export | stats [FILE.ndjson]
+
+  otela-gateway trace export --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z > week.ndjson
+  otela-gateway trace export --from … --to … --format csv > week.csv
+  otela-gateway trace stats week.ndjson                        or of a gateway: stats --from … --to …`,
+  verbs: ['export', 'stats'],
+  flags: TRACE_FLAGS,
+  run: traceCommand,
+};
+
+async function traceCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: TRACE_FLAGS, allowPositionals: true });
+  const [verb, file, ...rest] = positionals;
+  if (verb === 'stats' && rest.length === 0) return traceStats(values, file);
+  const { from, to, format } = values;
+  if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new UsageError(TRACE_USAGE);
+  const body = await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
+  for await (const chunk of body) {
+    if (isReaderGone()) break;
+    if (!process.stdout.write(chunk)) await drained();
+  }
+  return EXIT_DONE;
+}
+
+type TraceValues = Parameters<typeof doorTo>[1] & { from?: string; to?: string; json?: boolean };
+
+/** Of a file that was exported before, or of what the gateway has. */
+async function traceStats(values: TraceValues, file: string | undefined): Promise<number> {
+  const { from, to } = values;
+  const asked = from !== undefined && to !== undefined;
+  if (asked === (file !== undefined)) throw new UsageError(TRACE_USAGE);
+  const source = asked
+    ? Readable.fromWeb(await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to })}`))
+    : createReadStream(file ?? '');
+  const stats = new TraceStats();
+  let number = 0;
+  // An error of the source ends the lines and is told to nobody else.
+  const failed = new Promise<never>((_, reject) => source.once('error', reject));
+  const reading = (async () => {
+    for await (const line of createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })) {
+      number++;
+      if (line.trim() !== '') stats.add(parseLine(line, number));
+    }
+  })();
+  await Promise.race([reading, failed.catch((error: Error) => Promise.reject(new ClientError(error.message)))]);
+  printStats(stats, values.json === true);
+  return EXIT_DONE;
+}
+
+function parseLine(line: string, number: number): TraceLine {
+  try {
+    return traceLineSchema.parse(JSON.parse(line));
+  } catch {
+    throw new ClientError(`line ${number} is no line of a trace: ${line.slice(0, 80)}`);
+  }
+}
+
+function printStats(stats: TraceStats, json: boolean): void {
+  const models = stats.report();
+  if (json) {
+    for (const one of models) console.log(JSON.stringify(one));
+    return;
+  }
+  const whole = (n: number) => String(Math.round(n));
+  const percent = (part: number) => `${(part * 100).toFixed(1)} %`;
+  const spread = ({ p50, p90, p99 }: { p50: number; p90: number; p99: number }) =>
+    [p50, p90, p99].map(whole).join(' / ');
+  const tables = [
+    [
+      [
+        'model',
+        'requests',
+        'refused',
+        'failed',
+        'input tokens',
+        'output tokens',
+        'of all tokens',
+        'output/input',
+        'cached',
+      ],
+      ...models.map((one) => [
+        `${one.model}${one.reasoning ? ' (reasoning)' : ''}`,
+        ...[one.requests, one.refused, one.failed, one.inputTokens, one.outputTokens].map(whole),
+        percent(one.share),
+        one.outputRatio.toFixed(2),
+        percent(one.inputTokens === 0 ? 0 : one.cachedTokens / one.inputTokens),
+      ]),
+    ],
+    [
+      ['model', 'input p50/p90/p99', 'output p50/p90/p99', 'burstiness', 'peak/mean minute', 'prefix reuse'],
+      ...models.map((one) => [
+        one.model,
+        spread(one.input),
+        spread(one.output),
+        one.burstiness.toFixed(2),
+        one.peakToMean.toFixed(1),
+        one.prefixReuse === undefined ? 'no buckets' : `${percent(one.prefixReuse)} of ${one.blocks} blocks`,
+      ]),
+    ],
+    [
+      ['models', 'requests', 'first token ms p50/p90/p99', 'total ms p50/p90/p99'],
+      ...stats.latencies().map((one) => [one.kind, whole(one.requests), spread(one.firstMs), spread(one.totalMs)]),
+    ],
+  ];
+  for (const table of tables) for (const line of ['', ...aligned(table)]) console.log(line);
+  if (stats.truncated) console.error('a long trace: arrivals and prefixes are told by its first five million');
+}
+
+export const AUDIT: Command = {
+  summary: 'who changed what, the latest first',
+  examples: `[--json]
+
+  otela-gateway audit | head
+  otela-gateway audit --json | jq 'select(.action == "key.revoke")'`,
+  flags: CONNECTION,
+  run: auditCommand,
+};
+
+async function auditCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: CONNECTION });
+  const line = z.object({ at: z.string(), actor: z.string(), action: z.string(), target: z.string() });
+  const row = (value: unknown) => {
+    const { at, actor, action, target } = line.parse(value);
+    return [at, actor, action, target];
+  };
+  const page = z.object({ data: z.array(z.looseObject({ id: z.number() })), has_more: z.boolean() });
+  const door = doorTo('/admin/audit', values);
+  for (let after = '', more = true; more && !isReaderGone(); ) {
+    const { data, has_more } = page.parse(await ask(door, 'GET', after));
+    for (const one of data) console.log(values.json ? JSON.stringify(one) : printable(row(one).join('  ')));
+    after = `?after=${data.at(-1)?.id}`;
+    more = has_more && data.length > 0;
+  }
+  return EXIT_DONE;
+}
+
+function aligned(rows: string[][]): string[] {
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((one) => one[column]?.length ?? 0))) ?? [];
+  return rows.map((one) =>
+    one
+      .map((cell, column) => printable(cell).padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+}

@@ -1,0 +1,118 @@
+/** `otela-gateway backup`: everything that a gateway keeps, in one file, while it runs. */
+import { createWriteStream } from 'node:fs';
+import { access, open, realpath, rename, stat } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { parseArgs } from 'node:util';
+import { createGzip } from 'node:zlib';
+import program from '../../../../package.json' with { type: 'json' };
+import { type Command, CommandError, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
+import { layoutOf } from '../data/layout.ts';
+import { ACCOUNTS_FILE, appliedMigrations } from '../data/schema-version.ts';
+import { copyDatabases, copyKeys, databasesOf, heldAtOnce } from './copies.ts';
+import { BACKUP_FORM, MANIFEST, type Manifest, manifestSchema, sha256Of } from './manifest.ts';
+import { withStaging } from './staging.ts';
+import { linkFiles } from './stored-files.ts';
+import { packed } from './tar.ts';
+
+const FLAGS = {
+  data: { type: 'string', default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
+  out: { type: 'string', value: 'FILE', takes: 'file', help: 'the backup; must not exist' },
+  ...JSON_FLAG,
+} as const satisfies Record<string, Flag>;
+
+export const BACKUP: Command = {
+  summary: 'a copy of everything a gateway keeps, while it runs',
+  examples: `--data DIR --out FILE
+
+  otela-gateway backup --data ./data --out otela-$(date +%F).tar.gz
+  tar -xzOf otela-2026-11-22.tar.gz manifest.json              what is in it, with SHA-256 of each file
+  otela-gateway restore --data ./elsewhere otela-2026-11-22.tar.gz
+
+Takes accounts, records of use, the registry, the admin key and the issuer's keys. Whoever has the file has the gateway: it is
+readable for you alone (0600), keep it so. Needs as much room beside FILE as the data has. Not in it: environment variables, TLS
+files, and a root key that is kept elsewhere.`,
+  flags: FLAGS,
+  run: backupCommand,
+};
+
+async function backupCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: FLAGS });
+  if (values.out === undefined) throw new UsageError('--out FILE is missing: where should the backup go?');
+  // What is made from here on is for this user alone.
+  process.umask(0o077);
+  const out = resolve(values.out);
+  const manifest = await backUp(values.data, out);
+  const { size } = await stat(out);
+  const said = {
+    file: out,
+    bytes: size,
+    files: manifest.files.length,
+    version: manifest.version,
+    made_at: manifest.made_at,
+  };
+  console.log(values.json ? JSON.stringify(said) : `${out}: ${said.files} files, ${Math.ceil(size / 1024)} KiB`);
+  return EXIT_DONE;
+}
+
+/** Under its own name only when whole and on disk. @throws CommandError */
+async function backUp(directory: string, out: string): Promise<Manifest> {
+  const { data, layout } = await gatewayData(directory);
+  if (await exists(out)) throw new CommandError(`${out} exists; a backup never replaces one`);
+  return withStaging(
+    dirname(out),
+    (line) => console.error(line),
+    async (staging) => {
+      const copies = join(staging, 'data');
+      const madeAt = new Date();
+      const atOnce = heldAtOnce();
+      // Twice: a file that is deleted meanwhile is still on record in the copies, and so is one that comes meanwhile.
+      const before = await linkFiles(data, copies);
+      const databases = await copyDatabases(data, await databasesOf(data, atOnce), copies, atOnce);
+      const stored = new Set([...before, ...(await linkFiles(data, copies))]);
+      const paths = [...databases, ...stored, ...(await copyKeys(data, copies))];
+      const files: Manifest['files'] = [];
+      // One after the other: each holds a descriptor.
+      for (const path of paths.sort()) {
+        const file = join(copies, path);
+        files.push({ path, bytes: (await stat(file)).size, sha256: await sha256Of(file) });
+      }
+      const migrations = appliedMigrations(join(copies, ACCOUNTS_FILE));
+      const { version } = program;
+      const form = { otela_backup: BACKUP_FORM, version, made_at: madeAt.toISOString(), layout, migrations, files };
+      // As restore will read it: what that would refuse is found now.
+      const manifest = manifestSchema.parse(form);
+      const whole = join(staging, 'whole');
+      await write(manifest, copies, whole, Math.floor(madeAt.getTime() / 1000));
+      await rename(whole, out);
+      return manifest;
+    },
+  );
+}
+
+async function write(manifest: Manifest, copies: string, target: string, mtimeS: number): Promise<void> {
+  const text = Buffer.from(`${JSON.stringify(manifest, null, 1)}\n`);
+  const files = [
+    { path: MANIFEST, bytes: text.length, content: text },
+    ...manifest.files.map(({ path, bytes }) => ({ path, bytes, content: join(copies, path) })),
+  ];
+  await pipeline(Readable.from(packed(files, mtimeS)), createGzip(), createWriteStream(target, { mode: 0o600 }));
+  const handle = await open(target, 'r');
+  await handle.sync();
+  await handle.close();
+}
+
+async function gatewayData(directory: string): Promise<{ data: string; layout: number }> {
+  const data = await realpath(directory).catch(() => directory);
+  const layout = layoutOf(data);
+  if (layout !== undefined && (await exists(join(data, 'admin.key')))) return { data, layout };
+  throw new CommandError(`${directory} holds no gateway's data; name its data directory with --data`);
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

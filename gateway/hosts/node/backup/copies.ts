@@ -1,0 +1,173 @@
+/** Copies of a data directory's files while a gateway writes to them. */
+import { existsSync, lstatSync, readFileSync } from 'node:fs';
+import { copyFile, mkdir, readdir, readFile, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { backup, DatabaseSync } from 'node:sqlite';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CommandError } from '../../../command.ts';
+import { LAYOUT_FILE } from '../data/layout.ts';
+import { ACCOUNTS_FILE } from '../data/schema-version.ts';
+import { ISSUER_FILES } from '../issuer/issuer-files.ts';
+import { BACKED_UP } from './manifest.ts';
+
+/** Databases whose moment is held at once, where the limit of open files allows it. */
+const HELD_MAX = 1_000;
+/** Of one that is held: the file, its log, the log's index. */
+const DESCRIPTORS_EACH = 3;
+/** Node's own, a copy being written and looked at. */
+const DESCRIPTORS_SPARE = 50;
+/** Where the system does not tell: what most allow. */
+const DESCRIPTORS_GUESS = 256;
+/** A database's first transaction may run just now. */
+const BUSY_MS = 5_000;
+/** In one step: between two, others could write, and the copy would begin anew. */
+const ALL_PAGES = 2 ** 31 - 1;
+/** Keys are replaced one file after the other, within milliseconds. */
+const STILL_TRIES = 20;
+const STILL_MS = 50;
+
+/**
+ * Where news goes from what comes first to what comes later, and is told again until it is acknowledged: taken in this order, none
+ * is missing at both ends. Records go from nodes' objects to the hour's and on to the totals in the accounts, which have the admitted tokens.
+ */
+const ORDER = ['objects/TUNNEL/', 'objects/REGISTRY/', 'objects/', ACCOUNTS_FILE];
+
+/** How many databases may be held at once. Node has raised the soft limit to the hard one by now. */
+export function heldAtOnce(): number {
+  const said = /^Max open files +(\S+)/m.exec(limits())?.[1] ?? DESCRIPTORS_GUESS;
+  const open = said === 'unlimited' ? Number.POSITIVE_INFINITY : Number(said);
+  return Math.max(1, Math.min(HELD_MAX, Math.floor((open - DESCRIPTORS_SPARE) / DESCRIPTORS_EACH)));
+}
+
+/** proc(5); nothing where there is no Linux. */
+function limits(): string {
+  try {
+    return readFileSync('/proc/self/limits', 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Paths of the databases below `data`, relative, in the order in which they are to be copied. @throws CommandError */
+export async function databasesOf(data: string, atOnce: number): Promise<string[]> {
+  const entries = await readdir(join(data, 'objects'), { recursive: true, withFileTypes: true }).catch(nothingThere);
+  const found = entries
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.sqlite'))
+    .map((entry) => join(entry.parentPath, entry.name).slice(data.length + 1));
+  if (existsSync(join(data, ACCOUNTS_FILE))) found.push(ACCOUNTS_FILE);
+  const odd = found.find((path) => !BACKED_UP.test(path));
+  if (odd !== undefined)
+    throw new CommandError(`${join(data, odd)} is no database of a gateway's: move it away, then back up again`);
+  const rank = (path: string) => ORDER.findIndex((start) => path.startsWith(start));
+  const times = new Map(
+    await Promise.all(found.map(async (path) => [path, await changedAt(join(data, path))] as const)),
+  );
+  const newestFirst = found.sort((a, b) => (times.get(b) ?? 0) - (times.get(a) ?? 0));
+  // What is written to now belongs together; what rests may come in further lots.
+  const lots = Array.from({ length: Math.ceil(found.length / atOnce) }, (_, n) =>
+    newestFirst.slice(n * atOnce, (n + 1) * atOnce).sort((a, b) => rank(a) - rank(b)),
+  );
+  return lots.flat();
+}
+
+function nothingThere(error: unknown): never[] {
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+  throw new CommandError(error instanceof Error ? error.message : String(error), { cause: error });
+}
+
+/** Milliseconds since 1970. What is new stands in the log beside the file. */
+async function changedAt(file: string): Promise<number> {
+  const times = await Promise.all(['', '-wal'].map((end) => stat(file + end).catch(() => undefined)));
+  return Math.max(0, ...times.map((time) => time?.mtimeMs ?? 0));
+}
+
+/**
+ * Copies `paths` from `data` to `to`, so many at a time: of those each shows the moment at which its own transaction began, and
+ * those moments lie milliseconds apart. Resolves with what was copied: an object that goes meanwhile is left out.
+ */
+export async function copyDatabases(
+  data: string,
+  paths: readonly string[],
+  to: string,
+  atOnce: number,
+): Promise<string[]> {
+  const copied: string[] = [];
+  for (let at = 0; at < paths.length; at += atOnce) {
+    const held: { path: string; database: DatabaseSync }[] = [];
+    try {
+      for (const path of paths.slice(at, at + atOnce)) {
+        const database = hold(join(data, path));
+        if (database !== undefined) held.push({ path, database });
+      }
+      for (const { path, database } of held) {
+        const target = join(to, path);
+        await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+        await backup(database, target, { rate: ALL_PAGES });
+        refuseDamaged(target, path);
+        copied.push(path);
+      }
+    } finally {
+      for (const { database } of held) database.close();
+    }
+  }
+  return copied;
+}
+
+/** Opened, and in a transaction that sees the database as it is now. Undefined where it is gone, or only just being made. */
+function hold(file: string): DatabaseSync | undefined {
+  let database: DatabaseSync | undefined;
+  try {
+    database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_MS });
+    // Its maker is about to turn the write-ahead log on, which needs the file for itself: a transaction here would hold the gateway up.
+    if (database.prepare('PRAGMA journal_mode').get()?.journal_mode !== 'wal') {
+      database.close();
+      return undefined;
+    }
+    database.exec('BEGIN');
+    database.prepare('SELECT count(*) FROM sqlite_master').get();
+    return database;
+  } catch (error) {
+    database?.close();
+    // SQLite says "unable to open" (14) as well where descriptors or rights are missing.
+    if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return undefined;
+    throw new CommandError(`${file}: ${error instanceof Error ? error.message : error}`, { cause: error });
+  }
+}
+
+/** A copy that cannot be used is found now, while the original can still be mended. */
+function refuseDamaged(file: string, path: string): void {
+  const database = new DatabaseSync(file, { readOnly: true });
+  try {
+    const [row] = database.prepare('PRAGMA quick_check(1)').all();
+    if (row?.quick_check !== 'ok') throw new CommandError(`${path} is damaged: ${String(row?.quick_check)}`);
+  } finally {
+    database.close();
+  }
+}
+
+/** Copies the keys and the layout's version: all of one moment, for a rotation replaces several keys one after the other. Resolves with their paths. */
+export async function copyKeys(data: string, to: string): Promise<string[]> {
+  for (let n = 0; n < STILL_TRIES; n++) {
+    const before = await keysOf(data);
+    await mkdir(join(to, 'issuer'), { recursive: true, mode: 0o700 });
+    for (const path of before.keys()) await copyFile(join(data, path), join(to, path));
+    const after = await keysOf(data);
+    const still = before.size === after.size && [...before].every(([path, text]) => after.get(path) === text);
+    if (still) return [...before.keys()];
+    await delay(STILL_MS);
+  }
+  throw new CommandError('the issuer’s keys keep changing: is `issuer rotate` running?');
+}
+
+async function keysOf(data: string): Promise<Map<string, string>> {
+  const names = await readdir(join(data, 'issuer')).catch(nothingThere);
+  // An editor's copy of a key is none of the gateway's, and restore would refuse it.
+  const paths = [
+    LAYOUT_FILE,
+    'admin.key',
+    ...names.filter((name) => ISSUER_FILES.has(name)).map((name) => `issuer/${name}`),
+  ];
+  return new Map(
+    await Promise.all(paths.map(async (path) => [path, await readFile(join(data, path), 'utf8')] as const)),
+  );
+}

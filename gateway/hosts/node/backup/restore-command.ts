@@ -1,0 +1,153 @@
+/** `otela-gateway restore`: a data directory out of a backup. */
+import { createReadStream, createWriteStream } from 'node:fs';
+import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { parseArgs } from 'node:util';
+import { createGunzip } from 'node:zlib';
+import { type Command, CommandError, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
+import { lockDirectory } from '../data/data-directory.ts';
+import { LAYOUT_FILE, refuseNewerLayout } from '../data/layout.ts';
+import { ACCOUNTS_FILE, refuseNewer } from '../data/schema-version.ts';
+import { loadManifest } from '../serve/program-files.ts';
+import { ringAll } from './alarms.ts';
+import {
+  formOf,
+  MANIFEST,
+  MANIFEST_MAX_BYTES,
+  type Manifest,
+  manifestSchema,
+  sha256Of,
+  WORKERD_FORM,
+} from './manifest.ts';
+import { skipStreamNumbers } from './stream-numbers.ts';
+import { ArchiveError, type Unpacked, unpacked } from './tar.ts';
+
+const FLAGS = {
+  data: { type: 'string', default: './data', value: 'DIR', takes: 'directory', help: 'a new or empty directory' },
+  ...JSON_FLAG,
+} as const satisfies Record<string, Flag>;
+
+export const RESTORE: Command = {
+  summary: 'a data directory out of a backup',
+  examples: `--data DIR FILE
+
+  otela-gateway restore --data ./data otela-2026-11-22.tar.gz && otela-gateway serve --data ./data
+
+Refuses a directory that holds anything, a backup that is damaged, and one of a newer otela-gateway. What happened after the backup is
+not in it: keys made since are unknown, keys revoked since work again. Agents come back by themselves where the gateway has its old URL.`,
+  takes: 'file',
+  flags: FLAGS,
+  run: restoreCommand,
+};
+
+/** Files lie here until all of them are verified; where it stands beside no lock, a restore was cut off. */
+const UNFINISHED = 'restoring';
+const PARTS = [LAYOUT_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, 'objects', 'files'];
+
+async function restoreCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
+  const [file, ...rest] = positionals;
+  if (file === undefined || rest.length > 0) throw new UsageError('usage: otela-gateway restore --data DIR FILE');
+  process.umask(0o077);
+  const { migrations } = await loadManifest();
+  const { version, made_at, files } = await restore(
+    values.data,
+    file,
+    migrations.map(({ name }) => name),
+  );
+  const said = { data: values.data, files: files.length, version, made_at };
+  const words = `${values.data}: ${files.length} files of ${made_at}, otela-gateway ${version}. Next: otela-gateway serve --data ${values.data}`;
+  console.log(values.json ? JSON.stringify(said) : words);
+  return EXIT_DONE;
+}
+
+async function restore(directory: string, file: string, known: readonly string[]): Promise<Manifest> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const data = await realpath(directory);
+  await refuseUsed(data);
+  const unfinished = join(data, UNFINISHED);
+  try {
+    const manifest = await unpack(file, unfinished, known);
+    skipStreamNumbers(join(unfinished, 'objects'));
+    ringAll(join(unfinished, 'objects'));
+    for (const part of PARTS) await rename(join(unfinished, part), join(data, part)).catch(whereItIs);
+    // The last: without it nobody takes the directory for a gateway's.
+    await (await open(join(data, 'lock'), 'w', 0o600)).close();
+    return manifest;
+  } finally {
+    await rm(unfinished, { recursive: true, force: true });
+  }
+}
+
+/** A backup of a gateway that never served a node has no objects. */
+function whereItIs(error: unknown): void {
+  if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
+}
+
+/** Empty it must be, but for what a restore that was cut off left. @throws CommandError */
+async function refuseUsed(data: string): Promise<void> {
+  const entries = (await readdir(data)).filter((name) => name !== 'lost+found');
+  if (entries.includes('lock')) lockDirectory(data)();
+  const ours = entries.includes(UNFINISHED) && entries.every((name) => name === UNFINISHED || PARTS.includes(name));
+  if (ours) for (const name of entries) await rm(join(data, name), { recursive: true });
+  else if (entries.length > 0)
+    throw new CommandError(`${data} is not empty. A restore takes a new directory; nothing was changed.`);
+}
+
+/** Verifies as it goes: every file is one that the manifest names, with its SHA-256, and none is missing. @throws ArchiveError */
+async function unpack(file: string, to: string, known: readonly string[]): Promise<Manifest> {
+  const source = createReadStream(file);
+  const plain = source.pipe(createGunzip());
+  // pipe() hands no errors on.
+  source.once('error', (error) => plain.destroy(error));
+  try {
+    let manifest: Manifest | undefined;
+    const missing = new Map<string, Manifest['files'][number]>();
+    for await (const entry of unpacked(plain)) {
+      if (manifest === undefined) {
+        manifest = await readManifest(entry);
+        refuseNewerLayout(file, manifest.layout);
+        refuseNewer(file, known, manifest.migrations);
+        for (const one of manifest.files) missing.set(one.path, one);
+        continue;
+      }
+      const expected = missing.get(entry.path);
+      if (expected === undefined) throw new ArchiveError(`${entry.path} is not in the manifest`);
+      await writeVerified(entry, expected, to);
+      missing.delete(entry.path);
+    }
+    if (manifest === undefined) throw new ArchiveError('there is no manifest in it');
+    const [lost] = missing.keys();
+    if (lost !== undefined) throw new ArchiveError(`${lost} is missing`);
+    return manifest;
+  } catch (error) {
+    if (error instanceof CommandError && !(error instanceof ArchiveError)) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new CommandError(`${file} cannot be restored: ${reason}. Nothing was changed.`, { cause: error });
+  } finally {
+    source.destroy();
+    plain.destroy();
+  }
+}
+
+async function readManifest({ path, bytes, content }: Unpacked): Promise<Manifest> {
+  if (path !== MANIFEST || bytes > MANIFEST_MAX_BYTES) throw new ArchiveError('it is no backup of otela-gateway');
+  const pieces: Buffer[] = [];
+  for await (const piece of content) pieces.push(piece);
+  const stated: unknown = JSON.parse(Buffer.concat(pieces).toString('utf8'));
+  if (formOf(stated) === WORKERD_FORM)
+    throw new ArchiveError('it was made by otela-gateway 0.1 on workerd, whose data this version cannot read');
+  const parsed = manifestSchema.safeParse(stated);
+  if (parsed.success) return parsed.data;
+  throw new ArchiveError('its manifest is of another form: a newer otela-gateway may have made it');
+}
+
+async function writeVerified(entry: Unpacked, expected: Manifest['files'][number], to: string): Promise<void> {
+  const target = join(to, entry.path);
+  await mkdir(dirname(target), { recursive: true, mode: 0o700 });
+  await pipeline(Readable.from(entry.content), createWriteStream(target, { mode: 0o600, flags: 'wx', flush: true }));
+  if (entry.bytes === expected.bytes && (await sha256Of(target)) === expected.sha256) return;
+  throw new ArchiveError(`${entry.path} is not what the manifest says`);
+}

@@ -1,0 +1,75 @@
+/** Where a backup is put together. It holds every key of the gateway, so it goes however the backup ends. */
+import { rmSync } from 'node:fs';
+import { access, lstat, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CommandError } from '../../../command.ts';
+import { lockDirectory } from '../data/data-directory.ts';
+
+const PREFIX = '.otela-backup-';
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+/** A copy that is being written meanwhile may make a file behind the removal's back. */
+const REMOVE_TRIES = 5;
+
+/**
+ * A directory beside what the backup becomes, so that it can be renamed, for as long as `use` runs; a signal ends it as well. What
+ * `kill -9` or the machine's end left there is removed, and told. @throws CommandError
+ */
+export async function withStaging<T>(
+  beside: string,
+  log: (line: string) => void,
+  use: (staging: string) => Promise<T>,
+): Promise<T> {
+  const staging = await mkdtemp(join(beside, PREFIX)).catch((cause: unknown) => {
+    throw new CommandError(`cannot write to ${beside}`, { cause });
+  });
+  const gone = (signal: NodeJS.Signals) => {
+    rmSync(staging, { recursive: true, force: true, maxRetries: REMOVE_TRIES });
+    // Nobody listens any more: it ends us, and whoever waits sees by what.
+    for (const one of SIGNALS) process.off(one, gone);
+    process.kill(process.pid, signal);
+  };
+  for (const signal of SIGNALS) process.on(signal, gone);
+  let release: (() => void) | undefined;
+  try {
+    release = lockDirectory(staging);
+    for (const left of await leftBeside(beside)) {
+      await rm(left, { recursive: true, force: true });
+      log(`removed ${left}, which a backup that was killed had left`);
+    }
+    return await use(staging);
+  } finally {
+    await rm(staging, { recursive: true, force: true });
+    release?.();
+    for (const signal of SIGNALS) process.off(signal, gone);
+  }
+}
+
+/** Those of this user whose lock nobody holds; without a lock there is nothing in it yet. */
+async function leftBeside(beside: string): Promise<string[]> {
+  const left: string[] = [];
+  for (const name of (await readdir(beside)).filter((one) => one.startsWith(PREFIX))) {
+    const directory = join(beside, name);
+    const own = await lstat(directory).then(
+      (found) => found.isDirectory() && found.uid === process.getuid?.(),
+      () => false,
+    );
+    if (own && (await isThere(join(directory, 'lock'))) && isFree(directory)) left.push(directory);
+  }
+  return left;
+}
+
+function isFree(directory: string): boolean {
+  try {
+    lockDirectory(directory)();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isThere(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,151 @@
+/** Tar archives of plain files, as POSIX.1-1988 (ustar) has them: `tar tf` reads what is written here. Nothing but plain files comes back. */
+import { createReadStream } from 'node:fs';
+import { CommandError } from '../../../command.ts';
+
+/** Not an archive of ours, or not a whole one. */
+export class ArchiveError extends CommandError {}
+
+const BLOCK_BYTES = 512;
+const NAME_BYTES = 100;
+const PREFIX_BYTES = 155;
+/** Eleven octal digits. */
+const OCTAL_MAX = 8 ** 11;
+const AT = {
+  name: 0,
+  mode: 100,
+  uid: 108,
+  gid: 116,
+  size: 124,
+  mtime: 136,
+  sum: 148,
+  type: 156,
+  magic: 257,
+  prefix: 345,
+};
+
+interface Packed {
+  /** Relative, with slashes. */
+  path: string;
+  bytes: number;
+  /** A file's name, or what it holds. */
+  content: string | Buffer;
+}
+
+/** The bytes of an archive; every file is its owner's alone. */
+export async function* packed(files: readonly Packed[], mtimeS: number): AsyncGenerator<Buffer> {
+  for (const { path, bytes, content } of files) {
+    yield header(path, bytes, mtimeS);
+    let written = 0;
+    for await (const chunk of typeof content === 'string' ? createReadStream(content) : [content]) {
+      written += chunk.length;
+      yield chunk;
+    }
+    if (written !== bytes) throw new ArchiveError(`${path} has ${written} bytes and had ${bytes}`);
+    yield Buffer.alloc(padding(bytes));
+  }
+  yield Buffer.alloc(2 * BLOCK_BYTES);
+}
+
+function header(path: string, bytes: number, mtimeS: number): Buffer {
+  const block = Buffer.alloc(BLOCK_BYTES);
+  const { name, prefix } = divided(path);
+  block.write(name, AT.name);
+  block.write('0000600\0', AT.mode);
+  block.write('0000000\0', AT.uid);
+  block.write('0000000\0', AT.gid);
+  if (bytes < OCTAL_MAX) block.write(`${bytes.toString(8).padStart(11, '0')}\0`, AT.size);
+  else {
+    // GNU's way beyond 8 GiB, which every tar reads: binary, the first bit set.
+    block.writeBigUInt64BE(BigInt(bytes), AT.size + 4);
+    block[AT.size] = 0x80;
+  }
+  block.write(`${mtimeS.toString(8).padStart(11, '0')}\0`, AT.mtime);
+  block.write('        ', AT.sum);
+  block.write('0', AT.type);
+  block.write('ustar\x0000', AT.magic);
+  block.write(prefix, AT.prefix);
+  block.write(`${sumOf(block).toString(8).padStart(6, '0')}\0 `, AT.sum);
+  return block;
+}
+
+/** Longer names stand in two fields, divided at a slash. */
+function divided(path: string): { name: string; prefix: string } {
+  if (Buffer.byteLength(path) <= NAME_BYTES) return { name: path, prefix: '' };
+  for (let at = path.indexOf('/'); at > 0; at = path.indexOf('/', at + 1)) {
+    const [prefix, name] = [path.slice(0, at), path.slice(at + 1)];
+    if (Buffer.byteLength(name) <= NAME_BYTES && Buffer.byteLength(prefix) <= PREFIX_BYTES) return { name, prefix };
+  }
+  throw new ArchiveError(`${path} is too long a name for an archive`);
+}
+
+/** The field of the sum itself counts as spaces. */
+function sumOf(block: Buffer): number {
+  let sum = 0;
+  for (const [at, byte] of block.entries()) sum += at >= AT.sum && at < AT.sum + 8 ? 0x20 : byte;
+  return sum;
+}
+
+const padding = (bytes: number) => (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES;
+
+export interface Unpacked {
+  path: string;
+  bytes: number;
+  /** To be read to its end before the next file is asked for. */
+  content: AsyncIterable<Buffer>;
+}
+
+/** The files of an archive, one after the other. @throws ArchiveError */
+export async function* unpacked(stream: AsyncIterable<Buffer>): AsyncGenerator<Unpacked> {
+  const source = new Source(stream);
+  for (;;) {
+    const block = await source.exactly(BLOCK_BYTES);
+    if (block.every((byte) => byte === 0)) return;
+    const { path, bytes } = opened(block);
+    yield { path, bytes, content: source.some(bytes) };
+    await source.exactly(padding(bytes));
+  }
+}
+
+function opened(block: Buffer): { path: string; bytes: number } {
+  const field = (at: number, length: number) => block.toString('utf8', at, at + length).split('\0')[0] ?? '';
+  if (Number.parseInt(field(AT.sum, 8), 8) !== sumOf(block))
+    throw new ArchiveError('this is no archive, or a damaged one');
+  const [name, prefix] = [field(AT.name, NAME_BYTES), field(AT.prefix, PREFIX_BYTES)];
+  const path = prefix === '' ? name : `${prefix}/${name}`;
+  if (!['0', '\0'].includes(String.fromCharCode(block[AT.type] ?? 0)))
+    throw new ArchiveError(`${path} is no plain file: this archive is not one of otela-gateway's`);
+  const binary = (block[AT.size] ?? 0) >= 0x80;
+  const bytes = binary ? Number(block.readBigUInt64BE(AT.size + 4)) : Number.parseInt(field(AT.size, 12), 8);
+  if (!Number.isSafeInteger(bytes) || bytes < 0) throw new ArchiveError(`${path} has no size`);
+  return { path, bytes };
+}
+
+/** Takes what is asked for out of chunks as they come. */
+class Source {
+  readonly #chunks: AsyncIterator<Buffer>;
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(stream: AsyncIterable<Buffer>) {
+    this.#chunks = stream[Symbol.asyncIterator]();
+  }
+
+  async exactly(bytes: number): Promise<Buffer> {
+    const pieces: Buffer[] = [];
+    for await (const piece of this.some(bytes)) pieces.push(piece);
+    return Buffer.concat(pieces);
+  }
+
+  async *some(bytes: number): AsyncGenerator<Buffer> {
+    for (let left = bytes; left > 0; ) {
+      if (this.#rest.length === 0) {
+        const { value, done } = await this.#chunks.next();
+        if (done === true) throw new ArchiveError('the archive is cut off');
+        this.#rest = value;
+      }
+      const piece = this.#rest.subarray(0, left);
+      this.#rest = this.#rest.subarray(piece.length);
+      left -= piece.length;
+      yield piece;
+    }
+  }
+}

@@ -1,0 +1,134 @@
+/**
+ * The one directory in which a gateway keeps everything:
+ *
+ *     layout.json       the layout's version: see layout.ts
+ *     admin.key         the first operator's key, made at the first start (0600)
+ *     issuer/           the keys that admit nodes: see issuer-files.ts
+ *     accounts.sqlite   accounts and settings
+ *     files/            uploads and results of batches, made by the first one
+ *     objects/          a directory for each class, a file for each object; alarms.sqlite has all alarms
+ *     lock              held by the gateway that uses this directory
+ */
+import { constants } from 'node:fs';
+import { access, chmod, link, mkdir, open, readdir, readFile, realpath, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { KEY_PREFIX, newSecret, sha256Hex } from '../../../accounts/secrets.ts';
+import { CommandError } from '../../../command.ts';
+import { refuseUnreadable } from './damage.ts';
+import { bringForward, layoutOf } from './layout.ts';
+import { ACCOUNTS_FILE, appliedMigrations, refuseNewer } from './schema-version.ts';
+
+export interface DataDirectory {
+  /** Absolute, without links. */
+  path: string;
+  adminKey: string;
+  /** What the gateway knows of the key: SHA-256, hex. */
+  adminKeyHash: string;
+  issuer: string;
+  objects: string;
+  /** A file. */
+  accounts: string;
+  /** Lets another gateway use the directory. Ending, in whatever way, does the same. */
+  release(): void;
+}
+
+const SQLITE_BUSY = 5;
+
+/** Of the operator's making, not ours: told without a stack. */
+class DataDirectoryError extends CommandError {}
+
+/**
+ * Opens the directory, making what is missing.
+ * @param migrations those that this program knows
+ * @throws CommandError where it must not be used
+ */
+export async function openDataDirectory(dir: string, migrations: readonly string[]): Promise<DataDirectory> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const path = await realpath(dir);
+  await refuseForeign(path);
+  await chmod(path, 0o700);
+  const release = lockDirectory(path);
+  try {
+    layoutOf(path);
+    refuseUnreadable(path);
+    refuseNewer(path, migrations, appliedMigrations(join(path, ACCOUNTS_FILE)));
+    await bringForward(path);
+  } catch (error) {
+    release();
+    throw error;
+  }
+  const objects = join(path, 'objects');
+  await mkdir(objects, { recursive: true, mode: 0o700 });
+  const adminKey = await readAdminKey(join(path, 'admin.key'));
+  const issuer = join(path, 'issuer');
+  return {
+    path,
+    adminKey,
+    adminKeyHash: sha256Hex(adminKey),
+    issuer,
+    accounts: join(path, ACCOUNTS_FILE),
+    objects,
+    release,
+  };
+}
+
+/** A mistyped --data must not lock everybody out of /tmp, nor sprinkle a home directory. */
+async function refuseForeign(path: string): Promise<void> {
+  const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
+  if (entries.length === 0 || entries.includes('lock')) return;
+  throw new DataDirectoryError(`${path} is not empty and holds no gateway's data. Give --data a directory of its own.`);
+}
+
+/**
+ * A lock that the kernel lets go with the process, `kill -9` included: SQLite's, on a file of its own. A pid file alone would
+ * need a guess, and a socket would not be seen from another network namespace. @throws DataDirectoryError where another has it
+ */
+export function lockDirectory(path: string): () => void {
+  const database = new DatabaseSync(join(path, 'lock'));
+  try {
+    // With journal_mode=OFF SQLite would need room on the disk for this.
+    database.exec('PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
+  } catch (cause) {
+    database.close();
+    if (isErrno(cause, SQLITE_BUSY)) throw new DataDirectoryError(`Another gateway uses ${path}.`, { cause });
+    throw new DataDirectoryError(`${path} cannot be locked: ${cause instanceof Error ? cause.message : cause}`, {
+      cause,
+    });
+  }
+  return () => database.close();
+}
+
+function isErrno(error: unknown, code: number): boolean {
+  return error instanceof Error && 'errcode' in error && error.errcode === code;
+}
+
+/** What `admin.key` holds. */
+export const ADMIN_KEY = /^\S{16,256}$/;
+
+async function readAdminKey(file: string): Promise<string> {
+  const exists = await access(file, constants.F_OK).then(
+    () => true,
+    () => false,
+  );
+  if (!exists) await writeOnce(file, `${newSecret(KEY_PREFIX).plaintext}\n`);
+  const key = (await readFile(file, 'utf8')).trim();
+  if (!ADMIN_KEY.test(key)) throw new DataDirectoryError(`${file} holds no key. Remove it to get a new one.`);
+  await chmod(file, 0o600);
+  return key;
+}
+
+/** Under its own name only when complete and on disk: a crash in between must not leave half a key. */
+async function writeOnce(file: string, text: string): Promise<void> {
+  const unfinished = `${file}.new`;
+  await rm(unfinished, { force: true });
+  const handle = await open(unfinished, 'wx', 0o600);
+  try {
+    await handle.writeFile(text);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await link(unfinished, file);
+  await rm(unfinished);
+}

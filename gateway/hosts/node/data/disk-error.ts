@@ -1,0 +1,25 @@
+/** Errors of the disk, as a start that cannot go on says them. */
+import { CommandError } from '../../../command.ts';
+
+/** No room, no quota, read-only, no right, an error of the device; SQLite's code for no room. */
+const DISK_CODES: readonly unknown[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO'];
+const SQLITE_CODES: readonly unknown[] = [8, 10, 13, 14];
+const PRIMARY_CODE = 0xff;
+
+/** Throws an error again; one of the disk with the directory's name, in one line and without a stack. @throws CommandError, or `error` */
+export function nameDisk(directory: string, error: unknown): never {
+  if (error instanceof CommandError || !isOfDisk(error)) throw error;
+  const reason = error instanceof Error ? error.message : String(error);
+  throw new CommandError(
+    `${directory} cannot be written: ${reason}. Make room, or mend what is wrong, and start again.`,
+    {
+      cause: error,
+    },
+  );
+}
+
+function isOfDisk(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if ('errcode' in error) return SQLITE_CODES.includes(Number(error.errcode) & PRIMARY_CODE);
+  return 'code' in error && DISK_CODES.includes(error.code);
+}

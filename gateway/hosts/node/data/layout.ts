@@ -1,0 +1,100 @@
+/**
+ * The layout of a data directory: which files it has, and what is in them. `layout.json` names it and counts its versions. The tables
+ * of `accounts.sqlite` have versions of their own (migrations/).
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { CommandError } from '../../../command.ts';
+
+export const LAYOUT_FILE = 'layout.json';
+
+/** Brings a data directory from one version to the next. It must work again on what an interrupted run of itself left. */
+export type LayoutMigration = (data: string) => Promise<void>;
+
+/**
+ * The first brings version 1 to version 2, and so on. A change of what objects or alarms store, or of a file's name, needs an entry here,
+ * unless the object itself reads the old form. Either way it needs a directory of the version before: test/fixtures/data-directory.
+ */
+export const LAYOUT_MIGRATIONS: readonly LayoutMigration[] = [];
+
+const layoutSchema = z.object({ layout: z.literal('node'), version: z.number().int().min(1) });
+
+/** The version that a program with these migrations writes. */
+export function newestLayout(migrations: readonly LayoutMigration[] = LAYOUT_MIGRATIONS): number {
+  return migrations.length + 1;
+}
+
+/**
+ * Reads the version; undefined where nothing is stored yet. Changes nothing.
+ * @throws CommandError where this program cannot read what is there
+ */
+export function layoutOf(data: string, newest = newestLayout()): number | undefined {
+  const file = join(data, LAYOUT_FILE);
+  if (!existsSync(file)) return refuseOthers(data);
+  const layout = layoutSchema.safeParse(parsed(readFileSync(file, 'utf8')));
+  if (!layout.success)
+    throw new CommandError(
+      `${file} is damaged: it does not name the layout of a data directory. Nothing was changed. ` +
+        'Move the data directory away and put a backup in its place: otela-gateway restore --data DIR FILE',
+    );
+  refuseNewerLayout(data, layout.data.version, newest);
+  return layout.data.version;
+}
+
+/** @throws CommandError */
+export function refuseNewerLayout(what: string, version: number, newest = newestLayout()): void {
+  if (version <= newest) return;
+  throw new CommandError(
+    `${what} is of a newer otela-gateway: its layout has version ${version}, this one knows ${newest}. ` +
+      'Run that version or a later one, or restore a backup from before the upgrade. Nothing was changed.',
+  );
+}
+
+/** Migrates step by step. The version is written behind each step, so that an interrupted start goes on where it stood. */
+export async function bringForward(data: string, migrations = LAYOUT_MIGRATIONS): Promise<void> {
+  const newest = newestLayout(migrations);
+  const version = layoutOf(data, newest);
+  if (version === undefined) return write(data, newest);
+  for (let at = version; at < newest; at++) {
+    await migrations[at - 1]?.(data);
+    await write(data, at + 1);
+  }
+}
+
+async function write(data: string, version: number): Promise<void> {
+  const unfinished = join(data, `${LAYOUT_FILE}.new`);
+  const handle = await open(unfinished, 'w', 0o600);
+  try {
+    await handle.writeFile(`${JSON.stringify({ layout: 'node', version })}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(unfinished, join(data, LAYOUT_FILE));
+}
+
+/** Data of version 0.1, which ran on workerd, and of the trial of this host. Nothing imports either. @throws CommandError */
+function refuseOthers(data: string): undefined {
+  const has = (directory: string, found = /./) =>
+    existsSync(join(data, directory)) && readdirSync(join(data, directory)).some((name) => found.test(name));
+  const made =
+    has('d1') || has('objects', /^opentela-/)
+      ? 'otela-gateway 0.1 on workerd (d1/, objects/opentela-…)'
+      : has('accounts') || has('node-objects')
+        ? 'a trial of otela-gateway on Node (accounts/, node-objects/)'
+        : undefined;
+  if (made === undefined) return undefined;
+  throw new CommandError(
+    `${data} holds data of ${made}, which this version cannot read. Nothing was changed. Give --data another directory.`,
+  );
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,216 @@
+/** The data directory: may it be used, will it fit, is what lies in it for this program. */
+import { accessSync, constants } from 'node:fs';
+import { access, readdir, readFile, stat, statfs } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { fromBase64url } from '../../../../shared/lattice/base64url.ts';
+import { CERTIFICATE_BYTES, decodeCertificate } from '../../../../shared/lattice/certificate.ts';
+import { bad, type Finding, good, odd } from '../../../../shared/terminal/finding.ts';
+import { refuseDamaged } from '../data/damage.ts';
+import { ADMIN_KEY, lockDirectory } from '../data/data-directory.ts';
+import { layoutOf } from '../data/layout.ts';
+import { ACCOUNTS_FILE, appliedMigrations, newerThan } from '../data/schema-version.ts';
+import { loadManifest } from '../serve/program-files.ts';
+
+const MIB = 1024 * 1024;
+/** SQLite's logs and a month of records of a small site. */
+const FREE_LOW_MIB = 2048;
+const FREE_MIN_MIB = 256;
+/** `f_type` of statfs(2): SQLite's shared memory does not work over these. */
+const NETWORK: Readonly<Record<number, string>> = {
+  26985: 'NFS',
+  1397118030: 'NCP',
+  4266872130: 'SMB',
+  4283649346: 'CIFS',
+  198183888: 'Lustre',
+  1196443219: 'GPFS',
+  12805120: 'Ceph',
+};
+const RIGHTS = 0o777;
+const OTHERS = 0o077;
+const DAY_MS = 86_400_000;
+/** Without the root at hand nobody renews the certificate by itself. */
+const CERTIFICATE_SOON_DAYS = 30;
+
+const exists = (path: string) =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+export async function checkDirectory(path: string): Promise<{ running: boolean; findings: Finding[] }> {
+  const what = 'data directory';
+  if (!(await exists(path))) {
+    const parent = await standingAbove(path);
+    const findings = mayWrite(parent)
+      ? [good(what, `${path} is not there yet; the first start makes it`), await checkDisk(parent)]
+      : [
+          bad(
+            what,
+            `${path} cannot be made: ${parent} is not writable`,
+            `Make it: install -d -m 0700 -o USER ${path}.`,
+          ),
+        ];
+    return { running: false, findings };
+  }
+  const { mode, uid } = await stat(path);
+  const me = process.getuid?.();
+  if (!mayWrite(path))
+    return {
+      running: false,
+      findings: [
+        bad(what, `${path} is not writable for this user`, 'Run as the user that runs the gateway, or chown it.'),
+      ],
+    };
+  const findings: Finding[] = [];
+  const entries = (await readdir(path)).filter((name) => name !== 'lost+found' && name !== 'issuer');
+  const foreign = entries.length > 0 && !entries.includes('lock');
+  if (foreign) findings.push(bad(what, `${path} holds something else`, 'Give --data a directory of its own.'));
+  else if ((mode & OTHERS) !== 0)
+    findings.push(
+      odd(what, `${path} has mode ${(mode & RIGHTS).toString(8)}: others may read keys`, `chmod 700 ${path}`),
+    );
+  else if (me !== undefined && uid !== me)
+    findings.push(
+      odd(what, `${path} belongs to user ${uid}, this is ${me}`, 'Run as its owner: new files would be yours.'),
+    );
+  else findings.push(good(what, `${path}, for its owner alone`));
+  const running = entries.includes('lock') && isHeld(path);
+  if (running) findings.push(good('gateway', 'one runs on this directory'));
+  findings.push(await checkDisk(path));
+  return { running, findings };
+}
+
+/** Where the first start would begin to make directories: it makes all that are missing. */
+async function standingAbove(path: string): Promise<string> {
+  const parent = dirname(resolve(path));
+  return parent === dirname(parent) || (await exists(parent)) ? parent : standingAbove(parent);
+}
+
+function mayWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK | constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isHeld(path: string): boolean {
+  try {
+    lockDirectory(path)();
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+async function checkDisk(path: string): Promise<Finding> {
+  const { type, bavail, bsize, blocks } = await statfs(path);
+  const network = NETWORK[type];
+  if (network !== undefined)
+    return bad('disk', `${path} is on ${network}: SQLite’s write-ahead log does not work there`, 'Use a local disk.');
+  const free = (bavail * bsize) / MIB;
+  const found = `${Math.floor(free)} MiB free of ${Math.floor((blocks * bsize) / MIB)}`;
+  const fix =
+    'Make room: where the disk is full nothing can be recorded. Records can be kept for less time: USAGE_KEPT_DAYS.';
+  if (free < FREE_MIN_MIB) return bad('disk', found, fix);
+  return free < FREE_LOW_MIB ? odd('disk', found, fix) : good('disk', found);
+}
+
+export async function checkSchema(path: string): Promise<Finding[]> {
+  const what = 'schema';
+  const bundle = await loadManifest().catch((error: unknown) => messageOf(error));
+  if (typeof bundle === 'string')
+    return [bad('program', `is not whole: ${bundle}`, 'Install it again, or npm run build.')];
+  const known = bundle.migrations.map(({ name }) => name);
+  try {
+    const applied = appliedMigrations(join(path, ACCOUNTS_FILE));
+    const newer = newerThan(known, applied);
+    if (newer.length > 0)
+      return [
+        bad(
+          what,
+          `of a newer otela-gateway: ${newer.join(', ')} is not known to this one`,
+          'Run that version or a later one, or restore a backup from before the upgrade.',
+        ),
+      ];
+    const missing = known.length - applied.length;
+    if (applied.length === 0) return [good(what, `none yet; the first start makes it (${known.at(-1)})`)];
+    if (missing === 0) return [good(what, `${applied.at(-1)}, as this otela-gateway has it`)];
+    return [good(what, `${applied.at(-1)}; the next start brings ${missing} more: otela-gateway backup before it`)];
+  } catch (error) {
+    return [bad(what, `cannot be read: ${messageOf(error)}`, 'Restore a backup: otela-gateway restore --help.')];
+  }
+}
+
+/** The layout's version, and whether the databases without which no request is answered can be read. */
+export function checkDatabases(path: string): Finding {
+  const what = 'data';
+  try {
+    const version = layoutOf(path);
+    if (version === undefined) return good(what, 'none yet; the first start makes it');
+    refuseDamaged(path);
+    return good(what, `layout version ${version}; accounts, registry and alarms are whole`);
+  } catch (error) {
+    return bad(what, messageOf(error), 'Give --data another directory, or put a backup in its place.');
+  }
+}
+
+export async function checkAdminKey(path: string): Promise<Finding> {
+  const [what, file] = ['admin key', join(path, 'admin.key')];
+  if (!(await exists(file))) return good(what, 'none yet; the next start makes it');
+  const text = await readFile(file, 'utf8').catch(() => undefined);
+  if (text === undefined)
+    return bad(what, `${file} cannot be read`, `chown it to the gateway's user; chmod 600 ${file}`);
+  if (!ADMIN_KEY.test(text.trim()))
+    return bad(what, `${file} holds no key`, 'Remove it: the next start makes another.');
+  const { mode } = await stat(file);
+  if ((mode & OTHERS) === 0) return good(what, file);
+  return odd(what, `${file} has mode ${(mode & RIGHTS).toString(8)}: who reads it is an operator`, `chmod 600 ${file}`);
+}
+
+/** What the next start would find, without making or renewing anything. */
+export async function checkIssuer(path: string, nowMs: number): Promise<Finding[]> {
+  const [what, dir] = ['issuer', join(path, 'issuer')];
+  const [root, key, certificate] = await Promise.all(
+    ['root.key', 'gateway.key', 'gateway.cert'].map((name) =>
+      readFile(join(dir, name), 'utf8').then(
+        (text) => text.trim(),
+        () => undefined,
+      ),
+    ),
+  );
+  if (root === undefined && key === undefined) return [good(what, 'none yet; the first start makes one')];
+  const findings: Finding[] = [];
+  const ends = certificate === undefined ? undefined : endOf(certificate);
+  const days = ends === undefined ? -1 : Math.floor((ends.until - nowMs) / DAY_MS);
+  if (root !== undefined) findings.push(good(what, `${dir}; each start renews its certificate`));
+  else if (ends === undefined || key === undefined)
+    findings.push(bad(what, `${dir} has no key with its certificate`, `Put root.key into ${dir} for one start.`));
+  else if (days < 0) findings.push(bad(what, 'its certificate has ended', `Put root.key into ${dir} for one start.`));
+  else if (days < CERTIFICATE_SOON_DAYS)
+    findings.push(odd(what, `its certificate ends in ${days} days`, `Put root.key into ${dir} for one start.`));
+  else findings.push(good(what, `its certificate lasts ${days} days more; the root key is elsewhere`));
+  if (ends !== undefined && ends.from > nowMs)
+    findings.push(
+      bad(
+        'clock',
+        `is before the issuer's certificate begins (${new Date(ends.from).toISOString()})`,
+        'Set it (NTP): nobody would be admitted.',
+      ),
+    );
+  return findings;
+}
+
+function endOf(text: string): { from: number; until: number } | undefined {
+  try {
+    const { notBefore, notAfter } = decodeCertificate(fromBase64url(text, CERTIFICATE_BYTES) ?? new Uint8Array());
+    return { from: notBefore * 1000, until: notAfter * 1000 };
+  } catch {
+    return undefined;
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,71 @@
+/** `otela-gateway doctor`: what would stop or harm a gateway here, each with its fix. Starts nothing and changes nothing. */
+import { realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { described, type Finding } from '../../../../shared/terminal/finding.ts';
+import { painterFor } from '../../../../shared/terminal/paint.ts';
+import { type Command, EXIT_DONE, EXIT_FAILED, type Flag } from '../../../command.ts';
+import { ACCOUNTS_FILE, storedSetting } from '../data/schema-version.ts';
+import { SERVE_FLAGS, serveOptions } from '../serve/serve-command.ts';
+import { checkAdminKey, checkDatabases, checkDirectory, checkIssuer, checkSchema } from './data-checks.ts';
+import { checkClock, checkOpenFiles } from './host-checks.ts';
+import { checkPort, checkPublicUrl } from './network-checks.ts';
+import { checkTls } from './tls-checks.ts';
+
+const FLAGS = {
+  ...SERVE_FLAGS,
+  'public-url': { type: 'string', value: 'URL', help: 'where clients reach it, unless the setting public_url says so' },
+  json: { ...SERVE_FLAGS.json, help: 'one list of findings, for scripts' },
+} as const satisfies Record<string, Flag>;
+
+export const DOCTOR: Command = {
+  summary: 'what would stop or harm a gateway here, each with its fix',
+  examples: `[flags of serve] [--public-url URL]
+
+  otela-gateway doctor --data ./data
+  otela-gateway doctor --data /var/lib/otela/data --port 443 --tls-cert chain.pem --tls-key key.pem --public-url https://gw.example.org
+
+Looks at the data directory (rights, disk, schema, admin key, issuer's keys), the port, TLS files, the clock, the limit of
+open files, and the way to the public URL. Run it as the user that runs the gateway; a gateway that runs is left alone.
+Exit code 0 where nothing is in the way (odd is not in the way), ${EXIT_FAILED} where something is.`,
+  flags: FLAGS,
+  run: doctorCommand,
+};
+
+async function doctorCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: FLAGS });
+  const { data, host, port, tls } = serveOptions(values);
+  const path = await realpath(data).catch(() => data);
+  const publicUrl = values['public-url'] ?? publicUrlOf(path);
+  const { running, findings } = await checkDirectory(path);
+  findings.push(
+    checkDatabases(path),
+    ...(await checkSchema(path)),
+    await checkAdminKey(path),
+    ...(await checkIssuer(path, Date.now())),
+    await checkPort(host, port, running),
+    ...(tls === undefined ? [] : await checkTls(tls, publicUrl, Date.now())),
+    ...(await checkClock(path, Date.now())),
+    checkOpenFiles(),
+    ...(publicUrl === undefined ? [] : [await checkPublicUrl(publicUrl)]),
+  );
+  print(findings, values.json);
+  return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_FAILED : EXIT_DONE;
+}
+
+function publicUrlOf(path: string): string | undefined {
+  try {
+    const stored = storedSetting(join(path, ACCOUNTS_FILE), 'public_url');
+    const url: unknown = typeof stored === 'string' ? JSON.parse(stored) : undefined;
+    return typeof url === 'string' ? url : undefined;
+  } catch {
+    // Unreadable: the look at the schema says why.
+    return undefined;
+  }
+}
+
+function print(findings: readonly Finding[], json: boolean): void {
+  if (json) return console.log(JSON.stringify(findings, null, 2));
+  const paint = painterFor(process.stdout, process.env);
+  for (const finding of findings) console.log(described(finding, paint));
+}

@@ -1,0 +1,89 @@
+/** `otela-gateway issuer …`: works on the key files alone, so it also serves those who run a gateway elsewhere. */
+import { access } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { toBase64url } from '../../../../shared/lattice/base64url.ts';
+import { issuerId, keyName } from '../../../../shared/lattice/certificate.ts';
+import { type Command, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
+import { workerdCrypto } from '../../../issuer/crypto.ts';
+import { IssuerError } from '../../../issuer/issuer.ts';
+import { environment, type IssuerFiles, keyNames, openIssuer, revoke, rotate } from './issuer-files.ts';
+
+const FLAGS = {
+  data: { type: 'string', default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
+  ...JSON_FLAG,
+} as const satisfies Record<string, Flag>;
+const VERBS = ['show', 'init', 'rotate', 'revoke', 'secrets'];
+
+export const ISSUER: Command = {
+  summary: 'the keys that this gateway admits nodes with',
+  examples: `show | init | rotate | revoke KEY | secrets
+
+  otela-gateway issuer show                                    root_key is what other gateways add as a peer
+  otela-gateway issuer rotate                                  a new gateway key; restart to use it
+  otela-gateway issuer revoke KEY                              a key that leaked: its sessions end
+  otela-gateway issuer secrets | npx wrangler secret bulk      for a gateway on Cloudflare`,
+  verbs: VERBS,
+  flags: FLAGS,
+  run: issuerCommand,
+};
+
+async function issuerCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
+  const [verb, key, ...rest] = positionals;
+  const wanted = verb === 'revoke' ? key !== undefined && rest.length === 0 : key === undefined;
+  if (!wanted || !VERBS.includes(verb ?? ''))
+    throw new UsageError('usage: otela-gateway issuer show | init | rotate | revoke KEY | secrets');
+  const nowS = Math.floor(Date.now() / 1000);
+  const dir = join(values.data, 'issuer');
+  if (verb !== 'init') await existing(dir);
+  const before = await openIssuer(dir, nowS);
+  if (verb === 'secrets') {
+    // For `wrangler secret bulk`, on a pipe: it holds the gateway's key.
+    console.log(JSON.stringify(environment(before)));
+    return EXIT_DONE;
+  }
+  const after = await change(verb, before, key, nowS);
+  if (after !== before) console.error('Restart the gateway for this to take effect.');
+  show(after, values.json);
+  return EXIT_DONE;
+}
+
+function change(verb: string | undefined, files: IssuerFiles, key: string | undefined, nowS: number) {
+  if (verb === 'rotate') return rotate(files, nowS);
+  if (verb === 'revoke' && key !== undefined) return revoke(files, key, nowS);
+  return files;
+}
+
+async function existing(dir: string): Promise<void> {
+  await access(dir).catch((cause: unknown) => {
+    throw new IssuerError(
+      `There is no issuer in ${dir}. The first start of the gateway makes one, or \`issuer init\`.`,
+      { cause },
+    );
+  });
+}
+
+function show(files: IssuerFiles, json: boolean): void {
+  const { certificate, root } = files;
+  const seen = {
+    issuer: issuerId(certificate.root, workerdCrypto),
+    root_key: toBase64url(certificate.root),
+    root_key_name: keyName(certificate.root),
+    root_key_here: root !== undefined,
+    gateway_key: certificate.keyName,
+    valid_from: rfc3339(certificate.notBefore),
+    valid_until: rfc3339(certificate.notAfter),
+    retired: keyNames(files).retired,
+    revoked: keyNames(files).revoked,
+  };
+  if (json) return console.log(JSON.stringify(seen));
+  for (const [name, value] of Object.entries(seen)) {
+    for (const one of Array.isArray(value) ? value : [value]) console.log(`${name.padEnd(14)} ${one}`);
+  }
+  console.log(`\nOther gateways trust it with: otela-gateway peers add NAME ${seen.root_key} URL`);
+}
+
+function rfc3339(seconds: number): string {
+  return new Date(seconds * 1000).toISOString();
+}

@@ -1,0 +1,216 @@
+/**
+ * The issuer's keys as files:
+ *
+ *     root.key       makes certificates and revocations. Back it up; it may live elsewhere, the gateway serves without it
+ *     gateway.key    signs tickets, evictions and floors           gateway.cert   the root's word for it
+ *     retired        former keys with their certificates: they still collect what they admitted
+ *     revoked        revocations, told to everybody at each start
+ *
+ * All 0600 and base64url. Every change is one rename, in an order in which a crash in between is put right by the next start.
+ */
+import { access, chmod, mkdir, open, readFile, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fromBase32 } from '../../../../shared/lattice/base32.ts';
+import { fromBase64url, toBase64url } from '../../../../shared/lattice/base64url.ts';
+import {
+  CERTIFICATE_BYTES,
+  type Certificate,
+  decodeCertificate,
+  keyName,
+} from '../../../../shared/lattice/certificate.ts';
+import { decodeRevocation, REVOCATION_BYTES, signRevocation } from '../../../../shared/lattice/control.ts';
+import { KEY_BYTES } from '../../../../shared/lattice/crypto.ts';
+import { TICKET_LIFE_MAX_S } from '../../../../shared/lattice/ticket.ts';
+import { newSeed, workerdSigner } from '../../../issuer/crypto.ts';
+import { certify, type GatewayKey, IssuerError, issuerOf, renewed } from '../../../issuer/issuer.ts';
+
+/** Whatever else lies there is not the gateway's. */
+export const ISSUER_FILES: ReadonlySet<string> = new Set([
+  'root.key',
+  'gateway.key',
+  'gateway.cert',
+  'retired',
+  'revoked',
+]);
+
+export interface IssuerFiles {
+  dir: string;
+  /** Undefined: kept elsewhere. */
+  root: string | undefined;
+  gateway: GatewayKey;
+  certificate: Certificate;
+  retired: GatewayKey[];
+  /** base64url */
+  revoked: string[];
+}
+
+/** Reads the issuer in `dir`, making what is missing and renewing what ends. @throws IssuerError */
+export async function openIssuer(dir: string, nowS: number): Promise<IssuerFiles> {
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  const own = await read(dir, 'gateway.key');
+  const root = await read(dir, 'root.key');
+  if (root === undefined && own === undefined) {
+    // A new institution only where nothing was: a root key that is lost must not be replaced in silence.
+    await write(dir, 'root.key', toBase64url(newSeed()));
+    return openIssuer(dir, nowS);
+  }
+  const revoked = await lines(dir, 'revoked');
+  const gone = new Set(revoked.map(revokedName));
+  // Also where a revocation was cut short: what a revoked key signs counts nowhere.
+  const usable = own !== undefined && !gone.has(nameOf(own));
+  const key = usable ? own : toBase64url(newSeed());
+  if (!usable) await write(dir, 'gateway.key', key);
+  const stored = await read(dir, 'gateway.cert');
+  const certificate = await current(dir, { root, key, stored }, nowS);
+  const files = {
+    dir,
+    root,
+    gateway: { key, certificate: toBase64url(certificate.bytes) },
+    certificate,
+    retired: (await retired(dir)).filter((former) => former.key !== key && !gone.has(decode(former).keyName)),
+    revoked,
+  };
+  issuerOf(environment(files));
+  return files;
+}
+
+/** What the Worker is given: never the root. */
+export function environment(files: IssuerFiles) {
+  return {
+    OTELA_GATEWAY_KEY: files.gateway.key,
+    OTELA_GATEWAY_CERT: files.gateway.certificate,
+    OTELA_RETIRED_KEYS: files.retired.map(({ key, certificate }) => `${key}:${certificate}`).join(','),
+    OTELA_REVOCATIONS: files.revoked.join(','),
+  };
+}
+
+/** As revocations and `issuer show` name them. */
+export function keyNames(files: IssuerFiles): { retired: string[]; revoked: string[] } {
+  return { retired: files.retired.map((key) => decode(key).keyName), revoked: files.revoked.map(revokedName) };
+}
+
+/** A new gateway key. The former one goes on collecting until its last ticket has ended; its sessions stay. */
+export async function rotate(files: IssuerFiles, nowS: number): Promise<IssuerFiles> {
+  needRoot(files);
+  const useful = files.retired.filter((former) => decode(former).notAfter + TICKET_LIFE_MAX_S > nowS);
+  await writeRetired(files.dir, [...useful, files.gateway]);
+  await write(files.dir, 'gateway.key', toBase64url(newSeed()));
+  return openIssuer(files.dir, nowS);
+}
+
+/**
+ * Takes a key back, with every session that it admitted; the current one is replaced. The root's own name takes back the whole issuer.
+ * @throws IssuerError where `name` is no key's
+ */
+export async function revoke(files: IssuerFiles, name: string, nowS: number): Promise<IssuerFiles> {
+  const signer = workerdSigner(seed(needRoot(files)));
+  if (files.revoked.some((text) => revokedName(text) === name)) return files;
+  const revocation = toBase64url(signRevocation(fromName(name), signer));
+  await write(files.dir, 'revoked', [...files.revoked, revocation].join('\n'));
+  const rest = files.retired.filter((former) => decode(former).keyName !== name);
+  if (rest.length < files.retired.length) await writeRetired(files.dir, rest);
+  return openIssuer(files.dir, nowS);
+}
+
+interface Stored {
+  root: string | undefined;
+  key: string;
+  stored: string | undefined;
+}
+
+/** The certificate in force: the stored one while it is for this key and lasts, else a new one if the root is at hand. */
+async function current(dir: string, { root, key, stored }: Stored, nowS: number): Promise<Certificate> {
+  const known = stored === undefined ? undefined : decode({ key, certificate: stored });
+  const fits = known?.keyName === nameOf(key);
+  if (root === undefined) {
+    if (known !== undefined && fits && known.notAfter > nowS) return known;
+    throw new IssuerError(`${dir} has no valid certificate for its gateway key; put root.key there to make one.`);
+  }
+  const usable = stored !== undefined && fits;
+  const inForce = usable ? renewed(root, { key, certificate: stored }, nowS) : certify(root, key, nowS);
+  // On a full disk the next start makes another one.
+  if (inForce.certificate !== stored) await write(dir, 'gateway.cert', inForce.certificate).catch(unlessFull);
+  return decode(inForce);
+}
+
+function unlessFull(error: unknown): void {
+  if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error;
+}
+
+function decode({ certificate }: GatewayKey): Certificate {
+  const bytes = fromBase64url(certificate, CERTIFICATE_BYTES);
+  try {
+    return decodeCertificate(bytes ?? new Uint8Array());
+  } catch (cause) {
+    throw new IssuerError('A certificate is damaged.', { cause });
+  }
+}
+
+function needRoot({ root, dir }: IssuerFiles): string {
+  if (root !== undefined) return root;
+  throw new IssuerError(`This needs the root key: put root.key into ${dir} for as long as it takes.`);
+}
+
+function seed(text: string): Uint8Array {
+  const bytes = fromBase64url(text, KEY_BYTES);
+  if (bytes?.length !== KEY_BYTES) throw new IssuerError('A key file must hold 32 bytes in base64url.');
+  return bytes;
+}
+
+function nameOf(key: string): string {
+  return keyName(workerdSigner(seed(key)).publicKey);
+}
+
+function revokedName(text: string): string {
+  const bytes = fromBase64url(text, REVOCATION_BYTES);
+  try {
+    return decodeRevocation(bytes ?? new Uint8Array()).keyName;
+  } catch (cause) {
+    throw new IssuerError('A revocation is damaged.', { cause });
+  }
+}
+
+function fromName(name: string): Uint8Array {
+  const bytes = /^[a-z2-7]{52}$/.test(name) ? fromBase32(name)?.subarray(0, KEY_BYTES) : undefined;
+  if (bytes === undefined || keyName(bytes) !== name) throw new IssuerError(`"${name.slice(0, 64)}" is no key's name.`);
+  return bytes;
+}
+
+async function retired(dir: string): Promise<GatewayKey[]> {
+  return (await lines(dir, 'retired')).map((line) => {
+    const [key = '', certificate = ''] = line.split(':');
+    return { key, certificate };
+  });
+}
+
+function writeRetired(dir: string, keys: GatewayKey[]): Promise<void> {
+  return write(dir, 'retired', keys.map(({ key, certificate }) => `${key}:${certificate}`).join('\n'));
+}
+
+async function lines(dir: string, name: string): Promise<string[]> {
+  return ((await read(dir, name)) ?? '').split('\n').filter((line) => line !== '');
+}
+
+/** Undefined where there is no such file; one that others could read is closed to them. */
+async function read(dir: string, name: string): Promise<string | undefined> {
+  const file = join(dir, name);
+  const exists = await access(file).then(
+    () => true,
+    () => false,
+  );
+  if (!exists) return undefined;
+  await chmod(file, 0o600);
+  return (await readFile(file, 'utf8')).trim();
+}
+
+async function write(dir: string, name: string, text: string): Promise<void> {
+  const unfinished = join(dir, `${name}.new`);
+  const handle = await open(unfinished, 'w', 0o600);
+  try {
+    await handle.writeFile(`${text}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(unfinished, join(dir, name));
+}

@@ -1,0 +1,73 @@
+/** What `serve` needs beside its code: in an installed package beside it; a clone has the migrations as they are and builds the page. */
+import { execFile } from 'node:child_process';
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import * as z from 'zod';
+
+/** One file of migrations/, applied as a whole or not at all. */
+export interface Migration {
+  name: string;
+  statements: string[];
+}
+
+/** dist/gateway.json, which build.ts makes. */
+const manifestSchema = z.object({
+  migrations: z.array(z.object({ name: z.string(), statements: z.array(z.string()) })),
+  /** Of a release: the keys whose releases its gateway admits agents of. */
+  releaseKeys: z.array(z.string()).optional(),
+});
+
+export interface ProgramFiles extends z.infer<typeof manifestSchema> {
+  /** Where the dashboard's files are. */
+  assetsDir: string;
+}
+
+/** What the page is made of. */
+const PAGE_SOURCES = ['dashboard', 'shared', 'package-lock.json', 'build.ts'];
+
+const HERE = fileURLToPath(import.meta.url);
+const IN_CLONE = HERE.endsWith('.ts');
+const ROOT = fileURLToPath(new URL(IN_CLONE ? '../../../..' : '..', import.meta.url));
+
+/** The page is built anew when a source is newer. */
+export async function loadProgramFiles(): Promise<ProgramFiles> {
+  return { ...(await loadManifest()), assetsDir: await dashboardDirectory() };
+}
+
+/** The same without the page. */
+export async function loadManifest(): Promise<z.infer<typeof manifestSchema>> {
+  if (IN_CLONE) return { migrations: await readMigrations(join(ROOT, 'migrations')) };
+  return manifestSchema.parse(JSON.parse(await readFile(join(ROOT, 'dist/gateway.json'), 'utf8')));
+}
+
+export async function dashboardDirectory(): Promise<string> {
+  const directory = join(ROOT, 'dist/dashboard');
+  if (IN_CLONE && (await newest(join(directory, 'index.html'))) <= (await newestOf(PAGE_SOURCES)))
+    await promisify(execFile)(process.execPath, [join(ROOT, 'build.ts'), 'dashboard'], { cwd: ROOT });
+  return directory;
+}
+
+export async function readMigrations(directory: string): Promise<Migration[]> {
+  const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
+  const read = async (name: string) => {
+    const sql = await readFile(join(directory, name), 'utf8');
+    return { name, statements: sql.split('--> statement-breakpoint').map((one) => one.trim()) };
+  };
+  return Promise.all(names.map(read));
+}
+
+async function newestOf(sources: readonly string[]): Promise<number> {
+  const times = await Promise.all(sources.map((name) => newest(join(ROOT, name))));
+  return Math.max(...times);
+}
+
+/** Latest change below `path`, in milliseconds; 0 where there is nothing. A directory's own time tells of removals. */
+async function newest(path: string): Promise<number> {
+  const self = await stat(path).catch(() => undefined);
+  if (self === undefined) return 0;
+  if (!self.isDirectory()) return self.mtimeMs;
+  const below = await Promise.all((await readdir(path)).map((name) => newest(join(path, name))));
+  return Math.max(self.mtimeMs, ...below);
+}

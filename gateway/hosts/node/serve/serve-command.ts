@@ -1,0 +1,90 @@
+/** `otela-gateway serve`: runs a gateway until a signal ends it. */
+import { parseArgs } from 'node:util';
+import { type Command, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
+import { type ServeOptions, serve } from './serve.ts';
+
+const DRAIN_MS = 5_000;
+
+/** Where a gateway is and what it listens on: `doctor` looks at the same. */
+export const SERVE_FLAGS = {
+  data: {
+    type: 'string',
+    default: './data',
+    value: 'DIR',
+    takes: 'directory',
+    help: 'where everything is kept; made at the first start',
+  },
+  host: { type: 'string', default: '127.0.0.1', value: 'ADDRESS', help: 'listen there; 0.0.0.0: everywhere' },
+  port: { type: 'string', default: '8787', value: 'PORT', help: '0: a free one' },
+  'tls-cert': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: the certificate, then its chain' },
+  'tls-key': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: its key' },
+  ...JSON_FLAG,
+} as const satisfies Record<string, Flag>;
+
+export const SERVE: Command = {
+  summary: 'runs a gateway on this machine',
+  examples: `[--data DIR] [--host ADDRESS] [--port PORT] [--tls-cert FILE --tls-key FILE]
+
+  otela-gateway serve --data ./data                            a trial: http on this machine alone
+  otela-gateway serve --data /var/lib/otela/data --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
+
+Prints "otela-gateway ready URL" when it answers. The first start makes DATA/admin.key, the first operator's key.
+SIGTERM and SIGINT let running answers finish for 5 s at most (a second one: now) and end with 0. SIGHUP reads the TLS files again.
+Settings that are not flags are environment variables: docs/deploy.md. \`otela-gateway doctor\` says what would be in the way.`,
+  flags: SERVE_FLAGS,
+  run: serveCommand,
+};
+
+/** @throws UsageError */
+export function serveOptions(values: {
+  data: string;
+  host: string;
+  port: string;
+  'tls-cert'?: string;
+  'tls-key'?: string;
+}): ServeOptions {
+  const port = Number(values.port);
+  if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is no port`);
+  if (values.host === '') throw new UsageError('--host is empty');
+  const [cert, key] = [values['tls-cert'], values['tls-key']];
+  if ((cert === undefined) !== (key === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
+  const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };
+  return { port, host: values.host, data: values.data, ...tls };
+}
+
+async function serveCommand(args: string[]): Promise<number> {
+  const { values } = parseArgs({ args, options: SERVE_FLAGS });
+  const options = serveOptions(values);
+  const stopped = Promise.withResolvers<number>();
+  let stop = () => stopped.resolve(EXIT_DONE);
+  // From the first moment: an interrupted start ends as an interrupted gateway does.
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop());
+  let hangUp = () => stop();
+  process.on('SIGHUP', () => hangUp());
+
+  const starting = serve(options, (line) => console.error(line));
+  const gateway = await Promise.race([starting, stopped.promise]);
+  if (typeof gateway === 'number') return starting.then((late) => late.stop(0)).then(() => EXIT_DONE);
+  const { reloadTls } = gateway;
+  // Without TLS there is nothing to read again, and SIGHUP means what a terminal means by it.
+  hangUp = () => {
+    if (reloadTls === undefined) return stop();
+    reloadTls().then(
+      () => console.error('TLS files read again'),
+      (error: unknown) => console.error(`TLS files not taken, the old ones stay: ${messageOf(error)}`),
+    );
+  };
+  stop = () => {
+    // A second signal: now.
+    stop = () => process.exit(EXIT_DONE);
+    void gateway.stop(DRAIN_MS).then(() => stopped.resolve(EXIT_DONE));
+  };
+  console.log(values.json ? JSON.stringify({ ready: gateway.url }) : `otela-gateway ready ${gateway.url}`);
+  const code = await stopped.promise;
+  // Half-open handshakes would keep the process for seconds more.
+  process.exit(code);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,149 @@
+/** `otela-gateway serve`: the gateway in this process, with everything in one directory. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createSecureContext } from 'node:tls';
+import { isOn } from '../../../../shared/release/release.ts';
+import { listenError } from '../../../../shared/terminal/listen-error.ts';
+import { CommandError } from '../../../command.ts';
+import { storageHealth } from '../../../storage/health.ts';
+import { refuseDamaged } from '../data/damage.ts';
+import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
+import { nameDisk } from '../data/disk-error.ts';
+import type { TlsMaterial } from '../http-server.ts';
+import { environment, openIssuer } from '../issuer/issuer-files.ts';
+import { NodeGateway, type NodeGatewayOptions } from '../node-gateway.ts';
+import { checkReady } from './check.ts';
+import { loadProgramFiles, type ProgramFiles } from './program-files.ts';
+import { StorageProbe } from './storage-probe.ts';
+
+export interface ServeOptions {
+  port: number;
+  host: string;
+  data: string;
+  /** PEM files; both or none. */
+  tls?: { cert: string; key: string };
+}
+
+interface RunningGateway {
+  /** As it is printed, with the port that was really taken. */
+  url: string;
+  /** Reads the TLS files again; rejects and keeps the old ones when they are no pair. Absent without TLS. */
+  reloadTls?: () => Promise<void>;
+  /** Lets running answers finish for `drainMs` at most, then ends everything. Idempotent. */
+  stop(drainMs: number): Promise<void>;
+}
+
+/** Settings that the environment may carry; see gateway/env.ts. */
+export const SETTINGS = [
+  'BODY_BUDGET_BYTES',
+  'BODY_LIMIT_BYTES',
+  'BODY_STALL_MS',
+  'BODY_UPLOADS_BYTES',
+  'REGISTRY_ACCESS',
+  'DEFAULT_TRUST',
+  'OIDC_CLIENT_SECRETS',
+  'USAGE_KEPT_DAYS',
+  'REQUIRE_SIGNED_AGENT',
+  'RELEASE_KEYS',
+  'OLDEST_AGENT',
+  'OTELA_METRICS_TOKEN',
+  'REQUEST_LOG',
+];
+
+/** A gateway of a release asks agents for one, unless its environment says otherwise; in a clone there is none to ask for. */
+function releaseSettings({ releaseKeys }: ProgramFiles): NodeJS.ProcessEnv {
+  return releaseKeys === undefined ? {} : { REQUIRE_SIGNED_AGENT: 'on', RELEASE_KEYS: releaseKeys.join(',') };
+}
+
+/** Resolves when the gateway answers at its address. Whatever fails, nothing is left running. */
+export function serve(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  return start(options, log).catch((error: unknown) => nameDisk(options.data, error));
+}
+
+async function start(options: ServeOptions, log: (line: string) => void): Promise<RunningGateway> {
+  const program = await loadProgramFiles();
+  // What SQLite creates is for this user alone.
+  process.umask(0o077);
+  const tls = options.tls === undefined ? undefined : await readTls(options.tls);
+  const known = program.migrations.map(({ name }) => name);
+  const data = await openDataDirectory(options.data, known);
+  // What throws outside every object and request is told; the others go on.
+  process.on('uncaughtException', (error) => log(`not caught: ${error.stack ?? error.message}`));
+  const given: NodeJS.ProcessEnv = { ...releaseSettings(program), ...process.env };
+  const issuer = environment(await openIssuer(data.issuer, Math.floor(Date.now() / 1000)));
+  const settings = Object.fromEntries(
+    SETTINGS.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
+  );
+  const probe = new StorageProbe({
+    directory: data.path,
+    tell: (failure) => storageHealth.tell(failure, Date.now()),
+  });
+  // Before anything is opened: what a full disk allows depends on how files are opened.
+  await probe.start();
+  const gateway = await opened(data, {
+    objects: data.objects,
+    files: join(data.path, 'files'),
+    accounts: data.accounts,
+    assets: program.assetsDir,
+    migrations: program.migrations,
+    settings: { ...settings, ...issuer, ADMIN_KEY_SHA256: data.adminKeyHash },
+    tls,
+    log,
+  });
+  const stop = once(async (drainMs: number) => {
+    probe.close();
+    await gateway.close(drainMs);
+    data.release();
+  });
+  try {
+    const port = await gateway.listen(options.port, options.host).catch((cause: unknown) => {
+      throw new CommandError(listenError(cause, options).message, { cause });
+    });
+    const url = `${tls === undefined ? 'http' : 'https'}://${bracketed(options.host)}:${port}`;
+    await checkReady(url, data.adminKey);
+    if (!isOn(given.REQUIRE_SIGNED_AGENT))
+      log('agents need no signed release here: whoever has a join token may run any program as one');
+    const files = options.tls;
+    if (files === undefined) return { url, stop };
+    return { url, stop, reloadTls: async () => gateway.reload(await readTls(files)) };
+  } catch (error) {
+    await stop(0);
+    if (!(error instanceof CommandError)) refuseDamaged(data.path);
+    throw error;
+  }
+}
+
+/** A database that cannot be used is named. */
+async function opened(data: DataDirectory, options: NodeGatewayOptions): Promise<NodeGateway> {
+  try {
+    return await NodeGateway.open(options);
+  } catch (error) {
+    data.release();
+    refuseDamaged(data.path);
+    throw error;
+  }
+}
+
+/** @throws CommandError where they do not fit together: before a first start has made anything */
+async function readTls(files: { cert: string; key: string }): Promise<TlsMaterial> {
+  const [cert, key] = await Promise.all([readFile(files.cert), readFile(files.key)]);
+  try {
+    createSecureContext({ cert, key });
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new CommandError(`${files.cert} and ${files.key} are no certificate and its key: ${reason}`, { cause });
+  }
+  return { cert, key };
+}
+
+function bracketed(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}
+
+function once<A>(run: (argument: A) => Promise<void>): (argument: A) => Promise<void> {
+  let ran: Promise<void> | undefined;
+  return (argument) => {
+    ran ??= run(argument);
+    return ran;
+  };
+}
