@@ -21,6 +21,9 @@ const COMMON = {
   logLevel: 'warning',
 } satisfies BuildOptions;
 
+/** By default V8's young generation grows to 96 MiB, which a gateway's short-lived objects fill without need: 300 MiB resident under load, not 185. */
+const GATEWAY_FLAGS = '--max-semi-space-size=16';
+
 /** npm only warns of it, and an older Node, which knows no import.meta.main, would end silently with nothing done. */
 const REFUSE_OLD_NODE = `if (Number(process.versions.node.split('.')[0]) < 24) {
   console.error('this needs Node 24 or later, and is run by ' + process.version);
@@ -102,7 +105,8 @@ async function buildCommands(): Promise<void> {
     // An entry may bring its own first line, which esbuild keeps; here each has exactly one.
     const options = name === 'otela-gateway.js' ? { ...COMMAND, define: await threads() } : COMMAND;
     const text = (await bundle(options, entry)).replace(/^#!.*\n/, '');
-    await replace(join(DIST, name), `#!/usr/bin/env node\n${text}`, 0o755);
+    const flags = name === 'otela-gateway.js' ? `-S node ${GATEWAY_FLAGS}` : 'node';
+    await replace(join(DIST, name), `#!/usr/bin/env ${flags}\n${text}`, 0o755);
   }
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));
   // Its tables stay files, for people to read and edit.

@@ -12,6 +12,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
+import { WORKER_FILES } from './conformance/worker-files.ts';
 import { cannotRun } from './support/abilities.ts';
 import { testsOf } from './support/changed.ts';
 import { addToLedger } from './support/flaky-ledger.ts';
@@ -31,6 +32,7 @@ const CHECKS: Record<string, string[]> = {
 const PROJECTS = [
   'e2e',
   'conformance',
+  'worker',
   'agent',
   'gateway',
   'netns',
@@ -42,6 +44,14 @@ const PROJECTS = [
   'scheduler',
   'chaos',
 ];
+/** A part that is some files of another's, elsewhere. */
+const ELSEWHERE: Record<string, { project: string; args: string[]; env: NodeJS.ProcessEnv }> = {
+  worker: {
+    project: 'conformance',
+    args: WORKER_FILES.map((file) => `test/conformance/${file}.test.ts`),
+    env: { OTELA_TEST_HOST: 'worker' },
+  },
+};
 /** Its files are divided among so many runs. */
 const SHARDS: Record<string, number> = { e2e: 3, conformance: 3 };
 /** Loads the machine as far as it goes and allows no error: runs when all others are over. */
@@ -74,13 +84,22 @@ interface Job {
 
 function jobsOf(project: string): Job[] {
   const shards = SHARDS[project] ?? 1;
-  if (shards === 1) return [{ project, title: project, id: `${run}-${project}`, args: [] }];
+  if (shards === 1) return [{ project, title: project, id: `${run}-${project}`, args: ELSEWHERE[project]?.args ?? [] }];
   return Array.from({ length: shards }, (_, n) => ({
     project,
     title: `${project} ${n + 1}/${shards}`,
     id: `${run}-${project}-${n + 1}`,
     args: [`--shard=${n + 1}/${shards}`],
   }));
+}
+
+function runPart(
+  part: string,
+  args: readonly string[],
+  options: { id: string; directory: string; title?: () => string },
+): Promise<Outcome> {
+  const elsewhere = ELSEWHERE[part];
+  return vitestRun(elsewhere?.project ?? part, args, { ...options, env: { ...env, ...elsewhere?.env } });
 }
 
 /** Runs `jobs` in their order, `lanes` at once; gives each one's outcome. `quiet`: others speak too, so each is heard when it is over. */
@@ -97,7 +116,7 @@ async function runAll(
       console.log(quiet ? `-- ${title} begins` : `\n== ${title}`);
       const startedAt = performance.now();
       const ended = () => `\n== ${title}, ${Math.round((performance.now() - startedAt) / 1_000)} s`;
-      outcomes.set(job, await vitestRun(project, args, { id, directory, env, ...(quiet ? { title: ended } : {}) }));
+      outcomes.set(job, await runPart(project, args, { id, directory, ...(quiet ? { title: ended } : {}) }));
     }
   };
   await Promise.all(Array.from({ length: lanes }, lane));
@@ -164,7 +183,7 @@ async function secondTry(project: string, first: Outcome, directory: string): Pr
   const files = first.failedFiles;
   if (first.failed === 0 || files.length === 0 || files.length > SECOND_TRY_MAX) return undefined;
   console.log(`\n== ${project}, a second time: ${files.map((file) => relative(ROOT, file)).join(' ')}`);
-  return vitestRun(project, files, { id: `${run}-${project}-again`, directory, env });
+  return runPart(project, files, { id: `${run}-${project}-again`, directory });
 }
 
 async function main(only: string[]): Promise<number> {

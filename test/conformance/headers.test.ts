@@ -27,7 +27,7 @@ async function keyFile(): Promise<string> {
   return path;
 }
 
-it('a header of the engine comes by the inlet with the bytes that it had, UTF-8 and Latin-1', async () => {
+it('a header of the engine comes with the bytes that it had, UTF-8 and Latin-1', async () => {
   // Not `close`, which is for workerd's HTTP.
   const headers = { authorization: `Bearer ${house.key}`, connection: 'keep-alive' };
   const typeOf = async (name: string, type: string, body: object) => {

@@ -13,7 +13,14 @@ export interface KnownFailure {
   reason: string;
 }
 
-export const KNOWN_FAILURES: readonly KnownFailure[] = [];
+export const KNOWN_FAILURES: readonly KnownFailure[] = [
+  {
+    hosts: ['worker'],
+    file: 'headers.test.ts',
+    tests: ['a header of the engine comes with the bytes that it had, UTF-8 and Latin-1'],
+    reason: 'wrangler dev’s proxy encodes bytes above 127 of a header as UTF-8 once more',
+  },
+];
 
 /** The entry for a test of this host, if there is one. */
 export function knownFailure(host: HostName, file: string, test: string): KnownFailure | undefined {

@@ -1,0 +1,14 @@
+/**
+ * What `npm test` runs of this suite on Cloudflare's runtime (`wrangler dev`), in the part `worker`: the same files as on Node. A start takes
+ * ten seconds there, so these are the files that say most of the API. Any other one runs with
+ * `OTELA_TEST_HOST=worker npx vitest run --project conformance FILE`.
+ */
+export const WORKER_FILES: readonly string[] = ['answers', 'openai-sdk', 'registry', 'routing'];
+
+/** Files that cannot pass there, and why. */
+export const NODE_ALONE: Readonly<Record<string, string>> = {
+  connections: 'the proxy of wrangler dev, at Cloudflare its edge, has the connections: the Worker sees requests alone',
+  framing: 'the same: the proxy parses HTTP, and what it lets through is its own',
+  'gateway-cli': 'flags of otela-gateway serve, backup and doctor',
+  starting: 'what otela-gateway serve says when it cannot start',
+};
