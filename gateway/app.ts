@@ -14,8 +14,7 @@ import { fileRoutes } from './files/routes.ts';
 import { healthRoutes } from './health.ts';
 import { responseOf } from './http.ts';
 import { metricsRoutes } from './observe/routes.ts';
-import { discardBody } from './openai/discard.ts';
-import { handleOpenAI } from './openai/handle.ts';
+import { discardRequest, handleOpenAI } from './openai/handle.ts';
 import { readRoutes } from './openai/read-routes.ts';
 import { admitRoutes } from './registry/admit.ts';
 import { agentLeftRoutes } from './registry/agent-left.ts';
@@ -52,6 +51,6 @@ app.notFound((c) => {
   return errorResponse(error, requestIdOf(c.req.raw));
 });
 app.onError(async (error, c) => {
-  await discardBody(c.req.raw);
+  await discardRequest(c.req.raw);
   return errorResponse(error, requestIdOf(c.req.raw));
 });

@@ -1,14 +1,7 @@
-import type { Endpoint } from '../shared/openai/endpoints.ts';
-import { errorBodyFor, toApiError } from '../shared/openai/errors.ts';
-import { type HttpAnswer, responseOf } from './http.ts';
+import { errorResponse as response } from '../shared/proxy/error-response.ts';
+import { responseOf } from './http.ts';
 
-/** Any error as the clients of `endpoint` read it, OpenAI's without one, with its status. */
-export function errorAnswer(error: unknown, requestId: string, endpoint?: Endpoint): HttpAnswer {
-  const api = toApiError(error);
-  const headers = { 'content-type': 'application/json', 'x-request-id': requestId, ...api.headers };
-  return { status: api.status, headers, body: errorBodyFor(endpoint, api) };
-}
-
+/** Any error as OpenAI's clients read it, with its status. */
 export function errorResponse(error: unknown, requestId: string): Response {
-  return responseOf(errorAnswer(error, requestId));
+  return responseOf(response(error, requestId));
 }

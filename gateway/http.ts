@@ -1,10 +1,14 @@
 /** A request to models and its answer, as each host has them. */
 
 import type { ClientDisconnect } from '../shared/proxy/client-disconnect.ts';
+import type { ProxyResponse } from '../shared/proxy/message.ts';
+import { pipe } from './pipe.ts';
 
 /** What is read of a request. The runtime's own is one. */
 export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | 'signal' | 'arrayBuffer'> {
   readonly headers: Pick<Headers, 'get'>;
+  /** The whole body where it came with the head. `body` is null then. */
+  readonly whole?: Uint8Array | undefined;
   /** Where whoever carries the request says that its client left, `signal` is made only for who needs it: it is the runtime's, and dear. */
   readonly leaving?: ClientDisconnect;
   /** The host writes answers that leave by LOCAL_OUTLETS. */
@@ -22,14 +26,27 @@ export interface HttpAnswer {
   body: Uint8Array | string | ReadableStream<Uint8Array> | null;
   /** Of a body that comes, where it is known. */
   length?: number | undefined;
-  /** `body` is the first data of a stream; the rest leaves by LOCAL_OUTLETS, under this number. */
-  rest?: number;
+}
+
+/** The pipeline's response for a carrier that reads streams. */
+export function streamed(response: ProxyResponse): HttpAnswer {
+  const { body } = response;
+  if (typeof body !== 'function') return { ...response, body };
+  const { readable, writable } = pipe();
+  const writer = writable.getWriter();
+  void body({
+    write: (bytes) => writer.write(bytes),
+    end: () => writer.close(),
+    abort: (reason) => writer.abort(reason),
+  });
+  return { ...response, body: readable };
 }
 
 /** The engine encoded the body already. Cloudflare's runtime would do so once more. */
 const ENCODED: object = { encodeBody: 'manual' };
 
-export function responseOf({ status, headers, body }: HttpAnswer): Response {
+export function responseOf(response: ProxyResponse): Response {
+  const { status, headers, body } = streamed(response);
   const encoded = headers['content-encoding'] !== undefined;
   return new Response(body as ConstructorParameters<typeof Response>[0], { status, headers, ...(encoded && ENCODED) });
 }

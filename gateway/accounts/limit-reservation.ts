@@ -3,10 +3,10 @@
 import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { LimitReservation as Reservation } from '../../shared/proxy/host.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import type { Env } from '../env.ts';
-import type { HttpAnswer, HttpRequest } from '../http.ts';
-import { pipe } from '../pipe.ts';
+import type { HttpRequest } from '../http.ts';
 import type { AccountLimits } from './account.ts';
 import type { Refusal, Verdict } from './limiter.ts';
 import type { Forecast } from './token-estimator.ts';
@@ -73,14 +73,15 @@ export async function reserve(
   return reservation;
 }
 
-export class LimitReservation {
+export class LimitReservation implements Reservation {
   readonly #context: Context;
   readonly #subject: string;
   readonly #name: string;
   readonly #verdict: Promise<Verdict>;
   /** Other requests wait for its place. */
   readonly concurrent: boolean;
-  #headers: Record<string, string> = {};
+  /** What is left of the limits. */
+  headers: Readonly<Record<string, string>> = {};
   #over = false;
 
   constructor(context: Context, { subject, key, project }: AccountLimits, name: string, verdict: Promise<Verdict>) {
@@ -101,7 +102,7 @@ export class LimitReservation {
       this.#over = true;
       throw refusal(verdict);
     }
-    this.#headers = verdict.headers;
+    this.headers = verdict.headers;
   }
 
   /** The answer is over, or there will be none. `used`: an engine was asked, and its node will say what for. Idempotent. */
@@ -113,37 +114,6 @@ export class LimitReservation {
       this.#context.env.LIMITS.getByName(this.#subject).release(this.#name, used),
     );
     this.#context.ctx.waitUntil(released.catch(() => {})); // its settlement or its lease frees the place too
-  }
-
-  /** `answer` under the limits' headers; the place is given back when the answer has been read, or left. */
-  until(answer: HttpAnswer): HttpAnswer {
-    Object.assign(answer.headers, this.#headers);
-    const used = answer.status < 400; // an engine's refusal costs no tokens
-    const { body } = answer;
-    if (!used || !this.concurrent || !(body instanceof ReadableStream)) {
-      this.release(used);
-      return answer;
-    }
-    const { readable, writable } = pipe();
-    void this.#pump(body.getReader(), writable.getWriter());
-    return { ...answer, body: readable };
-  }
-
-  /** By hand: `pipeTo` between two streams of workerd resolved at once here, and cut the answer. */
-  async #pump(reader: ReadableStreamDefaultReader<Uint8Array>, writer: WritableStreamDefaultWriter<Uint8Array>) {
-    try {
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) {
-          this.release(true); // before the end: the client's next request is not to overtake it
-          return await writer.close();
-        }
-        await writer.write(value);
-      }
-    } catch (error) {
-      this.release(true);
-      await Promise.allSettled([reader.cancel(error), writer.abort(error)]);
-    }
   }
 }
 

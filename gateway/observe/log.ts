@@ -19,19 +19,19 @@ const DEFAULT: RequestLog = 'error';
 export function logLine(env: Pick<Env, 'REQUEST_LOG'>, note: Note, totalMs: number, firstMs: number | undefined): void {
   const wanted = env.REQUEST_LOG ?? DEFAULT;
   if (wanted === 'off' || (wanted === 'error' && !hasFailed(note))) return;
-  const { requestId, startedAt, account, endpoint = 0, model = '', streamed = false } = note.seen;
+  const { requestId, startedAt, name, caller, endpoint = 0, model = '', streamed = false } = note.seen;
   console.log(
     JSON.stringify({
       event: 'request',
       at: new Date(startedAt).toISOString(),
       request_id: requestId,
-      usage_id: note.name === '' || note.name === requestId ? undefined : note.name,
+      usage_id: name === requestId ? undefined : name,
       trace_id: note.traceId,
       endpoint: endpointName(endpointById(endpoint)) || undefined,
       model: model.slice(0, MODEL_MAX) || undefined,
       served_model: note.served === '' || note.served === model ? undefined : note.served,
       stream: streamed,
-      key: account?.keyId,
+      key: caller?.account.keyId,
       node: note.node || undefined,
       provider: note.provider || undefined,
       attempts: note.attempts,

@@ -2,12 +2,13 @@
 
 import type { Book } from '../../shared/metrics/book.ts';
 import { endpointById } from '../../shared/openai/endpoints.ts';
-import { toApiError } from '../../shared/openai/errors.ts';
+import { type ApiError, toApiError } from '../../shared/openai/errors.ts';
 import { traceIdOf } from '../../shared/openai/traceparent.ts';
 import { type ClientDisconnect, LEFT_ERROR, LEFT_STATUS } from '../../shared/proxy/client-disconnect.ts';
+import type { Recorder, RequestInfo } from '../../shared/proxy/host.ts';
+import type { ProxyRequest } from '../../shared/proxy/message.ts';
 import type { Account } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import type { HttpRequest } from '../http.ts';
 import { storageHealth } from '../storage/health.ts';
 import {
   ATTEMPTS,
@@ -48,29 +49,15 @@ export function noteStorage(now: Book): void {
 let inFlight = 0;
 const queued = new Map<string, number>();
 
-/** What became known of a request before it ended; filled in as it goes on. */
-export interface Sighting {
-  requestId: string;
-  /** Milliseconds since the epoch. */
-  startedAt: number;
-  account?: Account;
-  untracked?: boolean;
-  /** Id in the endpoint table. */
-  endpoint?: number;
-  model?: string;
-  streamed?: boolean;
-}
+/** What is known of a request by now. */
+export type Sighting = RequestInfo<{ readonly account: Account; readonly untracked: boolean }>;
 
-export class Note {
+export class Note implements Recorder {
   readonly seen: Readonly<Sighting>;
   readonly traceId: string | undefined;
   readonly #env: Env;
   readonly #ctx: Context;
   readonly #leaving: ClientDisconnect;
-  /** Of the streams and records of use, where it is not the request's own. */
-  name = '';
-  /** Somebody serves its model, or did lately: only then is that a label. */
-  known = false;
   node = '';
   /** The model that answered: an alias or a fallback may have led there. */
   served = '';
@@ -88,7 +75,7 @@ export class Note {
 
   constructor(
     seen: Readonly<Sighting>,
-    request: HttpRequest,
+    request: Pick<ProxyRequest, 'header'>,
     leaving: ClientDisconnect,
     { env, ctx }: { env: Env; ctx: Context },
   ) {
@@ -96,8 +83,8 @@ export class Note {
     this.#env = env;
     this.#ctx = ctx;
     this.#leaving = leaving;
-    const traceparent = request.headers.get('traceparent');
-    this.traceId = traceparent === null ? undefined : traceIdOf(traceparent);
+    const traceparent = request.header('traceparent') ?? undefined;
+    this.traceId = traceparent && traceIdOf(traceparent);
     inFlight++;
     // The runtime may end all that a request was doing then, wherever it stands.
     leaving.on(() => this.left());
@@ -156,7 +143,7 @@ export class Note {
   }
 
   /** A stream that was opened before an engine answered, and then none did: 200 has gone out. */
-  refusedLate({ code }: { code: string }): void {
+  refusedLate({ code }: ApiError, _cause: unknown): void {
     this.status = 200;
     this.broke('no_engine', code);
   }
@@ -199,6 +186,7 @@ export class Note {
 
   get #model(): string {
     if (this.served !== '') return this.served;
-    return this.known ? (this.seen.model ?? '') : '';
+    // A client chooses the model's name: only a model that nodes serve, or did lately, is a label.
+    return this.seen.known === true ? (this.seen.model ?? '') : '';
   }
 }

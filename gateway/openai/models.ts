@@ -1,12 +1,12 @@
 import { ApiError } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
+import { modelStarting, startOf } from '../../shared/proxy/model-starting.ts';
 import { loads, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
 import { trustOf } from '../accounts/trust.ts';
 import type { View } from '../registry/snapshot.ts';
 import { aliasesOf } from '../routing/alias.ts';
-import { modelStarting, startOf } from './starting.ts';
 
 interface Model {
   id: string;
@@ -75,7 +75,8 @@ export function listModels(
 export function retrieveModel(view: View, account: Account, id: string): Model {
   const model = servedModels(view, account).find((served) => served.id === id);
   if (model === undefined) {
-    const start = mayUseModel(account, id) && startOf(view, [id], trustOf(account, [], view.settings), Date.now());
+    const start =
+      mayUseModel(account, id) && startOf(view.nodes, [id], trustOf(account, [], view.settings), Date.now());
     if (start) throw modelStarting(start);
     throw new ApiError('model_not_found', `The model '${quoted(id)}' does not exist here.`, { param: 'model' });
   }

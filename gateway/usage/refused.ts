@@ -105,12 +105,12 @@ function reachedNobody(error: unknown): boolean {
 }
 
 function rowOf(
-  { account, untracked, ...seen }: Sighting,
+  { caller, ...seen }: Sighting,
   { code, status, queuedMs }: { code: string; status: number; queuedMs: number },
   now: number,
 ): UsageRow | undefined {
-  if (account === undefined || untracked) return undefined;
-  const { keyId, userId = '', projectId = '', traced } = account;
+  if (caller === undefined || caller.untracked) return undefined;
+  const { keyId, userId = '', projectId = '', traced } = caller.account;
   const { requestId: request, endpoint = 0, model = '', streamed = false, startedAt } = seen;
   const nothing = { prompt: 0, completion: 0, cached: 0, reasoning: 0, firstMs: 0, bytes: 0 };
   const [high = 0, low = 0] = crypto.getRandomValues(new Uint32Array(2));

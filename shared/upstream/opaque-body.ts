@@ -1,4 +1,7 @@
-import { PieceReader } from './piece-reader.ts';
+interface ChunkReader {
+  /** The next bytes, undefined at the end. */
+  read(): Promise<Uint8Array | undefined>;
+}
 
 /** As much of a streaming body as may be pulled before an attempt can no longer be repeated. */
 const PREFIX_MAX_BYTES = 1024 * 1024;
@@ -8,14 +11,14 @@ const PREFIX_MAX_BYTES = 1024 * 1024;
  * repeated; from then on the body belongs to the node that pulls it.
  */
 export class OpaqueBody {
-  readonly #reader: PieceReader;
+  readonly #reader: ChunkReader;
   #prefix: Uint8Array[] | undefined = [];
   #prefixBytes = 0;
   #ended = false;
   #reading: Promise<Uint8Array | undefined> | undefined;
 
-  constructor(body: ReadableStream<Uint8Array>) {
-    this.#reader = new PieceReader(body);
+  constructor(reader: ChunkReader) {
+    this.#reader = reader;
   }
 
   /** Another attempt can have the whole body. */

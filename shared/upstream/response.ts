@@ -8,10 +8,26 @@ const UNARY_HELD_BYTES = 1024 * 1024;
 export interface ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
+  /**
+   * The body where it came whole: nothing of it need be read here, and its length keeps a broken pipe from looking like an end.
+   * Undefined where it still streams, or where it has been read from.
+   */
+  readonly whole?: Uint8Array | ReadableStream<Uint8Array> | null | undefined;
+  /** Bytes of a `whole` that streams, where that is known. */
+  readonly length?: number | undefined;
+  /** The rest of a stream that its host writes to the client past the pipeline. */
+  readonly offload?: Offload | undefined;
   /** The next bytes, or undefined at the complete end. @throws PathError when the rest cannot be had */
   read(): Promise<Uint8Array | undefined>;
   /** Nobody reads on: the engine's work is cancelled. Idempotent, and of no effect after the end. */
   cancel(): Promise<void> | void;
+}
+
+export interface Offload {
+  /** Of the response that goes out with the first data alone: by them the host finds the rest. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Resolves when the rest went out. @throws AttemptError when it broke off, anything else when the client has left */
+  over(): Promise<void>;
 }
 
 /** An answer that may go out, with what was read of it already. */

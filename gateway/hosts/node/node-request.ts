@@ -40,6 +40,11 @@ export class NodeRequest implements HttpRequest {
     });
   }
 
+  /** A copy: the parser's buffer is much larger, and a request may run for an hour. */
+  get whole(): Uint8Array | undefined {
+    return this.#whole === undefined ? undefined : new Uint8Array(this.#whole);
+  }
+
   get url(): string {
     return `${this.#encrypted ? 'https' : 'http'}://${this.#message.headers.host ?? ''}${this.#message.url ?? '/'}`;
   }

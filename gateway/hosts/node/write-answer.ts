@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
-import type { HttpAnswer } from '../../http.ts';
+import type { ProxyResponse, WriteBody } from '../../../shared/proxy/message.ts';
+import { serverSink } from '../../../shared/proxy/server-sink.ts';
 import type { LocalOutlets } from './local-outlet.ts';
 import type { NodeRequest } from './node-request.ts';
 
@@ -12,12 +13,13 @@ const LOW_BYTES = WINDOW_BYTES / 2;
 export async function writeAnswer(
   request: NodeRequest,
   response: ServerResponse,
-  answer: HttpAnswer,
+  answer: ProxyResponse,
   outlets: LocalOutlets,
 ): Promise<void> {
   const { status, headers, body, rest } = answer;
   if (rest !== undefined && body instanceof Uint8Array)
     return offload(request, response, answer, { body, rest }, outlets);
+  if (typeof body === 'function') return write(response, answer, body);
   if (body instanceof ReadableStream) return stream(request, response, answer, body);
   if (body !== null)
     headers['content-length'] = String(typeof body === 'string' ? Buffer.byteLength(body) : body.length);
@@ -30,7 +32,7 @@ export async function writeAnswer(
 function offload(
   request: NodeRequest,
   response: ServerResponse,
-  { status, headers }: HttpAnswer,
+  { status, headers }: ProxyResponse,
   { body, rest }: { body: Uint8Array; rest: number },
   outlets: LocalOutlets,
 ): void {
@@ -58,10 +60,19 @@ function offload(
   grant();
 }
 
+/** As the pipeline writes it: no stream stands between the engine's bytes and the client's socket. */
+async function write(response: ServerResponse, { status, headers }: ProxyResponse, body: WriteBody): Promise<void> {
+  response.writeHead(status, headers);
+  // The first bytes go with the head where they are here already.
+  const early = setImmediate(() => response.flushHeaders());
+  await body(serverSink(response));
+  clearImmediate(early);
+}
+
 async function stream(
   request: NodeRequest,
   response: ServerResponse,
-  { status, headers, length }: HttpAnswer,
+  { status, headers, length }: ProxyResponse,
   body: ReadableStream<Uint8Array>,
 ): Promise<void> {
   const reader = body.getReader();

@@ -8,9 +8,11 @@ import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 test('a wait in a queue ends once, though the queue answers as its client leaves', () => {
   const client = new AbortController();
   const request = new Request('http://gateway/v1/chat/completions', { method: 'POST' });
-  const seen = { requestId: 'r', startedAt: Date.now(), model: 'note/model' };
-  const note = new Note(seen, request, new ClientDisconnect(client.signal), { env, ctx: { waitUntil: () => {} } });
-  note.known = true;
+  const seen = { requestId: 'r', name: 'r', known: true, startedAt: Date.now(), model: 'note/model' };
+  const note = new Note(seen, { header: (name) => request.headers.get(name) }, new ClientDisconnect(client.signal), {
+    env,
+    ctx: { waitUntil: () => {} },
+  });
   reporter.counts.take();
   const waited = note.queues();
   client.abort();

@@ -1,17 +1,22 @@
 /** What is told of a model whose engines are still loading. */
-import { ApiError, retryAfter } from '../../shared/openai/errors.ts';
-import { type ModelStart, modelStart, remainingMs } from '../../shared/routing/model-start.ts';
-import type { Trust } from '../../shared/routing/trust.ts';
-import type { View } from '../registry/snapshot.ts';
+import { ApiError, retryAfter } from '../openai/errors.ts';
+import { type ModelStart, modelStart, remainingMs } from '../routing/model-start.ts';
+import type { NodeIndex } from '../routing/nodes.ts';
+import type { Trust } from '../routing/trust.ts';
 
 /** Where no start before tells how long it takes, a client may look again so often. */
 const LOOK_AGAIN_MS = 30_000;
 
 /** The first of the models that nobody serves and somebody loads. Undefined: one is served, or none is loaded. */
-export function startOf(view: View, models: readonly string[], trust: Trust, now: number): Start | undefined {
-  const starts = models.map((model) => ({ model, start: modelStart(view.model(model), trust, now) }));
+export function startOf(
+  nodes: Pick<NodeIndex, 'model'>,
+  models: readonly string[],
+  trust: Trust,
+  now: number,
+): Start | undefined {
+  const starts = models.map((model) => ({ model, start: modelStart(nodes.model(model), trust, now) }));
   const isServed = models.some(
-    (model, at) => starts[at]?.start === undefined && view.model(model)?.all.some(({ state }) => state === 'SERVING'),
+    (model, at) => starts[at]?.start === undefined && nodes.model(model)?.all.some(({ state }) => state === 'SERVING'),
   );
   const first = starts.find(({ start }) => start !== undefined);
   if (isServed || first?.start === undefined) return undefined;

@@ -1,17 +1,25 @@
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
-import type { ResponseStream as AnyAnswer } from '../../shared/upstream/response.ts';
+import type { Offload, ResponseStream } from '../../shared/upstream/response.ts';
+import type { Background } from '../object-context.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
-import type { AttemptHead } from '../tunnel/attempt.ts';
-import type { Departure } from '../tunnel/departure.ts';
+import { type AttemptHead, OUTLET_HEADER } from '../tunnel/attempt.ts';
 
 /** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
 const CLAIM_MS = 15_000;
 const CLAIM_PAUSE_MS = 100;
 
-/** Asks the session's object for an attempt; undefined: open it; a number: claim its answer from that byte on; `why`: how it broke off. */
-export type Ask = (what: number | 'why' | undefined) => Promise<AttemptReply>;
+/** Asks the session's object for an attempt. Undefined: open it. A number: claim its response from that byte on. */
+type Ask = (offset: number | undefined) => Promise<AttemptReply>;
+
+interface Asker {
+  /** Nothing is claimed any more for a client that left. */
+  leaving: Pick<ClientDisconnect, 'left'>;
+  /** See HttpRequest. */
+  carrierRefuses: boolean;
+  ctx: Background;
+}
 
 type Head = Extract<AttemptReply, { kind: 'head' }>;
 
@@ -19,30 +27,27 @@ type Head = Extract<AttemptReply, { kind: 'head' }>;
  * One engine's answer, read as it comes. The object that carries it may be deployed anew or evicted at any time: the rest is
  * then claimed from its successor, and the reader sees one unbroken answer.
  */
-export class Answer implements AnyAnswer {
+export class TunnelResponse implements ResponseStream {
   readonly status: number;
   readonly head: AttemptHead;
   readonly #ask: Ask;
-  /** Nothing is claimed any more for a client that left. */
-  readonly #leaving: Pick<ClientDisconnect, 'left'>;
-  readonly #objectsStay: boolean;
+  readonly #asker: Asker;
   #reply: Head;
   #reader: PieceReader | undefined;
   #offset = 0;
   #begun = false;
 
-  private constructor(ask: Ask, leaving: Pick<ClientDisconnect, 'left'>, objectsStay: boolean, reply: Head) {
+  private constructor(ask: Ask, asker: Asker, reply: Head) {
     this.#ask = ask;
-    this.#leaving = leaving;
-    this.#objectsStay = objectsStay;
+    this.#asker = asker;
     this.#reply = reply;
     this.status = reply.status;
     this.head = reply.head;
   }
 
   /** @throws AttemptError when no engine's head came. */
-  static async open(ask: Ask, leaving: Pick<ClientDisconnect, 'left'>, objectsStay: boolean): Promise<Answer> {
-    return new Answer(ask, leaving, objectsStay, headOf(await persist(() => ask(undefined), leaving)));
+  static async open(ask: Ask, asker: Asker): Promise<TunnelResponse> {
+    return new TunnelResponse(ask, asker, headOf(await persist(() => ask(undefined), asker.leaving)));
   }
 
   /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had. */
@@ -85,38 +90,22 @@ export class Answer implements AnyAnswer {
     return this.#reply.length;
   }
 
-  /** Where the rest leaves by the outlet of its object, unless it is read here. */
-  get departure(): Departure | undefined {
-    return this.#reply.departure;
-  }
-
-  /** The rest may go on by `passTo`: nobody has to count it, because no other object will ever be asked for more of it. */
-  get passes(): boolean {
-    return this.#objectsStay && (this.#reply.body instanceof ReadableStream || this.#reply.departure !== undefined);
-  }
-
-  /**
-   * Lets the runtime carry the rest to `to`, which stays open: without a turn of ours for each token, which is most of what a
-   * token costs here. @throws AttemptError when the rest cannot be had, anything else when the client has left
-   */
-  async passTo(to: WritableStream<Uint8Array>): Promise<void> {
-    if (this.#reply.departure !== undefined) await this.#claim();
-    const { body } = this.#reply;
-    if (!(body instanceof ReadableStream)) return;
-    this.#begun = true;
-    this.#reader?.release();
-    this.#reader = undefined;
-    try {
-      await body.pipeTo(to, { preventClose: true, preventAbort: true });
-    } catch (error) {
-      if (this.#leaving.left) throw error;
-      headOf(await persist(() => this.#ask('why'), this.#leaving));
-      throw error;
-    }
+  /** The rest leaves by the outlet of its object, unless it is read here. */
+  get offload(): Offload | undefined {
+    const { departure } = this.#reply;
+    if (departure === undefined) return undefined;
+    return {
+      headers: { [OUTLET_HEADER]: departure.marker },
+      over: () => {
+        const over = departure.over(this.#asker.carrierRefuses);
+        this.#asker.ctx.waitUntil(over.catch(() => {})); // Workers end what no context waits for
+        return over;
+      },
+    };
   }
 
   async #claim(): Promise<void> {
-    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#leaving));
+    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#asker.leaving));
     this.#reader = undefined;
   }
 

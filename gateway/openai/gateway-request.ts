@@ -1,0 +1,34 @@
+import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/message.ts';
+import { PieceReader } from '../../shared/upstream/piece-reader.ts';
+import type { HttpRequest } from '../http.ts';
+
+/** A request of this gateway's carriers, as the pipeline reads it. */
+export class GatewayRequest implements ProxyRequest, BodySource {
+  readonly method: string;
+  readonly path: string;
+  readonly client: ClientDisconnect;
+  readonly whole: Uint8Array | undefined;
+  readonly #http: HttpRequest;
+
+  constructor(http: HttpRequest, path: string, client: ClientDisconnect, whole: Uint8Array | undefined) {
+    this.#http = http;
+    this.method = http.method;
+    this.path = path;
+    this.client = client;
+    this.whole = whole;
+  }
+
+  get body(): BodySource {
+    return this;
+  }
+
+  header(name: string): string | null {
+    return this.#http.headers.get(name);
+  }
+
+  reader(): BodyReader | undefined {
+    const { body } = this.#http;
+    return body === null || body.locked ? undefined : new PieceReader(body);
+  }
+}

@@ -1,0 +1,76 @@
+/** Asks the tunnel's object of a session for one attempt. */
+import type { AttemptContext } from '../../shared/proxy/host.ts';
+import { openingOf } from '../../shared/upstream/dispatch-context.ts';
+import { bodyOf, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import type { ResponseStream } from '../../shared/upstream/response.ts';
+import { tokenBound } from '../../shared/upstream/token-bound.ts';
+import { RESUME_WINDOW_MS } from '../../shared/wire/limits.ts';
+import { installationSecret, knownInstallationSecret } from '../accounts/installation.ts';
+import { proveOpening } from '../accounts/opening.ts';
+import { takesBudget } from '../accounts/reasoning.ts';
+import { type Asker, askTunnel } from '../tunnel/ask.ts';
+import type { AttemptBody, AttemptRequest } from '../tunnel/attempt.ts';
+import type { Caller } from './gateway-host.ts';
+import type { GatewayRoute } from './resolve-route.ts';
+import { TunnelResponse } from './tunnel-response.ts';
+
+interface TunnelAsker extends Asker {
+  leaving: Asker['leaving'] & { readonly left: boolean };
+  /** The response may leave by the object's outlet. */
+  offloads: boolean;
+  carrierRefuses: boolean;
+}
+
+/** @throws AttemptError when no engine's head came */
+export function openAttempt(attempt: AttemptContext<Caller>, asker: TunnelAsker): Promise<ResponseStream> {
+  const { choice, dispatch } = attempt;
+  const { session } = choice.node;
+  const { intake } = dispatch;
+  const open = requestOf(attempt, asker);
+  const body = bodyOf(intake);
+  // A claim sends a kept body again, in case the agent never got it. Of a body that streams the agent has what it had.
+  const claimed: AttemptBody = intake.body.kind === 'opaque' ? null : body;
+  return TunnelResponse.open((offset) => {
+    if (offset === undefined) return askTunnel(asker, session, open, body);
+    const claim = { ...open, resume: true, departs: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
+    return askTunnel(asker, session, claim, claimed);
+  }, asker);
+}
+
+function requestOf(attempt: AttemptContext<Caller>, asker: TunnelAsker): AttemptRequest {
+  const { choice, plan, dispatch, caller, waitedMs, continues } = attempt;
+  const { view, reasoningBudget } = attempt.route as GatewayRoute;
+  const entry = view.nodes.get(choice.node.session);
+  const budget = entry !== undefined && takesBudget(entry) ? reasoningBudget : undefined;
+  const context = entry?.models.find(({ id }) => id === choice.model)?.context_length;
+  const open: AttemptRequest = {
+    ...openingOf(dispatch, plan.number, plan.acceptMs, choice.model, budget),
+    waitedMs,
+    ...(plan.movable && { movable: true }),
+    ...(plan.moved && { moved: true }),
+    ...(continues && { continues }),
+    ...(caller.account.prefixes && !caller.untracked && { prefixes: true }),
+    ...(attempt.offloads && asker.offloads && { departs: true }),
+    bound: tokenBound({ ...bodyFacts(dispatch.intake), endpoint: dispatch.endpoint }, context),
+  };
+  return proven(open, choice.node.session, asker);
+}
+
+function bodyFacts({ body, sampling }: ParsedRequest): Pick<ParsedRequest, 'body' | 'sampling'> {
+  return sampling === undefined ? { body } : { body, sampling };
+}
+
+/** With what lets its node report on it after this gateway was restarted. */
+function proven(open: AttemptRequest, session: string, { env, ctx }: TunnelAsker): AttemptRequest {
+  const secret = knownInstallationSecret();
+  if (secret === undefined || open.bound === undefined) {
+    // Only the operator's key from the environment is known before the secret is. Its request does not wait for D1.
+    ctx.waitUntil(installationSecret(env).then(ignore, ignore));
+    return open;
+  }
+  const { requestId, attempt, receipt, endpoint, streaming: streamed, bound } = open;
+  const opening = { session, requestId, attempt, receipt, endpoint, streamed, bound };
+  return { ...open, proof: proveOpening(secret, opening, Date.now()) };
+}
+
+function ignore(): void {}

@@ -1,0 +1,99 @@
+/** From a request's model and headers to its route: aliases, trust, requirements, and the view of the registry that knows them. */
+import type { Route } from '../../shared/proxy/host.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import { reasoningBudget } from '../accounts/reasoning.ts';
+import { receiptOf } from '../accounts/receipt.ts';
+import { type Settings, settingsOf, timeoutsOf } from '../accounts/settings.ts';
+import {
+  knowsAll,
+  type RequestedTrust,
+  requestedTrust,
+  requireTrust,
+  TRUST_METADATA,
+  trustOf,
+} from '../accounts/trust.ts';
+import type { Env } from '../env.ts';
+import type { HttpRequest } from '../http.ts';
+import type { Background } from '../object-context.ts';
+import { longestWait } from '../queue/wait-for-turn.ts';
+import { snapshots, type View } from '../registry/snapshot.ts';
+import { type Chain, chainOf } from '../routing/alias.ts';
+import { routeOf } from '../routing/route.ts';
+import type { Caller } from './gateway-host.ts';
+
+/** As the gateway's attempts need it, too. */
+export interface GatewayRoute extends Route {
+  readonly view: View;
+  /** Tokens that an answer's reasoning may take, where the engine can be told. */
+  readonly reasoningBudget: number | undefined;
+}
+
+interface Context {
+  env: Env;
+  ctx: Background;
+}
+
+/** @throws ApiError 400, 403 */
+export function resolveRoute(
+  request: HttpRequest,
+  caller: Caller,
+  parsed: ParsedRequest,
+  { env, ctx }: Context,
+): GatewayRoute | Promise<GatewayRoute> {
+  const { account, settings } = caller;
+  const chain = chainOf(account, settings, parsed);
+  const asked: Asked = {
+    settings,
+    chain,
+    reasoningBudget: reasoningBudget(request, account, parsed.unseen),
+    trust: requestedTrust(request, parsed.metadata[TRUST_METADATA]),
+  };
+  const models = [chain.model, ...chain.fallbacks];
+  // A view that lacks the model or a provider is refreshed once: they may just have come.
+  const enough = (view: View) => servesAny(view.nodes, models) && knowsAll(view, asked.trust);
+  const view = snapshots.get(env, ctx, Date.now(), enough);
+  if (view instanceof Promise) return view.then((found) => routeIn(found, request, caller, parsed, asked));
+  return routeIn(view, request, caller, parsed, asked);
+}
+
+interface Asked {
+  settings: Settings;
+  /** As these settings have it. */
+  chain: Chain;
+  trust: RequestedTrust;
+  reasoningBudget: number | undefined;
+}
+
+function routeIn(
+  view: View,
+  request: HttpRequest,
+  { account, untracked }: Caller,
+  parsed: ParsedRequest,
+  asked: Asked,
+): GatewayRoute {
+  const { settings, nodes } = view;
+  // The view may have brought what was just set.
+  const chain = settings === asked.settings ? asked.chain : chainOf(account, settings, parsed);
+  const trust = trustOf(account, asked.trust, settings);
+  return {
+    ...routeOf(request, parsed, chain, account, settings),
+    view,
+    nodes,
+    trust,
+    requireTrust: () => requireTrust(view, asked.trust, trust),
+    expects: (model) => Object.hasOwn(settings.models, model),
+    retriesMax: settingsOf(settings, chain.model).max_retries ?? settings.retries.maxRetries,
+    retryShare: settings.retries.retryShare,
+    timeoutsFor: (model) => timeoutsOf(settings, model),
+    receiptFor: (model) => receiptOf(account.seal, model, untracked, parsed.sampling),
+    unpaidReceipt: (model) => receiptOf('', model, true),
+    waitMs: longestWait(settings.queue, parsed.streaming),
+    resumes: account.resumes,
+    reasoningBudget: asked.reasoningBudget,
+  };
+}
+
+export function servesAny(nodes: Pick<NodeIndex, 'model'>, models: readonly string[]): boolean {
+  return models.some((model) => nodes.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false);
+}

@@ -1,0 +1,84 @@
+/** The gateway's queues: one object for each model, asked by requests that find no free node. */
+import type { QueueRequest } from '../../shared/proxy/host.ts';
+import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
+import { AttemptError } from '../../shared/upstream/attempt-error.ts';
+import type { Account } from '../accounts/account.ts';
+import type { QueueSettings } from '../accounts/queue-settings.ts';
+import type { Settings } from '../accounts/settings.ts';
+import type { Env } from '../env.ts';
+import { steadyNow } from '../steady-clock.ts';
+import { rowIfLeft } from '../usage/refused.ts';
+import type { QueuePlace } from './object.ts';
+import { waitingHere } from './waiting-here.ts';
+
+/** An object that throws is being replaced. */
+const ASK_AGAIN_MS = 250;
+
+/** `streaming`: the client is pinged meanwhile. */
+export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: boolean): number {
+  return streaming ? stream_ms : unary_ms;
+}
+
+interface Waiting {
+  env: Env;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+export interface QueuedCaller {
+  readonly account: Account;
+  readonly settings: Pick<Settings, 'queue'>;
+  readonly untracked: boolean;
+}
+
+/** One wait in the queue, from entering to what ends it. @throws AttemptError `cancelled` when the client left */
+export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: Waiting): Promise<PlaceAnswer> {
+  const leave = waitingHere.enter(queued.model, queued.scope, queued.bytes);
+  if (leave === undefined) return { kind: 'full', retryAfterMs: 1_000 };
+  // A client that leaves ends its request where it stands: no `finally` runs then, this does.
+  const { signal } = waiting;
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await answerOf(queued, waiting);
+  } finally {
+    signal.removeEventListener('abort', leave);
+    leave();
+  }
+}
+
+async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal }: Waiting): Promise<PlaceAnswer> {
+  const place = placeOf(queued);
+  for (let { back } = queued; ; back = false) {
+    const waitMs = queued.until - steadyNow();
+    if (waitMs <= 0) return { kind: 'late' };
+    const asked: QueuePlace = { ...place, waitMs, back };
+    try {
+      const init = { method: 'POST', body: JSON.stringify(asked), signal };
+      const response = await env.QUEUE.getByName(queued.model).fetch('https://queue/', init);
+      return (await response.json()) as PlaceAnswer;
+    } catch {
+      if (signal.aborted) throw new AttemptError('cancelled', 'the client left');
+      await new Promise((resolve) => setTimeout(resolve, ASK_AGAIN_MS));
+    }
+  }
+}
+
+function placeOf(queued: QueueRequest<QueuedCaller>): Omit<QueuePlace, 'waitMs' | 'back'> {
+  const { name, scope, priority, busy, begun, queuedMs, caller, info } = queued;
+  const { weights, places } = caller.settings.queue;
+  const { keyId, projectId } = caller.account;
+  const weight = projectId !== undefined && Object.hasOwn(weights, projectId) ? weights[projectId] : 1;
+  return {
+    name,
+    project: projectId ?? `key ${keyId}`,
+    key: keyId,
+    scope,
+    priority,
+    weight: weight ?? 1,
+    busy,
+    places,
+    begun,
+    ifLeft: begun ? undefined : rowIfLeft(info), // of a stream, what its first node gave is on record
+    queuedMs,
+  };
+}

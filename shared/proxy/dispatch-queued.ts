@@ -1,0 +1,149 @@
+/** Finds the node that answers: tries nodes, waits in the queue where none is free, and tries again. */
+import { type QueuedWork, runQueued } from '../queue/run-queued.ts';
+import { tellsOfHang } from '../routing/attempts.ts';
+import { type Choice, choose, ended, type Question, started } from '../routing/choose.ts';
+import { scopeOf } from '../routing/trust.ts';
+import { type AttemptPlan, dispatch, type Upstream, type UpstreamResponse } from '../upstream/dispatch.ts';
+import { isRepeatable } from '../upstream/parsed-request.ts';
+import { isEventStream, type ResponseStream, type StartedResponse, startResponse } from '../upstream/response.ts';
+import { questionOf } from './filter.ts';
+import type { NodeMemory } from './host.ts';
+import type { RequestContext } from './request-context.ts';
+
+export type Dispatched = UpstreamResponse<Choice, ResponseStream>;
+
+/** @throws ApiError when no node answered, AttemptError `cancelled` when the client left */
+export function dispatchQueued<C>(context: RequestContext<C>): Promise<Dispatched> {
+  const { host, route, entry } = context;
+  const models = [route.request.model, ...route.fallbacks];
+  if (entry.attempts === 0) host.memory.retries.asked(host.clock.now());
+  return runQueued(
+    queuedWork(context, () => {
+      if (entry.queuedMs === 0) return dispatch(upstreamOf(context));
+      return Promise.resolve(host.refresh(models)).then(() => dispatch(upstreamOf(context)));
+    }),
+  );
+}
+
+/** `tryNodes`: one look at all nodes of now. `scope`: more than the route's, where not every node that it names would do. */
+export function queuedWork<C>(
+  context: RequestContext<C>,
+  tryNodes: () => Promise<Dispatched>,
+  scope: () => string = () => scopeOfRoute(context),
+): QueuedWork<Dispatched> {
+  const { host, route, entry, request, caller, info, priority, name, intake } = context;
+  const { model } = route.request;
+  const { client } = request;
+  return {
+    model,
+    waitMs: route.waitMs,
+    waiter: entry,
+    behind: () => host.isQueued(model, scope),
+    wait: async (until, back) => {
+      const ended = context.record.queues();
+      const { busy, begun, queuedMs } = entry;
+      const bytes = intake.body.kind === 'kept' ? intake.body.bytes.length : 0;
+      const place = { name, model, scope: scope(), caller, priority, busy, begun, queuedMs, bytes, until, back };
+      const answer = await host.waitForTurn({ ...place, streaming: intake.streaming, info, client });
+      ended(answer.kind);
+      return answer;
+    },
+    tryNodes,
+    left: () => client.left,
+    now: host.clock.now,
+  };
+}
+
+/** Names the nodes that a request may go to: requests for the same ones wait in one line. */
+export function scopeOfRoute({ route }: Pick<RequestContext<unknown>, 'route'>): string {
+  return `${scopeOf(route.trust)} ${route.demand.words}`;
+}
+
+/** The nodes of a request's route, as `dispatch` tries them. */
+export function upstreamOf<C>(context: RequestContext<C>): Upstream<Choice, ResponseStream> {
+  const { host, route, entry, request, intake, record } = context;
+  const { clock, memory } = host;
+  const among: Question['among'] = (candidates) => entry.among(candidates, clock.now());
+  let isProbe = false;
+  return {
+    choose: (tried) => {
+      const isAvoided = avoidedBy(memory, clock.now(), isRepeatable(intake));
+      return choose(route.nodes, questionOf(route, clock, { among, isAvoided }), tried);
+    },
+    attempt: (choice, plan) => {
+      entry.attempts = plan.number;
+      isProbe = memory.breakers.started(choice.node.session, clock.now());
+      started(choice);
+      return attempt(context, choice, plan);
+    },
+    onFailure: ({ node }, code) => {
+      const now = clock.now();
+      entry.onFailure(node.session, code, now);
+      record.attempt(code);
+      if (tellsOfHang(code)) memory.breakers.hangs(node.session, now);
+      host.onAttemptFailed(node, code);
+    },
+    onEnd: (choice, ending) => {
+      ended(choice, ending);
+      const { session } = choice.node;
+      host.onAttemptEnded(session, ending, memory.breakers.ended(session, ending, isProbe, clock.now()));
+    },
+    first: entry.attempts + 1,
+    retriesMax: entry.retriesLeft,
+    mayRetry: () => memory.retries.take(clock.now(), route.retryShare),
+    repeatable: () => isRepeatable(intake),
+    left: () => request.client.left,
+    whenLeft: (call) => request.client.on(call),
+    refusal: (failure) => host.refusal(route, failure),
+  };
+}
+
+/** Nodes to pass over while there are others. */
+function avoidedBy(memory: NodeMemory, now: number, mayProbe: boolean): Question['isAvoided'] {
+  const isFailing = memory.breakers.avoided(now, mayProbe);
+  const isAvoided = memory.avoided?.(now);
+  if (isAvoided === undefined) return isFailing;
+  return (node) => isAvoided(node) || (isFailing?.(node) ?? false);
+}
+
+async function attempt<C>(
+  context: RequestContext<C>,
+  choice: Choice,
+  plan: AttemptPlan,
+): Promise<StartedResponse<ResponseStream>> {
+  const { host, intake, route, request, caller, continues, reservation, record } = context;
+  if (intake.fill !== undefined) await intake.fill();
+  const kept = intake.body.kind === 'kept';
+  const stream = await host.open({
+    choice,
+    plan: kept ? plan : { ...plan, movable: false }, // a body that streams is gone from here once the engine has it
+    dispatch: forModel(context, choice),
+    caller,
+    route,
+    request,
+    waitedMs: host.clock.now() - context.admittedAt,
+    continues,
+    offloads: intake.streaming && kept && !continues && reservation?.concurrent !== true,
+  });
+  const { load } = stream.head;
+  if (load !== undefined) route.nodes.live.heard(choice.node.session, load);
+  const whole = stream.whole !== undefined && !isEventStream(stream.head);
+  const begun = whole ? { answer: stream, chunks: [], complete: true } : await startResponse(stream);
+  record.attempt(stream.status);
+  return begun;
+}
+
+/** The context as it is where a fallback of the model that it names was found. */
+export function forModel<C>(
+  context: RequestContext<C>,
+  { model, request }: Pick<Choice, 'model' | 'request'>,
+): RequestContext<C> {
+  const { route } = context;
+  if (model === route.request.model) return context;
+  return {
+    ...context,
+    route: { ...route, request, fallbacks: [] },
+    receipt: route.receiptFor(model),
+    timeouts: route.timeoutsFor(model),
+  };
+}

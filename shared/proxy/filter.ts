@@ -1,0 +1,72 @@
+/** The nodes that a request may go to, before any of them is asked: why there is none, or that one is worth waiting for. */
+import { ApiError } from '../openai/errors.ts';
+import { type Question, unmet } from '../routing/choose.ts';
+import { isTrusted } from '../routing/trust.ts';
+import { RESUME_WINDOW_MS } from '../wire/limits.ts';
+import type { Clock, RequestInfo, Route } from './host.ts';
+import { endsWithin, modelStarting, startOf } from './model-starting.ts';
+
+/**
+ * @throws ApiError 403 where no provider is trusted; 404 for a model that no node served lately; 412 where no node has what the request requires; 503 `model_starting` where the
+ * model is being loaded for longer than the request may wait; 503 `no_capacity` where no node serves the model and none is waited for
+ */
+export function filter(route: Route, info: RequestInfo, clock: Pick<Clock, 'now' | 'random'>): void {
+  const now = clock.now();
+  route.requireTrust();
+  requireMet(route, clock);
+  const models = [route.request.model, ...route.fallbacks];
+  info.known = isKnown(route, route.request.model);
+  const start = startOf(route.nodes, models, route.trust, now);
+  if (start !== undefined && !endsWithin(start, route.waitMs)) throw modelStarting(start);
+  if (models.some((model) => isServed(route, model))) return;
+  if (!models.some((model) => isKnown(route, model))) {
+    throw new ApiError('model_not_found', `The model '${route.request.model}' does not exist here.`, {
+      param: 'model',
+    });
+  }
+  if (route.waitMs === 0 || !hopesFor(route)) throw noCapacity(route.request.model);
+}
+
+/** All that a node is chosen by, at this moment. */
+export function questionOf(
+  { request, fallbacks, demand, policyFor, trust }: Route,
+  clock: Pick<Clock, 'now' | 'random'>,
+  more: Pick<Question, 'isAvoided' | 'among'> = {},
+): Question {
+  const fixed = { request, fallbacks, demand, policyFor, trust, lostLatelyMs: RESUME_WINDOW_MS };
+  return { ...fixed, ...more, now: clock.now(), random: clock.random };
+}
+
+/** Waiting would not change that no node has what the request requires. */
+function requireMet(route: Route, clock: Pick<Clock, 'now' | 'random'>): void {
+  if (route.demand.require.length === 0) return;
+  const instead = unmet(route.nodes, questionOf(route, clock));
+  if (instead === undefined) return;
+  const message = `No node that may be asked meets what this request requires: ${instead}.`;
+  throw new ApiError('requirement_not_met', message, { param: 'x-otela-require' });
+}
+
+/** Whether a request that ended with `error` may find a node by waiting. */
+export function hopes(route: Route, error: ApiError): boolean {
+  return (route.mayHope?.(error) ?? true) && hopesFor(route);
+}
+
+/** A node that the request may go to was there, or the operator expects one. */
+function hopesFor(route: Route): boolean {
+  return [route.request.model, ...route.fallbacks].some(
+    (model) =>
+      route.expects(model) || (route.nodes.model(model)?.all.some((entry) => isTrusted(route.trust, entry)) ?? false),
+  );
+}
+
+function isKnown(route: Route, model: string): boolean {
+  return route.nodes.model(model) !== undefined || route.expects(model);
+}
+
+function isServed({ nodes }: Route, model: string): boolean {
+  return nodes.model(model)?.all.some(({ state }) => state === 'SERVING') ?? false;
+}
+
+export function noCapacity(model: string): ApiError {
+  return new ApiError('no_capacity', `No node serves '${model}' at this moment; try again shortly.`);
+}

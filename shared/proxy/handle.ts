@@ -1,0 +1,149 @@
+/**
+ * The way of one request, from top to bottom: identify → read body → resolve model → filter → reserve → queue → dispatch → respond.
+ * `record` hears of each step. Every endpoint and every host takes this one path.
+ */
+import { isSlower } from '../collections/timer.ts';
+import { type Endpoint, endpointById, findEndpoint } from '../openai/endpoints.ts';
+import { ApiError, methodNotAllowed } from '../openai/errors.ts';
+import { headersToEngine } from '../openai/headers.ts';
+import { quoted } from '../openai/quoted.ts';
+import { Timing } from '../openai/timing.ts';
+import { QueueEntry } from '../queue/queue-entry.ts';
+import { isRepeatable, type ParsedRequest } from '../upstream/parsed-request.ts';
+import { discardBody } from './discard-body.ts';
+import { dispatchQueued } from './dispatch-queued.ts';
+import { errorResponse } from './error-response.ts';
+import { filter, hopes } from './filter.ts';
+import type { Host, LimitReservation, Recorder, RequestInfo } from './host.ts';
+import type { ProxyRequest, ProxyResponse } from './message.ts';
+import { readBody } from './read-body.ts';
+import type { RequestContext } from './request-context.ts';
+import { ownRequestId } from './request-id.ts';
+import { respond, respondLate } from './respond.ts';
+import { allowsResuming, dispatchResumable } from './resume.ts';
+import { PRIORITY_HEADER, readPriority } from './routed-request.ts';
+
+/** Never rejects: errors are responses. */
+export async function handle<C>(request: ProxyRequest, host: Host<C>): Promise<ProxyResponse> {
+  const { clock } = host;
+  const own = ownRequestId(request);
+  const requestId = own ?? clock.newId();
+  const name = own === undefined ? requestId : clock.newId();
+  const info: RequestInfo<C> = { requestId, name, startedAt: clock.now() };
+  const record = host.record(request, info);
+  const held: Held = { parsed: undefined, reservation: undefined };
+  try {
+    return named(await forward(request, host, info, record, held), info);
+  } catch (error) {
+    held.parsed?.release();
+    held.reservation?.release(false);
+    record.refused(error);
+    await discardBody(request.body, host);
+    return named(errorResponse(error, requestId, endpointById(info.endpoint ?? 0)), info);
+  }
+}
+
+/** What a request that fails gives back. */
+interface Held {
+  parsed: ParsedRequest | undefined;
+  reservation: LimitReservation | undefined;
+}
+
+async function forward<C>(
+  request: ProxyRequest,
+  host: Host<C>,
+  info: RequestInfo<C>,
+  record: Recorder,
+  held: Held,
+): Promise<ProxyResponse> {
+  const { clock } = host;
+  const timing = new Timing(info.startedAt);
+  const { name, requestId } = info;
+
+  // Identify.
+  const endpoint = requireEndpoint(request);
+  info.endpoint = endpoint.id;
+  const identified = host.identify(request, endpoint);
+  const caller = identified instanceof Promise ? await identified : identified;
+  info.caller = caller;
+  host.authorize(request, caller, endpoint);
+  const priority = readPriority(request.header(PRIORITY_HEADER));
+
+  // Read body.
+  const read = readBody(request, endpoint, host);
+  const parsed = read instanceof Promise ? await read : read;
+  held.parsed = parsed;
+  info.model = parsed.model;
+  info.streamed = parsed.streaming;
+  const admittedAt = clock.now();
+  timing.ingressDone(admittedAt);
+
+  // Resolve model.
+  const resolved = host.resolve(request, caller, parsed);
+  const route = resolved instanceof Promise ? await resolved : resolved;
+  info.model = route.request.model;
+
+  // Filter.
+  filter(route, info, clock);
+
+  // Reserve.
+  const entry = new QueueEntry({
+    busyNodes: host.memory.busy,
+    queues: route.waitMs > 0,
+    hopes: (error) => hopes(route, error),
+    repeatable: () => isRepeatable(parsed),
+    retriesMax: route.retriesMax,
+  });
+  const begun = () => entry.attempts > 0;
+  const reserved = host.reserve({ caller, request, endpoint, parsed, name, begun });
+  const reservation = reserved instanceof Promise ? await reserved : reserved;
+  held.reservation = reservation;
+  timing.lookupDone(clock.now());
+
+  // Queue and dispatch.
+  const { model } = route.request;
+  const continues = parsed.streaming && allowsResuming(request, route);
+  const context: RequestContext<C> = {
+    host,
+    request,
+    caller,
+    info,
+    record,
+    route,
+    entry,
+    reservation,
+    priority,
+    continues,
+    admittedAt,
+    timing,
+    name,
+    endpoint,
+    intake: parsed,
+    headers: headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId),
+    receipt: route.receiptFor(model),
+    timeouts: route.timeoutsFor(model),
+  };
+  const pending = continues ? dispatchResumable(context) : dispatchQueued(context);
+
+  // Respond.
+  if (parsed.streaming && (await isSlower(pending, host.pingMs, clock.after))) return respondLate(pending, context);
+  return respond(await pending, context);
+}
+
+/** @throws ApiError 404, 405 */
+function requireEndpoint({ method, path }: ProxyRequest): Endpoint {
+  const endpoint = findEndpoint(method, path);
+  if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
+  if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);
+  return endpoint;
+}
+
+/** With the request's id where its endpoint's clients look for it, too. */
+function named(
+  response: ProxyResponse,
+  { endpoint, requestId }: Pick<RequestInfo, 'endpoint' | 'requestId'>,
+): ProxyResponse {
+  const header = endpoint === undefined ? undefined : endpointById(endpoint)?.requestIdHeader;
+  if (header !== undefined) response.headers[header] = requestId;
+  return response;
+}

@@ -1,0 +1,201 @@
+/** What the pipeline needs of the program that it runs in: a gateway on Workers, a gateway on Node, an agent's ingress. */
+import type { After } from '../collections/timer.ts';
+import type { Endpoint } from '../openai/endpoints.ts';
+import type { ApiError } from '../openai/errors.ts';
+import type { PlaceAnswer, PlaceRequest } from '../queue/wait-queue.ts';
+import type { Ending } from '../routing/attempts.ts';
+import type { Breakers } from '../routing/breaker.ts';
+import type { BusyNodes } from '../routing/busy.ts';
+import type { Candidate } from '../routing/candidates.ts';
+import type { Choice, Question } from '../routing/choose.ts';
+import type { Priority } from '../routing/fair-queue.ts';
+import type { BreakerState } from '../routing/load.ts';
+import type { NodeIndex } from '../routing/nodes.ts';
+import type { RetryBudget } from '../routing/retry-budget.ts';
+import type { Trust } from '../routing/trust.ts';
+import type { AttemptFailure } from '../upstream/attempt.ts';
+import type { AttemptError } from '../upstream/attempt-error.ts';
+import type { ByteBudget } from '../upstream/byte-budget.ts';
+import type { AttemptPlan } from '../upstream/dispatch.ts';
+import type { DispatchContext } from '../upstream/dispatch-context.ts';
+import type { ParsedRequest } from '../upstream/parsed-request.ts';
+import type { ResponseStream } from '../upstream/response.ts';
+import type { BodyMemory } from './body-memory.ts';
+import type { ProxyRequest } from './message.ts';
+
+export interface Host<C = unknown> {
+  readonly clock: Clock;
+  readonly bodies: BodyLimits;
+  readonly memory: NodeMemory;
+  /** A stream that waits for its node is opened after this, and gets a comment so often. Milliseconds. */
+  readonly pingMs: number;
+  /** Begins the record of one request. */
+  record(request: ProxyRequest, info: Readonly<RequestInfo<C>>): Recorder;
+  /** Whose request it is. @throws ApiError 401, 403, 503 */
+  identify(request: ProxyRequest, endpoint: Endpoint): C | Promise<C>;
+  /** Whether this caller may call this endpoint. @throws ApiError 400, 403 */
+  authorize(request: ProxyRequest, caller: C, endpoint: Endpoint): void;
+  /** What the request asks for, and the nodes that may serve it. @throws ApiError 400, 403 */
+  resolve(request: ProxyRequest, caller: C, parsed: ParsedRequest): Route | Promise<Route>;
+  /** Takes the request's share of its limits; undefined where nothing counts it. @throws ApiError 429, 503 */
+  reserve(reserved: ReserveRequest<C>): LimitReservation | undefined | Promise<LimitReservation>;
+  /** Whether another request waits for the same nodes already. `scope` is asked for only where any request waits. */
+  isQueued(model: string, scope: () => string): boolean;
+  /** One wait for a turn. Resolves with what ended it. @throws AttemptError `cancelled` when the client left */
+  waitForTurn(queued: QueueRequest<C>): Promise<PlaceAnswer>;
+  /** Brings the route's nodes up to date after a wait. */
+  refresh(models: readonly string[]): void | Promise<void>;
+  /** Opens one attempt at one node. @throws AttemptError when no engine's head came */
+  open(attempt: AttemptContext<C>): Promise<ResponseStream>;
+  /** An attempt failed on its way to its engine or back. */
+  onAttemptFailed(node: Candidate, code: AttemptFailure): void;
+  /** An attempt ended. `breaker`: its node's, where the attempt moved it. */
+  onAttemptEnded(session: string, ending: Ending, breaker: BreakerState | undefined): void;
+  /** What the client is told after the last `failure`, or without one where no node could be chosen. */
+  refusal(route: Route, failure: AttemptError | undefined): ApiError;
+}
+
+/** `shared` has no clock and no randomness of its own. */
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  readonly after: After;
+  /** Between 0 and 1. */
+  random(): number;
+  /** Names a request; nobody can guess it. */
+  newId(): string;
+}
+
+/** Bounds of request bodies. Bytes and milliseconds. */
+export interface BodyLimits {
+  /** The largest body that is kept. */
+  readonly maxBytes: number;
+  /** A body that brings nothing for so long is given up. */
+  readonly stallMs: number;
+  /** Of bodies on their way in. */
+  readonly memory: BodyMemory;
+  /** Above the first MiB of each body that is kept for a retry. */
+  readonly kept: ByteBudget;
+  readonly keptMaxBytes: number;
+  /** Of streams that may have to continue elsewhere: request and text. */
+  readonly resumable: ByteBudget;
+}
+
+/** What this host found out about nodes by asking them. */
+export interface NodeMemory {
+  readonly breakers: Breakers;
+  readonly retries: RetryBudget;
+  readonly busy: BusyNodes;
+  /** Nodes to pass over while there are others, besides those that the breakers name. Undefined: none. */
+  avoided?(now: number): Question['isAvoided'];
+}
+
+/** What is known of a request by now. The pipeline fills it in, the recorder reads it. */
+export interface RequestInfo<C = unknown> {
+  requestId: string;
+  /** Milliseconds since the epoch. */
+  startedAt: number;
+  /** Names the request's streams and its records: random, never the client's own id, which two clients may share. */
+  name: string;
+  /** Id in the endpoint table. */
+  endpoint?: number;
+  caller?: C;
+  model?: string;
+  /** A node serves the model, or did lately. */
+  known?: boolean;
+  streamed?: boolean;
+}
+
+/** What becomes of a request, told as it happens. */
+export interface Recorder {
+  /** The request waits for a node. Call what it returns when the wait has ended. */
+  queues(): (outcome: 'turn' | 'full' | 'late') => void;
+  /** An attempt came to an engine's head with this status, or failed with this code. */
+  attempt(outcome: number | AttemptFailure): void;
+  /** The response goes out from now on. */
+  answered(status: number, choice: Pick<Choice, 'node' | 'model'>): void;
+  /** Refused before anything went out. */
+  refused(error: unknown): void;
+  /** Refused in-band, after a 200 went out. */
+  refusedLate(error: ApiError, cause: unknown): void;
+  /** The response broke off. `code`: what the client was told. */
+  broke(reason: string, code: string): void;
+  /** The client left. Idempotent. */
+  left(): void;
+  /** The last byte went out. Idempotent. */
+  over(): void;
+}
+
+/** What one request is routed by. */
+export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyFor'> {
+  readonly nodes: NodeIndex;
+  readonly trust: Trust;
+  /** @throws ApiError 400 for a provider that this host does not know, 403 where no provider is trusted, 503 while that is not known */
+  requireTrust(): void;
+  /** Whether the operator expects nodes that serve the model: it is known then, although none did yet. */
+  expects(model: string): boolean;
+  /** Attempts after the first, and the share of all requests that may be repeated. */
+  readonly retriesMax: number;
+  readonly retryShare?: number;
+  timeoutsFor(model: string): DispatchContext['timeouts'];
+  receiptFor(model: string): string;
+  /** Of a request that is asked on the way and that no account pays for. */
+  unpaidReceipt(model: string): string;
+  /** The longest wait for a node, milliseconds; 0: none. */
+  readonly waitMs: number;
+  /** Whether a stream that breaks off continues on another node, unless the request says otherwise. */
+  readonly resumes: boolean;
+  /** Whether a request that ended so may wait for a node. Absent: yes. */
+  mayHope?(error: ApiError): boolean;
+}
+
+export interface ReserveRequest<C> {
+  caller: C;
+  request: ProxyRequest;
+  endpoint: Endpoint;
+  parsed: ParsedRequest;
+  name: string;
+  /** An engine was asked, so that its node reports what the request used. */
+  begun(): boolean;
+}
+
+export interface LimitReservation {
+  /** For the response. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Other requests wait for its place. */
+  readonly concurrent: boolean;
+  /** Idempotent. `used`: an engine was asked. */
+  release(used: boolean): void;
+}
+
+export interface QueueRequest<C> extends Pick<PlaceRequest, 'name' | 'scope' | 'busy' | 'back'> {
+  model: string;
+  caller: C;
+  priority: Priority;
+  /** Milliseconds since the epoch: the wait ends then at the latest. */
+  until: number;
+  /** Bytes of the body that are kept meanwhile. */
+  bytes: number;
+  /** The client has the beginning of the response already. */
+  begun: boolean;
+  /** It has waited before, milliseconds. */
+  queuedMs: number;
+  streaming: boolean;
+  info: Readonly<RequestInfo<C>>;
+  client: ProxyRequest['client'];
+}
+
+export interface AttemptContext<C> {
+  choice: Choice;
+  plan: AttemptPlan;
+  dispatch: DispatchContext;
+  caller: C;
+  route: Route;
+  request: ProxyRequest;
+  /** How long the request has waited since it was admitted, milliseconds. */
+  waitedMs: number;
+  /** The stream continues on another node where it breaks off. */
+  continues: boolean;
+  /** The host may write the rest of the response to the client past the pipeline. */
+  offloads: boolean;
+}

@@ -1,0 +1,15 @@
+import type { Recorder } from './host.ts';
+
+function ignore(): void {}
+
+/** Keeps nothing. */
+export const NO_RECORD: Recorder = {
+  queues: () => ignore,
+  attempt: ignore,
+  answered: ignore,
+  refused: ignore,
+  refusedLate: ignore,
+  broke: ignore,
+  left: ignore,
+  over: ignore,
+};

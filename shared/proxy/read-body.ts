@@ -1,0 +1,237 @@
+/** Reads a request's body once, within bounds, and looks into it. */
+import { isSlower } from '../collections/timer.ts';
+import type { Endpoint } from '../openai/endpoints.ts';
+import { ApiError } from '../openai/errors.ts';
+import type { BudgetShare } from '../upstream/byte-budget.ts';
+import { OpaqueBody } from '../upstream/opaque-body.ts';
+import { opaqueFields, type ParsedRequest, parseBody, requireIdentityEncoding } from '../upstream/parsed-request.ts';
+import type { BodyReservation } from './body-memory.ts';
+import type { BodyLimits, Clock } from './host.ts';
+import type { BodyReader, ProxyRequest } from './message.ts';
+
+/** Always kept for a retry, whatever the budget. */
+export const KEPT_ALWAYS_BYTES = 1024 * 1024;
+
+/** How soon a body that stands still notices that its time is up. */
+const LOOK_EVERY_MS = 1_000;
+/** How soon a body that waits for room sees that there is some. Hundreds may wait, and each look goes through all of them. */
+const ROOM_EVERY_MS = 100;
+/** So long it waits, then 503: SDKs give up a request that is not taken after a minute. */
+const ROOM_WITHIN_MS = 30_000;
+/** Memory for the first bytes of a body. */
+const FIRST_BYTES = 16 * 1024;
+
+const MODEL_MAX_CHARS = 256;
+const NOTHING = new Uint8Array(0);
+
+interface Reading {
+  readonly bodies: BodyLimits;
+  readonly clock: Clock;
+}
+
+/**
+ * With `x-otela-model` the body is not looked into and not read before a node is found; above 1 MiB it streams.
+ * @throws ApiError 400, 408, 413, 415; 503 `server_is_overloaded` when too many bodies are kept already
+ */
+export function readBody(
+  request: ProxyRequest,
+  endpoint: Endpoint,
+  reading: Reading,
+): ParsedRequest | Promise<ParsedRequest> {
+  const declared = Number(request.header('content-length') ?? Number.NaN);
+  requireIdentityEncoding(request.header('content-encoding'));
+  const opaqueModel = request.header('x-otela-model');
+  if (opaqueModel !== null && opaqueModel !== undefined) {
+    return opaqueRequest(request, endpoint, { model: opaqueModel, declared }, reading);
+  }
+  const { maxBytes } = reading.bodies;
+  const contentType = request.header('content-type') ?? '';
+  if (declared > maxBytes) throw tooLarge(maxBytes);
+  requireType(contentType, endpoint);
+  const { whole } = request.body;
+  if (whole !== undefined) return parsedOf(whole, contentType, endpoint, undefined);
+  return readParsed(request, endpoint, { contentType, declared }, reading);
+}
+
+async function readParsed(
+  request: ProxyRequest,
+  endpoint: Endpoint,
+  { contentType, declared }: { contentType: string; declared: number },
+  reading: Reading,
+): Promise<ParsedRequest> {
+  const { bodies } = reading;
+  const share = declared <= KEPT_ALWAYS_BYTES ? undefined : bodies.kept.share(bodies.keptMaxBytes);
+  if (!Number.isNaN(declared)) share?.requireRoom(declared - KEPT_ALWAYS_BYTES);
+  // On Workers a client that leaves ends the request where it stands: no `finally` runs then.
+  if (share !== undefined) request.client.on(() => share.release());
+  try {
+    const bytes = await readBounded(request, { declared, limit: bodies.maxBytes }, share, reading);
+    return parsedOf(bytes, contentType, endpoint, share);
+  } catch (error) {
+    share?.release();
+    throw error;
+  }
+}
+
+function parsedOf(
+  bytes: Uint8Array,
+  contentType: string,
+  endpoint: Endpoint,
+  share: BudgetShare | undefined,
+): ParsedRequest {
+  const parsed: ParsedRequest = {
+    ...parseBody(bytes, contentType, endpoint),
+    body: { kind: 'kept', bytes },
+    release: () => {
+      share?.release();
+      parsed.body = { kind: 'kept', bytes: NOTHING }; // a response may take an hour, and megabytes of prompt would wait with it
+    },
+  };
+  return parsed;
+}
+
+function opaqueRequest(
+  request: ProxyRequest,
+  endpoint: Endpoint,
+  { model, declared }: { model: string; declared: number },
+  reading: Reading,
+): ParsedRequest {
+  if (model === '' || model.length > MODEL_MAX_CHARS) {
+    throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
+  }
+  const fields = { ...opaqueFields(endpoint, model, request.header('x-otela-stream')), release: () => {} };
+  const { whole } = request.body;
+  if (whole !== undefined) return { ...fields, body: { kind: 'kept', bytes: whole } };
+  if (!(declared <= KEPT_ALWAYS_BYTES)) {
+    const reader = request.body.reader();
+    const length = Number.isNaN(declared) ? undefined : declared;
+    if (reader !== undefined) return { ...fields, body: { kind: 'opaque', opaque: new OpaqueBody(reader), length } };
+  }
+  const parsed: ParsedRequest = { ...fields, body: { kind: 'kept', bytes: NOTHING } };
+  let read: Promise<void> | undefined;
+  parsed.fill = () => {
+    read ??= readBounded(request, { declared, limit: KEPT_ALWAYS_BYTES }, undefined, reading).then((bytes) => {
+      parsed.body = { kind: 'kept', bytes };
+    });
+    return read;
+  };
+  return parsed;
+}
+
+function requireType(contentType: string, endpoint: Endpoint): void {
+  if (endpoint.body === 'multipart' && !/^multipart\/form-data\b/i.test(contentType)) {
+    throw new ApiError('unsupported_media_type', `${endpoint.path} takes multipart/form-data.`);
+  }
+}
+
+/** `declared`: bytes that the request announces; NaN where it does not. */
+interface Size {
+  declared: number;
+  limit: number;
+}
+
+/**
+ * Memory grows with what comes, not with what is announced. `share` pays for what is above 1 MiB; up to there the body has a reservation
+ * until it is whole.
+ */
+async function readBounded(
+  request: ProxyRequest,
+  size: Size,
+  share: BudgetShare | undefined,
+  { bodies, clock }: Reading,
+): Promise<Uint8Array> {
+  const reader = request.body.reader();
+  if (reader === undefined) return NOTHING;
+  const upload = bodies.memory.begin(clock.now());
+  request.client.on(() => upload.end());
+  let stalled = false;
+  try {
+    // All of it at once: bodies that hold a part each and wait for the rest would wait for one another.
+    const most = Number.isNaN(size.declared) ? size.limit : size.declared;
+    await waitForRoom(upload, Math.min(most, KEPT_ALWAYS_BYTES), clock);
+    return await readPieces(reader, { most, limit: size.limit }, share, { upload, clock, stallMs: bodies.stallMs });
+  } catch (error) {
+    stalled = error instanceof ApiError && error.code === 'request_timeout';
+    throw error;
+  } finally {
+    upload.end();
+    // `discardBody` reads the rest of a refused body. Nothing more comes of a stalled one.
+    if (stalled) void reader.cancel().catch(() => {});
+    else reader.release();
+  }
+}
+
+interface Pace {
+  upload: BodyReservation;
+  clock: Clock;
+  stallMs: number;
+}
+
+async function readPieces(
+  reader: BodyReader,
+  { most, limit }: { most: number; limit: number },
+  share: BudgetShare | undefined,
+  pace: Pace,
+): Promise<Uint8Array> {
+  let bytes = NOTHING;
+  let length = 0;
+  for (;;) {
+    const piece = await nextPiece(reader, pace);
+    if (piece === undefined) return bytes.subarray(0, length);
+    const needed = length + piece.length;
+    if (needed > limit) throw tooLarge(limit);
+    if (needed > bytes.length) {
+      const size = Math.max(needed, Math.min(most, Math.max(FIRST_BYTES, bytes.length * 2)));
+      share?.claim(size - KEPT_ALWAYS_BYTES);
+      const grown = new Uint8Array(size);
+      grown.set(bytes.subarray(0, length));
+      bytes = grown;
+    }
+    bytes.set(piece, length);
+    length = needed;
+    pace.upload.received(piece.length, pace.clock.now());
+  }
+}
+
+/** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
+async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock): Promise<void> {
+  for (let waitedMs = 0; !upload.hold(bytes, clock.now()); waitedMs += ROOM_EVERY_MS) {
+    if (waitedMs >= ROOM_WITHIN_MS) {
+      throw new ApiError('server_is_overloaded', 'Too many request bodies are on their way in; try again shortly.');
+    }
+    await new Promise<void>((resolve) => void clock.after(ROOM_EVERY_MS, resolve));
+  }
+  if (upload.givenUp) throw tooSlow();
+}
+
+/** @throws ApiError 400 where the body breaks off, 408 where nothing comes or this body made room for others */
+async function nextPiece(reader: BodyReader, { upload, clock, stallMs }: Pace): Promise<Uint8Array | undefined> {
+  const next = reader.read().catch(refuseBroken);
+  // In workerd one request cannot wake another: each looks for itself whether it gave way.
+  for (let waitedMs = 0; await isSlower(next, LOOK_EVERY_MS, clock.after); ) {
+    waitedMs += LOOK_EVERY_MS;
+    if (waitedMs >= stallMs) {
+      throw new ApiError('request_timeout', `Nothing came of the request body for ${stallMs / 1_000} s.`);
+    }
+    if (upload.givenUp) throw tooSlow();
+  }
+  if (upload.givenUp) throw tooSlow();
+  return next;
+}
+
+/** Chunks that are none, or fewer bytes than were announced (RFC 9112 §6.3, §7.1). */
+function refuseBroken(cause: unknown): never {
+  throw new ApiError('invalid_request', 'The request body breaks off, or its chunks are malformed.', { cause });
+}
+
+function tooSlow(): ApiError {
+  return new ApiError('request_timeout', 'The request body came too slowly while others waited for room.');
+}
+
+function tooLarge(limit: number): ApiError {
+  const mib = Math.floor(limit / 1024 / 1024);
+  return new ApiError(
+    'request_too_large',
+    `The request body is larger than ${mib} MiB. Name the model in x-otela-model to stream a body of any size.`,
+  );
+}

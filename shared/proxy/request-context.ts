@@ -1,0 +1,24 @@
+import type { Timing } from '../openai/timing.ts';
+import type { QueueEntry } from '../queue/queue-entry.ts';
+import type { Priority } from '../routing/fair-queue.ts';
+import type { DispatchContext } from '../upstream/dispatch-context.ts';
+import type { Host, LimitReservation, Recorder, RequestInfo, Route } from './host.ts';
+import type { ProxyRequest } from './message.ts';
+
+/** One request after all its checks: what queue, dispatch and response need of it. */
+export interface RequestContext<C> extends DispatchContext {
+  readonly host: Host<C>;
+  readonly request: ProxyRequest;
+  readonly caller: C;
+  readonly info: RequestInfo<C>;
+  readonly record: Recorder;
+  readonly route: Route;
+  readonly entry: QueueEntry;
+  readonly reservation: LimitReservation | undefined;
+  readonly priority: Priority;
+  /** A stream of it continues on another node where it breaks off. */
+  readonly continues: boolean;
+  /** Milliseconds since the epoch. */
+  readonly admittedAt: number;
+  readonly timing: Timing;
+}

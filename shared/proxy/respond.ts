@@ -1,0 +1,200 @@
+/** The engine's response on its way to the client. From its first byte on, errors are in-band. */
+import { isSlower } from '../collections/timer.ts';
+import { concat } from '../openai/bytes.ts';
+import { ApiError, inBandError, toApiError } from '../openai/errors.ts';
+import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../openai/headers.ts';
+import type { ReadableResponse } from '../resume/resumable.ts';
+import type { Choice } from '../routing/choose.ts';
+import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
+import { UpstreamResponse } from '../upstream/dispatch.ts';
+import { isEventStream, type Offload, type ResponseStream } from '../upstream/response.ts';
+import type { ProxyResponse, ResponseSink } from './message.ts';
+import type { RequestContext } from './request-context.ts';
+
+/** Larger than any in-band message needs. */
+const QUOTED_ERROR_MAX_BYTES = 4096;
+
+/** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
+const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+export type Dispatched = ReadableResponse<Choice, ResponseStream>;
+
+/** The engine's response as it is, under our headers. */
+export function respond<C>(response: Dispatched, context: RequestContext<C>): ProxyResponse {
+  const { answer, choice, chunks } = response;
+  const { record, reservation } = context;
+  const { status, whole, offload } = answer;
+  context.intake.release();
+  const headers = headersFor(response, context);
+  record.answered(status, choice);
+  if (status < 400 && whole === undefined && !response.complete && !NO_BODY.has(status)) {
+    const first = chunks.length === 1 ? chunks[0] : undefined;
+    if (offload === undefined || first === undefined || !(response instanceof UpstreamResponse)) {
+      return { status, headers, body: (sink) => pump(response, sink, context) };
+    }
+    Object.assign(headers, offload.headers);
+    void watch(response, offload, context);
+    return { status, headers, body: firstOf(first, context) };
+  }
+  reservation?.release(status < 400); // an engine's refusal costs no tokens
+  if (whole === undefined && !response.complete && !NO_BODY.has(status)) {
+    return { status, headers, body: (sink) => pump(response, sink, context) };
+  }
+  record.over();
+  if (whole !== undefined) return { status, headers, body: whole, length: answer.length };
+  return { status, headers, body: NO_BODY.has(status) ? null : concat(chunks) };
+}
+
+function headersFor<C>(response: Dispatched, context: RequestContext<C>): Record<string, string> {
+  const { answer, choice, attempts } = response;
+  const { host, info, timing, entry, reservation } = context;
+  const headers = headersToClient(answer.head.headers);
+  headers['x-request-id'] = info.requestId;
+  headers['x-otela-node'] = choice.node.session;
+  headers['x-otela-provider'] = choice.node.provider;
+  headers['x-otela-attempts'] = String(attempts);
+  headers['x-otela-served-model'] = headerSafe(choice.model);
+  headers['server-timing'] = timing.header(answer.head, entry.queuedMs, host.clock.now());
+  if (isEventStream(answer.head)) Object.assign(headers, STREAM_HEADERS);
+  if (reservation !== undefined) Object.assign(headers, reservation.headers);
+  return headers;
+}
+
+/** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
+async function pump<C>(response: Dispatched, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
+  const { record, reservation, endpoint } = context;
+  try {
+    const { chunks } = response;
+    for (let held = chunks.shift(); held !== undefined; held = chunks.shift()) {
+      const written = sink.write(held);
+      if (written !== undefined) await written;
+    }
+    for (let chunk = await response.read(); chunk !== undefined; chunk = await response.read()) {
+      const written = sink.write(chunk);
+      if (written !== undefined) await written;
+    }
+    record.over();
+    reservation?.release(true); // before the end: the client's next request is not to overtake it
+    await sink.end();
+  } catch (error) {
+    reservation?.release(true);
+    await response.cancel();
+    if (!(error instanceof AttemptError)) record.left();
+    else record.broke(error.code, apiErrorFor(error).code);
+    if (!(error instanceof AttemptError) || !isEventStream(response.answer.head)) return await abort(sink, error);
+    await finish(sink, inBandError(endpoint, apiErrorFor(error)));
+  }
+}
+
+/** Never a clean end of half a body. */
+async function abort(sink: ResponseSink, reason: unknown): Promise<void> {
+  try {
+    await sink.abort(reason);
+  } catch {
+    // broken already
+  }
+}
+
+async function finish(sink: ResponseSink, last: Uint8Array): Promise<void> {
+  try {
+    await sink.write(last);
+    await sink.end();
+  } catch {
+    // the client left
+  }
+}
+
+/** The first data; and for a client that gets this response as it is, past the process that would add the rest, an error that says so. */
+function firstOf<C>(data: Uint8Array, { endpoint }: RequestContext<C>): Uint8Array {
+  const error = new ApiError('upstream_error', 'The rest of the answer did not find its way.');
+  return concat([data, inBandError(endpoint, error)]);
+}
+
+/** Until the host has written the rest. */
+async function watch<C>(
+  response: UpstreamResponse<Choice, ResponseStream>,
+  offload: Offload,
+  { record, reservation }: RequestContext<C>,
+): Promise<void> {
+  try {
+    await response.through(() => offload.over());
+    record.over();
+  } catch (error) {
+    if (error instanceof AttemptError) return record.broke(error.code, apiErrorFor(error).code);
+    await response.cancel();
+    record.left();
+  } finally {
+    reservation?.release(true);
+  }
+}
+
+/** A stream whose engine takes its time: 200 now, a comment every 15 s, then the response. */
+export function respondLate<C>(pending: Promise<Dispatched>, context: RequestContext<C>): ProxyResponse {
+  const { info, route, reservation } = context;
+  const headers = {
+    'content-type': 'text/event-stream',
+    ...STREAM_HEADERS,
+    'x-request-id': info.requestId,
+    // With fallbacks it is not known yet which model answers.
+    ...(route.fallbacks.length === 0 && { 'x-otela-served-model': headerSafe(route.request.model) }),
+    ...reservation?.headers,
+  };
+  pending.then(context.intake.release, context.intake.release);
+  return { status: 200, headers, body: (sink) => pumpLate(pending, sink, context) };
+}
+
+async function pumpLate<C>(
+  pending: Promise<Dispatched>,
+  sink: ResponseSink,
+  context: RequestContext<C>,
+): Promise<void> {
+  const { host, endpoint, record, reservation } = context;
+  let response: Dispatched;
+  try {
+    do await sink.write(endpoint.ping);
+    while (await isSlower(pending, host.pingMs, host.clock.after));
+  } catch {
+    record.left();
+    reservation?.release(context.entry.attempts > 0);
+    pending.then(
+      (late) => late.cancel(),
+      () => {},
+    );
+    return;
+  }
+  try {
+    response = await pending;
+  } catch (error) {
+    const told = error instanceof AttemptError ? apiErrorFor(error) : toApiError(error);
+    reservation?.release(false);
+    record.refusedLate(told, error);
+    return finish(sink, inBandError(endpoint, told));
+  }
+  record.answered(200, response.choice); // that is what went out, whatever the engine says
+  if (isEventStream(response.answer.head) && response.answer.status < 400) {
+    response.chunks.unshift(lateHead(response, context));
+    return pump(response, sink, context);
+  }
+  const error = await quotedError(response);
+  record.broke('engine_status', error.code);
+  reservation?.release(false);
+  await finish(sink, inBandError(endpoint, error));
+}
+
+/** What the response's headers would have told, as a comment. */
+function lateHead<C>({ choice, attempts }: Dispatched, { route }: RequestContext<C>): Uint8Array {
+  const told = route.fallbacks.length === 0 ? route.request.model : undefined;
+  return encoder.encode(lateComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
+}
+
+/** An engine's own error can no longer be a status: the client gets it in-band, in the engine's words. */
+async function quotedError(response: Dispatched): Promise<ApiError> {
+  const { answer, chunks } = response;
+  const first = chunks[0] ?? (await answer.read().catch(() => undefined)) ?? new Uint8Array(0);
+  await response.cancel();
+  const quoted = decoder.decode(first.subarray(0, QUOTED_ERROR_MAX_BYTES));
+  return new ApiError('upstream_error', `The engine answered ${answer.status}: ${quoted}`);
+}

@@ -1,0 +1,71 @@
+/** Streams that continue on another node after their own is gone: how `resume` finds that node along a request's route. */
+import { QueueEntry } from '../queue/queue-entry.ts';
+import { runQueued } from '../queue/run-queued.ts';
+import { type ReadableResponse, resumable } from '../resume/resumable.ts';
+import type { ResumeHost } from '../resume/successor.ts';
+import type { Choice } from '../routing/choose.ts';
+import { isTrusted } from '../routing/trust.ts';
+import { hasAlike, needsOf, unlike } from '../routing/unlike.ts';
+import type { ResponseStream } from '../upstream/response.ts';
+import { type Dispatched, dispatchQueued, forModel, queuedWork, scopeOfRoute, upstreamOf } from './dispatch-queued.ts';
+import type { Route } from './host.ts';
+import type { ProxyRequest } from './message.ts';
+import { NO_RECORD } from './no-record.ts';
+import type { RequestContext } from './request-context.ts';
+
+/** Whether a stream that breaks off may continue: the request's own word counts before its key's. */
+export function allowsResuming(request: ProxyRequest, { resumes }: Pick<Route, 'resumes'>): boolean {
+  const said = request.header('x-otela-resume');
+  return said === null || said === undefined ? resumes : said === '1';
+}
+
+/** As `dispatchQueued`, with a response that outlives its node where that can be. */
+export async function dispatchResumable<C>(
+  context: RequestContext<C>,
+): Promise<ReadableResponse<Choice, ResponseStream>> {
+  const response = await dispatchQueued(context);
+  const share = context.host.bodies.resumable.share();
+  context.request.client.on(() => share.release());
+  const own = forModel(context, response.choice);
+  return resumable(response, own, resumeHost(response, own), share);
+}
+
+function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): ResumeHost<Choice, ResponseStream> {
+  const { host } = context;
+  const { clock, memory } = host;
+  const { model } = choice;
+  const route: Route = { ...context.route, fallbacks: [] };
+  const { nodes, trust } = route;
+  const first = nodes.get(choice.node.session)?.models.find(({ id }) => id === model);
+  const newEntry = (queues: boolean) =>
+    new QueueEntry({
+      busyNodes: memory.busy,
+      queues,
+      hopes: () => hasAlike(nodes.model(model), model, first, (entry) => isTrusted(trust, entry)),
+      repeatable: () => true,
+      retriesMax: route.retriesMax,
+      begun: true,
+    });
+  /** Of the search that is on: a stream has one at a time. */
+  let entry = newEntry(route.waitMs > 0);
+  return {
+    upstream: (changed) => {
+      const own = { ...context, ...changed, route, admittedAt: clock.now() };
+      if (changed.endpoint === context.endpoint) return upstreamOf({ ...own, entry });
+      // How an engine reads a text is asked on the way, and counts as no attempt.
+      return upstreamOf({ ...own, entry: newEntry(false), record: NO_RECORD });
+    },
+    unlike: () => unlike(nodes.model(model), model, first),
+    unpaid: () => ({ name: clock.newId(), receipt: route.unpaidReceipt(model) }),
+    inTurn: (tryNodes, rejected) => {
+      entry = newEntry(route.waitMs > 0);
+      // Turns that it can make nothing of are not to hold up those that can.
+      const scope = () => `${scopeOfRoute(context)}${needsOf(first)} ${rejected().join(' ')}`.trimEnd();
+      const refreshed = () => Promise.resolve(host.refresh([model])).then(tryNodes);
+      return runQueued(queuedWork({ ...context, route, entry }, refreshed, scope));
+    },
+    busy: () => entry.busy.length > 0,
+    pingMs: host.pingMs,
+    after: clock.after,
+  };
+}
