@@ -1,29 +1,22 @@
 import { createServer, type Server } from 'node:http';
 import { isIP } from 'node:net';
 import { join } from 'node:path';
-import { BodyMemory } from '../../shared/proxy/body-memory.ts';
-import { Breakers } from '../../shared/routing/breaker.ts';
 import type { ShippedPolicy } from '../../shared/routing/policies/shipped.ts';
-import { RetryBudget } from '../../shared/routing/retry-budget.ts';
 import { decideTrust, type Trust } from '../../shared/routing/trust.ts';
 import { listenError } from '../../shared/terminal/listen-error.ts';
-import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
 import type { Requests } from '../mesh/requests/requests.ts';
-import { Avoided } from './avoided.ts';
 import { type Desk, handle } from './handle.ts';
+import { IngressHost } from './ingress-host.ts';
 import { INGRESS_KEY_FILE, IngressKey } from './key.ts';
 import { policyOf } from './policies.ts';
 import { QUEUE_LIMITS, type QueueLimits, Queues } from './queues.ts';
 import type { Registry } from './registry.ts';
-import { PING_MS } from './respond.ts';
 import { Running } from './running.ts';
 import { Strangers } from './strangers.ts';
 import { Watchers } from './watchers.ts';
 
-/** Bytes that all bodies may keep for retries, above the first MiB of each. */
-const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
-/** Of bodies on their way in, up to 1 MiB of each: above this the slowest give way. */
-const UPLOADS_BYTES = 32 * 1024 * 1024;
+/** A stream that has waited this long is opened with comments: proxies on the way cut what is silent for 100 s. */
+const PING_MS = 15_000;
 
 /** One request each: bounds the first MiBs, and what stalled readers hold of the channels' windows. */
 const CONNECTIONS_MAX = 1024;
@@ -101,21 +94,20 @@ export class Ingress {
     this.#desk = {
       key: IngressKey.make(directory()),
       strangers: this.#strangers,
-      budget: new ByteBudget(BODY_BUDGET_BYTES),
-      uploads: new BodyMemory(UPLOADS_BYTES),
-      avoided: new Avoided(),
-      breakers: new Breakers(registry.index.live),
-      retries: new RetryBudget(),
       running: this.#running,
-      queues: this.#queues,
-      policyFor: policyOf(this.#options.policy),
       watchers: new Watchers(),
-      pingMs: this.#options.pingMs ?? PING_MS,
       registry,
-      nodes: registry.index,
-      trust: (lists) => this.#trust(lists),
-      ask: (session, request, body) => requests.ask(session, request, body),
+      trust: () => this.#trust([]),
       log,
+      host: new IngressHost({
+        nodes: registry.index,
+        queues: this.#queues,
+        policyFor: policyOf(this.#options.policy),
+        trust: (lists) => this.#trust(lists),
+        ask: (session, request, body) => requests.ask(session, request, body),
+        pingMs: this.#options.pingMs ?? PING_MS,
+        log,
+      }),
     };
     await new Promise<void>((resolve, reject) => {
       const refused = (error: Error) => reject(listenError(error, { host, port }));

@@ -1,11 +1,9 @@
 /** Requests of one ingress that find no free node: a bounded, fair line for each model, as a gateway has. In memory. */
 
 import { ApiError } from '../../shared/openai/errors.ts';
-import type { QueueEntry } from '../../shared/queue/queue-entry.ts';
-import { runQueued } from '../../shared/queue/run-queued.ts';
+import type { QueueRequest } from '../../shared/proxy/host.ts';
 import { type PlaceAnswer, WaitQueue } from '../../shared/queue/wait-queue.ts';
 import { BusyNodes } from '../../shared/routing/busy.ts';
-import type { Priority } from '../../shared/routing/fair-queue.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { after } from '../after.ts';
 
@@ -20,20 +18,9 @@ export interface QueueLimits {
 /** As long as a gateway lets its clients wait; each place is one of the ingress's connections. */
 export const QUEUE_LIMITS: QueueLimits = { unaryMs: 60_000, streamMs: 600_000, places: 256 };
 
-export interface Queued<D> {
-  /** Names its place. */
-  name: string;
-  model: string;
-  /** Names the nodes that it may go to. */
-  scope(): string;
-  /** Who asks: clients at different addresses have turns alike. */
-  client: string;
-  priority: Priority;
-  streaming: boolean;
-  waiter: QueueEntry;
-  tryNodes(): Promise<D>;
-  left(): boolean;
-  whenLeft(call: () => void): void;
+/** Clients at different addresses have turns alike. */
+export interface IngressCaller {
+  readonly address: string;
 }
 
 export class Queues {
@@ -58,36 +45,27 @@ export class Queues {
     return sum;
   }
 
-  /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity. AttemptError `cancelled` when the client left */
-  inTurn<D>(request: Queued<D>): Promise<D> {
-    const { model, waiter, streaming, scope } = request;
-    return runQueued({
-      model,
-      waiter,
-      waitMs: this.longestWait(streaming),
-      behind: () => this.#lines.size > 0 && (this.#lines.get(model)?.waitsIn(scope()) ?? false),
-      wait: (until, back) => this.#wait(request, until, back),
-      tryNodes: () => request.tryNodes(),
-      left: request.left,
-      now: () => Date.now(),
-    });
+  /** Whether a request waits for the same nodes already. */
+  isQueued(model: string, scope: () => string): boolean {
+    return this.#lines.size > 0 && (this.#lines.get(model)?.waitsIn(scope()) ?? false);
   }
 
-  async #wait<D>(request: Queued<D>, until: number, back: boolean): Promise<PlaceAnswer> {
-    const { name, client, priority, waiter, model } = request;
+  /** One wait for a turn. @throws ApiError 503 where this endpoint is leaving, AttemptError `cancelled` when the client left */
+  async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
     if (this.#closed) throw leaving();
+    const { name, scope, priority, busy, back, begun, model, until, client, caller } = queued;
     const waitMs = until - Date.now();
     if (waitMs <= 0) return { kind: 'late' };
-    const place = { name, project: '', key: client, scope: request.scope(), priority, weight: 1, busy: waiter.busy };
-    const asked = { ...place, waitMs, back, places: this.#limits.places, begun: waiter.begun };
+    const place = { name, project: '', key: caller.address, scope, priority, weight: 1, busy };
+    const asked = { ...place, waitMs, back, places: this.#limits.places, begun };
     const answer = await this.#lineOf(model).wait(asked, (leave) => {
       let waits = true;
-      request.whenLeft(() => waits && leave());
+      client.on(() => waits && leave());
       return () => {
         waits = false;
       };
     });
-    if (request.left()) throw new AttemptError('cancelled', 'the client left');
+    if (client.left) throw new AttemptError('cancelled', 'the client left');
     if (this.#closed) throw leaving();
     return answer;
   }

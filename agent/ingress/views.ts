@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError, methodNotAllowed } from '../../shared/openai/errors.ts';
 import { quoted } from '../../shared/openai/quoted.ts';
+import { modelStarting, startOf } from '../../shared/proxy/model-starting.ts';
 import {
   isTimed,
   parseFilter,
@@ -96,6 +97,8 @@ function modelsBody(path: string, showing: Showing): unknown {
   const id = decoded(path.slice(MODELS.length + 1));
   const model = models.find((served) => served.id === id);
   if (model !== undefined) return model;
+  const start = startOf(showing.registry.index, [id], showing.trust, showing.now);
+  if (start !== undefined) throw modelStarting(start);
   throw new ApiError('model_not_found', `The model '${id.slice(0, 256)}' does not exist here.`, { param: 'model' });
 }
 

@@ -3,14 +3,15 @@ import { ApiError } from '../openai/errors.ts';
 import { type Question, unmet } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
-import type { Clock, RequestInfo, Route } from './host.ts';
+import type { Clock, Host, RequestInfo, Route } from './host.ts';
 import { endsWithin, modelStarting, startOf } from './model-starting.ts';
 
 /**
  * @throws ApiError 403 where no provider is trusted; 404 for a model that no node served lately; 412 where no node has what the request requires; 503 `model_starting` where the
  * model is being loaded for longer than the request may wait; 503 `no_capacity` where no node serves the model and none is waited for
  */
-export function filter(route: Route, info: RequestInfo, clock: Pick<Clock, 'now' | 'random'>): void {
+export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 'clock' | 'refusal'>): void {
+  const { clock } = host;
   const now = clock.now();
   route.requireTrust();
   requireMet(route, clock);
@@ -24,7 +25,7 @@ export function filter(route: Route, info: RequestInfo, clock: Pick<Clock, 'now'
       param: 'model',
     });
   }
-  if (route.waitMs === 0 || !hopesFor(route)) throw noCapacity(route.request.model);
+  if (route.waitMs === 0 || !hopesFor(route)) throw host.refusal(route, undefined);
 }
 
 /** All that a node is chosen by, at this moment. */

@@ -33,13 +33,13 @@ export async function handle<C>(request: ProxyRequest, host: Host<C>): Promise<P
   const record = host.record(request, info);
   const held: Held = { parsed: undefined, reservation: undefined };
   try {
-    return named(await forward(request, host, info, record, held), info);
+    return await forward(request, host, info, record, held);
   } catch (error) {
     held.parsed?.release();
     held.reservation?.release(false);
     record.refused(error);
     await discardBody(request.body, host);
-    return named(errorResponse(error, requestId, endpointById(info.endpoint ?? 0)), info);
+    return errorResponse(error, requestId, endpointById(info.endpoint ?? 0));
   }
 }
 
@@ -84,7 +84,7 @@ async function forward<C>(
   info.model = route.request.model;
 
   // Filter.
-  filter(route, info, clock);
+  filter(route, info, host);
 
   // Reserve.
   const entry = new QueueEntry({
@@ -136,14 +136,4 @@ function requireEndpoint({ method, path }: ProxyRequest): Endpoint {
   if (endpoint === undefined) throw new ApiError('not_found', `There is no ${quoted(path)} here.`);
   if ('methodNotAllowed' in endpoint) throw methodNotAllowed(method, path, endpoint.methodNotAllowed);
   return endpoint;
-}
-
-/** With the request's id where its endpoint's clients look for it, too. */
-function named(
-  response: ProxyResponse,
-  { endpoint, requestId }: Pick<RequestInfo, 'endpoint' | 'requestId'>,
-): ProxyResponse {
-  const header = endpoint === undefined ? undefined : endpointById(endpoint)?.requestIdHeader;
-  if (header !== undefined) response.headers[header] = requestId;
-  return response;
 }

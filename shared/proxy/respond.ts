@@ -53,6 +53,8 @@ function headersFor<C>(response: Dispatched, context: RequestContext<C>): Record
   const { host, info, timing, entry, reservation } = context;
   const headers = headersToClient(answer.head.headers);
   headers['x-request-id'] = info.requestId;
+  const { requestIdHeader } = context.endpoint;
+  if (requestIdHeader !== undefined) headers[requestIdHeader] = info.requestId;
   headers['x-otela-node'] = choice.node.session;
   headers['x-otela-provider'] = choice.node.provider;
   headers['x-otela-attempts'] = String(attempts);
@@ -134,10 +136,12 @@ async function watch<C>(
 /** A stream whose engine takes its time: 200 now, a comment every 15 s, then the response. */
 export function respondLate<C>(pending: Promise<Dispatched>, context: RequestContext<C>): ProxyResponse {
   const { info, route, reservation } = context;
+  const { requestIdHeader } = context.endpoint;
   const headers = {
     'content-type': 'text/event-stream',
     ...STREAM_HEADERS,
     'x-request-id': info.requestId,
+    ...(requestIdHeader !== undefined && { [requestIdHeader]: info.requestId }),
     // With fallbacks it is not known yet which model answers.
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': headerSafe(route.request.model) }),
     ...reservation?.headers,

@@ -1,0 +1,148 @@
+import { randomUUID } from 'node:crypto';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { BodyMemory } from '../../shared/proxy/body-memory.ts';
+import type {
+  AttemptContext,
+  BodyLimits,
+  Clock,
+  Host,
+  NodeMemory,
+  QueueRequest,
+  Recorder,
+  Route,
+} from '../../shared/proxy/host.ts';
+import type { ProxyRequest } from '../../shared/proxy/message.ts';
+import { NO_RECORD } from '../../shared/proxy/no-record.ts';
+import { KEPT_ALWAYS_BYTES } from '../../shared/proxy/read-body.ts';
+import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
+import { castsSuspicion } from '../../shared/routing/attempts.ts';
+import { Breakers } from '../../shared/routing/breaker.ts';
+import type { Candidate } from '../../shared/routing/candidates.ts';
+import { RetryBudget } from '../../shared/routing/retry-budget.ts';
+import type { AttemptFailure } from '../../shared/upstream/attempt.ts';
+import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
+import { ByteBudget } from '../../shared/upstream/byte-budget.ts';
+import { openingOf } from '../../shared/upstream/dispatch-context.ts';
+import { bodyOf, type ParsedRequest } from '../../shared/upstream/parsed-request.ts';
+import type { ResponseStream } from '../../shared/upstream/response.ts';
+import { after } from '../after.ts';
+import type { Requests } from '../mesh/requests/requests.ts';
+import { Avoided, REFUSING_MS, SILENT_MS, UNREACHABLE_MS } from './avoided.ts';
+import { IngressRequest } from './ingress-request.ts';
+import type { IngressCaller, Queues } from './queues.ts';
+import { type RouteOptions, resolveRoute, untrusted } from './route.ts';
+
+/** Bytes that all bodies may keep for retries, and streams for going on elsewhere, above the first MiB of each. */
+const BODY_BUDGET_BYTES = 48 * 1024 * 1024;
+/** Of bodies on their way in, up to 1 MiB of each: above this the slowest give way. */
+const UPLOADS_BYTES = 32 * 1024 * 1024;
+const BODY_MAX_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
+/** As a gateway's. */
+const BODY_STALL_MS = 30_000;
+
+interface IngressHostOptions extends RouteOptions {
+  queues: Queues;
+  ask: Requests['ask'];
+  pingMs: number;
+  log(line: string): void;
+}
+
+/** This agent's ingress. Its callers have no accounts: each holds the one key. */
+export class IngressHost implements Host<IngressCaller> {
+  readonly clock: Clock = { now: () => Date.now(), after, random: Math.random, newId: () => randomUUID() };
+  readonly bodies: BodyLimits;
+  readonly memory: NodeMemory;
+  readonly pingMs: number;
+  readonly #options: IngressHostOptions;
+  readonly #avoided = new Avoided();
+  readonly #record: Recorder;
+
+  constructor(options: IngressHostOptions) {
+    this.#options = options;
+    this.pingMs = options.pingMs;
+    const kept = new ByteBudget(BODY_BUDGET_BYTES);
+    const memory = new BodyMemory(UPLOADS_BYTES);
+    this.bodies = {
+      maxBytes: BODY_MAX_BYTES,
+      stallMs: BODY_STALL_MS,
+      memory,
+      kept,
+      keptMaxBytes: BODY_BUDGET_BYTES,
+      resumable: kept,
+    };
+    this.memory = {
+      breakers: new Breakers(options.nodes.live),
+      retries: new RetryBudget(),
+      busy: options.queues.busyNodes,
+      avoided: (now) => (this.#avoided.size === 0 ? undefined : (node) => this.#avoided.has(node.session, now)),
+    };
+    this.#record = {
+      ...NO_RECORD,
+      // A way to the node was found.
+      answered: (_status, { node }) => this.#avoided.delete(node.session),
+      refused: (error) => this.#refused(error),
+    };
+  }
+
+  record(): Recorder {
+    return this.#record;
+  }
+
+  #refused(error: unknown): void {
+    if (error instanceof ApiError || error instanceof AttemptError) return;
+    this.#options.log(`ingress: ${error instanceof Error ? error.stack : String(error)}`);
+  }
+
+  /** The key was looked at before: see handle.ts. */
+  identify(request: ProxyRequest): IngressCaller {
+    return { address: request instanceof IngressRequest ? request.address : '' };
+  }
+
+  authorize(): void {}
+
+  resolve(request: ProxyRequest, _caller: IngressCaller, parsed: ParsedRequest): Route {
+    return resolveRoute(request, parsed, this.#options);
+  }
+
+  reserve(): undefined {}
+
+  isQueued(model: string, scope: () => string): boolean {
+    return this.#options.queues.isQueued(model, scope);
+  }
+
+  waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
+    return this.#options.queues.waitForTurn(queued);
+  }
+
+  /** The index moves with the registry. */
+  refresh(): void {}
+
+  open({ choice, plan, dispatch, request }: AttemptContext<IngressCaller>): Promise<ResponseStream> {
+    const opening = openingOf(dispatch, plan.number, plan.acceptMs, choice.model);
+    const { movable, moved } = plan;
+    const open = { ...opening, movable, moved, model: choice.model };
+    const attempt = this.#options.ask(choice.node.session, open, bodyOf(dispatch.intake));
+    request.client.on(() => attempt.cancel());
+    return attempt.open();
+  }
+
+  onAttemptFailed({ session }: Candidate, code: AttemptFailure): void {
+    const now = this.clock.now();
+    if (code === 'refused') this.#avoided.add(session, now + REFUSING_MS);
+    else if (code === 'unreachable') this.#avoided.add(session, now + UNREACHABLE_MS);
+    else if (castsSuspicion(code)) this.#avoided.add(session, now + SILENT_MS);
+  }
+
+  /** A place of that node may be one that a request waits for. */
+  onAttemptEnded(session: string): void {
+    this.#options.queues.ended(session);
+  }
+
+  refusal(route: Route, failure: AttemptError | undefined): ApiError {
+    if (failure === undefined) return untrusted(route);
+    if (failure.code !== 'refused') return apiErrorFor(failure);
+    // Here the node's own words help: they say which flag of which agent is in the way.
+    const message = `The node that serves this model refuses: ${failure.message}.`;
+    return new ApiError('no_capacity', message, { cause: failure });
+  }
+}

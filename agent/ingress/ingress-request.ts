@@ -1,0 +1,53 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import type { BodyReader, BodySource, ProxyRequest } from '../../shared/proxy/message.ts';
+
+/** A request to the ingress, as the pipeline reads it. */
+export class IngressRequest implements ProxyRequest, BodySource {
+  readonly method: string;
+  readonly path: string;
+  readonly client = new ClientDisconnect();
+  readonly whole = undefined;
+  readonly address: string;
+  readonly #message: IncomingMessage;
+  readonly #chunks: AsyncIterator<Uint8Array>;
+  /** Another reader has the body. */
+  #locked = false;
+
+  constructor(message: IncomingMessage, response: ServerResponse, path: string) {
+    this.#message = message;
+    // Left open on an error: the response goes out on the same connection.
+    this.#chunks = message.iterator({ destroyOnReturn: false });
+    this.method = message.method ?? 'GET';
+    this.path = path;
+    this.address = message.socket.remoteAddress ?? '';
+    response.once('close', () => {
+      if (!response.writableFinished) this.client.leave();
+    });
+  }
+
+  get body(): BodySource {
+    return this;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#message.headers[name];
+    return Array.isArray(value) ? value.join(', ') : value;
+  }
+
+  /** What is not read stays in the client's socket. */
+  reader(): BodyReader | undefined {
+    if (this.#locked || this.#message.readableEnded || this.#message.destroyed) return undefined;
+    this.#locked = true;
+    return {
+      read: async () => {
+        const { done, value } = await this.#chunks.next();
+        return done ? undefined : value;
+      },
+      cancel: async () => {}, // it stays locked: `writeResponse` ends the connection
+      release: () => {
+        this.#locked = false;
+      },
+    };
+  }
+}

@@ -1,0 +1,37 @@
+import type { ResponseSink } from './message.ts';
+
+/** The part of `node:http`'s ServerResponse that a body is written by. */
+interface ServerResponse {
+  readonly destroyed: boolean;
+  /** False where what was written waits for the client. */
+  write(bytes: Uint8Array): boolean;
+  end(): unknown;
+  destroy(): unknown;
+  on(event: 'drain' | 'close', call: () => void): unknown;
+  removeListener(event: 'drain' | 'close', call: () => void): unknown;
+}
+
+/** Writes to a client's own socket. A write waits only while the socket is full. */
+export function serverSink(response: ServerResponse): ResponseSink {
+  return {
+    write: (bytes) => {
+      if (response.destroyed) throw new Error('the client left');
+      return response.write(bytes) ? undefined : drained(response);
+    },
+    end: () => void response.end(),
+    abort: () => void response.destroy(),
+  };
+}
+
+/** A response that is destroyed says neither drain nor error, only close. */
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const over = () => {
+      response.removeListener('drain', over);
+      response.removeListener('close', over);
+      resolve();
+    };
+    response.on('drain', over);
+    response.on('close', over);
+  });
+}
