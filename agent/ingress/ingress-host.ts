@@ -49,7 +49,13 @@ interface IngressHostOptions extends RouteOptions {
 
 /** This agent's ingress. Its callers have no accounts: each holds the one key. */
 export class IngressHost implements Host<IngressCaller> {
-  readonly clock: Clock = { now: () => Date.now(), after, random: Math.random, newId: () => randomUUID() };
+  readonly clock: Clock = {
+    now: () => Date.now(),
+    steadyNow: () => performance.now(),
+    after,
+    random: Math.random,
+    newId: () => randomUUID(),
+  };
   readonly bodies: BodyLimits;
   readonly memory: NodeMemory;
   readonly pingMs: number;

@@ -54,7 +54,7 @@ export class Queues {
   async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
     if (this.#closed) throw leaving();
     const { name, scope, priority, busy, back, begun, model, until, client, caller } = queued;
-    const waitMs = until - Date.now();
+    const waitMs = until - performance.now();
     if (waitMs <= 0) return { kind: 'late' };
     const place = { name, project: '', key: caller.address, scope, priority, weight: 1, busy };
     const asked = { ...place, waitMs, back, places: this.#limits.places, begun };
@@ -72,7 +72,7 @@ export class Queues {
 
   #lineOf(model: string): WaitQueue {
     for (const [name, line] of this.#lines) if (line.idle) this.#lines.delete(name);
-    const line = this.#lines.get(model) ?? new WaitQueue({ now: () => Date.now(), after });
+    const line = this.#lines.get(model) ?? new WaitQueue({ now: () => performance.now(), after });
     this.#lines.set(model, line);
     return line;
   }

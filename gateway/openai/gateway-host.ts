@@ -40,6 +40,7 @@ import { waitForTurn } from '../queue/wait-for-turn.ts';
 import { waitingHere } from '../queue/waiting-here.ts';
 import { snapshots } from '../registry/snapshot.ts';
 import { breakers, retryBudget, tellBreaker } from '../routing/node-memory.ts';
+import { steadyNow } from '../steady-clock.ts';
 import { GatewayRecord } from './gateway-record.ts';
 import { openAttempt } from './open-attempt.ts';
 import { resolveRoute, servesAny } from './resolve-route.ts';
@@ -63,6 +64,7 @@ const PING_MS = 15_000;
 
 export const clock: Clock = {
   now: () => Date.now(),
+  steadyNow,
   after,
   random: Math.random,
   newId: () => crypto.randomUUID(),

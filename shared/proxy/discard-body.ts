@@ -13,17 +13,17 @@ const DISCARD_MAX_MS = 10_000;
  */
 export async function discardBody(
   body: BodySource,
-  { clock }: { clock: Pick<Clock, 'now' | 'after'> },
+  { clock }: { clock: Pick<Clock, 'steadyNow' | 'after'> },
   maxBytes = DISCARD_MAX_BYTES,
 ): Promise<void> {
   const reader = body.whole === undefined ? body.reader() : undefined;
   if (reader === undefined) return;
-  const deadline = clock.now() + DISCARD_MAX_MS;
+  const deadline = clock.steadyNow() + DISCARD_MAX_MS;
   try {
-    for (let bytes = 0; bytes < maxBytes && clock.now() < deadline; ) {
+    for (let bytes = 0; bytes < maxBytes && clock.steadyNow() < deadline; ) {
       const next = reader.read();
       // Of a client that neither sends nor leaves nothing would ever come, and the response would never go out.
-      if (await isSlower(next, deadline - clock.now(), clock.after)) break;
+      if (await isSlower(next, deadline - clock.steadyNow(), clock.after)) break;
       const piece = await next;
       if (piece === undefined) return;
       bytes += piece.length;

@@ -50,7 +50,7 @@ export function queuedWork<C>(
     },
     tryNodes,
     left: () => client.left,
-    now: host.clock.now,
+    now: host.clock.steadyNow,
   };
 }
 
@@ -121,7 +121,7 @@ async function attempt<C>(
     caller,
     route,
     request,
-    waitedMs: host.clock.now() - context.admittedAt,
+    waitedMs: host.clock.steadyNow() - context.admittedAt,
     continues,
     offloads: intake.streaming && kept && !continues && reservation?.concurrent !== true,
   });

@@ -75,8 +75,8 @@ async function forward<C>(
   held.parsed = parsed;
   info.model = parsed.model;
   info.streamed = parsed.streaming;
-  const admittedAt = clock.now();
-  timing.ingressDone(admittedAt);
+  const admittedAt = clock.steadyNow();
+  timing.ingressDone(clock.now());
 
   // Resolve model.
   const resolved = host.resolve(request, caller, parsed);

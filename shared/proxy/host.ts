@@ -59,6 +59,8 @@ export interface Host<C = unknown> {
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
+  /** Milliseconds of a clock that is never set back: deadlines do not follow a clock that is set. */
+  steadyNow(): number;
   readonly after: After;
   /** Between 0 and 1. */
   random(): number;
@@ -172,7 +174,7 @@ export interface QueueRequest<C> extends Pick<PlaceRequest, 'name' | 'scope' | '
   model: string;
   caller: C;
   priority: Priority;
-  /** Milliseconds since the epoch: the wait ends then at the latest. */
+  /** The wait ends then at the latest, by `Clock.steadyNow`. */
   until: number;
   /** Bytes of the body that are kept meanwhile. */
   bytes: number;

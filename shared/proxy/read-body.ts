@@ -142,7 +142,7 @@ async function readBounded(
 ): Promise<Uint8Array> {
   const reader = request.body.reader();
   if (reader === undefined) return NOTHING;
-  const upload = bodies.memory.begin(clock.now());
+  const upload = bodies.memory.begin(clock.steadyNow());
   request.client.on(() => upload.end());
   let stalled = false;
   try {
@@ -189,13 +189,13 @@ async function readPieces(
     }
     bytes.set(piece, length);
     length = needed;
-    pace.upload.received(piece.length, pace.clock.now());
+    pace.upload.received(piece.length, pace.clock.steadyNow());
   }
 }
 
 /** Waits until `bytes` may be held: meanwhile the client's own connection holds it back. @throws ApiError 408, 503 */
 async function waitForRoom(upload: BodyReservation, bytes: number, clock: Clock): Promise<void> {
-  for (let waitedMs = 0; !upload.hold(bytes, clock.now()); waitedMs += ROOM_EVERY_MS) {
+  for (let waitedMs = 0; !upload.hold(bytes, clock.steadyNow()); waitedMs += ROOM_EVERY_MS) {
     if (waitedMs >= ROOM_WITHIN_MS) {
       throw new ApiError('server_is_overloaded', 'Too many request bodies are on their way in; try again shortly.');
     }

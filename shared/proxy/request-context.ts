@@ -18,7 +18,7 @@ export interface RequestContext<C> extends DispatchContext {
   readonly priority: Priority;
   /** A stream of it continues on another node where it breaks off. */
   readonly continues: boolean;
-  /** Milliseconds since the epoch. */
+  /** By `Clock.steadyNow`. */
   readonly admittedAt: number;
   readonly timing: Timing;
 }

@@ -50,7 +50,7 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
   let entry = newEntry(route.waitMs > 0);
   return {
     upstream: (changed) => {
-      const own = { ...context, ...changed, route, admittedAt: clock.now() };
+      const own = { ...context, ...changed, route, admittedAt: clock.steadyNow() };
       if (changed.endpoint === context.endpoint) return upstreamOf({ ...own, entry });
       // How an engine reads a text is asked on the way, and counts as no attempt.
       return upstreamOf({ ...own, entry: newEntry(false), record: NO_RECORD });
