@@ -43,7 +43,7 @@ import { breakers, retryBudget, tellBreaker } from '../routing/node-memory.ts';
 import { steadyNow } from '../steady-clock.ts';
 import { GatewayRecord } from './gateway-record.ts';
 import { openAttempt } from './open-attempt.ts';
-import { resolveRoute, servesAny } from './resolve-route.ts';
+import { type GatewayRoute, resolveRoute, servesAny } from './resolve-route.ts';
 
 const BUDGET_DEFAULT_BYTES = 48 * 1024 * 1024;
 const LIMIT_DEFAULT_BYTES = 32 * 1024 * 1024 + KEPT_ALWAYS_BYTES;
@@ -157,7 +157,8 @@ export class GatewayHost implements Host<Caller> {
   }
 
   waitForTurn(queued: QueueRequest<Caller>): Promise<PlaceAnswer> {
-    return waitForTurn(queued, { env: this.#env, signal: this.#http.signal });
+    const { settings } = (queued.route as GatewayRoute).view;
+    return waitForTurn(queued, { env: this.#env, settings: settings.queue, signal: this.#http.signal });
   }
 
   refresh(models: readonly string[]): undefined | Promise<void> {

@@ -4,7 +4,6 @@ import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import type { Account } from '../accounts/account.ts';
 import type { QueueSettings } from '../accounts/queue-settings.ts';
-import type { Settings } from '../accounts/settings.ts';
 import type { Env } from '../env.ts';
 import { steadyNow } from '../steady-clock.ts';
 import { rowIfLeft } from '../usage/refused.ts';
@@ -21,13 +20,14 @@ export function longestWait({ unary_ms, stream_ms }: QueueSettings, streaming: b
 
 interface Waiting {
   env: Env;
+  /** Of now: a view that was waited for may have brought them. */
+  settings: QueueSettings;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }
 
 export interface QueuedCaller {
   readonly account: Account;
-  readonly settings: Pick<Settings, 'queue'>;
   readonly untracked: boolean;
 }
 
@@ -46,8 +46,8 @@ export async function waitForTurn(queued: QueueRequest<QueuedCaller>, waiting: W
   }
 }
 
-async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal }: Waiting): Promise<PlaceAnswer> {
-  const place = placeOf(queued);
+async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal, settings }: Waiting): Promise<PlaceAnswer> {
+  const place = placeOf(queued, settings);
   for (let { back } = queued; ; back = false) {
     const waitMs = queued.until - steadyNow();
     if (waitMs <= 0) return { kind: 'late' };
@@ -63,9 +63,11 @@ async function answerOf(queued: QueueRequest<QueuedCaller>, { env, signal }: Wai
   }
 }
 
-function placeOf(queued: QueueRequest<QueuedCaller>): Omit<QueuePlace, 'waitMs' | 'back'> {
+function placeOf(
+  queued: QueueRequest<QueuedCaller>,
+  { weights, places }: QueueSettings,
+): Omit<QueuePlace, 'waitMs' | 'back'> {
   const { name, scope, priority, busy, begun, queuedMs, caller, info } = queued;
-  const { weights, places } = caller.settings.queue;
   const { keyId, projectId } = caller.account;
   const weight = projectId !== undefined && Object.hasOwn(weights, projectId) ? weights[projectId] : 1;
   return {

@@ -44,7 +44,7 @@ export function queuedWork<C>(
       const { busy, begun, queuedMs } = entry;
       const bytes = intake.body.kind === 'kept' ? intake.body.bytes.length : 0;
       const place = { name, model, scope: scope(), caller, priority, busy, begun, queuedMs, bytes, until, back };
-      const answer = await host.waitForTurn({ ...place, streaming: intake.streaming, info, client });
+      const answer = await host.waitForTurn({ ...place, streaming: intake.streaming, info, client, route });
       ended(answer.kind);
       return answer;
     },

@@ -173,6 +173,7 @@ export interface LimitReservation {
 export interface QueueRequest<C> extends Pick<PlaceRequest, 'name' | 'scope' | 'busy' | 'back'> {
   model: string;
   caller: C;
+  route: Route;
   priority: Priority;
   /** The wait ends then at the latest, by `Clock.steadyNow`. */
   until: number;
