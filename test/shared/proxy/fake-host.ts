@@ -1,0 +1,234 @@
+/** A host whose clock, nodes and engines are the test's. */
+import type { RegistryEntry } from '../../../shared/lattice/node.ts';
+import { ApiError } from '../../../shared/openai/errors.ts';
+import { BodyMemory } from '../../../shared/proxy/body-memory.ts';
+import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
+import type {
+  AttemptContext,
+  BodyLimits,
+  Clock,
+  Host,
+  LimitReservation,
+  Recorder,
+  Route,
+} from '../../../shared/proxy/host.ts';
+import type { BodyReader, ProxyRequest, ProxyResponse } from '../../../shared/proxy/message.ts';
+import { routedRequest } from '../../../shared/proxy/routed-request.ts';
+import type { PlaceAnswer } from '../../../shared/queue/wait-queue.ts';
+import { Breakers } from '../../../shared/routing/breaker.ts';
+import { BusyNodes } from '../../../shared/routing/busy.ts';
+import { NO_DEMAND } from '../../../shared/routing/candidates.ts';
+import { NodeIndex } from '../../../shared/routing/nodes.ts';
+import { leastLoadPolicy } from '../../../shared/routing/policies/least-load.ts';
+import { RetryBudget } from '../../../shared/routing/retry-budget.ts';
+import { decideTrust } from '../../../shared/routing/trust.ts';
+import type { AttemptFailure } from '../../../shared/upstream/attempt.ts';
+import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-error.ts';
+import { ByteBudget } from '../../../shared/upstream/byte-budget.ts';
+import type { ParsedRequest } from '../../../shared/upstream/parsed-request.ts';
+import type { ResponseStream } from '../../../shared/upstream/response.ts';
+
+/** What a node does with an attempt: pieces of a stream, which may end with a failure, or only that failure. */
+export type Script = AttemptFailure | (string | AttemptError)[];
+
+const NOW = Date.parse('2026-01-01T00:00:05.000Z');
+
+/** Time moves only by `advance`. */
+export class FakeClock implements Clock {
+  #now = NOW;
+  #ids = 0;
+  readonly #timers = new Set<{ at: number; ring: () => void }>();
+
+  now = (): number => this.#now;
+  steadyNow = (): number => this.#now;
+  random = (): number => 0;
+  newId = (): string => `id-${++this.#ids}`;
+  after = (ms: number, ring: () => void): (() => void) => {
+    const timer = { at: this.#now + ms, ring };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  };
+
+  async advance(ms: number): Promise<void> {
+    await settle();
+    this.#now += ms;
+    for (const timer of [...this.#timers]) if (timer.at <= this.#now && this.#timers.delete(timer)) timer.ring();
+    await settle();
+  }
+}
+
+/** Lets every promise that can go on do so. */
+export async function settle(): Promise<void> {
+  for (let turn = 0; turn < 100; turn++) await Promise.resolve();
+}
+
+export class FakeHost implements Host<string> {
+  readonly clock = new FakeClock();
+  readonly pingMs = 15_000;
+  readonly bodies: BodyLimits = {
+    maxBytes: 4096,
+    stallMs: 30_000,
+    memory: new BodyMemory(1024 * 1024 * 8),
+    kept: new ByteBudget(1024 * 1024),
+    keptMaxBytes: 1024 * 1024,
+    resumable: new ByteBudget(1024 * 1024),
+  };
+  readonly nodes = new NodeIndex();
+  readonly memory = { breakers: new Breakers(this.nodes.live), retries: new RetryBudget(), busy: new BusyNodes() };
+  /** By session. */
+  readonly scripts = new Map<string, Script>();
+  /** What happened, in order. */
+  readonly log: string[] = [];
+  readonly turns: PlaceAnswer[] = [];
+  waitMs = 0;
+  reservation: LimitReservation | undefined;
+
+  add(entry: RegistryEntry, script: Script): void {
+    this.nodes.put(entry);
+    this.scripts.set(entry.session, script);
+  }
+
+  record(): Recorder {
+    const said = (word: string) => this.log.push(word);
+    return {
+      queues: () => (outcome) => said(`waited: ${outcome}`),
+      attempt: (outcome) => said(`attempt: ${outcome}`),
+      answered: (status, { node }) => said(`answered: ${status} by ${node.session}`),
+      refused: (error) => said(`refused: ${error instanceof ApiError ? error.code : error}`),
+      refusedLate: ({ code }) => said(`refused late: ${code}`),
+      broke: (reason, code) => said(`broke: ${reason}, ${code}`),
+      left: () => said('left'),
+      over: () => said('over'),
+    };
+  }
+
+  identify(request: ProxyRequest): string {
+    const key = request.header('authorization');
+    if (typeof key !== 'string') throw new ApiError('invalid_api_key', 'No API key was given.');
+    return key;
+  }
+
+  authorize(): void {}
+
+  resolve(request: ProxyRequest, _caller: string, parsed: ParsedRequest): Route {
+    return {
+      request: routedRequest((name) => request.header(name), parsed, parsed.model, ''),
+      fallbacks: [],
+      demand: NO_DEMAND,
+      policyFor: () => leastLoadPolicy,
+      nodes: this.nodes,
+      trust: decideTrust({ own: 'local', lists: [], defaults: 'admitted', deleted: new Set(), policies: [] }),
+      requireTrust: () => {},
+      expects: (model) => model === 'expected',
+      retriesMax: 3,
+      timeoutsFor: () => undefined,
+      receiptFor: (model) => model,
+      unpaidReceipt: () => '',
+      waitMs: this.waitMs,
+      resumes: false,
+    };
+  }
+
+  reserve(): LimitReservation | undefined {
+    return this.reservation;
+  }
+
+  isQueued(): boolean {
+    return false;
+  }
+
+  waitForTurn(): Promise<PlaceAnswer> {
+    return Promise.resolve(this.turns.shift() ?? { kind: 'late' });
+  }
+
+  refresh(): void {
+    this.log.push('refreshed');
+  }
+
+  open({ choice }: AttemptContext<string>): Promise<ResponseStream> {
+    const script = this.scripts.get(choice.node.session) ?? 'failed';
+    if (typeof script === 'string') return Promise.reject(new AttemptError(script, 'as the test has it'));
+    return Promise.resolve(streamOf(script, () => this.log.push('cancelled')));
+  }
+
+  onAttemptFailed(): void {}
+  onAttemptEnded(session: string, ending: string): void {
+    this.log.push(`ended: ${session}, ${ending}`);
+  }
+
+  refusal(_route: Route, failure: AttemptError | undefined): ApiError {
+    return failure === undefined ? new ApiError('no_capacity', 'No node.') : apiErrorFor(failure);
+  }
+}
+
+function streamOf(script: (string | AttemptError)[], cancelled: () => void): ResponseStream {
+  const rest = [...script];
+  return {
+    status: 200,
+    head: { headers: [['content-type', 'text/event-stream']], forwardMs: 0, engineMs: 0 },
+    read: async () => {
+      const next = rest.shift();
+      if (next instanceof AttemptError) throw next;
+      return next === undefined ? undefined : new TextEncoder().encode(next);
+    },
+    cancel: cancelled,
+  };
+}
+
+export interface RequestOptions {
+  method?: string;
+  path?: string;
+  headers?: Record<string, string>;
+  whole?: string;
+  /** Instead of `whole`: pieces of the body; undefined stalls. */
+  pieces?: (string | undefined)[];
+}
+
+export function requestOf({
+  method = 'POST',
+  path = '/v1/chat/completions',
+  headers,
+  whole,
+  pieces,
+}: RequestOptions): ProxyRequest {
+  const all: Record<string, string> = { authorization: 'key', ...headers };
+  const rest = [...(pieces ?? [])];
+  let locked = false;
+  const reader = (): BodyReader | undefined => {
+    if (pieces === undefined || locked) return undefined;
+    locked = true;
+    return {
+      read: () => {
+        if (rest.length === 0) return Promise.resolve(undefined);
+        const next = rest.shift();
+        return next === undefined ? new Promise(() => {}) : Promise.resolve(new TextEncoder().encode(next));
+      },
+      cancel: async () => {},
+      release: () => {
+        locked = false;
+      },
+    };
+  };
+  const bytes = whole === undefined ? undefined : new TextEncoder().encode(whole);
+  const client = new ClientDisconnect();
+  return { method, path, header: (name) => all[name], body: { whole: bytes, reader }, client };
+}
+
+/** The body as the client gets it; `!` at its end: it was broken off. */
+export async function textOf({ body }: ProxyResponse): Promise<string> {
+  const decoder = new TextDecoder();
+  if (body === null || typeof body === 'string') return body ?? '';
+  if (body instanceof Uint8Array) return decoder.decode(body);
+  if (typeof body !== 'function') return new Response(body).text();
+  let text = '';
+  await body({
+    write: (bytes) => {
+      text += decoder.decode(bytes);
+    },
+    end: () => {},
+    abort: () => {
+      text += '!';
+    },
+  });
+  return text;
+}

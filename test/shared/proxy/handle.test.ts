@@ -1,0 +1,133 @@
+import { expect, test } from 'vitest';
+import { handle } from '../../../shared/proxy/handle.ts';
+import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
+import { entry } from '../routing/support.ts';
+import { FakeHost, requestOf, settle, textOf } from './fake-host.ts';
+
+const STREAM = JSON.stringify({ model: 'm', stream: true });
+
+function codeOf(body: unknown): unknown {
+  return JSON.parse(String(body)).error.code;
+}
+
+test('an unknown path is 404 before the key is looked at, a wrong method 405, and a missing key 401', async () => {
+  const host = new FakeHost();
+  expect((await handle(requestOf({ path: '/v1/nothing' }), host)).status).toBe(404);
+  expect((await handle(requestOf({ method: 'DELETE' }), host)).status).toBe(405);
+  const keyless = { ...requestOf({ whole: STREAM }), header: () => undefined };
+  expect(codeOf((await handle(keyless, host)).body)).toBe('invalid_api_key');
+});
+
+test('a stream goes to the client as the engine sent it, and is over before its end goes out', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), ['data: 1\n\n', 'data: [DONE]\n\n']);
+  const response = await handle(requestOf({ whole: STREAM, headers: { 'x-request-id': 'mine' } }), host);
+  expect(response).toMatchObject({ status: 200, headers: { 'x-request-id': 'mine', 'x-otela-node': 'a' } });
+  expect(await textOf(response)).toBe('data: 1\n\ndata: [DONE]\n\n');
+  expect(host.log).toEqual(['attempt: 200', 'answered: 200 by a', 'ended: a, complete', 'over']);
+});
+
+test('a failed attempt is made on the next node, and the client sees only that', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), 'engine_unreachable');
+  host.add(entry('b'), ['data: [DONE]\n\n']);
+  const response = await handle(requestOf({ whole: STREAM }), host);
+  expect(response.headers).toMatchObject({ 'x-otela-node': 'b', 'x-otela-attempts': '2' });
+  expect(host.log.slice(0, 2)).toEqual(['ended: a, failed', 'attempt: engine_unreachable']);
+});
+
+test('a stream that breaks off ends with an in-band error and without [DONE]', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), ['data: 1\n\n', new AttemptError('lost', 'the socket is gone')]);
+  const text = await textOf(await handle(requestOf({ whole: STREAM }), host));
+  expect(text).toMatch(/^data: 1\n\ndata: \{"error":.*upstream_error/);
+  expect(text).not.toContain('[DONE]');
+  expect(host.log).toContain('broke: lost, upstream_error');
+});
+
+test('where no node is free the request waits for its turn, and then asks the nodes of now', async () => {
+  const host = new FakeHost();
+  host.waitMs = 60_000;
+  host.turns.push({ kind: 'turn' });
+  host.add(entry('a'), 'overloaded');
+  const refresh = host.refresh.bind(host);
+  host.refresh = () => {
+    refresh();
+    host.scripts.set('a', ['data: [DONE]\n\n']);
+  };
+  const wait = host.waitForTurn.bind(host);
+  host.waitForTurn = async () => {
+    await host.clock.advance(1_000);
+    return wait();
+  };
+  const response = await handle(requestOf({ whole: STREAM }), host);
+  expect(response.status).toBe(200);
+  expect(host.log).toContain('waited: turn');
+  expect(host.log).toContain('refreshed');
+});
+
+test('a queue that is full is 429, and a wait that was in vain is 503', async () => {
+  for (const [turn, code] of [
+    [{ kind: 'full', retryAfterMs: 1_000 }, 'queue_full'],
+    [{ kind: 'late' }, 'no_capacity'],
+  ] as const) {
+    const host = new FakeHost();
+    host.waitMs = 60_000;
+    host.turns.push(turn);
+    host.add(entry('a'), 'overloaded');
+    expect(codeOf((await handle(requestOf({ whole: STREAM }), host)).body)).toBe(code);
+  }
+});
+
+test('a stream whose engine is silent for 15 s is opened with comments, and errors are in-band from then on', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), ['data: 1\n\n']);
+  let fail = (_: Error) => {};
+  host.open = () =>
+    new Promise((_, reject) => {
+      fail = reject;
+    });
+  const pending = handle(requestOf({ whole: STREAM }), host);
+  await host.clock.advance(15_000);
+  const response = await pending;
+  expect(response.status).toBe(200);
+  const text = textOf(response);
+  await host.clock.advance(15_000);
+  fail(new AttemptError('first_byte_timeout', 'slow'));
+  expect(await text).toMatch(/^: ping\n\n: ping\n\ndata: \{"error":.*upstream_timeout/);
+  expect(host.log).toContain('refused late: upstream_timeout');
+});
+
+test('a reservation is released once: unused where no engine answers, used when the stream is over', async () => {
+  const released: boolean[] = [];
+  const reservation = {
+    headers: { 'x-limit': '1' },
+    concurrent: true,
+    release: (used: boolean) => released.push(used),
+  };
+  const host = new FakeHost();
+  host.reservation = reservation;
+  host.add(entry('a'), 'first_byte_timeout');
+  await handle(requestOf({ whole: STREAM }), host);
+  expect(released).toEqual([false]);
+  host.scripts.set('a', ['data: [DONE]\n\n', 'data: 2\n\n']);
+  const response = await handle(requestOf({ whole: STREAM }), host);
+  expect(response.headers['x-limit']).toBe('1');
+  expect(released).toEqual([false]);
+  await textOf(response);
+  expect(released).toEqual([false, true]);
+});
+
+test('a client that leaves in mid-stream cancels the engine’s work', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), ['data: 1\n\n', 'data: 2\n\n']);
+  const { body } = await handle(requestOf({ whole: STREAM }), host);
+  if (typeof body !== 'function') throw new Error('the body is whole');
+  const gone = () => {
+    throw new Error('the client left');
+  };
+  await body({ write: gone, end: gone, abort: () => {} });
+  await settle();
+  expect(host.log).toContain('cancelled');
+  expect(host.log).toContain('left');
+});
