@@ -173,8 +173,7 @@ export class GatewayHost implements Host<Caller> {
       ctx: this.#background,
       signal: () => http.signal,
       leaving: this.#client,
-      offloads: this.#env.OUTLET !== undefined || http.offloads === true,
-      carrierRefuses: http.carrierRefuses === true,
+      offloads: http.offloads === true,
     });
   }
 

@@ -18,7 +18,6 @@ interface TunnelAsker extends Asker {
   leaving: Asker['leaving'] & { readonly left: boolean };
   /** The response may leave by the object's outlet. */
   offloads: boolean;
-  carrierRefuses: boolean;
 }
 
 /** @throws AttemptError when no engine's head came */

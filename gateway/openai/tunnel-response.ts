@@ -2,9 +2,8 @@ import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
 import { PieceReader } from '../../shared/upstream/piece-reader.ts';
 import type { Offload, ResponseStream } from '../../shared/upstream/response.ts';
-import type { Background } from '../object-context.ts';
 import type { AttemptReply } from '../tunnel/ask.ts';
-import { type AttemptHead, OUTLET_HEADER } from '../tunnel/attempt.ts';
+import type { AttemptHead } from '../tunnel/attempt.ts';
 
 /** How long a broken answer is claimed from the session's next object; the agent keeps it 10 s behind a lost socket. */
 const CLAIM_MS = 15_000;
@@ -16,9 +15,6 @@ type Ask = (offset: number | undefined) => Promise<AttemptReply>;
 interface Asker {
   /** Nothing is claimed any more for a client that left. */
   leaving: Pick<ClientDisconnect, 'left'>;
-  /** See HttpRequest. */
-  carrierRefuses: boolean;
-  ctx: Background;
 }
 
 type Head = Extract<AttemptReply, { kind: 'head' }>;
@@ -94,14 +90,7 @@ export class TunnelResponse implements ResponseStream {
   get offload(): Offload | undefined {
     const { departure } = this.#reply;
     if (departure === undefined) return undefined;
-    return {
-      headers: { [OUTLET_HEADER]: departure.marker },
-      over: () => {
-        const over = departure.over(this.#asker.carrierRefuses);
-        this.#asker.ctx.waitUntil(over.catch(() => {})); // Workers end what no context waits for
-        return over;
-      },
-    };
+    return { rest: departure.number, over: () => departure.over() };
   }
 
   async #claim(): Promise<void> {

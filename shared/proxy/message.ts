@@ -48,4 +48,6 @@ export interface ProxyResponse {
   body: Uint8Array | string | null | ReadableStream<Uint8Array> | WriteBody;
   /** Bytes of a ReadableStream, where that is known. */
   length?: number | undefined;
+  /** `body` is the first data of a stream; the host has the rest, under this number. */
+  rest?: number;
 }

@@ -35,9 +35,8 @@ export function respond<C>(response: Dispatched, context: RequestContext<C>): Pr
     if (offload === undefined || first === undefined || !(response instanceof UpstreamResponse)) {
       return { status, headers, body: (sink) => pump(response, sink, context) };
     }
-    Object.assign(headers, offload.headers);
     void watch(response, offload, context);
-    return { status, headers, body: firstOf(first, context) };
+    return { status, headers, body: first, rest: offload.rest };
   }
   reservation?.release(status < 400); // an engine's refusal costs no tokens
   if (whole === undefined && !response.complete && !NO_BODY.has(status)) {
@@ -107,12 +106,6 @@ async function finish(sink: ResponseSink, last: Uint8Array): Promise<void> {
   } catch {
     // the client left
   }
-}
-
-/** The first data; and for a client that gets this response as it is, past the process that would add the rest, an error that says so. */
-function firstOf<C>(data: Uint8Array, { endpoint }: RequestContext<C>): Uint8Array {
-  const error = new ApiError('upstream_error', 'The rest of the answer did not find its way.');
-  return concat([data, inBandError(endpoint, error)]);
 }
 
 /** Until the host has written the rest. */

@@ -24,8 +24,8 @@ export interface ResponseStream {
 }
 
 export interface Offload {
-  /** Of the response that goes out with the first data alone: by them the host finds the rest. */
-  readonly headers: Readonly<Record<string, string>>;
+  /** By this number the host finds the rest. */
+  readonly rest: number;
   /** Resolves when the rest went out. @throws AttemptError when it broke off, anything else when the client has left */
   over(): Promise<void>;
 }
