@@ -319,6 +319,38 @@ export const files = sqliteTable(
   ],
 );
 
+/** Uploads in parts, until they are complete. */
+export const uploads = sqliteTable(
+  'uploads',
+  {
+    id: text('id').primaryKey(),
+    owner: text('owner').notNull(),
+    createdBy: text('created_by').notNull(),
+    purpose: text('purpose').notNull(),
+    filename: text('filename').notNull(),
+    /** As declared: the parts must have as many. */
+    bytes: integer('bytes').notNull(),
+    status: text('status', { enum: ['pending', 'completed', 'cancelled'] }).notNull(),
+    fileId: text('file_id'),
+    createdAt: integer('created_at').notNull(),
+    expiresAt: integer('expires_at').notNull(),
+  },
+  (table) => [index('uploads_expires').on(table.status, table.expiresAt)],
+);
+
+export const uploadParts = sqliteTable(
+  'upload_parts',
+  {
+    id: text('id').primaryKey(),
+    uploadId: text('upload_id').notNull(),
+    /** Of its bytes in the file store. */
+    fileId: text('file_id').notNull(),
+    bytes: integer('bytes').notNull(),
+    createdAt: integer('created_at').notNull(),
+  },
+  (table) => [index('upload_parts_upload').on(table.uploadId)],
+);
+
 /** Batches, for lists. What a batch is doing is in its object, and comes here when its state changes. */
 export const batches = sqliteTable(
   'batches',

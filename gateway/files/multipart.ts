@@ -13,22 +13,23 @@ export interface UploadedForm<T> {
 }
 
 /**
- * Hands the part named `file` to `store` as it comes and resolves with its result when the form is complete. The body is read as fast as
+ * Hands the part of that name to `store` as it comes and resolves with its result when the form is complete. The body is read as fast as
  * `store` takes it: nothing but one piece of it is in memory.
  * @throws ApiError 400 invalid_multipart; what `store` throws
  */
 export async function readForm<T>(
   request: Request,
   store: (content: AsyncIterable<Uint8Array>) => Promise<T>,
+  part = 'file',
 ): Promise<UploadedForm<T>> {
   const type = request.headers.get('content-type') ?? '';
   if (!/^multipart\/form-data\b/i.test(type) || request.body === null)
-    throw new ApiError('invalid_multipart', 'Send multipart/form-data with the fields "purpose" and "file".');
-  const form = new Form(type, request.body.getReader());
+    throw new ApiError('invalid_multipart', 'Send multipart/form-data with a file.');
+  const form = new Form(type, request.body.getReader(), part);
   try {
     while (form.filename === undefined && (await form.read()));
     if (form.filename === undefined)
-      throw new ApiError('invalid_request', "Missing required parameter: 'file'.", { param: 'file' });
+      throw new ApiError('invalid_request', `Missing required parameter: '${part}'.`, { param: part });
     const stored = await store(form.file());
     while (await form.read());
     return { fields: form.fields, filename: form.filename, stored };
@@ -49,11 +50,11 @@ class Form {
   #done = false;
   #failure: ApiError | undefined;
 
-  constructor(type: string, body: ReadableStreamDefaultReader<Uint8Array>) {
+  constructor(type: string, body: ReadableStreamDefaultReader<Uint8Array>, part: string) {
     this.#body = body;
     this.#parser = make({
       headers: { 'content-type': type },
-      isFile: ({ name }) => name === 'file',
+      isFile: ({ name }) => name === part,
       maxParts: PARTS_MAX,
       maxFieldSize: FIELD_MAX_BYTES,
       onField: (info, value) => void this.fields.set(info.name, decodeField(info, value)),

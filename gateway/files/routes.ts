@@ -15,11 +15,11 @@ import { callerOf } from './owner.ts';
 import { listOf, pageOf } from './paging.ts';
 
 /** OpenAI's: files of a batch are smaller. */
-const FILE_MAX_BYTES = 512_000_000;
+export const FILE_MAX_BYTES = 512_000_000;
 /** Bytes that one owner may have here at a time. */
 const OWNER_MAX_BYTES = 20_000_000_000;
 /** Default life of a batch's input. */
-const BATCH_FILE_MS = 30 * 86_400_000;
+export const BATCH_FILE_MS = 30 * 86_400_000;
 const EXPIRES_S = { least: 3_600, most: 2_592_000 };
 const FILENAME_MAX = 255;
 

@@ -237,3 +237,36 @@ describe('a batch', () => {
     expect(await client.files.delete(batch.input_file_id)).toMatchObject({ deleted: true });
   });
 });
+
+describe('an upload in parts', () => {
+  const begin = (bytes: number) =>
+    client.uploads.create({ filename: 'parts.jsonl', purpose: 'batch', bytes, mime_type: 'application/jsonl' });
+  const part = async (upload: string, text: string) =>
+    (await client.uploads.parts.create(upload, { data: await toFile(Buffer.from(text), 'p') })).id;
+
+  it('becomes one file, in the order that the client names', async () => {
+    const [first, second] = [`${line('a')}\n`, line('b')];
+    const upload = await begin(first.length + second.length);
+    const [b, a] = [await part(upload.id, second), await part(upload.id, first)];
+    const done = await client.uploads.complete(upload.id, { part_ids: [a, b] });
+    expect(done).toMatchObject({ status: 'completed', file: { purpose: 'batch', filename: 'parts.jsonl' } });
+    expect(await (await client.files.content(done.file?.id ?? '')).text()).toBe(first + second);
+    expect(await refused(client.uploads.complete(upload.id, { part_ids: [a, b] }))).toMatchObject({ status: 409 });
+  });
+
+  it('is refused with other bytes than declared, and can be cancelled', async () => {
+    const upload = await begin(5);
+    const id = await part(upload.id, '123');
+    expect(await refused(client.uploads.complete(upload.id, { part_ids: [id] }))).toMatchObject({
+      status: 400,
+      param: 'part_ids',
+    });
+    expect(await refused(part(upload.id, '45678'))).toMatchObject({ status: 413 });
+    expect(await client.uploads.cancel(upload.id)).toMatchObject({ status: 'cancelled' });
+    expect(await refused(part(upload.id, '45'))).toMatchObject({ status: 409 });
+  });
+
+  it('above a batch’s 200 MB is refused when it is declared', async () => {
+    expect(await refused(begin(200_000_001))).toMatchObject({ status: 413, param: 'bytes' });
+  });
+});

@@ -1,0 +1,204 @@
+/** `/v1/uploads`, OpenAI's: a file in parts, for proxies and platforms that take no large body. */
+import { randomBytes } from 'node:crypto';
+import { and, eq, inArray } from 'drizzle-orm';
+import { type Context, Hono } from 'hono';
+import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
+import { isObject, type Json } from '../../shared/batch/line.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database, requireWritable } from '../accounts/database.ts';
+import { files, uploadParts, uploads } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import { type FileObject, type FileRow, fileObject, PURPOSES } from './file-object.ts';
+import type { FileStore } from './file-store.ts';
+import { readForm } from './multipart.ts';
+import { callerOf } from './owner.ts';
+import { BATCH_FILE_MS, FILE_MAX_BYTES, newFileId, storeOf, storing } from './routes.ts';
+
+type Ctx = Context<{ Bindings: Env }>;
+type UploadRow = typeof uploads.$inferSelect;
+type PartRow = typeof uploadParts.$inferSelect;
+
+/** OpenAI says 64 MB; its SDKs send 64 MiB. */
+const PART_MAX_BYTES = 64 * 1024 * 1024;
+const PARTS_MAX = 10_000;
+const LIFE_MS = 3_600_000;
+const BODY_MAX_BYTES = 1024 * 1024;
+
+export const uploadRoutes = new Hono<{ Bindings: Env }>();
+
+uploadRoutes.post('/', async (c) => {
+  const { account, owner } = await callerOf(c);
+  requireWritable();
+  storeOf(c.env);
+  const { filename, purpose, bytes } = declared(await jsonOf(c));
+  const now = Date.now();
+  const row: UploadRow = {
+    id: `upload_${randomBytes(12).toString('hex')}`,
+    owner,
+    createdBy: account.keyId,
+    purpose,
+    filename,
+    bytes,
+    status: 'pending',
+    fileId: null,
+    createdAt: now,
+    expiresAt: now + LIFE_MS,
+  };
+  await asked(database(c.env).insert(uploads).values(row));
+  return c.json(uploadObject(row));
+});
+
+uploadRoutes.post('/:id/parts', async (c) => {
+  const upload = await pendingOf(c);
+  const db = database(c.env);
+  const parts = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
+  const room = upload.bytes - parts.reduce((sum, part) => sum + part.bytes, 0);
+  if (room <= 0 || parts.length >= PARTS_MAX)
+    throw new ApiError('invalid_request', `The parts have all of the ${upload.bytes} bytes that were declared.`, {
+      param: 'data',
+    });
+  const store = storeOf(c.env);
+  const fileId = newFileId();
+  const { stored } = await storing(() =>
+    readForm(c.req.raw, (content) => store.put(fileId, content, Math.min(PART_MAX_BYTES, room)), 'data'),
+  );
+  const part: PartRow = {
+    id: `part_${randomBytes(12).toString('hex')}`,
+    uploadId: upload.id,
+    fileId,
+    bytes: stored.bytes,
+    createdAt: Date.now(),
+  };
+  await asked(db.insert(uploadParts).values(part));
+  const created_at = Math.floor(part.createdAt / 1_000);
+  return c.json({ id: part.id, object: 'upload.part', created_at, upload_id: upload.id });
+});
+
+uploadRoutes.post('/:id/complete', async (c) => {
+  const upload = await pendingOf(c);
+  const db = database(c.env);
+  const store = storeOf(c.env);
+  const ids = partIdsOf(await jsonOf(c));
+  const found = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
+  const byId = new Map(found.map((part) => [part.id, part]));
+  const parts = ids.map((id) => byId.get(id));
+  if (parts.some((part) => part === undefined))
+    throw new ApiError('invalid_request', "'part_ids' names a part that this upload has not.", { param: 'part_ids' });
+  const inOrder = parts.filter((part) => part !== undefined);
+  const bytes = inOrder.reduce((sum, part) => sum + part.bytes, 0);
+  if (bytes !== upload.bytes)
+    throw new ApiError('invalid_request', `The parts have ${bytes} bytes, and ${upload.bytes} were declared.`, {
+      param: 'part_ids',
+    });
+  const now = Date.now();
+  const file: FileRow = {
+    id: newFileId(),
+    owner: upload.owner,
+    createdBy: upload.createdBy,
+    purpose: upload.purpose,
+    filename: upload.filename,
+    bytes,
+    createdAt: now,
+    expiresAt: upload.purpose === 'batch' ? now + BATCH_FILE_MS : null,
+  };
+  await storing(() => store.put(file.id, joined(store, inOrder), FILE_MAX_BYTES));
+  const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
+  await asked(db.batch([db.insert(files).values(file), db.update(uploads).set(done).where(eq(uploads.id, upload.id))]));
+  await forget(c.env, found);
+  return c.json(uploadObject(done, fileObject(file)));
+});
+
+uploadRoutes.post('/:id/cancel', async (c) => {
+  const upload = await pendingOf(c);
+  const db = database(c.env);
+  const cancelled: UploadRow = { ...upload, status: 'cancelled' };
+  await asked(db.update(uploads).set(cancelled).where(eq(uploads.id, upload.id)));
+  await forget(c.env, await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id))));
+  return c.json(uploadObject(cancelled));
+});
+
+/** @throws ApiError 404, 409 where it is over */
+async function pendingOf(c: Ctx): Promise<UploadRow> {
+  const { owner } = await callerOf(c);
+  requireWritable();
+  const id = c.req.param('id') ?? '';
+  const [row] = await asked(
+    database(c.env)
+      .select()
+      .from(uploads)
+      .where(and(eq(uploads.id, id), eq(uploads.owner, owner))),
+  );
+  if (row === undefined)
+    throw new ApiError('not_found', `No upload found with id '${id.slice(0, 64)}'.`, { param: 'id' });
+  const status = row.status === 'pending' && row.expiresAt <= Date.now() ? 'expired' : row.status;
+  if (status !== 'pending') throw new ApiError('conflict', `This upload is ${status}.`);
+  return row;
+}
+
+async function* joined(store: FileStore, parts: readonly PartRow[]): AsyncGenerator<Uint8Array> {
+  for (const part of parts) {
+    const content = await store.read(part.fileId);
+    if (content === undefined) throw new Error(`a part of an upload is gone: ${part.id}`);
+    yield* content;
+  }
+}
+
+async function forget(env: Env, parts: readonly PartRow[]): Promise<void> {
+  const store = storeOf(env);
+  for (const { fileId } of parts) await store.delete(fileId).catch(() => {});
+  const ids = parts.map(({ id }) => id);
+  // D1 binds 100 values at most.
+  for (let at = 0; at < ids.length; at += 90)
+    await asked(
+      database(env)
+        .delete(uploadParts)
+        .where(inArray(uploadParts.id, ids.slice(at, at + 90))),
+    );
+}
+
+function uploadObject(row: UploadRow, file: FileObject | null = null) {
+  return {
+    id: row.id,
+    object: 'upload' as const,
+    bytes: row.bytes,
+    created_at: Math.floor(row.createdAt / 1_000),
+    expires_at: Math.floor(row.expiresAt / 1_000),
+    filename: row.filename,
+    purpose: row.purpose,
+    status: row.status,
+    file,
+  };
+}
+
+async function jsonOf(c: Ctx): Promise<Json> {
+  const text = await c.req.text();
+  if (text.length > BODY_MAX_BYTES)
+    throw new ApiError('request_too_large', `The body has at most ${BODY_MAX_BYTES} bytes.`);
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isObject(value)) return value;
+  } catch {
+    // Told below.
+  }
+  throw new ApiError('invalid_json', 'The body is not a JSON object.');
+}
+
+/** @throws ApiError 400, 413 */
+function declared({ filename, purpose, bytes }: Json) {
+  if (typeof filename !== 'string' || filename === '' || filename.length > 255)
+    throw new ApiError('invalid_request', "'filename' must have 1 to 255 characters.", { param: 'filename' });
+  if (!PURPOSES.some((one) => one === purpose))
+    throw new ApiError('invalid_request', `'purpose' must be one of ${PURPOSES.join(', ')}.`, { param: 'purpose' });
+  if (typeof bytes !== 'number' || !Number.isInteger(bytes) || bytes < 1)
+    throw new ApiError('invalid_request', "'bytes' must be a positive integer.", { param: 'bytes' });
+  const most = purpose === 'batch' ? INPUT_MAX_BYTES : FILE_MAX_BYTES;
+  if (bytes > most)
+    throw new ApiError('request_too_large', `Such a file has at most ${most} bytes.`, { param: 'bytes' });
+  return { filename, purpose: String(purpose), bytes };
+}
+
+function partIdsOf({ part_ids: ids }: Json): string[] {
+  if (Array.isArray(ids) && ids.length > 0 && ids.length <= PARTS_MAX && ids.every((id) => typeof id === 'string'))
+    return ids;
+  throw new ApiError('invalid_request', "'part_ids' must be a list of ids.", { param: 'part_ids' });
+}
