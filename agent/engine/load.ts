@@ -45,6 +45,8 @@ interface Reading {
   load: EngineLoad;
   /** Requests of this agent then. */
   own: number;
+  /** Lines of batches then. */
+  background: number;
   at: number;
 }
 
@@ -58,6 +60,8 @@ export class LoadMeter {
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: TIMEOUT_MS });
   /** Requests that this agent has given to the engine. */
   #own = 0;
+  /** Lines of batches at the engine: they give way to requests, so nobody is told of them. */
+  #background: () => number = () => 0;
   #reading: Reading | undefined;
   #nextLook = 0;
   #looking: Promise<void> | undefined;
@@ -66,6 +70,11 @@ export class LoadMeter {
   constructor(engine: () => EngineTarget | undefined, limits: EngineLimits = {}) {
     this.#engine = engine;
     this.#limits = limits;
+  }
+
+  /** What runs at the engine and is no load: counted out of every reading. */
+  leaveOut(background: () => number): void {
+    this.#background = background;
   }
 
   begin(): void {
@@ -102,8 +111,8 @@ export class LoadMeter {
   /** Others may ask the engine too, past this agent. */
   #total(reading: Reading | undefined): number {
     if (reading === undefined) return this.#own;
-    const { load, own } = reading;
-    return Math.max(this.#own, load.running + load.waiting + this.#own - own);
+    const { load, own, background } = reading;
+    return Math.max(this.#own, load.running + load.waiting + this.#own - own - background);
   }
 
   /** The look that is under way is over; for whoever has to know. */
@@ -123,6 +132,7 @@ export class LoadMeter {
 
   async #read({ origin, pathPrefix, key }: EngineTarget): Promise<void> {
     const own = this.#own;
+    const background = this.#background();
     try {
       const response = await request(`${origin}${pathPrefix}/metrics`, {
         dispatcher: this.#agent,
@@ -135,7 +145,12 @@ export class LoadMeter {
       else {
         const at = performance.now();
         const tokensPerSecond = this.#rate.observe(text, at);
-        this.#reading = { load: { ...load, ...(tokensPerSecond === undefined ? {} : { tokensPerSecond }) }, own, at };
+        this.#reading = {
+          load: { ...load, ...(tokensPerSecond === undefined ? {} : { tokensPerSecond }) },
+          own,
+          background,
+          at,
+        };
         this.#saturation.observe(load);
       }
     } catch {

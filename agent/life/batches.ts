@@ -23,7 +23,7 @@ export function openBatches({ config, parts, network, engine, load, log }: Batch
     const { sessions } = parts;
     return sessions?.state === 'SERVING' ? sessions : undefined;
   };
-  return new BatchRunner({
+  const runner = new BatchRunner({
     gateways: config.gateways,
     proxy: (gateway) => network.proxy?.(gateway),
     speaker: () => serving()?.current,
@@ -38,4 +38,6 @@ export function openBatches({ config, parts, network, engine, load, log }: Batch
     slots: config.limits?.maxRunning ?? SLOTS,
     log,
   });
+  load.leaveOut(() => runner.running);
+  return runner;
 }

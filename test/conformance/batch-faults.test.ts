@@ -195,3 +195,31 @@ describe('a batch', () => {
     LONG_MS,
   );
 });
+
+describe('interactive requests beside a batch', () => {
+  it(
+    'never wait behind its lines: the reserve takes them, and the window gives way',
+    async () => {
+      const house = await openHouse({ engine: { slots: 8 }, agentArgs: ['--max-running', '8'] });
+      const client = clientOf(house);
+      const lines = named(3_000).map((one) => line(one, { delayMs: 50 }));
+      const id = await begin(client, lines);
+      await done(client, id, 100);
+      const first: number[] = [];
+      for (let i = 0; i < 20; i++) {
+        const startedAt = performance.now();
+        const answer = await house.ask('/v1/chat/completions', { model: MODEL, messages: [], stand_in: { tokens: 1 } });
+        expect(answer.status).toBe(200);
+        await answer.text();
+        first.push(performance.now() - startedAt);
+      }
+      const [median = 0, most = 0] = [first.sort((a, b) => a - b)[10], first.at(-1)];
+      // A line takes 50 ms: a request that waited for one would take as long in the median.
+      expect(median).toBeLessThan(50);
+      expect(most).toBeLessThan(1_000);
+      expect((await client.batches.retrieve(id)).status).toBe('in_progress');
+      await client.batches.cancel(id);
+    },
+    LONG_MS,
+  );
+});

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { pythonWith } from '../support/abilities.ts';
+import { HOST } from '../support/host.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, Managed } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
@@ -63,3 +64,19 @@ for _ in c.chat.completions.create(model=sys.argv[3], messages=[], stream=True,
   await engine.when((request) => request.id === mine.id && request.abortedAt !== undefined, 5_000, 'the abort');
   expect((mine.abortedAt ?? 0) - leftAt).toBeLessThanOrEqual(1_000);
 });
+
+it('runs batches, of a file sent whole and of one sent in parts', async ({ skip }) => {
+  if (python === undefined || house === undefined) return skip('no Python with the openai package');
+  skip(HOST.name === 'workerd', 'this host has no file store');
+  const run = new Managed([python, join(ROOT, 'test/conformance/python-batches.py'), house.base, house.key, MODEL], {
+    label: 'python',
+  });
+  const { code } = await run.end(100_000);
+  expect(code, run.output).toBe(0);
+  expect(JSON.parse(run.output.trim().split('\n').at(-1) ?? '')).toEqual({
+    file: ['completed', 120, 120],
+    chunked: ['completed', 120, 120],
+    listed: 2,
+    unknown: 404,
+  });
+}, 120_000);
