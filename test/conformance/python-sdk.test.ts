@@ -2,7 +2,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { pythonWith } from '../support/abilities.ts';
-import { HOST } from '../support/host.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll, Managed } from '../support/processes.ts';
 import { ROOT } from '../support/where.ts';
@@ -67,7 +66,6 @@ for _ in c.chat.completions.create(model=sys.argv[3], messages=[], stream=True,
 
 it('runs batches, of a file sent whole and of one sent in parts', async ({ skip }) => {
   if (python === undefined || house === undefined) return skip('no Python with the openai package');
-  skip(HOST.name === 'workerd', 'this host has no file store');
   const run = new Managed([python, join(ROOT, 'test/conformance/python-batches.py'), house.base, house.key, MODEL], {
     label: 'python',
   });
