@@ -3,12 +3,14 @@ import { isSlower } from '../collections/timer.ts';
 import { concat } from '../openai/bytes.ts';
 import { ApiError, inBandError, toApiError } from '../openai/errors.ts';
 import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../openai/headers.ts';
+import { waitComment } from '../openai/wait-comment.ts';
 import type { ReadableResponse } from '../resume/resumable.ts';
 import type { Choice } from '../routing/choose.ts';
 import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
 import { UpstreamResponse } from '../upstream/dispatch.ts';
 import { isEventStream, type Offload, type ResponseStream } from '../upstream/response.ts';
 import type { ProxyResponse, ResponseSink } from './message.ts';
+import { startOf } from './model-starting.ts';
 import type { RequestContext } from './request-context.ts';
 
 /** Larger than any in-band message needs. */
@@ -151,7 +153,7 @@ async function pumpLate<C>(
   const { host, endpoint, record, reservation } = context;
   let response: Dispatched;
   try {
-    do await sink.write(endpoint.ping);
+    do await sink.write(waitingComment(context));
     while (await isSlower(pending, host.pingMs, host.clock.after));
   } catch {
     record.left();
@@ -179,6 +181,19 @@ async function pumpLate<C>(
   record.broke('engine_status', error.code);
   reservation?.release(false);
   await finish(sink, inBandError(endpoint, error));
+}
+
+/** Why nothing comes yet, where that is known and the endpoint's clients skip comments; else its ping. */
+function waitingComment<C>({ endpoint, entry, route, host }: RequestContext<C>): Uint8Array {
+  if (endpoint.inBandError !== 'openai') return endpoint.ping;
+  const models = [route.request.model, ...route.fallbacks];
+  const start = startOf(route.nodes, models, route.trust, host.clock.now());
+  if (start !== undefined) {
+    const { runningMs, usualMs } = start;
+    const percent = usualMs === undefined ? undefined : Math.min(99, (100 * runningMs) / Math.max(1, usualMs));
+    return encoder.encode(waitComment(percent === undefined ? { reason: 'loading' } : { reason: 'loading', percent }));
+  }
+  return entry.queued ? encoder.encode(waitComment({ reason: 'queued' })) : endpoint.ping;
 }
 
 /** What the response's headers would have told, as a comment. */

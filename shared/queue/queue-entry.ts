@@ -43,6 +43,8 @@ export class QueueEntry {
   attempts = 0;
   /** In the queue, over all its waits. */
   queuedMs = 0;
+  /** It is in the queue now. */
+  queued = false;
   readonly #options: QueueEntryOptions;
   #turn: { session?: string } | undefined;
   /** Attempts made before the turn. */

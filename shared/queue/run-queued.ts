@@ -37,7 +37,10 @@ export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
     if (request.left()) throw new AttemptError('cancelled', 'the client left');
     const now = request.now();
     until ??= now + waitMs;
-    const answer = await request.wait(until, back && first);
+    waiter.queued = true;
+    const answer = await request.wait(until, back && first).finally(() => {
+      waiter.queued = false;
+    });
     waiter.queuedMs += request.now() - now;
     first = true;
     switch (answer.kind) {

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { handle } from '../../../shared/proxy/handle.ts';
+import type { PlaceAnswer } from '../../../shared/queue/wait-queue.ts';
 import { AttemptError } from '../../../shared/upstream/attempt-error.ts';
 import { entry } from '../routing/support.ts';
 import { FakeHost, requestOf, settle, textOf } from './fake-host.ts';
@@ -96,6 +97,38 @@ test('a stream whose engine is silent for 15 s is opened with comments, and erro
   fail(new AttemptError('first_byte_timeout', 'slow'));
   expect(await text).toMatch(/^: ping\n\n: ping\n\ndata: \{"error":.*upstream_timeout/);
   expect(host.log).toContain('refused late: upstream_timeout');
+});
+
+/** Opened after 15 s, then told that no turn came. */
+async function waited(host: FakeHost): Promise<string> {
+  host.waitMs = 60_000;
+  let turn = (_: PlaceAnswer) => {};
+  host.waitForTurn = () =>
+    new Promise((resolve) => {
+      turn = resolve;
+    });
+  const pending = handle(requestOf({ whole: STREAM }), host);
+  await host.clock.advance(15_000);
+  const text = textOf(await pending);
+  await host.clock.advance(1);
+  turn({ kind: 'late' });
+  return text;
+}
+
+test('a stream that waits in the queue says so', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), 'overloaded');
+  expect(await waited(host)).toMatch(/^: otela queued\n\ndata: .*no_capacity/);
+});
+
+test('a stream that waits for a model to load says how far it is', async () => {
+  const host = new FakeHost();
+  const at = (ms: number) => new Date(host.clock.now() + ms).toISOString();
+  const models = [{ id: 'm', state: 'loading' as const }];
+  const before = { state: 'LEFT' as const, joined_at: at(-600_000), serving_since: at(-560_000) };
+  host.add(entry('a', { ...before, models: [{ id: 'm', state: 'ready' }] }), 'gone');
+  host.add(entry('b', { state: 'JOIN', models, joined_at: at(-5_000) }), 'gone');
+  expect(await waited(host)).toMatch(/^: otela loading 50%\n\ndata: .*no_capacity/);
 });
 
 test('a reservation is released once: unused where no engine answers, used when the stream is over', async () => {
