@@ -14,6 +14,7 @@ import type { LineResult } from './batch-rows.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { writeFiles } from './finish.ts';
 import { LostNodes } from './lost-nodes.ts';
+import { mayGoOn } from './may-go-on.ts';
 import { saveSummary } from './summary.ts';
 import { usageRow } from './usage.ts';
 
@@ -194,6 +195,10 @@ export class BatchObject extends GatewayObject {
       await this.#finish(spec, 'expired', 'batch_expired');
       return 0;
     }
+    if (!(await mayGoOn(this.env, spec.account, this.#now))) {
+      this.#record.move('cancelling', this.#now);
+      return 0;
+    }
     this.#offer();
     return Math.max(100, Math.min(TURN_MS, leaseEnd - this.#now, expiresMs - this.#now));
   }
@@ -228,9 +233,10 @@ export class BatchObject extends GatewayObject {
   async #bill(spec: BatchSpec, counted: readonly LineResult[], ref: LeaseRef, provider: string): Promise<void> {
     const answered = counted.filter(({ error }) => error === undefined);
     if (answered.length === 0) return;
-    const model = this.#record.demands[this.#record.ledger.chunks[ref.chunk]?.demands ?? 0]?.model ?? '';
-    const at = this.#now;
-    const rows = answered.map((result) => usageRow({ spec, result, ref, provider, at, model }));
+    const chunk = this.#record.ledger.chunks[ref.chunk];
+    const model = this.#record.demands[chunk?.demands ?? 0]?.model ?? '';
+    const [at, inputBytes] = [this.#now, chunk?.bytes ?? 0];
+    const rows = answered.map((result) => usageRow({ spec, result, ref, provider, at, model, inputBytes }));
     await this.env.USAGE.getByName(shardOf(at)).add(rows);
   }
 

@@ -125,18 +125,18 @@ export class BatchRecord {
     const wasted: LineResult[] = [];
     for (const result of final) (open.delete(result.line) ? counted : wasted).push(result);
     this.#rows.addResults(ref.chunk, counted);
-    this.#count(counted, wasted, nowMs);
+    this.#count(counted, wasted, ledger.chunks[ref.chunk]?.bytes ?? 0, nowMs);
     this.store();
     const leased = ledger.leases.some(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
     return { leased, again, counted };
   }
 
-  #count(counted: readonly LineResult[], wasted: readonly LineResult[], nowMs: number): void {
+  #count(counted: readonly LineResult[], wasted: readonly LineResult[], inputBytes: number, nowMs: number): void {
     const { state } = this;
     const good = counted.filter((result) => result.error === undefined && isSuccess(result)).length;
     const usage = { ...state.usage };
     const before = usage.output;
-    for (const used of counted.map(usageOf)) {
+    for (const used of counted.map((result) => usageOf(result, inputBytes))) {
       usage.input += used.input;
       usage.cached += used.cached;
       usage.output += used.output;
@@ -148,7 +148,7 @@ export class BatchRecord {
       ...state,
       usage,
       counts: { total, completed: completed + good, failed: bad + counted.length - good },
-      wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + usageOf(result).output, 0),
+      wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + usageOf(result, inputBytes).output, 0),
     };
   }
 

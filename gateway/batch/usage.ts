@@ -4,23 +4,32 @@ import type { UsageRow } from '../usage/row.ts';
 import type { LineResult } from './batch-rows.ts';
 import type { BatchSpec, BatchUsage } from './batch-spec.ts';
 
-/** More than any context has: what an engine says beyond it is not believed. */
-const TOKENS_MAX = 10_000_000;
+/** A chat template adds some tokens to each prompt. */
+const TEMPLATE_TOKENS = 1_024;
 
-/** Tokens that an answer says it used, of chat/completions, completions, embeddings and responses. */
-export function usageOf({ body, error }: Pick<LineResult, 'body' | 'error'>): BatchUsage {
+/**
+ * Tokens that an answer says it used, of chat/completions, completions, embeddings and responses. A token has one byte at least, so a
+ * provider cannot charge for more than was sent and came back.
+ * @param inputBytes of the chunk that the line belongs to
+ */
+export function usageOf({ body, error }: Pick<LineResult, 'body' | 'error'>, inputBytes: number): BatchUsage {
   const none = { input: 0, cached: 0, output: 0, reasoning: 0 };
   if (error !== undefined) return none;
   try {
+    const [sent, came] = [inputBytes + TEMPLATE_TOKENS, body.length];
     const { usage } = JSON.parse(body) as { usage?: Record<string, unknown> };
     if (usage === undefined || usage === null) return none;
     const details = (name: string) => (usage[name] ?? {}) as Record<string, unknown>;
     return {
-      input: count(usage.prompt_tokens ?? usage.input_tokens),
-      cached: count(details('prompt_tokens_details').cached_tokens ?? details('input_tokens_details').cached_tokens),
-      output: count(usage.completion_tokens ?? usage.output_tokens),
+      input: count(usage.prompt_tokens ?? usage.input_tokens, sent),
+      cached: count(
+        details('prompt_tokens_details').cached_tokens ?? details('input_tokens_details').cached_tokens,
+        sent,
+      ),
+      output: count(usage.completion_tokens ?? usage.output_tokens, came),
       reasoning: count(
         details('completion_tokens_details').reasoning_tokens ?? details('output_tokens_details').reasoning_tokens,
+        came,
       ),
     };
   } catch {
@@ -28,8 +37,8 @@ export function usageOf({ body, error }: Pick<LineResult, 'body' | 'error'>): Ba
   }
 }
 
-function count(value: unknown): number {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? Math.min(value, TOKENS_MAX) : 0;
+function count(value: unknown, most: number): number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 ? Math.min(value, most) : 0;
 }
 
 interface BilledLine {
@@ -40,11 +49,13 @@ interface BilledLine {
   /** Milliseconds since the epoch. */
   at: number;
   model: string;
+  /** Of the chunk. */
+  inputBytes: number;
 }
 
 /** One record of use for each line that an engine answered. The stream number is made of the line, so that it counts once. */
-export function usageRow({ spec, result, ref, provider, at, model }: BilledLine): UsageRow {
-  const { input, cached, output, reasoning } = usageOf(result);
+export function usageRow({ spec, result, ref, provider, at, model, inputBytes }: BilledLine): UsageRow {
+  const { input, cached, output, reasoning } = usageOf(result, inputBytes);
   const endpoint = findEndpoint('POST', spec.endpoint);
   return {
     session: ref.node,

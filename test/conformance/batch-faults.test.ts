@@ -157,6 +157,31 @@ describe('a batch', () => {
   );
 
   it(
+    'ends when its key is revoked: no line begins any more',
+    async () => {
+      const house = await openHouse();
+      const client = clientOf(house);
+      const id = await begin(
+        client,
+        named(1_500).map((one) => line(one, { delayMs: 100 })),
+      );
+      await done(client, id, 10);
+      const keys = (await house.gateway.admin('GET', 'keys')) as { data: { id: string; prefix: string }[] };
+      const mine = keys.data.find(({ prefix }) => house.key.startsWith(prefix));
+      await house.gateway.admin('DELETE', `keys/${mine?.id}`);
+      let seen = -1;
+      await until('no line runs any more', LONG_MS, async () => {
+        const before = seen;
+        seen = house.engine.requests.filter(({ url }) => url === ENDPOINT).length;
+        await new Promise((resolve) => setTimeout(resolve, 1_000));
+        return before === seen ? true : undefined;
+      });
+      expect(seen).toBeLessThan(1_500);
+    },
+    LONG_MS,
+  );
+
+  it(
     'pauses and goes on',
     async () => {
       const house = await openHouse();

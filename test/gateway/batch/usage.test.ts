@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+import { usageOf } from '../../../gateway/batch/usage.ts';
+
+const of = (usage: unknown, padding = 0) =>
+  usageOf({ body: JSON.stringify({ usage, text: 'x'.repeat(padding) }) }, 100);
+
+test('tokens are read of each kind of answer', () => {
+  expect(of({ prompt_tokens: 9, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 4 } })).toEqual({
+    input: 9,
+    cached: 4,
+    output: 5,
+    reasoning: 0,
+  });
+  expect(of({ input_tokens: 9, output_tokens: 5, output_tokens_details: { reasoning_tokens: 3 } })).toMatchObject({
+    input: 9,
+    output: 5,
+    reasoning: 3,
+  });
+});
+
+test('a provider cannot charge for more tokens than bytes were sent and came back', () => {
+  const much = of({ prompt_tokens: 2 ** 53 - 1, completion_tokens: 1e9 }, 50);
+  expect(much.input).toBeLessThanOrEqual(100 + 1_024);
+  expect(much.output).toBeLessThan(200);
+});
+
+test('what is no count counts nothing', () => {
+  for (const usage of [null, 7, 'x', { prompt_tokens: -1 }, { prompt_tokens: '9' }, { prompt_tokens: 0.5 }])
+    expect(of(usage)).toMatchObject({ input: 0, output: 0 });
+  expect(usageOf({ body: 'nope' }, 100).input).toBe(0);
+});
