@@ -9,17 +9,20 @@ interface Installation {
   /** Of the Worker. */
   name: string;
   database: { name: string; id: string };
+  bucket: { name: string; jurisdiction: string | undefined };
   /** Public keys, between commas; undefined: as the clone's file has it. */
   releaseKeys: string | undefined;
 }
 
 /** The file's text as it is to be; what does not fit is an error, not a guess. */
-export function configFor(text: string, { name, database, releaseKeys }: Installation): string {
+export function configFor(text: string, { name, database, bucket, releaseKeys }: Installation): string {
   // Bindings have names as well: only the Worker's own is another.
   const own = /^name = "[\w-]+"$/m.exec(text)?.[0] ?? '';
   let config = text.replaceAll(`${own}\n`, `name = "${name}"\n`);
   config = replaced(config, /^database_name = ".*"$/gm, `database_name = "${database.name}"`);
   config = replaced(config, /^database_id = ".*"$/gm, `database_id = "${database.id}"`);
+  const where = bucket.jurisdiction === undefined ? '' : `\njurisdiction = "${bucket.jurisdiction}"`;
+  config = replaced(config, /^bucket_name = ".*"$/gm, `bucket_name = "${bucket.name}"${where}`);
   if (releaseKeys !== undefined)
     config = replaced(config, /^RELEASE_KEYS = ".*"$/gm, `RELEASE_KEYS = "${releaseKeys}"`);
   return config;

@@ -2,6 +2,7 @@
 
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { findOrMakeBucket } from './bucket.ts';
 import { configFor, databaseIdIn, readConfig, withConfig } from './config.ts';
 import { findOrMakeDatabase } from './database.ts';
 import { noteSent, wantedSecrets, withSecretsFile } from './keys.ts';
@@ -45,9 +46,13 @@ export async function deploy(options: DeployOptions): Promise<Deployed> {
   const { root, wrangler, name, production, keys, log } = options;
   const clone = await readConfig(root);
   const id = databaseIdIn(clone) ?? (await database(options));
+  const bucket = { name: `${name}-files`, jurisdiction: options.jurisdiction };
+  const made = await findOrMakeBucket(wrangler, bucket.name, bucket.jurisdiction);
+  log(`R2 ${bucket.name}: ${made ? 'made' : 'found'}`);
   const config = configFor(clone, {
     name,
     database: { name: options.database, id },
+    bucket,
     releaseKeys: options.releaseKeys,
   });
   await options.build();

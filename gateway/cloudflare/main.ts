@@ -20,14 +20,14 @@ const USAGE = `npm run deploy -- [flags]: a gateway on Cloudflare, from this clo
   npm run deploy -- --production --release-keys KEY            for others than yourself
   npm run deploy                                               after git pull && npm ci: an upgrade
 
-Finds or makes D1, applies migrations, makes the admin key and the issuer's keys where Cloudflare lacks them, deploys, and waits until
+Finds or makes D1 and an R2 bucket, applies migrations, makes the admin key and the issuer's keys where Cloudflare lacks them, deploys, and waits until
 it answers. Keys are kept in cloudflare-keys/NAME (0600): back them up, root.key above all. What is said once is remembered there.
 
   --production             the environment of that name in wrangler.toml: signed agents, marked providers (--no-production: a trial)
   --release-keys KEY,…     with --production: whose releases agents must be of
   --name NAME              of the Worker [opentela-gateway]
   --database NAME          of D1 [the Worker's name]
-  --jurisdiction eu        where D1 may keep its data; when it is made
+  --jurisdiction eu        where D1 and R2 may keep their data; when they are made
   --keys DIR               [cloudflare-keys/NAME]
   --new-admin-key          another one; the old one is dead
   --url URL                where clients reach it, if not at workers.dev

@@ -98,6 +98,7 @@ it('deploys from nothing, goes on where it was cut off, and changes nothing when
   expect([again.code, again.err]).toEqual([0, expect.stringContaining('secrets: all are set')]);
   expect(cloudflare.workers.get('gw-test')).toMatchObject({ deployments: 2, secrets, vars: {} });
   expect(cloudflare.databases.size).toBe(1);
+  expect([...cloudflare.buckets]).toEqual([['gw-test-files', 'eu']]);
 
   // What was said before is remembered: --url and the rest are not needed any more.
   const flags = ['--name', 'gw-test', '--keys', keys, '--production', '--release-keys', 'a-key,another'];

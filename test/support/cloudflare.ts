@@ -19,6 +19,8 @@ interface StandInWorker {
 export class Cloudflare {
   readonly workers = new Map<string, StandInWorker>();
   readonly databases = new Map<string, { name: string; sqlite: DatabaseSync }>();
+  /** Jurisdictions by name. */
+  readonly buckets = new Map<string, string>();
   /** `METHOD path`, in order. */
   readonly asked: string[] = [];
   #failing: { pattern: RegExp; after: number } | undefined;
@@ -69,7 +71,10 @@ export class Cloudflare {
     // The Worker itself, once there is one.
     if (path === '/readyz') return send(response, this.workers.size > 0 ? 200 : 503, { status: 'ok' });
     const parts = path.replace(`/accounts/${ACCOUNT}/`, '').split('/');
-    const answer = this.#d1(request.method ?? '', parts, body, query) ?? (await this.#script(request, parts, body));
+    const answer =
+      this.#d1(request.method ?? '', parts, body, query) ??
+      this.#r2(request, parts, body) ??
+      (await this.#script(request, parts, body));
     if (answer === undefined) return send(response, 404, undefined, 7_000, `The stand-in knows no ${asked}.`);
     send(response, answer.status ?? 200, answer.result, answer.code, answer.message, answer.info);
   }
@@ -98,6 +103,18 @@ export class Cloudflare {
     if (verb === undefined) return { result: { ...shown([id ?? '', database]), num_tables: 0, file_size: 0 } };
     if (verb === 'query' && method === 'POST') return run(database.sqlite, body);
     return undefined;
+  }
+
+  #r2({ method, headers }: IncomingMessage, [room, kind]: string[], body: Buffer): Answer | undefined {
+    if (room !== 'r2' || kind !== 'buckets') return undefined;
+    const jurisdiction = String(headers['cf-r2-jurisdiction'] ?? 'default');
+    if (method === 'GET') {
+      const mine = [...this.buckets].filter(([, of]) => of === jurisdiction);
+      return { result: { buckets: mine.map(([name]) => ({ name, creation_date: '2026-01-01T00:00:00Z' })) } };
+    }
+    const { name } = z.looseObject({ name: z.string() }).parse(JSON.parse(body.toString()));
+    this.buckets.set(name, jurisdiction);
+    return { result: {} };
   }
 
   async #script(request: IncomingMessage, parts: string[], body: Buffer): Promise<Answer | undefined> {
