@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import {
   MANIFEST_FILE,
+  MANIFEST_MAX_CHARS,
   type Manifest,
   type Platform,
   releaseMessage,
@@ -25,6 +26,8 @@ const NODES = join(ROOT, 'node_modules/.cache/otela');
 /** What is installed. `dist/worker` is for looking at, and other releases may lie in dist/. */
 const RUNS = ['otela-agent.js', 'otela-gateway.js', 'otela-plan.js', 'otela-plan-data', 'gateway.json', 'dashboard'];
 const BESIDE = ['package.json', 'package-lock.json', 'LICENSE', 'README.md'];
+/** Hundreds of files that no agent runs. Each agent brings the manifest, so they are in the checksums alone. */
+const PAGE = 'dist/dashboard/';
 /** As coreutils write and check it. */
 const CHECKSUMS = 'SHA256SUMS';
 const PUBLIC_KEY = 'release.pub';
@@ -84,7 +87,7 @@ async function requireSigned(manifest: string, releaseKey: string): Promise<void
 }
 
 async function writeManifest(out: string, version: string, key: ReleaseKey): Promise<void> {
-  const files = await filesBelow(out);
+  const files = (await filesBelow(out)).filter((path) => !path.startsWith(PAGE));
   const manifest: Manifest = {
     otela_release: 1,
     version,
@@ -92,6 +95,8 @@ async function writeManifest(out: string, version: string, key: ReleaseKey): Pro
     files: await Promise.all(files.map(async (path) => ({ path, sha256: await digestOf(out, path) }))),
   };
   const text = `${JSON.stringify(manifest, null, 1)}\n`;
+  if (text.length > MANIFEST_MAX_CHARS)
+    throw new Error(`the manifest has ${text.length} characters: agents may bring ${MANIFEST_MAX_CHARS}`);
   await writeFile(join(out, MANIFEST_FILE), text);
   await writeFile(join(out, SIGNATURE_FILE), `${key.sign(releaseMessage(text)).toString('base64url')}\n`);
 }
