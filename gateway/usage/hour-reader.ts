@@ -34,7 +34,7 @@ export interface Whose {
 }
 
 /** What a host may do in a thread of its own. */
-export const HOUR_READS = ['page', 'trace', 'recent', 'sums', 'count', 'workload'] as const;
+export const HOUR_READS = ['page', 'traceLines', 'recent', 'sums', 'count', 'workload'] as const;
 export type HourRead = (typeof HOUR_READS)[number];
 
 export class HourReader {
@@ -59,7 +59,7 @@ export class HourReader {
   }
 
   /** Lines of the trace export from rows after `n`, and the row to go on after; undefined: that was the last. */
-  trace(after: number, limit: number, question: TraceQuestion): { text: string; after: number | undefined } {
+  traceLines(after: number, limit: number, question: TraceQuestion): { text: string; after: number | undefined } {
     const page = this.page(after, limit, true);
     const { from, to } = question;
     const lines = page.filter(({ row }) => row.at >= from && row.at < to).map(({ row }) => traceLine(row, question));

@@ -111,8 +111,9 @@ export class UsageObject extends GatewayObject {
     return this.#reader.page(...args);
   }
 
-  trace(...args: Parameters<HourReader['trace']>): ReturnType<HourReader['trace']> {
-    return this.#reader.trace(...args);
+  /** Not `trace`: workerd keeps that name for tail Workers, and no stub can call it. */
+  traceLines(...args: Parameters<HourReader['traceLines']>): ReturnType<HourReader['traceLines']> {
+    return this.#reader.traceLines(...args);
   }
 
   recent(...args: Parameters<HourReader['recent']>): ReturnType<HourReader['recent']> {

@@ -20,7 +20,7 @@ export function traceStream(env: Pick<Env, 'USAGE'>, question: TraceQuestion): R
             if (head !== '') controller.enqueue(encoder.encode(head));
             return controller.close();
           }
-          const page = await env.USAGE.getByName(shard).trace(after, PAGE, question);
+          const page = await env.USAGE.getByName(shard).traceLines(after, PAGE, question);
           after = page.after ?? 0;
           if (page.after === undefined) shards.shift();
           if (page.text === '') continue;

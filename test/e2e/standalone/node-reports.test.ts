@@ -65,7 +65,7 @@ test('every read of an hour says what the object itself says, as soon as a row i
   } as const;
   expect(await read.count()).toBe(20);
   expect(await read.page(0, 7, true)).toEqual(await object.page(0, 7, true));
-  expect(await read.trace(3, 7, question)).toEqual(await object.trace(3, 7, question));
+  expect(await read.traceLines(3, 7, question)).toEqual(await object.traceLines(3, 7, question));
   expect(await read.recent(WHOSE, 5)).toEqual(await object.recent(WHOSE, 5));
   expect(await read.sums(WHOSE)).toEqual(await object.sums(WHOSE));
   expect(await read.workload(AT, AT + 3_600_000)).toEqual(await object.workload(AT, AT + 3_600_000));
