@@ -23,7 +23,9 @@ async function waitingPlace(queue: object = PATIENT, more: object = {}) {
 const waiting = ({ ingress }: Villager, count: number) =>
   eventually(`${count} in the queue`, 5_000, () => (ingress.waiting === count ? true : undefined));
 
-const pings = (said: string) => hear(said).comments.filter((comment) => comment === 'ping').length;
+/** A stream that had begun before it waits is pinged; one that had not says that it is queued. */
+const waits = (said: string) =>
+  hear(said).comments.filter((comment) => comment === 'otela queued' || comment === 'ping').length;
 
 /** What a stream has said so far, and its end. */
 function reading(response: Response): { said(): string; over: Promise<void> } {
@@ -42,7 +44,7 @@ it('who finds no node waits for one that comes, unary and as a stream with comme
   expect(stream.status).toBe(200);
   const { said, over } = reading(stream);
   await waiting(here, 2);
-  await eventually('three pings', 5_000, () => (pings(said()) >= 3 ? true : undefined));
+  await eventually('three comments', 5_000, () => (waits(said()) >= 3 ? true : undefined));
   back();
   expect((await unary).status).toBe(200);
   await over;
@@ -58,7 +60,7 @@ it('who waits too long is told so: 503, and in a stream that was opened in-band'
     message: expect.stringContaining('became free'),
   });
   const stream = await (await here.ask(CHAT, chatBody({}, { stream: true }))).text();
-  expect(stream).toMatch(/^: ping\n\n/);
+  expect(stream).toMatch(/^: otela queued\n\n/);
   expect(hear(stream)).toMatchObject({ dones: 0, errors: [{ code: 'no_capacity' }] });
 });
 
@@ -130,7 +132,7 @@ it('a broken stream waits for a node, with comments, and goes on', async () => {
   const here = await all.add({ engine: false, queue: PATIENT, pingMs: 100 });
   const node = await all.add();
   const { said, over } = await brokenStream(all, here, node);
-  await eventually('it waits', 5_000, () => (pings(said()) >= 2 ? true : undefined));
+  await eventually('it waits', 5_000, () => (waits(said()) >= 2 ? true : undefined));
   const next = await all.add();
   next.engine?.control({ tokens: 40 });
   await over;
