@@ -1,6 +1,6 @@
 import { Pool } from 'undici';
 import { RESULT_MAX_BYTES } from '../../shared/batch/results.ts';
-import { endpointById, enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
+import { enginePathAt, findEndpoint } from '../../shared/openai/endpoints.ts';
 import type { EngineTarget } from '../engine/address.ts';
 
 /** uvicorn closes idle connections after 5 s: leave before it does. */
@@ -34,8 +34,7 @@ export class LineClient {
   /** @param body JSON @param path of the endpoint, e.g. `/v1/chat/completions` */
   async run(path: string, body: string, requestId: string, signal: AbortSignal): Promise<LineAnswer> {
     const endpoint = findEndpoint('POST', path);
-    if (endpoint === undefined || 'methodNotAllowed' in endpoint || endpointById(endpoint.id) === undefined)
-      return { kind: 'failed', why: `no endpoint ${path}` };
+    if (endpoint === undefined || 'methodNotAllowed' in endpoint) return { kind: 'failed', why: `no endpoint ${path}` };
     const { pathPrefix, engine, key } = this.target;
     try {
       const response = await this.#pool.request({

@@ -10,7 +10,6 @@ export interface BatchSpec {
   account: Account;
   endpoint: BatchEndpoint;
   inputFileId: string;
-  inputBytes: number;
   /** False: there is no such file, or it is another owner's. */
   inputExists: boolean;
   windowS: number;

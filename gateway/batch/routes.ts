@@ -2,16 +2,17 @@
 import { randomBytes } from 'node:crypto';
 import { and, asc, desc, eq, gt, lt, or } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
+import * as z from 'zod';
 import { BATCH_ENDPOINTS, type BatchEndpoint, isObject, type Json } from '../../shared/batch/line.ts';
 import type { BatchStatus } from '../../shared/batch/status.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { BOOTSTRAP } from '../accounts/account.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
 import { callerOf } from '../files/owner.ts';
 import { listOf, pageOf } from '../files/paging.ts';
 import { storeOf } from '../files/routes.ts';
+import { readBody } from '../json-body.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
@@ -22,7 +23,6 @@ const METADATA = { pairs: 16, name: 64, value: 512 };
 const OUTPUT_EXPIRES_S = { least: 3_600, most: 2_592_000 };
 /** Batches of one owner that are not over. */
 const OPEN_MAX = 100;
-const BODY_MAX_BYTES = 64 * 1024;
 
 export const batchRoutes = new Hono<{ Bindings: Env }>();
 
@@ -30,7 +30,7 @@ batchRoutes.post('/', async (c) => {
   const { account, owner } = await callerOf(c);
   requireWritable();
   storeOf(c.env);
-  const body = await jsonOf(c);
+  const body = await readBody(c.req.raw, z.looseObject({}));
   const wanted = wantedOf(body);
   const db = database(c.env);
   const open = await asked(db.$count(batches, and(eq(batches.owner, owner), eq(batches.open, true))));
@@ -50,10 +50,8 @@ batchRoutes.post('/', async (c) => {
     ...wanted,
     id,
     owner,
-    account: account === BOOTSTRAP ? { ...BOOTSTRAP } : account,
+    account,
     // A batch of a file that is not its owner's fails in its check, as one of a file that does not exist.
-    inputFileId: wanted.inputFileId,
-    inputBytes: input?.bytes ?? 0,
     windowS: WINDOW_S,
     inputExists: input !== undefined,
   };
@@ -135,20 +133,6 @@ async function rowOf(env: Env, owner: string, id: string) {
   if (row === undefined)
     throw new ApiError('not_found', `No batch found with id '${id.slice(0, 64)}'.`, { param: 'id' });
   return row;
-}
-
-/** @throws ApiError 400, 413 */
-async function jsonOf(c: Ctx): Promise<Json> {
-  const bytes = new Uint8Array(await c.req.arrayBuffer());
-  if (bytes.length > BODY_MAX_BYTES)
-    throw new ApiError('request_too_large', `The body has at most ${BODY_MAX_BYTES} bytes.`);
-  try {
-    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: false }).decode(bytes));
-    if (isObject(value)) return value;
-  } catch {
-    // Told below.
-  }
-  throw new ApiError('invalid_json', 'The body is not a JSON object.');
 }
 
 /** @throws ApiError 400 as OpenAI answers it */

@@ -8,7 +8,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { type FileObject, type FileRow, fileObject, PURPOSES } from './file-object.ts';
+import { type FileRow, fileObject, PURPOSES } from './file-object.ts';
 import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
@@ -230,5 +230,3 @@ export function streamOf(content: AsyncIterable<Uint8Array>): ReadableStream<Uin
     },
   });
 }
-
-export type { FileObject };

@@ -2,12 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { and, eq, inArray } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
+import * as z from 'zod';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
-import { isObject, type Json } from '../../shared/batch/line.ts';
+import type { Json } from '../../shared/batch/line.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { files, uploadParts, uploads } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
+import { readBody } from '../json-body.ts';
 import { type FileObject, type FileRow, fileObject, PURPOSES } from './file-object.ts';
 import type { FileStore } from './file-store.ts';
 import { readForm } from './multipart.ts';
@@ -20,9 +22,9 @@ type PartRow = typeof uploadParts.$inferSelect;
 
 /** OpenAI says 64 MB; its SDKs send 64 MiB. */
 const PART_MAX_BYTES = 64 * 1024 * 1024;
-const PARTS_MAX = 10_000;
+/** Their ids fit into one body. */
+const PARTS_MAX = 1_000;
 const LIFE_MS = 3_600_000;
-const BODY_MAX_BYTES = 1024 * 1024;
 
 export const uploadRoutes = new Hono<{ Bindings: Env }>();
 
@@ -30,7 +32,7 @@ uploadRoutes.post('/', async (c) => {
   const { account, owner } = await callerOf(c);
   requireWritable();
   storeOf(c.env);
-  const { filename, purpose, bytes } = declared(await jsonOf(c));
+  const { filename, purpose, bytes } = declared(await readBody(c.req.raw, z.looseObject({})));
   const now = Date.now();
   const row: UploadRow = {
     id: `upload_${randomBytes(12).toString('hex')}`,
@@ -78,7 +80,7 @@ uploadRoutes.post('/:id/complete', async (c) => {
   const upload = await pendingOf(c);
   const db = database(c.env);
   const store = storeOf(c.env);
-  const ids = partIdsOf(await jsonOf(c));
+  const ids = partIdsOf(await readBody(c.req.raw, z.looseObject({})));
   const found = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
   const byId = new Map(found.map((part) => [part.id, part]));
   const parts = ids.map((id) => byId.get(id));
@@ -168,19 +170,6 @@ function uploadObject(row: UploadRow, file: FileObject | null = null) {
     status: row.status,
     file,
   };
-}
-
-async function jsonOf(c: Ctx): Promise<Json> {
-  const text = await c.req.text();
-  if (text.length > BODY_MAX_BYTES)
-    throw new ApiError('request_too_large', `The body has at most ${BODY_MAX_BYTES} bytes.`);
-  try {
-    const value: unknown = JSON.parse(text);
-    if (isObject(value)) return value;
-  } catch {
-    // Told below.
-  }
-  throw new ApiError('invalid_json', 'The body is not a JSON object.');
 }
 
 /** @throws ApiError 400, 413 */

@@ -71,7 +71,6 @@ export class InputCheck {
   readonly #chunks: ChunkRange[] = [];
   readonly #demands = new Map<string, { index: number; demands: Demands }>();
   #lines = 0;
-  #parsed = 0;
   #inputs = 0;
   #over = false;
 
@@ -103,11 +102,6 @@ export class InputCheck {
     };
   }
 
-  /** Whether one line at least was JSON. Where none was, OpenAI refuses the file itself. */
-  get parsedAny(): boolean {
-    return this.#parsed > 0;
-  }
-
   #check(line: SplitLine): void {
     if (this.#over) return;
     if (this.#lines === LINES_MAX) {
@@ -119,7 +113,6 @@ export class InputCheck {
     this.#lines += 1;
     const value = this.#parse(line);
     if (value === undefined) return this.#fail(notJson(line.number));
-    this.#parsed += 1;
     const checked = checkLine(value, this.#options.endpoint, line.number);
     if (Array.isArray(checked)) {
       for (const error of checked) this.#fail(error);

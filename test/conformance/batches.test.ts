@@ -207,6 +207,16 @@ describe('a batch', () => {
     expect(await create({ input_file_id: undefined })).toMatchObject({ status: 400, param: 'input_file_id' });
   });
 
+  it.each(['batches', 'uploads'])(
+    '%s: a body larger than any that is meant is 413, and no JSON is 400',
+    async (route) => {
+      const post = (body: string) => house.ask(`/v1/${route}`, body);
+      expect((await post(JSON.stringify({ filename: 'x'.repeat(8_000_000) }))).status).toBe(413);
+      expect((await post('{"a":')).status).toBe(400);
+      expect((await post('[]')).status).toBe(400);
+    },
+  );
+
   it('is cancelled: what has ended stays, the rest says so, and a second cancel changes nothing', async () => {
     const batch = await made(Array.from({ length: 300 }, (_, i) => line(`${i}`, { max_tokens: 50 })));
     await client.batches.cancel(batch.id);
