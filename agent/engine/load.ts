@@ -60,7 +60,7 @@ export class LoadMeter {
   readonly #agent = new Agent({ connections: 1, pipelining: 1, connectTimeout: TIMEOUT_MS });
   /** Requests that this agent has given to the engine. */
   #own = 0;
-  /** Lines of batches at the engine: they give way to requests, so nobody is told of them. */
+  /** Lines of batches at the engine. They give way to requests, so the load that gateways hear of leaves them out. */
   #background: () => number = () => 0;
   #reading: Reading | undefined;
   #nextLook = 0;
