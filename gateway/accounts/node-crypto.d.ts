@@ -19,7 +19,7 @@ declare module 'node:crypto' {
     format: 'der';
     type: 'spki' | 'pkcs8';
   }
-  export function createHash(algorithm: 'sha256'): Hash;
+  export function createHash(algorithm: 'sha256' | 'md5'): Hash;
   export function createHmac(algorithm: 'sha256', key: string): Hash;
   export function randomBytes(size: number): RandomBytes;
   export function timingSafeEqual(a: Uint8Array, b: Uint8Array): boolean;

@@ -1,63 +1,27 @@
 /** `/openapi.json` and `/docs`: made of the same tables that the routes are made of, so that neither can say what is not so. */
 import { Hono } from 'hono';
-import * as z from 'zod';
 import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
 import { ApiError, ERROR_KINDS } from '../../shared/openai/errors.ts';
 import { REGISTRY_VIEWS } from '../../shared/routing/registry-view.ts';
+import { BATCH_ROUTES } from '../batch/api.ts';
 import { dashboardPage } from '../dashboard.ts';
 import type { Env } from '../env.ts';
+import { FILE_ROUTES } from '../files/api.ts';
 import { IDEMPOTENCY_KEY } from './change.ts';
+import {
+  contentOf,
+  describedOperation,
+  ERROR,
+  JSON_TYPE,
+  type Operation,
+  openPath,
+  pathParameters,
+  queryParameters,
+  schemaOf,
+} from './operation.ts';
 import { REQUEST_EXAMPLES } from './request-examples.ts';
 import type { AdminRoute } from './route.ts';
 import { ADMIN_ROUTES } from './routes.ts';
-
-interface Operation {
-  method: string;
-  path: string;
-  tag: string;
-  summary: string;
-  /** Who may call it. */
-  needs: string;
-  operation: object;
-}
-
-const ANY_TEXT = z.string();
-const JSON_TYPE = 'application/json';
-const ERROR = { $ref: '#/components/responses/error' };
-
-function schemaOf(schema: z.ZodType, io: 'input' | 'output'): object {
-  const { $schema: _, ...made } = z.toJSONSchema(schema, { io, unrepresentable: 'any', target: 'draft-2020-12' });
-  return made;
-}
-
-/** Parameters as OpenAPI writes them: `{id}`. */
-function openPath(path: string): string {
-  return path.replace(/:(\w+)(\{[^}]*\})?/g, '{$1}');
-}
-
-function pathParameters(path: string, params: AdminRoute['params'] = {}): object[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => ({
-    name,
-    in: 'path',
-    required: true,
-    schema: Object.hasOwn(params, name)
-      ? schemaOf(params[name] ?? ANY_TEXT, 'input')
-      : { type: 'string', minLength: 1 },
-  }));
-}
-
-function queryParameters(query: z.ZodType | undefined): object[] {
-  if (query === undefined) return [];
-  const { properties = {}, required = [] } = z
-    .object({ properties: z.record(z.string(), z.unknown()).optional(), required: z.array(z.string()).optional() })
-    .parse(schemaOf(query, 'input'));
-  return Object.entries(properties).map(([name, schema]) => ({
-    name,
-    in: 'query',
-    required: required.includes(name),
-    schema,
-  }));
-}
 
 const IDEMPOTENCY = {
   name: 'idempotency-key',
@@ -66,10 +30,6 @@ const IDEMPOTENCY = {
   description: 'A second request with it within a day gets what the first one made, without its secret.',
   schema: { type: 'string', pattern: IDEMPOTENCY_KEY.source, examples: ['6f1c3f0e'] },
 };
-
-function contentOf(answer: z.ZodType | undefined): object {
-  return answer === undefined ? {} : { content: { [JSON_TYPE]: { schema: schemaOf(answer, 'output') } } };
-}
 
 function adminOperation(route: AdminRoute): Operation {
   const { method, path, params, summary, role, login, scope, body, query, answer } = route;
@@ -201,7 +161,12 @@ const METRICS: Operation = {
 let operations: Operation[] | undefined;
 
 function allOperations(): Operation[] {
-  operations ??= [...modelOperations(), ...ADMIN_ROUTES.map(adminOperation), METRICS];
+  operations ??= [
+    ...modelOperations(),
+    ...[...FILE_ROUTES, ...BATCH_ROUTES].map(describedOperation),
+    ...ADMIN_ROUTES.map(adminOperation),
+    METRICS,
+  ];
   return operations;
 }
 

@@ -1,5 +1,5 @@
 /** `/v1/uploads`, OpenAI's: a file in parts, for proxies and platforms that take no large body. */
-import { randomBytes } from 'node:crypto';
+import { createHash, type Hash, randomBytes } from 'node:crypto';
 import { and, eq, inArray } from 'drizzle-orm';
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
@@ -80,7 +80,7 @@ uploadRoutes.post('/:id/complete', async (c) => {
   const upload = await pendingOf(c);
   const db = database(c.env);
   const store = storeOf(c.env);
-  const ids = partIdsOf(await readBody(c.req.raw, z.looseObject({})));
+  const { ids, md5 } = completionOf(await readBody(c.req.raw, z.looseObject({})));
   const found = await asked(db.select().from(uploadParts).where(eq(uploadParts.uploadId, upload.id)));
   const byId = new Map(found.map((part) => [part.id, part]));
   const parts = ids.map((id) => byId.get(id));
@@ -103,7 +103,12 @@ uploadRoutes.post('/:id/complete', async (c) => {
     createdAt: now,
     expiresAt: upload.purpose === 'batch' ? now + BATCH_FILE_MS : null,
   };
-  await storing(() => store.put(file.id, joined(store, inOrder), FILE_MAX_BYTES));
+  const hash = createHash('md5');
+  await storing(() => store.put(file.id, joined(store, inOrder, hash), FILE_MAX_BYTES));
+  if (md5 !== undefined && md5 !== hash.digest('hex')) {
+    await store.delete(file.id).catch(() => {});
+    throw new ApiError('invalid_request', 'The parts have another MD5.', { param: 'md5' });
+  }
   const done: UploadRow = { ...upload, status: 'completed', fileId: file.id };
   await asked(db.batch([db.insert(files).values(file), db.update(uploads).set(done).where(eq(uploads.id, upload.id))]));
   await forget(c.env, found);
@@ -137,11 +142,14 @@ async function pendingOf(c: Ctx): Promise<UploadRow> {
   return row;
 }
 
-async function* joined(store: FileStore, parts: readonly PartRow[]): AsyncGenerator<Uint8Array> {
+async function* joined(store: FileStore, parts: readonly PartRow[], hash: Hash): AsyncGenerator<Uint8Array> {
   for (const part of parts) {
     const content = await store.read(part.fileId);
     if (content === undefined) throw new Error(`a part of an upload is gone: ${part.id}`);
-    yield* content;
+    for await (const piece of content) {
+      hash.update(piece);
+      yield piece;
+    }
   }
 }
 
@@ -186,8 +194,12 @@ function declared({ filename, purpose, bytes }: Json) {
   return { filename, purpose: String(purpose), bytes };
 }
 
-function partIdsOf({ part_ids: ids }: Json): string[] {
-  if (Array.isArray(ids) && ids.length > 0 && ids.length <= PARTS_MAX && ids.every((id) => typeof id === 'string'))
-    return ids;
-  throw new ApiError('invalid_request', "'part_ids' must be a list of ids.", { param: 'part_ids' });
+/** @throws ApiError 400 */
+function completionOf({ part_ids: ids, md5 }: Json): { ids: string[]; md5: string | undefined } {
+  if (!Array.isArray(ids) || ids.length === 0 || ids.length > PARTS_MAX || !ids.every((id) => typeof id === 'string'))
+    throw new ApiError('invalid_request', "'part_ids' must be a list of ids.", { param: 'part_ids' });
+  if (md5 === undefined || md5 === null) return { ids, md5: undefined };
+  if (typeof md5 !== 'string' || !/^[0-9a-f]{32}$/i.test(md5))
+    throw new ApiError('invalid_request', "'md5' must be 32 hexadecimal digits.", { param: 'md5' });
+  return { ids, md5: md5.toLowerCase() };
 }

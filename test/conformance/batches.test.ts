@@ -1,6 +1,8 @@
 /** OpenAI's Files and Batch API, by OpenAI's own client. */
+import { createHash } from 'node:crypto';
 import OpenAI, { toFile } from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import * as z from 'zod';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
 
@@ -276,7 +278,63 @@ describe('an upload in parts', () => {
     expect(await refused(part(upload.id, '45'))).toMatchObject({ status: 409 });
   });
 
+  it('is refused with another MD5 than its parts have, and can be completed with the right one', async () => {
+    const text = line('a');
+    const upload = await begin(text.length);
+    const part_ids = [await part(upload.id, text)];
+    const md5 = (of: string) => createHash('md5').update(of).digest('hex');
+    expect(await refused(client.uploads.complete(upload.id, { part_ids, md5: md5('other') }))).toMatchObject({
+      status: 400,
+      param: 'md5',
+    });
+    expect(await client.uploads.complete(upload.id, { part_ids, md5: md5(text) })).toMatchObject({
+      status: 'completed',
+    });
+  });
+
   it('above a batch’s 200 MB is refused when it is declared', async () => {
     expect(await refused(begin(200_000_001))).toMatchObject({ status: 413, param: 'bytes' });
+  });
+});
+
+describe('/openapi.json', () => {
+  it('describes what files, uploads and batches really answer', async () => {
+    const { paths } = z
+      .object({ paths: z.record(z.string(), z.record(z.string(), z.looseObject({ responses: z.unknown() }))) })
+      .parse(await (await fetch(`${house.gateway.url}/openapi.json`)).json());
+    const schemaOf = (method: string, path: string) => {
+      const { schema } = z
+        .object({ '200': z.object({ content: z.object({ 'application/json': z.object({ schema: z.any() }) }) }) })
+        .parse(paths[path]?.[method]?.responses)['200'].content['application/json'];
+      return z.fromJSONSchema(schema);
+    };
+    const ask = async (method: string, path: string, body?: object) => {
+      const headers = { authorization: `Bearer ${house.key}`, 'content-type': 'application/json' };
+      const response = await fetch(`${house.gateway.url}${path}`, { method, headers, body: JSON.stringify(body) });
+      expect(response.status, path).toBe(200);
+      return response.json();
+    };
+    const fits = async (method: string, path: string, id = '', body?: object) => {
+      const answer = await ask(method, path.replace('{id}', id), body);
+      expect(schemaOf(method, path).safeParse(answer).error?.issues, `${method} ${path}`).toBeUndefined();
+      return answer as { id: string };
+    };
+    const input_file_id = await upload([line('a'), line('b', { stand_in: { status: 400 } })]);
+    const batch = await fits('post', '/v1/batches', '', {
+      input_file_id,
+      endpoint: ENDPOINT,
+      completion_window: '24h',
+    });
+    await ended(batch.id);
+    await ended((await made(['nope'.repeat(3), line('a')])).id);
+    await fits('get', '/v1/batches/{id}', batch.id);
+    await fits('get', '/v1/batches');
+    await fits('get', '/v1/files');
+    await fits('get', '/v1/files/{id}', input_file_id);
+    const { id } = await fits('post', '/v1/uploads', '', { filename: 'f', purpose: 'batch', bytes: 1 });
+    await fits('post', '/v1/uploads/{id}/cancel', id);
+    await fits('delete', '/v1/files/{id}', input_file_id);
+    // A file is not what an answer of another route is: the schemas do refuse.
+    expect(schemaOf('get', '/v1/batches/{id}').safeParse({ id: 'x' }).success).toBe(false);
   });
 });

@@ -3,6 +3,8 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { ADMIN_ROUTES } from '../../../gateway/admin/routes.ts';
 import { app } from '../../../gateway/app.ts';
+import { BATCH_ROUTES } from '../../../gateway/batch/api.ts';
+import { FILE_ROUTES } from '../../../gateway/files/api.ts';
 import { ENDPOINTS } from '../../../shared/openai/endpoints.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';
@@ -15,6 +17,7 @@ const described = z.looseObject({
       z.string(),
       z.looseObject({
         operationId: z.string(),
+        tags: z.array(z.string()),
         responses: z.record(z.string(), z.unknown()),
         parameters: z.array(
           z.looseObject({
@@ -39,6 +42,8 @@ test('every route that is served is described, once and with its parameters, to 
     expect(named).toEqual([...open.matchAll(/\{(\w+)\}/g)].map(([, name]) => name));
   }
   for (const { path } of ENDPOINTS) expect(paths[path]?.post, path).toBeDefined();
+  for (const { method, path } of [...FILE_ROUTES, ...BATCH_ROUTES])
+    expect(paths[path]?.[method]?.tags, path).toEqual([path.split('/')[2]]);
   const ids = Object.values(paths).flatMap((one) => Object.values(one).map(({ operationId }) => operationId));
   expect(new Set(ids).size).toBe(ids.length);
 });
@@ -71,6 +76,18 @@ test('what schemas say is what is parsed: sessions, policies, windows, blank nam
   const window = new RegExp(pattern);
   for (const good of ['1s', '604800s', '10080m', '168h', '7d', '45m']) expect(window.test(good), good).toBe(true);
   for (const bad of ['0m', '604801s', '10081m', '169h', '8d', '1w', '']) expect(window.test(bad), bad).toBe(false);
+});
+
+test('each route of files, uploads and batches that the app has is described, and no other', async () => {
+  const { paths } = await good(knock('GET', '/openapi.json'), described);
+  const isResource = (path: string) => /^\/v1\/(files|uploads|batches)/.test(path);
+  const served = app.routes
+    .filter(({ path, method }) => isResource(path) && method !== 'ALL')
+    .map(({ method, path }) => `${method.toLowerCase()} ${path.replace(/:(\w+)/g, '{$1}')}`);
+  const told = Object.entries(paths).flatMap(([path, methods]) =>
+    isResource(path) ? Object.keys(methods).map((method) => `${method} ${path}`) : [],
+  );
+  expect(told.sort()).toEqual([...new Set(served)].sort());
 });
 
 test.each(['/healthz', '/readyz', '/metrics', '/v1/registry/nodes', '/admin/nodes/history', '/openapi.json', '/docs'])(

@@ -1,0 +1,111 @@
+/** What `/v1/batches` takes and answers, for `/openapi.json`. Tests parse real answers with these schemas. */
+import * as z from 'zod';
+import { BATCH_ENDPOINTS } from '../../shared/batch/line.ts';
+import { BATCH_STATUSES } from '../../shared/batch/status.ts';
+import type { DescribedRoute } from '../described-route.ts';
+import { listQueryOf, pageSchemaOf } from '../files/api.ts';
+
+const count = z.int().min(0);
+const at = z.int().min(0).nullable().meta({ description: 'Unix seconds; null until then.' });
+
+const errorSchema = z.strictObject({
+  code: z.string().meta({ examples: ['invalid_json_line'] }),
+  message: z.string(),
+  param: z.string().nullable(),
+  line: z.int().min(1).nullable().meta({ description: 'Of the input file, from 1.' }),
+});
+
+const progressSchema = z.strictObject({
+  paused: z.boolean(),
+  leased: count.meta({ description: 'Lines that nodes have now.' }),
+  requeued: count.meta({ description: 'Lines that were leased and went back, since their node was lost.' }),
+  nodes: count,
+  lines_per_s: z.number().min(0),
+  tokens_per_s: z.number().min(0),
+  wasted_tokens: count.meta({ description: 'Tokens of answers that came second, and were dropped.' }),
+  estimated_end: at.meta({ description: 'Unix seconds; null where it is not known.' }),
+});
+
+export const batchSchema = z.strictObject({
+  id: z.string().meta({ examples: ['batch_6f1c3f0e9b7a4d2c8e5f0a1b'] }),
+  object: z.literal('batch'),
+  endpoint: z.enum(BATCH_ENDPOINTS),
+  model: z.string().nullable(),
+  errors: z.strictObject({ object: z.literal('list'), data: z.array(errorSchema) }).nullable(),
+  input_file_id: z.string(),
+  completion_window: z.literal('24h'),
+  status: z.enum(BATCH_STATUSES),
+  output_file_id: z.string().nullable().meta({ description: 'Lines with a good answer; null: there is none.' }),
+  error_file_id: z.string().nullable().meta({ description: 'All other lines; null: there is none.' }),
+  created_at: z.int().min(0),
+  in_progress_at: at,
+  expires_at: z.int().min(0),
+  finalizing_at: at,
+  completed_at: at,
+  failed_at: at,
+  expired_at: at,
+  cancelling_at: at,
+  cancelled_at: at,
+  request_counts: z.strictObject({ total: count, completed: count, failed: count }),
+  usage: z.strictObject({
+    input_tokens: count,
+    input_tokens_details: z.strictObject({ cached_tokens: count }),
+    output_tokens: count,
+    output_tokens_details: z.strictObject({ reasoning_tokens: count }),
+    total_tokens: count,
+  }),
+  metadata: z.record(z.string(), z.string()).nullable(),
+  x_otela: progressSchema.meta({ description: "This gateway's own, beside OpenAI's members." }),
+});
+
+export const BATCH_ROUTES: readonly DescribedRoute[] = [
+  {
+    method: 'post',
+    path: '/v1/batches',
+    summary:
+      'Begins a batch of a file. A file that is not right makes a batch that has failed, with an error for each line.',
+    body: z.object({
+      input_file_id: z.string().min(1),
+      endpoint: z.enum(BATCH_ENDPOINTS),
+      completion_window: z.literal('24h'),
+      metadata: z.record(z.string().max(64), z.string().max(512)).nullable().optional().meta({ maxProperties: 16 }),
+      output_expires_after: z
+        .object({ anchor: z.literal('created_at'), seconds: z.int().min(3_600).max(2_592_000) })
+        .nullable()
+        .optional(),
+    }),
+    example: {
+      input_file_id: 'file-6f1c3f0e9b7a4d2c8e5f0a1b',
+      endpoint: '/v1/chat/completions',
+      completion_window: '24h',
+      metadata: { study: 'claims' },
+    },
+    answer: batchSchema,
+  },
+  {
+    method: 'get',
+    path: '/v1/batches',
+    summary: "Batches of the key's project, newest first.",
+    query: listQueryOf(100, 20),
+    answer: pageSchemaOf(batchSchema),
+  },
+  { method: 'get', path: '/v1/batches/{id}', summary: 'One of them, as it stands now.', answer: batchSchema },
+  {
+    method: 'post',
+    path: '/v1/batches/{id}/cancel',
+    summary: 'Ends it: answers that are there stay, in its files. 409 where it is over.',
+    answer: batchSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/batches/{id}/pause',
+    summary: 'No line begins any more until it is resumed; its window does not move. Not in OpenAI’s API.',
+    answer: batchSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/batches/{id}/resume',
+    summary: 'Its lines run again. Not in OpenAI’s API.',
+    answer: batchSchema,
+  },
+];

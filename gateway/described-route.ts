@@ -1,0 +1,20 @@
+import type * as z from 'zod';
+
+/** A route outside the admin REST, as `/openapi.json` describes it. Its handler checks what comes by its own rules. */
+export interface DescribedRoute {
+  method: 'get' | 'post' | 'delete';
+  /** As OpenAPI writes it: `{id}`. */
+  path: string;
+  summary: string;
+  query?: z.ZodType;
+  /** A JSON body. */
+  body?: z.ZodType;
+  /** A body of that form. */
+  example?: object;
+  /** A multipart/form-data body. */
+  form?: z.ZodType;
+  /** A JSON answer. */
+  answer?: z.ZodType;
+  /** The answer is bytes. */
+  bytes?: true;
+}

@@ -1,0 +1,133 @@
+/** What `/v1/files` and `/v1/uploads` take and answer, for `/openapi.json`. Tests parse real answers with these schemas. */
+import * as z from 'zod';
+import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
+import type { DescribedRoute } from '../described-route.ts';
+import { PURPOSES } from './file-object.ts';
+import { FILE_MAX_BYTES } from './routes.ts';
+
+const seconds = z.int().min(0).meta({ description: 'Unix seconds.' });
+/** As answers write ids. */
+const idOf = (kind: string) => z.string().meta({ examples: [`${kind}6f1c3f0e9b7a4d2c8e5f0a1b`] });
+
+export const fileSchema = z.strictObject({
+  id: idOf('file-'),
+  object: z.literal('file'),
+  bytes: z.int().min(0),
+  created_at: seconds,
+  expires_at: seconds.optional(),
+  filename: z.string().meta({ examples: ['claims.jsonl'] }),
+  purpose: z.enum([...PURPOSES, 'batch_output']),
+  status: z.literal('processed'),
+});
+
+export const uploadSchema = z.strictObject({
+  id: idOf('upload_'),
+  object: z.literal('upload'),
+  bytes: z.int().min(1),
+  created_at: seconds,
+  expires_at: seconds,
+  filename: z.string(),
+  purpose: z.enum(PURPOSES),
+  status: z.enum(['pending', 'completed', 'cancelled', 'expired']),
+  file: fileSchema.nullable(),
+});
+
+export const uploadPartSchema = z.strictObject({
+  id: idOf('part_'),
+  object: z.literal('upload.part'),
+  created_at: seconds,
+  upload_id: z.string(),
+});
+
+/** A page of OpenAI's lists. */
+export function pageSchemaOf<T extends z.ZodType>(item: T) {
+  const id = z.string().nullable();
+  return z.strictObject({
+    object: z.literal('list'),
+    data: z.array(item),
+    first_id: id,
+    last_id: id,
+    has_more: z.boolean(),
+  });
+}
+
+/** The query of a list with at most `most` items a page. */
+export function listQueryOf(most: number, fallback: number) {
+  return z.object({
+    limit: z.coerce.number().int().min(1).max(most).default(fallback),
+    order: z.enum(['asc', 'desc']).default('desc'),
+    after: z.string().optional().meta({ description: 'Id of the last item of the page before.' }),
+  });
+}
+
+const expiresAfter = {
+  'expires_after[anchor]': z.literal('created_at').optional(),
+  'expires_after[seconds]': z.coerce.number().int().min(3_600).max(2_592_000).optional(),
+};
+const binary = (description: string) => z.string().meta({ format: 'binary', description });
+
+export const FILE_ROUTES: readonly DescribedRoute[] = [
+  {
+    method: 'post',
+    path: '/v1/files',
+    summary: `Stores a file, read as it comes: ${FILE_MAX_BYTES} bytes at most, ${INPUT_MAX_BYTES} as the input of a batch. Its parts may come in any order.`,
+    form: z.object({
+      file: binary('For a batch: JSON, one request a line.'),
+      purpose: z.enum(PURPOSES),
+      ...expiresAfter,
+    }),
+    answer: fileSchema,
+  },
+  {
+    method: 'get',
+    path: '/v1/files',
+    summary: "Files of the key's project, newest first.",
+    query: listQueryOf(10_000, 10_000).extend({ purpose: z.string().optional() }),
+    answer: pageSchemaOf(fileSchema),
+  },
+  { method: 'get', path: '/v1/files/{id}', summary: 'One of them.', answer: fileSchema },
+  {
+    method: 'delete',
+    path: '/v1/files/{id}',
+    summary: 'Deletes it; 409 while a batch reads it.',
+    answer: z.strictObject({ id: z.string(), object: z.literal('file'), deleted: z.literal(true) }),
+  },
+  { method: 'get', path: '/v1/files/{id}/content', summary: 'Its bytes.', bytes: true },
+  {
+    method: 'post',
+    path: '/v1/uploads',
+    summary: 'Begins a file that comes in parts, for proxies that take no large body. It expires after an hour.',
+    body: z.object({
+      filename: z.string().min(1).max(255),
+      purpose: z.enum(PURPOSES),
+      bytes: z.int().min(1).max(FILE_MAX_BYTES),
+      mime_type: z.string().optional(),
+    }),
+    example: { filename: 'claims.jsonl', purpose: 'batch', bytes: 73_400_320, mime_type: 'application/jsonl' },
+    answer: uploadSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/uploads/{id}/parts',
+    summary: 'One part, 64 MiB at most. Parts may come at once, in any order.',
+    form: z.object({ data: binary('The bytes of this part.') }),
+    answer: uploadPartSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/uploads/{id}/complete',
+    summary: 'Makes a file of the parts, in the order that is named here.',
+    body: z.object({
+      part_ids: z.array(z.string()).min(1).max(1_000),
+      md5: z.string().optional().meta({ description: 'Of the whole file, in hex.' }),
+    }),
+    example: { part_ids: ['part_6f1c3f0e9b7a4d2c8e5f0a1b'] },
+    answer: uploadSchema,
+  },
+  {
+    method: 'post',
+    path: '/v1/uploads/{id}/cancel',
+    summary: 'Gives the upload up, and deletes its parts.',
+    answer: uploadSchema,
+  },
+];
