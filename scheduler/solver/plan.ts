@@ -1,16 +1,8 @@
 import { SchedulerError } from '../errors.ts';
+import { type Context, isSmall, planValue, problemOf, relativeGap } from './context.ts';
 import type { Problem } from './formulation.ts';
 import { keep, whyInfeasible } from './given.ts';
-import {
-  type Context,
-  GoalSolver,
-  isSmall,
-  type Outcome,
-  type PoolPrice,
-  planValue,
-  problemOf,
-  relativeGap,
-} from './goal.ts';
+import { GoalSolver, type Outcome, type PoolPrice } from './goal.ts';
 import { OptionTable } from './options.ts';
 import type { Counts, Demand, Placement, PlanOptions, Pool } from './problem.ts';
 import { type Relief, relief } from './relief.ts';
@@ -127,7 +119,10 @@ async function asPlanned(context: Context, started: number, deadline: number): P
   const until = started + (deadline - started) * ASKED_SHARE;
   const goal =
     settings.objective === 'latency' ? ({ kind: 'latency', share: 1 } as const) : ({ kind: 'replicas' } as const);
-  const first = await new GoalSolver(context, goal, until).solve(await anyServing(context, until));
+  const serving = await anyServing(context, until);
+  // A plan that does what was asked leaves no shortfall to plan for: all the time is for a better one.
+  const certain = serving !== undefined && Number.isFinite(planValue(problemOf(context, goal), serving).value);
+  const first = await new GoalSolver(context, goal, certain ? deadline : until).solve(serving);
   if (first.counts !== undefined && Number.isFinite(first.value)) return trimmed(first, undefined, false);
   const targets = context.targets.map(({ latencyS }) => ({ latencyS, asked: false }));
   const patient: Context = { ...context, targets, settings: { ...settings, objective: 'latency' } };

@@ -1,5 +1,6 @@
+import { type Context, problemOf } from './context.ts';
 import { formulate, usdPerHour } from './formulation.ts';
-import { type Context, GoalSolver, problemOf } from './goal.ts';
+import { GoalSolver } from './goal.ts';
 import { solve } from './highs.ts';
 import type { Shortfall } from './plan.ts';
 
