@@ -6,6 +6,7 @@ import { findGpuClass } from '../../shared/hardware/classes.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Calibration, calibrationSchema } from './calibration.ts';
 import { type Gpu, gpuFileSchema, gpuFromRow } from './gpu.ts';
+import { gpuVariant } from './gpu-variant.ts';
 import { isHuggingFaceConfig, modelFromConfig } from './huggingface.ts';
 import { type Model, modelFileSchema, modelFromRow } from './model.ts';
 import { nearest } from './nearest.ts';
@@ -123,13 +124,8 @@ export function findGpu(catalogue: Catalogue, name: string, memoryMib?: number):
   if (exact) return exact;
   const row = findGpuClass(name);
   const same = row === undefined ? [] : catalogue.gpus.filter((gpu) => gpu.class === row.name);
-  if (same.length > 0) {
-    const wanted = memoryMib === undefined ? undefined : memoryMib * 2 ** 20;
-    const best = same.reduce((a, b) =>
-      Math.abs(b.memory - (wanted ?? b.memory)) < Math.abs(a.memory - (wanted ?? a.memory)) ? b : a,
-    );
-    return best;
-  }
+  const variant = gpuVariant(same, name, memoryMib);
+  if (variant !== undefined) return variant;
   const names = catalogue.gpus.map(({ id }) => id);
   throw new SchedulerError(
     'unknown_gpu',

@@ -5,6 +5,7 @@ import { drainSection, llamaSection } from './engine.ts';
 import { allReduceSection, attentionSection, gemmSection } from './kernels.ts';
 import { helixSection, relativeSection } from './other-gpus.ts';
 import { publishedSection } from './published-section.ts';
+import { sweepSection } from './sweeps.ts';
 import { percent, table } from './table.ts';
 
 interface Validation {
@@ -28,7 +29,7 @@ export function validate(catalogue: Catalogue): Validation {
     consumerRatioSection,
     helixSection,
   ].map((make) => make(older));
-  const sections = [publishedSection(catalogue), ...earlier];
+  const sections = [publishedSection(catalogue), sweepSection(catalogue), ...earlier];
   const missed = sections
     .flatMap(({ checks }) => checks)
     .filter(({ limit, found }) => limit !== undefined && !(found <= limit)).length;

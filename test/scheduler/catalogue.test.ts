@@ -117,6 +117,17 @@ describe('names', () => {
     ['NVIDIA GH200 480GB', 'GH200-96'],
     ['NVIDIA GeForce RTX 3090', 'RTX-3090'],
     ['l4', 'L4'],
+    ['A100-80', 'A100-80-SXM'],
+    ['NVIDIA A100-SXM4-80GB', 'A100-80-SXM'],
+    ['NVIDIA A100-SXM4-40GB', 'A100-40-SXM'],
+    ['NVIDIA A100 80GB PCIe', 'A100-80-PCIe'],
+    ['nvidia_a100_80gb_pcie', 'A100-80-PCIe'],
+    ['NVIDIA H100 80GB HBM3', 'H100-SXM'],
+    ['NVIDIA H100 PCIe', 'H100-PCIe'],
+    ['NVIDIA H100 NVL', 'H100-NVL'],
+    ['NVIDIA GH200 144G HBM3e', 'GH200-144'],
+    ['Tesla V100-SXM2-32GB', 'V100-32-SXM'],
+    ['v100', 'V100-16-SXM'],
   ])('%s is %s', (name, id) => {
     expect(findGpu(catalogue, name).id).toBe(id);
   });
