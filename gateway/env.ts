@@ -10,7 +10,7 @@ import type { QueueObject } from './queue/object.ts';
 import type { RegistryObject } from './registry/object.ts';
 import type { RegistryRelay } from './registry/relay.ts';
 import type { TunnelObject } from './tunnel/object.ts';
-import type { AnswerOutlet } from './tunnel/outlet.ts';
+import type { ResponseOffload } from './tunnel/response-offload.ts';
 import type { UsageObject } from './usage/object.ts';
 
 /** A service that is asked as if it were a server. */
@@ -45,7 +45,7 @@ export interface Env extends IssuerEnvironment {
   /** The dashboard's files; without it there is no page. */
   ASSETS?: Fetcher;
   /** The Node host: streamed answers leave by its own sockets. */
-  LOCAL_OUTLETS?: { of(): AnswerOutlet };
+  LOCAL_OFFLOADS?: { of(): ResponseOffload };
   /** Hex SHA-256 of the bootstrap operator key; the key itself never reaches the Worker's environment. */
   ADMIN_KEY_SHA256?: string;
   /** Bytes of request bodies above 1 MiB that one isolate keeps for a retry. Default 48 MiB. */

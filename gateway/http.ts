@@ -11,7 +11,7 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   readonly whole?: Uint8Array | undefined;
   /** Where whoever carries the request says that its client left, `signal` is made only for who needs it: it is the runtime's, and dear. */
   readonly leaving?: ClientDisconnect;
-  /** The host writes answers that leave by LOCAL_OUTLETS. */
+  /** The host writes offloaded answers (LOCAL_OFFLOADS). */
   readonly offloads?: boolean;
   /** Tells the host that the request's key is valid: its connection is no stranger's. */
   readonly accepted?: () => void;

@@ -16,7 +16,7 @@ import { TunnelResponse } from './tunnel-response.ts';
 
 interface TunnelAsker extends Asker {
   leaving: Asker['leaving'] & { readonly left: boolean };
-  /** The response may leave by the object's outlet. */
+  /** The response may be offloaded. */
   offloads: boolean;
 }
 
@@ -31,7 +31,7 @@ export function openAttempt(attempt: AttemptContext<Caller>, asker: TunnelAsker)
   const claimed: AttemptBody = intake.body.kind === 'opaque' ? null : body;
   return TunnelResponse.open((offset) => {
     if (offset === undefined) return askTunnel(asker, session, open, body);
-    const claim = { ...open, resume: true, departs: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
+    const claim = { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
     return askTunnel(asker, session, claim, claimed);
   }, asker);
 }
@@ -49,7 +49,7 @@ function requestOf(attempt: AttemptContext<Caller>, asker: TunnelAsker): Attempt
     ...(plan.moved && { moved: true }),
     ...(continues && { continues }),
     ...(caller.account.prefixes && !caller.untracked && { prefixes: true }),
-    ...(attempt.offloads && asker.offloads && { departs: true }),
+    ...(attempt.offloads && asker.offloads && { offload: true }),
     bound: tokenBound({ ...bodyFacts(dispatch.intake), endpoint: dispatch.endpoint }, context),
   };
   return proven(open, choice.node.session, asker);

@@ -68,7 +68,7 @@ export class TunnelResponse implements ResponseStream {
       this.#reader ??= new PieceReader(body);
       return this.#reader.read();
     }
-    if (body === null && this.#reply.departure !== undefined) throw new Error('the rest has to be asked for');
+    if (body === null && this.#reply.offloaded !== undefined) throw new Error('the rest has to be asked for');
     this.#reply = { ...this.#reply, body: null };
     return body ?? undefined;
   }
@@ -86,11 +86,11 @@ export class TunnelResponse implements ResponseStream {
     return this.#reply.length;
   }
 
-  /** The rest leaves by the outlet of its object, unless it is read here. */
+  /** The rest is offloaded, unless it is read here. */
   get offload(): Offload | undefined {
-    const { departure } = this.#reply;
-    if (departure === undefined) return undefined;
-    return { rest: departure.number, over: () => departure.over() };
+    const { offloaded } = this.#reply;
+    if (offloaded === undefined) return undefined;
+    return { rest: offloaded.number, over: () => offloaded.over() };
   }
 
   async #claim(): Promise<void> {
@@ -100,7 +100,7 @@ export class TunnelResponse implements ResponseStream {
 
   /** Nobody reads on: the engine's work is cancelled. */
   async cancel(): Promise<void> {
-    this.#reply.departure?.leave();
+    this.#reply.offloaded?.leave();
     try {
       if (this.#reader !== undefined) await this.#reader.cancel();
       else if (this.#reply.body instanceof ReadableStream) await this.#reply.body.cancel();

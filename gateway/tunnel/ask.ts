@@ -15,7 +15,7 @@ import {
   type PackedResult,
   unpack,
 } from './attempt.ts';
-import { Departure } from './departure.ts';
+import { OffloadedResponse } from './offloaded-response.ts';
 import { type Callee, calleeOf, LocalCall } from './local-calls.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
@@ -31,8 +31,8 @@ export type AttemptReply =
       whole: boolean;
       /** Of a whole body that streams. */
       length?: number;
-      /** The body is its first data; the rest leaves by the outlet, unless it is asked for. */
-      departure?: Departure;
+      /** The body is its first data; the rest is offloaded, unless it is asked for. */
+      offloaded?: OffloadedResponse;
     }
   | { kind: 'failure'; code: AttemptFailure; message: string };
 
@@ -55,7 +55,7 @@ export async function askTunnel(
   if (body instanceof Uint8Array && body.length <= CALL_MAX_BYTES && !open.resume) {
     const result = await askSoon(asker, session, open, body, calleeOf(session));
     if (result.kind === 'failure') return result;
-    if (result.kind === 'departs') return departingReply(asker, session, open, result);
+    if (result.kind === 'offloaded') return offloadedReply(asker, session, open, result);
     if (result.kind === 'head') {
       const { status, head, whole } = result;
       return { kind: 'head', status, head, body: NO_BODY.has(status) ? null : whole, whole: true };
@@ -73,20 +73,20 @@ async function askSoon(
   body: Uint8Array,
   callee: Callee | undefined,
 ): Promise<LocalResult> {
-  if (open.streaming && (callee === undefined || !open.departs)) return { kind: 'fetch' };
+  if (open.streaming && (callee === undefined || !open.offload)) return { kind: 'fetch' };
   if (callee === undefined) return callAttempt(asker, session, open, body);
   return askLocally(asker, session, new LocalCall(open, body), callee);
 }
 
 /** The rest of it is on its way out already, or will be. */
-function departingReply(
+function offloadedReply(
   asker: Asker,
   session: string,
   open: AttemptRequest,
-  { status, head, number, first }: Extract<LocalResult, { kind: 'departs' }>,
+  { status, head, number, first }: Extract<LocalResult, { kind: 'offloaded' }>,
 ): AttemptReply {
-  const departure = new Departure(asker, session, open, number);
-  return { kind: 'head', status, head, body: first, whole: false, departure };
+  const offloaded = new OffloadedResponse(asker, session, open, number);
+  return { kind: 'head', status, head, body: first, whole: false, offloaded };
 }
 
 /** Where the object is in this process. */
@@ -147,5 +147,5 @@ async function fetchAttempt(
     return { kind: 'head', ...known, body: response.body, whole: true, length: Number(length) };
   }
   const first = new Uint8Array(await response.arrayBuffer());
-  return departingReply(asker, session, open, { kind: 'departs', ...known, number: Number(number), first });
+  return offloadedReply(asker, session, open, { kind: 'offloaded', ...known, number: Number(number), first });
 }

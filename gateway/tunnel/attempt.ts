@@ -13,10 +13,10 @@ export type {
 /** What a call for an attempt gives: the answer if it came soon and whole; else it is to be fetched. */
 export type CallResult = WholeResult | { kind: 'fetch' };
 
-/** What a call in this process gives: an answer may also leave by the outlet; then its first data is here. */
+/** What a call in this process gives: an answer may also be offloaded; then its first data is here. */
 export type LocalResult =
   | CallResult
-  | { kind: 'departs'; status: number; head: AttemptHead; number: number; first: Uint8Array };
+  | { kind: 'offloaded'; status: number; head: AttemptHead; number: number; first: Uint8Array };
 
 /**
  * A CallResult on its way from the object to the Worker: JSON of all but its bytes, and behind that line the bytes, where they are
@@ -60,7 +60,7 @@ export const HEAD_HEADER = 'x-otela-head';
 /** Of an answer that did not: its AttemptFailure. */
 export const FAILURE_HEADER = 'x-otela-failure';
 
-/** Of an answer that leaves by the outlet: the number that the rest goes by. The body is its first data. */
+/** Of an offloaded answer: the number that the rest goes by. The body is its first data. */
 export const NUMBER_HEADER = 'x-otela-number';
 
 /** As `answerOffset` of a claim: nothing of it is wanted, only why it broke off. */

@@ -27,8 +27,8 @@ import { type AttemptName, Calls } from './calls.ts';
 import { Ends } from './ends.ts';
 import { LastErrors } from './last-errors.ts';
 import type { OpeningProofs, Report } from './opening-proofs.ts';
-import type { AnswerOutlet } from './outlet.ts';
-import { departs, failureResponse, localResultFor, responseFor, responseTo } from './replies.ts';
+import type { ResponseOffload } from './response-offload.ts';
+import { mayOffload, failureResponse, localResultFor, responseFor, responseTo } from './replies.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */
@@ -80,7 +80,7 @@ export class Attempts implements UpstreamStreamHost {
   readonly #fetchers = new WeakMap<UpstreamStream, ClientDisconnect>();
   readonly #broken = new BrokenAnswers();
   readonly #on: AttemptsEvents;
-  readonly #outlet: AnswerOutlet | undefined;
+  readonly #offload: ResponseOffload | undefined;
   readonly #hangs: HangWatch;
   #link: Link | undefined;
   /** Its agent was killed. */
@@ -92,13 +92,13 @@ export class Attempts implements UpstreamStreamHost {
   constructor(
     session: string,
     ids: StreamIds,
-    outlet: AnswerOutlet | undefined,
+    offload: ResponseOffload | undefined,
     proofs: OpeningProofs,
     on: AttemptsEvents,
     suspicion?: HangSuspicion,
   ) {
     this.#ids = ids;
-    this.#outlet = outlet;
+    this.#offload = offload;
     this.#on = on;
     this.#proofs = proofs;
     this.#settlement = new Settlement(session, proofs, Date.now);
@@ -135,7 +135,7 @@ export class Attempts implements UpstreamStreamHost {
       this.leave(open); // it came as a call first, and nobody will attend to it
       return failureResponse('cancelled', '');
     }
-    const held = open.resume ? this.#outlet?.takeBack(nameOf(open)) : undefined;
+    const held = open.resume ? this.#offload?.takeBack(nameOf(open)) : undefined;
     if (held !== undefined) {
       this.#attendTo(held.exchange, request);
       return responseFor(held.result, held.exchange);
@@ -150,10 +150,10 @@ export class Attempts implements UpstreamStreamHost {
       const exchange = called ?? this.#create(open, whole ?? request.body);
       this.#attendTo(exchange, request);
       exchange.attend((result) => {
-        if (result.kind !== 'head' || !open.departs || !departs(result) || this.#outlet === undefined)
+        if (result.kind !== 'head' || !open.offload || !mayOffload(result) || this.#offload === undefined)
           return resolve(responseFor(result, exchange));
-        this.#outlet.offer({ exchange, result }, (offer) => {
-          if (offer.kind === 'departs') this.#unattend(exchange); // its Worker is told by the response, and tells by `leave`
+        this.#offload.offer({ exchange, result }, (offer) => {
+          if (offer.kind === 'offloaded') this.#unattend(exchange); // its Worker is told by the response, and tells by `leave`
           resolve(responseTo(offer, result));
         });
       });
@@ -180,27 +180,27 @@ export class Attempts implements UpstreamStreamHost {
     else answer({ kind: 'failure', code: 'suspected', message: SUSPECTED });
   }
 
-  /** As `call`, in this process: of a stream that may leave by the outlet it is enough that its first data is soon there. */
+  /** As `call`, in this process: of a stream that may be offloaded it is enough that its first data is soon there. */
   callLocally(open: AttemptRequest, body: Uint8Array, answer: (result: LocalResult) => void): void {
-    if (open.departs !== true || !this.#admits(open)) return this.call(open, body, answer);
+    if (open.offload !== true || !this.#admits(open)) return this.call(open, body, answer);
     const exchange = this.#create(open, body);
     this.#calls.add(exchange, answer, (known) => {
       const result = { ...known, whole: undefined };
-      if (!departs(result) || this.#outlet === undefined) return false;
+      if (!mayOffload(result) || this.#offload === undefined) return false;
       this.#calls.take(open);
-      this.#outlet.offer({ exchange, result }, (offer) => answer(localResultFor(offer, result)));
+      this.#offload.offer({ exchange, result }, (offer) => answer(localResultFor(offer, result)));
       return true;
     });
   }
 
   /** It came as a call, and is neither answered nor fetched; or its answer is on its way out. */
   holds(name: AttemptName): boolean {
-    return this.#calls.has(name) || this.#outlet?.holds(nameOf(name)) === true;
+    return this.#calls.has(name) || this.#offload?.holds(nameOf(name)) === true;
   }
 
   leave(name: AttemptName): void {
     this.#calls.cancel(name);
-    this.#outlet?.leave(nameOf(name));
+    this.#offload?.leave(nameOf(name));
   }
 
   /** What is claimed was admitted before. */

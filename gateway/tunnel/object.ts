@@ -114,7 +114,7 @@ export class TunnelObject extends GatewayObject {
       onSuspicion: (suspicion: HangSuspicion | undefined) =>
         this.#registry.live({ breaker: hangs.keep(suspicion, steadyNow(), Date.now()) }),
     };
-    this.#attempts = new Attempts(this.#session, ids, env.LOCAL_OUTLETS?.of(), proofs, events, hangs.suspicion);
+    this.#attempts = new Attempts(this.#session, ids, env.LOCAL_OFFLOADS?.of(), proofs, events, hangs.suspicion);
     this.#registry = new RegistryLine({
       session: this.#session,
       env,

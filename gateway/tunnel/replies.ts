@@ -10,8 +10,8 @@ import {
   NO_BODY,
   NUMBER_HEADER,
 } from './attempt.ts';
-import type { Held } from './departing.ts';
-import type { Offer } from './outlet.ts';
+import type { Held } from './offloaded-stream.ts';
+import type { Offer } from './response-offload.ts';
 
 export function failureResponse(code: AttemptFailure, message: string): Response {
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
@@ -28,8 +28,8 @@ export function responseFor(result: AttemptResult, exchange: UpstreamStream): Re
   return new Response(null, { status, headers });
 }
 
-/** It may leave by the outlet. */
-export function departs({ status, head, whole }: Held['result']): boolean {
+/** It may be offloaded. */
+export function mayOffload({ status, head, whole }: Held['result']): boolean {
   return whole === undefined && status >= 200 && status < 300 && !NO_BODY.has(status) && isEventStream(head);
 }
 
@@ -38,7 +38,7 @@ export function responseTo(offer: Offer, { status, head }: Held['result']): Resp
   const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
   if (offer.kind === 'empty') headers['content-length'] = '0';
   else headers[NUMBER_HEADER] = String(offer.number);
-  return new Response(offer.kind === 'departs' ? offer.first : '', { status, headers });
+  return new Response(offer.kind === 'offloaded' ? offer.first : '', { status, headers });
 }
 
 export function localResultFor(offer: Offer, { kind, status, head }: Held['result']): LocalResult {

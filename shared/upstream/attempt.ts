@@ -28,8 +28,8 @@ export interface AttemptRequest {
   bound?: TokenBound;
   /** Its prompt's prefix blocks are wanted. */
   prefixes?: boolean;
-  /** Its answer may leave by the object's outlet. */
-  departs?: boolean;
+  /** Its answer may be offloaded. */
+  offload?: boolean;
   /** How long the opening may stay without acknowledgement. */
   acceptMs: number;
   /** How long the request has waited: in queues, and for attempts before this one. */

@@ -13,7 +13,7 @@ import { isResourcePath } from '../../files/paths.ts';
 import type { Background } from '../../object-context.ts';
 import { handleOpenAI } from '../../openai/handle.ts';
 import { Connections } from './connections.ts';
-import type { LocalOutlets } from './local-outlet.ts';
+import type { LocalOffloads } from './local-offload.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
 import { upgradeOf } from './node-sockets.ts';
 import { ambiguityOf, answerUnreadable, refuseAmbiguous, refuseUnreadable } from './refusals.ts';
@@ -45,7 +45,7 @@ export interface TlsMaterial {
 interface HttpServerOptions {
   tls: TlsMaterial | undefined;
   env: Env;
-  outlets: LocalOutlets;
+  offloads: LocalOffloads;
   background: Background;
 }
 
@@ -152,12 +152,12 @@ export class HttpServer {
 
   /** A request to a model: past the router and the Fetch classes. */
   async #ask(message: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
-    const { env, background, outlets } = this.#options;
+    const { env, background, offloads } = this.#options;
     try {
       const whole = await wholeBody(message);
       const accepted = this.#proof(message.socket);
       const request = new NodeRequest({ message, response, encrypted: this.#encrypted, accepted }, path, whole);
-      await writeAnswer(request, response, await handleOpenAI(request, path, env, background), outlets);
+      await writeAnswer(request, response, await handleOpenAI(request, path, env, background), offloads);
     } catch (error) {
       console.error(error);
       response.destroy();

@@ -14,7 +14,7 @@ import { Assets } from './assets.ts';
 import { D1, migrate } from './d1.ts';
 import { DirectoryFiles } from './directory-files.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
-import { LocalOutlets } from './local-outlet.ts';
+import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
 import { ReportReads } from './reports/report-reads.ts';
 import { Database } from './sqlite.ts';
@@ -73,7 +73,7 @@ export class NodeGateway {
     migrate(database, migrations);
     const d1 = new D1(database);
     const reports = new ReportReads({ accounts, hours: join(objects, 'USAGE') });
-    const outlets = new LocalOutlets();
+    const offloads = new LocalOffloads();
     const host: ObjectHost = new ObjectHost({ directory: objects, classes: CLASSES, env: () => env, log });
     const env: Env = {
       ...settings,
@@ -89,12 +89,12 @@ export class NodeGateway {
       BATCH_QUEUE: host.namespace<BatchQueueObject>('BATCH_QUEUE'),
       FILES: new DirectoryFiles(files),
       ASSETS: new Assets(assets),
-      LOCAL_OUTLETS: outlets,
+      LOCAL_OFFLOADS: offloads,
       OBJECTS_STAY: 'on',
     };
     const waitUntil = (work: Promise<unknown>) =>
       void work.catch((error: unknown) => log(`in the background: ${error}`));
-    const server = new HttpServer({ tls, env, outlets, background: { waitUntil } });
+    const server = new HttpServer({ tls, env, offloads, background: { waitUntil } });
     return new NodeGateway({ server, host, accounts: database, reports });
   }
 

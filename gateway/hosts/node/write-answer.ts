@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { ProxyResponse, WriteBody } from '../../../shared/proxy/message.ts';
 import { serverSink } from '../../../shared/proxy/server-sink.ts';
-import type { LocalOutlets } from './local-outlet.ts';
+import type { LocalOffloads } from './local-offload.ts';
 import type { NodeRequest } from './node-request.ts';
 
 /** Bytes of an offloaded answer that may wait for its client. */
@@ -14,11 +14,11 @@ export async function writeAnswer(
   request: NodeRequest,
   response: ServerResponse,
   answer: ProxyResponse,
-  outlets: LocalOutlets,
+  offloads: LocalOffloads,
 ): Promise<void> {
   const { status, headers, body, rest } = answer;
   if (rest !== undefined && body instanceof Uint8Array)
-    return offload(request, response, answer, { body, rest }, outlets);
+    return offload(request, response, answer, { body, rest }, offloads);
   if (typeof body === 'function') return write(response, answer, body);
   if (body instanceof ReadableStream) return stream(request, response, answer, body);
   if (body !== null)
@@ -34,16 +34,16 @@ function offload(
   response: ServerResponse,
   { status, headers }: ProxyResponse,
   { body, rest }: { body: Uint8Array; rest: number },
-  outlets: LocalOutlets,
+  offloads: LocalOffloads,
 ): void {
   let sent = 0;
   let granted = 0;
   const grant = () => {
     if (granted - sent >= LOW_BYTES) return;
     granted = sent + WINDOW_BYTES;
-    departing?.grant(granted);
+    stream?.grant(granted);
   };
-  const departing = outlets.take(rest, {
+  const stream = offloads.take(rest, {
     write: (bytes) => {
       sent += bytes.length;
       if (response.write(bytes) && granted - sent < LOW_BYTES) queueMicrotask(grant);
@@ -51,9 +51,9 @@ function offload(
     end: () => response.end(),
     destroy: () => response.destroy(),
   });
-  if (departing === undefined) return void response.destroy();
-  if (request.leaving.left) return departing.leave();
-  request.leaving.on(() => departing.leave());
+  if (stream === undefined) return void response.destroy();
+  if (request.leaving.left) return stream.leave();
+  request.leaving.on(() => stream.leave());
   response.writeHead(status, headers);
   response.on('drain', grant);
   response.write(body);

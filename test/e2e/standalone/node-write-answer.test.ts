@@ -2,10 +2,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type Server } from 'node:http';
 import { afterEach, expect, test } from 'vitest';
-import { LocalOutlets, type Sink } from '../../../gateway/hosts/node/local-outlet.ts';
+import { LocalOffloads, type Sink } from '../../../gateway/hosts/node/local-offload.ts';
 import { NodeRequest } from '../../../gateway/hosts/node/node-request.ts';
 import { writeAnswer } from '../../../gateway/hosts/node/write-answer.ts';
-import type { Departing } from '../../../gateway/tunnel/departing.ts';
+import type { OffloadedStream } from '../../../gateway/tunnel/offloaded-stream.ts';
 import { eventually } from '../../support/processes.ts';
 
 const PIECE_BYTES = 64 * 1024;
@@ -46,10 +46,10 @@ class Full {
 
 /** Asks a server that answers from `full`; the client reads nothing yet. */
 async function answered(full: Full): Promise<IncomingMessage> {
-  const outlets = new LocalOutlets();
-  const number = outlets.add(full as unknown as Departing);
-  const take = outlets.take.bind(outlets);
-  outlets.take = (taken, sink) => {
+  const offloads = new LocalOffloads();
+  const number = offloads.add(full as unknown as OffloadedStream);
+  const take = offloads.take.bind(offloads);
+  offloads.take = (taken, sink) => {
     full.sink = sink;
     return take(taken, sink);
   };
@@ -60,7 +60,7 @@ async function answered(full: Full): Promise<IncomingMessage> {
       Buffer.alloc(0),
     );
     const headers = { 'content-type': 'text/event-stream' };
-    void writeAnswer(asked, response, { status: 200, headers, body: Buffer.from('first'), rest: number }, outlets);
+    void writeAnswer(asked, response, { status: 200, headers, body: Buffer.from('first'), rest: number }, offloads);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();

@@ -1,14 +1,14 @@
 import type { AttemptFailure } from './attempt.ts';
-import type { Held } from './departing.ts';
+import type { Held } from './offloaded-stream.ts';
 
 /** What came of offering an answer: its first bytes, and the number that the rest goes by; or how it ended before that. */
 export type Offer =
-  | { kind: 'departs'; number: number; first: Uint8Array }
+  | { kind: 'offloaded'; number: number; first: Uint8Array }
   | { kind: 'empty' }
   | { kind: 'failed'; code: AttemptFailure };
 
-/** A host that writes streamed answers to its clients itself gives each tunnel object one: see LOCAL_OUTLETS in env.ts. */
-export interface AnswerOutlet {
+/** A host that writes streamed answers to its clients itself gives each tunnel object one: see LOCAL_OFFLOADS in env.ts. */
+export interface ResponseOffload {
   /** Waits for the answer's first data, then `tell`s. */
   offer(held: Held, tell: (offer: Offer) => void): void;
   /** The answer of that attempt is leaving, or about to. */

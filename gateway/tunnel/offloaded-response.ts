@@ -13,29 +13,29 @@ const KEPT_MAX = 10_000;
 const ASK_MS = 30_000;
 
 /** What object and Worker tell each other of one answer that leaves. */
-export interface Farewell {
+export interface OffloadCompletion {
   readonly ended: PromiseWithResolvers<Ending>;
 }
 
 /** By the attempt's name; of answers that leave, so at most KEPT_MAX. */
-const farewells = new TransientMap<string, Farewell>();
+const completions = new TransientMap<string, OffloadCompletion>();
 
 /** The object's side: an answer is about to leave. */
-export function departing(name: string): Farewell {
-  const farewell = { ended: Promise.withResolvers<Ending>() };
-  farewells.set(name, farewell);
-  const oldest = farewells.size > KEPT_MAX ? farewells.keys().next().value : undefined;
-  if (oldest !== undefined) farewells.delete(oldest);
-  return farewell;
+export function expectCompletion(name: string): OffloadCompletion {
+  const completion = { ended: Promise.withResolvers<Ending>() };
+  completions.set(name, completion);
+  const oldest = completions.size > KEPT_MAX ? completions.keys().next().value : undefined;
+  if (oldest !== undefined) completions.delete(oldest);
+  return completion;
 }
 
 /** It does not leave that way after all. */
-export function stays(name: string): void {
-  farewells.delete(name);
+export function forgetCompletion(name: string): void {
+  completions.delete(name);
 }
 
-/** The Worker's side of an answer that leaves by the outlet of its object. */
-export class Departure {
+/** The Worker's side of an offloaded answer. */
+export class OffloadedResponse {
   /** What the answer's rest goes by. */
   readonly number: number;
   readonly #asker: Asker;
@@ -66,9 +66,9 @@ export class Departure {
    */
   async over(): Promise<void> {
     const name = nameOf(this.#open);
-    const farewell = farewells.get(name);
-    farewells.delete(name);
-    const how = farewell === undefined ? 'lost' : await this.#waitFor(farewell.ended.promise);
+    const completion = completions.get(name);
+    completions.delete(name);
+    const how = completion === undefined ? 'lost' : await this.#waitFor(completion.ended.promise);
     if (how === 'left') throw new Error('the client left');
     if (how !== 'whole') throw new AttemptError(how, 'the answer broke off');
   }

@@ -2,9 +2,9 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { owned } from '../../../shared/wire/owned.ts';
 import { nameOf } from '../../tunnel/attempt.ts';
-import { Departing, type Held } from '../../tunnel/departing.ts';
-import { departing, stays } from '../../tunnel/departure.ts';
-import type { AnswerOutlet, Offer } from '../../tunnel/outlet.ts';
+import { OffloadedStream, type Held } from '../../tunnel/offloaded-stream.ts';
+import { expectCompletion, forgetCompletion } from '../../tunnel/offloaded-response.ts';
+import type { ResponseOffload, Offer } from '../../tunnel/response-offload.ts';
 
 /** What an answer is written to. */
 export interface Sink {
@@ -15,21 +15,21 @@ export interface Sink {
 }
 
 interface Offered {
-  stream: Departing;
+  stream: OffloadedStream;
   sink: Sink | undefined;
 }
 
 /** All answers that are offered, or on their way out; at most as many as there are attempts. */
-export class LocalOutlets {
+export class LocalOffloads {
   readonly #offered = new TransientMap<number, Offered>();
   #last = 0;
 
-  /** The outlet of one session's object. */
-  of(): AnswerOutlet {
-    return new LocalOutlet(this);
+  /** The offload of one session's object. */
+  of(): ResponseOffload {
+    return new LocalOffload(this);
   }
 
-  add(stream: Departing): number {
+  add(stream: OffloadedStream): number {
     const number = ++this.#last;
     this.#offered.set(number, { stream, sink: undefined });
     return number;
@@ -44,7 +44,7 @@ export class LocalOutlets {
   }
 
   /** Writes the answer's rest to `sink`. Undefined: it is gone. */
-  take(number: number, sink: Sink): Departing | undefined {
+  take(number: number, sink: Sink): OffloadedStream | undefined {
     const offered = this.#offered.get(number);
     if (offered === undefined) return undefined;
     offered.sink = sink;
@@ -52,29 +52,29 @@ export class LocalOutlets {
   }
 }
 
-class LocalOutlet implements AnswerOutlet {
-  readonly #outlets: LocalOutlets;
-  readonly #names = new TransientMap<string, Departing>();
+class LocalOffload implements ResponseOffload {
+  readonly #offloads: LocalOffloads;
+  readonly #names = new TransientMap<string, OffloadedStream>();
 
-  constructor(outlets: LocalOutlets) {
-    this.#outlets = outlets;
+  constructor(offloads: LocalOffloads) {
+    this.#offloads = offloads;
   }
 
   offer(held: Held, tell: (offer: Offer) => void): void {
     const name = nameOf(held.exchange.request);
-    const outlets = this.#outlets;
+    const offloads = this.#offloads;
     let number = 0;
-    const sink = () => outlets.get(number)?.sink;
+    const sink = () => offloads.get(number)?.sink;
     const over = () => {
-      outlets.remove(number);
+      offloads.remove(number);
       this.#names.delete(name);
     };
-    const stream: Departing = new Departing(held, {
+    const stream: OffloadedStream = new OffloadedStream(held, {
       first: (bytes) => {
-        number = outlets.add(stream);
+        number = offloads.add(stream);
         this.#names.set(name, stream);
-        stream.farewell = departing(name);
-        tell({ kind: 'departs', number, first: owned(bytes) });
+        stream.completion = expectCompletion(name);
+        tell({ kind: 'offloaded', number, first: owned(bytes) });
       },
       none: (code) => tell(code === undefined ? { kind: 'empty' } : { kind: 'failed', code }),
       data: (_offset, bytes) => sink()?.write(bytes),
@@ -84,7 +84,7 @@ class LocalOutlet implements AnswerOutlet {
       },
       withdrawn: () => {
         over();
-        stays(name);
+        forgetCompletion(name);
       },
       left: () => {
         sink()?.destroy();

@@ -4,7 +4,7 @@ import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.t
 import { PIECE_MAX_BYTES, type Sink } from '../../shared/upstream/response-body.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import type { AttemptFailure, AttemptResult } from './attempt.ts';
-import type { Ending, Farewell } from './departure.ts';
+import type { Ending, OffloadCompletion } from './offloaded-response.ts';
 
 /** An answer whose head is there. */
 export interface Held {
@@ -15,7 +15,7 @@ export interface Held {
 /** For a piece of the answer, and the error that may have to follow it. */
 const ROOM_BYTES = PIECE_MAX_BYTES + 4 * 1024;
 
-interface DepartingEvents {
+interface OffloadEvents {
   first(bytes: Uint8Array): void;
   /** It ended, or broke, before any. */
   none(code: AttemptFailure | undefined): void;
@@ -26,19 +26,19 @@ interface DepartingEvents {
 }
 
 /** One answer on its way out: nothing yet → its first data offered → taken → over. */
-export class Departing implements Sink {
+export class OffloadedStream implements Sink {
   readonly #held: Held;
   readonly #exchange: UpstreamStream;
-  readonly #on: DepartingEvents;
+  readonly #on: OffloadEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
   /** Bytes behind the first. */
   #sent = 0;
   #limit = 0;
   #broken: AttemptFailure | undefined;
   /** Since its first data is offered. */
-  farewell: Farewell | undefined;
+  completion: OffloadCompletion | undefined;
 
-  constructor(held: Held, on: DepartingEvents) {
+  constructor(held: Held, on: OffloadEvents) {
     this.#held = held;
     this.#exchange = held.exchange;
     this.#on = on;
@@ -84,7 +84,7 @@ export class Departing implements Sink {
   #finish(how: Ending): void {
     this.#state = 'over';
     this.#on.end(this.#sent);
-    this.farewell?.ended.resolve(how);
+    this.completion?.ended.resolve(how);
   }
 
   /** So many bytes may go in all. The first grant says that there is a client. */
@@ -100,7 +100,7 @@ export class Departing implements Sink {
     if (this.#state === 'over') return;
     this.#state = 'over';
     this.#on.left();
-    this.farewell?.ended.resolve('left');
+    this.completion?.ended.resolve('left');
     this.#exchange.cancel();
   }
 
