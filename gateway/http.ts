@@ -10,7 +10,7 @@ export interface HttpRequest extends Pick<Request, 'method' | 'url' | 'body' | '
   /** The whole body where it came with the head. `body` is null then. */
   readonly whole?: Uint8Array | undefined;
   /** Where whoever carries the request says that its client left, `signal` is made only for who needs it: it is the runtime's, and dear. */
-  readonly leaving?: ClientDisconnect;
+  readonly client?: ClientDisconnect;
   /** The host writes offloaded answers (LOCAL_OFFLOADS). */
   readonly offloads?: boolean;
   /** Tells the host that the request's key is valid: its connection is no stranger's. */

@@ -52,7 +52,7 @@ export class Queues {
 
   /** One wait for a turn. @throws ApiError 503 where this endpoint is leaving, AttemptError `cancelled` when the client left */
   async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
-    if (this.#closed) throw leaving();
+    if (this.#closed) throw closing();
     const { name, scope, priority, busy, back, begun, model, until, client, caller } = queued;
     const waitMs = until - performance.now();
     if (waitMs <= 0) return { kind: 'late' };
@@ -66,7 +66,7 @@ export class Queues {
       };
     });
     if (client.left) throw new AttemptError('cancelled', 'the client left');
-    if (this.#closed) throw leaving();
+    if (this.#closed) throw closing();
     return answer;
   }
 
@@ -90,6 +90,6 @@ export class Queues {
   }
 }
 
-function leaving(): ApiError {
+function closing(): ApiError {
   return new ApiError('no_capacity', 'The agent behind this endpoint is leaving; ask another one.');
 }

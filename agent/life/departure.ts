@@ -70,10 +70,10 @@ export class Departure {
   }
 
   /** DOWN, running requests, LEFT, engine. */
-  async drain({ drainMs, graceMs }: DrainPlan, why: string, leaving: string): Promise<void> {
+  async drain({ drainMs, graceMs }: DrainPlan, why: string, reason: string): Promise<void> {
     const running = this.inFlight;
     this.#log(`${why}: draining, ${running} requests running, at most ${formatDuration(drainMs)}`);
-    this.#parts.sessions?.down(leaving);
+    this.#parts.sessions?.down(reason);
     const batches = new AbortController();
     const lines = this.#parts.batches?.drain(batches.signal);
     await within(drainMs, Promise.race([Promise.all([this.#drained(), lines]), this.#sooner()]));

@@ -49,7 +49,7 @@ export class DeployedEngine implements EngineKeeper {
     this.#options = options;
   }
 
-  get #isLeaving(): boolean {
+  get #isEnding(): boolean {
     return this.#options.ending.settled;
   }
 
@@ -67,7 +67,7 @@ export class DeployedEngine implements EngineKeeper {
 
   begin({ id }: Deployment, launch: Launch): void {
     const { parts, log } = this.#options;
-    if (this.#isLeaving) return;
+    if (this.#isEnding) return;
     void parts.sessions?.becomeIdle(`deployment ${id} begins`, this.#labels());
     this.#launch = launch;
     this.#start(launch);
@@ -114,7 +114,7 @@ export class DeployedEngine implements EngineKeeper {
   }
 
   #failed(why: string): void {
-    if (this.#isLeaving) return;
+    if (this.#isEnding) return;
     void this.#options.parts.deployments?.failed(why, LAST_ANSWERS_MS);
   }
 
@@ -126,7 +126,7 @@ export class DeployedEngine implements EngineKeeper {
     parts.sessions?.current?.change({ state: 'DOWN' });
     if (parts.deployments?.current?.reason !== undefined) await this.#leaveWords();
     await Promise.all([parts.sessions?.becomeIdle(why, this.#labels(), drainMs), this.#othersDone(drainMs)]);
-    if (this.#isLeaving) return;
+    if (this.#isEnding) return;
     await engine?.stop(graceMs(), ending.promise);
     if (parts.engine === engine) delete parts.engine;
     this.#launch = undefined;
@@ -146,7 +146,7 @@ export class DeployedEngine implements EngineKeeper {
   async #othersDone(drainMs: number): Promise<void> {
     const { parts } = this.#options;
     const until = performance.now() + drainMs;
-    while (!this.#isLeaving && (parts.requests?.requests.serving.inFlight ?? 0) > 0 && performance.now() < until)
+    while (!this.#isEnding && (parts.requests?.requests.serving.inFlight ?? 0) > 0 && performance.now() < until)
       await delay(LOOK_MS);
   }
 

@@ -69,7 +69,7 @@ const WARNED_MS = 900_000;
  * Why a node goes, as the registry's history tells it: `drain`, `time-limit`, or the signal's name, which is scancel's, preemption's or a
  * shutdown's where the job still had time.
  */
-export function leavingReason(cause: DrainCause, signal: string, leftMs: number | undefined): string {
+export function drainReason(cause: DrainCause, signal: string, leftMs: number | undefined): string {
   switch (cause) {
     case 'request':
       return 'drain';

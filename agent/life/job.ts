@@ -5,7 +5,7 @@ import type { StartConfig } from '../config/start-config.ts';
 import { JobEnd } from '../host/job-end.ts';
 import type { RunTool } from '../host/run-tool.ts';
 import { killWaitMs, type SlurmJob, slurmJob } from '../host/slurm.ts';
-import { type DrainCause, type DrainPlan, drainBefore, drainPlan, leavingReason } from './drain-plan.ts';
+import { type DrainCause, type DrainPlan, drainBefore, drainPlan, drainReason } from './drain-plan.ts';
 
 export interface JobOptions {
   config: Pick<StartConfig, 'drainBeforeMs' | 'drainTimeoutMs'>;
@@ -77,8 +77,8 @@ export class Job {
   }
 
   /** Why the node goes, for the registry. `signal`: the name of the one that came, if one did. */
-  leaving(cause: DrainCause, signal: string): string {
-    return leavingReason(cause, signal, this.#leftMs);
+  drainReason(cause: DrainCause, signal: string): string {
+    return drainReason(cause, signal, this.#leftMs);
   }
 
   get #leftMs(): number | undefined {

@@ -274,7 +274,7 @@ export class AgentLife {
       this.#options.log(`${signal} again: ending at once`);
       this.#departure.force();
     } else if (kind === 'drain' && this.#ending.settled) {
-      // Already leaving at its ease: from now on somebody waits with a SIGKILL.
+      // Already draining at its ease: from now on somebody waits with a SIGKILL.
       this.#departure.shorten(this.#job.plan(cause).drainMs);
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });
@@ -287,7 +287,7 @@ export class AgentLife {
       case 'drain': {
         const plan = this.#job.plan(ending.cause);
         if (this.#options.config.span.role === 'supervise') await this.#departure.keep(plan, ending.why);
-        else await this.#departure.drain(plan, ending.why, this.#job.leaving(ending.cause, ending.why));
+        else await this.#departure.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why));
         return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
       }
       case 'refused':

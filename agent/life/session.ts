@@ -43,7 +43,7 @@ interface SessionOptions {
 
 /** LEFT is acknowledged within a round trip; a gateway that is away does not hold up the end of a job. */
 const LEFT_WAIT_MS = 2000;
-/** For the word before it, which says why. Less than an agent that is forced to end has for all of its leaving. */
+/** For the word before it, which says why. Less than an agent that is forced to end has for all of its shutdown. */
 const DOWN_WAIT_MS = 200;
 
 export class Session {
@@ -54,7 +54,7 @@ export class Session {
   #signed: { record: NodeWord; update: EntryUpdate } | undefined;
   readonly #options: SessionOptions;
   #mesh: Mesh | undefined;
-  #leaving: Promise<void> | undefined;
+  #left: Promise<void> | undefined;
 
   constructor(options: SessionOptions) {
     const { ticket, key, gateways, first, openTunnel, proxy, usage, order, engine, load, log, onRefused, onOver } =
@@ -121,7 +121,7 @@ export class Session {
         onEnded: (reason) => onOver(reason),
       });
       if (mesh === undefined) return;
-      if (this.#leaving !== undefined) return mesh.close();
+      if (this.#left !== undefined) return mesh.close();
       this.#mesh = mesh;
       mesh.setGateways(this.#gateways.known);
       onMesh?.(mesh);
@@ -196,20 +196,20 @@ export class Session {
 
   /** LEFT, acknowledged or 2 s later, and the sockets closed. Idempotent; never rejects. */
   leave(): Promise<void> {
-    this.#leaving ??= (async () => {
+    this.#left ??= (async () => {
       // LEFT says no more than that: why is in the word before it.
       await within(DOWN_WAIT_MS, this.#keeper.announced);
       this.#keeper.change({ state: 'LEFT' });
       await within(LEFT_WAIT_MS, this.#keeper.announced);
       await this.#close();
     })();
-    return this.#leaving;
+    return this.#left;
   }
 
   /** Without a word: nobody listens any more. */
   close(): Promise<void> {
-    this.#leaving ??= this.#close();
-    return this.#leaving;
+    this.#left ??= this.#close();
+    return this.#left;
   }
 
   async #close(): Promise<void> {

@@ -261,10 +261,10 @@ export class Sessions {
     clearTimeout(this.#rollTimer);
   }
 
-  /** The agent begins to leave: no session follows any more, and none takes new requests. `leaving`: why, for the registry. */
-  down(leaving?: string): void {
+  /** The agent begins to leave: no session follows any more, and none takes new requests. `reason`: why, for the registry. */
+  down(reason?: string): void {
     this.#halt();
-    const why = leaving === undefined ? {} : { leaving };
+    const why = reason === undefined ? {} : { leaving: reason };
     for (const session of this.#all()) session.change({ state: 'DOWN', ...why });
   }
 

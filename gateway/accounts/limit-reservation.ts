@@ -53,7 +53,7 @@ interface LimitedRequest {
   forecast: Forecast;
   /** Of the streams and records of use, too. */
   name: string;
-  leaving: ClientDisconnect;
+  client: ClientDisconnect;
   /** An engine was asked, so that its node will say what the request used. */
   begun(): boolean;
 }
@@ -62,13 +62,13 @@ interface LimitedRequest {
 export async function reserve(
   context: Context,
   { limits, keyId }: LimitedAccount,
-  { forecast, name, leaving, begun }: LimitedRequest,
+  { forecast, name, client, begun }: LimitedRequest,
 ): Promise<LimitReservation> {
   const { key, project, subject } = limits;
   const verdict = context.env.LIMITS.getByName(subject).reserve({ ...forecast, name, keyId, key, project });
   const reservation = new LimitReservation(context, limits, name, verdict);
   // A client that leaves ends its request where it stands: no `finally` runs then, this does.
-  leaving.on(() => reservation.release(begun()));
+  client.on(() => reservation.release(begun()));
   await reservation.granted();
   return reservation;
 }

@@ -57,7 +57,7 @@ export class Note implements Recorder {
   readonly traceId: string | undefined;
   readonly #env: Env;
   readonly #ctx: Context;
-  readonly #leaving: ClientDisconnect;
+  readonly #client: ClientDisconnect;
   node = '';
   /** The model that answered: an alias or a fallback may have led there. */
   served = '';
@@ -76,18 +76,18 @@ export class Note implements Recorder {
   constructor(
     seen: Readonly<Sighting>,
     request: Pick<ProxyRequest, 'header'>,
-    leaving: ClientDisconnect,
+    client: ClientDisconnect,
     { env, ctx }: { env: Env; ctx: Context },
   ) {
     this.seen = seen;
     this.#env = env;
     this.#ctx = ctx;
-    this.#leaving = leaving;
+    this.#client = client;
     const traceparent = request.header('traceparent') ?? undefined;
     this.traceId = traceparent && traceIdOf(traceparent);
     inFlight++;
     // The runtime may end all that a request was doing then, wherever it stands.
-    leaving.on(() => this.left());
+    client.on(() => this.left());
   }
 
   /** One attempt came to an engine's head with this status, or failed on its way with this code. */
@@ -134,7 +134,7 @@ export class Note implements Recorder {
 
   /** Refused or failed, before anything went out. */
   refused(error: unknown): void {
-    if (this.#leaving.left) return this.left(); // and that is why it failed
+    if (this.#client.left) return this.left(); // and that is why it failed
     const { code, status } = toApiError(error);
     this.status = status;
     this.error = code;
@@ -168,7 +168,7 @@ export class Note implements Recorder {
   over(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#leaving.over();
+    this.#client.over();
     this.#endWait?.('left');
     const now = Date.now();
     const { status, error, seen } = this;

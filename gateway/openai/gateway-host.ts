@@ -149,7 +149,7 @@ export class GatewayHost implements Host<Caller> {
     const { name, endpoint, parsed, begun } = reserved;
     const forecast = forecastOf(this.#http, endpoint, parsed);
     const context = { env: this.#env, ctx: this.#background };
-    return reserve(context, { limits, keyId }, { forecast, name, leaving: this.#client, begun });
+    return reserve(context, { limits, keyId }, { forecast, name, client: this.#client, begun });
   }
 
   isQueued(model: string, scope: () => string): boolean {
@@ -172,7 +172,7 @@ export class GatewayHost implements Host<Caller> {
       env: this.#env,
       ctx: this.#background,
       signal: () => http.signal,
-      leaving: this.#client,
+      client: this.#client,
       offloads: http.offloads === true,
     });
   }

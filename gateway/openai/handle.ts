@@ -16,7 +16,7 @@ export async function handleOpenAI(
   env: Env,
   background: Background,
 ): Promise<ProxyResponse> {
-  const client = http.leaving ?? new ClientDisconnect(http.signal);
+  const client = http.client ?? new ClientDisconnect(http.signal);
   let { whole } = http;
   if (whole === undefined && http.body === null) whole = new Uint8Array(await http.arrayBuffer());
   return handle(new GatewayRequest(http, path, client, whole), new GatewayHost(http, client, env, background));

@@ -15,7 +15,7 @@ import type { GatewayRoute } from './resolve-route.ts';
 import { TunnelResponse } from './tunnel-response.ts';
 
 interface TunnelAsker extends Asker {
-  leaving: Asker['leaving'] & { readonly left: boolean };
+  client: Asker['client'] & { readonly left: boolean };
   /** The response may be offloaded. */
   offloads: boolean;
 }

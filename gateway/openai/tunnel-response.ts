@@ -14,7 +14,7 @@ type Ask = (offset: number | undefined) => Promise<AttemptReply>;
 
 interface Asker {
   /** Nothing is claimed any more for a client that left. */
-  leaving: Pick<ClientDisconnect, 'left'>;
+  client: Pick<ClientDisconnect, 'left'>;
 }
 
 type Head = Extract<AttemptReply, { kind: 'head' }>;
@@ -43,7 +43,7 @@ export class TunnelResponse implements ResponseStream {
 
   /** @throws AttemptError when no engine's head came. */
   static async open(ask: Ask, asker: Asker): Promise<TunnelResponse> {
-    return new TunnelResponse(ask, asker, headOf(await persist(() => ask(undefined), asker.leaving)));
+    return new TunnelResponse(ask, asker, headOf(await persist(() => ask(undefined), asker.client)));
   }
 
   /** The next bytes, or undefined at the complete end. @throws AttemptError when the rest cannot be had. */
@@ -94,7 +94,7 @@ export class TunnelResponse implements ResponseStream {
   }
 
   async #claim(): Promise<void> {
-    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#asker.leaving));
+    this.#reply = headOf(await persist(() => this.#ask(this.#offset), this.#asker.client));
     this.#reader = undefined;
   }
 
@@ -118,14 +118,14 @@ function headOf(reply: AttemptReply): Head {
 /** An object that throws is being replaced: its successor is asked, until claiming is hopeless. */
 async function persist(
   ask: () => Promise<AttemptReply>,
-  leaving: Pick<ClientDisconnect, 'left'>,
+  client: Pick<ClientDisconnect, 'left'>,
 ): Promise<AttemptReply> {
   const deadline = Date.now() + CLAIM_MS;
-  while (!leaving.left) {
+  while (!client.left) {
     try {
       return await ask();
     } catch (error) {
-      if (leaving.left) break; // its requests fail, the object is well
+      if (client.left) break; // its requests fail, the object is well
       if (isOverloaded(error)) throw new AttemptError('overloaded', 'the tunnel takes no more requests');
       if (Date.now() > deadline) throw new AttemptError('lost', 'the tunnel is gone');
       await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));

@@ -42,7 +42,7 @@ export interface Asker {
   ctx: { waitUntil(work: Promise<unknown>): void };
   /** Aborted when the client leaves. */
   signal(): AbortSignal;
-  leaving: Pick<ClientDisconnect, 'on'>;
+  client: Pick<ClientDisconnect, 'on'>;
 }
 
 /** Asks the object of `session` for an attempt. Rejects where the object is gone: its successor can be asked. */
@@ -91,14 +91,14 @@ function offloadedReply(
 
 /** Where the object is in this process. */
 function askLocally(
-  { env, ctx, leaving }: Asker,
+  { env, ctx, client }: Asker,
   session: string,
   call: LocalCall,
   callee: Callee,
 ): Promise<LocalResult> {
   const { requestId, attempt } = call.open;
   const stub = () => env.TUNNEL.getByName(session);
-  leaving.on(() => {
+  client.on(() => {
     call.withdraw();
     ctx.waitUntil(Promise.resolve(stub().leave(requestId, attempt)).catch(() => {}));
   });
@@ -107,7 +107,7 @@ function askLocally(
 
 /** Costs half of what a `fetch` costs, but it can neither stream nor see the client leave: that is told by another call. */
 async function callAttempt(
-  { env, ctx, leaving }: Asker,
+  { env, ctx, client }: Asker,
   session: string,
   open: AttemptRequest,
   body: Uint8Array,
@@ -115,7 +115,7 @@ async function callAttempt(
   const stub = env.TUNNEL.getByName(session);
   const { requestId, attempt } = open;
   // All that this request was doing ends when its client leaves, but for this. Calls of one stub arrive in order.
-  leaving.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
+  client.on(() => ctx.waitUntil(Promise.resolve(stub.leave(requestId, attempt)).catch(() => {})));
   return unpack((await stub.attempt(JSON.stringify(open), body)) as PackedResult);
 }
 

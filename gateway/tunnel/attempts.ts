@@ -127,7 +127,7 @@ export class Attempts implements UpstreamStreamHost {
     return this.#on.load();
   }
 
-  /** A Worker's request over `fetch`: its leaving is seen, its body may stream. */
+  /** A Worker's request over `fetch`: its disconnect is seen, its body may stream. */
   async fetch(open: AttemptRequest, request: Request): Promise<Response> {
     const length = Number(request.headers.get('content-length') ?? Number.NaN);
     const whole = length <= WHOLE_BODY_BYTES ? new Uint8Array(await request.arrayBuffer()) : undefined;
@@ -161,9 +161,9 @@ export class Attempts implements UpstreamStreamHost {
   }
 
   #attendTo(exchange: UpstreamStream, request: Request): void {
-    const leaving = new ClientDisconnect(request.signal);
-    leaving.on(() => exchange.cancel());
-    this.#fetchers.set(exchange, leaving);
+    const client = new ClientDisconnect(request.signal);
+    client.on(() => exchange.cancel());
+    this.#fetchers.set(exchange, client);
   }
 
   #unattend(exchange: UpstreamStream): void {
@@ -172,7 +172,7 @@ export class Attempts implements UpstreamStreamHost {
   }
 
   /**
-   * A Worker's small request as a call. `answer` gets its answer if it is soon there and whole; a client's leaving
+   * A Worker's small request as a call. `answer` gets its answer if it is soon there and whole; a client's disconnect
    * is told by `leave`, which a Worker that is ended cannot, so that anything longer is to be fetched, and is cancelled if nobody does.
    */
   call(open: AttemptRequest, body: Uint8Array, answer: (result: CallResult) => void): void {

@@ -47,7 +47,7 @@ export class OffloadedResponse {
     this.#session = session;
     this.#open = open;
     this.number = number;
-    asker.leaving.on(() => this.leave());
+    asker.client.on(() => this.leave());
   }
 
   #stub() {

@@ -11,7 +11,7 @@ export type Offer =
 export interface ResponseOffload {
   /** Waits for the answer's first data, then `tell`s. */
   offer(held: Held, tell: (offer: Offer) => void): void;
-  /** The answer of that attempt is leaving, or about to. */
+  /** The answer of that attempt is being offloaded, or about to be. */
   holds(name: string): boolean;
   /** Its client left before it could be taken. */
   leave(name: string): void;

@@ -18,14 +18,14 @@ export class ResultListener {
   #large: (() => void) | undefined;
   #begun: ((known: Known) => boolean) | undefined;
   #told = false;
-  /** Came as a call, where leaving is not seen: nobody wants it then, unless somebody attends to it. */
+  /** Came as a call, where a disconnect is not seen: nobody wants it then, unless somebody attends to it. */
   #attendBy: number | undefined;
 
   get told(): boolean {
     return this.#told;
   }
 
-  /** `tell` gets the result, for somebody whose leaving is seen. */
+  /** `tell` gets the result, for somebody whose disconnect is seen. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#attendBy = undefined;
     this.#tell = tell;

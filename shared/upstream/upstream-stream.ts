@@ -131,7 +131,7 @@ export class UpstreamStream {
     return this.#acceptedAt !== undefined;
   }
 
-  /** `tell` gets the result, for somebody whose leaving is seen. */
+  /** `tell` gets the result, for somebody whose disconnect is seen. */
   attend(tell: (result: AttemptResult) => void): void {
     this.#listener.attend(tell);
     this.#answer();

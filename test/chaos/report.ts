@@ -101,7 +101,7 @@ function partA({ a }: Run): string[] {
         ],
         ['the same, none of them paused or cut off', accounts.doublesWithinReach.length],
         [
-          'from the client’s leaving to the end at the engine: median, most',
+          'from the client’s disconnect to the end at the engine: median, most',
           `${half(accounts.leftMs)}, ${most(accounts.leftMs)} (${accounts.leftMs.length} clients)`,
         ],
         [

@@ -55,13 +55,13 @@ it('of a hundred at once on ten at once ten get through, streams and whole answe
 
 it('a client that leaves gives its place back', async () => {
   const { key } = await make({ limits: { concurrent_requests: 1 } });
-  const leaving = new AbortController();
-  const init = { signal: leaving.signal, headers: { authorization: `Bearer ${key}` } };
+  const client = new AbortController();
+  const init = { signal: client.signal, headers: { authorization: `Bearer ${key}` } };
   const body = chatBody({ tokens: 10_000, tokensPerSecond: 20 }, { stream: true });
   const response = await house.ask('/v1/chat/completions', body, init);
   expect(response.status).toBe(200);
   expect((await ask(key)).status).toBe(429);
-  leaving.abort();
+  client.abort();
   await eventually('its place', 5_000, async () => ((await statuses([ask(key)]))[0] === 200 ? true : undefined));
 });
 

@@ -99,10 +99,10 @@ it('a request whose only node dies in its hands, before a word of the answer, is
 
 it('who leaves while it waits is never asked for', async () => {
   await gone('left/alone');
-  const leaving = new AbortController();
-  const asked = ask('left/alone', {}, { signal: leaving.signal }).catch(() => 'left');
+  const client = new AbortController();
+  const asked = ask('left/alone', {}, { signal: client.signal }).catch(() => 'left');
   await gateway.queued(1, 'left/alone');
-  leaving.abort();
+  client.abort();
   expect(await asked).toBe('left');
   const { engine } = await addNode('left/alone');
   expect((await ask('left/alone')).status).toBe(200);
@@ -190,13 +190,13 @@ it('a body that is not looked into is not read before a node is there', async ()
 it('a queue that is full says so at once, and when to come again', async () => {
   await expected('full/one');
   await gateway.admin('PATCH', 'settings', { queue: { places: 1 } });
-  const leaving = new AbortController();
-  const asked = [1, 2].map(() => ask('full/one', {}, { signal: leaving.signal }));
+  const client = new AbortController();
+  const asked = [1, 2].map(() => ask('full/one', {}, { signal: client.signal }));
   const refused = await Promise.race(asked);
   expect(refused.status).toBe(429);
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
   expect((await envelopeOf(refused)).code).toBe('queue_full');
-  leaving.abort();
+  client.abort();
   await Promise.allSettled(asked);
 });
 

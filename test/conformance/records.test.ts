@@ -161,8 +161,8 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
   await house.gateway.admin('PATCH', 'settings', { queue: { unary_ms: 30_000, stream_ms: 30_000 } });
   const { id, key } = await makeKey();
   const waits = async (more: object, headers: Record<string, string> = {}) => {
-    const leaving = new AbortController();
-    const init = { headers: { authorization: `Bearer ${key}`, ...headers }, signal: leaving.signal };
+    const client = new AbortController();
+    const init = { headers: { authorization: `Bearer ${key}`, ...headers }, signal: client.signal };
     const asked = house.ask('/v1/chat/completions', chatBody({}, { model: 'awaited', ...more }), init);
     const left = asked.then(
       () => 'answered',
@@ -170,13 +170,13 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
     );
     await house.gateway.queued(1, 'awaited');
     await new Promise((resolve) => setTimeout(resolve, WAITS_MS));
-    leaving.abort();
+    client.abort();
     expect(await left).toBe('left');
   };
   // Not of this project, so not in its trace.
   await eventually('waiting is allowed', 10_000, async () => {
-    const leaving = new AbortController();
-    const init = { signal: leaving.signal };
+    const client = new AbortController();
+    const init = { signal: client.signal };
     const over = house.ask('/v1/chat/completions', chatBody({}, { model: 'awaited' }), init).then(
       () => undefined,
       () => undefined,
@@ -186,7 +186,7 @@ it('who leaves while it waits for a node is on record: 499, how long it waited, 
       () => undefined,
     );
     const waits = await Promise.race([over, waiting]);
-    leaving.abort();
+    client.abort();
     await over;
     return waits;
   });

@@ -114,11 +114,11 @@ it('a client that leaves while its stream waits leaves the queue: no engine hear
   const model = 'left/waiting';
   const first = await node(model);
   await shop.refreshed();
-  const leaving = new AbortController();
-  const stream = await begun('/v1/completions', model, leaving.signal);
+  const client = new AbortController();
+  const stream = await begun('/v1/completions', model, client.signal);
   await gone(first);
   await waiting(stream);
-  leaving.abort();
+  client.abort();
   await stream.over;
   const next = await node(model, { tokens: 5 });
   await shop.refreshed();

@@ -15,7 +15,7 @@ interface Carrier {
 export class NodeRequest implements HttpRequest {
   readonly method: string;
   readonly path: string;
-  readonly leaving = new ClientDisconnect();
+  readonly client = new ClientDisconnect();
   readonly offloads = true;
   readonly headers: { get(name: string): string | null };
   readonly accepted: () => void;
@@ -51,7 +51,7 @@ export class NodeRequest implements HttpRequest {
 
   get signal(): AbortSignal {
     this.#controller ??= new AbortController();
-    if (this.leaving.left) this.#controller.abort();
+    if (this.client.left) this.#controller.abort();
     return this.#controller.signal;
   }
 
@@ -82,7 +82,7 @@ export class NodeRequest implements HttpRequest {
   }
 
   #leave(): void {
-    this.leaving.leave();
+    this.client.leave();
     this.#controller?.abort();
   }
 }

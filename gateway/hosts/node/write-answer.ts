@@ -52,8 +52,8 @@ function offload(
     destroy: () => response.destroy(),
   });
   if (stream === undefined) return void response.destroy();
-  if (request.leaving.left) return stream.leave();
-  request.leaving.on(() => stream.leave());
+  if (request.client.left) return stream.leave();
+  request.client.on(() => stream.leave());
   response.writeHead(status, headers);
   response.on('drain', grant);
   response.write(body);
@@ -76,7 +76,7 @@ async function stream(
   body: ReadableStream<Uint8Array>,
 ): Promise<void> {
   const reader = body.getReader();
-  request.leaving.on(() => void reader.cancel().catch(() => {}));
+  request.client.on(() => void reader.cancel().catch(() => {}));
   response.writeHead(status, length === undefined ? headers : { ...headers, 'content-length': String(length) });
   // The first bytes go with the head where they are here already.
   const early = setImmediate(() => response.flushHeaders());

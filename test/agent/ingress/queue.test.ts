@@ -82,10 +82,10 @@ it('a full queue is 429 and says when to come again; batch makes room for intera
 
 it('who leaves while it waits is never asked for', async () => {
   const { here, node, back } = await waitingPlace();
-  const leaving = new AbortController();
-  const left = here.ask(CHAT, chatBody(), { signal: leaving.signal }).catch(() => 'left');
+  const client = new AbortController();
+  const left = here.ask(CHAT, chatBody(), { signal: client.signal }).catch(() => 'left');
   await waiting(here, 1);
-  leaving.abort();
+  client.abort();
   expect(await left).toBe('left');
   await waiting(here, 0);
   back();

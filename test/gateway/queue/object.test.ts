@@ -55,10 +55,10 @@ test('a full queue refuses whoever fills it, says when to come again, and makes 
 });
 
 test('those who leave give their places up', async () => {
-  const leaving = new AbortController();
-  const asked = Array.from({ length: 20 }, () => ask('m4', place(), leaving.signal).catch(() => 'left'));
+  const client = new AbortController();
+  const asked = Array.from({ length: 20 }, () => ask('m4', place(), client.signal).catch(() => 'left'));
   await vi.waitFor(async () => expect((await depth('m4')).waiting).toBeGreaterThan(15), { interval: 10 });
-  leaving.abort();
+  client.abort();
   await Promise.all(asked);
   // turns alone would take seconds for so many
   await vi.waitFor(async () => expect((await depth('m4')).waiting).toBe(0), { timeout: 1_000, interval: 10 });

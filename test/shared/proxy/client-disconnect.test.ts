@@ -1,54 +1,54 @@
 import { expect, test } from 'vitest';
 import { ClientDisconnect } from '../../../shared/proxy/client-disconnect.ts';
 
-test('all parts of a request hear of its client’s leaving, also when one of them ends the request by it', () => {
-  const client = new AbortController();
-  const leaving = new ClientDisconnect(client.signal);
+test('all parts of a request hear of its client’s disconnect, also when one of them ends the request by it', () => {
+  const runtime = new AbortController();
+  const client = new ClientDisconnect(runtime.signal);
   const heard: string[] = [];
-  leaving.on(() => {
+  client.on(() => {
     heard.push('first');
-    leaving.over();
+    client.over();
   });
-  leaving.on(() => heard.push('second'));
-  expect(leaving.left).toBe(false);
-  client.abort();
+  client.on(() => heard.push('second'));
+  expect(client.left).toBe(false);
+  runtime.abort();
   expect(heard).toEqual(['first', 'second']);
-  expect(leaving.left).toBe(true);
+  expect(client.left).toBe(true);
 });
 
 test('a request that is over leaves nothing at the runtime', () => {
   const listeners = new Set<() => void>();
-  const leaving = new ClientDisconnect({
+  const client = new ClientDisconnect({
     aborted: false,
     addEventListener: (_, call) => listeners.add(call),
     removeEventListener: (_, call) => listeners.delete(call),
   });
-  leaving.on(() => {});
-  leaving.on(() => {});
+  client.on(() => {});
+  client.on(() => {});
   expect(listeners.size).toBe(1);
-  leaving.over();
-  leaving.over();
+  client.over();
+  client.over();
   expect(listeners.size).toBe(0);
 });
 
 test('who sees the client leave says so to all parts, also where no signal does', () => {
-  const leaving = new ClientDisconnect();
+  const client = new ClientDisconnect();
   let heard = 0;
-  leaving.on(() => heard++);
-  expect(leaving.left).toBe(false);
-  leaving.leave();
+  client.on(() => heard++);
+  expect(client.left).toBe(false);
+  client.leave();
   expect(heard).toBe(1);
-  leaving.over();
-  leaving.leave();
+  client.over();
+  client.leave();
   expect(heard).toBe(1);
-  expect(leaving.left).toBe(true);
+  expect(client.left).toBe(true);
 });
 
-test('a part that begins behind its client’s leaving hears of it at once', () => {
-  const client = new AbortController();
-  client.abort();
-  const leaving = new ClientDisconnect(client.signal);
+test('a part that begins behind its client’s disconnect hears of it at once', () => {
+  const runtime = new AbortController();
+  runtime.abort();
+  const client = new ClientDisconnect(runtime.signal);
   let heard = 0;
-  leaving.on(() => heard++);
+  client.on(() => heard++);
   expect(heard).toBe(1);
 });

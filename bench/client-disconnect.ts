@@ -1,5 +1,5 @@
 /**
- * `npm run bench:leaving`: how long an engine goes on for a client that left, from the client's FIN to the end that the engine sees, in
+ * `npm run bench:client-disconnect`: how long an engine goes on for a client that left, from the client's FIN to the end that the engine sees, in
  * each phase in which an engine works. A self-hosted gateway, one agent and one stand-in engine on this machine.
  */
 import type { EngineRequest } from '../test/support/engine.ts';
