@@ -8,7 +8,7 @@ import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
-import type { LoadCounter } from '../tunnel/exchanges.ts';
+import type { LoadCounter } from '../tunnel/origin-requests.ts';
 import { Ingress } from './ingress.ts';
 import { ReplicaNodes } from './replica-nodes.ts';
 import { NO_RECEIPT } from './route.ts';

@@ -103,7 +103,7 @@ export class DisaggregatedCall implements EngineCall {
         if (!this.#hold(chunk.length)) return undefined;
       }
     } catch {
-      return undefined; // the exchange was abandoned, and knows why
+      return undefined; // the request was abandoned, and knows why
     }
     return Buffer.concat(chunks);
   }

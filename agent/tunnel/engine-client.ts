@@ -58,7 +58,7 @@ export class EngineClient {
       pipelining: 1,
       keepAliveTimeout: KEEP_ALIVE_MS,
       keepAliveMaxTimeout: KEEP_ALIVE_MS,
-      // Time-outs are the exchange's own: stalls, settable per model.
+      // Time-outs are the request's own: stalls, settable per model.
       headersTimeout: 0,
       bodyTimeout: 0,
     });

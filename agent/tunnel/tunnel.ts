@@ -7,9 +7,9 @@ import { FRAMES_HEADER } from '../../shared/wire/limits.ts';
 import type { Link } from '../../shared/wire/link.ts';
 import { Connection } from './connection.ts';
 import { dial } from './dial.ts';
-import type { Exchange } from './exchange.ts';
-import { Exchanges } from './exchanges.ts';
 import { messageOf } from './gateway-request.ts';
+import type { OriginRequest } from './origin-request.ts';
+import { OriginRequests } from './origin-requests.ts';
 import { Probes } from './probes.ts';
 import type { Refusal, Tunnel, TunnelOptions, UsageOutlet } from './types.ts';
 
@@ -53,7 +53,7 @@ export function openTunnel(options: TunnelOptions): Tunnel {
 /** The tunnel to one gateway: dials, and dials again for ever; attempts outlive the sockets. */
 class GatewayTunnel implements Tunnel {
   readonly #options: TunnelOptions;
-  readonly #exchanges: Exchanges;
+  readonly #requests: OriginRequests;
   #connection: Connection | undefined;
   #link: Link | undefined;
   #generation = 0;
@@ -66,12 +66,12 @@ class GatewayTunnel implements Tunnel {
   #sequence = 0;
   /** The newest record is not yet stored: whoever waits for that. */
   #unstored: PromiseWithResolvers<void> | undefined;
-  #touched = new Set<Exchange>();
+  #touched = new Set<OriginRequest>();
   readonly #probes = new Probes();
 
   constructor(options: TunnelOptions) {
     this.#options = options;
-    this.#exchanges = new Exchanges(options.engine, options.log, options.load);
+    this.#requests = new OriginRequests(options.engine, options.log, options.load);
   }
 
   get connected(): boolean {
@@ -79,12 +79,12 @@ class GatewayTunnel implements Tunnel {
   }
 
   get inFlight(): number {
-    return this.#exchanges.running;
+    return this.#requests.running;
   }
 
   open(): void {
     if (this.#ticking !== undefined || this.#closed) return;
-    this.#ticking = setInterval(() => this.#exchanges.tick(performance.now()), TICK_MS);
+    this.#ticking = setInterval(() => this.#requests.tick(performance.now()), TICK_MS);
     void this.#dial();
   }
 
@@ -146,7 +146,7 @@ class GatewayTunnel implements Tunnel {
     this.#link = link;
     this.#readyAt = performance.now();
     this.#touched = new Set();
-    this.#exchanges.connect(link, reads);
+    this.#requests.connect(link, reads);
     this.#options.onConnected?.(gateway);
     void this.publish();
     this.#outlet = { send: (sequence, json) => link.put({ type: 'usage', sequence, json }) };
@@ -160,7 +160,7 @@ class GatewayTunnel implements Tunnel {
     if (frame.type === 'stored') return this.#stored(frame.sequence);
     if (frame.type === 'deploy') return void this.#obey(link, frame.sequence, frame.order);
     if (frame.type === 'probed') return this.#probes.answered(frame.nonce, frame.verdict);
-    this.#exchanges.onFrame(link, frame, this.#touched);
+    this.#requests.onFrame(link, frame, this.#touched);
   }
 
   /** The answer goes before what is done: that may end this session. */
@@ -178,7 +178,7 @@ class GatewayTunnel implements Tunnel {
     if (this.#touched.size === 0) return;
     const touched = this.#touched;
     this.#touched = new Set(); // a cleared one's table would lead to the next one's: see TransientMap
-    for (const exchange of touched) this.#exchanges.start(exchange);
+    for (const request of touched) this.#requests.start(request);
   }
 
   #onClosed(code: number, reason: string): void {
@@ -186,7 +186,7 @@ class GatewayTunnel implements Tunnel {
     if (this.#link !== undefined) {
       this.#link = undefined;
       this.#probes.abandon();
-      this.#exchanges.disconnect();
+      this.#requests.disconnect();
       if (this.#outlet !== undefined) this.#options.usage?.disconnected(this.#outlet);
       this.#outlet = undefined;
       this.#options.onDisconnected?.();
@@ -235,17 +235,17 @@ class GatewayTunnel implements Tunnel {
   }
 
   drain(): Promise<void> {
-    return this.#exchanges.drain();
+    return this.#requests.drain();
   }
 
   giveUp(): void {
-    this.#exchanges.giveUp();
+    this.#requests.giveUp();
   }
 
   async close(): Promise<void> {
     const connection = this.#connection;
     this.#stop();
-    const closing = this.#exchanges.close(); // its last words go before the good-bye
+    const closing = this.#requests.close(); // its last words go before the good-bye
     connection?.close(1000, 'the agent ends');
     await closing;
   }

@@ -15,8 +15,8 @@ import {
   type PackedResult,
   unpack,
 } from './attempt.ts';
-import { OffloadedResponse } from './offloaded-response.ts';
 import { type Callee, calleeOf, LocalCall } from './local-calls.ts';
+import { OffloadedResponse } from './offloaded-response.ts';
 
 /** Larger bodies go by `fetch`, which streams them. */
 const CALL_MAX_BYTES = 64 * 1024;

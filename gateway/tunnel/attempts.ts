@@ -27,8 +27,8 @@ import { type AttemptName, Calls } from './calls.ts';
 import { Ends } from './ends.ts';
 import { LastErrors } from './last-errors.ts';
 import type { OpeningProofs, Report } from './opening-proofs.ts';
+import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './replies.ts';
 import type { ResponseOffload } from './response-offload.ts';
-import { mayOffload, failureResponse, localResultFor, responseFor, responseTo } from './replies.ts';
 import type { StreamIds } from './stream-ids.ts';
 
 /** Bodies up to this size are read whole: one read instead of a stream. */
@@ -72,7 +72,7 @@ export class Attempts implements UpstreamStreamHost {
   readonly errors = new LastErrors();
   readonly #ids: StreamIds;
   readonly #settlement: Settlement;
-  readonly #exchanges = new TransientMap<number, UpstreamStream>();
+  readonly #upstreams = new TransientMap<number, UpstreamStream>();
   readonly #abandoned = new AbandonedAttempts();
   readonly #calls = new Calls();
   readonly ends = new Ends();
@@ -107,11 +107,11 @@ export class Attempts implements UpstreamStreamHost {
 
   /** Nothing is open and nothing is left to settle. */
   get idle(): boolean {
-    return this.#exchanges.size === 0 && this.#settlement.idle;
+    return this.#upstreams.size === 0 && this.#settlement.idle;
   }
 
   get open(): number {
-    return this.#exchanges.size;
+    return this.#upstreams.size;
   }
 
   /** Records that wait to be stored and may be at once. */
@@ -137,8 +137,8 @@ export class Attempts implements UpstreamStreamHost {
     }
     const held = open.resume ? this.#offload?.takeBack(nameOf(open)) : undefined;
     if (held !== undefined) {
-      this.#attendTo(held.exchange, request);
-      return responseFor(held.result, held.exchange);
+      this.#attendTo(held.upstream, request);
+      return responseFor(held.result, held.upstream);
     }
     const broken = this.#broken.of(open);
     if (open.answerOffset === BROKEN_OFF) return failureResponse(broken?.code ?? 'lost', 'the answer broke off');
@@ -147,28 +147,28 @@ export class Attempts implements UpstreamStreamHost {
     const called = this.#calls.take(open);
     if (called === undefined && !this.#admits(open)) return failureResponse('suspected', SUSPECTED);
     return new Promise((resolve) => {
-      const exchange = called ?? this.#create(open, whole ?? request.body);
-      this.#attendTo(exchange, request);
-      exchange.attend((result) => {
+      const upstream = called ?? this.#create(open, whole ?? request.body);
+      this.#attendTo(upstream, request);
+      upstream.attend((result) => {
         if (result.kind !== 'head' || !open.offload || !mayOffload(result) || this.#offload === undefined)
-          return resolve(responseFor(result, exchange));
-        this.#offload.offer({ exchange, result }, (offer) => {
-          if (offer.kind === 'offloaded') this.#unattend(exchange); // its Worker is told by the response, and tells by `leave`
+          return resolve(responseFor(result, upstream));
+        this.#offload.offer({ upstream, result }, (offer) => {
+          if (offer.kind === 'offloaded') this.#unattend(upstream); // its Worker is told by the response, and tells by `leave`
           resolve(responseTo(offer, result));
         });
       });
     });
   }
 
-  #attendTo(exchange: UpstreamStream, request: Request): void {
+  #attendTo(upstream: UpstreamStream, request: Request): void {
     const client = new ClientDisconnect(request.signal);
-    client.on(() => exchange.cancel());
-    this.#fetchers.set(exchange, client);
+    client.on(() => upstream.cancel());
+    this.#fetchers.set(upstream, client);
   }
 
-  #unattend(exchange: UpstreamStream): void {
-    this.#fetchers.get(exchange)?.over();
-    this.#fetchers.delete(exchange);
+  #unattend(upstream: UpstreamStream): void {
+    this.#fetchers.get(upstream)?.over();
+    this.#fetchers.delete(upstream);
   }
 
   /**
@@ -183,12 +183,12 @@ export class Attempts implements UpstreamStreamHost {
   /** As `call`, in this process: of a stream that may be offloaded it is enough that its first data is soon there. */
   callLocally(open: AttemptRequest, body: Uint8Array, answer: (result: LocalResult) => void): void {
     if (open.offload !== true || !this.#admits(open)) return this.call(open, body, answer);
-    const exchange = this.#create(open, body);
-    this.#calls.add(exchange, answer, (known) => {
+    const upstream = this.#create(open, body);
+    this.#calls.add(upstream, answer, (known) => {
       const result = { ...known, whole: undefined };
       if (!mayOffload(result) || this.#offload === undefined) return false;
       this.#calls.take(open);
-      this.#offload.offer({ exchange, result }, (offer) => answer(localResultFor(offer, result)));
+      this.#offload.offer({ upstream, result }, (offer) => answer(localResultFor(offer, result)));
       return true;
     });
   }
@@ -210,39 +210,39 @@ export class Attempts implements UpstreamStreamHost {
 
   #create(open: AttemptRequest, body: AttemptBody): UpstreamStream {
     this.#on.busy();
-    const exchange = new UpstreamStream(this.#ids.next(), open, body, this);
-    this.#exchanges.set(exchange.stream, exchange);
-    this.#hangs.opened(exchange);
-    if (this.#link !== undefined) exchange.connect(this.#link);
+    const upstream = new UpstreamStream(this.#ids.next(), open, body, this);
+    this.#upstreams.set(upstream.stream, upstream);
+    this.#hangs.opened(upstream);
+    if (this.#link !== undefined) upstream.connect(this.#link);
     // Once somebody waits for the result.
-    else if (this.#isOver) void Promise.resolve().then(() => exchange.fail('gone', KILLED));
-    return exchange;
+    else if (this.#isOver) void Promise.resolve().then(() => upstream.fail('gone', KILLED));
+    return upstream;
   }
 
-  onFirstByte(exchange: UpstreamStream): void {
-    this.#hangs.onFirstByte(exchange);
+  onFirstByte(upstream: UpstreamStream): void {
+    this.#hangs.onFirstByte(upstream);
   }
 
-  onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void {
-    this.#exchanges.delete(exchange.stream);
-    this.#calls.take(exchange.request);
-    this.#unattend(exchange);
-    this.#hangs.onOver(exchange, failure);
-    this.#settlement.ended(exchange, failure, this.now());
-    this.#abandoned.ended(exchange, failure);
-    this.errors.ended(exchange, failure, Date.now());
-    if (failure !== undefined && failure !== 'cancelled' && exchange.told) this.#broken.add(exchange, failure);
+  onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
+    this.#upstreams.delete(upstream.stream);
+    this.#calls.take(upstream.request);
+    this.#unattend(upstream);
+    this.#hangs.onOver(upstream, failure);
+    this.#settlement.ended(upstream, failure, this.now());
+    this.#abandoned.ended(upstream, failure);
+    this.errors.ended(upstream, failure, Date.now());
+    if (failure !== undefined && failure !== 'cancelled' && upstream.told) this.#broken.add(upstream, failure);
     if (failure === 'not_accepted') this.#on.silent();
     if (failure !== undefined && TELL_AGENT.has(failure)) {
-      this.#link?.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
+      this.#link?.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
     }
   }
 
-  renumber(exchange: UpstreamStream): number {
-    this.#exchanges.delete(exchange.stream);
-    this.#settlement.renumbered(exchange.stream);
+  renumber(upstream: UpstreamStream): number {
+    this.#upstreams.delete(upstream.stream);
+    this.#settlement.renumbered(upstream.stream);
     const stream = this.#ids.next();
-    this.#exchanges.set(stream, exchange);
+    this.#upstreams.set(stream, upstream);
     return stream;
   }
 
@@ -255,29 +255,29 @@ export class Attempts implements UpstreamStreamHost {
       () => this.#ids.next(),
       (from, to) => this.#settlement.moved(from, to),
     );
-    for (const exchange of this.#exchanges.values()) exchange.connect(link);
+    for (const upstream of this.#upstreams.values()) upstream.connect(link);
   }
 
   disconnect(): void {
     this.#link = undefined;
     this.#proofs.forget();
     const now = this.now();
-    for (const exchange of this.#exchanges.values()) exchange.disconnect(now);
+    for (const upstream of this.#upstreams.values()) upstream.disconnect(now);
   }
 
   /** Nobody comes back for them, nor for what is asked from now on: a view that is a second old still has the node. */
   abandon(): void {
     this.#isOver = true;
-    for (const exchange of [...this.#exchanges.values()]) exchange.breakOff('gone', KILLED);
+    for (const upstream of [...this.#upstreams.values()]) upstream.breakOff('gone', KILLED);
   }
 
   /** A frame of a stream. `touched` collects what has to look at its message's end. */
   onFrame(link: Link, frame: Extract<Frame, { stream: number }>, touched: Set<UpstreamStream>): void {
-    const exchange = this.#exchanges.get(frame.stream);
-    if (frame.type === 'report') return this.#report(frame, exchange);
-    if (exchange !== undefined) {
-      touched.add(exchange);
-      return exchange.onFrame(frame);
+    const upstream = this.#upstreams.get(frame.stream);
+    if (frame.type === 'report') return this.#report(frame, upstream);
+    if (upstream !== undefined) {
+      touched.add(upstream);
+      return upstream.onFrame(frame);
     }
     // Late data of a stream that ended here. What nobody ended here, nobody wants: its former object is gone.
     if (frame.type === 'data') link.consumed(frame.bytes.length);
@@ -292,21 +292,21 @@ export class Attempts implements UpstreamStreamHost {
     }
   }
 
-  #report(frame: Report, exchange: UpstreamStream | undefined): void {
-    if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, exchange))
-      return this.#proofs.postpone(frame, (again) => this.#report(again, this.#exchanges.get(again.stream)));
+  #report(frame: Report, upstream: UpstreamStream | undefined): void {
+    if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, upstream))
+      return this.#proofs.postpone(frame, (again) => this.#report(again, this.#upstreams.get(again.stream)));
     // What is said again after a lost socket is no end.
-    if (exchange !== undefined || this.#settlement.awaits(frame.stream)) this.ends.add();
+    if (upstream !== undefined || this.#settlement.awaits(frame.stream)) this.ends.add();
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
     const { stream, usage, name, timings } = frame;
-    if (name !== undefined) this.#settlement.named({ stream, usage, name, timings }, exchange, this.now());
-    else this.#settlement.report(stream, usage, exchange, this.now());
+    if (name !== undefined) this.#settlement.named({ stream, usage, name, timings }, upstream, this.now());
+    else this.#settlement.report(stream, usage, upstream, this.now());
     this.#on.busy();
   }
 
   /** An attempt that is not over, by its name. */
   running(name: ReportName): UpstreamStream | undefined {
-    for (const exchange of this.#exchanges.values()) if (goesBy(exchange, name)) return exchange;
+    for (const upstream of this.#upstreams.values()) if (goesBy(upstream, name)) return upstream;
     return undefined;
   }
 
@@ -318,13 +318,13 @@ export class Attempts implements UpstreamStreamHost {
   tick(now: number): void {
     this.#relieve(now);
     this.#calls.tick(now);
-    for (const exchange of this.#exchanges.values()) exchange.tick(now);
-    this.#hangs.tick(this.#exchanges.values(), this.#link !== undefined);
+    for (const upstream of this.#upstreams.values()) upstream.tick(now);
+    this.#hangs.tick(this.#upstreams.values(), this.#link !== undefined);
   }
 
   /** What the node's peers see of their engines. */
   judge(peers: readonly PeerEvidence[]): void {
-    this.#hangs.judge(peers, this.#exchanges.values());
+    this.#hangs.judge(peers, this.#upstreams.values());
   }
 
   /** What is seen of this node's engine, for the judgement of a peer. */
@@ -336,8 +336,8 @@ export class Attempts implements UpstreamStreamHost {
   #relieve(now: number): void {
     const pressure = this.#link?.pressure ?? 0;
     if (pressure < PRESSED) return;
-    for (const exchange of this.#exchanges.values()) {
-      if (exchange.stalled(now) && (!exchange.complete || pressure > NEARLY_FULL)) exchange.park();
+    for (const upstream of this.#upstreams.values()) {
+      if (upstream.stalled(now) && (!upstream.complete || pressure > NEARLY_FULL)) upstream.park();
     }
   }
 

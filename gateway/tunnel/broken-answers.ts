@@ -15,8 +15,8 @@ export class BrokenAnswers {
   /** Oldest first. */
   readonly #answers = new Map<string, Broken>();
 
-  add(exchange: UpstreamStream, code: AttemptFailure): void {
-    this.#answers.set(nameOf(exchange.request), { code, length: exchange.answerLength });
+  add(upstream: UpstreamStream, code: AttemptFailure): void {
+    this.#answers.set(nameOf(upstream.request), { code, length: upstream.answerLength });
     const oldest = this.#answers.keys().next().value;
     if (this.#answers.size > KEPT_MAX && oldest !== undefined) this.#answers.delete(oldest);
   }

@@ -12,7 +12,7 @@ const CALL_MS = 200;
 const FETCH_MS = 400;
 
 interface Call {
-  exchange: UpstreamStream;
+  upstream: UpstreamStream;
   /** Of `steadyNow`; never once its Worker was told to fetch. */
   giveUpAt: number;
   fetchIt: () => void;
@@ -21,22 +21,22 @@ interface Call {
 export type AttemptName = Pick<AttemptRequest, 'requestId' | 'attempt'>;
 
 /**
- * Attempts that came as a call, by name, until they are answered or fetched. One for each exchange at most: what bounds those
+ * Attempts that came as a call, by name, until they are answered or fetched. One for each upstream at most: what bounds those
  * bounds these.
  */
 export class Calls {
   readonly #calls = new TransientMap<string, Call>();
 
   /** `answer` gets the whole answer if that is soon there, else word to fetch it. `begun`: as the listener's. */
-  add(exchange: UpstreamStream, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
-    const call: Call = { exchange, giveUpAt: steadyNow() + CALL_MS, fetchIt: () => {} };
+  add(upstream: UpstreamStream, answer: (result: CallResult) => void, begun?: (known: Known) => boolean): void {
+    const call: Call = { upstream, giveUpAt: steadyNow() + CALL_MS, fetchIt: () => {} };
     call.fetchIt = () => {
       call.giveUpAt = Number.POSITIVE_INFINITY;
-      exchange.hold(steadyNow() + FETCH_MS);
+      upstream.hold(steadyNow() + FETCH_MS);
       answer({ kind: 'fetch' });
     };
-    this.#calls.set(nameOf(exchange.request), call);
-    exchange.inform(answer, call.fetchIt, begun);
+    this.#calls.set(nameOf(upstream.request), call);
+    upstream.inform(answer, call.fetchIt, begun);
   }
 
   has(name: AttemptName): boolean {
@@ -48,12 +48,12 @@ export class Calls {
     const key = nameOf(name);
     const call = this.#calls.get(key);
     this.#calls.delete(key);
-    return call?.exchange;
+    return call?.upstream;
   }
 
   /** Its client left. */
   cancel(name: AttemptName): void {
-    this.#calls.get(nameOf(name))?.exchange.cancel();
+    this.#calls.get(nameOf(name))?.upstream.cancel();
   }
 
   tick(now: number): void {

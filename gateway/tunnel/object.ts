@@ -229,7 +229,7 @@ export class TunnelObject extends GatewayObject {
     if (!fine) return this.#gone(peer);
     this.#sockets.heard(Date.now());
     if (peer === this.#sockets.active) this.#registry.heard();
-    for (const exchange of touched) exchange.onMessageEnd();
+    for (const upstream of touched) upstream.onMessageEnd();
     this.#sockets.settle(peer);
     if (this.#attempts.due >= TOGETHER) this.#store(steadyNow());
     if (hello !== undefined) this.#sockets.greet(peer, hello);

@@ -8,7 +8,7 @@ import type { Ending, OffloadCompletion } from './offloaded-response.ts';
 
 /** An answer whose head is there. */
 export interface Held {
-  exchange: UpstreamStream;
+  upstream: UpstreamStream;
   result: Extract<AttemptResult, { kind: 'head' }>;
 }
 
@@ -28,7 +28,7 @@ interface OffloadEvents {
 /** One answer on its way out: nothing yet → its first data offered → taken → over. */
 export class OffloadedStream implements Sink {
   readonly #held: Held;
-  readonly #exchange: UpstreamStream;
+  readonly #upstream: UpstreamStream;
   readonly #on: OffloadEvents;
   #state: 'new' | 'offered' | 'taken' | 'over' = 'new';
   /** Bytes behind the first. */
@@ -40,7 +40,7 @@ export class OffloadedStream implements Sink {
 
   constructor(held: Held, on: OffloadEvents) {
     this.#held = held;
-    this.#exchange = held.exchange;
+    this.#upstream = held.upstream;
     this.#on = on;
   }
 
@@ -75,7 +75,7 @@ export class OffloadedStream implements Sink {
 
   /** The client is told in-band; it gets no terminal event. */
   #break(code: AttemptFailure): void {
-    const endpoint = endpointById(this.#exchange.request.endpoint);
+    const endpoint = endpointById(this.#upstream.request.endpoint);
     const error = apiErrorFor(new AttemptError(code, 'the answer broke off'));
     if (endpoint !== undefined) this.take(inBandError(endpoint, error));
     this.#finish(code);
@@ -92,7 +92,7 @@ export class OffloadedStream implements Sink {
     if (this.#state === 'over') return;
     this.#state = 'taken';
     this.#limit = limit;
-    if (this.#broken === undefined) this.#exchange.answer.refill();
+    if (this.#broken === undefined) this.#upstream.answer.refill();
     else this.#break(this.#broken);
   }
 
@@ -101,7 +101,7 @@ export class OffloadedStream implements Sink {
     this.#state = 'over';
     this.#on.left();
     this.completion?.ended.resolve('left');
-    this.#exchange.cancel();
+    this.#upstream.cancel();
   }
 
   /** Who has it reads it otherwise. Undefined once it is taken: part of it may be on its way. */

@@ -17,14 +17,14 @@ export function failureResponse(code: AttemptFailure, message: string): Response
   return new Response(message, { status: 520, headers: { [FAILURE_HEADER]: code, 'content-type': 'text/plain' } });
 }
 
-export function responseFor(result: AttemptResult, exchange: UpstreamStream): Response {
+export function responseFor(result: AttemptResult, upstream: UpstreamStream): Response {
   if (result.kind === 'failure') return failureResponse(result.code, result.message);
   const { status, head, whole } = result;
   const headers: Record<string, string> = { [HEAD_HEADER]: JSON.stringify(head) };
   if (whole !== undefined) headers['content-length'] = String(whole.length);
-  if (!NO_BODY.has(status)) return new Response(whole ?? exchange.answer.open(), { status, headers });
+  if (!NO_BODY.has(status)) return new Response(whole ?? upstream.answer.open(), { status, headers });
   // Nobody reads this one, and without a reader it would never be over.
-  if (whole === undefined) void exchange.answer.open().pipeTo(new WritableStream());
+  if (whole === undefined) void upstream.answer.open().pipeTo(new WritableStream());
   return new Response(null, { status, headers });
 }
 

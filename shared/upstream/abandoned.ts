@@ -30,13 +30,13 @@ export class AbandonedAttempts {
   /** By stream, oldest first. */
   readonly #attempts = new Map<number, Given>();
 
-  /** An exchange is over. */
-  ended(exchange: UpstreamStream, failure: AttemptFailure | undefined): void {
-    if (failure === undefined || !OURS.has(failure) || !exchange.opened) return;
-    const { requestId, attempt } = exchange.request;
+  /** An upstream is over. */
+  ended(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
+    if (failure === undefined || !OURS.has(failure) || !upstream.opened) return;
+    const { requestId, attempt } = upstream.request;
     const elsewhere = failure !== 'cancelled';
-    const claim = { requestId, attempt, answerOffset: exchange.answerLength };
-    this.#attempts.set(exchange.stream, { claim, elsewhere });
+    const claim = { requestId, attempt, answerOffset: upstream.answerLength };
+    this.#attempts.set(upstream.stream, { claim, elsewhere });
     const oldest = this.#attempts.keys().next().value;
     if (this.#attempts.size > ABANDONED_MAX && oldest !== undefined) this.#attempts.delete(oldest);
   }

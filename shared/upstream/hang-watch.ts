@@ -57,13 +57,13 @@ export class HangWatch {
   }
 
   /** An attempt begins. */
-  opened(exchange: UpstreamStream): void {
-    if (this.#suspicion !== undefined && exchange.request.movable === true) this.#probe ??= exchange;
+  opened(upstream: UpstreamStream): void {
+    if (this.#suspicion !== undefined && upstream.request.movable === true) this.#probe ??= upstream;
   }
 
-  onFirstByte(exchange: UpstreamStream): void {
-    if (!tells(exchange)) return this.#log.over(exchange);
-    this.#log.answered(exchange, shapeOf(exchange), exchange.firstMs, this.#host.now());
+  onFirstByte(upstream: UpstreamStream): void {
+    if (!tells(upstream)) return this.#log.over(upstream);
+    this.#log.answered(upstream, shapeOf(upstream), upstream.firstMs, this.#host.now());
     this.#works();
   }
 
@@ -75,21 +75,21 @@ export class HangWatch {
   }
 
   /** It ended, with or without an answer. */
-  onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void {
-    if (this.#probe === exchange) this.#probe = undefined;
-    if (tells(exchange)) this.#overBytes += exchange.answerBytes;
-    if (failure === 'cancelled') this.#log.left(exchange, this.#host.now());
-    else this.#log.over(exchange);
+  onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
+    if (this.#probe === upstream) this.#probe = undefined;
+    if (tells(upstream)) this.#overBytes += upstream.answerBytes;
+    if (failure === 'cancelled') this.#log.left(upstream, this.#host.now());
+    else this.#log.over(upstream);
   }
 
   /** Called regularly while attempts are open. */
-  tick(exchanges: Iterable<UpstreamStream>, connected: boolean): void {
+  tick(upstreams: Iterable<UpstreamStream>, connected: boolean): void {
     const now = this.#host.now();
     let bytes = this.#overBytes;
-    for (const exchange of exchanges) {
-      if (tells(exchange)) bytes += exchange.answerBytes;
-      if (exchange.awaitsFirstByte && runsModel(exchange.request.endpoint) && !this.#log.has(exchange))
-        this.#log.waits(exchange, shapeOf(exchange), exchange.request.moved === true, now);
+    for (const upstream of upstreams) {
+      if (tells(upstream)) bytes += upstream.answerBytes;
+      if (upstream.awaitsFirstByte && runsModel(upstream.request.endpoint) && !this.#log.has(upstream))
+        this.#log.waits(upstream, shapeOf(upstream), upstream.request.moved === true, now);
     }
     this.#log.tick(now, connected);
     if (bytes > this.#bytes) {
@@ -113,12 +113,12 @@ export class HangWatch {
     move(probe, now);
   }
 
-  /** What the node's peers see. `exchanges`: those that are open at the node. */
-  judge(peers: readonly PeerEvidence[], exchanges: Iterable<UpstreamStream>): void {
+  /** What the node's peers see. `upstreams`: those that are open at the node. */
+  judge(peers: readonly PeerEvidence[], upstreams: Iterable<UpstreamStream>): void {
     const now = this.#host.now();
     if (this.#suspicion !== undefined || !isHanging(this.#log.evidence(now), peers)) return;
     this.#become(suspectedAt(now));
-    for (const exchange of [...exchanges]) move(exchange, now);
+    for (const upstream of [...upstreams]) move(upstream, now);
   }
 
   #become(suspicion: HangSuspicion | undefined): void {
@@ -141,11 +141,11 @@ function isOver({ until, pauseMs }: HangSuspicion, now: number): boolean {
  * Ends an attempt that another node can have instead, or go on with. Its engine is told to stop before the next one is asked. A stream
  * that cannot be continued stays: it may go on, and its own time-out ends it.
  */
-function move(exchange: UpstreamStream, now: number): void {
-  const { movable, continues } = exchange.request;
-  const waits = movable === true && !exchange.begun;
-  const stands = continues === true && exchange.begun && exchange.silentMs(now) >= STANDS_MS;
-  if (waits || stands) exchange.breakOff('hung', 'the engine took requests and answers nobody');
+function move(upstream: UpstreamStream, now: number): void {
+  const { movable, continues } = upstream.request;
+  const waits = movable === true && !upstream.begun;
+  const stands = continues === true && upstream.begun && upstream.silentMs(now) >= STANDS_MS;
+  if (waits || stands) upstream.breakOff('hung', 'the engine took requests and answers nobody');
 }
 
 /** What came of it says something of the model's engine: an error may come from a server in front of it. */

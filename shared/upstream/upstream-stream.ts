@@ -12,18 +12,18 @@ import { RequestUpload } from './request-upload.ts';
 import { ResponseBody } from './response-body.ts';
 import { type Known, ResultListener } from './result-listener.ts';
 
-/** What an exchange needs of its owner. */
+/** What an upstream needs of its owner. */
 export interface UpstreamStreamHost {
   /** Milliseconds of a clock that is never set back. */
   now(): number;
   /** Over for the Worker; the agent's report may still come. Without `failure` the whole answer went on. */
-  onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void;
+  onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void;
   /** The first byte of its answer's body came. */
-  onFirstByte(exchange: UpstreamStream): void;
+  onFirstByte(upstream: UpstreamStream): void;
   /** What the node last said of its engine, where somebody hears it. */
   load?(): NodeLoad | undefined;
   /** A new stream number for it. */
-  renumber(exchange: UpstreamStream): number;
+  renumber(upstream: UpstreamStream): number;
 }
 
 /**

@@ -34,7 +34,7 @@ export interface NamedReport {
 }
 
 interface Ended {
-  exchange: UpstreamStream;
+  upstream: UpstreamStream;
   aborted: boolean;
   until: number;
 }
@@ -92,18 +92,18 @@ export class Settlement {
   }
 
   /** The Worker is done with an attempt. */
-  ended(exchange: UpstreamStream, failure: AttemptFailure | undefined, now: number): void {
-    if (this.#reported.delete(exchange.stream)) {
-      this.#forget.push(exchange.stream);
+  ended(upstream: UpstreamStream, failure: AttemptFailure | undefined, now: number): void {
+    if (this.#reported.delete(upstream.stream)) {
+      this.#forget.push(upstream.stream);
       return;
     }
     if (failure !== undefined && reachesNoEngine(failure)) {
-      this.#forget.push(exchange.stream);
-      return this.#usedNothing(exchange);
+      this.#forget.push(upstream.stream);
+      return this.#usedNothing(upstream);
     }
-    if (!exchange.opened) return;
-    this.#waiting.set(exchange.stream, {
-      exchange,
+    if (!upstream.opened) return;
+    this.#waiting.set(upstream.stream, {
+      upstream,
       aborted: failure === 'cancelled' || failure === 'hung',
       until: now + REPORT_WAIT_MS,
     });
@@ -128,19 +128,19 @@ export class Settlement {
     const ended = this.#waiting.get(from);
     if (ended === undefined) return;
     this.#waiting.delete(from);
-    ended.exchange.stream = to;
-    ended.exchange.repeated = true; // what was said of it under the former number may still come
+    ended.upstream.stream = to;
+    ended.upstream.repeated = true; // what was said of it under the former number may still come
     this.#waiting.set(to, ended);
   }
 
-  /** A report on a stream of this object. `open` is its exchange where it is still running. */
+  /** A report on a stream of this object. `open` is its upstream where it is still running. */
   report(stream: number, usage: ReportedUsage, open: UpstreamStream | undefined, now: number): void {
-    const exchange = open ?? this.#waiting.get(stream)?.exchange;
+    const upstream = open ?? this.#waiting.get(stream)?.upstream;
     this.#waiting.delete(stream);
-    if (exchange === undefined) return; // unknown here: the agent sends it again with its name
+    if (upstream === undefined) return; // unknown here: the agent sends it again with its name
     if (open !== undefined) this.#reported.add(stream);
     else this.#forget.push(stream);
-    this.#owe(this.#record(exchange, usage, now));
+    this.#owe(this.#record(upstream, usage, now));
   }
 
   #owe(record: UsageRecord): void {
@@ -162,12 +162,12 @@ export class Settlement {
   }
 
   #ended(name: ReportName): UpstreamStream | undefined {
-    for (const { exchange } of this.#waiting.values()) if (goesBy(exchange, name)) return exchange;
+    for (const { upstream } of this.#waiting.values()) if (goesBy(upstream, name)) return upstream;
     return undefined;
   }
 
   /**
-   * A report that outlived its object, or its socket: the attempt may wait under another number since. `open` is the exchange that goes on
+   * A report that outlived its object, or its socket: the attempt may wait under another number since. `open` is the upstream that goes on
    * under this one, if any.
    */
   named(report: NamedReport, open: UpstreamStream | undefined, now: number): void {
@@ -225,24 +225,24 @@ export class Settlement {
   }
 
   #estimate(ended: Ended, now: number): void {
-    this.#waiting.delete(ended.exchange.stream);
-    if (!ended.exchange.accepted) return; // cancelled before anybody said that it had come
-    const usage = { ...NO_USAGE, completion: ended.exchange.events, estimated: true, aborted: ended.aborted };
-    this.#owe(this.#record(ended.exchange, usage, now));
+    this.#waiting.delete(ended.upstream.stream);
+    if (!ended.upstream.accepted) return; // cancelled before anybody said that it had come
+    const usage = { ...NO_USAGE, completion: ended.upstream.events, estimated: true, aborted: ended.aborted };
+    this.#owe(this.#record(ended.upstream, usage, now));
   }
 
-  #record(exchange: UpstreamStream, said: ReportedUsage, now: number): UsageRecord {
-    const usage = this.#cut(exchange, said);
-    const { requestId, attempt, receipt } = exchange.request;
-    const { stream, answerBytes, repeated } = exchange;
-    const { endpoint, streaming: streamed, waitedMs: queueMs } = exchange.request;
-    const { status, firstMs } = exchange;
+  #record(upstream: UpstreamStream, said: ReportedUsage, now: number): UsageRecord {
+    const usage = this.#cut(upstream, said);
+    const { requestId, attempt, receipt } = upstream.request;
+    const { stream, answerBytes, repeated } = upstream;
+    const { endpoint, streaming: streamed, waitedMs: queueMs } = upstream.request;
+    const { status, firstMs } = upstream;
     const course = {
       endpoint,
       streamed,
       status,
       firstMs,
-      totalMs: now - exchange.openedAt,
+      totalMs: now - upstream.openedAt,
       ...(queueMs !== undefined && { queueMs }),
     };
     const record = { ...usage, requestId, attempt, receipt, stream, session: this.#session, answerBytes, course };

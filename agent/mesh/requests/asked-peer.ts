@@ -105,17 +105,17 @@ export class AskedPeer implements UpstreamStreamHost {
 
   ask(request: AttemptRequest, body: AttemptBody): Attempt {
     if (this.#attempts.size === 0) this.#watchdog.heard(this.now());
-    const exchange = new UpstreamStream(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
-    const attempt = new Attempt(exchange);
+    const upstream = new UpstreamStream(this.#host.nextStream(this.#active?.dialled ?? true), request, body, this);
+    const attempt = new Attempt(upstream);
     this.#past.add(request);
-    this.#attempts.set(exchange, attempt);
-    this.#streams.set(exchange.stream, exchange);
+    this.#attempts.set(upstream, attempt);
+    this.#streams.set(upstream.stream, upstream);
     if (!this.#hangs.admits(request)) {
-      exchange.fail('suspected', 'its engine answers nobody, and another request tries it');
+      upstream.fail('suspected', 'its engine answers nobody, and another request tries it');
       return attempt;
     }
-    this.#hangs.opened(exchange);
-    if (this.#active !== undefined) exchange.connect(this.#active.link);
+    this.#hangs.opened(upstream);
+    if (this.#active !== undefined) upstream.connect(this.#active.link);
     else this.#dial();
     return attempt;
   }
@@ -133,8 +133,8 @@ export class AskedPeer implements UpstreamStreamHost {
     this.#hangs.judge(peers, this.#attempts.keys());
   }
 
-  onFirstByte(exchange: UpstreamStream): void {
-    this.#hangs.onFirstByte(exchange);
+  onFirstByte(upstream: UpstreamStream): void {
+    this.#hangs.onFirstByte(upstream);
   }
 
   #dial(): void {
@@ -161,9 +161,9 @@ export class AskedPeer implements UpstreamStreamHost {
     this.#host.onUnreachable(this.session);
     const now = this.now();
     const hopeless = ++this.#redials >= REDIALS_MAX || gone;
-    for (const exchange of [...this.#attempts.keys()]) {
-      if (!exchange.accepted) exchange.fail('unreachable', reason);
-      else if (hopeless) exchange.disconnect(now, 0);
+    for (const upstream of [...this.#attempts.keys()]) {
+      if (!upstream.accepted) upstream.fail('unreachable', reason);
+      else if (hopeless) upstream.disconnect(now, 0);
     }
     if (this.#attempts.size > 0 && !hopeless) this.#redialAt = now + REDIAL_MS;
   }
@@ -186,12 +186,12 @@ export class AskedPeer implements UpstreamStreamHost {
       () => this.#host.nextStream(channel.dialled),
       (from, to) => this.#settlement.moved(from, to),
     );
-    for (const exchange of [...this.#attempts.keys()]) {
+    for (const upstream of [...this.#attempts.keys()]) {
       // The other channel's numbers may be the peer's to give on this one.
-      this.#settlement.renumbered(exchange.stream);
-      exchange.stream = this.#host.nextStream(channel.dialled);
-      this.#streams.set(exchange.stream, exchange);
-      exchange.connect(channel.link);
+      this.#settlement.renumbered(upstream.stream);
+      upstream.stream = this.#host.nextStream(channel.dialled);
+      this.#streams.set(upstream.stream, upstream);
+      upstream.connect(channel.link);
     }
   }
 
@@ -200,7 +200,7 @@ export class AskedPeer implements UpstreamStreamHost {
     if (this.#active !== channel) return;
     this.#active = undefined;
     const now = this.now();
-    for (const exchange of this.#attempts.keys()) exchange.disconnect(now);
+    for (const upstream of this.#attempts.keys()) upstream.disconnect(now);
     const [next] = this.#channels;
     if (next !== undefined) return this.#activate(next);
     // A peer that dialled us may stand where we cannot dial it: it will come again, or not within the time that is given.
@@ -212,11 +212,11 @@ export class AskedPeer implements UpstreamStreamHost {
     if (frame.type === 'settled') return;
     if (frame.type === 'load') return this.#host.onLoad(this.session, frame);
     if (channel === this.#active) this.#watchdog.heard(this.now());
-    const exchange = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
-    if (frame.type === 'report') return this.#report(frame, exchange);
-    if (exchange !== undefined) {
-      this.#touched.add(exchange);
-      return exchange.onFrame(frame);
+    const upstream = channel === this.#active ? this.#streams.get(frame.stream) : undefined;
+    if (frame.type === 'report') return this.#report(frame, upstream);
+    if (upstream !== undefined) {
+      this.#touched.add(upstream);
+      return upstream.onFrame(frame);
     }
     if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
     if (frame.type === 'reset') {
@@ -229,10 +229,10 @@ export class AskedPeer implements UpstreamStreamHost {
     channel.link.put({ type: 'reset', stream: frame.stream, code: 'unknown', message: '' });
   }
 
-  #report(frame: Extract<StreamFrame, { type: 'report' }>, exchange: UpstreamStream | undefined): void {
+  #report(frame: Extract<StreamFrame, { type: 'report' }>, upstream: UpstreamStream | undefined): void {
     this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name);
-    if (frame.name !== undefined) this.#named(frame, frame.name, exchange);
-    else this.#settlement.report(frame.stream, frame.usage, exchange, this.now());
+    if (frame.name !== undefined) this.#named(frame, frame.name, upstream);
+    else this.#settlement.report(frame.stream, frame.usage, upstream, this.now());
   }
 
   /** Only of what we asked: else a peer could fill our books. */
@@ -243,35 +243,35 @@ export class AskedPeer implements UpstreamStreamHost {
   }
 
   onMessageEnd(_channel: RequestChannel): void {
-    for (const exchange of this.#touched) exchange.onMessageEnd();
+    for (const upstream of this.#touched) upstream.onMessageEnd();
     this.#touched.clear();
   }
 
-  onOver(exchange: UpstreamStream, failure: AttemptFailure | undefined): void {
-    this.#hangs.onOver(exchange, failure);
-    this.#attempts.get(exchange)?.over(failure);
-    this.#attempts.delete(exchange);
-    this.#streams.delete(exchange.stream);
-    this.#settlement.ended(exchange, failure, this.now());
-    this.#abandoned.ended(exchange, failure);
+  onOver(upstream: UpstreamStream, failure: AttemptFailure | undefined): void {
+    this.#hangs.onOver(upstream, failure);
+    this.#attempts.get(upstream)?.over(failure);
+    this.#attempts.delete(upstream);
+    this.#streams.delete(upstream.stream);
+    this.#settlement.ended(upstream, failure, this.now());
+    this.#abandoned.ended(upstream, failure);
     if (failure === 'not_accepted' && this.#active !== undefined) this.#host.onSilent(this.session);
     if (failure !== undefined && TELL_PEER.has(failure)) {
-      this.#active?.link.put({ type: 'reset', stream: exchange.stream, code: 'cancelled', message: '' });
+      this.#active?.link.put({ type: 'reset', stream: upstream.stream, code: 'cancelled', message: '' });
     }
   }
 
-  renumber(exchange: UpstreamStream): number {
-    this.#streams.delete(exchange.stream);
-    this.#settlement.renumbered(exchange.stream);
+  renumber(upstream: UpstreamStream): number {
+    this.#streams.delete(upstream.stream);
+    this.#settlement.renumbered(upstream.stream);
     const stream = this.#host.nextStream(this.#active?.dialled ?? true);
-    this.#streams.set(stream, exchange);
+    this.#streams.set(stream, upstream);
     return stream;
   }
 
   tick(now: number): void {
     this.#relieve(now);
     this.#listen(now);
-    for (const exchange of [...this.#attempts.keys()]) exchange.tick(now);
+    for (const upstream of [...this.#attempts.keys()]) upstream.tick(now);
     this.#hangs.tick(this.#attempts.keys(), this.#active !== undefined);
     if (this.#redialAt !== undefined && now >= this.#redialAt && this.#active === undefined) {
       if (this.#attempts.size > 0) this.#dial();
@@ -289,7 +289,7 @@ export class AskedPeer implements UpstreamStreamHost {
       case 'ask':
         return active.link.put({ ...SIGN_OF_LIFE, stream: this.#host.nextStream(active.dialled) });
       case 'gone':
-        for (const exchange of this.#attempts.keys()) exchange.disconnect(now, 0);
+        for (const upstream of this.#attempts.keys()) upstream.disconnect(now, 0);
     }
   }
 
@@ -297,8 +297,8 @@ export class AskedPeer implements UpstreamStreamHost {
   #relieve(now: number): void {
     const pressure = this.#active?.link.pressure ?? 0;
     if (pressure < PRESSED) return;
-    for (const exchange of this.#attempts.keys()) {
-      if (exchange.stalled(now) && (!exchange.complete || pressure > NEARLY_FULL)) exchange.park();
+    for (const upstream of this.#attempts.keys()) {
+      if (upstream.stalled(now) && (!upstream.complete || pressure > NEARLY_FULL)) upstream.park();
     }
   }
 
@@ -314,7 +314,7 @@ export class AskedPeer implements UpstreamStreamHost {
 
   /** Ends everything; what was not settled is settled by estimate. */
   close(): void {
-    for (const exchange of [...this.#attempts.keys()]) exchange.cancel();
+    for (const upstream of [...this.#attempts.keys()]) upstream.cancel();
   }
 }
 

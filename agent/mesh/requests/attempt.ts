@@ -5,16 +5,16 @@ import type { UpstreamStream } from '../../../shared/upstream/upstream-stream.ts
 
 /** One attempt at another agent (or at our own engine), as whoever asked for it reads it. */
 export class Attempt {
-  readonly #exchange: UpstreamStream;
+  readonly #upstream: UpstreamStream;
   readonly #result: Promise<AttemptResult>;
   #whole: Uint8Array | undefined;
   #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   /** Why it ended before its end. */
   #failure: AttemptFailure | undefined;
 
-  constructor(exchange: UpstreamStream) {
-    this.#exchange = exchange;
-    this.#result = new Promise((resolve) => exchange.attend(resolve));
+  constructor(upstream: UpstreamStream) {
+    this.#upstream = upstream;
+    this.#result = new Promise((resolve) => upstream.attend(resolve));
   }
 
   /** The engine's answer. @throws AttemptError when no head came */
@@ -22,7 +22,7 @@ export class Attempt {
     const result = await this.#result;
     if (result.kind === 'failure') throw new AttemptError(result.code, result.message);
     this.#whole = result.whole;
-    if (result.whole === undefined) this.#reader = this.#exchange.answer.open().getReader();
+    if (result.whole === undefined) this.#reader = this.#upstream.answer.open().getReader();
     const { status, head } = result;
     return { status, head, read: () => this.#read(), cancel: () => this.cancel() };
   }
@@ -43,10 +43,10 @@ export class Attempt {
 
   /** Nobody wants it any more: the engine's work ends. Idempotent, and of no effect after the end. */
   cancel(): void {
-    this.#exchange.cancel();
+    this.#upstream.cancel();
   }
 
-  /** Called once by whoever runs the exchange. */
+  /** Called once by whoever runs the upstream. */
   over(failure: AttemptFailure | undefined): void {
     this.#failure = failure;
   }

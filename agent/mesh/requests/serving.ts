@@ -1,8 +1,8 @@
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 import type { EngineTarget } from '../../engine/address.ts';
-import type { Exchange } from '../../tunnel/exchange.ts';
-import { Exchanges, type LoadCounter } from '../../tunnel/exchanges.ts';
+import type { OriginRequest } from '../../tunnel/origin-request.ts';
+import { type LoadCounter, OriginRequests } from '../../tunnel/origin-requests.ts';
 import type { RequestChannel, StreamFrame } from './types.ts';
 
 /** Sessions served at once; a cluster whose every node asks this one. */
@@ -24,8 +24,8 @@ export interface ServingOptions {
 }
 
 interface Served {
-  readonly exchanges: Exchanges;
-  readonly touched: Set<Exchange>;
+  readonly requests: OriginRequests;
+  readonly touched: Set<OriginRequest>;
   /** The channel that carries its streams: the one over which it last opened one. */
   active: RequestChannel | undefined;
   goneAt: number;
@@ -44,7 +44,7 @@ export class Serving {
   /** Requests of other agents that the engine is working on. */
   get inFlight(): number {
     let running = 0;
-    for (const { exchanges } of this.#peers.values()) running += exchanges.running;
+    for (const { requests } of this.#peers.values()) running += requests.running;
     return running;
   }
 
@@ -54,10 +54,10 @@ export class Serving {
   }
 
   #activate(served: Served, channel: RequestChannel): void {
-    if (served.active !== undefined) served.exchanges.disconnect();
+    if (served.active !== undefined) served.requests.disconnect();
     served.active = channel;
     served.touched.clear();
-    served.exchanges.connect(channel.link);
+    served.requests.connect(channel.link);
   }
 
   onChannelClosed(channel: RequestChannel): void {
@@ -66,7 +66,7 @@ export class Serving {
     served.active = undefined;
     served.goneAt = this.#options.now();
     served.touched.clear();
-    served.exchanges.disconnect();
+    served.requests.disconnect();
   }
 
   /** A frame of a stream that the peer opened. @throws WireError */
@@ -84,7 +84,7 @@ export class Serving {
       if (frame.type === 'data') channel.link.consumed(frame.bytes.length);
       return;
     }
-    served.exchanges.onFrame(channel.link, frame.type === 'open' ? cleaned(frame) : frame, served.touched);
+    served.requests.onFrame(channel.link, frame.type === 'open' ? cleaned(frame) : frame, served.touched);
   }
 
   #refusal(channel: RequestChannel): { code: 'refused' | 'overloaded'; message: string } | undefined {
@@ -101,7 +101,7 @@ export class Serving {
     const known = this.#peers.get(channel.session);
     const { engine, log, load } = this.#options;
     const served = known ?? {
-      exchanges: new Exchanges(engine, log, load),
+      requests: new OriginRequests(engine, log, load),
       touched: new Set(),
       active: undefined,
       goneAt: 0,
@@ -114,31 +114,31 @@ export class Serving {
   onMessageEnd(channel: RequestChannel): void {
     const served = this.#peers.get(channel.session);
     if (served?.active !== channel) return;
-    for (const exchange of served.touched) served.exchanges.start(exchange);
+    for (const request of served.touched) served.requests.start(request);
     served.touched.clear();
   }
 
   tick(now: number): void {
     for (const [session, served] of this.#peers) {
-      const { exchanges, active, goneAt } = served;
-      exchanges.tick(now);
-      if (active !== undefined || exchanges.size > 0) continue;
-      if (exchanges.reports.size > 0 && now - goneAt < FORGET_AFTER_MS) continue;
+      const { requests, active, goneAt } = served;
+      requests.tick(now);
+      if (active !== undefined || requests.size > 0) continue;
+      if (requests.reports.size > 0 && now - goneAt < FORGET_AFTER_MS) continue;
       this.#peers.delete(session);
-      void exchanges.close();
+      void requests.close();
     }
   }
 
   /** Takes no new openings; resolves when nothing is in flight any more. */
   async drain(): Promise<void> {
-    this.#drained ??= [...this.#peers.values()].map(({ exchanges }) => exchanges.drain());
+    this.#drained ??= [...this.#peers.values()].map(({ requests }) => requests.drain());
     await Promise.all(this.#drained);
   }
 
   /** Cancels what is still running; the channels' last flush says so. */
   async close(): Promise<void> {
     this.#drained ??= [];
-    await Promise.all([...this.#peers.values()].map(({ exchanges }) => exchanges.close()));
+    await Promise.all([...this.#peers.values()].map(({ requests }) => requests.close()));
   }
 }
 

@@ -2,9 +2,9 @@
 import { TransientMap } from '../../../shared/collections/transient-map.ts';
 import { owned } from '../../../shared/wire/owned.ts';
 import { nameOf } from '../../tunnel/attempt.ts';
-import { OffloadedStream, type Held } from '../../tunnel/offloaded-stream.ts';
 import { expectCompletion, forgetCompletion } from '../../tunnel/offloaded-response.ts';
-import type { ResponseOffload, Offer } from '../../tunnel/response-offload.ts';
+import { type Held, OffloadedStream } from '../../tunnel/offloaded-stream.ts';
+import type { Offer, ResponseOffload } from '../../tunnel/response-offload.ts';
 
 /** What an answer is written to. */
 export interface Sink {
@@ -61,7 +61,7 @@ class LocalOffload implements ResponseOffload {
   }
 
   offer(held: Held, tell: (offer: Offer) => void): void {
-    const name = nameOf(held.exchange.request);
+    const name = nameOf(held.upstream.request);
     const offloads = this.#offloads;
     let number = 0;
     const sink = () => offloads.get(number)?.sink;
@@ -91,7 +91,7 @@ class LocalOffload implements ResponseOffload {
         over();
       },
     });
-    held.exchange.answer.pour(stream);
+    held.upstream.answer.pour(stream);
   }
 
   holds(name: string): boolean {

@@ -47,7 +47,7 @@ class Books {
     return new Settlement(SESSION, {
       opening: (name) => provenOpening(SECRET, SESSION, name, this.#now),
       nextStream: () => this.#stream++,
-      running: (name) => [...this.#open.values()].find((exchange) => goesBy(exchange, name)),
+      running: (name) => [...this.#open.values()].find((upstream) => goesBy(upstream, name)),
     });
   }
 
@@ -64,10 +64,10 @@ class Books {
     this.sent.push({ stream, name: { requestId, attempt, receipt: frame.receipt } });
     if (session !== SESSION) return;
     const host = { now: () => this.#now, onOver: () => {}, onFirstByte: () => {}, renumber: () => stream };
-    const exchange = new UpstreamStream(stream, request, null, host);
+    const upstream = new UpstreamStream(stream, request, null, host);
     const port = { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} };
-    exchange.connect(new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => this.#now)));
-    this.#open.set(stream, exchange);
+    upstream.connect(new Link(port, { send: 0, receive: 0 }, new FrameMeter(() => this.#now)));
+    this.#open.set(stream, upstream);
     this.bounds.set(key, (this.bounds.get(key) ?? 0) + bound.prompt + bound.completion);
   }
 
@@ -79,9 +79,9 @@ class Books {
   }
 
   end(stream: number, failure?: 'cancelled' | 'refused' | 'lost'): void {
-    const exchange = this.#open.get(stream);
+    const upstream = this.#open.get(stream);
     this.#open.delete(stream);
-    if (exchange !== undefined) this.#settlement.ended(exchange, failure, this.#now);
+    if (upstream !== undefined) this.#settlement.ended(upstream, failure, this.#now);
     this.step();
   }
 

@@ -12,7 +12,7 @@ const TOKENIZE = 9;
 const TURN_MS = 250;
 const ANSWERS: PeerEvidence = { silentMs: 0, answeredAgoMs: 100, suspected: false, times: {} };
 
-/** One node in virtual time: its exchanges, its watch, its turns. */
+/** One node in virtual time: its upstreams, its watch, its turns. */
 class Node {
   now = 1_000_000;
   connected = true;
@@ -21,7 +21,7 @@ class Node {
   readonly told: (HangSuspicion | undefined)[] = [];
   readonly pauses: number[] = [];
   readonly overs: (AttemptFailure | undefined)[] = [];
-  readonly #exchanges = new Set<UpstreamStream>();
+  readonly #upstreams = new Set<UpstreamStream>();
   readonly watch: HangWatch;
   #streams = 0;
 
@@ -30,7 +30,7 @@ class Node {
       now: () => this.now,
       compare: () => {
         this.comparisons++;
-        this.watch.judge(this.peers, this.#exchanges);
+        this.watch.judge(this.peers, this.#upstreams);
       },
       onSuspicion: (news: HangSuspicion | undefined) => {
         this.told.push(news);
@@ -44,37 +44,37 @@ class Node {
   ask(more: Partial<AttemptRequest> = {}): UpstreamStream | undefined {
     const request = { endpoint: CHAT, movable: true, streaming: true, acceptMs: 1_000, answerOffset: 0, ...more };
     if (!this.watch.admits(request as AttemptRequest)) return undefined;
-    const exchange = new UpstreamStream(++this.#streams, { edits: [], headers: [], ...request } as never, null, {
+    const upstream = new UpstreamStream(++this.#streams, { edits: [], headers: [], ...request } as never, null, {
       now: () => this.now,
       onFirstByte: (one) => this.watch.onFirstByte(one),
       onOver: (one, failure) => {
-        this.#exchanges.delete(one);
+        this.#upstreams.delete(one);
         this.overs.push(failure);
         this.watch.onOver(one, failure);
       },
       renumber: () => ++this.#streams,
     });
-    exchange.attend(() => {});
-    this.#exchanges.add(exchange);
-    this.watch.opened(exchange);
+    upstream.attend(() => {});
+    this.#upstreams.add(upstream);
+    this.watch.opened(upstream);
     const port = { send: () => {}, busy: () => false, schedule: (flush: () => void) => flush(), stuck: () => {} };
-    exchange.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
-    exchange.onFrame({ type: 'accept', stream: exchange.stream, bodyOffset: 0, bodyDone: true });
-    return exchange;
+    upstream.connect(new Link(port, { send: 1 << 20, receive: 1 << 20 }, new FrameMeter(() => 0)));
+    upstream.onFrame({ type: 'accept', stream: upstream.stream, bodyOffset: 0, bodyDone: true });
+    return upstream;
   }
 
-  data(exchange: UpstreamStream | undefined, { offset = 0, status = 200 } = {}): void {
-    if (exchange === undefined) throw new Error('it was not let in');
-    const { stream } = exchange;
-    exchange.onFrame({ type: 'head', stream, status, engineTenths: 1, headers: [] });
-    exchange.onFrame({ type: 'data', stream, offset, bytes: new Uint8Array(10) });
+  data(upstream: UpstreamStream | undefined, { offset = 0, status = 200 } = {}): void {
+    if (upstream === undefined) throw new Error('it was not let in');
+    const { stream } = upstream;
+    upstream.onFrame({ type: 'head', stream, status, engineTenths: 1, headers: [] });
+    upstream.onFrame({ type: 'data', stream, offset, bytes: new Uint8Array(10) });
   }
 
   pass(ms: number, each?: () => void): void {
     for (let left = ms; left > 0; left -= TURN_MS) {
       this.now += TURN_MS;
       each?.();
-      this.watch.tick(this.#exchanges, this.connected);
+      this.watch.tick(this.#upstreams, this.connected);
     }
   }
 }
@@ -171,9 +171,9 @@ describe('an engine that answers nobody', () => {
 
   it('is found out by clients that give up after 5 s, and by no idle time between them', () => {
     for (let round = 0; round < 4; round++) {
-      const exchange = node.ask();
+      const upstream = node.ask();
       node.pass(4_750);
-      exchange?.cancel();
+      upstream?.cancel();
       node.pass(60_000);
     }
     expect(node.told).toEqual([]);

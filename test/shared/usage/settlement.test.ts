@@ -8,7 +8,7 @@ import { NO_USAGE } from '../../../shared/wire/usage.ts';
 
 const USAGE = { ...NO_USAGE, prompt: 1, completion: 2, complete: true };
 
-function exchangeOf(stream: number): UpstreamStream {
+function upstreamOf(stream: number): UpstreamStream {
   const request = {
     requestId: `req-${stream}`,
     attempt: 1,
@@ -44,12 +44,12 @@ describe('what may have been counted before', () => {
     expect(settlement.due).toBe(0);
     expect(settlement.take(5_000).streams).toEqual([1]);
 
-    settlement.report(2, USAGE, exchangeOf(2), 5_100);
+    settlement.report(2, USAGE, upstreamOf(2), 5_100);
     expect(settlement.due).toBe(1);
     expect(settlement.take(5_100).records.map(({ stream }) => stream)).toEqual([2]);
 
     settlement.named(namedReport(3, 3), undefined, 5_200);
-    settlement.report(4, USAGE, exchangeOf(4), 5_200);
+    settlement.report(4, USAGE, upstreamOf(4), 5_200);
     expect(settlement.due).toBe(0);
     expect(settlement.take(5_900)).toEqual({ records: [], streams: [] });
     expect(settlement.idle).toBe(false);
@@ -79,9 +79,9 @@ describe('what may have been counted before', () => {
 });
 
 describe('a report that is said again by name', () => {
-  it('is of the exchange that goes on: its agent keeps the rest of the answer until that is over', () => {
+  it('is of the upstream that goes on: its agent keeps the rest of the answer until that is over', () => {
     const settlement = new Settlement('s');
-    const open = exchangeOf(7);
+    const open = upstreamOf(7);
     settlement.named(namedReport(7, 7), open, 5_000);
     const { records, streams } = settlement.take(5_000);
     expect(records).toMatchObject([{ stream: 7, requestId: 'req-7', repeated: true, course: { endpoint: 1 } }]);
@@ -92,7 +92,7 @@ describe('a report that is said again by name', () => {
 
   it('is waited for no more where its attempt ended under another number before it went on', () => {
     const settlement = new Settlement('s');
-    const [before, after] = [exchangeOf(7), exchangeOf(7)];
+    const [before, after] = [upstreamOf(7), upstreamOf(7)];
     before.connect(
       new Link(
         { send: () => {}, busy: () => false, schedule: () => {}, stuck: () => {} },
@@ -109,7 +109,7 @@ describe('a report that is said again by name', () => {
 
   it('is not of another one that goes by its number', () => {
     const settlement = new Settlement('s');
-    settlement.named(namedReport(7, 8), exchangeOf(7), 5_000);
+    settlement.named(namedReport(7, 8), upstreamOf(7), 5_000);
     const { records, streams } = settlement.take(5_000);
     expect([records.map(({ requestId }) => requestId), streams]).toEqual([['req-8'], [7]]);
   });

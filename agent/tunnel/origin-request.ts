@@ -14,16 +14,16 @@ import { RequestBody } from './request-body.ts';
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
-export interface ExchangeOwner {
+export interface OriginRequestOwner {
   now(): number;
   /** The engine answers: its head goes out next. */
   onHead(): void;
   /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
-  onReport(exchange: Exchange, usage: ReportedUsage, timings: ReportedTimings): void;
+  onReport(request: OriginRequest, usage: ReportedUsage, timings: ReportedTimings): void;
   /** Answered, and the gateway wants to know what its prompt begins with. */
-  onPrompt(exchange: Exchange, body: Uint8Array): void;
+  onPrompt(request: OriginRequest, body: Uint8Array): void;
   /** The engine is done with it, well or not. */
-  onIdle(exchange: Exchange): void;
+  onIdle(request: OriginRequest): void;
 }
 
 /** Endpoints whose prompts an engine's `/tokenize` takes. */
@@ -35,12 +35,12 @@ type Ending = { kind: 'end' } | { kind: 'reset'; code: ResetCode; message: strin
  * One attempt at one request, seen from the node: body to the engine, answer to the tunnel. Bound to a stream of a link while
  * somebody claims it; without one it runs on, within its window, until its time is up.
  */
-export class Exchange {
+export class OriginRequest {
   readonly name: string;
   readonly open: OpenFrame;
   readonly endpoint: Endpoint;
   readonly body: RequestBody;
-  readonly #host: ExchangeOwner;
+  readonly #host: OriginRequestOwner;
   readonly #outgoing = new Outgoing();
   #stream: number;
   #link: Link | undefined;
@@ -64,7 +64,7 @@ export class Exchange {
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError for edits that overlap */
-  constructor(open: OpenFrame, endpoint: Endpoint, host: ExchangeOwner) {
+  constructor(open: OpenFrame, endpoint: Endpoint, host: OriginRequestOwner) {
     this.open = open;
     this.name = nameOf(open);
     this.endpoint = endpoint;

@@ -8,11 +8,11 @@ import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts'
 import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
 import { EngineClient } from './engine-client.ts';
-import { Exchange, type ExchangeOwner, nameOf } from './exchange.ts';
+import { nameOf, OriginRequest, type OriginRequestOwner } from './origin-request.ts';
 import { Reports, reportFrame } from './reports.ts';
 
 /** Attempts at once: more than an engine batches. What comes above it is told to go elsewhere. */
-const EXCHANGES_MAX = 4096;
+const REQUESTS_MAX = 4096;
 
 /** Finished answers that nobody acknowledged may keep this much in all; the oldest go first. */
 const FINISHED_MAX_BYTES = 64 * 1024 * 1024;
@@ -43,7 +43,7 @@ export interface LoadCounter {
 }
 
 /** All attempts of one gateway, or of one other agent, at this node's engine, by name and by stream. They outlive sockets. */
-export class Exchanges {
+export class OriginRequests {
   readonly reports: Reports;
   readonly #engine: () => EngineTarget | undefined;
   readonly #log: (line: string) => void;
@@ -58,12 +58,12 @@ export class Exchanges {
   #readsRate = false;
   /** The other end reads REPORTs with timings. */
   #readsTimings = false;
-  readonly #named = new TransientMap<string, Exchange>();
-  readonly #streams = new TransientMap<number, Exchange>();
+  readonly #named = new TransientMap<string, OriginRequest>();
+  readonly #streams = new TransientMap<number, OriginRequest>();
   /** In the order in which they finished. */
-  readonly #finished = new TransientMap<string, Exchange>();
+  readonly #finished = new TransientMap<string, OriginRequest>();
   readonly #blocks = new PrefixBlocks();
-  readonly #owner: ExchangeOwner = {
+  readonly #owner: OriginRequestOwner = {
     now: () => performance.now(),
     onHead: () => this.#sayLoad(),
     onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
@@ -106,11 +106,11 @@ export class Exchanges {
   disconnect(): void {
     this.#link = undefined;
     this.#streams.clear();
-    for (const exchange of this.#named.values()) exchange.unbind();
+    for (const request of this.#named.values()) request.unbind();
   }
 
   /** Frames of one message that belong to streams; `touched` collects what may start once the message is read. */
-  onFrame(link: Link, frame: Frame, touched: Set<Exchange>): void {
+  onFrame(link: Link, frame: Frame, touched: Set<OriginRequest>): void {
     switch (frame.type) {
       case 'open':
         return this.#open(link, frame, touched);
@@ -127,7 +127,7 @@ export class Exchanges {
     }
   }
 
-  #open(link: Link, frame: OpenFrame, touched: Set<Exchange>): void {
+  #open(link: Link, frame: OpenFrame, touched: Set<OriginRequest>): void {
     const known = this.#named.get(nameOf(frame));
     if (known !== undefined) {
       this.#streams.delete(known.stream);
@@ -137,25 +137,25 @@ export class Exchanges {
     }
     if (frame.resume) return this.#refuse(link, frame.stream, 'unknown', 'no such attempt here');
     if (this.#draining) return this.#refuse(link, frame.stream, 'refused', 'draining');
-    const endpoint = Exchange.endpointOf(frame);
+    const endpoint = OriginRequest.endpointOf(frame);
     if (endpoint === undefined) return this.#refuse(link, frame.stream, 'refused', 'unknown endpoint');
     if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
-    if (this.#running >= EXCHANGES_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
+    if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
     // Before the body is taken: another node, or the gateway's queue, can still have it.
     const full = endpoint.batched ? this.#load?.full : undefined;
     if (full !== undefined) return this.#refuse(link, frame.stream, 'overloaded', full);
-    const exchange = this.#create(frame, endpoint);
-    exchange.bind(link);
-    touched.add(exchange);
+    const request = this.#create(frame, endpoint);
+    request.bind(link);
+    touched.add(request);
   }
 
-  #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof Exchange.endpointOf>>): Exchange {
-    const exchange = new Exchange(frame, endpoint, this.#owner);
-    this.#named.set(exchange.name, exchange);
-    this.#streams.set(frame.stream, exchange);
+  #create(frame: OpenFrame, endpoint: NonNullable<ReturnType<typeof OriginRequest.endpointOf>>): OriginRequest {
+    const request = new OriginRequest(frame, endpoint, this.#owner);
+    this.#named.set(request.name, request);
+    this.#streams.set(frame.stream, request);
     this.#running++;
     this.#load?.begin();
-    return exchange;
+    return request;
   }
 
   /** Nobody waits for it: what finds no socket is not said. */
@@ -170,43 +170,43 @@ export class Exchanges {
   }
 
   #body(link: Link, frame: Extract<Frame, { type: 'data' | 'end' }>): void {
-    const exchange = this.#streams.get(frame.stream);
-    if (exchange === undefined || exchange.finished) {
+    const request = this.#streams.get(frame.stream);
+    if (request === undefined || request.finished) {
       if (frame.type === 'data') link.consumed(frame.bytes.length);
       return;
     }
-    if (frame.type === 'data') exchange.body.data(frame.offset, frame.bytes);
-    else exchange.body.end(frame.offset);
+    if (frame.type === 'data') request.body.data(frame.offset, frame.bytes);
+    else request.body.end(frame.offset);
   }
 
   #reset(frame: Extract<Frame, { type: 'reset' }>): void {
-    const exchange = this.#streams.get(frame.stream);
-    if (exchange === undefined) return;
+    const request = this.#streams.get(frame.stream);
+    if (request === undefined) return;
     // The gateway's object does not know the stream: its successor may claim it in a moment.
-    if (frame.code === 'unknown') exchange.unbind();
-    else this.#forget(exchange);
+    if (frame.code === 'unknown') request.unbind();
+    else this.#forget(request);
   }
 
-  #report(exchange: Exchange, usage: ReportedUsage, timings: ReportedTimings): void {
-    const { requestId, attempt, receipt } = exchange.open;
-    const report = { stream: exchange.stream, usage, timings, name: { requestId, attempt, receipt } };
+  #report(request: OriginRequest, usage: ReportedUsage, timings: ReportedTimings): void {
+    const { requestId, attempt, receipt } = request.open;
+    const report = { stream: request.stream, usage, timings, name: { requestId, attempt, receipt } };
     this.reports.add(report);
     // Without a link no ending of its own says it, and the next socket may be days away.
-    if (!exchange.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
+    if (!request.bound) this.#link?.put(reportFrame(report, this.#readsTimings));
   }
 
   /** Counts stored and answer handed on: nothing of it is needed any more. */
   #settle(stream: number): void {
     this.reports.settled(stream);
-    const exchange = this.#streams.get(stream);
-    if (exchange?.finished) this.#forget(exchange);
+    const request = this.#streams.get(stream);
+    if (request?.finished) this.#forget(request);
   }
 
-  #forget(exchange: Exchange): void {
-    exchange.release();
-    this.#named.delete(exchange.name);
-    this.#streams.delete(exchange.stream);
-    this.#finished.delete(exchange.name);
+  #forget(request: OriginRequest): void {
+    request.release();
+    this.#named.delete(request.name);
+    this.#streams.delete(request.stream);
+    this.#finished.delete(request.name);
     if (this.#named.size === 0) this.#drained();
   }
 
@@ -236,46 +236,46 @@ export class Exchanges {
     this.#sayLoad();
   }
 
-  #onIdle(exchange: Exchange): void {
+  #onIdle(request: OriginRequest): void {
     this.#running--;
     this.#loadsAfter = LOADS_AFTER;
     this.#load?.end();
     this.#sayLoad();
-    this.#finished.set(exchange.name, exchange);
+    this.#finished.set(request.name, request);
   }
 
   /** Starts an attempt on the engine that is there now. */
-  start(exchange: Exchange): void {
+  start(request: OriginRequest): void {
     const target = this.#engine();
-    if (target === undefined) return this.#forget(exchange);
+    if (target === undefined) return this.#forget(request);
     if (this.#client === undefined || !sameTarget(this.#client.target, target)) {
       void this.#client?.close();
       this.#client = new EngineClient(target, this.#log);
     }
-    exchange.start(this.#client);
+    request.start(this.#client);
   }
 
   tick(now: number): void {
-    for (const exchange of this.#named.values()) {
-      exchange.tick(now);
-      if (exchange.forgettable(now)) this.#forget(exchange);
+    for (const request of this.#named.values()) {
+      request.tick(now);
+      if (request.forgettable(now)) this.#forget(request);
     }
     this.#trim();
     this.#sayLoadAgain(now);
     if (this.#onDrained.length === 0) return;
-    const allSaid = [...this.#named.values()].every((exchange) => exchange.said);
+    const allSaid = [...this.#named.values()].every((request) => request.said);
     this.#allSaidAt = allSaid ? (this.#allSaidAt ?? now) : undefined;
     if (this.#allSaidAt !== undefined && now - this.#allSaidAt >= SETTLED_WAIT_MS) this.#drained();
   }
 
   #trim(): void {
     let bytes = 0;
-    for (const exchange of this.#finished.values()) bytes += exchange.kept;
-    for (const exchange of this.#finished.values()) {
+    for (const request of this.#finished.values()) bytes += request.kept;
+    for (const request of this.#finished.values()) {
       if (bytes <= FINISHED_MAX_BYTES && this.#finished.size <= FINISHED_MAX) return;
-      bytes -= exchange.kept;
-      this.#log(`answer of ${exchange.name} dropped: nobody acknowledged it`);
-      this.#forget(exchange);
+      bytes -= request.kept;
+      this.#log(`answer of ${request.name} dropped: nobody acknowledged it`);
+      this.#forget(request);
     }
   }
 
@@ -288,7 +288,7 @@ export class Exchanges {
 
   /** What still runs is said to have ended, which other nodes then answer where they can. */
   giveUp(): void {
-    for (const exchange of this.#named.values()) exchange.giveUp(); // not released before its end was sent
+    for (const request of this.#named.values()) request.giveUp(); // not released before its end was sent
   }
 
   /** `flush` the link afterwards. */
