@@ -1,7 +1,7 @@
 import { LIFECYCLE, type RegistryEntry } from '../../shared/lattice/node.ts';
 import { breakerAt, LOAD_KNOWN_MS } from '../../shared/routing/load.ts';
 import type { RegistryCounters } from './counters.ts';
-import type { Roster } from './roster.ts';
+import type { SessionTable } from './session-table.ts';
 
 /** Models told one by one; a registry of more tells of the first so many. */
 const MODELS_MAX = 500;
@@ -20,19 +20,19 @@ export interface Census {
   counters: RegistryCounters;
 }
 
-export function takeCensus(roster: Pick<Roster, 'entries' | 'store'>, now: number): Omit<Census, 'counters'> {
+export function takeCensus(sessions: Pick<SessionTable, 'entries' | 'store'>, now: number): Omit<Census, 'counters'> {
   const states: Record<string, number> = Object.fromEntries(LIFECYCLE.map((state) => [state, 0]));
   const models = new Map<string, Record<Standing, number>>();
   const breakers = { closed: 0, open: 0, 'half-open': 0 };
   const load = { running: 0, waiting: 0, open: 0 };
   let suspected = 0;
   let tunnels = 0;
-  for (const entry of roster.entries()) {
+  for (const entry of sessions.entries()) {
     states[entry.state] = (states[entry.state] ?? 0) + 1;
     if (entry.state === 'LEFT') continue;
     if (entry.suspected) suspected++;
     if (entry.connected) tunnels++;
-    const live = roster.store.liveOf(entry.session);
+    const live = sessions.store.liveOf(entry.session);
     breakers[breakerAt(live.breaker, now)]++;
     if (live.load !== undefined && now - live.load.at <= LOAD_KNOWN_MS) {
       load.running += live.load.running;

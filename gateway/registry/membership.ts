@@ -11,7 +11,7 @@ import { Archive } from './archive.ts';
 import type { Authority } from './authority.ts';
 import type { History } from './history.ts';
 import type { ListedIssuer } from './issuers.ts';
-import { Roster } from './roster.ts';
+import { SessionTable } from './session-table.ts';
 
 /** What an agent that asks to join is given. */
 export interface AdmittedNode {
@@ -50,7 +50,7 @@ interface MembershipEvents {
  */
 export class Membership {
   readonly replica: Replica;
-  readonly roster: Roster;
+  readonly sessions: SessionTable;
   readonly #archive: Archive;
   readonly #authority: Authority;
   readonly #admissions: Admissions;
@@ -68,17 +68,17 @@ export class Membership {
     this.#events = events;
     this.#archive = new Archive(context, {
       words: (session) => this.#wordsOf(session),
-      shown: (session) => this.roster.get(session),
+      shown: (session) => this.sessions.get(session),
     });
     this.replica = new Replica({ crypto: workerdCrypto, accepts: (issuer) => this.#authority.accepts(issuer) });
-    this.roster = new Roster(crypto.randomUUID(), {
+    this.sessions = new SessionTable(crypto.randomUUID(), {
       issuerName: (id) => this.#authority.nameOf(id),
       now: () => Date.now(),
       onShown: (session) => this.#archive.touch(session),
       onNews: (before, now, reason) => parts.history.changed(before, now, reason, Date.now()),
     });
     this.#quota = new AdmissionQuota(this.#admissions, (session) => {
-      const shown = this.roster.get(session);
+      const shown = this.sessions.get(session);
       return shown !== undefined && shown.state !== 'LEFT' && !shown.suspected;
     });
     this.#load();
@@ -90,7 +90,7 @@ export class Membership {
       const held = words !== undefined && this.replica.load(words).outcome === 'merged';
       if (shown === undefined) continue;
       // Its issuer may be ours no longer: such a session would be shown, and routed to, for ever.
-      if (held || shown.state === 'LEFT') this.roster.restore(shown);
+      if (held || shown.state === 'LEFT') this.sessions.restore(shown);
       else this.#archive.touch(shown.session);
     }
     for (const revocation of this.#authority.issuer.revocations) this.merge(revocation);
@@ -211,10 +211,10 @@ export class Membership {
   #heard(session: string, news: readonly Update[]): Published {
     const entry = this.replica.get(session);
     if (entry?.eviction !== undefined) return { kind: 'over', reason: `evicted: ${entry.eviction.reason}` };
-    // After a kill the roster remembers tunnels as open, and suspicions whose reasons nobody remembers.
-    const wasTrusted = this.roster.isOpen(session) && this.roster.get(session)?.suspected !== true;
-    this.roster.tunnel(session, 'open', entry);
-    this.roster.suspect(session, 'tunnel', false, entry);
+    // After a kill the session table remembers tunnels as open, and suspicions whose reasons nobody remembers.
+    const wasTrusted = this.sessions.isOpen(session) && this.sessions.get(session)?.suspected !== true;
+    this.sessions.tunnel(session, 'open', entry);
+    this.sessions.suspect(session, 'tunnel', false, entry);
     if (!wasTrusted && entry?.state !== 'LEFT') this.#events.opened(session);
     if (news.length > 0) this.#events.local(news);
     // The answer waits for the disk (output gate): an agent that was told so may end, and one that serves is not forgotten.
@@ -243,8 +243,8 @@ export class Membership {
   changed(sessions: readonly string[]): void {
     for (const session of sessions) {
       const entry = this.replica.get(session);
-      const wasOpen = this.roster.isOpen(session);
-      this.roster.update(session, entry);
+      const wasOpen = this.sessions.isOpen(session);
+      this.sessions.update(session, entry);
       this.#archive.touch(session);
       if (entry === undefined || entry.state === 'LEFT') this.#admissions.ended(session);
       const eviction = entry?.eviction;
@@ -256,7 +256,7 @@ export class Membership {
   /** Every hour. */
   keepHouse(): void {
     this.#signFloors();
-    this.roster.sweep();
+    this.sessions.sweep();
     this.#admissions.sweep(nowS());
   }
 
@@ -271,13 +271,13 @@ export class Membership {
   relist(): string[] {
     const gone = this.replica.setIssuers((issuer) => this.#authority.accepts(issuer));
     for (const session of gone) {
-      if (this.roster.isOpen(session)) this.#events.ended(session, 'issuer-removed');
-      this.roster.remove(session);
+      if (this.sessions.isOpen(session)) this.#events.ended(session, 'issuer-removed');
+      this.sessions.remove(session);
       this.#archive.touch(session);
     }
     // A peer that was given another name: its providers are called by it.
     for (const { session, issuer } of [...this.replica.entries()])
-      if (this.#authority.nameOf(issuer) !== LOCAL_ISSUER) this.roster.update(session, this.replica.get(session));
+      if (this.#authority.nameOf(issuer) !== LOCAL_ISSUER) this.sessions.update(session, this.replica.get(session));
     return gone;
   }
 }

@@ -1,6 +1,6 @@
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import type { LiveState } from '../../shared/routing/load.ts';
-import type { Roster } from './roster.ts';
+import type { SessionTable } from './session-table.ts';
 
 /** What is asked for; undefined is everything. */
 export interface LookedFor {
@@ -20,11 +20,11 @@ export interface Look {
 }
 
 /** A page of sessions, ordered by name. */
-export function look(roster: Pick<Roster, 'entries' | 'get' | 'store'>, wanted: LookedFor): Look {
-  const one = wanted.session === undefined ? undefined : roster.get(wanted.session);
-  const all = wanted.session === undefined ? [...roster.entries()] : one === undefined ? [] : [one];
+export function look(sessions: Pick<SessionTable, 'entries' | 'get' | 'store'>, wanted: LookedFor): Look {
+  const one = wanted.session === undefined ? undefined : sessions.get(wanted.session);
+  const all = wanted.session === undefined ? [...sessions.entries()] : one === undefined ? [] : [one];
   const found = all.filter((entry) => matches(entry, wanted)).sort((a, b) => (a.session < b.session ? -1 : 1));
-  const nodes = found.slice(0, wanted.limit).map((entry) => ({ entry, live: roster.store.liveOf(entry.session) }));
+  const nodes = found.slice(0, wanted.limit).map((entry) => ({ entry, live: sessions.store.liveOf(entry.session) }));
   return { nodes, more: found.length > wanted.limit };
 }
 

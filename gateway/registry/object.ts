@@ -72,8 +72,8 @@ export class RegistryObject extends GatewayObject {
       },
     );
     const { id, issuer } = this.#authority.issuer;
-    this.#members.roster.store.set({ issuers: this.#authority.listed, gateway: id });
-    this.#settings = new CarriedSettings(env, this.#members.roster.store, this.#authority, () =>
+    this.#members.sessions.store.set({ issuers: this.#authority.listed, gateway: id });
+    this.#settings = new CarriedSettings(env, this.#members.sessions.store, this.#authority, () =>
       this.#gossip.handle({ type: 'replaced', sessions: this.#members.relist() }),
     );
     this.#sockets = new GossipSockets(ctx.sockets, id, {
@@ -86,7 +86,7 @@ export class RegistryObject extends GatewayObject {
       id,
       issuer,
       replica: this.#members.replica,
-      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.roster.open(), steadyNow()),
+      memory: this.#stored.read(this.#sockets.sessions().length > 0, this.#members.sessions.open(), steadyNow()),
       send: (session, bytes) => this.#sockets.send(session, bytes),
       hangUp: (session, reason, bannedUntil) => this.#sockets.hangUp(session, reason, bannedUntil),
       changed: (sessions) => this.#members.changed(sessions),
@@ -150,7 +150,7 @@ export class RegistryObject extends GatewayObject {
   async left(ticket: Uint8Array, record: Uint8Array): Promise<void> {
     this.#words++;
     const { session } = decodeTicket(ticket, workerdCrypto);
-    const before = this.#members.roster.get(session);
+    const before = this.#members.sessions.get(session);
     const isHere = before?.connected === true || before?.suspected === true;
     if (this.#members.left(ticket, record) && isHere) await this.env.TUNNEL.getByName(session).agentDied();
   }
@@ -175,7 +175,7 @@ export class RegistryObject extends GatewayObject {
 
   /** What is true of a session for seconds: travels with the snapshot and is stored nowhere. */
   live(session: string, news: LiveState): void {
-    this.#members.roster.store.setLive(session, news);
+    this.#members.sessions.store.setLive(session, news);
   }
 
   /** A node completed what another one was asked for instead. */
@@ -190,7 +190,7 @@ export class RegistryObject extends GatewayObject {
   }
 
   async #probe(session: string): Promise<ProbeVerdict> {
-    if (!this.#members.roster.isOpen(session)) return 'unknown'; // not tried is not silent
+    if (!this.#members.sessions.isOpen(session)) return 'unknown'; // not tried is not silent
     this.#probes++;
     return this.env.TUNNEL.getByName(session).probe();
   }
@@ -226,14 +226,14 @@ export class RegistryObject extends GatewayObject {
   async snapshot(tag: string | null, _fresh = true): Promise<SnapshotDelta | null> {
     this.#snapshots++;
     // A store that is down takes no node out of routing: settings follow when it is back.
-    if (this.#members.roster.store.carried.settings === undefined) await this.#settings.first();
-    return this.#members.roster.store.since(tag);
+    if (this.#members.sessions.store.carried.settings === undefined) await this.#settings.first();
+    return this.#members.sessions.store.since(tag);
   }
 
   /** Answers: enough to know that it can. */
   ready(): RegistryCounters {
     return {
-      sessions: this.#members.roster.size,
+      sessions: this.#members.sessions.size,
       snapshots: this.#snapshots,
       words: this.#words,
       messages: this.#messages,
@@ -251,12 +251,12 @@ export class RegistryObject extends GatewayObject {
 
   /** Sessions by name, and what is true of them for seconds. */
   look(wanted: LookedFor): Look {
-    return look(this.#members.roster, wanted);
+    return look(this.#members.sessions, wanted);
   }
 
   /** The registry in numbers, for whoever watches it. */
   census(): Census {
-    return { ...takeCensus(this.#members.roster, Date.now()), counters: this.ready() };
+    return { ...takeCensus(this.#members.sessions, Date.now()), counters: this.ready() };
   }
 
   // --- time -----------------------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ export function orderFor(
   { authority, members, nowS }: { authority: Authority; members: Membership; nowS: number },
 ): OrderReply {
   const entry = members.replica.get(session);
-  const shown = members.roster.get(session);
+  const shown = members.sessions.get(session);
   if (entry === undefined || shown === undefined) return { kind: 'unknown' };
   const { provider, labels } = shown;
   if (entry.state === 'LEFT') return { kind: 'over', provider };
   if (entry.issuer !== authority.issuer.issuer) return { kind: 'foreign', provider };
-  if (!members.roster.isOpen(session)) return { kind: 'unreachable', provider };
+  if (!members.sessions.isOpen(session)) return { kind: 'unreachable', provider };
   const deploys = labels[ACCEPTS_LABEL] !== undefined || labels[DEPLOYMENT_LABEL] !== undefined;
   // Every agent that is new enough drains and is inspected; its tunnel knows whether it is.
   if (!deploys && wish?.action !== 'drain' && wish?.action !== 'inspect') return { kind: 'deaf', provider };

@@ -2,7 +2,7 @@ import type { GossipDriver } from './gossip-driver.ts';
 import type { Membership } from './membership.ts';
 
 /**
- * How the ways to sessions stand, as tunnels and gossip tell: the roster shows and routes by it, and gossip hears of what the
+ * How the ways to sessions stand, as tunnels and gossip tell: the session table shows and routes by it, and gossip hears of what the
  * tunnels of this gateway saw.
  */
 export class Standing {
@@ -19,15 +19,15 @@ export class Standing {
 
   /** The object slept, and its sockets did not: tunnels that nobody suspected are as they were. */
   wake(): void {
-    const { roster } = this.#members;
-    for (const session of roster.open()) if (!roster.get(session)?.suspected) this.#tunnel(session, true);
+    const { sessions } = this.#members;
+    for (const session of sessions.open()) if (!sessions.get(session)?.suspected) this.#tunnel(session, true);
   }
 
   #tunnel(session: string, open: boolean): void {
     this.#gossip.handle({ type: 'tunnel', session, open });
   }
 
-  /** It has spoken on its tunnel. Where gossip was not of the opinion that the roster remembers, it has nothing to take back. */
+  /** It has spoken on its tunnel. Where gossip did not hold the suspicion that the session table remembers, it has nothing to take back. */
   present(session: string): void {
     this.#tunnel(session, true);
     this.judged(session, this.#gossip.liveness(session));
@@ -35,33 +35,33 @@ export class Standing {
 
   /** What gossip holds of it. */
   judged(session: string, liveness: 'alive' | 'unreachable' | 'suspected'): void {
-    const { roster, replica } = this.#members;
+    const { sessions, replica } = this.#members;
     const entry = replica.get(session);
-    if (liveness === 'unreachable') return roster.elsewhere(session, entry);
-    roster.suspect(session, 'gossip', liveness === 'suspected', entry);
+    if (liveness === 'unreachable') return sessions.elsewhere(session, entry);
+    sessions.suspect(session, 'gossip', liveness === 'suspected', entry);
   }
 
   /** Its tunnel here is gone: not routed to until it is back. */
   closed(session: string): void {
-    const { roster, replica } = this.#members;
-    if (!roster.isOpen(session)) return;
-    roster.tunnel(session, 'closed', replica.get(session));
+    const { sessions, replica } = this.#members;
+    if (!sessions.isOpen(session)) return;
+    sessions.tunnel(session, 'closed', replica.get(session));
     this.#tunnel(session, false);
     this.#remember();
   }
 
   /** A path to the session failed: not routed to until it speaks again. */
   doubted(session: string): void {
-    const { roster, replica } = this.#members;
-    roster.suspect(session, 'tunnel', true, replica.get(session));
+    const { sessions, replica } = this.#members;
+    sessions.suspect(session, 'tunnel', true, replica.get(session));
     this.#gossip.handle({ type: 'doubt', session });
   }
 
   /** The path that failed works again. */
   trusted(session: string): void {
-    const { roster, replica } = this.#members;
-    roster.suspect(session, 'tunnel', false, replica.get(session));
+    const { sessions, replica } = this.#members;
+    sessions.suspect(session, 'tunnel', false, replica.get(session));
     // The doubt that its silence raised ends with it: what this gateway alone concluded nobody else will take back.
-    if (roster.isOpen(session)) this.#tunnel(session, true);
+    if (sessions.isOpen(session)) this.#tunnel(session, true);
   }
 }

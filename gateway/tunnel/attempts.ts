@@ -24,9 +24,9 @@ import {
 } from './attempt.ts';
 import { BrokenAnswers } from './broken-answers.ts';
 import { type AttemptName, Calls } from './calls.ts';
-import { Ends } from './ends.ts';
-import { LastErrors } from './last-errors.ts';
+import { CompletionCounter } from './completion-counter.ts';
 import type { OpeningProofs, Report } from './opening-proofs.ts';
+import { RecentErrors } from './recent-errors.ts';
 import { failureResponse, localResultFor, mayOffload, responseFor, responseTo } from './replies.ts';
 import type { ResponseOffload } from './response-offload.ts';
 import type { StreamIds } from './stream-ids.ts';
@@ -69,13 +69,13 @@ interface AttemptsEvents {
 
 /** All attempts of one session: opened for Workers, carried by whichever socket is active, settled when they end. */
 export class Attempts implements UpstreamStreamHost {
-  readonly errors = new LastErrors();
+  readonly errors = new RecentErrors();
   readonly #ids: StreamIds;
   readonly #settlement: Settlement;
   readonly #upstreams = new TransientMap<number, UpstreamStream>();
   readonly #abandoned = new AbandonedAttempts();
   readonly #calls = new Calls();
-  readonly ends = new Ends();
+  readonly completions = new CompletionCounter();
   /** Those that Workers attend to, until they are over. */
   readonly #fetchers = new WeakMap<UpstreamStream, ClientDisconnect>();
   readonly #broken = new BrokenAnswers();
@@ -296,7 +296,7 @@ export class Attempts implements UpstreamStreamHost {
     if (frame.name !== undefined && !this.#proofs.ready && !this.#settlement.knows(frame.name, upstream))
       return this.#proofs.postpone(frame, (again) => this.#report(again, this.#upstreams.get(again.stream)));
     // What is said again after a lost socket is no end.
-    if (upstream !== undefined || this.#settlement.awaits(frame.stream)) this.ends.add();
+    if (upstream !== undefined || this.#settlement.awaits(frame.stream)) this.completions.add();
     if (this.#abandoned.confirmed(frame.stream, frame.usage.complete, frame.name)) this.#on.double();
     const { stream, usage, name, timings } = frame;
     if (name !== undefined) this.#settlement.named({ stream, usage, name, timings }, upstream, this.now());

@@ -17,16 +17,16 @@ import { type UsageBatch, UsageStore } from '../usage/usage-store.ts';
 import { type AttemptRequest, OPEN_HEADER, type PackedResult, pack } from './attempt.ts';
 import { Attempts } from './attempts.ts';
 import { comparePeers } from './compare-peers.ts';
+import { ControlFrames } from './control-frames.ts';
 import { HangMemory } from './hang-memory.ts';
-import type { NodeError } from './last-errors.ts';
 import { Callee } from './local-calls.ts';
 import { OpeningProofs } from './opening-proofs.ts';
-import { RegistryLine } from './registry-line.ts';
+import type { NodeError } from './recent-errors.ts';
+import { RegistryNotifier } from './registry-notifier.ts';
 import type { AgentSocket } from './socket.ts';
 import { AgentSockets } from './sockets.ts';
 import { StreamIds } from './stream-ids.ts';
 import { Turns } from './turns.ts';
-import { AgentWords } from './words.ts';
 
 /** An agent with open streams that was silent for so long is asked whether it is there. */
 const QUIET_MS = 5_000;
@@ -76,8 +76,8 @@ export class TunnelObject extends GatewayObject {
     idle: () => this.#attempts.idle,
     rested: () => this.#sockets.save(true),
   });
-  readonly #registry: RegistryLine;
-  readonly #words: AgentWords;
+  readonly #registry: RegistryNotifier;
+  readonly #frames: ControlFrames;
   /** While a socket is here, on a host that has all objects in one process. */
   #callee: Callee | undefined;
 
@@ -87,7 +87,7 @@ export class TunnelObject extends GatewayObject {
     this.#sockets = new AgentSockets(ctx.sockets, this.#session, {
       activated: (peer) => this.#onActive(peer),
       replaced: () => {
-        this.#words.abandon();
+        this.#frames.abandon();
         this.#attempts.disconnect();
       },
       idle: () => this.#attempts.open === 0,
@@ -109,13 +109,13 @@ export class TunnelObject extends GatewayObject {
       busy: () => this.#busy(),
       silent: () => this.#registry.silent(this.#sockets.active === undefined),
       double: () => this.#registry.double(),
-      load: () => this.#words.load,
+      load: () => this.#frames.load,
       compare: () => ctx.waitUntil(this.#compare()),
       onSuspicion: (suspicion: HangSuspicion | undefined) =>
         this.#registry.live({ breaker: hangs.keep(suspicion, steadyNow(), Date.now()) }),
     };
     this.#attempts = new Attempts(this.#session, ids, env.LOCAL_OFFLOADS?.of(), proofs, events, hangs.suspicion);
-    this.#registry = new RegistryLine({
+    this.#registry = new RegistryNotifier({
       session: this.#session,
       env,
       waitUntil: (work) => ctx.waitUntil(work),
@@ -133,7 +133,7 @@ export class TunnelObject extends GatewayObject {
       waitUntil: (work) => ctx.waitUntil(work),
       stored: (batch, expired) => this.#onStored(batch, expired),
     });
-    this.#words = new AgentWords({
+    this.#frames = new ControlFrames({
       session: this.#session,
       sql: ctx.storage.sql,
       registry: this.#registry,
@@ -176,7 +176,7 @@ export class TunnelObject extends GatewayObject {
 
   /** For queues: how many requests the engine was done with, once they are not `seen`. */
   ended(seen: number): Promise<number> {
-    return this.#attempts.ends.after(seen);
+    return this.#attempts.completions.after(seen);
   }
 
   /** The client of an attempt that came as a call has left. */
@@ -245,7 +245,7 @@ export class TunnelObject extends GatewayObject {
       case 'reset':
         return this.#attempts.onFrame(peer.link, frame, touched);
       default:
-        return this.#words.hear(peer, frame);
+        return this.#frames.receive(peer, frame);
     }
   }
 
@@ -266,13 +266,13 @@ export class TunnelObject extends GatewayObject {
   /** Is the agent at the other end there? `unknown` where no tunnel says anything about it. */
   probe(): Promise<ProbeVerdict> {
     const { active } = this.#sockets;
-    return active === undefined ? Promise.resolve('unknown') : this.#words.probe(active);
+    return active === undefined ? Promise.resolve('unknown') : this.#frames.probe(active);
   }
 
   /** Sends an order, or an empty one, which asks; gives what the agent answers, JSON. Null: it did not, or there is no tunnel. */
   deploy(order: Uint8Array): Promise<string | null> {
     const { active } = this.#sockets;
-    return active === undefined ? Promise.resolve(null) : this.#words.deploy(active, order);
+    return active === undefined ? Promise.resolve(null) : this.#frames.deploy(active, order);
   }
 
   webSocketClose(socket: ObjectSocket): void {
@@ -288,7 +288,7 @@ export class TunnelObject extends GatewayObject {
     if (!this.#sockets.gone(peer)) return;
     this.#callee?.close();
     this.#callee = undefined;
-    this.#words.abandon();
+    this.#frames.abandon();
     this.#attempts.disconnect();
     this.#registry.closed();
   }
@@ -341,7 +341,7 @@ export class TunnelObject extends GatewayObject {
       case 'wait':
         return;
       case 'ask':
-        return void this.#words.probe(active);
+        return void this.#frames.probe(active);
       case 'gone':
         active.close(CLOSE.silent, 'no sign of life');
         this.#gone(active);

@@ -4,7 +4,7 @@ const LISTEN_MS = 10_000;
 const LISTENERS_MAX = 64;
 
 /** Requests that the engine was done with, counted, for queues that wait for the next of them. */
-export class Ends {
+export class CompletionCounter {
   #count = 0;
   readonly #listeners = new Set<() => void>();
 

@@ -10,13 +10,13 @@ import type { Outbox } from '../usage/outbox.ts';
 import { Deploys } from './deploys.ts';
 import { NodeLoadWatch } from './load.ts';
 import { Probes } from './probes.ts';
-import type { RegistryLine } from './registry-line.ts';
+import type { RegistryNotifier } from './registry-notifier.ts';
 import type { AgentSocket } from './socket.ts';
 
-interface AgentWordsOptions {
+interface ControlFramesOptions {
   session: string;
   sql: Sql;
-  registry: RegistryLine;
+  registry: RegistryNotifier;
   outbox: Outbox;
   anomalies: UsageAnomalies;
   waitUntil(work: Promise<void>): void;
@@ -24,16 +24,16 @@ interface AgentWordsOptions {
   open(): number;
 }
 
-/** What the agent of one tunnel says, and is asked, beside the attempts. */
-export class AgentWords {
-  readonly #options: AgentWordsOptions;
+/** Handles the frames of one tunnel that belong to no attempt: records, probes, load, usage, deployments. */
+export class ControlFrames {
+  readonly #options: ControlFramesOptions;
   readonly #probes = new Probes();
   readonly #deploys = new Deploys();
   readonly #load = new NodeLoadWatch();
   /** Cancels the next attempt to store records of the agent's ingress. */
   #postponed: (() => void) | undefined;
 
-  constructor(options: AgentWordsOptions) {
+  constructor(options: ControlFramesOptions) {
     this.#options = options;
   }
 
@@ -43,7 +43,7 @@ export class AgentWords {
   }
 
   /** @throws WireError */
-  hear(peer: AgentSocket, frame: Frame): void {
+  receive(peer: AgentSocket, frame: Frame): void {
     const { registry, outbox } = this.#options;
     switch (frame.type) {
       case 'record':

@@ -18,7 +18,7 @@ type Suspicion = 'tunnel' | 'gossip';
 /** How a session's path to this gateway stands. `closed`: it was open before. */
 type Tunnel = 'open' | 'closed';
 
-interface RosterOptions {
+interface SessionTableOptions {
   /** Name here of an issuer; undefined where it is not listed. */
   issuerName(id: string): string | undefined;
   now(): number;
@@ -32,17 +32,17 @@ interface RosterOptions {
  * The sessions as this gateway shows and routes to them: the lattice's word, and beside it what is only true from here, tunnels
  * and suspicions. Routable = SERVING ∧ not suspected ∧ its tunnel is open here.
  */
-export class Roster {
+export class SessionTable {
   readonly store: SnapshotStore;
   readonly #index = new NodeIndex();
-  readonly #options: RosterOptions;
+  readonly #options: SessionTableOptions;
   readonly #tunnels = new Map<string, Tunnel>();
   /** By whom: its own tunnel that says nothing, or the peers that gossip about it. */
   readonly #suspected: Record<Suspicion, Set<string>> = { tunnel: new Set(), gossip: new Set() };
   /** In the order in which they left. */
   readonly #left = new Set<string>();
 
-  constructor(epoch: string, options: RosterOptions) {
+  constructor(epoch: string, options: SessionTableOptions) {
     this.store = new SnapshotStore(epoch);
     this.#options = options;
   }

@@ -15,7 +15,7 @@ export interface NodeError {
 }
 
 /** The last of them, for operators. Lost with the object's memory: what must not be lost is in the records of use. */
-export class LastErrors {
+export class RecentErrors {
   #errors: NodeError[] = [];
 
   ended({ status, request }: UpstreamStream, failure: AttemptFailure | undefined, at: number): void {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { ControlFrames } from '../../../gateway/tunnel/control-frames.ts';
 import type { AgentSocket } from '../../../gateway/tunnel/socket.ts';
-import { AgentWords } from '../../../gateway/tunnel/words.ts';
 import type { Frame } from '../../../shared/wire/frames.ts';
 
 function agent() {
@@ -10,19 +10,19 @@ function agent() {
   return { socket, frames };
 }
 
-const words = () => new AgentWords({ session: 'session' } as ConstructorParameters<typeof AgentWords>[0]);
+const controlFrames = () => new ControlFrames({ session: 'session' } as ConstructorParameters<typeof ControlFrames>[0]);
 
 test('an agent that is asked whether it is there answers, or is silent', async () => {
-  const [said, { socket, frames }] = [words(), agent()];
+  const [said, { socket, frames }] = [controlFrames(), agent()];
   const answered = said.probe(socket);
   expect(frames).toEqual([{ type: 'probe', nonce: 1, session: 'session' }]);
-  said.hear(socket, { type: 'probed', nonce: 1, verdict: 'alive' });
+  said.receive(socket, { type: 'probed', nonce: 1, verdict: 'alive' });
   expect(await answered).toBe('alive');
   expect(await said.probe(socket)).toBe('silent');
 });
 
 test('of an agent whose socket is lost meanwhile nothing is known', async () => {
-  const [said, { socket }] = [words(), agent()];
+  const [said, { socket }] = [controlFrames(), agent()];
   const asked = [said.probe(socket), said.deploy(socket, new Uint8Array())];
   said.abandon();
   expect(await Promise.all(asked)).toEqual(['unknown', null]);

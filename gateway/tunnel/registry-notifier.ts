@@ -18,13 +18,13 @@ const ATTEMPTS = 5;
 type Registry = ObjectStub<RegistryObject>;
 
 /** What a session says of itself, on its way. */
-interface RecordWord {
+interface RecordUpdate {
   peer: AgentSocket;
   sequence: number;
   update: Uint8Array;
 }
 
-interface RegistryLineOptions {
+interface RegistryNotifierOptions {
   session: string;
   env: Pick<Env, 'REGISTRY'>;
   waitUntil(work: Promise<void>): void;
@@ -34,18 +34,18 @@ interface RegistryLineOptions {
   lost(): void;
 }
 
-/** What one tunnel tells the registry: one word after the other, because a "gone" must not overtake the "here" before it. */
-export class RegistryLine {
-  readonly #options: RegistryLineOptions;
+/** Tells the registry what one tunnel sees. Calls go out one after the other: a "closed" must not overtake the "opened" before it. */
+export class RegistryNotifier {
+  readonly #options: RegistryNotifierOptions;
   #queue: Promise<void> = Promise.resolve();
   /** A record whose turn has not come: a newer one takes its place, however many come. */
-  #waiting: { word: RecordWord } | undefined;
+  #waiting: { update: RecordUpdate } | undefined;
   /** Time up to which records have been told; behind now by the burst at most. */
   #pace = 0;
   /** An opening was not acknowledged and nothing came since: the registry has been told. */
   #silent = false;
 
-  constructor(options: RegistryLineOptions) {
+  constructor(options: RegistryNotifierOptions) {
     this.#options = options;
   }
 
@@ -53,12 +53,12 @@ export class RegistryLine {
     return this.#options.env.REGISTRY.getByName(REGISTRY_NAME);
   }
 
-  #say(word: (registry: Registry) => Promise<void>): void {
+  #send(call: (registry: Registry) => Promise<void>): void {
     const { lost, waitUntil } = this.#options;
     this.#queue = this.#queue.then(async () => {
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
         try {
-          return await word(this.#registry);
+          return await call(this.#registry);
         } catch {
           await new Promise((resolve) => setTimeout(resolve, 100 * 2 ** attempt));
         }
@@ -68,17 +68,17 @@ export class RegistryLine {
     waitUntil(this.#queue);
   }
 
-  record(word: RecordWord): void {
+  record(update: RecordUpdate): void {
     if (this.#waiting !== undefined) {
-      this.#waiting.word = word;
+      this.#waiting.update = update;
       return;
     }
-    const waiting = { word };
+    const waiting = { update };
     this.#waiting = waiting;
-    this.#say(async (registry) => {
+    this.#send(async (registry) => {
       await this.#paced();
       if (this.#waiting === waiting) this.#waiting = undefined;
-      await this.#publish(registry, waiting.word);
+      await this.#publish(registry, waiting.update);
     });
   }
 
@@ -89,7 +89,7 @@ export class RegistryLine {
     if (this.#pace > now) await new Promise((resolve) => setTimeout(resolve, this.#pace - now));
   }
 
-  async #publish(registry: Registry, { peer, sequence, update }: RecordWord): Promise<void> {
+  async #publish(registry: Registry, { peer, sequence, update }: RecordUpdate): Promise<void> {
     const { session, refused } = this.#options;
     const published = await registry.publish(session, peer.ticket.bytes, update);
     if (published.kind === 'stored') return peer.link.put({ type: 'recorded', sequence });
@@ -103,21 +103,21 @@ export class RegistryLine {
     if (this.#silent) return;
     this.#silent = true;
     const { session } = this.#options;
-    this.#say((registry) => (gone ? registry.closed(session) : registry.suspect(session)));
+    this.#send((registry) => (gone ? registry.closed(session) : registry.suspect(session)));
   }
 
   /** The agent spoke. A suspicion is no verdict: whoever speaks again is served again. */
   heard(): void {
     if (!this.#silent) return;
     this.#silent = false;
-    this.#say((registry) => registry.trust(this.#options.session));
+    this.#send((registry) => registry.trust(this.#options.session));
   }
 
   /** Its socket is gone. What comes after this is said after it. */
   closed(): void {
     this.#silent = false;
     this.#waiting = undefined;
-    this.#say((registry) => registry.closed(this.#options.session));
+    this.#send((registry) => registry.closed(this.#options.session));
   }
 
   /** Beside the others: what is not told is told a second later. */
