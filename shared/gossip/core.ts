@@ -33,7 +33,7 @@ export class Core {
     this.context = context;
     this.#memory = memory;
     this.channels = new Channels(context);
-    this.#livenessTable = new LivenessTable(context, (session) => this.#opinionChanged(session));
+    this.#livenessTable = new LivenessTable(context, (session) => this.#livenessChanged(session));
     this.#tree = new Tree(context, this.channels, this.#livenessTable);
     this.#antiEntropy = new AntiEntropy(context, this.#tree);
     this.#pinger = new Pinger(context, this.channels, this.#livenessTable, this.#antiEntropy);
@@ -252,7 +252,7 @@ export class Core {
     this.channels.hangUp(peer.id, 'broken', this.context.options.banMs);
   }
 
-  #opinionChanged(session: string): void {
+  #livenessChanged(session: string): void {
     const cluster = this.context.replica.get(session)?.ticket.cluster;
     const ring = cluster === undefined ? undefined : this.context.rings.get(cluster);
     if (this.#livenessTable.isSuspected(session)) {

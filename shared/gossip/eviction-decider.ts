@@ -6,7 +6,7 @@ import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { Suspicion } from './messages.ts';
-import { OBSERVERS_MAX } from './opinion.ts';
+import { OBSERVERS_MAX } from './liveness-row.ts';
 import { weight } from './topology.ts';
 import type { GossipMemory, PeerId, Verdict } from './types.ts';
 
@@ -28,7 +28,7 @@ interface Charge {
   lonely: boolean;
 }
 
-/** Agents run 64 errands at once; who is asked about more says unknown, and that must not count against anybody. */
+/** Agents run 64 indirect probes at once; who is asked about more says unknown, and that must not count against anybody. */
 const TRIALS_MAX = 32;
 const LATER_MS = 500;
 

@@ -6,7 +6,7 @@
 import type { Context } from './context.ts';
 import { memberEntry } from './context.ts';
 import { INCARNATION_MAX, type Refutation, refutationMessage, type Suspicion, suspicionMessage } from './messages.ts';
-import { hashOpinion, isSuspected, newOpinion, OBSERVERS_MAX, type Opinion } from './opinion.ts';
+import { hashLivenessRow, isSuspected, newLivenessRow, OBSERVERS_MAX, type LivenessRow } from './liveness-row.ts';
 import type { Liveness } from './types.ts';
 
 /** Remembered per target, for the rate limit. */
@@ -17,7 +17,7 @@ export type Taken = 'new' | 'confirmed' | 'known' | 'refused' | 'forged';
 export class LivenessTable {
   readonly #context: Context;
   /** Only of sessions about which there is something to say; goes when they leave. Bounded by the replica's entries. */
-  readonly #rows = new Map<string, Opinion>();
+  readonly #rows = new Map<string, LivenessRow>();
   /** Rows that say suspected now. */
   readonly suspects = new Set<string>();
   /** Rows that say unreachable now. */
@@ -52,12 +52,12 @@ export class LivenessTable {
     return this.#rows.get(session)?.suspicions.size ?? 0;
   }
 
-  /** Equal where two replicas think the same: no signatures, a liar harms only the repair of his own opinions. */
+  /** Equal where two replicas think the same: no signatures, a liar harms only the repair of its own table. */
   get sum(): number {
     if (this.#sum !== undefined) return this.#sum;
     let sum = 0;
     for (const [session, row] of this.#rows) {
-      if (row.incarnation > 0 || row.suspicions.size > 0) sum = (sum + hashOpinion(session, row)) >>> 0;
+      if (row.incarnation > 0 || row.suspicions.size > 0) sum = (sum + hashLivenessRow(session, row)) >>> 0;
     }
     this.#sum = sum;
     return sum;
@@ -216,7 +216,7 @@ export class LivenessTable {
     this.#sum = undefined;
   }
 
-  #noteAccuser(row: Opinion, observer: string): void {
+  #noteAccuser(row: LivenessRow, observer: string): void {
     if (row.accusers.size >= ACCUSERS_MAX) row.accusers.clear();
     row.accusers.set(observer, this.#context.now);
   }
@@ -227,7 +227,7 @@ export class LivenessTable {
     return this.#context.crypto.verify(key, refutationMessage(session, incarnation), signature);
   }
 
-  #clear(session: string, row: Opinion): void {
+  #clear(session: string, row: LivenessRow): void {
     const { now, options, timerQueue } = this.#context;
     const was = isSuspected(row);
     row.suspicions.clear();
@@ -241,7 +241,7 @@ export class LivenessTable {
     this.#changed(session);
   }
 
-  #countFlap(row: Opinion): void {
+  #countFlap(row: LivenessRow): void {
     const { now, options } = this.#context;
     row.flaps = now - row.suspectedAt < 2 * options.flapMaxMs ? Math.min(row.flaps + 1, 16) : 1;
     row.suspectedAt = now;
@@ -257,17 +257,17 @@ export class LivenessTable {
     this.#onChange(session);
   }
 
-  #announce(session: string, row: Opinion): void {
+  #announce(session: string, row: LivenessRow): void {
     const liveness = this.of(session);
     if (liveness === row.announced || session === this.#context.me) return;
     row.announced = liveness;
     this.#context.out.act({ type: 'liveness', session, liveness });
   }
 
-  #row(session: string): Opinion {
+  #row(session: string): LivenessRow {
     let row = this.#rows.get(session);
     if (row === undefined) {
-      row = newOpinion();
+      row = newLivenessRow();
       this.#rows.set(session, row);
     }
     return row;

@@ -53,10 +53,10 @@ export interface IssuerSums {
 }
 
 export type Part =
-  /** `root`: 8 bytes, equal where two replicas are. `opinion`: the same for suspicions. */
-  | { type: 'ping'; seq: number; root: Uint8Array; opinion: number }
+  /** `root`: 8 bytes, equal where two replicas are. `livenessHash`: the same for suspicions. */
+  | { type: 'ping'; seq: number; root: Uint8Array; livenessHash: number }
   /** `paceMs`: a gateway's wish for the time to the next ping; 0 between agents. */
-  | { type: 'ack'; seq: number; root: Uint8Array; opinion: number; paceMs: number }
+  | { type: 'ack'; seq: number; root: Uint8Array; livenessHash: number; paceMs: number }
   /** Ping `target` for me. */
   | { type: 'probe'; seq: number; target: string }
   | { type: 'probed'; seq: number; verdict: Verdict }
@@ -110,10 +110,10 @@ export function encodePart(part: Part): Uint8Array {
 function writePart(out: ByteWriter, part: Part): void {
   switch (part.type) {
     case 'ping':
-      out.varint(part.seq).bytes(part.root).u32(part.opinion);
+      out.varint(part.seq).bytes(part.root).u32(part.livenessHash);
       return;
     case 'ack':
-      out.varint(part.seq).bytes(part.root).u32(part.opinion).varint(part.paceMs);
+      out.varint(part.seq).bytes(part.root).u32(part.livenessHash).varint(part.paceMs);
       return;
     case 'probe':
       out.varint(part.seq).bytes(packSession(part.target));
@@ -220,7 +220,7 @@ function readPulse(input: ByteReader) {
   return {
     seq: bounded(input.varint(), SEQ_MAX),
     root: input.bytes(8),
-    opinion: input.u32(),
+    livenessHash: input.u32(),
   };
 }
 

@@ -75,7 +75,7 @@ export class Pinger {
     }
     this.#pending.set(this.#seq, { peer, done });
     const root = this.#antiEntropy.root();
-    this.#context.out.send(peer, { type: 'ping', seq: this.#seq, root, opinion: this.#livenessTable.sum });
+    this.#context.out.send(peer, { type: 'ping', seq: this.#seq, root, livenessHash: this.#livenessTable.sum });
     return this.#seq;
   }
 
@@ -106,12 +106,12 @@ export class Pinger {
   heardPing(peer: Peer, part: Part & { type: 'ping' }): void {
     const { out, self } = this.#context;
     const root = this.#antiEntropy.root();
-    const opinion = this.#livenessTable.sum;
+    const livenessHash = this.#livenessTable.sum;
     const paceMs = self.kind === 'gateway' ? this.#pace() : 0;
-    out.send(peer.id, { type: 'ack', seq: part.seq, root, opinion, paceMs });
+    out.send(peer.id, { type: 'ack', seq: part.seq, root, livenessHash, paceMs });
     if (this.#antiEntropy.differs(peer, part.root))
       out.send(peer.id, { type: 'sums', issuers: this.#antiEntropy.sums() });
-    if (part.opinion !== opinion && !this.#livenessTable.unsettled) this.tellWords(peer.id);
+    if (part.livenessHash !== livenessHash && !this.#livenessTable.unsettled) this.tellWords(peer.id);
   }
 
   /** `sums` came in the same message where the roots differ. */
@@ -130,7 +130,7 @@ export class Pinger {
     // What the peer said about others came behind its answer; looked at when all of the message was.
     const { now, options } = this.#context;
     if (
-      part.opinion === this.#livenessTable.sum ||
+      part.livenessHash === this.#livenessTable.sum ||
       this.#livenessTable.unsettled ||
       now - peer.toldAt < options.probeMs
     )

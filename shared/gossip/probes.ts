@@ -10,7 +10,7 @@ import type { PeerId, Verdict } from './types.ts';
 
 /** At once, own and on behalf of others. */
 const INQUIRIES_MAX = 64;
-const ERRANDS_MAX = 64;
+const INDIRECT_PROBES_MAX = 64;
 
 interface Inquiry {
   target: PeerId;
@@ -27,7 +27,7 @@ interface Inquiry {
 }
 
 /** A probe for somebody else. */
-interface Errand {
+interface IndirectProbe {
   from: PeerId;
   seq: number;
   target: PeerId;
@@ -43,8 +43,8 @@ export class Probes {
   readonly #inquiries = new Map<PeerId, Inquiry>();
   /** Probes that helpers make for us, by sequence number; as many as inquiries have helpers. */
   readonly #sent = new Map<number, { inquiry: Inquiry; helper: PeerId }>();
-  /** At most ERRANDS_MAX. */
-  readonly #errands = new Set<Errand>();
+  /** At most INDIRECT_PROBES_MAX. */
+  readonly #indirectProbes = new Set<IndirectProbe>();
   #seq = 0;
   #health = 0;
   /** Set by the core: all paths to the target failed. */
@@ -110,8 +110,8 @@ export class Probes {
   opened(peer: PeerId): void {
     const inquiry = this.#inquiries.get(peer);
     if (inquiry !== undefined && inquiry.pings.length === 0) this.#pingDirectly(inquiry);
-    for (const errand of this.#errands) {
-      if (errand.target === peer && errand.ping === undefined) this.#pingFor(errand);
+    for (const probe of this.#indirectProbes) {
+      if (probe.target === peer && probe.ping === undefined) this.#pingFor(probe);
     }
   }
 
@@ -122,8 +122,8 @@ export class Probes {
       inquiry.tried = met;
       this.#directFailed(inquiry);
     }
-    for (const errand of this.#errands) {
-      if (errand.target === peer && errand.ping === undefined) this.#report(errand, met ? 'silent' : 'unknown');
+    for (const probe of this.#indirectProbes) {
+      if (probe.target === peer && probe.ping === undefined) this.#report(probe, met ? 'silent' : 'unknown');
     }
   }
 
@@ -260,27 +260,27 @@ export class Probes {
   heardProbe(from: PeerId, seq: number, target: PeerId): void {
     const { timerQueue, me, now, options, out } = this.#context;
     if (target === me) return out.send(from, { type: 'probed', seq, verdict: 'alive' });
-    const errand: Errand = { from, seq, target, ping: undefined };
+    const probe: IndirectProbe = { from, seq, target, ping: undefined };
     const unknown = memberEntry(this.#context, target) === undefined || this.#context.self.kind === 'gateway';
-    if (unknown || this.#errands.size >= ERRANDS_MAX) return this.#report(errand, 'unknown');
-    this.#errands.add(errand);
-    if (this.#channels.open.has(target)) this.#pingFor(errand);
-    else if (!this.#channels.dial(target)) return this.#report(errand, 'unknown');
-    timerQueue.set(`errand:${from}:${seq}`, now + options.helperMs, (lateMs) => {
-      const tried = errand.ping !== undefined || this.#channels.met(target);
-      this.#report(errand, tried && lateMs <= options.lateMs ? 'silent' : 'unknown');
+    if (unknown || this.#indirectProbes.size >= INDIRECT_PROBES_MAX) return this.#report(probe, 'unknown');
+    this.#indirectProbes.add(probe);
+    if (this.#channels.open.has(target)) this.#pingFor(probe);
+    else if (!this.#channels.dial(target)) return this.#report(probe, 'unknown');
+    timerQueue.set(`indirect:${from}:${seq}`, now + options.helperMs, (lateMs) => {
+      const tried = probe.ping !== undefined || this.#channels.met(target);
+      this.#report(probe, tried && lateMs <= options.lateMs ? 'silent' : 'unknown');
     });
   }
 
-  #pingFor(errand: Errand): void {
-    errand.ping = this.#pinger.ping(errand.target, () => this.#report(errand, 'alive'));
+  #pingFor(probe: IndirectProbe): void {
+    probe.ping = this.#pinger.ping(probe.target, () => this.#report(probe, 'alive'));
   }
 
-  #report(errand: Errand, verdict: Verdict): void {
-    this.#errands.delete(errand);
-    this.#context.timerQueue.cancel(`errand:${errand.from}:${errand.seq}`);
-    if (errand.ping !== undefined) this.#pinger.forget(errand.ping);
-    if (this.#channels.open.has(errand.from))
-      this.#context.out.send(errand.from, { type: 'probed', seq: errand.seq, verdict });
+  #report(probe: IndirectProbe, verdict: Verdict): void {
+    this.#indirectProbes.delete(probe);
+    this.#context.timerQueue.cancel(`indirect:${probe.from}:${probe.seq}`);
+    if (probe.ping !== undefined) this.#pinger.forget(probe.ping);
+    if (this.#channels.open.has(probe.from))
+      this.#context.out.send(probe.from, { type: 'probed', seq: probe.seq, verdict });
   }
 }

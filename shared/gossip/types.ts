@@ -16,7 +16,7 @@ export type PeerId = string;
 export type Verdict = 'alive' | 'silent' | 'unknown';
 
 /**
- * Not part of the lattice, each replica's own opinion.
+ * Not part of the lattice: each replica judges for itself.
  * - `alive`: nothing speaks against it
  * - `unreachable`: not from here; others reach it. Not routed to from here, never evicted for it
  * - `suspected`: no path reaches it. Routed to by nobody until its owner refutes

@@ -17,7 +17,7 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
     cpus: z.number().int().nonnegative(),
     memory_mib: z.number().int().nonnegative(),
   }),
-  /** Name of the machine: two observers on one host are no two opinions. */
+  /** Name of the machine: two observers on one host count as one. */
   host: text(255).optional(),
   /** Where its mesh listens, `HOST:PORT`; none: not reachable directly. */
   addresses: z.array(text(255)).max(8),

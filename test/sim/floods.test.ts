@@ -51,7 +51,7 @@ describe('a flood', () => {
     const from = target.node.sent.bytes;
     for (let i = 0; i < 400; i++) target.node.take({ type: 'message', peer: session(villain), bytes: digest });
     for (let i = 0; i < 2000; i++) {
-      const ping = { type: 'ping', seq: i, root: new Uint8Array(8), opinion: i } as const;
+      const ping = { type: 'ping', seq: i, root: new Uint8Array(8), livenessHash: i } as const;
       target.node.take({ type: 'message', peer: session(villain), bytes: encodePart(ping) });
     }
     world.run(3000);
@@ -122,7 +122,7 @@ describe('a peer that answers a pull without end', () => {
       type: 'message',
       peer: me,
       bytes: concat([
-        encodePart({ type: 'ack', seq: 0, root: new Uint8Array(8).fill(3), opinion: 0, paceMs: 0 }),
+        encodePart({ type: 'ack', seq: 0, root: new Uint8Array(8).fill(3), livenessHash: 0, paceMs: 0 }),
         encodePart({ type: 'sums', issuers: [sums] }),
       ]),
     });

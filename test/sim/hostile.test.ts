@@ -17,7 +17,7 @@ describe('bytes that are no message', () => {
     ['random bytes', new Uint8Array([200, ...random(500)])],
     [
       'a part that ends early',
-      encodePart({ type: 'ping', seq: 1, root: new Uint8Array(8), opinion: 0 }).subarray(0, 6),
+      encodePart({ type: 'ping', seq: 1, root: new Uint8Array(8), livenessHash: 0 }).subarray(0, 6),
     ],
     ['a length far beyond the message', huge],
     ['a digest of a million items', new ByteWriter().byte(9).blob(manyItems).done()],

@@ -41,7 +41,7 @@ function office(size: number, relay: Verdict) {
 describe('a gateway that has nothing to do', () => {
   it('asks for no timer, so that its object may sleep', () => {
     const { one } = office(40, 'silent');
-    const ping = { type: 'ping', seq: 1, root: new Uint8Array(8), opinion: 0 } as const;
+    const ping = { type: 'ping', seq: 1, root: new Uint8Array(8), livenessHash: 0 } as const;
     one.actions.length = 0;
     one.say(1, ping);
     one.give({ type: 'local', updates: [one.member(7).say('SERVING', true)] });
@@ -62,7 +62,7 @@ describe('a gateway that has nothing to do', () => {
     const one = new One('gateway', [40]);
     const members = Array.from({ length: 24 }, (_, i) => i + 1);
     one.open(...members);
-    const ping = { type: 'ping', seq: 1, root: new Uint8Array(8), opinion: 0 } as const;
+    const ping = { type: 'ping', seq: 1, root: new Uint8Array(8), livenessHash: 0 } as const;
     const pace = ofType(partsTo(one.say(1, ping)), 'ack')[0]?.paceMs ?? 0;
     expect((60_000 / pace) * members.length).toBeLessThanOrEqual(10);
   });

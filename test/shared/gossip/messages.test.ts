@@ -34,8 +34,8 @@ const suspicion = fc
 const refutation = fc.record({ session: sessions, incarnation: u32.filter((n) => n > 0), signature: bytes(64) });
 
 const part: fc.Arbitrary<Part> = fc.oneof(
-  fc.record({ type: fc.constant('ping' as const), seq: u32, root: bytes(8), opinion: u32 }),
-  fc.record({ type: fc.constant('ack' as const), seq: u32, root: bytes(8), opinion: u32, paceMs: u32 }),
+  fc.record({ type: fc.constant('ping' as const), seq: u32, root: bytes(8), livenessHash: u32 }),
+  fc.record({ type: fc.constant('ack' as const), seq: u32, root: bytes(8), livenessHash: u32, paceMs: u32 }),
   fc.record({ type: fc.constant('probe' as const), seq: u32, target: sessions }),
   fc.record({
     type: fc.constant('probed' as const),

@@ -19,7 +19,7 @@ function watched(size: number, silent: number) {
         for (const part of partsTo([action])) {
           const from = indexOf(action.peer);
           if (part.type === 'ping')
-            respond(one.say(from, { type: 'ack', seq: part.seq, root: part.root, opinion: part.opinion, paceMs: 0 }));
+            respond(one.say(from, { type: 'ack', seq: part.seq, root: part.root, livenessHash: part.livenessHash, paceMs: 0 }));
           if (part.type === 'probe' && helper !== undefined)
             respond(one.say(from, { type: 'probed', seq: part.seq, verdict: helper }));
         }
@@ -76,7 +76,7 @@ describe('a direct probe', () => {
     one.open(1, 2, 3, 4, 5, 6, 7);
     const ping = ofType(partsTo(one.give({ type: 'doubt', session: one.id(3) }), one.id(3)), 'ping')[0];
     if (ping === undefined) throw new Error('no ping');
-    one.say(4, { type: 'ack', seq: ping.seq, root: ping.root, opinion: 0, paceMs: 0 });
+    one.say(4, { type: 'ack', seq: ping.seq, root: ping.root, livenessHash: 0, paceMs: 0 });
     const later = one.pass(250);
     expect(ofType(partsTo(later), 'probe').filter(({ target }) => target === one.id(3)).length).toBeGreaterThan(0);
   });
@@ -91,7 +91,7 @@ describe('a direct probe', () => {
     one.now += 2000;
     const late = one.give({ type: 'timer' });
     expect(ofType(partsTo(late), 'probe').filter(({ target }) => target === one.id(3))).toEqual([]);
-    one.say(3, { type: 'ack', seq: ping.seq, root: ping.root, opinion: 0, paceMs: 0 });
+    one.say(3, { type: 'ack', seq: ping.seq, root: ping.root, livenessHash: 0, paceMs: 0 });
     const after = one.pass(150);
     expect(ofType(partsTo(after), 'probe').filter(({ target }) => target === one.id(3))).toEqual([]);
   });
@@ -134,7 +134,7 @@ describe('a helper', () => {
     const asked = one.say(1, { type: 'probe', seq: 5, target: one.id(2) });
     const ping = ofType(partsTo(asked, one.id(2)), 'ping')[0];
     if (ping === undefined) throw new Error('no ping');
-    expect(verdicts(one.say(2, { type: 'ack', seq: ping.seq, root: ping.root, opinion: 0, paceMs: 0 }))).toEqual([
+    expect(verdicts(one.say(2, { type: 'ack', seq: ping.seq, root: ping.root, livenessHash: 0, paceMs: 0 }))).toEqual([
       'alive',
     ]);
     one.say(1, { type: 'probe', seq: 6, target: one.id(3) });

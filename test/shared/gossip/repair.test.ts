@@ -15,11 +15,11 @@ describe('repair', () => {
   it('answers a ping from an equal replica in 15 bytes and from another with its sums', () => {
     const { a } = pair(6);
     a.open(1);
-    const probe = a.say(1, { type: 'ping', seq: 1, root: new Uint8Array(8), opinion: 0 });
+    const probe = a.say(1, { type: 'ping', seq: 1, root: new Uint8Array(8), livenessHash: 0 });
     const root = ofType(partsTo(probe), 'ack')[0]?.root;
     if (root === undefined) throw new Error('no answer');
     expect(ofType(partsTo(probe), 'sums')).toHaveLength(1);
-    const equal = partsTo(a.say(1, { type: 'ping', seq: 2, root, opinion: 0 }));
+    const equal = partsTo(a.say(1, { type: 'ping', seq: 2, root, livenessHash: 0 }));
     expect(equal.map(({ type }) => type)).toEqual(['ack']);
     expect(equal.map(encodePart)[0]?.length).toBeLessThanOrEqual(15);
   });
@@ -72,7 +72,7 @@ describe('repair', () => {
     a.pass(1000);
     a.say(2, { type: 'news', update: a.member(3).say('SERVING', true) });
     const before = a.replica.fork();
-    const ack = { type: 'ack', seq: 0, root: new Uint8Array(8), opinion: 0, paceMs: 0 } as const;
+    const ack = { type: 'ack', seq: 0, root: new Uint8Array(8), livenessHash: 0, paceMs: 0 } as const;
     const { buckets } = before.fingerprint(a.issuer.id);
     const sums = new Uint8Array(128);
     const view = new DataView(sums.buffer);
@@ -97,7 +97,7 @@ describe('repair', () => {
     const { a } = pair(20);
     a.open(1, 2, 3, 4, 5, 6);
     const sums = new Uint8Array(128).fill(7);
-    const ack = encodePart({ type: 'ack', seq: 0, root: new Uint8Array(8), opinion: 0, paceMs: 0 });
+    const ack = encodePart({ type: 'ack', seq: 0, root: new Uint8Array(8), livenessHash: 0, paceMs: 0 });
     const asked = a.give({
       type: 'message',
       peer: a.id(1),

@@ -142,20 +142,20 @@ describe('a refutation', () => {
   });
 });
 
-describe('opinions that differ', () => {
+describe('liveness tables that differ', () => {
   it('are told with the answer to a ping, and end equal', () => {
     const knowing = among();
     knowing.say(1, knowing.suspicion(3, 2));
     knowing.pass(200);
-    const ping = { type: 'ping', seq: 9, root: new Uint8Array(8), opinion: 0 } as const;
+    const ping = { type: 'ping', seq: 9, root: new Uint8Array(8), livenessHash: 0 } as const;
     const told = ofType(partsTo(knowing.say(5, ping), knowing.id(5)), 'suspicion');
     expect(told.map(({ suspicion }) => suspicion.target)).toEqual([knowing.id(3)]);
     const ack = ofType(partsTo(knowing.say(5, ping), knowing.id(5)), 'ack')[0];
     const other = among();
     other.say(1, ...told);
     const mine = ofType(partsTo(other.say(5, ping), other.id(5)), 'ack')[0];
-    expect(mine?.opinion).toBe(ack?.opinion);
-    expect(mine?.opinion).not.toBe(0);
+    expect(mine?.livenessHash).toBe(ack?.livenessHash);
+    expect(mine?.livenessHash).not.toBe(0);
   });
 });
 

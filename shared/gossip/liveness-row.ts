@@ -4,7 +4,7 @@ import type { Liveness } from './types.ts';
 
 /** Distinct observers that shorten the grace; more say nothing new. */
 export const OBSERVERS_MAX = 3;
-export interface Opinion {
+export interface LivenessRow {
   incarnation: number;
   /** The target's signature under `incarnation`; none for 0. */
   refutation: Refutation | undefined;
@@ -26,7 +26,7 @@ export interface Opinion {
 }
 
 /** Of somebody of whom nothing was said. */
-export function newOpinion(): Opinion {
+export function newLivenessRow(): LivenessRow {
   return {
     incarnation: 0,
     refutation: undefined,
@@ -42,12 +42,12 @@ export function newOpinion(): Opinion {
   };
 }
 
-export function isSuspected(row: Opinion): boolean {
+export function isSuspected(row: LivenessRow): boolean {
   return row.judged || row.suspicions.size > 0;
 }
 
 /** For the sum over all of them: what others can learn, and no signature. */
-export function hashOpinion(session: string, row: Opinion): number {
+export function hashLivenessRow(session: string, row: LivenessRow): number {
   let value = 0x811c9dc5 ^ row.incarnation ^ (row.suspicions.size > 0 ? 0x5bd1e995 : 0);
   for (let i = 0; i < session.length; i++) value = Math.imul(value ^ session.charCodeAt(i), 0x01000193);
   return value >>> 0;
