@@ -44,19 +44,19 @@ function runsInGroup(pid: string, group: number): boolean {
   }
 }
 
-/** SIGTERM, up to `graceMs` of patience, SIGKILL. `hurry` ends the patience. Resolves when nothing of the group runs. */
+/** SIGTERM, up to `graceMs`, SIGKILL. `hurry` ends the wait. Resolves when nothing of the group runs. */
 export async function endGroup(group: number, graceMs: number, hurry: Promise<unknown>): Promise<void> {
-  let patient = true;
+  let waits = true;
   void hurry.then(() => {
-    patient = false;
+    waits = false;
   });
   if (graceMs > 0) signalGroup(group, 'SIGTERM');
-  await waitUntilGone(group, graceMs, () => patient);
+  await waitUntilGone(group, graceMs, () => waits);
   if (!groupRuns(group)) return;
   signalGroup(group, 'SIGKILL');
   await waitUntilGone(group, KILL_WAIT_MS, () => true);
 }
 
-async function waitUntilGone(group: number, limitMs: number, patient: () => boolean): Promise<void> {
-  for (let waited = 0; waited < limitMs && patient() && groupRuns(group); waited += POLL_MS) await delay(POLL_MS);
+async function waitUntilGone(group: number, limitMs: number, waits: () => boolean): Promise<void> {
+  for (let waited = 0; waited < limitMs && waits() && groupRuns(group); waited += POLL_MS) await delay(POLL_MS);
 }

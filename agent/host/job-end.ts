@@ -81,12 +81,12 @@ export class JobEnd {
     this.#asked ??= this.#ask().finally(() => {
       this.#asked = undefined;
     });
-    const patience = pause(this.#patienceMs, AbortSignal.any([this.#stop.signal, answered.signal]));
-    await Promise.race([this.#asked, patience]);
+    const next = pause(this.#pauseMs, AbortSignal.any([this.#stop.signal, answered.signal]));
+    await Promise.race([this.#asked, next]);
     answered.abort();
   }
 
-  get #patienceMs(): number {
+  get #pauseMs(): number {
     // Of a job whose limit was raised before we came the environment tells an end that is over: only squeue knows better.
     if (this.#ends === undefined || this.#ends.getTime() <= this.#startedAt) return REREAD_MS;
     // The first answer has its chance where the drain is due at the start already, at most half of what is left.

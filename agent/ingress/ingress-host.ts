@@ -127,7 +127,7 @@ export class IngressHost implements Host<IngressCaller> {
     const opening = openingOf(dispatch, plan.number, plan.acceptMs, choice.model);
     const { movable, moved } = plan;
     const open = { ...opening, movable, moved, model: choice.model };
-    const attempt = this.#options.ask(choice.node.session, open, bodyOf(dispatch.intake));
+    const attempt = this.#options.ask(choice.node.session, open, bodyOf(dispatch.parsed));
     request.client.on(() => attempt.cancel());
     return attempt.open();
   }

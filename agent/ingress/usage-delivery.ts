@@ -1,5 +1,5 @@
 import { type IngressUsage, USAGE_BATCH_MAX } from '../../shared/usage/ingress-usage.ts';
-import type { UsageOutlet, UsageDelivery as Way } from '../tunnel/types.ts';
+import type { UsageSender, UsageDelivery as Way } from '../tunnel/types.ts';
 import type { UsageQueue } from './usage-queue.ts';
 
 /** A batch that was stored and not acknowledged: the gateway's object moved, say. It is sent again on the same way. */
@@ -8,9 +8,9 @@ const AGAIN_MS = 10_000;
 /** Brings what waits in the queue to one of the gateways that are there, a batch at a time. */
 export class UsageDelivery implements Way {
   readonly #queue: UsageQueue;
-  readonly #outlets = new Set<UsageOutlet>();
+  readonly #senders = new Set<UsageSender>();
   #sequence = 0;
-  #sent: { outlet: UsageOutlet; sequence: number; records: IngressUsage[] } | undefined;
+  #sent: { sender: UsageSender; sequence: number; records: IngressUsage[] } | undefined;
   #again: NodeJS.Timeout | undefined;
 
   constructor(queue: UsageQueue) {
@@ -18,51 +18,51 @@ export class UsageDelivery implements Way {
     queue.watch(() => this.#next());
   }
 
-  connected(outlet: UsageOutlet): void {
-    this.#outlets.add(outlet);
+  connected(sender: UsageSender): void {
+    this.#senders.add(sender);
     this.#next();
   }
 
-  disconnected(outlet: UsageOutlet): void {
-    this.#outlets.delete(outlet);
-    if (this.#sent?.outlet !== outlet) return;
+  disconnected(sender: UsageSender): void {
+    this.#senders.delete(sender);
+    if (this.#sent?.sender !== sender) return;
     this.#sent = undefined; // whether it was stored is not known: it is said again, and counts once
     this.#next();
   }
 
-  stored(outlet: UsageOutlet, sequence: number): void {
+  stored(sender: UsageSender, sequence: number): void {
     const sent = this.#sent;
-    if (sent === undefined || sent.outlet !== outlet || sent.sequence !== sequence) return;
+    if (sent === undefined || sent.sender !== sender || sent.sequence !== sequence) return;
     this.#sent = undefined;
     this.#queue.stored(sent.records);
     this.#next();
   }
 
   #next(): void {
-    const [outlet] = this.#outlets;
-    if (this.#sent !== undefined || outlet === undefined) return;
+    const [sender] = this.#senders;
+    if (this.#sent !== undefined || sender === undefined) return;
     clearTimeout(this.#again);
     const records = this.#queue.oldest(USAGE_BATCH_MAX);
     if (records.length === 0) return;
     const sequence = ++this.#sequence;
-    this.#sent = { outlet, sequence, records };
-    outlet.send(sequence, JSON.stringify(records));
+    this.#sent = { sender, sequence, records };
+    sender.send(sequence, JSON.stringify(records));
     this.#again = setTimeout(() => this.#giveUp(sequence), AGAIN_MS).unref();
   }
 
   /** Another gateway, where there is one. */
   #giveUp(sequence: number): void {
     if (this.#sent?.sequence !== sequence) return;
-    const { outlet } = this.#sent;
+    const { sender } = this.#sent;
     this.#sent = undefined;
-    this.#outlets.delete(outlet);
-    this.#outlets.add(outlet);
+    this.#senders.delete(sender);
+    this.#senders.add(sender);
     this.#next();
   }
 
   close(): void {
     clearTimeout(this.#again);
-    this.#outlets.clear();
+    this.#senders.clear();
     this.#sent = undefined;
   }
 }

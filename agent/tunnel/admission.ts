@@ -68,7 +68,7 @@ const ANSWER_WITHIN_MS = 10_000;
 const BACKOFF_MIN_MS = 250;
 /** GPUs wait for this, and a thousand agents may come at once. */
 const BACKOFF_MAX_MS = 10_000;
-/** A gateway may ask for more patience than that, within reason. */
+/** A gateway may ask for a longer wait than that, within reason. */
 const RETRY_AFTER_MAX_MS = 60_000;
 
 /** Gateways that one agent serves at once: each costs a socket and a heartbeat. */

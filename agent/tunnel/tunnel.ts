@@ -11,7 +11,7 @@ import { messageOf } from './gateway-request.ts';
 import type { OriginRequest } from './origin-request.ts';
 import { OriginRequests } from './origin-requests.ts';
 import { Probes } from './probes.ts';
-import type { Refusal, Tunnel, TunnelOptions, UsageOutlet } from './types.ts';
+import type { Refusal, Tunnel, TunnelOptions, UsageSender } from './types.ts';
 
 const BACKOFF_MIN_MS = 250;
 
@@ -61,7 +61,7 @@ class GatewayTunnel implements Tunnel {
   #readyAt = Number.POSITIVE_INFINITY;
   #retry: NodeJS.Timeout | undefined;
   #ticking: NodeJS.Timeout | undefined;
-  #outlet: UsageOutlet | undefined;
+  #sender: UsageSender | undefined;
   #closed = false;
   #sequence = 0;
   /** The newest record is not yet stored: whoever waits for that. */
@@ -149,8 +149,8 @@ class GatewayTunnel implements Tunnel {
     this.#requests.connect(link, reads);
     this.#options.onConnected?.(gateway);
     void this.publish();
-    this.#outlet = { send: (sequence, json) => link.put({ type: 'usage', sequence, json }) };
-    this.#options.usage?.connected(this.#outlet);
+    this.#sender = { send: (sequence, json) => link.put({ type: 'usage', sequence, json }) };
+    this.#options.usage?.connected(this.#sender);
   }
 
   #onFrame(link: Link, frame: Frame): void {
@@ -171,7 +171,7 @@ class GatewayTunnel implements Tunnel {
   }
 
   #stored(sequence: number): void {
-    if (this.#outlet !== undefined) this.#options.usage?.stored(this.#outlet, sequence);
+    if (this.#sender !== undefined) this.#options.usage?.stored(this.#sender, sequence);
   }
 
   #onMessageEnd(): void {
@@ -187,8 +187,8 @@ class GatewayTunnel implements Tunnel {
       this.#link = undefined;
       this.#probes.abandon();
       this.#requests.disconnect();
-      if (this.#outlet !== undefined) this.#options.usage?.disconnected(this.#outlet);
-      this.#outlet = undefined;
+      if (this.#sender !== undefined) this.#options.usage?.disconnected(this.#sender);
+      this.#sender = undefined;
       this.#options.onDisconnected?.();
     }
     if (this.#closed) return;

@@ -41,15 +41,15 @@ export interface TunnelOptions {
 }
 
 /** The way to one gateway, while it is open. */
-export interface UsageOutlet {
+export interface UsageSender {
   /** Asks it to store a batch of records; it answers with the sequence. */
   send(sequence: number, json: string): void;
 }
 
 export interface UsageDelivery {
-  connected(outlet: UsageOutlet): void;
-  disconnected(outlet: UsageOutlet): void;
-  stored(outlet: UsageOutlet, sequence: number): void;
+  connected(sender: UsageSender): void;
+  disconnected(sender: UsageSender): void;
+  stored(sender: UsageSender, sequence: number): void;
 }
 
 /** The key pair of a session: see agent/tunnel/identity.ts. */

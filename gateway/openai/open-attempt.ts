@@ -24,11 +24,11 @@ interface TunnelAsker extends Asker {
 export function openAttempt(attempt: AttemptContext<Caller>, asker: TunnelAsker): Promise<ResponseStream> {
   const { choice, dispatch } = attempt;
   const { session } = choice.node;
-  const { intake } = dispatch;
+  const { parsed } = dispatch;
   const open = requestOf(attempt, asker);
-  const body = bodyOf(intake);
+  const body = bodyOf(parsed);
   // A claim sends a kept body again, in case the agent never got it. Of a body that streams the agent has what it had.
-  const claimed: AttemptBody = intake.body.kind === 'opaque' ? null : body;
+  const claimed: AttemptBody = parsed.body.kind === 'opaque' ? null : body;
   return TunnelResponse.open((offset) => {
     if (offset === undefined) return askTunnel(asker, session, open, body);
     const claim = { ...open, resume: true, offload: false, answerOffset: offset, acceptMs: RESUME_WINDOW_MS };
@@ -50,7 +50,7 @@ function requestOf(attempt: AttemptContext<Caller>, asker: TunnelAsker): Attempt
     ...(continues && { continues }),
     ...(caller.account.prefixes && !caller.untracked && { prefixes: true }),
     ...(attempt.offloads && asker.offloads && { offload: true }),
-    bound: tokenBound({ ...bodyFacts(dispatch.intake), endpoint: dispatch.endpoint }, context),
+    bound: tokenBound({ ...bodyFacts(dispatch.parsed), endpoint: dispatch.endpoint }, context),
   };
   return proven(open, choice.node.session, asker);
 }

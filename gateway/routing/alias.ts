@@ -18,8 +18,8 @@ const NONE: readonly string[] = [];
  * A key that may use a name may use what the operator lets it stand for; what a key itself lets a name stand for must be on its own
  * list. @throws ApiError 400 where the body cannot be given another model's name, 403 model_not_allowed
  */
-export function chainOf(account: Account, settings: Settings, intake: ParsedRequest): Chain {
-  const { model: name, unseen, modelAt } = intake;
+export function chainOf(account: Account, settings: Settings, parsed: ParsedRequest): Chain {
+  const { model: name, unseen, modelAt } = parsed;
   const { routing } = account;
   const { model, own } = standsFor(account, settings, name);
   requireModel(account, permitted(account, { name, model, own }), unseen);

@@ -18,13 +18,13 @@ export type Route = Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyF
 /** @throws ApiError 400 invalid_requirement */
 export function routeOf(
   request: HttpRequest,
-  intake: ParsedRequest,
+  parsed: ParsedRequest,
   { model, fallbacks }: Chain,
   account: Account,
   settings: Settings,
 ): Route {
   const header = (name: string) => request.headers.get(name);
-  const asked = routedRequest(header, intake, model, account.projectId ?? `key ${account.keyId}`);
+  const asked = routedRequest(header, parsed, model, account.projectId ?? `key ${account.keyId}`);
   const policyFor = (served: string) => policies.for(settings, account, asked, served);
-  return { request: asked, fallbacks, demand: readDemand(header, intake.metadata), policyFor };
+  return { request: asked, fallbacks, demand: readDemand(header, parsed.metadata), policyFor };
 }

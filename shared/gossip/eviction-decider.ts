@@ -4,9 +4,9 @@
  */
 import type { Channels } from './channels.ts';
 import { type Context, memberEntry } from './context.ts';
+import { OBSERVERS_MAX } from './liveness-row.ts';
 import type { LivenessTable } from './liveness-table.ts';
 import type { Suspicion } from './messages.ts';
-import { OBSERVERS_MAX } from './liveness-row.ts';
 import { weight } from './topology.ts';
 import type { GossipMemory, PeerId, Verdict } from './types.ts';
 

@@ -5,8 +5,8 @@
  */
 import type { Context } from './context.ts';
 import { memberEntry } from './context.ts';
+import { hashLivenessRow, isSuspected, type LivenessRow, newLivenessRow, OBSERVERS_MAX } from './liveness-row.ts';
 import { INCARNATION_MAX, type Refutation, refutationMessage, type Suspicion, suspicionMessage } from './messages.ts';
-import { hashLivenessRow, isSuspected, newLivenessRow, OBSERVERS_MAX, type LivenessRow } from './liveness-row.ts';
 import type { Liveness } from './types.ts';
 
 /** Remembered per target, for the rate limit. */
@@ -132,9 +132,9 @@ export class LivenessTable {
     if (incarnation < known) return 'known';
     const here = row !== undefined && incarnation === known ? row.suspicions : undefined;
     if (here?.has(observer) || (here?.size ?? 0) >= OBSERVERS_MAX) return 'known';
-    // The accused is less patient than the others: what any of them believes it answers.
-    const patience = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
-    if (this.#context.now - this.lastAccused(target, observer) < patience) return 'refused';
+    // The accused waits half as long as the others: what any of them believes it answers.
+    const againAfterMs = this.#context.options.accuseMs * (isMe ? 0.5 : 1);
+    if (this.#context.now - this.lastAccused(target, observer) < againAfterMs) return 'refused';
     if (!charge()) return 'refused';
     if (incarnation > known && !this.#isOwn(target, incarnation, suspicion.proof)) return 'forged';
     const message = suspicionMessage(target, incarnation, observer);

@@ -31,20 +31,20 @@ export function queuedWork<C>(
   tryNodes: () => Promise<Dispatched>,
   scope: () => string = () => scopeOfRoute(context),
 ): QueuedWork<Dispatched> {
-  const { host, route, entry, request, caller, info, priority, name, intake } = context;
+  const { host, route, entry, request, caller, info, priority, name, parsed } = context;
   const { model } = route.request;
   const { client } = request;
   return {
     model,
     waitMs: route.waitMs,
-    waiter: entry,
+    entry,
     behind: () => host.isQueued(model, scope),
     wait: async (until, back) => {
       const ended = context.record.queues();
       const { busy, begun, queuedMs } = entry;
-      const bytes = intake.body.kind === 'kept' ? intake.body.bytes.length : 0;
+      const bytes = parsed.body.kind === 'kept' ? parsed.body.bytes.length : 0;
       const place = { name, model, scope: scope(), caller, priority, busy, begun, queuedMs, bytes, until, back };
-      const answer = await host.waitForTurn({ ...place, streaming: intake.streaming, info, client, route });
+      const answer = await host.waitForTurn({ ...place, streaming: parsed.streaming, info, client, route });
       ended(answer.kind);
       return answer;
     },
@@ -61,13 +61,13 @@ export function scopeOfRoute({ route }: Pick<RequestContext<unknown>, 'route'>):
 
 /** The nodes of a request's route, as `dispatch` tries them. */
 export function upstreamOf<C>(context: RequestContext<C>): Upstream<Choice, ResponseStream> {
-  const { host, route, entry, request, intake, record } = context;
+  const { host, route, entry, request, parsed, record } = context;
   const { clock, memory } = host;
   const among: Question['among'] = (candidates) => entry.among(candidates, clock.now());
   let isProbe = false;
   return {
     choose: (tried) => {
-      const isAvoided = avoidedBy(memory, clock.now(), isRepeatable(intake));
+      const isAvoided = avoidedBy(memory, clock.now(), isRepeatable(parsed));
       return choose(route.nodes, questionOf(route, clock, { among, isAvoided }), tried);
     },
     attempt: (choice, plan) => {
@@ -91,7 +91,7 @@ export function upstreamOf<C>(context: RequestContext<C>): Upstream<Choice, Resp
     first: entry.attempts + 1,
     retriesMax: entry.retriesLeft,
     mayRetry: () => memory.retries.take(clock.now(), route.retryShare),
-    repeatable: () => isRepeatable(intake),
+    repeatable: () => isRepeatable(parsed),
     left: () => request.client.left,
     whenLeft: (call) => request.client.on(call),
     refusal: (failure) => host.refusal(route, failure),
@@ -111,9 +111,9 @@ async function attempt<C>(
   choice: Choice,
   plan: AttemptPlan,
 ): Promise<StartedResponse<ResponseStream>> {
-  const { host, intake, route, request, caller, continues, reservation, record } = context;
-  if (intake.fill !== undefined) await intake.fill();
-  const kept = intake.body.kind === 'kept';
+  const { host, parsed, route, request, caller, continues, reservation, record } = context;
+  if (parsed.fill !== undefined) await parsed.fill();
+  const kept = parsed.body.kind === 'kept';
   const stream = await host.open({
     choice,
     plan: kept ? plan : { ...plan, movable: false }, // a body that streams is gone from here once the engine has it
@@ -123,7 +123,7 @@ async function attempt<C>(
     request,
     waitedMs: host.clock.steadyNow() - context.admittedAt,
     continues,
-    offloads: intake.streaming && kept && !continues && reservation?.concurrent !== true,
+    offloads: parsed.streaming && kept && !continues && reservation?.concurrent !== true,
   });
   const { load } = stream.head;
   if (load !== undefined) route.nodes.live.heard(choice.node.session, load);

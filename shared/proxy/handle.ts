@@ -118,7 +118,7 @@ async function forward<C>(
     timing,
     name,
     endpoint,
-    intake: parsed,
+    parsed,
     headers: headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId),
     receipt: route.receiptFor(model),
     timeouts: route.timeoutsFor(model),

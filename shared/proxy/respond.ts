@@ -29,7 +29,7 @@ export function respond<C>(response: Dispatched, context: RequestContext<C>): Pr
   const { answer, choice, chunks } = response;
   const { record, reservation } = context;
   const { status, whole, offload } = answer;
-  context.intake.release();
+  context.parsed.release();
   const headers = headersFor(response, context);
   record.answered(status, choice);
   if (status < 400 && whole === undefined && !response.complete && !NO_BODY.has(status)) {
@@ -141,7 +141,7 @@ export function respondLate<C>(pending: Promise<Dispatched>, context: RequestCon
     ...(route.fallbacks.length === 0 && { 'x-otela-served-model': headerSafe(route.request.model) }),
     ...reservation?.headers,
   };
-  pending.then(context.intake.release, context.intake.release);
+  pending.then(context.parsed.release, context.parsed.release);
   return { status: 200, headers, body: (sink) => pumpLate(pending, sink, context) };
 }
 

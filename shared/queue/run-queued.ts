@@ -8,7 +8,7 @@ export interface QueuedWork<D> {
   model: string;
   /** The longest wait, all turns together; 0: none. */
   waitMs: number;
-  waiter: QueueEntry;
+  entry: QueueEntry;
   /** Somebody waits for the same nodes already, so that it does not try first. */
   behind(): boolean;
   /** One wait, from entering the line to whatever ends it; until then at most. `back`: its turn came to nothing. */
@@ -23,7 +23,7 @@ export interface QueuedWork<D> {
 
 /** @throws ApiError of the last try; 429 queue_full; 503 no_capacity after the longest wait */
 export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
-  const { waiter, model, waitMs } = request;
+  const { entry, model, waitMs } = request;
   let until: number | undefined;
   let first = waitMs === 0 || !request.behind();
   for (let back = false; ; back = true) {
@@ -31,21 +31,21 @@ export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
       try {
         return await request.tryNodes();
       } catch (error) {
-        if (!waiter.mayWait(error)) throw error;
+        if (!entry.mayWait(error)) throw error;
       }
     }
     if (request.left()) throw new AttemptError('cancelled', 'the client left');
     const now = request.now();
     until ??= now + waitMs;
-    waiter.queued = true;
+    entry.queued = true;
     const answer = await request.wait(until, back && first).finally(() => {
-      waiter.queued = false;
+      entry.queued = false;
     });
-    waiter.queuedMs += request.now() - now;
+    entry.queuedMs += request.now() - now;
     first = true;
     switch (answer.kind) {
       case 'turn':
-        waiter.begin(answer);
+        entry.begin(answer);
         break;
       case 'full':
         throw queueFull(model, answer.retryAfterMs);

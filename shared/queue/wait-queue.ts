@@ -4,7 +4,7 @@ import type { After } from '../collections/timer.ts';
 import type { Place } from '../routing/fair-queue.ts';
 import { type Turn, Turns } from '../routing/turns.ts';
 
-/** No setting makes a queue longer: each waiter is an open request of somebody's. */
+/** No setting makes a queue longer: each entry is an open request of somebody's. */
 const PLACES_MAX = 10_000;
 
 /** Turns of so long are counted, to tell who is refused when to come again. */
@@ -42,7 +42,7 @@ export interface Clock {
   after: After;
 }
 
-/** Calls `leave` when the waiter's client leaves; what it returns ends that. */
+/** Calls `leave` when the entry's client leaves; what it returns ends that. */
 type WhenLeft = (leave: () => void) => () => void;
 
 /** Nothing of it survives its process. */
@@ -50,7 +50,7 @@ export class WaitQueue {
   readonly #clock: Clock;
   #turns: Turns<PlaceRequest> | undefined;
   /** By name, one for each place of the queue. */
-  readonly #waiters = new Map<string, (answer: PlaceAnswer) => void>();
+  readonly #answers = new Map<string, (answer: PlaceAnswer) => void>();
   /** Those of them whose streams broke off. */
   readonly #begun = new Set<string>();
   #stop: () => void = () => {};
@@ -82,7 +82,7 @@ export class WaitQueue {
     const turns = this.#turnsFor(asked);
     const { name, busy, waitMs } = asked;
     // Its former question broke, and has nobody left who listens.
-    if (turns.leave(name)) this.#waiters.get(name)?.(LATE);
+    if (turns.leave(name)) this.#answers.get(name)?.(LATE);
     const now = this.#clock.now();
     if (asked.back) turns.back(asked, busy, now);
     else if (asked.begun && this.#begun.size >= Math.max(1, Math.floor(asked.places / 2))) {
@@ -90,7 +90,7 @@ export class WaitQueue {
     } else {
       const entered = turns.enter(asked, busy, now);
       if (entered.kind === 'full') return Promise.resolve(this.#full());
-      if (entered.pushedOut !== undefined) this.#waiters.get(entered.pushedOut.name)?.(this.#full());
+      if (entered.pushedOut !== undefined) this.#answers.get(entered.pushedOut.name)?.(this.#full());
     }
     return new Promise((resolve) => {
       const leave = () => {
@@ -103,13 +103,13 @@ export class WaitQueue {
       const answer = (given: PlaceAnswer) => {
         stopTimer();
         stopWatching();
-        if (this.#waiters.get(name) === answer) {
-          this.#waiters.delete(name);
+        if (this.#answers.get(name) === answer) {
+          this.#answers.delete(name);
           this.#begun.delete(name);
         }
         resolve(given);
       };
-      this.#waiters.set(name, answer);
+      this.#answers.set(name, answer);
       if (asked.begun) this.#begun.add(name);
       this.#look();
     });
@@ -133,7 +133,7 @@ export class WaitQueue {
 
   /** Nobody waits here any more: all are told that it is too late. */
   close(): void {
-    for (const [name, answer] of this.#waiters) {
+    for (const [name, answer] of this.#answers) {
       this.#turns?.leave(name);
       answer(LATE);
     }
@@ -173,6 +173,6 @@ export class WaitQueue {
       this.#countedFrom = now - RATE_MS / 2;
     }
     this.#given++;
-    this.#waiters.get(place.name)?.(session === undefined ? { kind: 'turn' } : { kind: 'turn', session });
+    this.#answers.get(place.name)?.(session === undefined ? { kind: 'turn' } : { kind: 'turn', session });
   }
 }

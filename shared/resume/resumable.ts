@@ -45,8 +45,8 @@ export function resumable<C extends Choice, A extends ResponseStream>(
 ): ReadableResponse<C, A> {
   const { answer, complete } = delivery;
   if (complete || answer.status !== 200 || !isEventStream(answer.head)) return delivery;
-  const { body } = context.intake;
-  if (body.kind !== 'kept' || context.intake.unseen) return explained(delivery, 'its body was not looked into');
+  const { body } = context.parsed;
+  if (body.kind !== 'kept' || context.parsed.unseen) return explained(delivery, 'its body was not looked into');
   if (body.bytes.length > BODY_MAX_BYTES) return explained(delivery, 'its body is too large');
   const plan = planContinuation(context.endpoint, body.bytes);
   if ('why' in plan) return explained(delivery, plan.why);

@@ -16,7 +16,7 @@ export interface DispatchContext {
    */
   name: string;
   endpoint: Endpoint;
-  intake: ParsedRequest;
+  parsed: ParsedRequest;
   headers: HeaderList;
   receipt: string;
   /** Time-outs of the model, where it has its own. */
@@ -26,7 +26,7 @@ export interface DispatchContext {
 /** The context with another body, JSON as its endpoint takes it. */
 export function withBody(context: DispatchContext, bytes: Uint8Array): DispatchContext {
   const known = parseBody(bytes, 'application/json', context.endpoint);
-  return { ...context, intake: { ...known, body: { kind: 'kept', bytes }, release: () => {} } };
+  return { ...context, parsed: { ...known, body: { kind: 'kept', bytes }, release: () => {} } };
 }
 
 /** `model`: what the node is asked for, where that is not what the body says; `budget`: tokens of reasoning, where its engine can be told. */
@@ -34,10 +34,10 @@ export function openingOf(
   context: DispatchContext,
   attempt: number,
   acceptMs: number,
-  model = context.intake.model,
+  model = context.parsed.model,
   budget?: number,
 ): AttemptRequest {
-  const { intake, endpoint, timeouts } = context;
+  const { parsed, endpoint, timeouts } = context;
   return {
     requestId: context.name,
     attempt,
@@ -45,14 +45,14 @@ export function openingOf(
     answerOffset: 0,
     endpoint: endpoint.id,
     headers: context.headers,
-    edits: editsFor(intake, model, budget).map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
-    streaming: intake.streaming,
-    dropUsage: intake.edits.length > 0,
+    edits: editsFor(parsed, model, budget).map((edit) => ({ ...edit, insert: decoder.decode(edit.insert) })),
+    streaming: parsed.streaming,
+    dropUsage: parsed.edits.length > 0,
     firstByteMs: timeouts?.first_byte_ms ?? FIRST_BYTE_MS,
     stallMs: timeouts?.stall_ms ?? STALL_MS,
     receipt: context.receipt,
     acceptMs,
-    bodyLength: intake.body.kind === 'kept' ? intake.body.bytes.length : intake.body.length,
+    bodyLength: parsed.body.kind === 'kept' ? parsed.body.bytes.length : parsed.body.length,
   };
 }
 

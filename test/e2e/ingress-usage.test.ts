@@ -105,7 +105,7 @@ it('an agent that sends something else loses its socket, and the gateway nothing
     {},
     {
       usage: {
-        connected: (outlet) => outlet.send(1, '{"request_id":"x"}'),
+        connected: (sender) => sender.send(1, '{"request_id":"x"}'),
         disconnected: () => {},
         stored: () => queue.add([ingressUsage(1)]),
       },

@@ -5,7 +5,7 @@ import { afterEach, expect, it } from 'vitest';
 import { UsageDelivery } from '../../../agent/ingress/usage-delivery.ts';
 import { UsageQueue } from '../../../agent/ingress/usage-queue.ts';
 import { ingressUsage } from '../../../agent/ingress/usage-record.ts';
-import type { UsageOutlet } from '../../../agent/tunnel/types.ts';
+import type { UsageSender } from '../../../agent/tunnel/types.ts';
 import {
   type IngressUsage,
   ingressUsageSchema,
@@ -25,7 +25,7 @@ const usage = (n: number, more: Partial<IngressUsage> = {}) => usedByIngress(n, 
 const numbers = (count: number) => Array.from({ length: count }, (_, n) => usage(n));
 
 /** A gateway that stores what it is sent when it is told to answer. */
-class Gateway implements UsageOutlet {
+class Gateway implements UsageSender {
   readonly stored = new Map<string, IngressUsage>();
   readonly sent: { sequence: number; records: IngressUsage[] }[] = [];
 

@@ -19,7 +19,15 @@ function watched(size: number, silent: number) {
         for (const part of partsTo([action])) {
           const from = indexOf(action.peer);
           if (part.type === 'ping')
-            respond(one.say(from, { type: 'ack', seq: part.seq, root: part.root, livenessHash: part.livenessHash, paceMs: 0 }));
+            respond(
+              one.say(from, {
+                type: 'ack',
+                seq: part.seq,
+                root: part.root,
+                livenessHash: part.livenessHash,
+                paceMs: 0,
+              }),
+            );
           if (part.type === 'probe' && helper !== undefined)
             respond(one.say(from, { type: 'probed', seq: part.seq, verdict: helper }));
         }

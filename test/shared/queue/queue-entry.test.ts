@@ -7,7 +7,7 @@ import { AttemptError, apiErrorFor } from '../../../shared/upstream/attempt-erro
 const NOW = 1_000_000;
 const nodes = (...sessions: string[]) => sessions.map((session) => ({ session }));
 
-function waiter(more: Partial<QueueEntryOptions> = {}): QueueEntry {
+function entry(more: Partial<QueueEntryOptions> = {}): QueueEntry {
   return new QueueEntry({
     busyNodes: new BusyNodes(),
     queues: true,
@@ -22,10 +22,10 @@ const failed = (code: AttemptError['code']) => apiErrorFor(new AttemptError(code
 const nobody = new ApiError('no_capacity', 'nobody');
 
 test('a request whose node is gone waits for another; whose engine failed in its hands is told so, unless its client has its beginning', () => {
-  expect(waiter().mayWait(failed('lost'))).toBe(true);
-  expect(waiter().mayWait(failed('engine_unreachable'))).toBe(true);
-  expect(waiter().mayWait(failed('engine_closed'))).toBe(false);
-  const begun = waiter({ begun: true });
+  expect(entry().mayWait(failed('lost'))).toBe(true);
+  expect(entry().mayWait(failed('engine_unreachable'))).toBe(true);
+  expect(entry().mayWait(failed('engine_closed'))).toBe(false);
+  const begun = entry({ begun: true });
   expect(begun.mayWait(failed('engine_closed'))).toBe(true);
   expect(begun.mayWait(failed('stall_timeout'))).toBe(false);
   expect(begun.mayWait(new ApiError('upstream_error', 'of its own'))).toBe(false);
@@ -34,7 +34,7 @@ test('a request whose node is gone waits for another; whose engine failed in its
 test.each([[true], [false]])(
   'nodes that are not there count against nobody; those that are lost with it do (begun: %s)',
   (begun) => {
-    const one = waiter({ begun });
+    const one = entry({ begun });
     for (let n = 0; n < 20; n++) one.onFailure(`n${n}`, 'not_accepted', NOW);
     for (let n = 0; n < 20; n++) one.onFailure(`n${n}`, 'engine_unreachable', NOW);
     expect([one.retriesLeft, one.mayWait(nobody)]).toEqual([3, true]);
@@ -44,19 +44,19 @@ test.each([[true], [false]])(
 );
 
 test('a body that is on its way to one node cannot wait for another', () => {
-  expect(waiter({ repeatable: () => false }).mayWait(failed('not_accepted'))).toBe(false);
-  expect(waiter({ repeatable: () => false }).mayWait(nobody)).toBe(false);
+  expect(entry({ repeatable: () => false }).mayWait(failed('not_accepted'))).toBe(false);
+  expect(entry({ repeatable: () => false }).mayWait(nobody)).toBe(false);
 });
 
 test('nobody waits without a queue, or where there is no hope', () => {
-  expect(waiter().mayWait(nobody)).toBe(true);
-  expect(waiter({ queues: false }).mayWait(nobody)).toBe(false);
-  expect(waiter({ hopes: () => false }).mayWait(nobody)).toBe(false);
-  expect(waiter({ begun: true, hopes: () => false }).mayWait(failed('lost'))).toBe(false);
+  expect(entry().mayWait(nobody)).toBe(true);
+  expect(entry({ queues: false }).mayWait(nobody)).toBe(false);
+  expect(entry({ hopes: () => false }).mayWait(nobody)).toBe(false);
+  expect(entry({ begun: true, hopes: () => false }).mayWait(failed('lost'))).toBe(false);
 });
 
 test('a node that was busy is left alone for a moment, and remembered; all busy: nobody is asked', () => {
-  const one = waiter();
+  const one = entry();
   one.onFailure('a', 'overloaded', NOW);
   expect(one.among(nodes('a', 'b'), NOW)).toEqual(nodes('b'));
   expect(one.among(nodes('a'), NOW)).toEqual([]);
@@ -65,7 +65,7 @@ test('a node that was busy is left alone for a moment, and remembered; all busy:
 });
 
 test('a turn tries the node that it names, and three at most; the next turn has its own three', () => {
-  const one = waiter();
+  const one = entry();
   one.attempts = 2;
   one.begin({ session: 'c' });
   expect(one.among(nodes('a', 'b', 'c'), NOW)).toEqual(nodes('c'));

@@ -5,11 +5,11 @@ import { BusyNodes } from '../../../shared/routing/busy.ts';
 
 function request(more: Partial<QueuedWork<string>>): QueuedWork<string> {
   const means = { queues: true, hopes: () => true, repeatable: () => true, retriesMax: 3 };
-  const waiter = new QueueEntry({ busyNodes: new BusyNodes(), ...means });
+  const entry = new QueueEntry({ busyNodes: new BusyNodes(), ...means });
   return {
     model: 'm',
     waitMs: 1_000,
-    waiter,
+    entry,
     behind: () => true,
     wait: () => Promise.resolve({ kind: 'turn' }),
     tryNodes: () => Promise.resolve('answer'),

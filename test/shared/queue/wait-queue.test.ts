@@ -40,7 +40,7 @@ function asked(more: Partial<PlaceRequest> = {}): PlaceRequest {
   return { ...who, busy: [], waitMs: 20_000, back: false, places: 100, ...more };
 }
 
-/** A line, and what each of its waiters was told. */
+/** A line, and what each of its entries was told. */
 function opened() {
   const clock = new TestClock();
   const line = new WaitQueue(clock);

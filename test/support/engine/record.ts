@@ -24,7 +24,7 @@ export interface EngineRequest {
 /** Requests kept; older ones go first. */
 const KEPT = 2000;
 
-interface Waiter {
+interface Waiting {
   matches(request: EngineRequest): boolean;
   resolve(request: EngineRequest): void;
 }
@@ -35,7 +35,7 @@ export class RequestLog {
   #running = 0;
   /** Of requests that are not kept any more. */
   #written = 0;
-  readonly #waiters = new Set<Waiter>();
+  readonly #waiting = new Set<Waiting>();
 
   /** Requests that are neither finished nor aborted. */
   get running(): number {
@@ -75,7 +75,7 @@ export class RequestLog {
 
   /** Wakes those who wait for this request to reach a state. */
   changed(request: EngineRequest): void {
-    for (const waiter of this.#waiters) if (waiter.matches(request)) waiter.resolve(request);
+    for (const one of this.#waiting) if (one.matches(request)) one.resolve(request);
   }
 
   /** The first request, seen already or to come, that matches; rejects after `withinMs`. */
@@ -87,19 +87,19 @@ export class RequestLog {
     const seen = this.requests.find(matches);
     if (seen !== undefined) return Promise.resolve(seen);
     return new Promise((resolve, reject) => {
-      const waiter: Waiter = {
+      const one: Waiting = {
         matches,
         resolve: (request) => {
           clearTimeout(timer);
-          this.#waiters.delete(waiter);
+          this.#waiting.delete(one);
           resolve(request);
         },
       };
       const timer = setTimeout(() => {
-        this.#waiters.delete(waiter);
+        this.#waiting.delete(one);
         reject(new Error(`the engine did not see ${what} within ${withinMs} ms`));
       }, withinMs);
-      this.#waiters.add(waiter);
+      this.#waiting.add(one);
     });
   }
 }
