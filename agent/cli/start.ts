@@ -5,7 +5,7 @@ import { parseFlags } from '../config/flags.ts';
 import { START_FLAGS } from '../config/settings.ts';
 import { type Env, readSettings } from '../config/sources.ts';
 import { startConfig } from '../config/start-config.ts';
-import { AgentLife } from '../life/life.ts';
+import { Lifecycle } from '../life/lifecycle.ts';
 import { processSignals, type SignalSource } from '../life/signals.ts';
 import { type Admission, type AdmissionOptions, admit } from '../tunnel/admission.ts';
 import { openTunnel } from '../tunnel/tunnel.ts';
@@ -19,7 +19,7 @@ export interface Outside {
   signals: SignalSource;
   /** Until somebody else's engine that does not listen counts as stopped. */
   engineGoneMs?: number;
-  /** See AgentLife's. */
+  /** See Lifecycle's. */
   willCommand?: readonly string[];
   /** Whether sessions meet other agents; default true. */
   joinMesh?: boolean;
@@ -44,6 +44,14 @@ export async function startCommand(
   if (command?.length === 0) throw new UsageError('no command after -- (leave the -- out to join without an engine)');
   const config = startConfig(readSettings(flags, env), command, env);
   for (const warning of config.warnings) io.log(`warning: ${warning}`);
-  const life = new AgentLife({ ...REAL, ...outside, config, env, stdout: io.stdout, stderr: io.stderr, log: io.log });
-  return life.run();
+  const lifecycle = new Lifecycle({
+    ...REAL,
+    ...outside,
+    config,
+    env,
+    stdout: io.stdout,
+    stderr: io.stderr,
+    log: io.log,
+  });
+  return lifecycle.run();
 }

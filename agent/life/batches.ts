@@ -3,8 +3,8 @@ import { BatchRunner } from '../batch/runner.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
-import type { Parts } from './departure.ts';
 import type { Network } from './network.ts';
+import type { Parts } from './shutdown.ts';
 
 /** Sequences that vLLM runs at once where its command does not say otherwise (`--max-num-seqs`). */
 const SLOTS = 256;

@@ -13,7 +13,7 @@ import { engineTarget } from '../engine/address.ts';
 import { describeExit } from '../engine/child.ts';
 import { Engine, isOccupied } from '../engine/engine.ts';
 import type { Health } from '../engine/health.ts';
-import type { Parts } from './departure.ts';
+import type { Parts } from './shutdown.ts';
 import { type Once, within } from './wait.ts';
 
 interface DeployedEngineOptions {
@@ -25,7 +25,7 @@ interface DeployedEngineOptions {
   stderr: Writable;
   log(line: string): void;
   onHealth(health: Health): void;
-  /** Settled when the agent begins to leave: from then on its departure ends the engine. */
+  /** Settled when the agent begins to leave: from then on the shutdown ends the engine. */
   ending: Pick<Once<unknown>, 'promise' | 'settled'>;
   /** From SIGTERM to SIGKILL. */
   graceMs(): number;

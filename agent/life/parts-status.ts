@@ -1,6 +1,6 @@
 import type { AgentStatus } from '../host/control-protocol.ts';
 import { AGENT_VERSION } from './agent-version.ts';
-import type { Parts } from './departure.ts';
+import type { Parts } from './shutdown.ts';
 
 /** What `otela-agent status` tells about the parts that exist by now. */
 export function partsStatus({

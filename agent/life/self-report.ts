@@ -2,11 +2,11 @@ import type { EngineLoad } from '../../shared/routing/load.ts';
 import { LOCAL_ISSUER } from '../../shared/routing/trust.ts';
 import type { AgentStatus, NetworkRow } from '../host/control-protocol.ts';
 import { agentPage } from '../observe/page.ts';
-import type { Parts } from './departure.ts';
 import type { Job } from './job.ts';
 import type { Network } from './network.ts';
 import { networkRows } from './network-table.ts';
 import { partsStatus } from './parts-status.ts';
+import type { Parts } from './shutdown.ts';
 
 interface SelfReportOptions {
   parts: Parts;

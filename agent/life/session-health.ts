@@ -4,16 +4,16 @@ import type { StartConfig } from '../config/start-config.ts';
 import { announcedModels } from '../engine/announced-models.ts';
 import { commandFacts, withFacts } from '../engine/facts.ts';
 import type { Health } from '../engine/health.ts';
-import type { Parts } from './departure.ts';
 import type { DeployedEngine } from './deployed.ts';
 import { healthNews } from './health-news.ts';
 import { unadmitted } from './requests.ts';
+import type { Parts } from './shutdown.ts';
 import type { Once } from './wait.ts';
 
 interface SessionHealthOptions {
   config: Pick<StartConfig, 'command' | 'facts'>;
   parts: Parts;
-  /** Settled when the agent begins to leave: from then on its departure speaks for the engine. */
+  /** Settled when the agent begins to leave: from then on the shutdown speaks for the engine. */
   ending: Pick<Once<unknown>, 'settled'>;
   /** Undefined where this agent takes no deployments. */
   deployed(): DeployedEngine | undefined;

@@ -3,7 +3,12 @@ import { testsOf } from '../support/changed.ts';
 import { ROOT } from '../support/where.ts';
 
 it('a change runs the tests of its room, a changed test itself, and the links of a changed page', () => {
-  const changed = ['agent/life/life.ts', 'shared/wire/frames.ts', 'test/conformance/queue.test.ts', 'docs/registry.md'];
+  const changed = [
+    'agent/life/lifecycle.ts',
+    'shared/wire/frames.ts',
+    'test/conformance/queue.test.ts',
+    'docs/registry.md',
+  ];
   expect(Object.fromEntries(testsOf(changed, ROOT))).toEqual({
     agent: ['test/agent/life/'],
     shared: ['test/shared/wire/'],

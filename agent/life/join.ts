@@ -11,14 +11,14 @@ import { createSessionKey } from '../mesh/channel/session-key.ts';
 import { type Admission, type AdmissionOptions, GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
 import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
-import type { Parts } from './departure.ts';
 import type { Job } from './job.ts';
 import { lessRepeated } from './less-repeated.ts';
 import type { Network } from './network.ts';
 import { Session } from './session.ts';
 import type { Admitted } from './sessions.ts';
+import type { Parts } from './shutdown.ts';
 
-export interface JoiningOptions {
+export interface JoinOptions {
   config: Pick<StartConfig, 'gateways' | 'token' | 'cluster' | 'releaseDir'>;
   env: Env;
   openTunnel(options: TunnelOptions): Tunnel;
@@ -29,7 +29,7 @@ export interface JoiningOptions {
 }
 
 /** What the agent has already. */
-export interface Surroundings {
+export interface JoinContext {
   network: Network;
   job: Job;
   parts: Parts;
@@ -39,7 +39,7 @@ export interface Surroundings {
 }
 
 /** Resolves when a gateway lets this agent in; rejects as `admit` does. */
-export async function joining(options: JoiningOptions, around: Surroundings, signal: AbortSignal): Promise<Admitted> {
+export async function join(options: JoinOptions, around: JoinContext, signal: AbortSignal): Promise<Admitted> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
   const { network, job, parts, engine, load } = around;
   const { token, cluster, gateways, releaseDir } = config;

@@ -1,4 +1,4 @@
-/** How an agent goes: what is published, what is waited for, and for how long. */
+/** The agent's shutdown: what it publishes, what it waits for, and how long. */
 import type { Writable } from 'node:stream';
 import type { BatchRunner } from '../batch/runner.ts';
 import { formatDuration } from '../config/duration.ts';
@@ -11,7 +11,7 @@ import type { DrainPlan } from './drain-plan.ts';
 import type { Sessions } from './sessions.ts';
 import { Once, within } from './wait.ts';
 
-/** What there is to take leave of; an agent that ends early has only some of it. */
+/** What a shutdown has to close. An agent that ends early has only some of it. */
 export interface Parts {
   engine?: Engine;
   sessions?: Sessions;
@@ -29,10 +29,10 @@ export interface Parts {
 const LAST_ANSWERS_MS = 2000;
 
 /** After the first sign of a broken engine: the other ranks' errors and the end of the traceback come within this. */
-const LAST_WORDS_MS = 500;
+const LAST_OUTPUT_MS = 500;
 
 /** A tail is one small upload; a gateway that is away does not keep GPUs from the next job. */
-const WORDS_WAIT_MS = 2000;
+const LOG_TAIL_WAIT_MS = 2000;
 
 /** Results of lines that have ended go to the gateway, and the leases back to it. */
 const BATCHES_WAIT_MS = 1_000;
@@ -41,14 +41,14 @@ const BATCHES_WAIT_MS = 1_000;
 const BROKEN_GRACE_MS = 2000;
 
 /** When forced, the last word to the gateways may take this long. */
-const FORCED_FAREWELL_MS = 250;
+const FORCED_LEAVE_MS = 250;
 
 /** Lines of the engine's output repeated after its end: a traceback's last call and its error. */
 const LAST_LINES = 12;
 
 const never = new Promise<never>(() => {});
 
-export class Departure {
+export class Shutdown {
   readonly #parts: Parts;
   readonly #log: (line: string) => void;
   readonly #forced = new Once<void>();
@@ -59,7 +59,7 @@ export class Departure {
     this.#log = log;
   }
 
-  /** No more patience with anybody. */
+  /** Ends every wait of the shutdown at once. */
   force(): void {
     this.#forced.settle();
   }
@@ -109,9 +109,9 @@ export class Departure {
     sessions?.down('engine-ended');
     this.#log(describeExit(exit));
     this.#repeatLastLines(stderr);
-    const words = this.#leaveWords();
+    const upload = this.#uploadLogTail();
     await within(LAST_ANSWERS_MS, Promise.race([this.#drained(), this.#forced.promise]));
-    await words;
+    await upload;
     await this.#leave(graceMs);
   }
 
@@ -125,23 +125,23 @@ export class Departure {
     sessions?.giveUp();
     const broken = requests?.close();
     this.#log(`the engine is broken, this node gives itself up: ${sign}`);
-    await within(LAST_WORDS_MS, Promise.race([engine?.exited ?? never, this.#forced.promise]));
+    await within(LAST_OUTPUT_MS, Promise.race([engine?.exited ?? never, this.#forced.promise]));
     this.#repeatLastLines(stderr);
     await broken;
-    const words = this.#leaveWords();
+    const upload = this.#uploadLogTail();
     const ended = engine?.stop(BROKEN_GRACE_MS, this.#forced.promise);
-    await words;
+    await upload;
     await this.#leave(0);
     await ended;
   }
 
   /** Before LEFT: from a session that has left nobody takes anything. */
-  async #leaveWords(): Promise<void> {
+  async #uploadLogTail(): Promise<void> {
     const { engine, sessions } = this.#parts;
     const tail = engine?.tail();
     if (sessions === undefined || tail === undefined || tail.length === 0 || this.#forced.settled) return;
     const given = new AbortController();
-    await within(WORDS_WAIT_MS, Promise.race([sessions.leaveLogTail(tail, given.signal), this.#forced.promise]));
+    await within(LOG_TAIL_WAIT_MS, Promise.race([sessions.leaveLogTail(tail, given.signal), this.#forced.promise]));
     given.abort();
   }
 
@@ -165,14 +165,14 @@ export class Departure {
 
   async #leave(graceMs: number): Promise<void> {
     const { engine, sessions, requests } = this.#parts;
-    const farewell = (async () => {
+    const goodbye = (async () => {
       sessions?.down();
       await requests?.close(); // what still runs is told so over the meshes, which end with their sessions
       await sessions?.leave();
     })();
-    const hurried = this.#forced.promise.then(() => within(FORCED_FAREWELL_MS, farewell));
+    const hurried = this.#forced.promise.then(() => within(FORCED_LEAVE_MS, goodbye));
     const ended = this.#forced.settled ? engine?.stop(0, this.#forced.promise) : undefined;
-    await Promise.race([farewell, hurried]);
+    await Promise.race([goodbye, hurried]);
     await (ended ?? engine?.stop(graceMs, this.#forced.promise));
     this.#log('left');
   }

@@ -26,21 +26,21 @@ import { willOf } from '../tunnel/last-will.ts';
 import type { Refusal } from '../tunnel/types.ts';
 import { AGENT_VERSION } from './agent-version.ts';
 import { openBatches } from './batches.ts';
-import { Departure, type Parts } from './departure.ts';
 import { acceptDeployments, type DeployedEngine } from './deployed.ts';
 import type { DrainCause } from './drain-plan.ts';
 import { Job } from './job.ts';
-import { type JoiningOptions, joining, type Surroundings } from './joining.ts';
+import { type JoinContext, type JoinOptions, join } from './join.ts';
 import { openMetrics } from './metrics-port.ts';
 import { Network } from './network.ts';
 import { openRequests } from './requests.ts';
 import { SelfReport } from './self-report.ts';
 import { SessionHealth } from './session-health.ts';
 import { Sessions } from './sessions.ts';
+import { type Parts, Shutdown } from './shutdown.ts';
 import { type EndSignal, SignalReader, type SignalSource } from './signals.ts';
 import { Once } from './wait.ts';
 
-interface LifeOptions extends JoiningOptions {
+interface LifecycleOptions extends JoinOptions {
   config: StartConfig;
   signals: SignalSource;
   stdout: Writable;
@@ -58,8 +58,8 @@ type Ending =
   | { kind: 'fatal'; sign: string }
   | { kind: 'refused'; refusal: Refusal };
 
-export class AgentLife {
-  readonly #options: LifeOptions;
+export class Lifecycle {
+  readonly #options: LifecycleOptions;
   readonly #gpuUse: GpuUseReader;
   readonly #job: Job;
   readonly #network: Network;
@@ -68,7 +68,7 @@ export class AgentLife {
   readonly #report: SelfReport;
   readonly #ending = new Once<Ending>();
   readonly #parts: Parts = {};
-  readonly #departure: Departure;
+  readonly #shutdown: Shutdown;
   readonly #health: SessionHealth;
   readonly #load: LoadMeter;
   #will: LastWill | undefined;
@@ -76,7 +76,7 @@ export class AgentLife {
   #state: StateDir | undefined;
   #signalled = false;
 
-  constructor(options: LifeOptions) {
+  constructor(options: LifecycleOptions) {
     this.#options = options;
     const { config, env, log, willCommand } = options;
     this.#run = toolRunner(env);
@@ -96,7 +96,7 @@ export class AgentLife {
     });
     this.#host = this.#job.node ?? hostname().slice(0, 255);
     this.#network = new Network({ config, env, host: this.#host, log });
-    this.#departure = new Departure(this.#parts, log);
+    this.#shutdown = new Shutdown(this.#parts, log);
     this.#health = new SessionHealth({
       config,
       parts: this.#parts,
@@ -116,7 +116,7 @@ export class AgentLife {
       deployments: () => this.#parts.deployments,
       drain: (why) => this.#ending.settle({ kind: 'drain', cause: 'request', why }),
       inspect: () => inspect(this.#parts.engine, this.#gpuUse),
-      inFlight: () => this.#departure.inFlight,
+      inFlight: () => this.#shutdown.inFlight,
       crypto: nodeCrypto,
       now: () => Date.now(),
       revoked: (issuer, key) => this.#network.replica.revocations(issuer).some(({ keyName }) => keyName === key),
@@ -229,7 +229,7 @@ export class AgentLife {
         ...(config.region === undefined ? {} : { region: config.region }),
         ...this.#job.record(),
       },
-      admit: (signal) => joining(this.#options, this.#surroundings, signal),
+      admit: (signal) => join(this.#options, this.#joinContext, signal),
       onCurrent: (session) => {
         this.#nameState(session.id);
         log(`session ${session.id}, state in ${this.#state?.path}`);
@@ -254,7 +254,7 @@ export class AgentLife {
     await Promise.race([this.#parts.sessions.open(), this.#ending.promise]);
   }
 
-  get #surroundings(): Surroundings {
+  get #joinContext(): JoinContext {
     return { network: this.#network, job: this.#job, parts: this.#parts, engine: () => this.#target, load: this.#load };
   }
 
@@ -272,10 +272,10 @@ export class AgentLife {
     const { kind, cause } = reader.read(signal);
     if (kind === 'force') {
       this.#options.log(`${signal} again: ending at once`);
-      this.#departure.force();
+      this.#shutdown.force();
     } else if (kind === 'drain' && this.#ending.settled) {
       // Already draining at its ease: from now on somebody waits with a SIGKILL.
-      this.#departure.shorten(this.#job.plan(cause).drainMs);
+      this.#shutdown.shorten(this.#job.plan(cause).drainMs);
     } else if (kind === 'drain') {
       this.#ending.settle({ kind: 'drain', cause, why: signal });
     }
@@ -286,18 +286,18 @@ export class AgentLife {
     switch (ending.kind) {
       case 'drain': {
         const plan = this.#job.plan(ending.cause);
-        if (this.#options.config.span.role === 'supervise') await this.#departure.keep(plan, ending.why);
-        else await this.#departure.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why));
+        if (this.#options.config.span.role === 'supervise') await this.#shutdown.keep(plan, ending.why);
+        else await this.#shutdown.drain(plan, ending.why, this.#job.drainReason(ending.cause, ending.why));
         return this.#signalled ? EXIT_SIGNALLED : EXIT_DONE;
       }
       case 'refused':
-        await this.#departure.afterRefusal(graceMs);
+        await this.#shutdown.afterRefusal(graceMs);
         return EXIT_REFUSED;
       case 'fatal':
-        await this.#departure.afterFatal(ending.sign, this.#options.stderr);
+        await this.#shutdown.afterFatal(ending.sign, this.#options.stderr);
         return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
       case 'engine':
-        await this.#departure.afterEngine(ending.exit, graceMs, this.#options.stderr);
+        await this.#shutdown.afterEngine(ending.exit, graceMs, this.#options.stderr);
         // Slurm ends every process of a job in one breath; the engine may simply have been the first to go.
         return this.#signalled ? EXIT_SIGNALLED : EXIT_ENGINE;
     }
