@@ -32,7 +32,7 @@ export type SettingsChange = Body<'/admin/settings', 'patch'>;
 /** Rows of one request; the gateway gives no more. */
 const PAGE_ROWS = 100;
 
-interface ListQuery {
+export interface ListQuery {
   limit: number;
   after?: string;
 }
@@ -49,10 +49,11 @@ export interface Resources<T> {
   showMore: (() => void) | undefined;
 }
 
-/** A list that the gateway gives in pages. `load` asks for one page. */
+/** A list that the gateway gives in pages. `load` asks for one page; `everyMs`: it is asked for again so often. */
 export function useResources<T extends { id: string | number }>(
   name: string,
   load: (query: ListQuery, signal: AbortSignal) => Promise<{ data?: ListPage<T> | undefined }>,
+  everyMs?: (rows: readonly T[]) => number,
 ): Resources<T> {
   const query = useInfiniteQuery({
     queryKey: [name],
@@ -65,6 +66,8 @@ export function useResources<T extends { id: string | number }>(
       const last = data.at(-1);
       return has_more && last !== undefined ? String(last.id) : undefined;
     },
+    refetchInterval: ({ state }) =>
+      everyMs === undefined ? false : everyMs(state.data?.pages.flatMap(({ data }) => data) ?? []),
   });
   return {
     data: query.data?.pages.flatMap(({ data }) => data),

@@ -4,6 +4,7 @@ import {
   Boxes,
   ChartColumn,
   KeyRound,
+  Layers,
   type LucideIcon,
   MessageSquare,
   Plug,
@@ -43,6 +44,14 @@ export const PAGES: readonly PageEntry[] = [
     role: 'consumer',
     group: 'use',
     load: () => import('../pages/models/page.tsx'),
+  },
+  {
+    path: 'batches',
+    title: t.pages.batches,
+    icon: Layers,
+    role: 'consumer',
+    group: 'use',
+    load: () => import('../pages/batches/page.tsx'),
   },
   {
     path: 'usage',

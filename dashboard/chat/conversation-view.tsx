@@ -1,10 +1,11 @@
 import { Columns2, SlidersHorizontal, SquarePen } from 'lucide-react';
-import { type DragEvent, useEffect, useMemo, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import { useLocation } from 'wouter';
 import { catalogue } from '../parts/catalogue.ts';
 import { useLive } from '../parts/session.tsx';
 import { t } from '../texts/index.ts';
 import { Button, IconButton } from '../ui/button.tsx';
+import { DropZone } from '../ui/drop-zone.tsx';
 import { Failure, messageOf } from '../ui/feedback.tsx';
 import { Composer, type ComposerHandle, type Draft } from './composer.tsx';
 import { shownTurns } from './conversation.ts';
@@ -98,7 +99,11 @@ export function ConversationView({ model, store, begin, onSaved, fromLink, unava
     />
   );
   return (
-    <DropZone add={(files) => composer.current?.add(files)}>
+    <DropZone
+      label={texts.files.drop}
+      add={(files) => composer.current?.add(files)}
+      className="flex h-full min-h-0 flex-col"
+    >
       <h1 className="sr-only">{conversation.title || t.pages.chat}</h1>
       <div className="flex h-14 shrink-0 items-center gap-1 border-line border-b px-3">
         <div className="min-w-0 flex-1 truncate px-2.5 font-semibold">
@@ -215,35 +220,4 @@ function useStopByEscape(model: ConversationModel, editing: boolean): void {
     addEventListener('keydown', onKeyDown);
     return () => removeEventListener('keydown', onKeyDown);
   }, [model, editing]);
-}
-
-/** Files that are dropped anywhere go to the message. */
-function DropZone({ add, children }: { add: (files: Iterable<File>) => void; children: React.ReactNode }) {
-  const [over, setOver] = useState(false);
-  const hasFiles = (event: DragEvent) => event.dataTransfer.types.includes('Files');
-  return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: the button beside the message does the same by keyboard
-    <div
-      className="relative flex h-full min-h-0 flex-col"
-      onDragOver={(event) => {
-        if (!hasFiles(event)) return;
-        event.preventDefault();
-        setOver(true);
-      }}
-      onDragLeave={(event) => event.currentTarget.contains(event.relatedTarget as Node | null) || setOver(false)}
-      onDrop={(event) => {
-        if (!hasFiles(event)) return;
-        event.preventDefault();
-        setOver(false);
-        add(event.dataTransfer.files);
-      }}
-    >
-      {children}
-      {over && (
-        <div className="pointer-events-none absolute inset-2 z-20 flex items-center justify-center rounded-lg border-2 border-accent border-dashed bg-accent-soft/90 font-semibold text-accent text-lg">
-          {texts.files.drop}
-        </div>
-      )}
-    </div>
-  );
 }

@@ -10,6 +10,14 @@ export function milliseconds(ms: number): string {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${counts.format(ms / 1000)} s`;
 }
 
+const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB'] as const;
+
+/** Powers of 1000, as limits are written. */
+export function bytes(n: number): string {
+  const power = Math.min(BYTE_UNITS.length - 1, n < 1 ? 0 : Math.floor(Math.log10(n) / 3));
+  return `${counts.format(n / 1000 ** power)} ${BYTE_UNITS[power]}`;
+}
+
 /** Until `iso`, coarsely; `over` when it has passed. */
 export function timeLeft(iso: string | undefined, now: number): string {
   if (iso === undefined) return t.common.none;
@@ -23,6 +31,11 @@ export function timeLeft(iso: string | undefined, now: number): string {
 export function dateTime(iso: string | null | undefined): string {
   if (iso === null || iso === undefined) return t.common.none;
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+}
+
+/** Of Unix seconds, which OpenAI's objects have. */
+export function dateTimeOf(seconds: number | null | undefined): string {
+  return dateTime(seconds == null ? null : new Date(seconds * 1000).toISOString());
 }
 
 /** To the second, of days not long past. */

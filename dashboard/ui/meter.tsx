@@ -12,17 +12,19 @@ interface MeterProps {
   /** What is shown and read aloud instead of the number. */
   text: string;
   note?: string;
+  /** Full is good: nothing warns. */
+  plain?: boolean;
 }
 
 /** How much of something that has an end is used. */
-export function Meter({ label, value, max, text, note }: MeterProps) {
+export function Meter({ label, value, max, text, note, plain = false }: MeterProps) {
   const part = max === 0 ? 1 : value / max;
   return (
     <Base.Root value={Math.min(value, max)} max={max} getAriaValueText={() => text} className="flex flex-col gap-1.5">
       <Base.Label className="font-medium text-sm">{label}</Base.Label>
       <Base.Track className="h-2 overflow-hidden rounded-full bg-hover">
         <Base.Indicator
-          className={clsx('rounded-full', part >= FULL ? 'bg-bad' : part >= WARN ? 'bg-wait' : 'bg-accent')}
+          className={clsx('rounded-full', plain || part < WARN ? 'bg-accent' : part >= FULL ? 'bg-bad' : 'bg-wait')}
         />
       </Base.Track>
       <span className="flex justify-between gap-2 text-muted text-xs">

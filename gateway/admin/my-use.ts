@@ -1,6 +1,9 @@
 /** What the one who asks used and may still use: for the page of their own use. Others' use is in usage.ts. */
 import * as z from 'zod';
 import { asked } from '../accounts/database.ts';
+import { OPEN_MAX, openBatches } from '../batch/quota.ts';
+import { ownerOf } from '../files/owner.ts';
+import { OWNER_MAX_BYTES, usedBytes } from '../files/quota.ts';
 import { shardsBetween, type UsageRow } from '../usage/row.ts';
 import { listOf } from './fields.ts';
 import { rfc3339 } from './list.ts';
@@ -16,6 +19,8 @@ const useSchema = z.object({
   allowed: z.number(),
   used: z.number(),
 });
+
+const amountSchema = z.object({ allowed: z.number(), used: z.number() });
 
 const requestsQuery = z.strictObject({
   hours: z.coerce.number().int().min(1).max(HOURS_MAX).default(24),
@@ -70,6 +75,16 @@ export const myUseRoutes: readonly AdminRoute[] = [
     role: 'consumer',
     scope: 'usage',
     method: 'get',
+    path: '/me/files',
+    summary:
+      'How many bytes of files, and how many batches that are not over, belong to the project of this key, or to its user or itself.',
+    answer: z.object({ object: z.literal('file_limits'), bytes: amountSchema, open_batches: amountSchema }),
+    run: readFileLimits,
+  }),
+  route({
+    role: 'consumer',
+    scope: 'usage',
+    method: 'get',
     path: '/me/hours',
     summary: 'What this user, or a key without one, used in each of the last hours, UTC.',
     query: hoursQuery,
@@ -104,6 +119,16 @@ async function readLimits({ account, env }: Call): Promise<object> {
   if (limits === undefined) return { object: 'limits', key: [], project: [] };
   const { subject, key, project } = limits;
   return { object: 'limits', ...(await asked(env.LIMITS.getByName(subject).uses({ keyId, key, project }))) };
+}
+
+async function readFileLimits({ account, env }: Call): Promise<object> {
+  const owner = ownerOf(account);
+  const [bytes, open] = await Promise.all([usedBytes(env, owner), openBatches(env, owner)]);
+  return {
+    object: 'file_limits',
+    bytes: { allowed: OWNER_MAX_BYTES, used: bytes },
+    open_batches: { allowed: OPEN_MAX, used: open },
+  };
 }
 
 async function readRequests({

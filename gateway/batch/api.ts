@@ -24,6 +24,13 @@ const progressSchema = z.strictObject({
   tokens_per_s: z.number().min(0),
   wasted_tokens: count.meta({ description: 'Tokens of answers that came second, and were dropped.' }),
   estimated_end: at.meta({ description: 'Unix seconds; null where it is not known.' }),
+  owner: z
+    .string()
+    .optional()
+    .meta({
+      description: "project:ID, user:ID or key:ID: told to operators of others' batches.",
+      examples: ['project:p1'],
+    }),
 });
 
 export const batchSchema = z.strictObject({
@@ -85,8 +92,8 @@ export const BATCH_ROUTES: readonly DescribedRoute[] = [
   {
     method: 'get',
     path: '/v1/batches',
-    summary: "Batches of the key's project, newest first.",
-    query: listQueryOf(100, 20),
+    summary: "Batches of the key's project, newest first; with scope=all, which is ours, those of all, for operators.",
+    query: listQueryOf(100, 20).extend({ scope: z.enum(['all']).optional() }),
     answer: pageSchemaOf(batchSchema),
   },
   { method: 'get', path: '/v1/batches/{id}', summary: 'One of them, as it stands now.', answer: batchSchema },

@@ -6,6 +6,7 @@ import * as z from 'zod';
 import { BATCH_ENDPOINTS, type BatchEndpoint, isObject, type Json } from '../../shared/batch/line.ts';
 import type { BatchStatus } from '../../shared/batch/status.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
+import { type Account, atLeast } from '../accounts/account.ts';
 import { asked, database, requireWritable } from '../accounts/database.ts';
 import { batches, files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
@@ -14,6 +15,7 @@ import { listOf, pageOf } from '../files/paging.ts';
 import { storeOf } from '../files/routes.ts';
 import { readBody } from '../json-body.ts';
 import type { BatchObjectJson, BatchSpec } from './batch-spec.ts';
+import { OPEN_MAX, openBatches } from './quota.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 
@@ -21,9 +23,6 @@ const WINDOW = '24h';
 const WINDOW_S = 86_400;
 const METADATA = { pairs: 16, name: 64, value: 512 };
 const OUTPUT_EXPIRES_S = { least: 3_600, most: 2_592_000 };
-/** Batches of one owner that are not over. */
-const OPEN_MAX = 100;
-
 export const batchRoutes = new Hono<{ Bindings: Env }>();
 
 batchRoutes.post('/', async (c) => {
@@ -33,7 +32,7 @@ batchRoutes.post('/', async (c) => {
   const body = await readBody(c.req.raw, z.looseObject({}));
   const wanted = wantedOf(body);
   const db = database(c.env);
-  const open = await asked(db.$count(batches, and(eq(batches.owner, owner), eq(batches.open, true))));
+  const open = await openBatches(c.env, owner);
   if (open >= OPEN_MAX)
     throw new ApiError(
       'insufficient_quota',
@@ -65,10 +64,12 @@ batchRoutes.post('/', async (c) => {
   return c.json(shown);
 });
 
+/** `scope=all`, ours: the batches of all owners, each with its owner. */
 batchRoutes.get('/', async (c) => {
-  const { owner } = await callerOf(c);
+  const { account, owner } = await callerOf(c);
+  const ofAll = isOfAll(c.req.query('scope'), account);
   const { limit, after, ascending } = pageOf((name) => c.req.query(name), { limit: 20, most: 100 });
-  const from = after === undefined ? undefined : await rowOf(c.env, owner, after);
+  const from = after === undefined ? undefined : await rowOf(c.env, { account, owner }, after);
   const [order, beyond] = ascending ? [asc, gt] : [desc, lt];
   const rows = await asked(
     database(c.env)
@@ -76,7 +77,7 @@ batchRoutes.get('/', async (c) => {
       .from(batches)
       .where(
         and(
-          eq(batches.owner, owner),
+          ofAll ? undefined : eq(batches.owner, owner),
           from &&
             or(
               beyond(batches.createdAt, from.createdAt),
@@ -89,7 +90,7 @@ batchRoutes.get('/', async (c) => {
   );
   return c.json(
     listOf(
-      rows.map(({ summary }) => summary as BatchObjectJson),
+      rows.map((row) => (ofAll ? withOwner(row.summary as BatchObjectJson, row) : (row.summary as BatchObjectJson))),
       limit,
     ),
   );
@@ -107,28 +108,45 @@ async function changed(
   verb: string,
   act: (batch: BatchStub) => Promise<BatchObjectJson | { refused: BatchStatus }>,
 ): Promise<Response> {
-  const { owner } = await callerOf(c);
+  const caller = await callerOf(c);
   requireWritable();
-  const { id } = await rowOf(c.env, owner, c.req.param('id') ?? '');
+  const { id } = await rowOf(c.env, caller, c.req.param('id') ?? '');
   const answer = await act(c.env.BATCH.getByName(id));
   if ('refused' in answer) throw new ApiError('conflict', `Cannot ${verb} a batch with status '${answer.refused}'.`);
   return c.json(answer);
 }
 
 async function shownOf(c: Ctx, id: string): Promise<BatchObjectJson> {
-  const { owner } = await callerOf(c);
-  const row = await rowOf(c.env, owner, id);
-  const shown = await c.env.BATCH.getByName(row.id).show();
-  return shown ?? (row.summary as BatchObjectJson);
+  const caller = await callerOf(c);
+  const row = await rowOf(c.env, caller, id);
+  const shown = (await c.env.BATCH.getByName(row.id).show()) ?? (row.summary as BatchObjectJson);
+  return row.owner === caller.owner ? shown : withOwner(shown, row);
 }
 
-/** @throws ApiError 404: batches of others do not exist for this caller */
-async function rowOf(env: Env, owner: string, id: string) {
+const isOperator = ({ role }: Pick<Account, 'role'>) => atLeast(role, 'operator');
+
+/** @throws ApiError 400, 403 */
+function isOfAll(scope: string | undefined, account: Account): boolean {
+  if (scope === undefined) return false;
+  if (scope !== 'all') throw new ApiError('invalid_request', "'scope' may only be 'all'.", { param: 'scope' });
+  if (!isOperator(account)) throw new ApiError('permission_denied', 'Only operators see the batches of all.');
+  return true;
+}
+
+function withOwner(shown: BatchObjectJson, { owner }: { owner: string }) {
+  return { ...shown, x_otela: { ...shown.x_otela, owner } };
+}
+
+/**
+ * Operators see, pause and cancel the batch of any owner; its files, prompts and answers, stay its owner's.
+ * @throws ApiError 404: batches of others do not exist for this caller
+ */
+async function rowOf(env: Env, { account, owner }: { account: Account; owner: string }, id: string) {
   const [row] = await asked(
     database(env)
       .select()
       .from(batches)
-      .where(and(eq(batches.id, id), eq(batches.owner, owner))),
+      .where(and(eq(batches.id, id), isOperator(account) ? undefined : eq(batches.owner, owner))),
   );
   if (row === undefined)
     throw new ApiError('not_found', `No batch found with id '${id.slice(0, 64)}'.`, { param: 'id' });

@@ -1,6 +1,6 @@
 /** `/v1/files`, OpenAI's. */
 import { randomBytes } from 'node:crypto';
-import { and, asc, desc, eq, gt, isNull, lt, or, sql, sum } from 'drizzle-orm';
+import { and, asc, desc, eq, gt, isNull, lt, or, sql } from 'drizzle-orm';
 import { Hono } from 'hono';
 import { INPUT_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import { JsonlSniffer } from '../../shared/batch/jsonl-sniffer.ts';
@@ -13,11 +13,10 @@ import { type FileStore, FileStoreError, FileTooLarge } from './file-store.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
 import { listOf, pageOf } from './paging.ts';
+import { OWNER_MAX_BYTES, usedBytes } from './quota.ts';
 
 /** OpenAI's: files of a batch are smaller. */
 export const FILE_MAX_BYTES = 512_000_000;
-/** Bytes that one owner may have here at a time. */
-const OWNER_MAX_BYTES = 20_000_000_000;
 /** Default life of a batch's input. */
 export const BATCH_FILE_MS = 30 * 86_400_000;
 const EXPIRES_S = { least: 3_600, most: 2_592_000 };
@@ -30,13 +29,7 @@ fileRoutes.post('/', async (c) => {
   requireWritable();
   const store = storeOf(c.env);
   const db = database(c.env);
-  const [used] = await asked(
-    db
-      .select({ bytes: sum(files.bytes) })
-      .from(files)
-      .where(eq(files.owner, owner)),
-  );
-  const room = OWNER_MAX_BYTES - Number(used?.bytes ?? 0);
+  const room = OWNER_MAX_BYTES - (await usedBytes(c.env, owner));
   if (room <= 0) throw quotaReached();
   const id = newFileId();
   const sniffer = new JsonlSniffer();

@@ -243,6 +243,21 @@ describe('a batch', () => {
     expect(seen.length).toBeGreaterThan(5);
   });
 
+  it('of anybody is seen and cancelled by operators, who read no file of it; others are refused', async () => {
+    const batch = await made([line('theirs')]);
+    await ended(batch.id);
+    const operator = new OpenAI({ baseURL: house.base, apiKey: house.gateway.adminKey, maxRetries: 0 });
+    const all = await operator.get<{ data: { id: string; x_otela: { owner?: string } }[] }>('/batches', {
+      query: { scope: 'all' },
+    });
+    expect(all.data.find(({ id }) => id === batch.id)?.x_otela.owner).toMatch(/^(key|user|project):/);
+    expect((await operator.batches.list()).data.map(({ id }) => id)).not.toContain(batch.id);
+    const seen = await operator.batches.retrieve(batch.id);
+    expect(await refused(operator.files.content(seen.output_file_id ?? ''))).toMatchObject({ status: 404 });
+    expect(await refused(client.get('/batches', { query: { scope: 'all' } }))).toMatchObject({ status: 403 });
+    expect(await refused(operator.get('/batches', { query: { scope: 'mine' } }))).toMatchObject({ status: 400 });
+  });
+
   it('keeps the file that it reads until it is over', async () => {
     const batch = await made([line('a')]);
     await ended(batch.id);

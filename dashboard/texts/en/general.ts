@@ -57,6 +57,7 @@ export const general = {
   pages: {
     chat: 'Chat',
     models: 'Models',
+    batches: 'Batches',
     usage: 'My use',
     keys: 'Keys',
     nodes: 'Nodes',

@@ -1,6 +1,7 @@
 /** Every word that the page says, in English. Another language is another object of this type. */
 import { admin, audit, peers, projects, routing, settings, users } from './admin.ts';
 import { apiReference } from './api-reference.ts';
+import { batches } from './batches.ts';
 import { chat } from './chat.ts';
 import { general } from './general.ts';
 import { keys } from './keys.ts';
@@ -12,6 +13,7 @@ import { joinTokens, providers, wizard } from './providers.ts';
 export const en = {
   ...general,
   apiReference,
+  batches,
   chat,
   keys,
   joinTokens,

@@ -1,6 +1,8 @@
 import { env } from 'cloudflare:workers';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { database } from '../../../gateway/accounts/database.ts';
+import { files } from '../../../gateway/accounts/schema.ts';
 import { shardOf, type UsageRow } from '../../../gateway/usage/row.ts';
 import { seedKey } from '../accounts/seed.ts';
 import { good, knock } from './support.ts';
@@ -36,6 +38,20 @@ test('a key reads its own limits with what is used of them, and one without limi
   expect(told.key.find(({ limit }) => limit === 'requests_per_minute')).toMatchObject({ allowed: 10, used: 1 });
   expect(told.key.map(({ limit }) => limit)).toEqual(['requests_per_minute', 'tokens_per_month']);
   expect(await good(knock('GET', '/admin/me/limits', { key: operator }), limits)).toEqual({ key: [], project: [] });
+});
+
+test('a key reads what its project has of files and open batches, and nothing of others', async () => {
+  const [mine, others] = [await seedKey('consumer'), await seedKey('consumer')];
+  const more = { purpose: 'batch', filename: 'f', createdBy: 'k', createdAt: 1, expiresAt: null };
+  const file = (id: string, key: string, bytes: number) => ({ ...more, id, owner: `key:${key}`, bytes });
+  const rows = [file('file-1', mine.id, 5), file('file-2', mine.id, 7), file('file-3', others.id, 100)];
+  await database(env).insert(files).values(rows);
+  const amount = z.object({ allowed: z.number(), used: z.number() });
+  const room = z.object({ bytes: amount, open_batches: amount });
+  expect(await good(knock('GET', '/admin/me/files', { key: mine.key }), room)).toEqual({
+    bytes: { allowed: 20_000_000_000, used: 12 },
+    open_batches: { allowed: 100, used: 0 },
+  });
 });
 
 test('a key reads its own requests alone, the newest first, and only what failed where it asks so', async () => {

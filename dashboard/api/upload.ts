@@ -1,0 +1,71 @@
+/** A file of this machine to the gateway, in parts: whatever its size, memory holds none of it, and a part that is lost is sent again. */
+import * as z from 'zod/mini';
+import { Problem, send, tell } from './client.ts';
+
+/** Small enough for a bad line and for proxies that take no large body; of 1,000 parts, 512 MB need 128. */
+const PART_BYTES = 4 * 1024 * 1024;
+const TRIES = 4;
+const AGAIN_MS = 1_000;
+
+const madeSchema = z.object({ id: z.string() });
+const doneSchema = z.object({ file: z.object({ id: z.string() }) });
+
+export interface UploadOptions {
+  purpose: 'batch' | 'user_data';
+  /** Bytes that the gateway has. */
+  onProgress: (bytes: number) => void;
+  signal: AbortSignal;
+}
+
+/** @returns the file's id. @throws Problem; AbortError. What was sent is deleted where it throws. */
+export async function uploadFile(file: File, { purpose, onProgress, signal }: UploadOptions): Promise<string> {
+  const declared = { filename: file.name, purpose, bytes: file.size, mime_type: 'application/jsonl' };
+  const upload = await tell(madeSchema, 'POST', '/v1/uploads', declared);
+  const path = `/v1/uploads/${upload.id}`;
+  try {
+    const parts: string[] = [];
+    for (let at = 0; at < file.size; at += PART_BYTES) {
+      const end = Math.min(file.size, at + PART_BYTES);
+      parts.push(await sendPart(`${path}/parts`, file.slice(at, end), signal));
+      onProgress(end);
+    }
+    signal.throwIfAborted();
+    const { file: stored } = await tell(doneSchema, 'POST', `${path}/complete`, { part_ids: parts });
+    return stored.id;
+  } catch (error) {
+    await send(`${path}/cancel`, { method: 'POST' }).catch(() => {});
+    throw error;
+  }
+}
+
+async function sendPart(path: string, part: Blob, signal: AbortSignal): Promise<string> {
+  for (let n = 1; ; n++) {
+    const body = new FormData();
+    body.append('data', part, 'part');
+    try {
+      const response = await send(path, { method: 'POST', body, signal });
+      return madeSchema.parse(await response.json()).id;
+    } catch (error) {
+      if (n === TRIES || !isWorthTrying(error)) throw error;
+      await pause(n * AGAIN_MS, signal);
+    }
+  }
+}
+
+const isWorthTrying = (error: unknown) =>
+  error instanceof Problem && (error.status === 0 || error.status === 429 || error.status >= 500);
+
+/** @throws AbortError */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', stop);
+      resolve();
+    }, ms);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+}

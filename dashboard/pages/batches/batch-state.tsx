@@ -1,0 +1,36 @@
+import type { Batch, BatchStatus } from '../../api/batches.ts';
+import { count } from '../../parts/format.ts';
+import { t } from '../../texts/index.ts';
+import { Tag } from '../../ui/feedback.tsx';
+
+const KINDS: Readonly<Record<BatchStatus, 'good' | 'bad' | 'wait' | 'plain' | 'accent'>> = {
+  validating: 'wait',
+  failed: 'bad',
+  in_progress: 'accent',
+  finalizing: 'accent',
+  completed: 'good',
+  expired: 'bad',
+  cancelling: 'wait',
+  cancelled: 'plain',
+};
+
+const texts = t.batches;
+
+export function BatchState({ of: { status, x_otela: ours } }: { of: Batch }) {
+  if (ours.paused && status === 'in_progress') return <Tag kind="wait">{texts.paused}</Tag>;
+  return <Tag kind={KINDS[status]}>{texts.states[status]}</Tag>;
+}
+
+/** What its maker called it. */
+export const nameOf = ({ id, metadata }: Batch): string => metadata?.name ?? id;
+
+export const answeredOf = ({ request_counts: { completed, failed } }: Batch): number => completed + failed;
+
+export function answeredWords(batch: Batch): string {
+  const { total } = batch.request_counts;
+  return total === 0 ? t.common.none : texts.of(count(answeredOf(batch)), count(total));
+}
+
+/** When it went into the state in which it stays. */
+export const overSince = (batch: Batch): number | null =>
+  batch.completed_at ?? batch.failed_at ?? batch.expired_at ?? batch.cancelled_at ?? null;

@@ -1,0 +1,61 @@
+import { FileUp } from 'lucide-react';
+import { useRef, useState } from 'react';
+import { t } from '../../texts/index.ts';
+import { Button } from '../../ui/button.tsx';
+import { DropZone } from '../../ui/drop-zone.tsx';
+import { Failure } from '../../ui/feedback.tsx';
+import { Code } from '../../ui/page.tsx';
+
+const texts = t.batches.drop;
+
+const EXAMPLE = JSON.stringify({
+  custom_id: 'claim-1',
+  method: 'POST',
+  url: '/v1/chat/completions',
+  body: { model: 'MODEL', messages: [{ role: 'user', content: 'Is this true? …' }] },
+});
+
+/** Where a batch begins: a file is dropped, or chosen. */
+export function DropFile({ choose }: { choose: (file: File) => void }) {
+  const chooser = useRef<HTMLInputElement>(null);
+  const [error, setError] = useState<Error>();
+  const add = ([file, second]: readonly File[]) => {
+    setError(second === undefined ? undefined : new Error(texts.notOne));
+    if (file !== undefined && second === undefined) choose(file);
+  };
+  return (
+    <div className="flex flex-col gap-3">
+      <DropZone
+        label={texts.title}
+        add={add}
+        className="flex flex-col items-center gap-3 rounded-lg border border-line-strong border-dashed bg-surface px-6 py-8 text-center"
+      >
+        <FileUp className="size-7 text-muted" aria-hidden />
+        <p className="max-w-xl text-pretty">{texts.about}</p>
+        <Button kind="primary" onClick={() => chooser.current?.click()}>
+          {texts.choose}
+        </Button>
+        <input
+          ref={chooser}
+          type="file"
+          accept=".jsonl,.ndjson,.json,application/jsonl"
+          aria-label={texts.choose}
+          className="hidden"
+          onChange={({ currentTarget }) => {
+            add([...(currentTarget.files ?? [])]);
+            // The same file again is a change, too.
+            currentTarget.value = '';
+          }}
+        />
+      </DropZone>
+      {error !== undefined && <Failure error={error} />}
+      <details className="text-sm">
+        <summary className="cursor-pointer text-muted hover:text-ink">{texts.format}</summary>
+        <div className="flex flex-col gap-2 pt-2">
+          <p className="text-muted">{texts.formatAbout}</p>
+          <Code label={texts.formatCode}>{EXAMPLE}</Code>
+        </div>
+      </details>
+    </div>
+  );
+}

@@ -1,0 +1,95 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { contentPath, deleteFile, readFiles, type StoredFile } from '../../api/batches.ts';
+import { useResources } from '../../api/resources.ts';
+import { bytes, dateTimeOf } from '../../parts/format.ts';
+import { ResourceList, RowMenu } from '../../parts/resource-list.tsx';
+import { t } from '../../texts/index.ts';
+import { Confirm } from '../../ui/dialog.tsx';
+import { Section } from '../../ui/page.tsx';
+import type { Column } from '../../ui/table.tsx';
+
+const texts = t.batches.files;
+
+/** Requests, answers and other files of the reader's project. `use`: begins a batch with one. */
+export function FileList({ use }: { use: (file: StoredFile) => void }) {
+  const files = useResources('files', readFiles);
+  const queries = useQueryClient();
+  const [asked, setAsked] = useState<StoredFile>();
+  const columns = useMemo(() => columnsOf(use, setAsked), [use]);
+  return (
+    <Section title={texts.title}>
+      <ResourceList
+        label={texts.title}
+        of={files}
+        columns={columns}
+        none={texts.none}
+        words={({ filename, id }) => `${filename} ${id}`}
+        rowId={({ id }) => id}
+      />
+      {asked !== undefined && (
+        <Confirm
+          title={texts.deleteTitle(asked.filename)}
+          action={texts.delete}
+          act={() => deleteFile(asked.id).then(() => queries.invalidateQueries({ queryKey: ['files'] }))}
+          close={() => setAsked(undefined)}
+        >
+          {texts.deleteFollows}
+        </Confirm>
+      )}
+    </Section>
+  );
+}
+
+function purposeWords(purpose: string): string {
+  const { purposes } = texts;
+  return Object.hasOwn(purposes, purpose) ? purposes[purpose as keyof typeof purposes] : purpose;
+}
+
+function columnsOf(use: (file: StoredFile) => void, remove: (file: StoredFile) => void): Column<StoredFile>[] {
+  const { columns } = texts;
+  return [
+    {
+      id: 'name',
+      header: columns.name,
+      value: ({ filename }) => filename,
+      cell: ({ id, filename }) => (
+        <a href={contentPath(id)} download={filename} className="text-accent hover:underline">
+          {filename}
+        </a>
+      ),
+    },
+    {
+      id: 'purpose',
+      header: columns.purpose,
+      value: ({ purpose }) => purpose,
+      cell: ({ purpose }) => purposeWords(purpose),
+    },
+    { id: 'size', header: columns.size, value: (file) => file.bytes, cell: (file) => bytes(file.bytes), numeric: true },
+    {
+      id: 'made',
+      header: columns.made,
+      value: ({ created_at }) => created_at,
+      cell: ({ created_at }) => dateTimeOf(created_at),
+    },
+    {
+      id: 'expires',
+      header: columns.expires,
+      value: ({ expires_at }) => expires_at ?? Number.MAX_SAFE_INTEGER,
+      cell: ({ expires_at }) => (expires_at == null ? texts.never : dateTimeOf(expires_at)),
+    },
+    {
+      id: 'actions',
+      header: t.admin.columns.actions,
+      cell: (file) => (
+        <RowMenu
+          name={file.filename}
+          actions={[
+            file.purpose === 'batch' && { label: texts.use, act: () => use(file) },
+            { label: texts.delete, act: () => remove(file), danger: true },
+          ]}
+        />
+      ),
+    },
+  ];
+}

@@ -1,0 +1,31 @@
+/** What the beginning of a file tells of all of it. The gateway checks every line; this only fills in a form. */
+import * as z from 'zod/mini';
+import type { Endpoint } from '../../api/batches.ts';
+
+/** A first line is hardly longer; where it is, nothing is told. */
+const READ_BYTES = 64 * 1024;
+
+export const ENDPOINTS = [
+  '/v1/chat/completions',
+  '/v1/completions',
+  '/v1/embeddings',
+  '/v1/responses',
+] as const satisfies Endpoint[];
+
+const lineSchema = z.object({ url: z.enum(ENDPOINTS), body: z.object({ model: z.string() }) });
+
+/** Undefined: it does not begin with a line of a batch. */
+export async function firstLineOf(file: Blob): Promise<{ endpoint: Endpoint; model: string } | undefined> {
+  const text = await file.slice(0, READ_BYTES).text();
+  const line =
+    text
+      .replace(/^\uFEFF/, '')
+      .trimStart()
+      .split('\n', 1)[0] ?? '';
+  try {
+    const { url, body } = lineSchema.parse(JSON.parse(line));
+    return { endpoint: url, model: body.model };
+  } catch {
+    return undefined;
+  }
+}

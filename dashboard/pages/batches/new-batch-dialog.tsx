@@ -1,0 +1,95 @@
+import { useQueryClient } from '@tanstack/react-query';
+import { useEffect, useRef, useState } from 'react';
+import { useLocation } from 'wouter';
+import { createBatch, type Endpoint, type StoredFile } from '../../api/batches.ts';
+import { uploadFile } from '../../api/upload.ts';
+import { bytes } from '../../parts/format.ts';
+import { t } from '../../texts/index.ts';
+import { Dialog } from '../../ui/dialog.tsx';
+import { Field, Input, Select } from '../../ui/field.tsx';
+import { type Filled, Form, WIDE } from '../../ui/form.tsx';
+import { Meter } from '../../ui/meter.tsx';
+import { ENDPOINTS, firstLineOf } from './first-line.ts';
+
+const texts = t.batches.form;
+
+/** A file of this machine, or one that the gateway has. */
+export type NewBatchInput = { kind: 'local'; file: File } | { kind: 'stored'; file: StoredFile };
+
+interface NewBatchDialogProps {
+  input: NewBatchInput;
+  close: () => void;
+}
+
+/** Sends the file where it is not there yet, then begins the batch and shows it. Closing it stops the sending. */
+export function NewBatchDialog({ input, close }: NewBatchDialogProps) {
+  const [, navigate] = useLocation();
+  const queries = useQueryClient();
+  const [endpoint, setEndpoint] = useState<Endpoint>('/v1/chat/completions');
+  const [sent, setSent] = useState<number>();
+  const leaving = useRef(new AbortController());
+  const name = input.kind === 'local' ? input.file.name : input.file.filename;
+  const size = input.kind === 'local' ? input.file.size : input.file.bytes;
+  useEffect(() => {
+    const controller = new AbortController();
+    leaving.current = controller;
+    return () => controller.abort();
+  }, []);
+  useEffect(() => {
+    let isGone = false;
+    if (input.kind === 'local')
+      void firstLineOf(input.file).then((first) => {
+        if (!isGone && first !== undefined) setEndpoint(first.endpoint);
+      });
+    return () => {
+      isGone = true;
+    };
+  }, [input]);
+  const submit = async (filled: Filled) => {
+    const { signal } = leaving.current;
+    if (size === 0) throw new Error(texts.empty);
+    const file =
+      input.kind === 'stored'
+        ? input.file.id
+        : await uploadFile(input.file, { purpose: 'batch', onProgress: setSent, signal }).finally(() => {
+            setSent(undefined);
+            void queries.invalidateQueries({ queryKey: ['files'] });
+          });
+    const batch = await createBatch(file, endpoint, filled.text('name'));
+    if (!signal.aborted) navigate(`/batches/${batch.id}`);
+  };
+  return (
+    <Dialog title={texts.title} close={close}>
+      <Form action={texts.start} submit={submit} close={close}>
+        <Field label={texts.file} className={WIDE}>
+          {(id) => <Input id={id} readOnly value={`${name}, ${bytes(size)}`} />}
+        </Field>
+        <Field label={texts.name} hint={texts.nameHint}>
+          {(id) => <Input id={id} name="name" maxLength={200} defaultValue={name.replace(/\.\w+$/, '')} />}
+        </Field>
+        <Field label={texts.endpoint}>
+          {(id) => (
+            <Select
+              id={id}
+              value={endpoint}
+              onChange={({ currentTarget: { value } }) =>
+                setEndpoint(ENDPOINTS.find((one) => one === value) ?? endpoint)
+              }
+            >
+              {ENDPOINTS.map((one) => (
+                <option key={one} value={one}>
+                  {texts.endpoints[one]}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        {sent !== undefined && (
+          <div className={WIDE} role="status">
+            <Meter label={texts.sending} value={sent} max={size} text={texts.sent(bytes(sent), bytes(size))} plain />
+          </div>
+        )}
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,17 @@
+import { useCallback } from 'react';
+import { useNames } from '../../parts/references.tsx';
+import { t } from '../../texts/index.ts';
+
+/** Names of what the gateway calls `project:ID`, `user:ID` and `key:ID`. `enabled`: the reader is an operator. */
+export function useOwnerName(enabled: boolean): (owner: string | undefined) => string {
+  const [userName, projectName] = [useNames('users', enabled), useNames('projects', enabled)];
+  return useCallback(
+    (owner) => {
+      if (owner === undefined) return t.common.none;
+      const [kind, id = ''] = owner.split(/:(.*)/s);
+      if (kind === 'project') return projectName(id);
+      return kind === 'user' ? userName(id) : `${t.shell.key} ${id}`;
+    },
+    [userName, projectName],
+  );
+}

@@ -1,0 +1,31 @@
+import { useState } from 'react';
+import { useRoute } from 'wouter';
+import { useMe } from '../../parts/session.tsx';
+import { t } from '../../texts/index.ts';
+import { Page } from '../../ui/page.tsx';
+import { BatchPage } from './batch.tsx';
+import { BatchList } from './batch-list.tsx';
+import { DropFile } from './drop-file.tsx';
+import { FileList } from './file-list.tsx';
+import { NewBatchDialog, type NewBatchInput } from './new-batch-dialog.tsx';
+import { Room } from './room.tsx';
+
+/** `#/batches`, and `#/batches/ID` for one of them. */
+export function Component() {
+  const [isOne, at] = useRoute('/batches/:id');
+  return isOne ? <BatchPage id={at.id} /> : <Batches />;
+}
+
+function Batches() {
+  const me = useMe();
+  const [input, setInput] = useState<NewBatchInput>();
+  return (
+    <Page title={t.pages.batches} about={t.batches.about}>
+      <DropFile choose={(file) => setInput({ kind: 'local', file })} />
+      <BatchList isOperator={me.role === 'operator'} />
+      <FileList use={(file) => setInput({ kind: 'stored', file })} />
+      <Room />
+      {input !== undefined && <NewBatchDialog input={input} close={() => setInput(undefined)} />}
+    </Page>
+  );
+}
