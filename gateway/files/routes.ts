@@ -157,6 +157,13 @@ async function* sniffed(content: AsyncIterable<Uint8Array>, sniffer: JsonlSniffe
   }
 }
 
+/** What people are told of a store that does not do its work; details are for its operator's log. */
+export const STORE_MESSAGES: Readonly<Record<FileStoreError['code'], string>> = {
+  full: 'The file store is full.',
+  unavailable: 'The file store cannot be reached now.',
+  damaged: 'The file store has lost a part of this file.',
+};
+
 /** Turns what the store throws into what a client is told. @throws ApiError 413, 503 */
 export async function storing<T>(act: () => Promise<T>): Promise<T> {
   try {
@@ -168,8 +175,7 @@ export async function storing<T>(act: () => Promise<T>): Promise<T> {
         cause,
       });
     if (cause instanceof FileStoreError) {
-      const message = cause.code === 'full' ? 'The file store is full.' : 'The file store cannot be reached now.';
-      throw new ApiError('server_is_overloaded', message, { cause });
+      throw new ApiError('server_is_overloaded', STORE_MESSAGES[cause.code], { cause });
     }
     throw cause;
   }

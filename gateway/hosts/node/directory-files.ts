@@ -1,10 +1,11 @@
 import { createReadStream } from 'node:fs';
-import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, opendir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type FileStore, FileStoreError, FileTooLarge } from '../../files/file-store.ts';
+import { type FileStore, FileStoreError, FileTooLarge, type StoredFile } from '../../files/file-store.ts';
 
 /** Ids as the gateway makes them: they cannot leave the directory. */
 const ID = /^file-[0-9a-z]{24}$/;
+const UNFINISHED = '.part';
 const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 
 /** Files in one directory, readable by the gateway's user alone. A file appears under its name when it is whole and synced. */
@@ -17,7 +18,7 @@ export class DirectoryFiles implements FileStore {
 
   async put(id: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }> {
     const path = this.#pathOf(id);
-    const unfinished = `${path}.part`;
+    const unfinished = `${path}${UNFINISHED}`;
     try {
       await storing(() => mkdir(this.#directory, { recursive: true, mode: 0o700 }));
       const bytes = await this.#write(unfinished, content, maxBytes);
@@ -51,11 +52,37 @@ export class DirectoryFiles implements FileStore {
     if (found === undefined) return undefined;
     if (range === undefined) return createReadStream(path);
     if (range.length === 0) return nothing();
+    const end = range.offset + range.length;
+    if (found.size < end)
+      throw new FileStoreError('damaged', `the file store has ${found.size} bytes of a file, not ${end}`);
     return createReadStream(path, { start: range.offset, end: range.offset + range.length - 1 });
   }
 
   async delete(id: string): Promise<void> {
     await storing(() => rm(this.#pathOf(id), { force: true }));
+  }
+
+  async *list(): AsyncGenerator<StoredFile> {
+    for await (const { name, modifiedMs } of this.#entries()) if (ID.test(name)) yield { id: name, modifiedMs };
+  }
+
+  async dropUnfinished(beforeMs: number): Promise<number> {
+    let dropped = 0;
+    for await (const { name, modifiedMs } of this.#entries()) {
+      if (!name.endsWith(UNFINISHED) || modifiedMs >= beforeMs) continue;
+      await storing(() => rm(join(this.#directory, name), { force: true }));
+      dropped += 1;
+    }
+    return dropped;
+  }
+
+  async *#entries(): AsyncGenerator<{ name: string; modifiedMs: number }> {
+    const directory = await storing(() => opendir(this.#directory).catch(missing));
+    if (directory === undefined) return;
+    for await (const { name } of directory) {
+      const found = await storing(() => stat(join(this.#directory, name)).catch(missing));
+      if (found?.isFile() === true) yield { name, modifiedMs: found.mtimeMs };
+    }
   }
 
   #pathOf(id: string): string {

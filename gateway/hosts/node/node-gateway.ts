@@ -4,6 +4,7 @@ import { LimitsObject } from '../../accounts/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/queue-object.ts';
 import type { Env } from '../../env.ts';
+import type { FileStore } from '../../files/file-store.ts';
 import type { ObjectClass } from '../../gateway-object.ts';
 import { ObserveObject } from '../../observe/object.ts';
 import { QueueObject } from '../../queue/object.ts';
@@ -12,7 +13,6 @@ import { TunnelObject } from '../../tunnel/object.ts';
 import { UsageObject } from '../../usage/object.ts';
 import { Assets } from './assets.ts';
 import { D1, migrate } from './d1.ts';
-import { DirectoryFiles } from './directory-files.ts';
 import { HttpServer, type TlsMaterial } from './http-server.ts';
 import { LocalOffloads } from './local-offload.ts';
 import { ObjectHost } from './object-host.ts';
@@ -37,8 +37,7 @@ export interface NodeGatewayOptions {
   /** An absolute file, made where it is missing. */
   accounts: string;
   assets: string;
-  /** An absolute directory, made with its first file. */
-  files: string;
+  files: FileStore;
   migrations: readonly { name: string; statements: readonly string[] }[];
   /** Settings and secrets; see gateway/env.ts. */
   settings: Record<string, string | undefined>;
@@ -87,7 +86,7 @@ export class NodeGateway {
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
       BATCH: host.namespace<BatchObject>('BATCH'),
       BATCH_QUEUE: host.namespace<BatchQueueObject>('BATCH_QUEUE'),
-      FILES: new DirectoryFiles(files),
+      FILES: files,
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,
       OBJECTS_STAY: 'on',

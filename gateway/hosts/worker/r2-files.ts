@@ -1,7 +1,9 @@
-import { type FileStore, FileStoreError, FileTooLarge } from '../../files/file-store.ts';
+import { type FileStore, FileStoreError, type StoredFile } from '../../files/file-store.ts';
+import { partsOf } from '../../files/parts.ts';
 
 /** R2 wants all parts of an upload but the last to be equal, and at least 5 MiB. One part is in memory. */
 const PART_BYTES = 8 * 1024 * 1024;
+const PREFIX = 'files/';
 
 /** Files in an R2 bucket. An upload appears when it is complete. */
 export class R2Files implements FileStore {
@@ -12,7 +14,7 @@ export class R2Files implements FileStore {
   }
 
   async put(id: string, content: AsyncIterable<Uint8Array>, maxBytes: number): Promise<{ bytes: number }> {
-    const parts = partsOf(content, maxBytes);
+    const parts = partsOf(content, PART_BYTES, maxBytes);
     const first = await parts.next();
     const whole = first.value ?? new Uint8Array(0);
     if (whole.length < PART_BYTES) {
@@ -37,39 +39,44 @@ export class R2Files implements FileStore {
   }
 
   async read(id: string, range?: { offset: number; length: number }): Promise<AsyncIterable<Uint8Array> | undefined> {
+    if (range?.length === 0)
+      return (await storing(() => this.#bucket.head(keyOf(id)))) === null ? undefined : nothing();
     const object = await storing(() => this.#bucket.get(keyOf(id), range === undefined ? {} : { range }));
-    return object === null ? undefined : iterated(object.body);
+    if (object === null) return undefined;
+    const end = range === undefined ? 0 : range.offset + range.length;
+    if (object.size < end) {
+      await object.body.cancel();
+      throw new FileStoreError('damaged', `the file store has ${object.size} bytes of a file, not ${end}`);
+    }
+    return iterated(object.body);
   }
 
   async delete(id: string): Promise<void> {
     await storing(() => this.#bucket.delete(keyOf(id)));
   }
-}
 
-function keyOf(id: string): string {
-  return `files/${id}`;
-}
-
-/** Pieces of exactly PART_BYTES, but for the last. */
-async function* partsOf(content: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Uint8Array, undefined> {
-  let part = new Uint8Array(PART_BYTES);
-  let filled = 0;
-  let bytes = 0;
-  for await (const piece of content) {
-    bytes += piece.length;
-    if (bytes > maxBytes) throw new FileTooLarge(maxBytes);
-    for (let at = 0; at < piece.length; ) {
-      const taken = piece.subarray(at, at + PART_BYTES - filled);
-      part.set(taken, filled);
-      filled += taken.length;
-      at += taken.length;
-      if (filled < PART_BYTES) continue;
-      yield part;
-      part = new Uint8Array(PART_BYTES);
-      filled = 0;
+  async *list(): AsyncGenerator<StoredFile> {
+    for (let cursor: string | undefined, more = true; more; ) {
+      const page: R2Objects = await storing(() =>
+        this.#bucket.list({ prefix: PREFIX, ...(cursor === undefined ? {} : { cursor }) }),
+      );
+      for (const { key, uploaded } of page.objects)
+        yield { id: key.slice(PREFIX.length), modifiedMs: uploaded.getTime() };
+      more = page.truncated;
+      cursor = page.truncated ? page.cursor : undefined;
     }
   }
-  if (filled > 0) yield part.subarray(0, filled);
+
+  /** R2 lists no unfinished uploads, and drops them after seven days by itself. */
+  async dropUnfinished(): Promise<number> {
+    return 0;
+  }
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
+
+function keyOf(id: string): string {
+  return `${PREFIX}${id}`;
 }
 
 async function* iterated(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {

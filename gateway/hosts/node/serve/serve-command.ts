@@ -16,6 +16,7 @@ export const SERVE_FLAGS = {
   },
   host: { type: 'string', default: '127.0.0.1', value: 'ADDRESS', help: 'listen there; 0.0.0.0: everywhere' },
   port: { type: 'string', default: '8787', value: 'PORT', help: '0: a free one' },
+  files: { type: 'string', value: 'DIR|s3://BUCKET', help: 'where uploaded files are kept; left out: DATA/files' },
   'tls-cert': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: the certificate, then its chain' },
   'tls-key': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: its key' },
   ...JSON_FLAG,
@@ -23,10 +24,11 @@ export const SERVE_FLAGS = {
 
 export const SERVE: Command = {
   summary: 'runs a gateway on this machine',
-  examples: `[--data DIR] [--host ADDRESS] [--port PORT] [--tls-cert FILE --tls-key FILE]
+  examples: `[--data DIR] [--host ADDRESS] [--port PORT] [--files DIR|s3://BUCKET] [--tls-cert FILE --tls-key FILE]
 
   otela-gateway serve --data ./data                            a trial: http on this machine alone
   otela-gateway serve --data /var/lib/otela/data --host 0.0.0.0 --port 443 --tls-cert chain.pem --tls-key key.pem
+  otela-gateway serve --files s3://otela/files                 a bucket; AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID …
 
 Prints "otela-gateway ready URL" when it answers. The first start makes DATA/admin.key, the first operator's key.
 SIGTERM and SIGINT let running answers finish for 5 s at most (a second one: now) and end with 0. SIGHUP reads the TLS files again.
@@ -40,6 +42,7 @@ export function serveOptions(values: {
   data: string;
   host: string;
   port: string;
+  files?: string;
   'tls-cert'?: string;
   'tls-key'?: string;
 }): ServeOptions {
@@ -49,7 +52,8 @@ export function serveOptions(values: {
   const [cert, key] = [values['tls-cert'], values['tls-key']];
   if ((cert === undefined) !== (key === undefined)) throw new UsageError('--tls-cert and --tls-key go together');
   const tls = cert === undefined || key === undefined ? {} : { tls: { cert, key } };
-  return { port, host: values.host, data: values.data, ...tls };
+  const files = values.files === undefined ? {} : { files: values.files };
+  return { port, host: values.host, data: values.data, ...files, ...tls };
 }
 
 async function serveCommand(args: string[]): Promise<number> {

@@ -9,6 +9,7 @@ import { storageHealth } from '../../../storage/health.ts';
 import { refuseDamaged } from '../data/damage.ts';
 import { type DataDirectory, openDataDirectory } from '../data/data-directory.ts';
 import { nameDisk } from '../data/disk-error.ts';
+import { fileStoreOf, problemOf } from '../file-store-of.ts';
 import type { TlsMaterial } from '../http-server.ts';
 import { environment, openIssuer } from '../issuer/issuer-files.ts';
 import { NodeGateway, type NodeGatewayOptions } from '../node-gateway.ts';
@@ -20,6 +21,8 @@ export interface ServeOptions {
   port: number;
   host: string;
   data: string;
+  /** A directory or `s3://BUCKET[/PREFIX]`; absent: `files` in the data directory. */
+  files?: string;
   /** PEM files; both or none. */
   tls?: { cert: string; key: string };
 }
@@ -80,9 +83,13 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
   });
   // Before anything is opened: what a full disk allows depends on how files are opened.
   await probe.start();
+  const files = fileStoreOf(options.files ?? join(data.path, 'files'), process.env);
+  void problemOf(files).then((problem) => {
+    if (problem !== undefined) log(`files and batches have to wait: ${problem}`);
+  });
   const gateway = await opened(data, {
     objects: data.objects,
-    files: join(data.path, 'files'),
+    files,
     accounts: data.accounts,
     assets: program.assetsDir,
     migrations: program.migrations,
@@ -103,9 +110,9 @@ async function start(options: ServeOptions, log: (line: string) => void): Promis
     await checkReady(url, data.adminKey);
     if (!isOn(given.REQUIRE_SIGNED_AGENT))
       log('agents need no signed release here: whoever has a join token may run any program as one');
-    const files = options.tls;
-    if (files === undefined) return { url, stop };
-    return { url, stop, reloadTls: async () => gateway.reload(await readTls(files)) };
+    const pem = options.tls;
+    if (pem === undefined) return { url, stop };
+    return { url, stop, reloadTls: async () => gateway.reload(await readTls(pem)) };
   } catch (error) {
     await stop(0);
     if (!(error instanceof CommandError)) refuseDamaged(data.path);

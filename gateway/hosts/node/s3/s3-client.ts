@@ -1,0 +1,178 @@
+/** Signed requests to one bucket, tried again while the store is away. https://docs.aws.amazon.com/AmazonS3/latest/API/ */
+import { createHash } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import { AwsClient } from 'aws4fetch';
+import { FileStoreError } from '../../../files/file-store.ts';
+import type { S3Config } from './s3-config.ts';
+
+/** A store that restarts is back within seconds; a client's upload waits for no longer than this allows. */
+const TRIES = 4;
+const FIRST_PAUSE_MS = 250;
+/** From a request's first byte to its answer's head: a part of 8 MiB at 140 KB/s. */
+const ANSWER_MS = 60_000;
+/** Errors are some hundred bytes of XML; a page of a list is 1,000 names. */
+const TEXT_MAX_BYTES = 1024 * 1024;
+
+/** Codes of S3 and of servers that speak it, for a bucket that takes no more. */
+const FULL: ReadonlySet<string> = new Set([
+  'InsufficientCapacity',
+  'InsufficientStorage',
+  'QuotaExceeded',
+  'QuotaExceededException',
+  'StorageFull',
+  'XMinioStorageFull',
+]);
+
+export interface S3Request {
+  method: 'GET' | 'PUT' | 'POST' | 'DELETE' | 'HEAD';
+  /** Of the object; empty: the bucket itself. */
+  key: string;
+  query?: Record<string, string>;
+  headers?: Record<string, string>;
+  body?: Uint8Array<ArrayBuffer>;
+}
+
+export class S3Client {
+  readonly #config: S3Config;
+  readonly #aws: AwsClient;
+  readonly #answerMs: number;
+
+  constructor(config: S3Config, answerMs = ANSWER_MS) {
+    const { accessKeyId, secretAccessKey, sessionToken, region } = config;
+    this.#config = config;
+    this.#answerMs = answerMs;
+    this.#aws = new AwsClient({
+      accessKeyId,
+      secretAccessKey,
+      region,
+      service: 's3',
+      ...(sessionToken === undefined ? {} : { sessionToken }),
+    });
+  }
+
+  /** Before each name, in lists too. */
+  get prefix(): string {
+    return this.#config.prefix;
+  }
+
+  /**
+   * An answer 2xx, or undefined for 404 of an object. Its body is the caller's to read or cancel.
+   * @throws FileStoreError
+   */
+  async send(request: S3Request): Promise<Response | undefined> {
+    for (let tries = 1; ; tries++) {
+      const answer = await this.#once(request);
+      if (answer instanceof Response) return answer;
+      if (answer === 'missing') return undefined;
+      if (!answer.again || tries === TRIES) throw answer.error;
+      // Spread, so that many uploads do not come back at once.
+      await delay(FIRST_PAUSE_MS * 2 ** (tries - 1) * (0.5 + Math.random()));
+    }
+  }
+
+  /** The answer's text; undefined for 404. @throws FileStoreError */
+  async text(request: S3Request): Promise<string | undefined> {
+    const answer = await this.send(request);
+    if (answer === undefined) return undefined;
+    return textOf(answer, this.#answerMs).catch((cause) => {
+      throw unavailable('the answer of the bucket broke off', cause);
+    });
+  }
+
+  async #once(request: S3Request): Promise<Response | 'missing' | { again: boolean; error: FileStoreError }> {
+    let response: Response;
+    try {
+      response = await this.#fetch(request);
+    } catch (cause) {
+      return { again: true, error: unavailable('the bucket does not answer', cause) };
+    }
+    if (response.ok) return response;
+    const code = codeOf(response, await textOf(response, this.#answerMs).catch(() => ''));
+    if (response.status === 404 && code !== 'NoSuchBucket' && request.key !== '') return 'missing';
+    if (response.status === 507 || FULL.has(code))
+      return { again: false, error: new FileStoreError('full', `the bucket takes no more: ${code}`) };
+    const again = response.status >= 500 || response.status === 429 || response.status === 408;
+    return { again, error: unavailable(`the bucket answers ${response.status} ${code}`) };
+  }
+
+  async #fetch({ method, key, query = {}, headers = {}, body }: S3Request): Promise<Response> {
+    const { endpoint, bucket, prefix } = this.#config;
+    const url = new URL(`${endpoint}/${bucket}${key === '' ? '' : `/${prefix}${key}`}`);
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+    // The store refuses a part that arrives changed.
+    const sha256 = createHash('sha256')
+      .update(body ?? '')
+      .digest('hex');
+    const signed = await this.#aws.sign(url, {
+      method,
+      headers: { ...headers, 'x-amz-content-sha256': sha256 },
+      ...(body === undefined ? {} : { body }),
+    });
+    // `sign` makes the body a stream, which a second try could not read and servers would get without a length.
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(new Error(`no answer within ${this.#answerMs} ms`)), this.#answerMs);
+    try {
+      return await fetch(signed.url, {
+        method,
+        headers: signed.headers,
+        redirect: 'error',
+        signal: late.signal,
+        ...(body === undefined ? {} : { body }),
+      });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+/** @throws Error above TEXT_MAX_BYTES, or where a piece does not come */
+async function textOf(response: Response, stallMs: number): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = '';
+  for await (const piece of stalling(response, stallMs)) {
+    text += decoder.decode(piece, { stream: true });
+    if (text.length > TEXT_MAX_BYTES) throw new Error('an answer that is too long');
+  }
+  return text + decoder.decode();
+}
+
+/** The body of an answer. @throws Error where no piece of it comes for `stallMs` */
+export async function* stalling(answer: Response, stallMs: number): AsyncGenerator<Uint8Array> {
+  const reader = answer.body?.getReader();
+  if (reader === undefined) return;
+  try {
+    for (;;) {
+      const stalled = Promise.withResolvers<never>();
+      const timer = setTimeout(() => stalled.reject(new Error(`nothing for ${stallMs} ms`)), stallMs);
+      const { done, value } = await Promise.race([reader.read(), stalled.promise]).finally(() => clearTimeout(timer));
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}
+
+function codeOf(response: Response, text: string): string {
+  return tag(text, 'Code') ?? response.statusText;
+}
+
+/** The text of the first element of that name. Names and ids of S3 hold no other markup than these entities. */
+export function tag(xml: string, name: string): string | undefined {
+  return tags(xml, name)[0];
+}
+
+export function tags(xml: string, name: string): string[] {
+  const found = xml.matchAll(new RegExp(`<${name}>([^<]*)</${name}>`, 'g'));
+  return [...found].map(([, text = '']) => unescaped(text));
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", '#34': '"' };
+
+function unescaped(text: string): string {
+  return text.replace(/&(#?\w+);/g, (all, name: string) => ENTITIES[name] ?? all);
+}
+
+export function unavailable(message: string, cause?: unknown): FileStoreError {
+  return new FileStoreError('unavailable', message, { cause });
+}

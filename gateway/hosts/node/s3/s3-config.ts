@@ -1,0 +1,80 @@
+/** Where a bucket is and who asks: `--files s3://BUCKET[/PREFIX]`, and the environment variables that AWS' own programs read. */
+import { readFileSync, statSync } from 'node:fs';
+import { CommandError, UsageError } from '../../../command.ts';
+
+export interface S3Config {
+  /** http or https, without a path. */
+  endpoint: string;
+  region: string;
+  bucket: string;
+  /** Before each object's name: empty, or ending with a slash. */
+  prefix: string;
+  accessKeyId: string;
+  secretAccessKey: string;
+  sessionToken?: string;
+}
+
+const ADDRESS = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:\/(?!\.{1,2}(?:\/|$))[A-Za-z0-9_.-]+)*)\/?$/;
+const DEFAULT_REGION = 'us-east-1';
+const OTHERS = 0o077;
+
+export function isS3(files: string): boolean {
+  return files.startsWith('s3:');
+}
+
+/** @throws UsageError for the address, CommandError for what is missing or readable by others */
+export function s3Config(address: string, env: NodeJS.ProcessEnv): S3Config {
+  const [, bucket, path = ''] = ADDRESS.exec(address) ?? [];
+  if (bucket === undefined) throw new UsageError(`--files ${address}: as in s3://BUCKET or s3://BUCKET/PREFIX`);
+  const region = env.AWS_REGION ?? env.AWS_DEFAULT_REGION ?? DEFAULT_REGION;
+  const endpoint = env.AWS_ENDPOINT_URL_S3 ?? env.AWS_ENDPOINT_URL ?? `https://s3.${region}.amazonaws.com`;
+  if (!URL.canParse(endpoint) || !/^https?:$/.test(new URL(endpoint).protocol))
+    throw new CommandError('AWS_ENDPOINT_URL_S3 is no http or https URL');
+  return {
+    endpoint: new URL(endpoint).origin,
+    region,
+    bucket,
+    prefix: path === '' ? '' : `${path.slice(1)}/`,
+    ...credentials(env),
+  };
+}
+
+type Credentials = Pick<S3Config, 'accessKeyId' | 'secretAccessKey' | 'sessionToken'>;
+
+function credentials(env: NodeJS.ProcessEnv): Credentials {
+  const file = env.AWS_SHARED_CREDENTIALS_FILE;
+  const from = env.AWS_ACCESS_KEY_ID === undefined && file !== undefined ? ofFile(file, env.AWS_PROFILE) : env;
+  const name = (key: string) => from[key] ?? from[key.toLowerCase()];
+  const [accessKeyId, secretAccessKey, sessionToken] = [
+    name('AWS_ACCESS_KEY_ID'),
+    name('AWS_SECRET_ACCESS_KEY'),
+    name('AWS_SESSION_TOKEN'),
+  ];
+  if (accessKeyId === undefined || secretAccessKey === undefined)
+    throw new CommandError(
+      '--files s3://… needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE, in the environment',
+    );
+  return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
+}
+
+/** The lines of one profile. https://docs.aws.amazon.com/sdkref/latest/guide/file-format.html */
+function ofFile(file: string, profile = 'default'): Record<string, string | undefined> {
+  let text: string;
+  try {
+    if ((statSync(file).mode & OTHERS) !== 0)
+      throw new CommandError(`${file} can be read by others: chmod 600 ${file}`);
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    if (cause instanceof CommandError) throw cause;
+    throw new CommandError(`cannot read AWS_SHARED_CREDENTIALS_FILE ${file}`, { cause });
+  }
+  const found: Record<string, string> = {};
+  let section = '';
+  for (const line of text.split('\n')) {
+    const [, name] = /^\s*\[\s*(.+?)\s*\]/.exec(line) ?? [];
+    const [, key, value] = /^\s*([a-z_]+)\s*=\s*(\S+)\s*$/.exec(line) ?? [];
+    if (name !== undefined) section = name;
+    else if (section === profile && key !== undefined && value !== undefined) found[key] = value;
+  }
+  return found;
+}

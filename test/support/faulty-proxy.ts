@@ -1,0 +1,62 @@
+/** An HTTP proxy before one server, which breaks what a test tells it to break. */
+import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { atEnd } from './processes.ts';
+
+/**
+ * What becomes of one answer. `cut`: the connection breaks after so many bytes of its body; `stall`: nothing follows after so many;
+ * `lose`: the server gets the request, the client no answer; `answer`: the proxy answers itself, and the server is not asked.
+ */
+export type Fault =
+  | { kind: 'cut'; afterBytes: number }
+  | { kind: 'stall'; afterBytes: number }
+  | { kind: 'lose' }
+  | { kind: 'answer'; status: number; body: string };
+
+export interface FaultyProxy {
+  url: string;
+  /** Asked for each request; undefined: let it through. */
+  fault: (asked: { method: string; path: string }) => Fault | undefined;
+  /** Requests that came. */
+  asked: string[];
+}
+
+export async function faultyProxy(target: string): Promise<FaultyProxy> {
+  const proxy: FaultyProxy = { url: '', fault: () => undefined, asked: [] };
+  const server = createServer((from, to) => {
+    const [method, path] = [from.method ?? '', from.url ?? ''];
+    proxy.asked.push(`${method} ${path}`);
+    const fault = proxy.fault({ method, path });
+    if (fault?.kind === 'answer') return answer(from, to, fault);
+    const up = request(new URL(path, target), { method, headers: from.headers }, (answered) => {
+      if (fault?.kind === 'lose') return void answered.resume().once('end', () => to.destroy());
+      to.writeHead(answered.statusCode ?? 502, answered.headers);
+      pass(answered, to, fault);
+    });
+    up.on('error', () => to.destroy());
+    from.pipe(up);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  proxy.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return proxy;
+}
+
+function answer(from: IncomingMessage, to: ServerResponse, { status, body }: Fault & { kind: 'answer' }): void {
+  from.resume().once('end', () => to.writeHead(status).end(body));
+}
+
+function pass(from: IncomingMessage, to: ServerResponse, fault: Fault | undefined): void {
+  if (fault?.kind !== 'cut' && fault?.kind !== 'stall') return void from.pipe(to);
+  let left = fault.afterBytes;
+  from.on('data', (piece: Buffer) => {
+    to.write(piece.subarray(0, left), () => {
+      if (left === 0 && fault.kind === 'cut') to.destroy();
+    });
+    left = Math.max(0, left - piece.length);
+    if (left === 0) from.destroy();
+  });
+}
