@@ -112,7 +112,7 @@ async function lookUp(env: AuthEnv, key: string, hash: string, now: number): Pro
   if (isBootstrap(env, hash)) return BOOTSTRAP;
   if (!isSecret(key, KEY_PREFIX)) throw refusal('unknown');
   // Concurrent look-ups of one key are not shared: the promise of a request that goes away would never settle.
-  const answer = await findKey(env, hash, now);
+  const answer = await findKey(env, { hash }, now);
   if (typeof answer === 'string') {
     accounts.delete(cacheName(key));
     keep(refused, REFUSED_MAX, hash, { value: answer, until: now + REFUSED_MS });

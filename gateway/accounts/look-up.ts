@@ -13,16 +13,20 @@ type Key = typeof apiKeys.$inferSelect;
 type User = typeof users.$inferSelect;
 type Project = typeof projects.$inferSelect;
 
-/** The account of the key with this hash, or why there is none. @throws ApiError 503 when D1 cannot say */
-export async function findKey(env: Pick<Env, 'DB'>, hash: string, now: number): Promise<Account | Refusal> {
+/** The account of a key, or why there is none. @throws ApiError 503 when D1 cannot say */
+export async function findKey(
+  env: Pick<Env, 'DB'>,
+  by: { hash: string } | { id: string },
+  now: number,
+): Promise<Account | Refusal> {
   const db = database(env);
-  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId) =>
-    db.select({ id }).from(apiKeys).where(eq(apiKeys.hash, hash));
+  const where = 'id' in by ? eq(apiKeys.id, by.id) : eq(apiKeys.hash, by.hash);
+  const ofKey = (id: typeof apiKeys.userId | typeof apiKeys.projectId) => db.select({ id }).from(apiKeys).where(where);
   // One batch is one transaction: `seen` is exactly as old as the rows. No join: D1 answers a batch by column names, and two
   // tables have an `id`.
   const [[key], [user = null], [project = null], seen] = await asked(
     db.batch([
-      db.select().from(apiKeys).where(eq(apiKeys.hash, hash)),
+      db.select().from(apiKeys).where(where),
       db
         .select()
         .from(users)

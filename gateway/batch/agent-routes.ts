@@ -16,13 +16,14 @@ import { isTrusted, LOCAL_ISSUER, providerId, readProviderList } from '../../sha
 import type { Account } from '../accounts/account.ts';
 import { trustOf } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
-import { storeOf, storing, streamOf } from '../files/routes.ts';
+import { type FileStore, FileStoreError } from '../files/file-store.ts';
+import { STORE_MESSAGES, storeOf, storing, streamOf } from '../files/routes.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import { audienceOf } from '../registry/door.ts';
 import { issuersView } from '../registry/issuers-view.ts';
 import type { View } from '../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../registry/tickets.ts';
-import type { BatchAdmission, GrantedLease } from './batch-object.ts';
+import type { BatchAdmission, GrantedLease } from './lease.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 
@@ -72,10 +73,20 @@ batchAgentRoutes.post('/lease', async (c) => {
 batchAgentRoutes.post('/chunk', async (c) => {
   const node = await nodeOf(c);
   const given = parsed(refSchema, node.body);
-  const range = await c.env.BATCH.getByName(given.batch).range(refOf(node, given));
+  const batch = c.env.BATCH.getByName(given.batch);
+  const range = await batch.range(refOf(node, given));
   if (range === null) throw leaseOver();
-  const content = await storing(() => storeOf(c.env).read(range.file, { offset: range.offset, length: range.length }));
-  if (content === undefined) throw leaseOver();
+  const { file, offset, length } = range;
+  const content = await storing(() => chunkOf(storeOf(c.env), file, { offset, length })).catch(
+    async (error: unknown) => {
+      // Its lines wait for the store, not for this node.
+      await batch.inputFailed(
+        refOf(node, given),
+        error instanceof ApiError ? error.message : STORE_MESSAGES.unavailable,
+      );
+      throw error;
+    },
+  );
   const headers = { 'content-type': 'application/octet-stream', 'content-length': String(range.length) };
   return new Response(streamOf(content), { headers });
 });
@@ -99,6 +110,13 @@ batchAgentRoutes.post('/release', async (c) => {
   await c.env.BATCH.getByName(given.batch).release(refOf(node, given));
   return c.body(null, 204);
 });
+
+/** @throws FileStoreError */
+async function chunkOf(store: FileStore, file: string, range: { offset: number; length: number }) {
+  const content = await store.read(file, range);
+  if (content === undefined) throw new FileStoreError('damaged', `the file store has lost ${file}`);
+  return content;
+}
 
 interface Node {
   entry: RegistryEntry;

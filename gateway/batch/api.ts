@@ -31,6 +31,10 @@ const progressSchema = z.strictObject({
       description: "project:ID, user:ID or key:ID: told to operators of others' batches.",
       examples: ['project:p1'],
     }),
+  waiting_for: z
+    .string()
+    .nullable()
+    .meta({ description: 'Why it does not go on now; null: it does, or waits for nodes alone.' }),
 });
 
 export const batchSchema = z.strictObject({

@@ -1,51 +1,32 @@
-import { type Demands, InputCheck } from '../../shared/batch/input-check.ts';
-import type { Grant, LeaseRef } from '../../shared/batch/ledger.ts';
+import { InputCheck } from '../../shared/batch/input-check.ts';
+import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
 import { type BatchStatus, isTerminal, takesResults } from '../../shared/batch/status.ts';
-import { mayUseModel } from '../accounts/account.ts';
+import { type Account, mayUseModel } from '../accounts/account.ts';
 import type { Env } from '../env.ts';
-import { storeOf } from '../files/routes.ts';
+import { FileStoreError } from '../files/file-store.ts';
+import { STORE_MESSAGES, storeOf } from '../files/routes.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { snapshots } from '../registry/snapshot.ts';
-import { shardOf } from '../usage/row.ts';
 import { BatchRecord } from './batch-record.ts';
 import type { LineResult } from './batch-rows.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
+import { currentAccount } from './current-account.ts';
 import { writeFiles } from './finish.ts';
+import { type BatchAdmission, type GrantedLease, LEASE_MS, leaseOf } from './lease.ts';
 import { LostNodes } from './lost-nodes.ts';
-import { mayGoOn } from './may-go-on.ts';
+import { INPUT_LOST, NO_INPUT, NO_TOKENS, STEP_FAILED } from './messages.ts';
+import { Obstacle } from './obstacle.ts';
 import { saveSummary } from './summary.ts';
-import { usageRow } from './usage.ts';
+import { TokenBudget } from './token-budget.ts';
 
-/** A lease without a sign of life for so long has ended. Nodes renew at a third of it. */
-const LEASE_MS = 60_000;
 /** While a batch is at work its object looks after it this often, and tells the queues of its models that it wants nodes. */
 const TURN_MS = 5_000;
 /** What could not be done is tried again after this. */
 const AGAIN_MS = 5_000;
 /** Lines in flight may end for this long after a cancel. OpenAI allows ten minutes. */
 const CANCEL_MS = 30_000;
-
-/** What a lease tells a node. */
-export interface GrantedLease {
-  batch: string;
-  endpoint: string;
-  chunk: number;
-  epoch: number;
-  /** Lines to run, by their index in the chunk. */
-  open: number[];
-  bytes: number;
-  prefix: number;
-  leaseMs: number;
-}
-
-/** What a node must meet, for the caller that filters. */
-export interface BatchAdmission {
-  account: BatchSpec['account'];
-  endpoint: string;
-  demands: Demands[];
-}
 
 /**
  * One batch: its input check, leases, results and output files. Every step is stored before it counts, so that the process may end at any
@@ -54,6 +35,10 @@ export interface BatchAdmission {
 export class BatchObject extends GatewayObject {
   readonly #record: BatchRecord;
   readonly #lost = new LostNodes();
+  readonly #obstacle = new Obstacle();
+  readonly #budget = new TokenBudget();
+  /** As it was a few seconds ago. */
+  #account: Account | undefined;
 
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
@@ -64,11 +49,11 @@ export class BatchObject extends GatewayObject {
   async create(spec: BatchSpec): Promise<BatchObjectJson> {
     if (this.#record.spec === undefined) this.#record.create(spec, this.#now);
     await this.#wake();
-    return this.#record.shown(this.#now);
+    return this.#shown();
   }
 
   show(): BatchObjectJson | null {
-    return this.#record.spec === undefined ? null : this.#record.shown(this.#now);
+    return this.#record.spec === undefined ? null : this.#shown();
   }
 
   /** @returns the object, or the state that forbids it */
@@ -78,7 +63,7 @@ export class BatchObject extends GatewayObject {
       if (!this.#record.move('cancelling', this.#now)) return { refused: status };
       await this.#wake();
     }
-    return this.#record.shown(this.#now);
+    return this.#shown();
   }
 
   /** No lease is granted while it is paused; lines that run end. The window does not move. */
@@ -87,13 +72,23 @@ export class BatchObject extends GatewayObject {
     if (isTerminal(status)) return { refused: status };
     this.#record.setPaused(paused);
     await this.#wake();
-    return this.#record.shown(this.#now);
+    return this.#shown();
+  }
+
+  #shown(): BatchObjectJson {
+    const { status } = this.#record.state;
+    if (isTerminal(status)) return this.#record.shown(this.#now, null);
+    return this.#record.shown(this.#now, this.#usedUp() ? NO_TOKENS : this.#obstacle.shown(this.#now));
+  }
+
+  #usedUp(): boolean {
+    return this.#record.state.status === 'in_progress' && this.#budget.isUsedUp(this.#record.runningTokens);
   }
 
   /** Null: no node may be leased anything now. */
   admission(): BatchAdmission | null {
     const spec = this.#leasing();
-    return spec && { account: spec.account, endpoint: spec.endpoint, demands: this.#record.demands };
+    return spec && { account: this.#account ?? spec.account, endpoint: spec.endpoint, demands: this.#record.demands };
   }
 
   /** @param allowed indexes of the demands that the node meets */
@@ -121,6 +116,12 @@ export class BatchObject extends GatewayObject {
     return spec !== undefined && takesResults(state.status) && ledger.renew(ref, this.#now, LEASE_MS);
   }
 
+  /** The file store has failed a node: it gives its lease back, and nobody gets another one for some seconds. */
+  inputFailed(ref: LeaseRef, message: string): void {
+    this.#obstacle.meet(message, this.#now);
+    this.release(ref);
+  }
+
   release(ref: LeaseRef): void {
     if (this.#record.spec === undefined || !takesResults(this.#record.state.status)) return;
     this.#record.ledger.release(ref);
@@ -136,8 +137,8 @@ export class BatchObject extends GatewayObject {
   ): Promise<{ leased: boolean; again: number[] }> {
     const { spec } = this.#record;
     if (spec === undefined || !takesResults(this.#record.state.status)) return { leased: false, again: [] };
-    const { leased, again, counted } = this.#record.commit(ref, results, this.#now);
-    this.ctx.waitUntil(this.#bill(spec, counted, ref, provider));
+    const { leased, again, tokens } = this.#record.commit(ref, results, provider, this.#now);
+    this.#budget.spend(tokens);
     if (this.#record.ledger.open === 0) await this.#wake();
     return { leased, again };
   }
@@ -151,17 +152,18 @@ export class BatchObject extends GatewayObject {
       nextMs = await this.#step(spec, this.#record.state);
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
+      this.#obstacle.meet(error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED, this.#now);
       console.error(`batch ${spec.id}: ${why}; tried again in ${AGAIN_MS} ms`);
     }
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
-    await saveSummary(this.env, spec, this.#record.shown(this.#now)).catch(() => {});
+    await saveSummary(this.env, spec, this.#shown()).catch(() => {});
   }
 
   /** @returns milliseconds until the next step */
   async #step(spec: BatchSpec, { status, times }: BatchState): Promise<number> {
     switch (status) {
       case 'validating':
-        await this.#check(spec);
+        await this.#check(spec, times.expires_at * 1_000);
         return 0;
       case 'in_progress':
         return this.#work(spec, times.expires_at * 1_000);
@@ -195,17 +197,23 @@ export class BatchObject extends GatewayObject {
       await this.#finish(spec, 'expired', 'batch_expired');
       return 0;
     }
-    if (!(await mayGoOn(this.env, spec.account, this.#now))) {
+    this.#account = await currentAccount(this.env, spec.account, this.#now);
+    if (this.#account === undefined) {
       this.#record.move('cancelling', this.#now);
       return 0;
     }
+    await this.#tellUse(spec);
+    await this.#budget.refresh(this.env, this.#account.keyId, this.#account.limits);
     this.#offer();
     return Math.max(100, Math.min(TURN_MS, leaseEnd - this.#now, expiresMs - this.#now));
   }
 
   /** Reads the input once. Fails the batch on any error in it. */
-  async #check(spec: BatchSpec): Promise<void> {
-    const content = spec.inputExists ? await storeOf(this.env).read(spec.inputFileId) : undefined;
+  async #check(spec: BatchSpec, expiresMs: number): Promise<void> {
+    if (this.#now >= expiresMs) return void this.#record.move('failed', this.#now, { errors: [INPUT_LOST] });
+    const { inputExists, inputFileId, inputBytes } = spec;
+    const whole = inputBytes === undefined ? undefined : { offset: 0, length: inputBytes };
+    const content = inputExists ? await storeOf(this.env).read(inputFileId, whole) : undefined;
     const check = new InputCheck({
       endpoint: spec.endpoint,
       allowMixedModels: spec.allowMixedModels,
@@ -225,19 +233,17 @@ export class BatchObject extends GatewayObject {
   }
 
   async #finish(spec: BatchSpec, to: 'completed' | 'expired' | 'cancelled', unexecuted: LineErrorCode): Promise<void> {
+    await this.#tellUse(spec);
     const { env } = this;
-    const files = await writeFiles({ env, record: this.#record, spec, unexecuted, nowMs: this.#now });
+    // Beyond the window nobody waits for a file that the store has lost: the results are given without the names of its lines.
+    const mayLackInput = this.#now >= this.#record.state.times.expires_at * 1_000;
+    const files = await writeFiles({ env, record: this.#record, spec, unexecuted, mayLackInput, nowMs: this.#now });
     this.#record.end(to, this.#now, files);
   }
 
-  async #bill(spec: BatchSpec, counted: readonly LineResult[], ref: LeaseRef, provider: string): Promise<void> {
-    const answered = counted.filter(({ error }) => error === undefined);
-    if (answered.length === 0) return;
-    const chunk = this.#record.ledger.chunks[ref.chunk];
-    const model = this.#record.demands[chunk?.demands ?? 0]?.model ?? '';
-    const [at, inputBytes] = [this.#now, chunk?.bytes ?? 0];
-    const rows = answered.map((result) => usageRow({ spec, result, ref, provider, at, model, inputBytes }));
-    await this.env.USAGE.getByName(shardOf(at)).add(rows);
+  /** Of the account as it is now: limits that were set meanwhile hold. */
+  #tellUse(spec: BatchSpec): Promise<void> {
+    return this.#record.billing.handOn(this.env, { ...spec, account: this.#account ?? spec.account }, this.#record);
   }
 
   /** Tells the queue of each model that this batch wants nodes. */
@@ -268,7 +274,8 @@ export class BatchObject extends GatewayObject {
     const { spec } = this.#record;
     if (spec === undefined) return null;
     const { status, paused } = this.#record.state;
-    return status === 'in_progress' && !paused ? spec : null;
+    if (status !== 'in_progress' || paused || this.#obstacle.blocks(this.#now) || this.#usedUp()) return null;
+    return spec;
   }
 
   #wake(): Promise<void> {
@@ -278,11 +285,4 @@ export class BatchObject extends GatewayObject {
   get #now(): number {
     return this.ctx.clock.now();
   }
-}
-
-const NO_INPUT = { code: 'invalid_request', message: 'The input file does not exist.', param: 'file_id', line: null };
-
-function leaseOf({ id, endpoint }: BatchSpec, { chunk, lease, open }: Grant): GrantedLease {
-  const { bytes, prefix } = chunk;
-  return { batch: id, endpoint, chunk: chunk.id, epoch: lease.epoch, open, bytes, prefix, leaseMs: LEASE_MS };
 }

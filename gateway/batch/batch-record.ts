@@ -5,6 +5,7 @@ import { type BatchStatus, moved, newTimes } from '../../shared/batch/status.ts'
 import type { ObjectStorage } from '../object-context.ts';
 import { BatchRows, type LineResult } from './batch-rows.ts';
 import { type BatchObjectJson, type BatchSpec, type BatchState, batchObject, NO_USAGE } from './batch-spec.ts';
+import { Billing } from './billing.ts';
 import { Progress } from './progress.ts';
 import { usageOf } from './usage.ts';
 
@@ -14,18 +15,20 @@ export interface Committed {
   leased: boolean;
   /** Lines that an engine failed, to be tried again. */
   again: number[];
-  /** Results that count. */
-  counted: LineResult[];
+  /** That the results which count used. */
+  tokens: number;
 }
 
 /** A batch as it is stored, and every change of it. Synchronous: what one call changes commits together. */
 export class BatchRecord {
   readonly #rows: BatchRows;
   readonly #progress = new Progress();
+  readonly billing: Billing;
   #ledger: Ledger | undefined;
 
   constructor(storage: ObjectStorage) {
     this.#rows = new BatchRows(storage);
+    this.billing = new Billing(storage);
   }
 
   get spec(): BatchSpec | undefined {
@@ -49,6 +52,10 @@ export class BatchRecord {
 
   results(chunk: number): Map<number, LineResult> {
     return this.#rows.results(chunk);
+  }
+
+  resultsOf(chunk: number, seq: number): LineResult[] {
+    return this.#rows.resultsOf(chunk, seq);
   }
 
   create(spec: BatchSpec, nowMs: number): void {
@@ -110,7 +117,7 @@ export class BatchRecord {
   }
 
   /** Takes results of lines. The first result of a line counts; what came second is dropped and not billed. */
-  commit(ref: LeaseRef, results: readonly LineResult[], nowMs: number): Committed {
+  commit(ref: LeaseRef, results: readonly LineResult[], provider: string, nowMs: number): Committed {
     const { ledger } = this;
     const again: number[] = [];
     const final: LineResult[] = [];
@@ -124,25 +131,29 @@ export class BatchRecord {
     const counted: LineResult[] = [];
     const wasted: LineResult[] = [];
     for (const result of final) (open.delete(result.line) ? counted : wasted).push(result);
-    this.#rows.addResults(ref.chunk, counted);
-    this.#count(counted, wasted, ledger.chunks[ref.chunk]?.bytes ?? 0, nowMs);
+    if (counted.length > 0) {
+      const seq = this.#rows.addResults(ref.chunk, counted);
+      this.billing.add({ chunk: ref.chunk, seq, node: ref.node, provider, at: nowMs });
+    }
+    const tokens = this.#count(counted, wasted, ledger.chunks[ref.chunk]?.bytes ?? 0, nowMs);
     this.store();
     const leased = ledger.leases.some(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
-    return { leased, again, counted };
+    return { leased, again, tokens };
   }
 
-  #count(counted: readonly LineResult[], wasted: readonly LineResult[], inputBytes: number, nowMs: number): void {
+  /** @returns tokens that were used */
+  #count(counted: readonly LineResult[], wasted: readonly LineResult[], inputBytes: number, nowMs: number): number {
     const { state } = this;
     const good = counted.filter((result) => result.error === undefined && isSuccess(result)).length;
     const usage = { ...state.usage };
-    const before = usage.output;
+    const before = { input: usage.input, output: usage.output };
     for (const used of counted.map((result) => usageOf(result, inputBytes))) {
       usage.input += used.input;
       usage.cached += used.cached;
       usage.output += used.output;
       usage.reasoning += used.reasoning;
     }
-    this.#progress.add(nowMs, counted.length, usage.output - before);
+    this.#progress.add(nowMs, counted.length, usage.output - before.output);
     const { total, completed, failed: bad } = state.counts;
     this.#rows.state = {
       ...state,
@@ -150,13 +161,24 @@ export class BatchRecord {
       counts: { total, completed: completed + good, failed: bad + counted.length - good },
       wastedTokens: state.wastedTokens + wasted.reduce((sum, result) => sum + usageOf(result, inputBytes).output, 0),
     };
+    return usage.input - before.input + usage.output - before.output;
+  }
+
+  /** What the lines that nodes have now are expected to use, by the mean of those that are done. */
+  get runningTokens(): number {
+    const { usage, counts } = this.state;
+    const done = counts.completed + counts.failed;
+    if (done === 0) return 0;
+    const running = this.ledger.open - this.ledger.waiting;
+    return (running * (usage.input + usage.output)) / done;
   }
 
   linesPerS(nowMs: number): number {
     return this.#progress.linesPerS(nowMs);
   }
 
-  shown(nowMs: number): BatchObjectJson {
+  /** @param waitingFor why it does not go on now */
+  shown(nowMs: number, waitingFor: string | null): BatchObjectJson {
     const { spec, state } = this;
     if (spec === undefined) throw new Error('no such batch');
     const works = state.status === 'in_progress' || state.status === 'cancelling';
@@ -169,6 +191,7 @@ export class BatchRecord {
       {
         leased: leases.reduce((sum, { chunk }) => sum + chunk.lines, 0),
         nodes: new Set(leases.map(({ lease }) => lease.node)).size,
+        waitingFor,
         ...this.#progress.shown(nowMs, open),
       },
     );

@@ -70,13 +70,18 @@ export class BatchRows {
       );
   }
 
-  addResults(chunk: number, results: readonly LineResult[]): void {
-    if (results.length === 0) return;
-    this.#storage.sql.exec(
-      'INSERT INTO result (chunk, seq, results) SELECT ?1, coalesce(max(seq), 0) + 1, ?2 FROM result WHERE chunk = ?1',
-      chunk,
-      JSON.stringify(results),
-    );
+  /** @returns its number among the chunk's commits */
+  addResults(chunk: number, results: readonly LineResult[]): number {
+    const query =
+      'INSERT INTO result (chunk, seq, results) SELECT ?1, coalesce(max(seq), 0) + 1, ?2 FROM result WHERE chunk = ?1 RETURNING seq';
+    return this.#storage.sql.exec<{ seq: number }>(query, chunk, JSON.stringify(results)).one().seq;
+  }
+
+  /** Of one commit. */
+  resultsOf(chunk: number, seq: number): LineResult[] {
+    const query = 'SELECT results FROM result WHERE chunk = ? AND seq = ?';
+    const [row] = this.#storage.sql.exec<{ results: string }>(query, chunk, seq).toArray();
+    return row === undefined ? [] : (JSON.parse(row.results) as LineResult[]);
   }
 
   /** By line. */

@@ -12,6 +12,8 @@ export interface BatchSpec {
   inputFileId: string;
   /** False: there is no such file, or it is another owner's. */
   inputExists: boolean;
+  /** Of the input file; absent in batches of an older gateway. */
+  inputBytes?: number;
   windowS: number;
   metadata: Record<string, string> | null;
   /** Life of the output files, in seconds from their making; null: that of batch files. */
@@ -58,6 +60,8 @@ export interface BatchProgress {
   linesPerS: number;
   /** Unix seconds; null: not known. */
   estimatedEnd: number | null;
+  /** Why it does not go on now, for its owner; null: it does, or waits for nodes alone. */
+  waitingFor: string | null;
 }
 
 /** OpenAI's batch object, with ours beside it. */
@@ -93,6 +97,7 @@ export function batchObject(spec: BatchSpec, state: BatchState, progress: BatchP
       tokens_per_s: progress.tokensPerS,
       wasted_tokens: state.wastedTokens,
       estimated_end: progress.estimatedEnd,
+      waiting_for: progress.waitingFor,
     },
   };
 }

@@ -1,8 +1,9 @@
+import { createHash } from 'node:crypto';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
 import type { Env } from '../env.ts';
-import { newFileId, storeOf } from '../files/routes.ts';
+import { storeOf } from '../files/routes.ts';
 import type { BatchRecord } from './batch-record.ts';
 import type { BatchSpec } from './batch-spec.ts';
 import { outputLines } from './output.ts';
@@ -18,12 +19,14 @@ interface FinishOptions {
   spec: BatchSpec;
   /** Of lines without a result. */
   unexecuted: LineErrorCode;
+  /** Lines get no `custom_id` where the input cannot be read any more. */
+  mayLackInput: boolean;
   nowMs: number;
 }
 
 /**
- * Writes the output and the error file; null: it would be empty. What a broken run left has an id that no batch names, and expires as every
- * file.
+ * Writes the output and the error file; null: it would be empty. Their ids are made of the batch's: a gateway that is killed in between
+ * writes the same files again.
  */
 export async function writeFiles(
   options: FinishOptions,
@@ -35,9 +38,16 @@ export async function writeFiles(
   };
 }
 
-async function write({ env, record, spec, unexecuted, nowMs }: FinishOptions, successes: boolean): Promise<string> {
+function resultFileId(batch: string, kind: 'output' | 'error'): string {
+  return `file-${createHash('sha256').update(`${batch}/${kind}`).digest('hex').slice(0, 24)}`;
+}
+
+async function write(
+  { env, record, spec, unexecuted, mayLackInput, nowMs }: FinishOptions,
+  successes: boolean,
+): Promise<string> {
   const store = storeOf(env);
-  const id = newFileId();
+  const id = resultFileId(spec.id, successes ? 'output' : 'error');
   const lines = outputLines({
     batch: spec.id,
     input: spec.inputFileId,
@@ -46,6 +56,7 @@ async function write({ env, record, spec, unexecuted, nowMs }: FinishOptions, su
     results: (chunk) => record.results(chunk),
     successes,
     unexecuted,
+    mayLackInput,
   });
   const { bytes } = await store.put(id, lines, OUTPUT_MAX_BYTES);
   const row = {
@@ -58,6 +69,6 @@ async function write({ env, record, spec, unexecuted, nowMs }: FinishOptions, su
     createdAt: nowMs,
     expiresAt: nowMs + (spec.outputExpiresS ?? OUTPUT_S) * 1_000,
   };
-  await asked(database(env).insert(files).values(row));
+  await asked(database(env).insert(files).values(row).onConflictDoUpdate({ target: files.id, set: row }));
   return id;
 }

@@ -5,7 +5,7 @@ import { LINE_MAX_BYTES } from '../../shared/batch/input-check.ts';
 import type { Chunk } from '../../shared/batch/ledger.ts';
 import { LineSplitter } from '../../shared/batch/line-splitter.ts';
 import { answeredLine, failedLine, isSuccess, type LineErrorCode } from '../../shared/batch/results.ts';
-import type { FileStore } from '../files/file-store.ts';
+import { type FileStore, FileStoreError } from '../files/file-store.ts';
 import type { LineResult } from './batch-rows.ts';
 
 interface OutputOptions {
@@ -18,9 +18,11 @@ interface OutputOptions {
   successes: boolean;
   /** Of lines without a result. */
   unexecuted: LineErrorCode;
+  /** Lines get no `custom_id` where the input cannot be read any more. */
+  mayLackInput: boolean;
 }
 
-/** Lines of the file, in the order of the input. @throws Error where the input has gone */
+/** Lines of the file, in the order of the input. @throws FileStoreError where the input cannot be read */
 export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8Array> {
   const encoder = new TextEncoder();
   for (const chunk of options.chunks) {
@@ -37,7 +39,12 @@ export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8
   }
 }
 
-function written(id: string, customId: string, result: LineResult | undefined, unexecuted: LineErrorCode): string {
+function written(
+  id: string,
+  customId: string | null,
+  result: LineResult | undefined,
+  unexecuted: LineErrorCode,
+): string {
   if (result === undefined) return failedLine(id, customId, unexecuted);
   if (result.error !== undefined) return failedLine(id, customId, result.error as LineErrorCode);
   const { status_code, request_id, body } = result;
@@ -52,9 +59,20 @@ function parsed(body: string): unknown {
   }
 }
 
-async function customIds({ store, input }: OutputOptions, chunk: Chunk): Promise<string[]> {
+async function customIds(options: OutputOptions, chunk: Chunk): Promise<(string | null)[]> {
+  try {
+    return await readCustomIds(options, chunk);
+  } catch (error) {
+    const lost = error instanceof FileStoreError && error.code === 'damaged';
+    if (lost && options.mayLackInput) return new Array<null>(chunk.lines).fill(null);
+    throw error;
+  }
+}
+
+/** @throws FileStoreError */
+async function readCustomIds({ store, input }: OutputOptions, chunk: Chunk): Promise<string[]> {
   const content = await store.read(input, { offset: chunk.offset, length: chunk.bytes });
-  if (content === undefined) throw new Error(`the input file ${input} of this batch is gone`);
+  if (content === undefined) throw new FileStoreError('damaged', `the file store has lost ${input}`);
   const ids: string[] = [];
   const decoder = new TextDecoder();
   const splitter = new LineSplitter(

@@ -53,6 +53,7 @@ batchRoutes.post('/', async (c) => {
     // A batch of a file that is not its owner's fails in its check, as one of a file that does not exist.
     windowS: WINDOW_S,
     inputExists: input !== undefined,
+    ...(input === undefined ? {} : { inputBytes: input.bytes }),
   };
   const shown = await c.env.BATCH.getByName(id).create(spec);
   await asked(

@@ -44,7 +44,7 @@ function count(value: unknown, most: number): number {
 interface BilledLine {
   spec: BatchSpec;
   result: LineResult;
-  ref: LeaseRef;
+  ref: Pick<LeaseRef, 'node' | 'chunk'>;
   provider: string;
   /** Milliseconds since the epoch. */
   at: number;

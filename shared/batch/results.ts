@@ -30,11 +30,11 @@ export function isSuccess({ status_code: status }: Pick<LineResponse, 'status_co
   return status >= 200 && status < 400;
 }
 
-/** One line of the output or error file, with its line end. */
-export function answeredLine(id: string, customId: string, response: LineResponse): string {
+/** One line of the output or error file, with its line end. `customId` is null where the input could not be read any more. */
+export function answeredLine(id: string, customId: string | null, response: LineResponse): string {
   return `${JSON.stringify({ id, custom_id: customId, response, error: null } satisfies Json)}\n`;
 }
 
-export function failedLine(id: string, customId: string, code: LineErrorCode): string {
+export function failedLine(id: string, customId: string | null, code: LineErrorCode): string {
   return `${JSON.stringify({ id, custom_id: customId, response: null, error: { code, message: MESSAGES[code] } } satisfies Json)}\n`;
 }

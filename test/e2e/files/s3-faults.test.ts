@@ -175,9 +175,12 @@ describe('--files s3://…', () => {
     expect(() => s3Config('s3://bucket', env)).toThrow(/can be read by others: chmod 600/);
   });
 
-  it.each(['s3://', 's3://B', 's3:bucket', 's3://bucket/x?y', 's3://bucket/..', 's3://bucket//a'])('%s is wrong use', (address) => {
-    expect(() => s3Config(address, KEY)).toThrow(/as in s3:\/\/BUCKET/);
-  });
+  it.each(['s3://', 's3://B', 's3:bucket', 's3://bucket/x?y', 's3://bucket/..', 's3://bucket//a'])(
+    '%s is wrong use',
+    (address) => {
+      expect(() => s3Config(address, KEY)).toThrow(/as in s3:\/\/BUCKET/);
+    },
+  );
 
   it('without a key, or with an endpoint that is none, says what is missing', () => {
     expect(() => s3Config('s3://bucket', {})).toThrow(/needs AWS_ACCESS_KEY_ID/);

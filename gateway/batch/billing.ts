@@ -1,0 +1,96 @@
+import type { Settlement } from '../accounts/limits-object.ts';
+import type { Env } from '../env.ts';
+import type { ObjectStorage } from '../object-context.ts';
+import { shardOf, type UsageRow } from '../usage/row.ts';
+import type { BatchRecord } from './batch-record.ts';
+import type { BatchSpec } from './batch-spec.ts';
+import { usageRow } from './usage.ts';
+
+/** Commits that are handed on at a time: 64 KiB of results each, a few hundred records. */
+const TOGETHER = 16;
+
+const SCHEMA = `
+  CREATE TABLE IF NOT EXISTS bill (position INTEGER PRIMARY KEY AUTOINCREMENT, chunk INTEGER NOT NULL, seq INTEGER NOT NULL,
+    node TEXT NOT NULL, provider TEXT NOT NULL, at INTEGER NOT NULL);
+`;
+
+/** One commit whose use is not told yet. */
+interface Unbilled {
+  position: number;
+  chunk: number;
+  /** Of the chunk's commits. */
+  seq: number;
+  node: string;
+  provider: string;
+  /** Milliseconds since the epoch. */
+  at: number;
+}
+
+/**
+ * What lines used, for the hour's object and for the limits. A commit is stored together with its bill, and the bill goes when both have
+ * it: a gateway that is killed in between says it again, and both know by name or position what they have.
+ */
+export class Billing {
+  readonly #storage: ObjectStorage;
+
+  constructor(storage: ObjectStorage) {
+    this.#storage = storage;
+    storage.sql.exec(SCHEMA);
+  }
+
+  /** In the transaction that stores the results. */
+  add({ chunk, seq, node, provider, at }: Omit<Unbilled, 'position'>): void {
+    const query = 'INSERT INTO bill (chunk, seq, node, provider, at) VALUES (?, ?, ?, ?, ?)';
+    this.#storage.sql.exec(query, chunk, seq, node, provider, at);
+  }
+
+  /** Resolves when nothing is left. @throws Error where somebody does not answer: the rest is told next time */
+  async handOn(env: Env, spec: BatchSpec, record: BatchRecord): Promise<void> {
+    for (;;) {
+      const some = this.#pending();
+      const last = some.at(-1);
+      if (last === undefined) return;
+      await handOn(env, spec, record, some);
+      this.#storage.sql.exec('DELETE FROM bill WHERE position <= ?', last.position);
+    }
+  }
+
+  #pending(): Unbilled[] {
+    const query = 'SELECT position, chunk, seq, node, provider, at FROM bill ORDER BY position LIMIT ?';
+    return this.#storage.sql.exec<Unbilled & Record<string, string | number>>(query, TOGETHER).toArray();
+  }
+}
+
+async function handOn(env: Env, spec: BatchSpec, record: BatchRecord, some: readonly Unbilled[]): Promise<void> {
+  const shards = new Map<string, UsageRow[]>();
+  const settlements: { position: number; settlement: Settlement }[] = [];
+  for (const { position, chunk, seq, node, provider, at } of some) {
+    const lines = record.ledger.chunks[chunk];
+    const model = record.demands[lines?.demands ?? 0]?.model ?? '';
+    const rows = record
+      .resultsOf(chunk, seq)
+      .filter(({ error }) => error === undefined)
+      .map((result) =>
+        usageRow({ spec, result, ref: { node, chunk }, provider, at, model, inputBytes: lines?.bytes ?? 0 }),
+      );
+    const shard = shards.get(shardOf(at));
+    if (shard === undefined) shards.set(shardOf(at), rows);
+    else shard.push(...rows);
+    settlements.push({ position, settlement: settlementOf(spec, position, rows) });
+  }
+  const { limits } = spec.account;
+  await Promise.all([
+    ...[...shards].map(([shard, rows]) => env.USAGE.getByName(shard).add(rows)),
+    ...(limits === undefined ? [] : [env.LIMITS.getByName(limits.subject).settle(spec.id, settlements)]),
+  ]);
+}
+
+function settlementOf(spec: BatchSpec, position: number, rows: readonly UsageRow[]): Settlement {
+  return {
+    name: `${spec.id}/${position}`,
+    keyId: spec.account.keyId,
+    prompt: rows.reduce((sum, { prompt }) => sum + prompt, 0),
+    completion: rows.reduce((sum, { completion }) => sum + completion, 0),
+    repeated: false,
+  };
+}

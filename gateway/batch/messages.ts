@@ -1,0 +1,16 @@
+/** What the owner of a batch is told of it. */
+
+export const STEP_FAILED = 'This gateway could not do its next step, and tries again.';
+export const NO_TOKENS = 'The tokens of this month are used up: raise the budget, or wait for the next month.';
+export const INPUT_LOST = {
+  code: 'input_lost',
+  message: 'The input file could not be read within the window.',
+  param: 'file_id',
+  line: null,
+};
+export const NO_INPUT = {
+  code: 'invalid_request',
+  message: 'The input file does not exist.',
+  param: 'file_id',
+  line: null,
+};
