@@ -67,6 +67,14 @@ export class Connection {
     return answers;
   }
 
+  /** What came behind the last complete answer. */
+  get unread(): string {
+    let rest = this.text;
+    for (let read = readAnswer(rest, this.ended); read !== undefined; read = readAnswer(rest, this.ended))
+      rest = rest.slice(read.length);
+    return rest;
+  }
+
   async answer(n = 1, withinMs = 10_000): Promise<Answer> {
     return eventually(`answer ${n}`, withinMs, () => {
       const answer = this.answers[n - 1];

@@ -101,6 +101,14 @@ const REFUSED: Record<string, () => string> = {
   'no line end behind a chunk': () => request({ framing: TE, body: chunked(undefined, '') }),
   'an LF in a chunk extension': () => request({ framing: TE, body: chunked(`${BODY.length.toString(16)};a\nb`) }),
   'a version that is none': () => request({ version: 'HTTP/1.9' }),
+  'the version before headers': () => request({ version: 'HTTP/0.9' }),
+  'the version after': () => request({ version: 'HTTP/2.0' }),
+  'a coding before chunked': () => request({ framing: 'transfer-encoding: gzip, chunked\r\n', body: chunked() }),
+  'an empty coding before chunked': () => request({ framing: 'transfer-encoding: ,chunked\r\n', body: chunked() }),
+  'a Host that names no host': () => request({ host: 'host: a;b\r\n' }),
+  'a Host that is no address': () =>
+    request({ method: 'GET', target: '/v1/models', host: 'host: 1207.0.0.1\r\n', framing: '', body: '' }),
+  'an expectation that is none': () => request({ more: 'expect: a miracle\r\n' }),
   'a method with a space in front': () => request({ method: ' POST' }),
   'a space in the target': () => request({ target: '/v1/chat/completions x' }),
 };
@@ -108,12 +116,12 @@ const REFUSED: Record<string, () => string> = {
 describe('is refused, and what follows on the connection is not read', () => {
   it.each(Object.keys(REFUSED))('%s', async (name) => {
     const bytes = REFUSED[name]?.() ?? '';
-    const { statuses, asked, connection } = await send(bytes + SMUGGLED);
+    const { statuses, asked, connection } = await send(bytes + SMUGGLED + request());
     expect(asked, 'requests at the engine').toBe(0);
     expect(statuses).toHaveLength(1);
     expect(statuses[0]).toBeGreaterThanOrEqual(400);
     expect(statuses[0]).toBeLessThan(600);
-    expect([400, 501, 505]).toContain(statuses[0]);
+    expect([400, 417, 501, 505]).toContain(statuses[0]);
     expect(connection.ended, 'the connection is closed').toBe(true);
   });
 });
@@ -146,6 +154,42 @@ describe('is one request, then another', () => {
   });
 });
 
+const OFFER = 'connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQBAAAAAAIAAAAA\r\n';
+
+describe('where node:http errs', () => {
+  it('HTTP/1.0 needs no Host: those who ask whether a server lives speak it', async () => {
+    const { statuses } = await send('GET /healthz HTTP/1.0\r\n\r\n');
+    expect(statuses).toEqual([200]);
+  });
+
+  it('a request that offers HTTP/2 is answered, and is the last of its connection: of what follows the parser loses a part', async () => {
+    const next = request();
+    const { statuses, asked, connection } = await send(request({ more: OFFER }) + next.slice(0, 40));
+    expect([statuses, asked, connection.ended]).toEqual([[200], 1, true]);
+    const pipelined = await send(request({ more: OFFER }) + next);
+    expect([pipelined.statuses, pipelined.asked, pipelined.connection.ended]).toEqual([[200], 1, true]);
+  });
+
+  it('100 Continue to a request in a pipeline stands before its answer, never inside', async () => {
+    const connection = await Connection.open(house.gateway.url);
+    connection.send(request() + request({ more: 'expect: 100-continue\r\n' }) + request());
+    await connection.answer(3);
+    const begins = connection.text.split('HTTP/1.1 ').map((answer) => answer.slice(0, 3));
+    expect(begins).toEqual(['', '200', '100', '200', '200']);
+    connection.close();
+  });
+});
+
+/** Of two hosts it keeps the first, and the rest it leaves to who reads its requests. */
+const NODE_TAKES = [
+  'two Host headers',
+  'a coding before chunked',
+  'an empty coding before chunked',
+  'a Host that names no host',
+  'a Host that is no address',
+  'an expectation that is none',
+];
+
 describe('the second parser agrees', () => {
   it('Node’s own, strict, refuses what is refused here, but for what it is known to take', async () => {
     const taken: string[] = [];
@@ -153,7 +197,7 @@ describe('the second parser agrees', () => {
       const { statuses } = await judge.hear(bytes() + SMUGGLED);
       if (statuses.some((status) => status < 400)) taken.push(name);
     }
-    expect(taken, 'of two hosts Node keeps the first').toEqual(['two Host headers']);
+    expect(taken).toEqual(NODE_TAKES);
   });
 
   it('and takes what is taken here, as two requests', async () => {

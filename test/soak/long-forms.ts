@@ -24,6 +24,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['bench/reports.ts', '--rows', '10000000'],
   },
   {
+    name: 'http',
+    what: 'mutated, pipelined and smuggled requests at the gateway’s socket, beside a stricter parser: no disagreement, no end, no growth',
+    minutes: 11,
+    argv: ['test/soak/http-fuzz.ts'],
+  },
+  {
     name: 'schemathesis',
     what: 'the API does what /openapi.json says, asked by Schemathesis as three roles, with twenty times as many cases as in CI',
     minutes: 25,

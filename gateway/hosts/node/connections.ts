@@ -41,6 +41,8 @@ export class Connection {
   upgraded = false;
   /** What came on it is not HTTP. */
   unreadable = false;
+  /** The answer to a request that has come is its last one. What the parser reads behind that request is not answered. */
+  last = false;
 
   constructor(socket: Socket) {
     this.socket = socket;

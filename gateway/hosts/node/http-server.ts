@@ -16,7 +16,7 @@ import { Connections } from './connections.ts';
 import type { LocalOffloads } from './local-offload.ts';
 import { NodeRequest, wholeBody } from './node-request.ts';
 import { upgradeOf } from './node-sockets.ts';
-import { ambiguityOf, answerUnreadable, refuseAmbiguous, refuseUnreadable } from './refusals.ts';
+import { ambiguityOf, answerUnreadable, NO_HOST, refuseAmbiguous, refuseUnreadable } from './refusals.ts';
 import { writeAnswer } from './write-answer.ts';
 
 /** A peer that went away without a word (power, cable) is noticed by TCP after this and a few probes. */
@@ -78,7 +78,7 @@ export class HttpServer {
     });
     const http = {
       insecureHTTPParser: false,
-      requireHostHeader: true,
+      requireHostHeader: false, // its refusal would be an answer that nothing here knows of: refusals.ts
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
@@ -94,6 +94,12 @@ export class HttpServer {
       tls === undefined
         ? createServer(http, answer)
         : createTlsServer({ ...http, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, answer);
+    // Without a listener node:http answers 417 before anybody looks at the request.
+    this.#server.on('checkExpectation', answer);
+    this.#server.on('checkContinue', (request, response) => {
+      sayContinue(response);
+      answer(request, response);
+    });
     this.#server.on('upgrade', (request, socket, head) => void this.#onUpgrade(request, socket, head));
     this.#server.on('connect', (_message, socket: Duplex) =>
       answerUnreadable(socket, 405, 'Method Not Allowed', 'CONNECT: this is no proxy.'),
@@ -134,6 +140,7 @@ export class HttpServer {
   #onRequest(message: IncomingMessage, response: ServerResponse): void {
     const connection = this.#connections.of(message.socket);
     if (connection === undefined || connection.unreadable) return void message.socket.destroy();
+    if (connection.last) return;
     this.#asking++;
     this.#connections.asks(connection, { message, response });
     response.on('close', () => {
@@ -141,13 +148,24 @@ export class HttpServer {
       this.#connections.answered(connection, { response });
     });
     response.on('error', () => {}); // 'close' follows
-    if (this.#closing) response.setHeader('connection', 'close');
+    // Behind a request that offers another protocol the parser loses the rest of what it was given, in the middle of a request if need be.
+    if (isOffer(message)) connection.last = true;
+    if (this.#closing || connection.last) response.setHeader('connection', 'close');
     const ambiguous = ambiguityOf(message);
-    if (ambiguous !== undefined) return void refuseAmbiguous(response, ambiguous);
+    if (ambiguous !== undefined) {
+      connection.last = true;
+      return void refuseAmbiguous(response, ambiguous);
+    }
+    // HTTP/1.0 needs none, and those who ask whether a server lives often speak it.
+    message.headers.host ??= 'localhost';
     const [path = '/'] = (message.url ?? '/').split('?', 1);
     if (message.method === 'POST' && PLAIN_PATH.test(path) && !isResourcePath(path))
       void this.#ask(message, response, path);
-    else void this.#listener(message, response);
+    else if (URL.canParse(`http://${message.headers.host}`)) void this.#listener(message, response);
+    else {
+      connection.last = true;
+      refuseAmbiguous(response, NO_HOST);
+    }
   }
 
   /** A request to a model: past the router and the Fetch classes. */
@@ -167,7 +185,8 @@ export class HttpServer {
   async #onUpgrade(message: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     socket.on('error', () => {}); // 'close' follows
     const ambiguous = ambiguityOf(message);
-    if (ambiguous !== undefined) return answerUnreadable(socket, 400, 'Bad Request', ambiguous);
+    if (ambiguous !== undefined) return answerUnreadable(socket, 400, 'Bad Request', ambiguous.message);
+    if (this.#connections.of(message.socket)?.last) return void socket.destroy();
     const response = new ServerResponse(message);
     const answer = await this.#answerUpgrade(message);
     const upgrade = upgradeOf(answer);
@@ -222,6 +241,23 @@ export class HttpServer {
 
 function isWebSocket({ method, headers }: IncomingMessage): boolean {
   return method === 'GET' && headers.upgrade?.toLowerCase() === 'websocket';
+}
+
+/**
+ * node:http says it at once, and where an answer to an earlier request is still under way, behind the head of this one's and in its body: its
+ * last bytes are then read as the next answer.
+ */
+function sayContinue(response: ServerResponse): void {
+  const say = () => {
+    if (!response.headersSent) response.writeContinue();
+  };
+  if (response.socket === null) response.once('socket', say);
+  else say();
+}
+
+/** Of a protocol that is not taken up; llhttp's own test. */
+function isOffer({ headers }: IncomingMessage): boolean {
+  return headers.upgrade !== undefined && /upgrade/i.test(headers.connection ?? '');
 }
 
 function plainHeaders({ headers }: IncomingMessage): [string, string][] {

@@ -4,18 +4,45 @@ import type { Duplex } from 'node:stream';
 import { ApiError, errorBody } from '../../../shared/openai/errors.ts';
 import type { Connection } from './connections.ts';
 
-/** What `node:http` lets through and another reader on the way could understand otherwise (RFC 9112 §3.2, §6.1). */
-export function ambiguityOf({ rawHeaders, headers, httpVersion }: IncomingMessage): string | undefined {
+/** A host as RFC 3986 §3.2.2 has it, but for what nobody names one with. */
+const HOST = /^(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?$/;
+
+export interface Refused {
+  status: 400 | 417;
+  message: string;
+}
+
+export const NO_HOST: Refused = { status: 400, message: 'The Host header names no host.' };
+
+/** What `node:http` lets through and another reader on the way could understand otherwise (RFC 9112 §2.3, §3.2, §6.1). */
+export function ambiguityOf({ rawHeaders, headers, httpVersion }: IncomingMessage): Refused | undefined {
+  // llhttp takes 0.9 and 2.0 as well, and reads their bodies as those of 1.1.
+  if (httpVersion !== '1.1' && httpVersion !== '1.0')
+    return bad(`HTTP/${httpVersion} is no version that is spoken here.`);
   let hosts = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) if (rawHeaders[at]?.toLowerCase() === 'host') hosts++;
-  if (hosts > 1) return 'The request has more than one Host header.';
-  if (httpVersion === '1.0' && headers['transfer-encoding'] !== undefined) return 'HTTP/1.0 has no Transfer-Encoding.';
+  if (hosts > 1) return bad('The request has more than one Host header.');
+  if (hosts === 0 && httpVersion === '1.1') return bad('The request has no Host header.');
+  if (headers.host !== undefined && !HOST.test(headers.host)) return NO_HOST;
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && httpVersion === '1.0') return bad('HTTP/1.0 has no Transfer-Encoding.');
+  // "gzip, chunked" ends where its chunks end, and what is in them would go to an engine as it is.
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    return bad('No Transfer-Encoding but chunked is read here.');
+  const { expect } = headers;
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
+    return { status: 417, message: 'Nothing but 100-continue can be expected here.' };
   return undefined;
 }
 
-export function refuseAmbiguous(response: ServerResponse, message: string): void {
+function bad(message: string): Refused {
+  return { status: 400, message };
+}
+
+/** The connection ends with it, and what came behind the request is not read. */
+export function refuseAmbiguous(response: ServerResponse, { status, message }: Refused): void {
   const error = new ApiError('invalid_request', message);
-  response.writeHead(400, { 'content-type': 'application/json', connection: 'close' });
+  response.writeHead(status, { 'content-type': 'application/json', connection: 'close' });
   response.end(errorBody(error));
 }
 
@@ -31,11 +58,13 @@ export function refuseUnreadable(
   // A second error: the client goes on sending, and nothing of it will ever be read.
   if (error.code === 'ECONNRESET' || !socket.writable || !connection || connection.unreadable)
     return void socket.destroy();
+  const { answering } = connection;
+  const last = answering.at(-1);
+  // The answer that ends the connection is out, or nothing that it waits for is missing.
+  if (connection.last && (last === undefined || last.response.writableEnded || last.message.complete)) return;
   connection.unreadable = true;
   const [status, words] = UNREADABLE[error.code ?? ''] ?? [400, 'Bad Request'];
   const tell = () => answerUnreadable(socket, status, words, `${words}: this is not HTTP as RFC 9112 has it.`);
-  const { answering } = connection;
-  const last = answering.at(-1);
   const cut = last !== undefined && !last.message.complete;
   if (cut && last.response.headersSent) return void socket.destroy();
   const before = cut ? answering.at(-2) : last;

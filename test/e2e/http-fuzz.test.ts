@@ -1,0 +1,108 @@
+/**
+ * The Node host's socket under requests that two parsers could read in two ways, beside a parser that takes nothing of the kind
+ * (`support/http-fuzz/rfc9112.ts`). `OTELA_FUZZ_SECONDS` and `OTELA_FUZZ_SEED` say how long and which: `npm run soak -- http` for ten minutes.
+ */
+import { randomInt } from 'node:crypto';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, expect, it } from 'vitest';
+import { INSPECTED, retainedMib } from '../support/heap.ts';
+import { type House, MODEL, openHouse, stillServes } from '../support/house.ts';
+import { type Fuzzed, fuzz } from '../support/http-fuzz/fuzz.ts';
+import { readRequests } from '../support/http-fuzz/rfc9112.ts';
+import { atEnd, endAll, memoryOf } from '../support/processes.ts';
+
+const SECONDS = Number(process.env.OTELA_FUZZ_SECONDS ?? 30);
+const SEED = Number(process.env.OTELA_FUZZ_SEED ?? randomInt(1_000_000));
+/** Code is compiled and caches are full after this part of the time. */
+const WARM_PART = 1 / 3;
+/** What is held after a collection. Some hundred bytes of each case would be ten times as much. */
+const RETAINED_MIB = 3;
+const RESIDENT_MIB = 60;
+/** Fewer would say little: a busy core gives several hundred a second. */
+const CASES_PER_SECOND = 20;
+
+afterAll(endAll);
+
+/** The bodies that came to the engine, the newest 2,000: each must be one that the judge read. */
+function strangers(house: House, { bodies }: Fuzzed): string[] {
+  const whole = house.engine.requests.filter(
+    ({ url, finishedAt }) => url.includes('audio') && finishedAt !== undefined,
+  );
+  expect(whole.length, 'requests at the engine').toBeGreaterThan(0);
+  return whole.filter(({ bodySha256 }) => !bodies.has(bodySha256)).map(({ bodyStart }) => bodyStart);
+}
+
+it(`no byte of one request is read as another's, nothing ends, nothing grows (seed ${SEED})`, {
+  timeout: (SECONDS + 90) * 1_000,
+}, async () => {
+  console.log(`OTELA_FUZZ_SEED=${SEED}`);
+  const house = await openHouse({ gateway: { env: INSPECTED } });
+  const { process: gateway } = house.gateway;
+  const target = { host: new URL(house.gateway.url).host, key: house.key, model: MODEL };
+  const part = (from: number, seconds: number) =>
+    fuzz(house.gateway.url, target, { seed: SEED, from, untilMs: Date.now() + seconds * 1_000 });
+
+  const first = await part(0, SECONDS * WARM_PART);
+  expect(first.disagreements.join('\n\n')).toBe('');
+  const before = { retained: await retainedMib(gateway), resident: memoryOf(gateway.pid).rssMib };
+  const second = await part(first.cases, SECONDS * (1 - WARM_PART));
+  expect(second.disagreements.join('\n\n')).toBe('');
+  const after = { retained: await retainedMib(gateway), resident: memoryOf(gateway.pid).rssMib };
+
+  const cases = first.cases + second.cases;
+  const told = Object.entries(after).map(
+    ([name, mib]) => `${name} ${before[name as keyof typeof before].toFixed(1)} → ${mib.toFixed(1)} MiB`,
+  );
+  console.log(
+    `${cases} cases, ${first.requests + second.requests} requests; stricter than the judge in ${first.stricter + second.stricter}; ${told.join(', ')}`,
+  );
+  expect(strangers(house, { ...second, bodies: new Set([...first.bodies, ...second.bodies]) })).toEqual([]);
+  expect(cases).toBeGreaterThan(SECONDS * CASES_PER_SECOND);
+  expect(after.retained - before.retained).toBeLessThan(RETAINED_MIB);
+  expect(after.resident - before.resident).toBeLessThan(RESIDENT_MIB);
+  expect(gateway.running).toBe(true);
+  expect(await stillServes(house)).toBe(200);
+});
+
+/** A server that errs as servers have erred: `lenient` reads LF alone, folded lines, and a length beside chunks. */
+async function lenient(): Promise<string> {
+  const server: Server = createServer({ insecureHTTPParser: true }, (request, response) => {
+    request.on('error', () => {});
+    request.resume().on('end', () => response.writeHead(404).end(`'${request.url?.split('/').at(-1)}'`));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  atEnd(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+it('a parser that takes what RFC 9112 forbids is found out', { timeout: 30_000 }, async () => {
+  const url = await lenient();
+  const target = { host: new URL(url).host, key: 'sk-none', model: MODEL };
+  const { disagreements } = await fuzz(url, target, { seed: 1, untilMs: Date.now() + 3_000, patientMs: 300 });
+  expect(disagreements.some((one) => / before (?!nothing)/.test(one))).toBe(true);
+});
+
+it.each([
+  ['a length', 'POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nab', 1, 'nothing'],
+  ['chunks', 'POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n2;x\r\nab\r\n0\r\n\r\n', 1, 'nothing'],
+  ['two requests', 'GET /1 HTTP/1.1\r\nhost: h\r\n\r\nGET /2 HTTP/1.1\r\nhost: h\r\n\r\n', 2, 'nothing'],
+  ['the last of its connection', 'GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\nGET', 1, 'last'],
+  ['half a body', 'POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\r\nab', 0, 'part'],
+  [
+    'a length and chunks',
+    'POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\ntransfer-encoding: chunked\r\n\r\n',
+    0,
+    'refused',
+  ],
+  ['LF alone', 'GET / HTTP/1.1\nhost: h\r\n\r\n', 0, 'refused'],
+  ['a folded line', 'GET / HTTP/1.1\r\nhost: h\r\n b: c\r\n\r\n', 0, 'refused'],
+  ['NUL', 'GET / HTTP/1.1\r\nhost: h\r\na: \0\r\n\r\n', 0, 'refused'],
+  ['a chunk without its end', 'POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n2\r\nabc', 0, 'refused'],
+])('the judge reads %s', (_name, bytes, requests, rest) => {
+  const reading = readRequests(bytes);
+  expect([reading.requests.length, reading.rest]).toEqual([requests, rest]);
+});

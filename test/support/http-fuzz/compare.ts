@@ -1,0 +1,64 @@
+/** Whether a server read what the judge read: the same requests, up to where one of them stops. */
+import type { Answer } from '../../conformance/connection.ts';
+import { type Case, markOf, type Target } from './cases.ts';
+import { isOffer, type Reading, readRequests } from './rfc9112.ts';
+
+/** What came back on the connection of a case. */
+export interface Heard {
+  answers: readonly Answer[];
+  /** The server ended the connection. */
+  ended: boolean;
+  /** What came and is no whole answer. */
+  unread: string;
+}
+
+export interface Comparison {
+  /** One sentence for each. */
+  disagreements: readonly string[];
+  /** The server refused what the judge takes: no harm to anybody else's request. */
+  stricter: boolean;
+  reading: Reading;
+}
+
+/** The server's own words where its parser, and no room behind it, refuses. */
+const REFUSALS =
+  /this is not HTTP|(?:more than one|no) Host header|names no host|has no Transfer-Encoding|No Transfer-Encoding|no version that is|this is no proxy|can be expected here/;
+
+/** The server's parser, or what stands before its rooms, refused it: the connection ends with that. */
+export function isRefusal({ status, body }: Answer): boolean {
+  return status >= 400 && REFUSALS.test(body);
+}
+
+export function compare({ bytes, mutations }: Case, heard: Heard, target: Target): Comparison {
+  const reading = readRequests(bytes);
+  const { requests, rest, restHead, reason } = reading;
+  const disagreements: string[] = [];
+  const refusedAt = heard.answers.findIndex(isRefusal);
+  const answered = refusedAt < 0 ? heard.answers : heard.answers.slice(0, refusedAt);
+  // An answer may come before its request's body is whole.
+  const most = requests.length + (restHead === undefined ? 0 : 1);
+  if (answered.length > most)
+    disagreements.push(
+      `it answers ${answered.length} requests, and there are ${most}${reason ? ` before ${reason}` : ''}`,
+    );
+  for (const [at, answer] of answered.entries()) {
+    const request = requests[at];
+    const mark = request && markOf(request, target);
+    if (mark !== undefined && (answer.status !== 404 || !answer.body.includes(`'${mark}'`)))
+      disagreements.push(
+        `answer ${at + 1} is ${answer.status} and does not name ${mark}: ${answer.body.slice(0, 120)}`,
+      );
+  }
+  if (refusedAt >= 0 && refusedAt < heard.answers.length - 1) disagreements.push('an answer follows a refusal');
+  if (refusedAt >= 0 && !heard.ended) disagreements.push('a connection stays open after a refusal');
+  // Behind the offer of another protocol node:http tells of no error: the body stalls, and is given up as others that do.
+  if (rest === 'refused' && !heard.ended && !(restHead && isOffer(restHead)))
+    disagreements.push(`it waits for more behind what is no request: ${reason}`);
+  if (!heard.ended && answered.length < requests.length)
+    disagreements.push(`it waits for more after ${answered.length} answers, and ${requests.length} requests are whole`);
+  if (heard.unread !== '' && !heard.ended) disagreements.push(`half an answer: ${heard.unread.slice(0, 120)}`);
+  const stricter = answered.length < requests.length;
+  if (mutations.length === 0 && (stricter || refusedAt >= 0 || rest !== 'nothing'))
+    disagreements.push(`of ${requests.length} good requests it answers ${answered.length}`);
+  return { disagreements, stricter, reading };
+}
