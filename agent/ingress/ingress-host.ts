@@ -116,6 +116,10 @@ export class IngressHost implements Host<IngressCaller> {
     return this.#options.queues.isQueued(model, scope);
   }
 
+  positionInQueue(model: string, name: string): number | undefined {
+    return this.#options.queues.position(model, name);
+  }
+
   waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
     return this.#options.queues.waitForTurn(queued);
   }

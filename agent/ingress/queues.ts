@@ -50,6 +50,11 @@ export class Queues {
     return this.#lines.size > 0 && (this.#lines.get(model)?.waitsIn(scope()) ?? false);
   }
 
+  /** 1 is next; undefined: it does not wait now. */
+  position(model: string, name: string): number | undefined {
+    return this.#lines.get(model)?.position(name);
+  }
+
   /** One wait for a turn. @throws ApiError 503 where this endpoint is leaving, AttemptError `cancelled` when the client left */
   async waitForTurn(queued: QueueRequest<IngressCaller>): Promise<PlaceAnswer> {
     if (this.#closed) throw closing();

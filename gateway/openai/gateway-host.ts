@@ -156,6 +156,11 @@ export class GatewayHost implements Host<Caller> {
     return waitingHere.has(model, scope);
   }
 
+  async positionInQueue(model: string, name: string): Promise<number | undefined> {
+    const told = await this.#env.QUEUE.getByName(model).position(name);
+    return told ?? undefined;
+  }
+
   waitForTurn(queued: QueueRequest<Caller>): Promise<PlaceAnswer> {
     const { settings } = (queued.route as GatewayRoute).view;
     return waitForTurn(queued, { env: this.#env, settings: settings.queue, signal: this.#http.signal });

@@ -54,6 +54,11 @@ export class QueueObject extends GatewayObject {
     this.#refusals.add(leftRow(ifLeft, queuedMs + waitedMs, Date.now()), this.env, this.ctx);
   }
 
+  /** Null: it does not wait here now. */
+  position(name: string): number | null {
+    return this.#line.position(name) ?? null;
+  }
+
   depth(): QueueDepth {
     return { ...this.#line.depth, watched: this.#watched.size };
   }

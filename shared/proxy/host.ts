@@ -41,6 +41,8 @@ export interface Host<C = unknown> {
   reserve(reserved: ReserveRequest<C>): LimitReservation | undefined | Promise<LimitReservation>;
   /** Whether another request waits for the same nodes already. `scope` is asked for only where any request waits. */
   isQueued(model: string, scope: () => string): boolean;
+  /** The place of a request that waits, by its name: 1 is next; undefined where it does not wait now. May reject. */
+  positionInQueue(model: string, name: string): number | undefined | Promise<number | undefined>;
   /** One wait for a turn. Resolves with what ended it. @throws AttemptError `cancelled` when the client left */
   waitForTurn(queued: QueueRequest<C>): Promise<PlaceAnswer>;
   /** Brings the route's nodes up to date after a wait. */

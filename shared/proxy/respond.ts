@@ -15,6 +15,8 @@ import type { RequestContext } from './request-context.ts';
 
 /** Larger than any in-band message needs. */
 const QUOTED_ERROR_MAX_BYTES = 4096;
+/** A queue's own answer takes a message there and back. */
+const POSITION_MS = 1_000;
 
 /** Statuses that cannot carry a body (RFC 9110 §6.4.1). */
 const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
@@ -153,7 +155,7 @@ async function pumpLate<C>(
   const { host, endpoint, record, reservation } = context;
   let response: Dispatched;
   try {
-    do await sink.write(waitingComment(context));
+    do await sink.write(await waitingComment(context));
     while (await isSlower(pending, host.pingMs, host.clock.after));
   } catch {
     record.left();
@@ -184,7 +186,8 @@ async function pumpLate<C>(
 }
 
 /** Why nothing comes yet, where that is known and the endpoint's clients skip comments; else its ping. */
-function waitingComment<C>({ endpoint, entry, route, host }: RequestContext<C>): Uint8Array {
+async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
+  const { endpoint, entry, route, host } = context;
   if (endpoint.inBandError !== 'openai') return endpoint.ping;
   const models = [route.request.model, ...route.fallbacks];
   const start = startOf(route.nodes, models, route.trust, host.clock.now());
@@ -193,7 +196,15 @@ function waitingComment<C>({ endpoint, entry, route, host }: RequestContext<C>):
     const percent = usualMs === undefined ? undefined : Math.min(99, (100 * runningMs) / Math.max(1, usualMs));
     return encoder.encode(waitComment(percent === undefined ? { reason: 'loading' } : { reason: 'loading', percent }));
   }
-  return entry.queued ? encoder.encode(waitComment({ reason: 'queued' })) : endpoint.ping;
+  if (!entry.queued) return endpoint.ping;
+  const position = await positionOf(context);
+  return encoder.encode(waitComment(position === undefined ? { reason: 'queued' } : { reason: 'queued', position }));
+}
+
+/** Never rejects: a queue that does not answer leaves the number out, and holds no comment up. */
+async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<number | undefined> {
+  const asked = Promise.resolve(host.positionInQueue(route.request.model, name)).catch(() => undefined);
+  return (await isSlower(asked, POSITION_MS, host.clock.after)) ? undefined : asked;
 }
 
 /** What the response's headers would have told, as a comment. */

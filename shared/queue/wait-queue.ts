@@ -72,6 +72,12 @@ export class WaitQueue {
     };
   }
 
+  /** Its place among those who wait for the same nodes: 1 is next. Undefined: it does not wait now. */
+  position(name: string): number | undefined {
+    const ahead = this.#turns?.queue.ahead(name);
+    return ahead === undefined ? undefined : ahead + 1;
+  }
+
   /** Nobody waits, and nobody tries. */
   get idle(): boolean {
     return this.#turns?.idle ?? true;

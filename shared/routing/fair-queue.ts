@@ -59,6 +59,19 @@ export class FairQueue<P extends Place> {
     return this.#places.values();
   }
 
+  /**
+   * About how many go before it, of those who wait for the same nodes, were nobody else to come: an estimate by everybody's shares, which
+   * does not look at turns of before. Undefined: it does not wait.
+   */
+  ahead(name: string): number | undefined {
+    const place = this.#places.get(name);
+    if (place === undefined) return undefined;
+    const { interactive, batch } = this.#classes;
+    if (place.priority === 'interactive') return interactive.ahead(place);
+    const own = batch.ahead(place);
+    return own + Math.min(interactive.waitingIn(place.scope), (own + 1) * (BATCH_EVERY - 1));
+  }
+
   enter(place: P): Entered<P> {
     let pushedOut: P | undefined;
     if (this.#places.size >= this.#max) {
@@ -151,6 +164,27 @@ class PriorityClass<P extends Place> {
     if (project.size === 0) this.#projects.delete(place.project);
   }
 
+  /** Of those in its scope: each other key of its project has as many turns before it as its own, each other project by weight. */
+  ahead(place: P): number {
+    const rank = this.#projects.get(place.project)?.keys.get(place.key)?.lanes.get(place.scope)?.indexOf(place) ?? 0;
+    let ofProject = rank;
+    let others = 0;
+    for (const [key, { lanes }] of this.#projects.get(place.project)?.keys ?? [])
+      if (key !== place.key) ofProject += Math.min(lanes.get(place.scope)?.length ?? 0, rank + 1);
+    for (const [id, project] of this.#projects) {
+      if (id === place.project) continue;
+      const turns = Math.ceil(((ofProject + 1) * project.weight) / place.weight);
+      others += Math.min(waitingIn(project, place.scope), turns);
+    }
+    return ofProject + others;
+  }
+
+  waitingIn(scope: string): number {
+    let sum = 0;
+    for (const project of this.#projects.values()) sum += waitingIn(project, scope);
+    return sum;
+  }
+
   next(eligible: (scope: string) => boolean): P | undefined {
     let best: { place: P; project: Project<P>; tag: number; keyTag: number } | undefined;
     for (const [id, project] of this.#projects) {
@@ -194,6 +228,12 @@ function isLarger<P extends Place>(
 ): boolean {
   if (own === project) return key.size > (own.keys.get(than.key)?.size ?? 0) + 1;
   return project.size / project.weight > ((own?.size ?? 0) + 1) / than.weight;
+}
+
+function waitingIn<P>(project: Project<P>, scope: string): number {
+  let sum = 0;
+  for (const { lanes } of project.keys.values()) sum += lanes.get(scope)?.length ?? 0;
+  return sum;
 }
 
 /** Whose turn it is within a project. */

@@ -213,7 +213,7 @@ it('who waits too long is told so: 503, and in a stream that was opened in-band,
     message: expect.stringContaining('within 17 s'),
   });
   const text = await late.stream;
-  expect(text).toMatch(/^: otela queued\n\n/);
+  expect(text).toMatch(/^: otela queued (\d+(st|nd|rd|th))\n\n/);
   expect(text).toMatch(/data: \{"error":.*"no_capacity"/);
   expect(text).not.toContain('[DONE]');
 });

@@ -25,7 +25,8 @@ const waiting = ({ ingress }: Villager, count: number) =>
 
 /** A stream that had begun before it waits is pinged; one that had not says that it is queued. */
 const waits = (said: string) =>
-  hear(said).comments.filter((comment) => comment === 'otela queued' || comment === 'ping').length;
+  hear(said).comments.filter((comment) => /^otela queued( \d+(st|nd|rd|th))?$/.test(comment) || comment === 'ping')
+    .length;
 
 /** What a stream has said so far, and its end. */
 function reading(response: Response): { said(): string; over: Promise<void> } {
@@ -60,7 +61,7 @@ it('who waits too long is told so: 503, and in a stream that was opened in-band'
     message: expect.stringContaining('became free'),
   });
   const stream = await (await here.ask(CHAT, chatBody({}, { stream: true }))).text();
-  expect(stream).toMatch(/^: otela queued\n\n/);
+  expect(stream).toMatch(/^: otela queued 1st\n\n/);
   expect(hear(stream)).toMatchObject({ dones: 0, errors: [{ code: 'no_capacity' }] });
 });
 

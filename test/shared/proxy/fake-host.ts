@@ -137,6 +137,10 @@ export class FakeHost implements Host<string> {
     return false;
   }
 
+  positionInQueue(): number | undefined | Promise<number | undefined> {
+    return undefined;
+  }
+
   waitForTurn(): Promise<PlaceAnswer> {
     return Promise.resolve(this.turns.shift() ?? { kind: 'late' });
   }

@@ -100,7 +100,8 @@ test('a stream whose engine is silent for 15 s is opened with comments, and erro
 });
 
 /** Opened after 15 s, then told that no turn came. */
-async function waited(host: FakeHost): Promise<string> {
+/** `more`: milliseconds after its stream was opened. */
+async function waited(host: FakeHost, more = 1): Promise<string> {
   host.waitMs = 60_000;
   let turn = (_: PlaceAnswer) => {};
   host.waitForTurn = () =>
@@ -110,7 +111,7 @@ async function waited(host: FakeHost): Promise<string> {
   const pending = handle(requestOf({ whole: STREAM }), host);
   await host.clock.advance(15_000);
   const text = textOf(await pending);
-  await host.clock.advance(1);
+  await host.clock.advance(more);
   turn({ kind: 'late' });
   return text;
 }
@@ -119,6 +120,19 @@ test('a stream that waits in the queue says so', async () => {
   const host = new FakeHost();
   host.add(entry('a'), 'overloaded');
   expect(await waited(host)).toMatch(/^: otela queued\n\ndata: .*no_capacity/);
+});
+
+test('a stream that waits in the queue says its place, and says nothing late where the queue does not answer', async () => {
+  const host = new FakeHost();
+  host.add(entry('a'), 'overloaded');
+  host.positionInQueue = () => Promise.resolve(3);
+  expect(await waited(host)).toMatch(/^: otela queued 3rd\n\ndata: .*no_capacity/);
+  const [broken, silent] = [new FakeHost(), new FakeHost()];
+  for (const one of [broken, silent]) one.add(entry('a'), 'overloaded');
+  broken.positionInQueue = () => Promise.reject(new Error('moved'));
+  expect(await waited(broken)).toMatch(/^: otela queued\n\n/);
+  silent.positionInQueue = () => new Promise(() => {});
+  expect(await waited(silent, 1_000)).toMatch(/^: otela queued\n\n/);
 });
 
 test('a stream that waits for a model to load says how far it is', async () => {

@@ -32,6 +32,47 @@ describe('a fair queue', () => {
     expect(queue.size).toBe(0);
   });
 
+  it('tells each of one key how many go before it', () => {
+    const queue = new FairQueue<Place>(10);
+    const places = [place(), place(), place({ scope: 'other' }), place()];
+    for (const one of places) queue.enter(one);
+    expect(places.map(({ name }) => queue.ahead(name))).toEqual([0, 1, 0, 2]);
+    queue.leave(places[0]?.name ?? '');
+    expect(places.map(({ name }) => queue.ahead(name))).toEqual([undefined, 0, 0, 1]);
+  });
+
+  it('tells newcomers of the turns that others have by their shares, not of all who wait', () => {
+    const queue = new FairQueue<Place>(2_000);
+    for (let n = 0; n < 100; n++) queue.enter(place({ project: 'flood' }));
+    for (let n = 0; n < 100; n++) queue.enter(place({ project: 'heavy', weight: 3 }));
+    const [mine, later, batch] = [place(), place(), place({ priority: 'batch' })];
+    for (const one of [mine, later, batch]) queue.enter(one);
+    expect(queue.ahead(mine.name)).toBe(1 + 3);
+    expect(queue.ahead(later.name)).toBe(1 + 2 + 6);
+    expect(queue.ahead(batch.name)).toBe(BATCH_EVERY - 1);
+  });
+
+  it('estimates the order in which a fresh queue serves: nobody is off by more than the turns of one round', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.record({ project: fc.constantFrom('a', 'b', 'c'), key: fc.constantFrom('k', 'l') }), {
+          minLength: 1,
+          maxLength: 40,
+        }),
+        (wanted) => {
+          const queue = new FairQueue<Place>(100);
+          const places = wanted.map((one) => place(one));
+          for (const one of places) queue.enter(one);
+          const told = new Map(places.map(({ name }) => [name, queue.ahead(name) ?? -1]));
+          for (let n = 0; n < places.length; n++) {
+            const name = queue.next(anybody)?.name ?? '';
+            expect(Math.abs((told.get(name) ?? -1) - n)).toBeLessThanOrEqual(6);
+          }
+        },
+      ),
+    );
+  });
+
   it('gives projects turns by their weights, however many requests each has waiting', () => {
     const queue = new FairQueue<Place>(2_000);
     for (let n = 0; n < 1_000; n++) queue.enter(place({ project: 'flood' }));
