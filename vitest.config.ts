@@ -22,6 +22,7 @@ export default defineConfig({
       nodeProject('sim', 120_000),
       nodeProject('agent', 30_000),
       nodeProject('scheduler', 30_000),
+      nodeProject('factory', 60_000),
       nodeProject('e2e', 60_000),
       nodeProject('conformance', 60_000, ['./test/conformance/setup.ts']),
       nodeProject('docs', 300_000),

@@ -42,6 +42,7 @@ const PROJECTS = [
   'sim',
   'shared',
   'scheduler',
+  'factory',
   'chaos',
 ];
 /** A part that is some files of another's, elsewhere. */

@@ -7,7 +7,7 @@ import { read } from './markdown.ts';
 
 /** Job scripts, the comments of a stream, the names of policies: nothing that would bring a pipeline into the page. */
 const SHARED_WITH_PAGE = ['shared/slurm/', 'shared/openai/wait-comment.ts', 'shared/routing/policies/shipped.ts'];
-const PROGRAMS = ['gateway', 'agent', 'scheduler', 'dashboard', 'shared'];
+const PROGRAMS = ['gateway', 'agent', 'scheduler', 'factory', 'dashboard', 'shared'];
 
 interface Import {
   from: string;
@@ -72,16 +72,19 @@ it('the rooms of shared import those that the page names, and nothing else', () 
   expect(new Map(folders)).toEqual(arrowsTold());
 });
 
-it.each(['gateway', 'agent'])('the rooms of %s import only those that the page names before them', (program) => {
-  const [, sentence = ''] =
-    new RegExp(`named before it[^]*?\`${program}\`:([^;]*);`).exec(read('docs/architecture.md')) ?? [];
-  const told = [...sentence.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
-  const rooms = roomsOf(program);
-  expect(told.toSorted()).toEqual([...rooms.keys()].toSorted());
-  for (const [at, room] of told.entries())
-    for (const other of rooms.get(room) ?? [])
-      expect([...told.slice(0, at), 'env.ts'], `imported by ${room}`).toContain(other);
-});
+it.each(['gateway', 'agent', 'factory'])(
+  'the rooms of %s import only those that the page names before them',
+  (program) => {
+    const [, sentence = ''] =
+      new RegExp(`named before it[^]*?\`${program}\`:([^;]*);`).exec(read('docs/architecture.md')) ?? [];
+    const told = [...sentence.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
+    const rooms = roomsOf(program);
+    expect(told.toSorted()).toEqual([...rooms.keys()].toSorted());
+    for (const [at, room] of told.entries())
+      for (const other of rooms.get(room) ?? [])
+        expect([...told.slice(0, at), 'env.ts'], `imported by ${room}`).toContain(other);
+  },
+);
 
 it.each(['shared', 'scheduler', 'dashboard'])(
   'no two rooms of %s need each other, directly or by way of others',

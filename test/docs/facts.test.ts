@@ -78,7 +78,7 @@ it('docs/architecture.md names every room, and no other', () => {
     .map(({ name }) => `${name}/`)
     .filter((top) => !rooms.some((room) => room.startsWith(top)) && top !== 'docs/');
   expect(tops).toEqual([]);
-  const folders = ['gateway', 'agent', 'shared', 'scheduler', 'test', 'dashboard'].flatMap((top) =>
+  const folders = ['gateway', 'agent', 'shared', 'scheduler', 'factory', 'test', 'dashboard'].flatMap((top) =>
     readdirSync(join(ROOT, top), { withFileTypes: true })
       .filter((entry) => entry.isDirectory())
       .map((entry) => `${top}/${entry.name}/`),

@@ -77,10 +77,11 @@ export class Cluster {
       absWorkingDir: ROOT,
     } as const;
     await build({ ...shared, entryPoints: ['agent/cli/main.ts'], outfile: join(bin, 'otela-agent.mjs') });
+    await build({ ...shared, entryPoints: ['factory/cli/main.ts'], outfile: join(bin, 'otela-factory.mjs') });
     await build({ ...shared, entryPoints: ['test/support/engine.ts'], outfile: join(bin, 'stand-in-engine.mjs') });
     await copyFile(NODE, join(bin, 'node'));
     await copyFile(join(HERE, 'nvidia-smi'), join(bin, 'nvidia-smi'));
-    for (const file of ['node', 'nvidia-smi', 'otela-agent.mjs', 'stand-in-engine.mjs'])
+    for (const file of ['node', 'nvidia-smi', 'otela-agent.mjs', 'otela-factory.mjs', 'stand-in-engine.mjs'])
       await chmod(join(bin, file), 0o755);
     await mkdir(join(this.directory, 'out'));
     await chmod(join(this.directory, 'out'), 0o777);

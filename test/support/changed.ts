@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Parts whose tests need no other program than this one, and whose folders mirror the rooms. */
-const MIRRORED: ReadonlySet<string> = new Set(['shared', 'gateway', 'agent', 'scheduler']);
+const MIRRORED: ReadonlySet<string> = new Set(['shared', 'gateway', 'agent', 'scheduler', 'factory']);
 
 /**
  * Test folders and files by part, for changed paths from the root. A room without a folder of its own has the tests of its part's root

@@ -1,0 +1,15 @@
+import type { Writable } from 'node:stream';
+import { printable } from '../../shared/terminal/printable.ts';
+
+/** Where a command writes: results to `out`, progress to `log`. */
+export interface Io {
+  out(text: string): void;
+  log(line: string): void;
+}
+
+export function makeIo(stdout: Writable, stderr: Writable): Io {
+  // A reader that has gone (`… | head`) ends nothing.
+  for (const stream of [stdout, stderr]) stream.on('error', () => {});
+  const lines = (text: string) => `${text.split('\n').map(printable).join('\n')}\n`;
+  return { out: (text) => void stdout.write(lines(text)), log: (text) => void stderr.write(lines(text)) };
+}

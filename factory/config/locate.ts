@@ -1,0 +1,47 @@
+/** On which line of a TOML text a value stands. smol-toml tells lines of faults in the text itself, not of values. */
+
+/** A dotted key, its parts bare or quoted: `models."org/name".max`. */
+function keyParts(text: string): string[] {
+  return [...text.matchAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|([\w-]+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
+}
+
+/**
+ * From 1. The longest part of `path` that has a line of its own: a value in an inline table is found at the table's key, and what is missing at the
+ * table that lacks it.
+ */
+export function lineOf(text: string, path: readonly PropertyKey[]): number {
+  const wanted = path.map(String);
+  const arrays = new Map<string, number>();
+  let table: string[] = [];
+  let [best, bestLength] = [1, 0];
+  const seen = (at: readonly string[], line: number) => {
+    const fits = at.length <= wanted.length && at.every((part, n) => part === wanted[n]);
+    if (fits && at.length > bestLength) [best, bestLength] = [line, at.length];
+  };
+  /** Tables inside an array of tables belong to its last element. */
+  const indexed = (parts: readonly string[]) =>
+    parts.flatMap((part, n) => {
+      const last = arrays.get(parts.slice(0, n + 1).join('\0'));
+      return last === undefined ? [part] : [part, String(last)];
+    });
+  for (const [index, line] of text.split('\n').entries()) {
+    const [, array, plain] = /^\s*(?:\[\[(.+)\]\]|\[(.+)\])\s*(?:#.*)?$/.exec(line) ?? [];
+    if (array !== undefined) {
+      const parts = keyParts(array);
+      const name = parts.join('\0');
+      arrays.set(name, (arrays.get(name) ?? -1) + 1);
+      table = indexed(parts);
+      seen(table, index + 1);
+    } else if (plain !== undefined) {
+      table = indexed(keyParts(plain));
+      seen(table, index + 1);
+    } else {
+      const [, key] =
+        /^\s*((?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+))*)\s*=/.exec(line) ??
+        [];
+      if (key !== undefined)
+        for (let n = 1; n <= keyParts(key).length; n++) seen([...table, ...keyParts(key).slice(0, n)], index + 1);
+    }
+  }
+  return best;
+}

@@ -1,0 +1,34 @@
+/** Where a model's engine could run. */
+import { gpuClass } from '../../shared/hardware/classes.ts';
+import type { ClusterConfig, EngineConfig, FactoryConfig, ModelConfig, Pool, RecipeConfig } from './schema.ts';
+
+export interface Place {
+  cluster: ClusterConfig;
+  pool: Pool;
+  recipe: RecipeConfig;
+  engine: EngineConfig;
+}
+
+type Known = Pick<FactoryConfig, 'clusters' | 'recipes'>;
+
+/** In the order of the file: clusters, their pools; of each pool the recipe's first engine that fits. */
+export function placesOf(config: Known, model: Pick<ModelConfig, 'recipe' | 'clusters'>): Place[] {
+  const recipe = config.recipes.get(model.recipe);
+  if (recipe === undefined) return [];
+  return config.clusters
+    .filter(({ id }) => model.clusters === undefined || model.clusters.includes(id))
+    .flatMap((cluster) =>
+      cluster.pools.flatMap((pool) => {
+        const engine = recipe.engines.find((one) => fits(one, pool));
+        return engine === undefined ? [] : [{ cluster, pool, recipe, engine }];
+      }),
+    );
+}
+
+const fits = (engine: EngineConfig, pool: Pool) => runsOn(engine, pool.gpu) && engine.gpus <= pool.gpus_per_node;
+
+/** `NVIDIA H100 80GB HBM3`, `h100` and `H100` are one kind. */
+export function runsOn(engine: EngineConfig, gpu: string): boolean {
+  const kind = gpuClass(gpu);
+  return engine.gpu.some((one) => gpuClass(one) === kind);
+}

@@ -1,0 +1,103 @@
+/** From the text of factory.toml to a configuration, or to sentences with lines. */
+import { createHash } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { dirname, resolve } from 'node:path';
+import { parse, TomlError } from 'smol-toml';
+import * as z from 'zod';
+import { nearest } from '../../shared/text/nearest.ts';
+import { FactoryError, said } from '../errors.ts';
+import { lineOf } from './locate.ts';
+import { problemsOf } from './problems.ts';
+import { type FactoryConfig, fileSchema } from './schema.ts';
+
+const FILE_MAX_BYTES = 1024 * 1024;
+/** A person mends a few at a time. */
+const FAULTS_MAX = 20;
+
+/** One fault of the file. */
+export interface Fault {
+  line: number;
+  text: string;
+}
+
+/** @throws FactoryError config, one line for each fault: `factory.toml:12: …` */
+export function readConfig(path: string): FactoryConfig {
+  let text: string;
+  try {
+    if (statSync(path).size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new FactoryError('config', `cannot read ${path}: ${said(cause)}`, { cause });
+  }
+  const read = parseConfig(text);
+  if ('faults' in read)
+    throw new FactoryError(
+      'config',
+      read.faults.map(({ line, text: fault }) => `${path}:${line}: ${fault}`).join('\n'),
+    );
+  const at = (name: string) =>
+    name.startsWith('~/') ? resolve(homedir(), name.slice(2)) : resolve(dirname(path), name);
+  const { config } = read;
+  return {
+    ...config,
+    token_file: at(config.token_file),
+    state: at(config.state),
+    ...(config.ca_file === undefined ? {} : { ca_file: at(config.ca_file) }),
+  };
+}
+
+/** Faults are at most 20, in the order of lines. Paths stay as written. */
+export function parseConfig(text: string): { config: FactoryConfig } | { faults: Fault[] } {
+  let value: unknown;
+  try {
+    value = parse(text);
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error;
+    const [first = 'no TOML'] = error.message.split('\n');
+    return { faults: [{ line: error.line, text: first.replace(/^Invalid TOML document: /, '') }] };
+  }
+  const read = fileSchema.safeParse(value);
+  if (!read.success) {
+    const faults = read.error.issues.flatMap((issue) => faultsOf(text, issue));
+    return { faults: faults.sort((a, b) => a.line - b.line).slice(0, FAULTS_MAX) };
+  }
+  const { clusters, models, recipes, ...rest } = read.data;
+  const config: FactoryConfig = {
+    ...rest,
+    revision: createHash('sha256').update(text).digest('hex').slice(0, 12),
+    clusters: Object.entries(clusters).map(([id, one]) => ({ id, ...one })),
+    models: Object.entries(models).map(([id, one]) => ({ id, ...one })),
+    recipes: new Map(Object.entries(recipes)),
+  };
+  const problems = problemsOf(config).map(({ path, text: fault }) => ({ line: lineOf(text, path), text: fault }));
+  return problems.length === 0 ? { config } : { faults: problems.slice(0, FAULTS_MAX) };
+}
+
+function faultsOf(text: string, issue: z.core.$ZodIssue): Fault[] {
+  const where = issue.path.map(String).join('.');
+  if (issue.code !== 'unrecognized_keys')
+    return [{ line: lineOf(text, issue.path), text: `${where === '' ? '' : `${where}: `}${issue.message}` }];
+  const known = keysAt(issue.path);
+  return issue.keys.map((key) => {
+    const meant = nearest(key, known);
+    const help = meant === undefined ? `there are ${known.join(', ')}` : `did you mean ${meant}?`;
+    return {
+      line: lineOf(text, [...issue.path, key]),
+      text: `${where === '' ? '' : `${where}: `}unknown key ${key}; ${help}`,
+    };
+  });
+}
+
+/** The keys that the file may have at a place. */
+function keysAt(path: readonly PropertyKey[]): string[] {
+  let at: z.core.JSONSchema.BaseSchema = z.toJSONSchema(fileSchema, { io: 'input' });
+  for (const part of path) at = below(at, String(part));
+  return Object.keys(at.properties ?? {});
+}
+
+function below(at: z.core.JSONSchema.BaseSchema, key: string): z.core.JSONSchema.BaseSchema {
+  const items = Array.isArray(at.items) ? at.items[0] : at.items;
+  for (const next of [at.properties?.[key], at.additionalProperties, items]) if (typeof next === 'object') return next;
+  return {};
+}

@@ -1,0 +1,199 @@
+/** factory.toml: docs/factory.md has every key with an example. */
+import * as z from 'zod';
+import { duration, id, oneLine, timeLimitMs, word } from './values.ts';
+
+export const LAUNCHERS = ['slurm', 'kubernetes', 'grid-engine', 'htcondor', 'pbs', 'lsf', 'flux'] as const;
+export type LauncherKind = (typeof LAUNCHERS)[number];
+export const ENGINES = ['vllm', 'sglang', 'lmdeploy'] as const;
+export type EngineKind = (typeof ENGINES)[number];
+export const CONTAINERS = ['none', 'apptainer', 'enroot'] as const;
+
+const count = z.number().int().nonnegative().max(10_000);
+const positive = z.number().int().positive().max(10_000);
+const gpu = z.string().min(1).max(64);
+const environment = z.record(z.string().regex(/^[A-Za-z_]\w{0,63}$/, 'no name of a variable'), oneLine);
+
+/** How a guest behaves, over all clusters. */
+const guest = z.strictObject({
+  /** Jobs handed to schedulers in any 60 s. */
+  submissions_per_minute: positive.default(10),
+  /** Idle engines that end early because another model wants their GPUs, in any hour. */
+  switches_per_hour: count.default(6),
+  max_jobs: positive.default(100),
+  /** A job that ended within this time of its begin lived too short: the next one waits. */
+  short_lived: duration.prefault('2m'),
+  /** Failed starts of one recipe on one cluster, in a row, before it rests. */
+  failed_starts: positive.default(3),
+  /** First rest; it doubles up to a day. */
+  rest: duration.prefault('1h'),
+  /** How often schedulers are asked. */
+  every: duration.prefault('15s'),
+});
+
+const pool = z.strictObject({
+  /** Slurm's partition; the queue of Grid Engine, PBS, LSF and Flux. */
+  name: word,
+  gpu,
+  /** Slurm's name of the GPU in --gres where jobs must say it. */
+  gres: word.optional(),
+  gpus_per_node: positive.max(64),
+  /** GPUs of the whole pool; absent: not known. */
+  gpus: positive.optional(),
+  /** Longest time of a job, as the batch system writes it. */
+  time: z
+    .string()
+    .refine((text) => timeLimitMs(text) !== undefined, 'no time limit such as 04:00:00 or 1-12:00:00')
+    .default('04:00:00'),
+  account: word.optional(),
+  qos: word.optional(),
+  constraint: word.optional(),
+  memory: word.optional(),
+  cpus: positive.optional(),
+  /** Jobs of others may take these GPUs away. */
+  preemptable: z.boolean().default(false),
+  /** Further options of the submission, one word each, without dashes where the batch system has them. */
+  options: z.array(word).max(32).default([]),
+  /** Kubernetes: labels of the node. */
+  node_selector: z.record(z.string().max(253), z.string().max(63)).optional(),
+});
+export type Pool = z.infer<typeof pool>;
+
+const cluster = z.strictObject({
+  launcher: z.enum(LAUNCHERS),
+  /** The agent's program and its first arguments, as a job finds them. */
+  agent: z.array(oneLine).min(1).max(16).default(['otela-agent']),
+  /** The join token's file, as a job sees it; `~/` is the home there. */
+  join_token_file: oneLine.default('~/.otela-token'),
+  /** The cluster's name at the gateway, where the join token does not say it. */
+  cluster: id.optional(),
+  max_jobs: positive.default(20),
+  /** Jobs that wait, of all models: a pool grows as far as the scheduler lets it, never by a flood. */
+  max_pending: positive.default(4),
+  max_gpus: positive.optional(),
+  /** Lines of the job's script before the agent: `module load cuda`. */
+  setup: z.array(oneLine).max(64).default([]),
+  environment: environment.default({}),
+  /** Slurm: --clusters. */
+  clusters: word.optional(),
+  /** Kubernetes: the API server, its namespace, the files of its token and certificate authority, the image with agent and engine. */
+  server: z.url({ protocol: /^https?$/ }).optional(),
+  namespace: id.optional(),
+  token_file: oneLine.optional(),
+  ca_file: oneLine.optional(),
+  service_account: word.optional(),
+  pools: z.array(pool).min(1).max(32),
+});
+export type ClusterConfig = z.infer<typeof cluster> & { id: string };
+
+const engine = z.strictObject({
+  /** Kinds of GPU that this engine runs on; the first engine of a recipe that fits a pool is taken. */
+  gpu: z.array(gpu).min(1).max(32),
+  gpus: positive.max(64),
+  /** The command is written for these; `command` replaces it. */
+  engine: z.enum(ENGINES).optional(),
+  arguments: z.array(oneLine).max(128).default([]),
+  /** Word by word; {{port}}, {{weights}}, {{model}} and {{gpus}} are filled in. */
+  command: z.array(oneLine).min(1).max(128).optional(),
+  container: z.enum(CONTAINERS).default('none'),
+  image: oneLine.optional(),
+  environment: environment.default({}),
+});
+export type EngineConfig = z.infer<typeof engine>;
+
+const recipe = z.strictObject({
+  /** A repository's name with `@revision`, or a path. */
+  weights: oneLine,
+  /** From the job's begin to the first answer, until a start has been measured. */
+  load: duration.prefault('5m'),
+  /** An engine that has not served by then has failed. */
+  ready_within: duration.prefault('1h'),
+  environment: environment.default({}),
+  engines: z.array(engine).min(1).max(16),
+});
+export type RecipeConfig = z.infer<typeof recipe>;
+
+const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'] as const;
+export type Day = (typeof DAYS)[number];
+const clock = z.string().regex(/^([01]\d|2[0-3]):[0-5]\d$|^24:00$/, 'no time of day such as 08:00');
+
+const model = z.strictObject({
+  recipe: z.string().min(1).max(128),
+  min: count.default(0),
+  max: positive.default(1),
+  /** A replica ends after so much time without a request. */
+  idle: duration.prefault('10m'),
+  /** The higher one gets the GPUs. */
+  priority: z.number().int().min(-1_000).max(1_000).default(0),
+  /** Projects and keys whose requests may start it; absent: all that may use it. */
+  wake: z
+    .strictObject({
+      projects: z.array(z.string().min(1).max(128)).max(64).default([]),
+      keys: z.array(z.string().min(1).max(128)).max(64).default([]),
+    })
+    .optional(),
+  /** Hours in which so many replicas are there without any request. */
+  warm: z
+    .array(
+      z.strictObject({
+        days: z
+          .array(z.enum(DAYS))
+          .min(1)
+          .max(7)
+          .default([...DAYS]),
+        from: clock,
+        to: clock,
+        jobs: positive.default(1),
+      }),
+    )
+    .max(32)
+    .default([]),
+  /** Clusters that it may run on; absent: all with an engine for their GPUs. */
+  clusters: z.array(id).max(32).optional(),
+  /** Lines of batches that make one more replica worth its start. */
+  lines_per_job: positive.default(100),
+  /** One more replica where the busy share of those that are ready is above. */
+  busy: z.number().min(0.1).max(1).default(0.85),
+});
+export type ModelConfig = z.infer<typeof model> & { id: string };
+
+const named = <T extends z.ZodType>(key: z.ZodString, value: T, max: number, what: string) =>
+  z.record(key, value).refine((table) => Object.keys(table).length <= max, `at most ${max} ${what}`);
+
+export const fileSchema = z.strictObject({
+  /** The factory's name: in the names of its jobs and at the gateway. */
+  factory: id,
+  gateway: z.url({ protocol: /^https?$/ }),
+  /** The factory's own token, mode 0600. */
+  token_file: oneLine,
+  ca_file: oneLine.optional(),
+  /** A directory on a file system that jobs can write, too: what it remembers, and what jobs print. */
+  state: oneLine,
+  /** IANA's name, for warm hours. */
+  timezone: z
+    .string()
+    .refine((name) => isTimeZone(name), 'no time zone such as Europe/Zurich')
+    .default('UTC'),
+  guest: guest.prefault({}),
+  clusters: named(id, cluster, 32, 'clusters'),
+  recipes: named(z.string().min(1).max(128), recipe, 200, 'recipes'),
+  models: named(z.string().min(1).max(256), model, 200, 'models'),
+});
+export type FactoryFile = z.infer<typeof fileSchema>;
+
+function isTimeZone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: name });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The file with its tables as lists. */
+export interface FactoryConfig extends Omit<FactoryFile, 'clusters' | 'models' | 'recipes'> {
+  /** First 12 hex digits of the file's SHA-256. */
+  revision: string;
+  clusters: ClusterConfig[];
+  models: ModelConfig[];
+  recipes: Map<string, RecipeConfig>;
+}

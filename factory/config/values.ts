@@ -1,0 +1,57 @@
+/** Values of the configuration file that are more than a string. */
+import * as z from 'zod';
+
+const UNIT_MS: Record<string, number> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+/** A timer fires at once above this (2^31 - 1 ms). */
+const LONGEST_MS = 2_147_483_647;
+
+/** `90s`, `10m`, `1h30m`, `0` → milliseconds; undefined where it is none. A bare number is none: seconds here, minutes in Slurm. */
+export function durationMs(text: string): number | undefined {
+  if (text === '0') return 0;
+  if (!/^(?:\d{1,7}[smhd])+$/.test(text)) return undefined;
+  let total = 0;
+  for (const [, amount, unit = 's'] of text.matchAll(/(\d+)([smhd])/g)) total += Number(amount) * (UNIT_MS[unit] ?? 0);
+  return total > LONGEST_MS ? undefined : total;
+}
+
+export const duration = z.string().transform((text, context) => {
+  const ms = durationMs(text);
+  if (ms !== undefined) return ms;
+  context.addIssue({ code: 'custom', message: `"${text}" is not a duration such as 90s, 10m or 1h30m, at most 24d` });
+  return z.NEVER;
+});
+
+/** 7,384,000 → `2h3m`: for people. */
+export function formatMs(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1_000));
+  const [h, m, s] = [Math.floor(seconds / 3_600), Math.floor(seconds / 60) % 60, seconds % 60];
+  if (h > 0) return m > 0 ? `${h}h${m}m` : `${h}h`;
+  if (m > 0) return s > 0 ? `${m}m${s}s` : `${m}m`;
+  return `${s}s`;
+}
+
+/** Of a batch system: `D-HH:MM:SS`, `HH:MM:SS`, `MM:SS` or minutes. */
+export function timeLimitMs(text: string): number | undefined {
+  const [, days, rest = ''] = /^(?:(\d{1,4})-)?(\d{1,6}(?::\d{1,2}){0,2})$/.exec(text) ?? [];
+  if (rest === '') return undefined;
+  const parts = rest.split(':').map(Number);
+  const [a = 0, b = 0, c = 0] = parts;
+  // sbatch(1): with days the first number is hours; without, one or two numbers begin with minutes.
+  const seconds =
+    days !== undefined || parts.length === 3 ? a * 3_600 + b * 60 + c : parts.length === 2 ? a * 60 + b : a * 60;
+  return (Number(days ?? 0) * 86_400 + seconds) * 1_000;
+}
+
+/** What Slurm, PBS or a shell would read as more than one word is refused where it is written, not cleaned. */
+export const word = z.string().regex(/^[\w.:,@/=+%&|*()[\]!<>-]{1,200}$/, 'one word without blanks and quotes');
+/** A shell reads it quoted; a line break would begin another line of the job's script. */
+export const oneLine = z
+  .string()
+  .min(1)
+  .max(4_096)
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is refused
+  .regex(/^[^\u0000-\u001f\u007f]*$/, 'a line break or another control character');
+export const id = z
+  .string()
+  .max(32)
+  .regex(/^[a-z0-9]+(?:-[a-z0-9]+)*$/, 'small letters, digits and single dashes, at most 32');

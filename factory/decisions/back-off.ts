@@ -1,0 +1,76 @@
+/** When a recipe may be tried again on a cluster: Parsl's users were banned for blocks that were resubmitted in a loop (parsl #2851). */
+import type { FactoryConfig } from '../config/schema.ts';
+import { formatMs } from '../config/values.ts';
+import { type BackOff, backOffKey, type Memory } from './memory.ts';
+
+const SHORT_FIRST_MS = 15_000;
+const REFUSED_FIRST_MS = 30_000;
+const CANCELLED_FIRST_MS = 600_000;
+const WAIT_MAX_MS = 900_000;
+const REST_MAX_MS = 86_400_000;
+/** Doubling stops here: 2^20 of the least is above every bound. */
+const DOUBLINGS_MAX = 20;
+
+/**
+ * `failed`: the job began and its engine did not serve. `short`: it was taken away soon after its begin. `cancelled`: somebody else ended it.
+ * `refused`: the scheduler would not have it.
+ */
+export type FailureKind = 'failed' | 'short' | 'cancelled' | 'refused';
+
+interface Failure {
+  model: string;
+  cluster: string;
+  context: string;
+  reason: string;
+  log_tail?: string;
+}
+
+type Guest = Pick<FactoryConfig['guest'], 'failed_starts' | 'rest'>;
+
+/** Changes `memory`; gives the sentence of what follows. */
+export function recordFailure(memory: Memory, kind: FailureKind, failure: Failure, guest: Guest, now: number): string {
+  const key = backOffKey(failure.model, failure.cluster);
+  const before = backOffOf(memory, failure.model, failure.cluster, failure.context);
+  const after: BackOff = { ...(before ?? fresh(failure.context)), reason: failure.reason.slice(0, 300) };
+  const wait = (first: number, times: number, max: number) => {
+    const ms = Math.min(max, first * 2 ** Math.min(times - 1, DOUBLINGS_MAX));
+    after.until = Math.max(after.until, now + ms);
+    return formatMs(ms);
+  };
+  if (failure.log_tail !== undefined) after.log_tail = failure.log_tail.slice(-2_000);
+  memory.back_offs[key] = after;
+  switch (kind) {
+    case 'failed': {
+      after.failed += 1;
+      if (after.failed < guest.failed_starts)
+        return `start ${after.failed} of ${guest.failed_starts} failed, the next one in ${wait(SHORT_FIRST_MS, after.failed, WAIT_MAX_MS)}: ${failure.reason}`;
+      after.resting = true;
+      after.rests += 1;
+      return `rests for ${wait(guest.rest, after.rests, REST_MAX_MS)} after ${after.failed} failed starts: ${failure.reason}`;
+    }
+    case 'short':
+      after.short += 1;
+      return `lived too short, the next one in ${wait(SHORT_FIRST_MS, after.short, WAIT_MAX_MS)}: ${failure.reason}`;
+    case 'cancelled':
+      after.short += 1;
+      return `was cancelled by somebody else, the next one in ${wait(CANCELLED_FIRST_MS, after.short, REST_MAX_MS)}`;
+    case 'refused':
+      after.refused += 1;
+      return `refused, asked again in ${wait(REFUSED_FIRST_MS, after.refused, WAIT_MAX_MS)}: ${failure.reason}`;
+  }
+}
+
+function fresh(context: string): BackOff {
+  return { context, failed: 0, short: 0, refused: 0, rests: 0, until: 0, resting: false, reason: '' };
+}
+
+/** Of this context alone: an edited recipe begins anew. */
+export function backOffOf(memory: Memory, model: string, cluster: string, context: string): BackOff | undefined {
+  const known = memory.back_offs[backOffKey(model, cluster)];
+  return known?.context === context ? known : undefined;
+}
+
+/** It served for longer than a short life: what was before is forgotten. */
+export function recovered(memory: Memory, model: string, cluster: string): void {
+  delete memory.back_offs[backOffKey(model, cluster)];
+}

@@ -1,0 +1,49 @@
+/** Who is there: jobs that are believed alive, and submissions whose jobs have not shown yet. */
+import type { ServingNode } from '../../shared/factory/exchange.ts';
+import { type JobMemory, jobKey, type Memory, unseen } from './memory.ts';
+import { nodeOf } from './observe.ts';
+import type { World } from './world.ts';
+
+export interface Present extends JobMemory {
+  key: string;
+  node?: ServingNode;
+  /** Of no model of the file, or of a recipe that was edited since. */
+  outdated: boolean;
+}
+
+export interface Census {
+  jobs: Present[];
+  /** Jobs that may come of submissions without word, all of them taken for alive. */
+  coming: { model: string; cluster: string; gpus: number; count: number }[];
+}
+
+export function countJobs(memory: Memory, world: World, now: number): Census {
+  const current = new Map(
+    world.models.map(({ model, places }) => [model.id, new Set(places.map(({ context }) => context))]),
+  );
+  return {
+    jobs: Object.entries(memory.jobs).map(([key, job]) => {
+      const node = nodeOf(world, job);
+      const outdated = job.model === undefined || current.get(job.model)?.has(job.context) !== true;
+      return { ...job, key, outdated, ...(node === undefined ? {} : { node }) };
+    }),
+    coming: memory.submissions.flatMap((submission) => {
+      const count = unseen(submission, now);
+      const { model, cluster, gpus } = submission;
+      return count === 0 ? [] : [{ model, cluster, gpus, count }];
+    }),
+  };
+}
+
+export const isPending = ({ state }: Pick<JobMemory, 'state'>) => state === 'pending';
+export const keyOf = ({ cluster, id }: Pick<JobMemory, 'cluster' | 'id'>) => jobKey(cluster, id);
+
+/** Jobs of a model that will serve: those that were told to end are not among them. */
+export const supply = ({ jobs, coming }: Census, model: string): number =>
+  jobs.filter((job) => job.model === model && job.asked === undefined && !job.outdated && job.state !== 'draining')
+    .length + coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);
+
+/** All of a model, until they are over. */
+export const present = ({ jobs, coming }: Census, model: string): number =>
+  jobs.filter((job) => job.model === model).length +
+  coming.filter((one) => one.model === model).reduce((sum, { count }) => sum + count, 0);

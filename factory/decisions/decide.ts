@@ -1,0 +1,78 @@
+/** One round: from all that is known to what is done. Pure but for `memory`, which it changes; `now` is in ms. */
+import { countJobs } from './census.ts';
+import { jobKey, jobName, type Memory, type SubmissionMemory } from './memory.ts';
+import { starts } from './starts.ts';
+import { stops } from './stops.ts';
+import { switches } from './switches.ts';
+import { type Wanted, wantedOf } from './wanted.ts';
+import type { Action, World } from './world.ts';
+
+const SWITCHES_KEPT_MS = 3_600_000;
+
+export interface Decisions {
+  actions: Action[];
+  wanted: Map<string, Wanted>;
+  /** By model: why it has fewer than it wants. */
+  held: Map<string, string>;
+}
+
+export function decide(memory: Memory, world: World, now: number): Decisions {
+  const before = countJobs(memory, world, now);
+  const wanted = new Map<string, Wanted>();
+  for (const { model } of world.models) {
+    const ready = before.jobs.filter((job) => job.model === model.id && job.state === 'ready').length;
+    const want = wantedOf(model, world.demand.get(model.id), ready, world.config, now);
+    wanted.set(model.id, want);
+    if (want.jobs > 0) memory.wanted_at[model.id] = now;
+  }
+  // A gateway that cannot be asked knows more of what is idle and of who waits: nothing is ended then, and only what is kept anyway begins.
+  const blind = world.nodes === undefined;
+  if (blind) for (const [model, want] of wanted) wanted.set(model, { ...want, jobs: want.floor });
+  const ends = blind ? [] : stops(before, wanted, memory.wanted_at, world, now);
+  const reachable = ends.filter(
+    (action) => action.kind !== 'cancel' || world.clusters.get(action.cluster)?.reachable === true,
+  );
+  for (const action of reachable) asked(memory, action, now);
+  const begin = starts(countJobs(memory, world, now), wanted, memory, world, now);
+  const given =
+    world.nodes === undefined ? [] : switches(countJobs(memory, world, now), wanted, begin.held, memory, world, now);
+  for (const action of given) {
+    asked(memory, action, now);
+    memory.switches.push(now);
+  }
+  memory.switches = memory.switches.filter((at) => now - at < SWITCHES_KEPT_MS);
+  return { actions: [...reachable, ...given, ...begin.actions], wanted, held: begin.held };
+}
+
+function asked(memory: Memory, action: Action, now: number): void {
+  if (action.kind === 'submit') return;
+  for (const id of action.kind === 'drain' ? [action.job] : action.jobs) {
+    const job = memory.jobs[jobKey(action.cluster, id)];
+    if (job !== undefined) job.asked = { at: now, what: action.kind, why: action.why.slice(0, 300) };
+  }
+}
+
+/** Remembered, and stored, before the scheduler is asked. */
+export function intended(
+  memory: Memory,
+  { model, place, count }: Extract<Action, { kind: 'submit' }>,
+  factory: string,
+  now: number,
+): SubmissionMemory {
+  const submission: SubmissionMemory = {
+    name: jobName(factory, place.context, memory.next),
+    model,
+    cluster: place.cluster.id,
+    pool: place.pool.name,
+    context: place.context,
+    gpus: place.engine.gpus,
+    count,
+    at: now,
+    outcome: 'sent',
+    seen: [],
+    lists: 0,
+  };
+  memory.next += 1;
+  memory.submissions.push(submission);
+  return submission;
+}

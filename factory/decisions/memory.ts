@@ -1,0 +1,125 @@
+/** What a factory remembers from round to round, and after it was killed. Schedulers are asked for all else. */
+import * as z from 'zod';
+
+const at = z.number();
+const text = z.string().max(300);
+
+const jobMemory = z.object({
+  cluster: z.string(),
+  id: z.string(),
+  name: z.string(),
+  context: z.string(),
+  /** Absent: of no model of the file. */
+  model: z.string().optional(),
+  pool: z.string().optional(),
+  gpus: z.number(),
+  state: z.enum(['pending', 'starting', 'loading', 'ready', 'draining']),
+  /** Of this state. */
+  since: at,
+  seen_at: at,
+  began_at: at.optional(),
+  ready_at: at.optional(),
+  reason: text.optional(),
+  /** Its scheduler answered without naming it, so often and since then. */
+  missing: z.object({ since: at, lists: z.number() }).optional(),
+  /** What this factory asked of it. */
+  asked: z.object({ at, what: z.enum(['drain', 'cancel']), why: text }).optional(),
+});
+export type JobMemory = z.infer<typeof jobMemory>;
+
+const submission = z.object({
+  name: z.string(),
+  model: z.string(),
+  cluster: z.string(),
+  pool: z.string(),
+  context: z.string(),
+  gpus: z.number(),
+  count: z.number(),
+  at,
+  /** `sent`: no word yet. Written before the scheduler is asked, so that a killed factory knows of what it may find. */
+  outcome: z.enum(['sent', 'accepted', 'refused', 'unclear']),
+  /** Ids of its jobs that were listed. */
+  seen: z.array(z.string()).max(100),
+  /** Lists of its cluster since. */
+  lists: z.number(),
+});
+export type SubmissionMemory = z.infer<typeof submission>;
+
+const backOff = z.object({
+  context: z.string(),
+  /** In a row: starts that failed, jobs that lived too short, submissions that were refused. */
+  failed: z.number(),
+  short: z.number(),
+  refused: z.number(),
+  rests: z.number(),
+  /** Nothing is submitted before. */
+  until: at,
+  resting: z.boolean(),
+  reason: text,
+  log_tail: z.string().max(2_000).optional(),
+});
+export type BackOff = z.infer<typeof backOff>;
+
+export const memorySchema = z.object({
+  version: z.literal(1),
+  /** Of the next job's name. */
+  next: z.number(),
+  /** By CLUSTER/ID. */
+  jobs: z.record(z.string(), jobMemory),
+  submissions: z.array(submission).max(5_000),
+  /** By MODEL@CLUSTER. */
+  back_offs: z.record(z.string(), backOff),
+  /** When idle engines gave their GPUs to another model. */
+  switches: z.array(at).max(10_000),
+  /** When a model was last wanted. */
+  wanted_at: z.record(z.string(), at),
+  /** ms from a job's begin to ready, by context; ms in the queue, by CLUSTER/POOL. Each measurement counts 1/3. */
+  loads: z.record(z.string(), z.number()),
+  waits: z.record(z.string(), z.number()),
+});
+export type Memory = z.infer<typeof memorySchema>;
+
+/** Names go on from the second in which it began: one whose state was removed gives none a second time. */
+export function emptyMemory(now: number): Memory {
+  return {
+    version: 1,
+    next: Math.floor(now / 1_000),
+    jobs: {},
+    submissions: [],
+    back_offs: {},
+    switches: [],
+    wanted_at: {},
+    loads: {},
+    waits: {},
+  };
+}
+
+export const jobKey = (cluster: string, id: string) => `${cluster}/${id}`;
+export const backOffKey = (model: string, cluster: string) => `${model}@${cluster}`;
+
+/** A submission counts as so many jobs that have not been seen yet. */
+export const SETTLE_MS = 120_000;
+/** One that had no answer may show after a controller's failover. */
+export const UNCLEAR_MS = 300_000;
+const SETTLE_LISTS = 3;
+
+export function unseen({ outcome, count, seen, at: sent, lists }: SubmissionMemory, now: number): number {
+  if (outcome === 'refused') return 0;
+  const settled = now - sent >= (outcome === 'accepted' ? SETTLE_MS : UNCLEAR_MS) && lists >= SETTLE_LISTS;
+  return settled ? 0 : Math.max(0, count - seen.length);
+}
+
+/** `otela-FACTORY-CONTEXT-NUMBER`; the prefix ends with the dash, so that no factory finds jobs of one whose name begins like its own. */
+export const namePrefix = (factory: string) => `otela-${factory}--`;
+export const jobName = (factory: string, context: string, number: number) =>
+  `${namePrefix(factory)}${context}-${number.toString(36)}`;
+
+/** The context in a job's name. */
+export function contextIn(name: string, factory: string): string | undefined {
+  return /^([0-9a-f]{12})-[0-9a-z]+$/.exec(name.slice(namePrefix(factory).length))?.[1];
+}
+
+/** Mean of what was measured, the newest third. */
+export function learned(known: number | undefined, measured: number): number {
+  return known === undefined ? measured : Math.round(known + (measured - known) / 3);
+}

@@ -1,0 +1,229 @@
+/** From what schedulers and the gateway say to what is believed of each job. */
+import type { ServingNode } from '../../shared/factory/exchange.ts';
+import { formatMs } from '../config/values.ts';
+import type { ListedJob } from '../launchers/launcher.ts';
+import { JOB_LABEL } from '../recipes/script.ts';
+import { recordFailure, recovered } from './back-off.ts';
+import { contextIn, type JobMemory, jobKey, learned, type Memory } from './memory.ts';
+import type { Note, World } from './world.ts';
+
+/** A job that its scheduler no longer names is gone after so long, and so many lists: a controller that restarts shows empty ones. */
+export const GONE_AFTER_MS = 120_000;
+const GONE_AFTER_LISTS = 4;
+/** A job that served, runs on and is at no gateway: its agent may come back. */
+const LOST_AFTER_MS = 600_000;
+const SUBMISSIONS_KEPT_MS = 3_600_000;
+
+/** A job that is over, so that its log can be read. */
+export interface Ended {
+  job: JobMemory;
+  how: ListedJob['ended'] | 'vanished' | 'late';
+  reason?: string;
+}
+
+/** Changes `memory`. A job of an unreachable cluster stays as it was. */
+export function observe(memory: Memory, world: World, now: number): { ended: Ended[]; notes: Note[] } {
+  const [ended, notes]: [Ended[], Note[]] = [[], []];
+  const nodes = nodesByJob(world.nodes);
+  for (const [cluster, view] of world.clusters) {
+    if (!view.reachable) continue;
+    const jobs = view.jobs.filter(({ name }) => contextIn(name, world.config.factory) !== undefined);
+    const listed = new Map(jobs.map((job) => [job.id, job]));
+    for (const submission of memory.submissions) if (submission.cluster === cluster) submission.lists += 1;
+    for (const job of jobs) {
+      settle(memory, cluster, job);
+      const key = jobKey(cluster, job.id);
+      const known = memory.jobs[key];
+      if (job.state === 'ended') {
+        if (known === undefined) continue;
+        delete memory.jobs[key];
+        ended.push({
+          job: known,
+          how: job.ended ?? 'failed',
+          ...(job.reason === undefined ? {} : { reason: job.reason }),
+        });
+      } else {
+        const current = known ?? adopted(memory, world, cluster, job, now);
+        if (known === undefined) notes.push(...adoption(current, memory));
+        memory.jobs[key] = current;
+        heard(memory, current, job, now);
+      }
+    }
+    for (const [key, job] of Object.entries(memory.jobs)) {
+      if (job.cluster !== cluster || listed.has(job.id)) continue;
+      // Its node is at the gateway: the list is wrong.
+      if (nodes.has(key)) {
+        delete job.missing;
+        continue;
+      }
+      job.missing = { since: job.missing?.since ?? now, lists: (job.missing?.lists ?? 0) + 1 };
+      if (job.missing.lists < GONE_AFTER_LISTS || now - job.missing.since < GONE_AFTER_MS) continue;
+      delete memory.jobs[key];
+      ended.push({ job, how: 'vanished' });
+    }
+  }
+  for (const [key, job] of Object.entries(memory.jobs)) placeNode(memory, job, nodes.get(key), world, now);
+  memory.submissions = memory.submissions.filter(({ at }) => now - at < SUBMISSIONS_KEPT_MS);
+  return { ended, notes };
+}
+
+function nodesByJob(nodes: readonly ServingNode[] | undefined): Map<string, ServingNode> {
+  return new Map(
+    (nodes ?? []).flatMap((node) => {
+      const key = node.labels?.[JOB_LABEL];
+      return key === undefined ? [] : [[key, node] as const];
+    }),
+  );
+}
+
+export const nodeOf = (world: World, job: JobMemory): ServingNode | undefined =>
+  world.nodes?.find(({ labels }) => labels?.[JOB_LABEL] === jobKey(job.cluster, job.id));
+
+function settle(memory: Memory, cluster: string, job: ListedJob): void {
+  const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === job.name);
+  if (submission !== undefined && !submission.seen.includes(job.id) && submission.seen.length < 100)
+    submission.seen.push(job.id);
+}
+
+/** A job of this factory's name that it does not remember: of a submission that it knows, or of a factory that was killed. */
+function adopted(memory: Memory, world: World, cluster: string, { id, name }: ListedJob, now: number): JobMemory {
+  const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === name);
+  const context = submission?.context ?? contextIn(name, world.config.factory) ?? '';
+  const found = world.models
+    .flatMap(({ model, places }) => places.map((place) => ({ model: model.id, place })))
+    .find(({ place }) => place.context === context && place.cluster.id === cluster);
+  const model = submission?.model ?? found?.model;
+  const pool = submission?.pool ?? found?.place.pool.name;
+  return {
+    cluster,
+    id,
+    name,
+    context,
+    ...(model === undefined ? {} : { model }),
+    ...(pool === undefined ? {} : { pool }),
+    gpus: submission?.gpus ?? found?.place.engine.gpus ?? 1,
+    state: 'pending',
+    since: now,
+    seen_at: now,
+  };
+}
+
+function adoption(job: JobMemory, memory: Memory): Note[] {
+  if (memory.submissions.some(({ name }) => name === job.name)) return [];
+  const of = job.model === undefined ? 'a recipe that the file no longer has' : job.model;
+  return [
+    {
+      ...(job.model === undefined ? {} : { model: job.model }),
+      text: `found job ${job.id} on ${job.cluster}, of ${of}`,
+    },
+  ];
+}
+
+function heard(memory: Memory, job: JobMemory, { state, reason }: ListedJob, now: number): void {
+  delete job.missing;
+  if (reason === undefined || state === 'running') delete job.reason;
+  else job.reason = reason.slice(0, 300);
+  if (state === 'pending') {
+    // A job that a scheduler puts back begins anew.
+    if (job.state !== 'pending') Object.assign(job, { state: 'pending', since: now });
+    delete job.began_at;
+    delete job.ready_at;
+    return;
+  }
+  if (job.began_at !== undefined) return;
+  job.began_at = now;
+  if (job.pool !== undefined) {
+    const place = jobKey(job.cluster, job.pool);
+    memory.waits[place] = learned(memory.waits[place], now - job.seen_at);
+  }
+}
+
+function placeNode(memory: Memory, job: JobMemory, node: ServingNode | undefined, world: World, now: number): void {
+  if (job.began_at === undefined) return;
+  const state = node === undefined ? unseenState(job, world) : node.state === 'joining' ? 'loading' : node.state;
+  if (state !== job.state) {
+    if (state === 'ready' && job.ready_at === undefined) {
+      job.ready_at = now;
+      memory.loads[job.context] = learned(memory.loads[job.context], now - job.began_at);
+    }
+    job.state = state;
+    job.since = now;
+  }
+  const { model, cluster } = job;
+  const served =
+    job.ready_at !== undefined && job.state === 'ready' && now - job.ready_at >= world.config.guest.short_lived;
+  if (served && model !== undefined) recovered(memory, model, cluster);
+}
+
+/** A gateway that cannot be asked says nothing of a job; one that does not know it any more says that it serves no longer. */
+function unseenState(job: JobMemory, world: World): JobMemory['state'] {
+  if (world.nodes === undefined && job.state !== 'pending') return job.state;
+  return job.asked?.what === 'drain' ? 'draining' : 'starting';
+}
+
+/** Jobs that began and do not serve in time: they are cancelled, and that is a failed start. */
+export function late(job: JobMemory, world: World, now: number): string | undefined {
+  if (job.began_at === undefined || job.asked !== undefined || job.state === 'ready' || world.nodes === undefined)
+    return undefined;
+  if (job.ready_at !== undefined) {
+    const gone = job.state === 'starting' && now - job.since >= LOST_AFTER_MS;
+    return gone ? `it runs, and its node has been gone from the gateway for ${formatMs(now - job.since)}` : undefined;
+  }
+  const recipe = world.models.find(({ model }) => model.id === job.model)?.places[0]?.recipe;
+  const within = recipe?.ready_within ?? LOST_AFTER_MS;
+  return now - job.began_at < within ? undefined : `its engine did not serve within ${formatMs(within)}`;
+}
+
+/** What follows of a job's end. Changes `memory`. */
+export function assessEnd(
+  { job, how, reason }: Ended,
+  logTail: string | undefined,
+  memory: Memory,
+  world: World,
+  now: number,
+): Note {
+  const { model, cluster, context } = job;
+  const lived = job.began_at === undefined ? 0 : now - job.began_at;
+  const about = `job ${job.id} on ${cluster} ${ending(how, reason)} after ${formatMs(lived)}`;
+  const note = (text: string): Note => ({ ...(model === undefined ? {} : { model }), text });
+  if (model === undefined || (job.asked !== undefined && how !== 'late'))
+    return note(`${about}${job.asked === undefined ? '' : `: ${job.asked.why}`}`);
+  const short = lived < world.config.guest.short_lived;
+  const served = job.ready_at !== undefined && now - job.ready_at >= world.config.guest.short_lived;
+  const failure = { model, cluster, context, reason: about, ...(logTail === undefined ? {} : { log_tail: logTail }) };
+  const kind =
+    how === 'cancelled'
+      ? 'cancelled'
+      : how === 'preempted' || how === 'node' || how === 'vanished'
+        ? short
+          ? 'short'
+          : undefined
+        : served
+          ? undefined
+          : 'failed';
+  return kind === undefined
+    ? note(about)
+    : note(`${about}; ${recordFailure(memory, kind, failure, world.config.guest, now)}`);
+}
+
+function ending(how: Ended['how'], reason: string | undefined): string {
+  const words = reason === undefined ? '' : ` (${reason})`;
+  switch (how) {
+    case 'preempted':
+      return `was preempted${words}`;
+    case 'node':
+      return `lost its node${words}`;
+    case 'time':
+      return `used up its time${words}`;
+    case 'cancelled':
+      return `was cancelled${words}`;
+    case 'vanished':
+      return 'is no longer known to its scheduler';
+    case 'late':
+      return 'was ended by this factory';
+    case 'done':
+      return `ended${words}`;
+    default:
+      return `failed${words}`;
+  }
+}

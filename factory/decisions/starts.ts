@@ -1,0 +1,177 @@
+/** Which jobs begin, where, and what holds back the others. */
+import { formatMs } from '../config/values.ts';
+import { backOffOf } from './back-off.ts';
+import { type Census, isPending, present, supply } from './census.ts';
+import type { Memory } from './memory.ts';
+import type { Wanted } from './wanted.ts';
+import type { Action, PlacedEngine, PlacedModel, World } from './world.ts';
+
+const MINUTE_MS = 60_000;
+/** Of one call: as many as one array may have here. */
+const ARRAY_MAX = 20;
+
+type Submit = Extract<Action, { kind: 'submit' }>;
+
+export interface Starts {
+  actions: Submit[];
+  /** By model: why fewer begin than are wanted. */
+  held: Map<string, string>;
+}
+
+/** What is left of each limit while jobs are given out. */
+interface Room {
+  submissions: number;
+  total: number;
+  jobs: Map<string, number>;
+  pending: Map<string, number>;
+  gpus: Map<string, number>;
+  idle: Map<string, number>;
+}
+
+export function starts(
+  census: Census,
+  wanted: ReadonlyMap<string, Wanted>,
+  memory: Memory,
+  world: World,
+  now: number,
+): Starts {
+  const room = roomOf(census, memory, world, now);
+  const held = new Map<string, string>();
+  const given: Submit[] = [];
+  const counts = new Map<string, number>();
+  // First replicas of all models before second ones of any; among equals the higher priority.
+  const needs = world.models
+    .flatMap((placed) => units(placed, census, wanted.get(placed.model.id)))
+    .sort((a, b) => b.urgency - a.urgency || b.placed.model.priority - a.placed.model.priority || a.nth - b.nth);
+  for (const { placed } of needs) {
+    const { model } = placed;
+    const begun = counts.get(model.id) ?? 0;
+    const choice = choose(placed, begun, census, memory, world, room, now);
+    if (typeof choice === 'string') {
+      held.set(model.id, choice);
+      continue;
+    }
+    counts.set(model.id, begun + 1);
+    take(room, choice);
+    const same = given.find(
+      ({ model: other, place, count }) => other === model.id && place === choice && count < ARRAY_MAX,
+    );
+    if (same === undefined)
+      given.push({ kind: 'submit', model: model.id, place: choice, count: 1, why: wanted.get(model.id)?.why ?? '' });
+    else same.count += 1;
+  }
+  return { actions: given, held };
+}
+
+function units(
+  placed: PlacedModel,
+  census: Census,
+  want: Wanted | undefined,
+): { placed: PlacedModel; nth: number; urgency: number }[] {
+  if (want === undefined) return [];
+  const there = supply(census, placed.model.id);
+  const missing = Math.max(0, Math.min(want.jobs - there, placed.model.max - present(census, placed.model.id)));
+  return Array.from({ length: missing }, (_, n) => ({
+    placed,
+    nth: there + n,
+    urgency: there + n === 0 && want.urgent ? 1 : 0,
+  }));
+}
+
+function roomOf({ jobs, coming }: Census, memory: Memory, { config, clusters }: World, now: number): Room {
+  const recent = memory.submissions.filter(({ at }) => now - at < MINUTE_MS).reduce((sum, { count }) => sum + count, 0);
+  const count = <T>(list: readonly T[], of: (one: T) => number) => list.reduce((sum, one) => sum + of(one), 0);
+  const [jobsLeft, pending, gpus, idle] = [
+    new Map<string, number>(),
+    new Map<string, number>(),
+    new Map<string, number>(),
+    new Map<string, number>(),
+  ];
+  for (const cluster of config.clusters) {
+    const ours = jobs.filter((job) => job.cluster === cluster.id);
+    const soon = coming.filter((one) => one.cluster === cluster.id);
+    jobsLeft.set(cluster.id, cluster.max_jobs - ours.length - count(soon, (one) => one.count));
+    pending.set(cluster.id, cluster.max_pending - ours.filter(isPending).length - count(soon, (one) => one.count));
+    const used = count(ours, (job) => job.gpus) + count(soon, (one) => one.count * one.gpus);
+    gpus.set(cluster.id, (cluster.max_gpus ?? Number.POSITIVE_INFINITY) - used);
+    const view = clusters.get(cluster.id);
+    if (view?.reachable)
+      for (const { pool, idle: free } of view.capacity ?? []) idle.set(`${cluster.id}/${pool}`, free);
+  }
+  return {
+    submissions: config.guest.submissions_per_minute - recent,
+    total: config.guest.max_jobs - jobs.length - count(coming, (one) => one.count),
+    jobs: jobsLeft,
+    pending,
+    gpus,
+    idle,
+  };
+}
+
+function take(room: Room, { cluster, pool, engine }: PlacedEngine): void {
+  const less = (map: Map<string, number>, key: string, by: number) => map.set(key, (map.get(key) ?? 0) - by);
+  room.submissions -= 1;
+  room.total -= 1;
+  less(room.jobs, cluster.id, 1);
+  less(room.pending, cluster.id, 1);
+  less(room.gpus, cluster.id, engine.gpus);
+  less(room.idle, `${cluster.id}/${pool.name}`, engine.gpus);
+}
+
+/** A place, the best of those that have room, or why there is none. */
+function choose(
+  placed: PlacedModel,
+  begun: number,
+  census: Census,
+  memory: Memory,
+  world: World,
+  room: Room,
+  now: number,
+): PlacedEngine | string {
+  if (room.total <= 0) return `the factory has its ${world.config.guest.max_jobs} jobs`;
+  if (room.submissions <= 0) return `${world.config.guest.submissions_per_minute} submissions a minute are reached`;
+  const open: PlacedEngine[] = [];
+  const closed: string[] = [];
+  for (const place of placed.places) {
+    const why = closedFor(place, placed, begun, census, memory, world, room, now);
+    if (why === undefined) open.push(place);
+    else closed.push(why);
+  }
+  const free = (place: PlacedEngine) =>
+    Number((room.idle.get(`${place.cluster.id}/${place.pool.name}`) ?? 0) >= place.engine.gpus);
+  // A stable sort: among equals the file's order holds.
+  const [best] = open.sort((a, b) => free(b) - free(a));
+  return best ?? ([...new Set(closed)].join('; ') || 'no cluster has GPUs for it');
+}
+
+function closedFor(
+  place: PlacedEngine,
+  { model }: PlacedModel,
+  begun: number,
+  census: Census,
+  memory: Memory,
+  world: World,
+  room: Room,
+  now: number,
+): string | undefined {
+  const { cluster, pool, engine, context } = place;
+  const view = world.clusters.get(cluster.id);
+  if (view === undefined) return `${cluster.id} is being asked`;
+  if (!view.reachable) return `${cluster.id} does not answer: ${view.reason}`;
+  const backOff = backOffOf(memory, model.id, cluster.id, context);
+  if (backOff !== undefined) {
+    if (now < backOff.until)
+      return `${cluster.id}: ${backOff.resting ? 'rests' : 'waits'} for ${formatMs(backOff.until - now)} more: ${backOff.reason}`;
+    // One at a time, until one has served: a broken recipe costs one job, not all of them.
+    const trying = census.jobs.some(
+      (job) => job.model === model.id && job.cluster === cluster.id && job.state !== 'ready' && job.asked === undefined,
+    );
+    const coming = census.coming.some((one) => one.model === model.id && one.cluster === cluster.id);
+    if (trying || coming || begun > 0) return `${cluster.id}: one is tried after: ${backOff.reason}`;
+  }
+  if ((room.jobs.get(cluster.id) ?? 0) <= 0) return `${cluster.id} has its ${cluster.max_jobs} jobs`;
+  if ((room.pending.get(cluster.id) ?? 0) <= 0) return `${cluster.max_pending} jobs wait at ${cluster.id} already`;
+  if ((room.gpus.get(cluster.id) ?? 0) < engine.gpus) return `${cluster.id} has its ${cluster.max_gpus ?? 0} GPUs`;
+  if (pool.gpus !== undefined && pool.gpus < engine.gpus) return `${pool.name} has ${pool.gpus} GPUs`;
+  return undefined;
+}

@@ -1,0 +1,127 @@
+/** Which jobs end: waiting ones before those that run, and those that run by a drain. */
+import { formatMs } from '../config/values.ts';
+import { type Census, isPending, type Present, supply } from './census.ts';
+import type { Wanted } from './wanted.ts';
+import type { Action, World } from './world.ts';
+
+/** A drained engine finishes what runs; a stream of a day does not hold a GPU for ever. */
+export const DRAIN_MAX_MS = 900_000;
+/** An agent that has nothing left ends by itself within seconds. */
+const DRAINED_MS = 30_000;
+/** A cancelled job is gone within its scheduler's grace; the word may have been lost. */
+const CANCEL_AGAIN_MS = 90_000;
+
+export function stops(
+  census: Census,
+  wanted: ReadonlyMap<string, Wanted>,
+  wantedAt: Readonly<Record<string, number>>,
+  world: World,
+  now: number,
+): Action[] {
+  return [
+    ...again(census, now),
+    ...strays(census, world),
+    ...world.models.flatMap(({ model }) => {
+      const want = wanted.get(model.id) ?? { jobs: 0, floor: 0, urgent: false, why: '' };
+      const ours = census.jobs.filter((job) => job.model === model.id && job.asked === undefined);
+      const surplus = surplusPending(census, ours, model.id, want);
+      const left = ours.filter((job) => !surplus.includes(job));
+      const idle = idleOnes(left, want, model.idle, wantedAt[model.id], now);
+      const over = overMax(
+        left.filter((job) => !idle.includes(job)),
+        model.max,
+      );
+      return [
+        ...cancels(surplus, `it waits, and no longer has to: ${want.why}`),
+        ...idle.map((job) =>
+          ending(job, `idle for ${formatMs(idleMs(job, wantedAt[model.id], now))}, of ${formatMs(model.idle)}`),
+        ),
+        ...over.map((job) => ending(job, `more than max ${model.max}`)),
+      ];
+    }),
+  ];
+}
+
+/** By a drain where a gateway knows its node; a job without one has nothing to finish. */
+export function ending(job: Present, why: string): Action {
+  const of = job.model === undefined ? {} : { model: job.model };
+  if (job.node === undefined || isPending(job))
+    return { kind: 'cancel', cluster: job.cluster, jobs: [job.id], ...of, why };
+  return { kind: 'drain', cluster: job.cluster, job: job.id, session: job.node.session, ...of, why };
+}
+
+function cancels(jobs: readonly Present[], why: string): Action[] {
+  return jobs.map((job) => ending(job, why));
+}
+
+/** What was asked and has not happened. */
+function again({ jobs }: Census, now: number): Action[] {
+  return jobs.flatMap((job): Action[] => {
+    if (job.asked === undefined) return [];
+    const { at, what, why } = job.asked;
+    const of = job.model === undefined ? {} : { model: job.model };
+    const cancel = (because: string): Action => ({
+      kind: 'cancel',
+      cluster: job.cluster,
+      jobs: [job.id],
+      ...of,
+      why: because,
+    });
+    if (what === 'cancel') return now - at < CANCEL_AGAIN_MS ? [] : [cancel(why)];
+    if (now - at >= DRAIN_MAX_MS) return [cancel(`${why}; it did not drain within ${formatMs(DRAIN_MAX_MS)}`)];
+    if (now - at >= DRAINED_MS && (job.node === undefined || job.node.in_flight === 0))
+      return [cancel(`${why}; it is drained`)];
+    return [];
+  });
+}
+
+/** Of recipes that the file no longer has: they finish what they do. */
+function strays({ jobs }: Census, world: World): Action[] {
+  return jobs.flatMap((job) => {
+    if (!job.outdated || job.asked !== undefined) return [];
+    const known = world.models.some(({ model }) => model.id === job.model);
+    if (!known) return [ending(job, 'the file has no model for it')];
+    // The old recipe serves until the new one does, or until nobody asks.
+    const replaced = jobs.some((other) => other.model === job.model && !other.outdated && other.state === 'ready');
+    const idle = job.node === undefined || job.node.in_flight === 0;
+    return isPending(job) || replaced || idle ? [ending(job, 'its recipe was edited')] : [];
+  });
+}
+
+function surplusPending(census: Census, ours: readonly Present[], model: string, want: Wanted): Present[] {
+  const surplus = supply(census, model) - Math.max(want.jobs, want.floor);
+  if (surplus <= 0) return [];
+  const waiting = ours.filter((job) => isPending(job) && !job.outdated);
+  // The newest has waited least.
+  return waiting.sort((a, b) => b.seen_at - a.seen_at).slice(0, surplus);
+}
+
+function idleMs(job: Present, wantedAt: number | undefined, now: number): number {
+  if (job.state === 'ready' && job.node !== undefined) return job.node.idle_ms;
+  return Math.min(now - (job.began_at ?? now), wantedAt === undefined ? Number.POSITIVE_INFINITY : now - wantedAt);
+}
+
+function idleOnes(
+  ours: readonly Present[],
+  want: Wanted,
+  idle: number,
+  wantedAt: number | undefined,
+  now: number,
+): Present[] {
+  const running = ours.filter((job) => !isPending(job) && job.state !== 'draining');
+  const spare = running.length - want.floor;
+  // Somebody waits, or lines of batches are worth more of them: what is there stays.
+  if (spare <= 0 || want.jobs >= running.length) return [];
+  return running
+    .filter((job) => idleMs(job, wantedAt, now) >= idle && (job.state === 'ready' || want.jobs === 0))
+    .sort((a, b) => idleMs(b, wantedAt, now) - idleMs(a, wantedAt, now))
+    .slice(0, running.length - Math.max(want.floor, want.jobs));
+}
+
+/** After an edit of the file, or where jobs came back that were taken for lost. */
+function overMax(ours: readonly Present[], max: number): Present[] {
+  const order = (job: Present) => (isPending(job) ? 0 : job.state === 'ready' ? 2 : 1);
+  return [...ours]
+    .sort((a, b) => order(a) - order(b) || (b.node?.idle_ms ?? 0) - (a.node?.idle_ms ?? 0) || b.seen_at - a.seen_at)
+    .slice(0, Math.max(0, ours.length - max));
+}

@@ -1,0 +1,83 @@
+/** An engine that nobody uses gives its GPUs to a model that is wanted more. */
+import { formatMs } from '../config/values.ts';
+import type { Census, Present } from './census.ts';
+import type { Memory } from './memory.ts';
+import { ending } from './stops.ts';
+import type { Wanted } from './wanted.ts';
+import type { Action, PlacedModel, World } from './world.ts';
+
+const HOUR_MS = 3_600_000;
+/** Between two requests of one conversation. */
+const IDLE_LEAST_MS = 30_000;
+
+/**
+ * At most one a round. `held` are models that got fewer jobs than they want; those whose jobs only wait are wanted as well.
+ * Idle engines of the same or a lower priority go first, then busy ones of a lower one, which drain.
+ */
+export function switches(
+  census: Census,
+  wanted: ReadonlyMap<string, Wanted>,
+  held: ReadonlyMap<string, string>,
+  memory: Memory,
+  world: World,
+  now: number,
+): Action[] {
+  const lately = memory.switches.filter((at) => now - at < HOUR_MS).length;
+  if (lately >= world.config.guest.switches_per_hour) return [];
+  // What was drained for it has not ended yet.
+  if (census.jobs.some((job) => job.asked !== undefined && job.state !== 'pending')) return [];
+  const order = [...world.models].sort((a, b) => b.model.priority - a.model.priority);
+  for (const placed of order) {
+    if (!starved(placed, census, wanted, held)) continue;
+    const victim = victimFor(placed, census, wanted, world);
+    if (victim === undefined) continue;
+    const idle = victim.node?.idle_ms ?? 0;
+    return [
+      ending(
+        victim,
+        `${idle > 0 ? `idle for ${formatMs(idle)}, and ` : ''}${placed.model.id} is wanted more: ${wanted.get(placed.model.id)?.why ?? ''}`,
+      ),
+    ];
+  }
+  return [];
+}
+
+/** Wanted, and without one job that runs. */
+function starved(
+  { model }: PlacedModel,
+  census: Census,
+  wanted: ReadonlyMap<string, Wanted>,
+  held: ReadonlyMap<string, string>,
+): boolean {
+  if ((wanted.get(model.id)?.jobs ?? 0) === 0) return false;
+  const ours = census.jobs.filter((job) => job.model === model.id);
+  if (ours.some((job) => job.state !== 'pending')) return false;
+  return held.has(model.id) || ours.length > 0;
+}
+
+function victimFor(
+  { model, places }: PlacedModel,
+  census: Census,
+  wanted: ReadonlyMap<string, Wanted>,
+  world: World,
+): Present | undefined {
+  const where = new Set(places.map(({ cluster, pool }) => `${cluster.id}/${pool.name}`));
+  const priorities = new Map(world.models.map((one) => [one.model.id, one.model.priority]));
+  const candidates = census.jobs.filter((job) => {
+    if (job.state !== 'ready' || job.node === undefined || job.model === undefined || job.model === model.id)
+      return false;
+    if (!where.has(`${job.cluster}/${job.pool ?? ''}`)) return false;
+    const floor = wanted.get(job.model)?.floor ?? 0;
+    if (census.jobs.filter((other) => other.model === job.model && other.state === 'ready').length <= floor)
+      return false;
+    const priority = priorities.get(job.model) ?? 0;
+    return priority < model.priority || (priority === model.priority && job.node.idle_ms >= IDLE_LEAST_MS);
+  });
+  const idle = (job: Present) => job.node?.idle_ms ?? 0;
+  return candidates.sort(
+    (a, b) =>
+      Number(idle(b) >= IDLE_LEAST_MS) - Number(idle(a) >= IDLE_LEAST_MS) ||
+      (priorities.get(a.model ?? '') ?? 0) - (priorities.get(b.model ?? '') ?? 0) ||
+      idle(b) - idle(a),
+  )[0];
+}

@@ -1,0 +1,104 @@
+/** How many replicas a model should have, and because of what. */
+import type { ModelDemand } from '../../shared/factory/exchange.ts';
+import type { Day, FactoryConfig, ModelConfig } from '../config/schema.ts';
+import { formatMs } from '../config/values.ts';
+
+export interface Wanted {
+  /** Within the model's max. */
+  jobs: number;
+  /** Kept though nobody asks: min, warm hours, a plan. */
+  floor: number;
+  /** Somebody waits for the first one. */
+  urgent: boolean;
+  why: string;
+}
+
+interface Reason {
+  jobs: number;
+  why: string;
+}
+
+/** `ready`: of this factory. `demand` undefined: none. */
+export function wantedOf(
+  model: ModelConfig,
+  demand: ModelDemand | undefined,
+  ready: number,
+  config: Pick<FactoryConfig, 'timezone'>,
+  now: number,
+): Wanted {
+  const kept: Reason[] = [
+    ...(model.min > 0 ? [{ jobs: model.min, why: `min is ${model.min}` }] : []),
+    ...warmOf(model, config.timezone, now),
+    ...(demand?.wanted ?? []).map(({ from, replicas }) => ({ jobs: replicas, why: `${from} wants ${replicas}` })),
+  ];
+  const asked = demand === undefined ? [] : [...requests(model, demand, ready), ...batches(model, demand)];
+  const floor = Math.min(model.max, most(kept));
+  const all = [...kept, ...asked].filter(({ jobs }) => jobs > 0);
+  const jobs = Math.min(model.max, most(all));
+  const capped = most(all) > model.max ? `, max is ${model.max}` : '';
+  return {
+    jobs,
+    floor,
+    urgent: demand !== undefined && demand.waiting + demand.queued > 0,
+    why: all.length === 0 ? 'nothing asks for it' : `${all.map(({ why }) => why).join('; ')}${capped}`,
+  };
+}
+
+const most = (reasons: readonly Reason[]) => Math.max(0, ...reasons.map(({ jobs }) => jobs));
+
+function requests(model: ModelConfig, demand: ModelDemand, ready: number): Reason[] {
+  const { waiting, oldest_wait_ms, asked_ms_ago, queued, busy, ready_replicas } = demand;
+  const reasons: Reason[] = [];
+  if (waiting > 0)
+    reasons.push({ jobs: 1, why: `${waiting} requests wait, the first for ${formatMs(oldest_wait_ms)}` });
+  // Replicas of others serve it: then nobody has to be started for it.
+  else if (asked_ms_ago !== undefined && asked_ms_ago < model.idle && ready_replicas - ready <= 0)
+    reasons.push({ jobs: 1, why: `asked for ${formatMs(asked_ms_ago)} ago` });
+  if (ready_replicas > 0 && queued > 0) reasons.push({ jobs: ready + 1, why: `${queued} requests queue` });
+  else if (ready_replicas > 0 && busy >= model.busy)
+    reasons.push({ jobs: ready + 1, why: `replicas are ${Math.round(busy * 100)} % busy` });
+  return reasons;
+}
+
+/** Whatever is free, as long as each replica has enough to do for its start. */
+function batches(model: ModelConfig, { batch }: ModelDemand): Reason[] {
+  if (batch === undefined || batch.lines === 0) return [];
+  const jobs = Math.ceil(batch.lines / model.lines_per_job);
+  const by = batch.deadline_ms === undefined ? '' : `, the first batch ends in ${formatMs(batch.deadline_ms)}`;
+  return [{ jobs, why: `${batch.lines} lines of batches are worth ${jobs}${by}` }];
+}
+
+function warmOf({ warm }: ModelConfig, timezone: string, now: number): Reason[] {
+  if (warm.length === 0) return [];
+  const { day, minute } = localTime(timezone, now);
+  return warm
+    .filter(
+      ({ days, from, to }) =>
+        within(minute, minutes(from), minutes(to)) &&
+        days.includes(minutes(from) <= minutes(to) || minute >= minutes(from) ? day : dayBefore(day)),
+    )
+    .map(({ jobs, from, to }) => ({ jobs, why: `warm from ${from} to ${to}` }));
+}
+
+/** Hours over midnight belong to the day on which they begin. */
+const within = (minute: number, from: number, to: number) =>
+  from <= to ? minute >= from && minute < to : minute >= from || minute < to;
+const minutes = (clock: string) => Number(clock.slice(0, 2)) * 60 + Number(clock.slice(3));
+const DAYS: readonly Day[] = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'];
+const dayBefore = (day: Day): Day => DAYS[(DAYS.indexOf(day) + 6) % 7] ?? 'mon';
+
+function localTime(timeZone: string, now: number): { day: Day; minute: number } {
+  const format = new Intl.DateTimeFormat('en-GB', {
+    timeZone,
+    weekday: 'short',
+    hour: '2-digit',
+    minute: '2-digit',
+    hourCycle: 'h23',
+  });
+  const parts = new Map(format.formatToParts(now).map(({ type, value }) => [type, value]));
+  const name = parts.get('weekday')?.toLowerCase();
+  return {
+    day: DAYS.find((one) => one === name) ?? 'mon',
+    minute: Number(parts.get('hour')) * 60 + Number(parts.get('minute')),
+  };
+}

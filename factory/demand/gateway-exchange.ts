@@ -1,0 +1,207 @@
+/** The gateway's demand by `POST /factory/exchange`: one request after the other, each held until something changes. */
+import { readFileSync, statSync } from 'node:fs';
+import { Agent, type Dispatcher, fetch } from 'undici';
+import {
+  EXCHANGE_MAX_BYTES,
+  EXCHANGE_PATH,
+  EXCHANGE_WAIT_MAX_MS,
+  type ExchangeAnswer,
+  FACTORY_TOKEN_PATTERN,
+  type FactoryReport,
+  parseAnswer,
+} from '../../shared/factory/exchange.ts';
+import { FactoryError, said } from '../errors.ts';
+import type { GatewaySource, Heard } from './demand-source.ts';
+
+/** Beyond the time that the gateway may hold it. */
+const PATIENCE_MS = EXCHANGE_WAIT_MAX_MS + 20_000;
+/** What was heard is no longer what is: then nothing is ended. */
+const STALE_MS = 90_000;
+const AGAIN_FIRST_MS = 1_000;
+const AGAIN_MAX_MS = 60_000;
+/** Between two reports that interrupt a held answer. */
+const REPORT_LEAST_MS = 1_000;
+
+export interface GatewayExchangeOptions {
+  gateway: string;
+  tokenFile: string;
+  caFile?: string;
+  now(): number;
+  /** A refusal that trying again does not mend: 401 and 403. */
+  refused(why: string): void;
+}
+
+/** @throws FactoryError config where the file is missing, open to others, or no token */
+export function readToken(path: string): string {
+  let text: string;
+  try {
+    if ((statSync(path).mode & 0o077) !== 0) throw new Error('others may read it: chmod 600');
+    text = readFileSync(path, 'utf8').trim();
+  } catch (cause) {
+    throw new FactoryError('config', `the factory's token ${path}: ${said(cause)}`, { cause });
+  }
+  if (!FACTORY_TOKEN_PATTERN.test(text))
+    throw new FactoryError('config', `${path} holds no factory token (otf_ and 43 letters)`);
+  return text;
+}
+
+export class GatewayExchange implements GatewaySource {
+  readonly #options: GatewayExchangeOptions;
+  readonly #token: string;
+  readonly #dispatcher: Dispatcher;
+  readonly #closed = new AbortController();
+  #held: AbortController | undefined;
+  #loop: Promise<void> = Promise.resolve();
+  #report: FactoryReport | undefined;
+  #sent = '';
+  #sentAt = 0;
+  #answer: ExchangeAnswer | undefined;
+  #heardAt = 0;
+  #fault: string | undefined = 'it has not been asked yet';
+  #reported = Promise.withResolvers<void>();
+
+  constructor(options: GatewayExchangeOptions) {
+    this.#options = options;
+    this.#token = readToken(options.tokenFile);
+    const ca = options.caFile === undefined ? {} : { connect: { ca: readFileSync(options.caFile) } };
+    this.#dispatcher = new Agent({ ...ca, headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
+  }
+
+  open(changed: () => void): void {
+    this.#loop = this.#run(changed);
+  }
+
+  latest(now: number): Heard {
+    const fresh = this.#answer !== undefined && now - this.#heardAt < STALE_MS;
+    return {
+      demand: new Map((this.#answer?.demand ?? []).map((one) => [one.model, one])),
+      nodes: fresh ? this.#answer?.nodes : undefined,
+    };
+  }
+
+  fault(): string | undefined {
+    return this.#fault;
+  }
+
+  report(report: FactoryReport): void {
+    this.#report = report;
+    this.#reported.resolve();
+    // Spans grow by themselves: what a person or the gateway acts upon is what counts.
+    const essence = essenceOf(report);
+    if (essence === this.#sent || this.#options.now() - this.#sentAt < REPORT_LEAST_MS) return;
+    this.#held?.abort();
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort();
+    this.#reported.resolve();
+    this.#held?.abort();
+    await this.#loop;
+    await this.#dispatcher.destroy();
+  }
+
+  async #run(changed: () => void): Promise<void> {
+    let wait = AGAIN_FIRST_MS;
+    await this.#reported.promise;
+    while (!this.#closed.signal.aborted) {
+      const report = this.#report;
+      if (report === undefined) return;
+      const before = this.#answer?.revision;
+      const known = this.#fault === undefined && before !== undefined;
+      try {
+        const answer = await this.#ask({
+          ...report,
+          ...(known ? { after: before } : {}),
+          wait_ms: EXCHANGE_WAIT_MAX_MS,
+        });
+        wait = AGAIN_FIRST_MS;
+        // Interrupted, since there is more to report.
+        if (answer === undefined) continue;
+        this.#answer = answer;
+        this.#heardAt = this.#options.now();
+        const news = this.#fault !== undefined || answer.revision !== before;
+        this.#fault = undefined;
+        if (news) changed();
+        else await pause(50, this.#closed.signal);
+      } catch (error) {
+        const first = this.#fault === undefined;
+        this.#fault = said(error);
+        if (error instanceof FactoryError && error.code === 'gateway') this.#options.refused(this.#fault);
+        if (first) changed();
+        await pause(wait, this.#closed.signal);
+        wait = Math.min(AGAIN_MAX_MS, wait * 2);
+      }
+    }
+  }
+
+  /** @throws FactoryError gateway where it refused, Error where it did not answer */
+  async #ask(report: FactoryReport): Promise<ExchangeAnswer | undefined> {
+    const held = new AbortController();
+    this.#held = held;
+    this.#sent = essenceOf(report);
+    this.#sentAt = this.#options.now();
+    try {
+      const response = await fetch(new URL(EXCHANGE_PATH, this.#options.gateway), {
+        method: 'POST',
+        headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
+        body: JSON.stringify(report),
+        redirect: 'error',
+        dispatcher: this.#dispatcher,
+        signal: AbortSignal.any([held.signal, this.#closed.signal, AbortSignal.timeout(PATIENCE_MS)]),
+      });
+      const text = await bounded(response.body);
+      if (response.status === 401 || response.status === 403)
+        throw new FactoryError('gateway', `the gateway refuses this factory: ${response.status} ${text.slice(0, 200)}`);
+      if (!response.ok) throw new Error(`the gateway answered ${response.status} ${text.slice(0, 200)}`);
+      return parseAnswer(JSON.parse(text));
+    } catch (error) {
+      if (held.signal.aborted) return undefined;
+      throw error;
+    } finally {
+      this.#held = undefined;
+    }
+  }
+}
+
+/** What of a report makes it worth an exchange of its own. */
+function essenceOf({ models, jobs, clusters, drain, config_revision, decisions }: FactoryReport): string {
+  return JSON.stringify([
+    config_revision,
+    models.map(({ id, state, pending, running, ready, reason }) => [
+      id,
+      state,
+      pending,
+      running,
+      ready,
+      state === 'ready' ? '' : reason,
+    ]),
+    jobs.map(({ cluster, id, state }) => [cluster, id, state]),
+    clusters.map(({ id, reachable }) => [id, reachable]),
+    drain.map(({ session }) => session),
+    decisions.at(-1),
+  ]);
+}
+
+async function bounded(body: AsyncIterable<Uint8Array> | null): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of body ?? []) {
+    bytes += piece.length;
+    if (bytes > EXCHANGE_MAX_BYTES) throw new Error(`the gateway's answer is larger than ${EXCHANGE_MAX_BYTES} bytes`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces).toString('utf8');
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener('abort', end);
+  });
+}

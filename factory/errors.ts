@@ -1,0 +1,18 @@
+/** `config`: the file is wrong, nothing was done. `busy`: another factory holds the lease. `gateway`: it refused. `internal`: all else. */
+export type FactoryErrorCode = 'usage' | 'config' | 'busy' | 'gateway' | 'internal';
+
+export class FactoryError extends Error {
+  override name = 'FactoryError';
+  readonly code: FactoryErrorCode;
+
+  constructor(code: FactoryErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** A sentence of any error, cut to what a report may hold. */
+export function said(error: unknown, max = 280): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.replace(/\s+/g, ' ').trim().slice(0, max);
+}

@@ -1,0 +1,67 @@
+/** Programs of batch systems, run with bounds. */
+import { spawn } from 'node:child_process';
+
+/** A scheduler that answers slower than this is not there. */
+export const PATIENCE_MS = 30_000;
+const ANSWER_MAX_BYTES = 8 * 1024 * 1024;
+
+/** `timeout`: it was ended before it answered, and what it did is not known. */
+export type CommandResult =
+  | { kind: 'done'; code: number; out: string; errors: string }
+  | { kind: 'missing'; errors: string }
+  | { kind: 'timeout'; errors: string };
+
+export type RunCommand = (file: string, args: readonly string[], input?: string) => Promise<CommandResult>;
+
+/** With the environment `more` beside this process's own. Never rejects. */
+export function commandRunner(more: Readonly<Record<string, string>> = {}, patienceMs = PATIENCE_MS): RunCommand {
+  return (file, args, input = '') =>
+    new Promise((resolve) => {
+      const child = spawn(file, args, {
+        stdio: ['pipe', 'pipe', 'pipe'],
+        env: { ...process.env, ...more, LC_ALL: 'C' },
+      });
+      let [out, errors, bytes] = ['', '', 0];
+      let late = false;
+      const slow = { kind: 'timeout', errors: `${file} did not answer within ${patienceMs / 1000} s` } as const;
+      const timer = setTimeout(() => {
+        late = true;
+        child.kill('SIGKILL');
+        // Not at its close: a child of its own may hold the pipes for ever.
+        resolve(slow);
+      }, patienceMs);
+      const hear = (add: (text: string) => void) => (piece: Buffer) => {
+        bytes += piece.length;
+        if (bytes > ANSWER_MAX_BYTES) {
+          late = true;
+          child.kill('SIGKILL');
+        } else add(piece.toString());
+      };
+      child.stdout.on(
+        'data',
+        hear((text) => {
+          out += text;
+        }),
+      );
+      child.stderr.on(
+        'data',
+        hear((text) => {
+          errors += text;
+        }),
+      );
+      // It may end without reading its input.
+      child.stdin.on('error', () => {});
+      child.stdin.end(input);
+      child.on('error', (error) => {
+        clearTimeout(timer);
+        resolve({ kind: 'missing', errors: `${file}: ${error.message}` });
+      });
+      child.on('close', (code) => {
+        clearTimeout(timer);
+        const last = errors.trim().slice(-600);
+        if (late || code === null) resolve(slow);
+        else
+          resolve({ kind: 'done', code, out, errors: last === '' && code !== 0 ? `${file} ended with ${code}` : last });
+      });
+    });
+}

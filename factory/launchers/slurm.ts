@@ -1,0 +1,166 @@
+/** Slurm by its commands, as the user who runs the factory: sbatch(1), squeue(1), sinfo(1), scancel(1) of 20.11 and later. */
+import { gpuClass } from '../../shared/hardware/classes.ts';
+import type { ClusterConfig, Pool } from '../config/schema.ts';
+import type { CommandResult, RunCommand } from './command.ts';
+import {
+  type Capacity,
+  type CheckFinding,
+  type Launcher,
+  LauncherError,
+  type ListedJob,
+  type Submission,
+} from './launcher.ts';
+
+/** Two minutes before its end the agent takes nothing new and finishes what runs. */
+const BEFORE_END_S = 120;
+/** scancel takes many ids; a command line has its limit. */
+const IDS_PER_CALL = 200;
+/** One job a line; no field but the reason may hold a bar, and that stands last. */
+const SQUEUE_FORMAT = '%i|%j|%T|%r';
+const SINFO_FORMAT = 'NodeHost:128,|:1,Partition:128,|:1,StateCompact:40,|:1,Gres:400,|:1,GresUsed:400';
+/** What Slurm prints where its controller is away: the job may exist. Everything else is a refusal. */
+const AWAY =
+  /unable to contact slurm controller|socket timed out|connection refused|communication|zero bytes were transmitted|slurm backup controller|unable to establish|DNS SRV lookup failed/i;
+
+/** As squeue and scancel call it: a task of an array is 123_4. */
+// biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's braces
+const JOB_ID = '${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}';
+
+export function slurmLauncher(cluster: ClusterConfig, run: RunCommand): Launcher {
+  const where = cluster.clusters === undefined ? [] : [`--clusters=${cluster.clusters}`];
+  return {
+    kind: 'slurm',
+    jobId: JOB_ID,
+    seen: 'real',
+    async submit(submission) {
+      const out = told(await run('sbatch', [...where, '--parsable'], script(submission)), 'submit');
+      const [, id] = /^(\d+)(?:;|\s|$)/m.exec(out.trim()) ?? [];
+      if (id === undefined) throw new LauncherError('unclear', `sbatch answered "${out.slice(0, 200)}", no job id`);
+      return submission.count === 1 ? [id] : Array.from({ length: submission.count }, (_, n) => `${id}_${n}`);
+    },
+    async list(prefix) {
+      const flags = ['--noheader', '--me', '--array', '--states=all', `--format=${SQUEUE_FORMAT}`];
+      return parseJobs(told(await run('squeue', [...where, ...flags]), 'ask'), prefix);
+    },
+    async capacity() {
+      return parseNodes(
+        told(await run('sinfo', [...where, '--noheader', '-N', '-O', SINFO_FORMAT]), 'ask'),
+        cluster.pools,
+      );
+    },
+    async cancel(ids) {
+      for (let n = 0; n < ids.length; n += IDS_PER_CALL)
+        told(await run('scancel', [...where, '--quiet', ...ids.slice(n, n + IDS_PER_CALL)]), 'ask');
+    },
+    async check(submission): Promise<CheckFinding> {
+      const result = await run('sbatch', [...where, '--test-only'], script(submission));
+      if (result.kind !== 'done' || AWAY.test(result.errors)) throw new LauncherError('unreachable', result.errors);
+      const text = result.errors.replace(/^sbatch: (error: )?/gm, '').replace(/\s+/g, ' ');
+      return { ok: result.code === 0, text };
+    },
+  };
+}
+
+/** @throws LauncherError */
+function told(result: CommandResult, what: 'submit' | 'ask'): string {
+  if (result.kind === 'missing')
+    throw new LauncherError('unreachable', `${result.errors}; is this a login node of the cluster?`);
+  if (result.kind === 'timeout') throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', result.errors);
+  if (result.code === 0) return result.out;
+  const text = result.errors.replace(/^\w+: (error: )?/gm, '').replace(/\s+/g, ' ');
+  if (AWAY.test(text)) throw new LauncherError(what === 'submit' ? 'unclear' : 'unreachable', text);
+  throw new LauncherError('refused', text);
+}
+
+/** The whole script that sbatch reads. */
+export function script({ name, count, pool, gpus, body, log }: Submission): string {
+  const option = (key: string, value: string | number | undefined) =>
+    value === undefined ? [] : [`#SBATCH --${key}=${value}`];
+  return [
+    '#!/bin/bash',
+    `#SBATCH --job-name=${name}`,
+    '#SBATCH --nodes=1',
+    `#SBATCH --partition=${pool.name}`,
+    `#SBATCH --gpus-per-node=${pool.gres === undefined ? '' : `${pool.gres}:`}${gpus}`,
+    `#SBATCH --time=${pool.time}`,
+    ...option('account', pool.account),
+    ...option('qos', pool.qos),
+    ...option('constraint', pool.constraint),
+    ...option('mem', pool.memory),
+    ...option('cpus-per-task', pool.cpus),
+    // A job that begins again after a preemption would be one that nobody submitted.
+    '#SBATCH --no-requeue',
+    `#SBATCH --signal=B:USR1@${BEFORE_END_S}`,
+    `#SBATCH --output=${count > 1 ? log.replace('%j', '%A_%a') : log}`,
+    '#SBATCH --open-mode=append',
+    ...(count > 1 ? [`#SBATCH --array=0-${count - 1}`] : []),
+    ...pool.options.map((one) => `#SBATCH --${one.replace(/^-+/, '')}`),
+    '',
+    body,
+  ].join('\n');
+}
+
+/** Of squeue's states, all others are over: squeue(1), JOB STATE CODES. */
+const PENDING = new Set([
+  'PENDING',
+  'CONFIGURING',
+  'REQUEUED',
+  'REQUEUE_HOLD',
+  'REQUEUE_FED',
+  'RESV_DEL_HOLD',
+  'SPECIAL_EXIT',
+]);
+const RUNNING = new Set(['RUNNING', 'COMPLETING', 'SIGNALING', 'STAGE_OUT', 'RESIZING', 'SUSPENDED', 'STOPPED']);
+const ENDED: Readonly<Record<string, ListedJob['ended']>> = {
+  COMPLETED: 'done',
+  FAILED: 'failed',
+  OUT_OF_MEMORY: 'failed',
+  LAUNCH_FAILED: 'failed',
+  PREEMPTED: 'preempted',
+  REVOKED: 'preempted',
+  NODE_FAIL: 'node',
+  BOOT_FAIL: 'node',
+  TIMEOUT: 'time',
+  DEADLINE: 'time',
+  CANCELLED: 'cancelled',
+};
+
+export function parseJobs(out: string, prefix: string): ListedJob[] {
+  return out.split('\n').flatMap((line): ListedJob[] => {
+    const [id = '', name = '', word = '', ...rest] = line.trim().split('|');
+    // With --clusters a line names the cluster.
+    if (!/^\d+(_\d+)?$/.test(id) || !name.startsWith(prefix)) return [];
+    const reason = rest.join('|');
+    if (PENDING.has(word)) return [{ id, name, state: 'pending', reason }];
+    if (RUNNING.has(word)) return [{ id, name, state: 'running' }];
+    const ended = ENDED[word];
+    return [{ id, name, state: 'ended', reason: word, ...(ended === undefined ? {} : { ended }) }];
+  });
+}
+
+/** States in which a node takes jobs; others end in `*`, are drained, down or reserved. */
+const OPEN = new Set(['idle', 'mix']);
+
+export function parseNodes(out: string, pools: readonly Pool[]): Capacity[] {
+  const idle = new Map(pools.map(({ name }) => [name, 0]));
+  for (const line of out.split('\n')) {
+    const [, partition = '', state = '', gres = '', used = ''] = line.split('|').map((cell) => cell.trim());
+    const name = partition.replace(/\*$/, '');
+    const pool = pools.find((one) => one.name === name);
+    if (pool === undefined || !OPEN.has(state)) continue;
+    const free = gpusOf(gres, pool) - gpusOf(used, pool);
+    idle.set(name, (idle.get(name) ?? 0) + Math.max(0, free));
+  }
+  return [...idle].map(([pool, count]) => ({ pool, idle: count }));
+}
+
+/** `gpu:a100:4(S:0-1),gpu:h100:2`, `gpu:4` or `gpu:a100:1(IDX:0)`: those of the pool's kind. */
+function gpusOf(gres: string, pool: Pool): number {
+  let count = 0;
+  for (const [, type, number = '0'] of gres.matchAll(/gpu(?::([A-Za-z][\w.-]*))?:(\d+)/g)) {
+    const ours =
+      type === undefined || (pool.gres === undefined ? gpuClass(type) === gpuClass(pool.gpu) : type === pool.gres);
+    if (ours) count += Number(number);
+  }
+  return count;
+}

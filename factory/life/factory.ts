@@ -1,0 +1,219 @@
+/** A factory from its start to its end: one lease, one exchange with the gateway, rounds in between. */
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { readConfig } from '../config/read.ts';
+import type { FactoryConfig } from '../config/schema.ts';
+import type { Memory } from '../decisions/memory.ts';
+import { type PlacedModel, placedModels } from '../decisions/world.ts';
+import type { DemandSource, GatewaySource } from '../demand/demand-source.ts';
+import { joined } from '../demand/demand-source.ts';
+import { said } from '../errors.ts';
+import type { Launcher } from '../launchers/launcher.ts';
+import { makeLauncher } from '../launchers/make.ts';
+import { Journal } from './journal.ts';
+import { HEARTBEAT_MS, Lease } from './lease.ts';
+import { dayPoint, factoryReport } from './report.ts';
+import { type FailedJob, type RoundResult, round } from './round.ts';
+import { StateFiles } from './state-files.ts';
+
+/** News of the gateway in one burst are one round. */
+const ROUND_LEAST_MS = 300;
+const TIDY_EVERY_MS = 3_600_000;
+const FAILED_MAX = 100;
+
+export interface FactoryOptions {
+  configPath: string;
+  config: FactoryConfig;
+  log(line: string): void;
+  gateway: GatewaySource;
+  /** Plans and forecasts. */
+  others?: readonly DemandSource[];
+  launcherFor?: typeof makeLauncher;
+  now?(): number;
+}
+
+export class Factory {
+  readonly #options: FactoryOptions;
+  readonly #files: StateFiles;
+  readonly #journal: Journal;
+  readonly #now: () => number;
+  readonly #end = new AbortController();
+  #config: FactoryConfig;
+  #models: PlacedModel[];
+  #launchers: Map<string, Launcher>;
+  #memory: Memory;
+  #failed: FailedJob[] = [];
+  #configStamp = '';
+  #wake = Promise.withResolvers<void>();
+  #tidied = 0;
+
+  constructor(options: FactoryOptions) {
+    this.#options = options;
+    this.#now = options.now ?? Date.now;
+    this.#config = options.config;
+    this.#files = new StateFiles(options.config.state);
+    this.#journal = new Journal((line) => options.log(line));
+    this.#models = placedModels(options.config);
+    this.#launchers = this.#makeLaunchers(options.config);
+    this.#files.open();
+    this.#memory = this.#files.readMemory(this.#now());
+  }
+
+  /** Resolves when `stop` was called, or another factory took the lease. Jobs run on. */
+  async run(): Promise<'stopped' | 'replaced'> {
+    const lease = new Lease(this.#files.directory);
+    const waiting = ({ host, pid }: { host: string; pid: number }) =>
+      this.#options.log(`waits: the factory ${this.#config.factory} runs on ${host} (pid ${pid})`);
+    if (!(await lease.acquire(waiting, sleep, this.#end.signal, this.#now))) return 'stopped';
+    // What the former one wrote while this one waited.
+    this.#memory = this.#files.readMemory(this.#now());
+    this.#journal.restore(this.#files.read('status.json'));
+    this.#stamp();
+    this.#options.log(
+      `${this.#config.factory}: ${this.#models.length} models, ${this.#config.clusters.length} clusters`,
+    );
+    const beat = setInterval(() => this.#beat(lease), HEARTBEAT_MS);
+    this.#options.gateway.open(() => this.#wake.resolve());
+    try {
+      while (!this.#end.signal.aborted) {
+        if (!lease.held()) return 'replaced';
+        await this.#round();
+        await sleep(ROUND_LEAST_MS, this.#end.signal);
+        await Promise.race([this.#wake.promise, sleep(this.#config.guest.every, this.#end.signal)]);
+        this.#wake = Promise.withResolvers<void>();
+      }
+      return 'stopped';
+    } finally {
+      clearInterval(beat);
+      await this.#options.gateway.close();
+      lease.release();
+    }
+  }
+
+  stop(): void {
+    this.#end.abort();
+  }
+
+  async #round(): Promise<void> {
+    this.#reread();
+    try {
+      const result = await round(this.#parts());
+      this.#tell(result);
+    } catch (error) {
+      // A full disk, most likely: nothing was asked of a scheduler that is not remembered.
+      this.#options.log(`this round failed: ${said(error)}`);
+    }
+    const now = this.#now();
+    if (now - this.#tidied < TIDY_EVERY_MS) return;
+    this.#tidied = now;
+    this.#files.tidy(now);
+  }
+
+  #parts() {
+    return {
+      config: this.#config,
+      models: this.#models,
+      launchers: this.#launchers,
+      memory: this.#memory,
+      heard: (now: number) =>
+        joined(
+          this.#options.gateway.latest(now),
+          (this.#options.others ?? []).map((one) => one.latest(now)),
+        ),
+      now: this.#now,
+      remember: (memory: Memory) => this.#files.write('memory.json', memory),
+      logTail: (cluster: string, id: string) => this.#files.logTail(cluster, id),
+      logPath: (cluster: string) => join(this.#files.logs, `${cluster}-%j.log`),
+      note: (note: { model?: string; text: string }) => this.#journal.note(note, this.#now()),
+      failed: (job: FailedJob) => {
+        this.#failed = [...this.#failed, job].slice(-FAILED_MAX);
+      },
+    };
+  }
+
+  #tell(result: RoundResult): void {
+    const now = this.#now();
+    const fresh = this.#journal.point(dayPoint({ result, memory: this.#memory, now }));
+    const report = factoryReport({
+      result,
+      memory: this.#memory,
+      launchers: this.#launchers,
+      decisions: this.#journal.decisions,
+      failed: this.#failed,
+      now,
+    });
+    const fault = this.#options.gateway.fault();
+    const sends = fresh || fault !== undefined;
+    this.#options.gateway.report(sends ? { ...report, day: this.#journal.day } : report);
+    this.#files.write('status.json', {
+      at: new Date(now).toISOString(),
+      pid: process.pid,
+      report,
+      day: this.#journal.day,
+      decisions: this.#journal.decisions,
+      wanted: Object.fromEntries(result.wanted),
+      held: Object.fromEntries(result.held),
+      back_offs: this.#memory.back_offs,
+      ...(fault === undefined ? {} : { gateway: fault }),
+    });
+  }
+
+  #beat(lease: Lease): void {
+    try {
+      if (!lease.beat()) this.#wake.resolve();
+    } catch (error) {
+      this.#options.log(`the lease cannot be written: ${said(error)}`);
+    }
+  }
+
+  /** A file that became wrong changes nothing: the factory goes on by the old one, and says so. */
+  #reread(): void {
+    const before = this.#configStamp;
+    if (this.#stamp() === before) return;
+    try {
+      const config = readConfig(this.#options.configPath);
+      if (config.revision === this.#config.revision) return;
+      if (
+        config.factory !== this.#config.factory ||
+        config.state !== this.#config.state ||
+        config.gateway !== this.#config.gateway
+      )
+        throw new Error('factory, state and gateway change with a restart alone');
+      const launchers = this.#makeLaunchers(config);
+      this.#config = config;
+      this.#launchers = launchers;
+      this.#models = placedModels(config);
+      this.#journal.note({ text: `reads its file anew: revision ${config.revision}` }, this.#now());
+    } catch (error) {
+      this.#journal.note({ text: `keeps its former file: ${said(error)}` }, this.#now());
+    }
+  }
+
+  #stamp(): string {
+    try {
+      const { mtimeMs, size, ino } = statSync(this.#options.configPath);
+      this.#configStamp = `${mtimeMs} ${size} ${ino}`;
+    } catch {
+      // An editor replaces it: the next round looks again.
+    }
+    return this.#configStamp;
+  }
+
+  #makeLaunchers(config: FactoryConfig): Map<string, Launcher> {
+    const make = this.#options.launcherFor ?? makeLauncher;
+    return new Map(config.clusters.map((cluster) => [cluster.id, make(cluster)]));
+  }
+}
+
+export function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener('abort', end);
+  });
+}

@@ -1,0 +1,74 @@
+/** The last decisions and the last day, for people. Bounded; a restart goes on with what the status file has. */
+import * as z from 'zod';
+import {
+  DAY_POINTS_MAX,
+  type DayPoint,
+  DECISIONS_MAX,
+  type DecisionReport,
+  TEXT_MAX,
+} from '../../shared/factory/exchange.ts';
+import type { Note } from '../decisions/world.ts';
+
+const POINT_MS = 300_000;
+/** The same sentence again within this time is one line. */
+const REPEATED_MS = 600_000;
+
+const savedSchema = z.object({
+  decisions: z.array(z.object({ at: z.string(), model: z.string().optional(), text: z.string() })).max(DECISIONS_MAX),
+  day: z
+    .array(
+      z.object({
+        at: z.string(),
+        running: z.number(),
+        ready: z.number(),
+        pending: z.number(),
+        idle: z.number().optional(),
+        waiting: z.number(),
+      }),
+    )
+    .max(DAY_POINTS_MAX),
+});
+
+export class Journal {
+  decisions: DecisionReport[] = [];
+  day: DayPoint[] = [];
+  readonly #log: (line: string) => void;
+
+  constructor(log: (line: string) => void) {
+    this.#log = log;
+  }
+
+  /** Of a former process; what cannot be read is left. */
+  restore(value: unknown): void {
+    const read = savedSchema.safeParse(value);
+    if (!read.success) return;
+    this.decisions = read.data.decisions.map(({ model, ...rest }) => ({
+      ...rest,
+      ...(model === undefined ? {} : { model }),
+    }));
+    this.day = read.data.day.map(({ idle, ...rest }) => ({ ...rest, ...(idle === undefined ? {} : { idle }) }));
+  }
+
+  note({ model, text }: Note, now: number): void {
+    const cut = text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX - 1)}…` : text;
+    const last = this.decisions.findLast((one) => one.model === model);
+    if (last?.text === cut && now - Date.parse(last.at) < REPEATED_MS) return;
+    this.decisions.push({ at: new Date(now).toISOString(), ...(model === undefined ? {} : { model }), text: cut });
+    if (this.decisions.length > DECISIONS_MAX) this.decisions.shift();
+    this.#log(`${model === undefined ? '' : `${model}: `}${cut}`);
+  }
+
+  /** True where a new point of the day began. */
+  point(point: DayPoint): boolean {
+    const slot = (at: string) => Math.floor(Date.parse(at) / POINT_MS);
+    const last = this.day.at(-1);
+    if (last !== undefined && slot(last.at) === slot(point.at)) {
+      // The moment's jobs; the most that waited.
+      this.day[this.day.length - 1] = { ...point, at: last.at, waiting: Math.max(last.waiting, point.waiting) };
+      return false;
+    }
+    this.day.push(point);
+    if (this.day.length > DAY_POINTS_MAX) this.day.shift();
+    return true;
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * One factory at a time has a state directory, which may lie on a file system that several login nodes share. The holder writes its file anew every
+ * few seconds; one that waits takes it when it has seen no change for a while by its own clock, so that clocks need not agree.
+ */
+import { randomBytes } from 'node:crypto';
+import { linkSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import * as z from 'zod';
+
+export const HEARTBEAT_MS = 5_000;
+/** Of no change. A file system that hides writes for 30 s, as NFS does, is no reason to take over. */
+export const LEASE_MS = 60_000;
+/** After taking it: two that took it at one time see here who was last. */
+const SETTLE_MS = 1_000;
+
+const holderSchema = z.object({ host: z.string(), pid: z.number(), token: z.string(), beat: z.number() });
+export type Holder = z.infer<typeof holderSchema>;
+
+type Sleep = (ms: number, signal: AbortSignal) => Promise<void>;
+
+export class Lease {
+  readonly #path: string;
+  readonly #own: Holder;
+
+  constructor(directory: string, owner: { host?: string; pid?: number } = {}) {
+    this.#path = join(directory, 'lease.json');
+    this.#own = {
+      host: owner.host ?? hostname(),
+      pid: owner.pid ?? process.pid,
+      token: randomBytes(16).toString('hex'),
+      beat: 0,
+    };
+  }
+
+  /** Resolves when it is held, or false when `signal` ended the wait. `waiting` is told once of each holder. */
+  async acquire(
+    waiting: (holder: Holder) => void,
+    sleep: Sleep,
+    signal: AbortSignal,
+    now: () => number,
+  ): Promise<boolean> {
+    let seen = '';
+    let since = now();
+    let told = '';
+    while (!signal.aborted) {
+      const { text, holder } = this.#read();
+      if (text === undefined ? this.#create() : holder === undefined ? false : dead(holder)) {
+        if (text !== undefined) this.#write();
+        await sleep(SETTLE_MS, signal);
+        if (this.held()) return true;
+        continue;
+      }
+      if (text !== seen) [seen, since] = [text ?? '', now()];
+      else if (now() - since >= LEASE_MS) {
+        this.#write();
+        continue;
+      }
+      if (this.held()) return true;
+      if (holder !== undefined && holder.token !== told) {
+        told = holder.token;
+        waiting(holder);
+      }
+      await sleep(Math.min(HEARTBEAT_MS, 1_000), signal);
+    }
+    return false;
+  }
+
+  /** Whether the file still names this factory. */
+  held(): boolean {
+    return this.#read().holder?.token === this.#own.token;
+  }
+
+  /** False: somebody else has it, and this factory must stop. @throws what the disk says */
+  beat(): boolean {
+    if (!this.held()) return false;
+    this.#own.beat += 1;
+    this.#write();
+    return true;
+  }
+
+  release(): void {
+    if (this.held()) unlinkSync(this.#path);
+  }
+
+  #read(): { text?: string; holder?: Holder } {
+    try {
+      const text = readFileSync(this.#path, 'utf8').slice(0, 4_096);
+      try {
+        return { text, holder: holderSchema.parse(JSON.parse(text)) };
+      } catch {
+        return { text };
+      }
+    } catch (cause) {
+      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return {};
+      throw cause;
+    }
+  }
+
+  #unfinished(): string {
+    const path = `${this.#path}.${this.#own.token}`;
+    writeFileSync(path, `${JSON.stringify(this.#own)}\n`, { mode: 0o600 });
+    return path;
+  }
+
+  #write(): void {
+    renameSync(this.#unfinished(), this.#path);
+  }
+
+  /** A hard link is made by one of two, on NFS as well. */
+  #create(): boolean {
+    const path = this.#unfinished();
+    try {
+      linkSync(path, this.#path);
+      return true;
+    } catch {
+      return false;
+    } finally {
+      unlinkSync(path);
+    }
+  }
+}
+
+/** On this machine one can look. */
+function dead({ host, pid }: Holder): boolean {
+  if (host !== hostname()) return false;
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (cause) {
+    return cause instanceof Error && 'code' in cause && cause.code === 'ESRCH';
+  }
+}

@@ -1,0 +1,189 @@
+/** One round: asks the schedulers, decides, does it, and remembers each step before it is taken. */
+import type { FactoryConfig } from '../config/schema.ts';
+import { recordFailure } from '../decisions/back-off.ts';
+import { type Decisions, decide, intended } from '../decisions/decide.ts';
+import { jobKey, type Memory, namePrefix } from '../decisions/memory.ts';
+import { assessEnd, type Ended, late, observe } from '../decisions/observe.ts';
+import type { Action, ClusterView, Note, PlacedModel, World } from '../decisions/world.ts';
+import type { Heard } from '../demand/demand-source.ts';
+import { said } from '../errors.ts';
+import { type Launcher, LauncherError } from '../launchers/launcher.ts';
+import { contextOf } from '../recipes/context.ts';
+import { scriptBody } from '../recipes/script.ts';
+
+export interface RoundParts {
+  config: FactoryConfig;
+  models: readonly PlacedModel[];
+  /** By cluster. */
+  launchers: ReadonlyMap<string, Launcher>;
+  memory: Memory;
+  heard(now: number): Heard;
+  now(): number;
+  /** Before anything is asked of a scheduler. @throws what the disk says: then nothing is asked */
+  remember(memory: Memory): void;
+  logTail(cluster: string, id: string): Promise<string | undefined>;
+  /** Where the job's output goes; `%j` is its id. */
+  logPath(cluster: string): string;
+  note(note: Note): void;
+  /** A job whose engine did not serve. */
+  failed?(job: FailedJob): void;
+  /** Only says what it would do. */
+  dry?: boolean;
+}
+
+export interface FailedJob {
+  cluster: string;
+  id: string;
+  model: string;
+  gpus: number;
+  at: number;
+  reason: string;
+  log_tail?: string;
+}
+
+export interface RoundResult extends Decisions {
+  world: World;
+  /** Sessions that the gateway is to drain, with the reason. */
+  drains: { session: string; why: string }[];
+}
+
+export async function round(parts: RoundParts): Promise<RoundResult> {
+  const { memory, config } = parts;
+  const clusters = await views(parts);
+  const now = parts.now();
+  const world: World = { config, models: parts.models, clusters, ...parts.heard(now) };
+  const { ended, notes } = observe(memory, world, now);
+  for (const one of notes) parts.note(one);
+  for (const one of ended) await end(parts, one, world, now);
+  const lates = lateJobs(memory, world, now);
+  for (const { ended: one } of lates) await end(parts, one, world, now);
+  const decisions = decide(memory, world, now);
+  decisions.actions.unshift(...lates.map(({ action }) => action));
+  if (parts.dry !== true) {
+    parts.remember(memory);
+    for (const action of decisions.actions) await act(parts, action);
+    parts.remember(memory);
+  }
+  return { ...decisions, world, drains: drainsOf(memory, world) };
+}
+
+/** All clusters at once; one that does not answer is a view of its own, not a fault. */
+async function views({ config, launchers }: RoundParts): Promise<Map<string, ClusterView>> {
+  const prefix = namePrefix(config.factory);
+  const one = async (id: string): Promise<[string, ClusterView]> => {
+    const launcher = launchers.get(id);
+    if (launcher === undefined) return [id, { reachable: false, reason: 'no launcher' }];
+    try {
+      const [jobs, capacity] = await Promise.all([
+        launcher.list(prefix),
+        // Idle GPUs only order the places: without them the first is taken.
+        launcher.capacity().catch(() => undefined),
+      ]);
+      return [id, { reachable: true, jobs, ...(capacity === undefined ? {} : { capacity }) }];
+    } catch (error) {
+      return [id, { reachable: false, reason: said(error) }];
+    }
+  };
+  return new Map(await Promise.all(config.clusters.map(({ id }) => one(id))));
+}
+
+async function end(parts: RoundParts, ended: Ended, world: World, now: number): Promise<void> {
+  const { job, how } = ended;
+  const interesting = how === 'failed' || how === 'done' || how === 'late' || how === 'time';
+  const tail = interesting && job.asked === undefined ? await parts.logTail(job.cluster, job.id) : undefined;
+  const note = assessEnd(ended, tail, parts.memory, world, now);
+  parts.note(note);
+  if (job.model === undefined || !interesting || job.asked !== undefined || job.ready_at !== undefined) return;
+  const { cluster, id, model, gpus } = job;
+  parts.failed?.({
+    cluster,
+    id,
+    model,
+    gpus,
+    at: now,
+    reason: note.text.slice(0, 300),
+    ...(tail === undefined ? {} : { log_tail: tail }),
+  });
+}
+
+function lateJobs(memory: Memory, world: World, now: number): { ended: Ended; action: Action }[] {
+  return Object.values(memory.jobs).flatMap((job) => {
+    const reason = late(job, world, now);
+    if (reason === undefined || world.clusters.get(job.cluster)?.reachable !== true) return [];
+    const ended: Ended = { job: { ...job }, how: 'late', reason };
+    job.asked = { at: now, what: 'cancel', why: reason };
+    const of = job.model === undefined ? {} : { model: job.model };
+    return [{ ended, action: { kind: 'cancel' as const, cluster: job.cluster, jobs: [job.id], ...of, why: reason } }];
+  });
+}
+
+/** Asked of the gateway until the node is gone. */
+function drainsOf(memory: Memory, world: World): { session: string; why: string }[] {
+  return Object.values(memory.jobs).flatMap((job) => {
+    if (job.asked?.what !== 'drain') return [];
+    const node = world.nodes?.find(({ labels }) => labels?.['factory-job'] === jobKey(job.cluster, job.id));
+    return node === undefined || node.state === 'draining' ? [] : [{ session: node.session, why: job.asked.why }];
+  });
+}
+
+async function act(parts: RoundParts, action: Action): Promise<void> {
+  const of = action.model === undefined ? {} : { model: action.model };
+  if (action.kind === 'drain')
+    return parts.note({ ...of, text: `drains job ${action.job} on ${action.cluster}: ${action.why}` });
+  if (action.kind === 'submit') return submit(parts, action);
+  try {
+    await parts.launchers.get(action.cluster)?.cancel(action.jobs);
+    parts.note({ ...of, text: `cancels job ${action.jobs.join(', ')} on ${action.cluster}: ${action.why}` });
+  } catch (error) {
+    // It is asked again: `asked` stays, and its time runs.
+    parts.note({ ...of, text: `cannot cancel job ${action.jobs.join(', ')} on ${action.cluster}: ${said(error)}` });
+  }
+}
+
+async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit' }>): Promise<void> {
+  const { memory, config, launchers } = parts;
+  const { place, model, count, why } = action;
+  const { cluster, pool, engine, context } = place;
+  const launcher = launchers.get(cluster.id);
+  if (launcher === undefined) return;
+  const submission = intended(memory, action, config.factory, parts.now());
+  parts.remember(memory);
+  const where = `${cluster.id}/${pool.name}`;
+  const jobs = count === 1 ? 'a job' : `${count} jobs`;
+  try {
+    const body = scriptBody({
+      factory: config.factory,
+      gateway: config.gateway,
+      cluster,
+      context: contextOf(model, place),
+      contextId: context,
+      jobId: launcher.jobId,
+    });
+    const ids = await launcher.submit({
+      name: submission.name,
+      count,
+      pool,
+      gpus: engine.gpus,
+      body,
+      log: parts.logPath(cluster.id),
+    });
+    submission.outcome = 'accepted';
+    parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
+  } catch (error) {
+    const refused = error instanceof LauncherError && error.code === 'refused';
+    const unreachable = error instanceof LauncherError && error.code === 'unreachable';
+    submission.outcome = refused || unreachable ? 'refused' : 'unclear';
+    const reason = `${where}: ${said(error)}`;
+    const follows = recordFailure(
+      memory,
+      'refused',
+      { model, cluster: cluster.id, context, reason },
+      config.guest,
+      parts.now(),
+    );
+    parts.note({
+      model,
+      text: submission.outcome === 'unclear' ? `no word of ${jobs} submitted to ${reason}; they may be there` : follows,
+    });
+  }
+}

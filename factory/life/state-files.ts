@@ -1,0 +1,123 @@
+/** What a factory keeps in its state directory: 0600, written all or nothing, so that one that dies while it writes leaves the old file. */
+import {
+  chmodSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { LOG_TAIL_MAX } from '../../shared/factory/exchange.ts';
+import { emptyMemory, type Memory, memorySchema } from '../decisions/memory.ts';
+import { FactoryError, said } from '../errors.ts';
+
+const FILE_MAX_BYTES = 16 * 1024 * 1024;
+const LOGS_MAX = 1_000;
+const LOG_KEPT_MS = 7 * 86_400_000;
+
+/** Colours and cursor movements of an engine's own terminal would drive another one. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is removed
+const TERMINAL = /\u001b\[[0-9;?]*[A-Za-z]|[\u0000-\u0008\u000b-\u001f\u007f]/g;
+
+const ignoreMissing = (cause: unknown) => {
+  if (!(cause instanceof Error && 'code' in cause && cause.code === 'ENOENT')) throw cause;
+};
+
+export class StateFiles {
+  readonly directory: string;
+  readonly logs: string;
+
+  constructor(directory: string) {
+    this.directory = directory;
+    this.logs = join(directory, 'logs');
+  }
+
+  /** @throws FactoryError config where the directory cannot be made or written */
+  open(): void {
+    try {
+      mkdirSync(this.logs, { recursive: true, mode: 0o700 });
+      chmodSync(this.directory, 0o700);
+    } catch (cause) {
+      throw new FactoryError('config', `the state directory ${this.directory} cannot be used: ${said(cause)}`, {
+        cause,
+      });
+    }
+  }
+
+  /** A file that is not there is an empty memory. @throws FactoryError config where it is damaged: forgotten back-offs would be storms */
+  readMemory(now: number): Memory {
+    const value = this.read('memory.json');
+    if (value === undefined) return emptyMemory(now);
+    const read = memorySchema.safeParse(value);
+    if (read.success) return read.data;
+    throw new FactoryError(
+      'config',
+      `${join(this.directory, 'memory.json')} is damaged (${read.error.issues[0]?.message}); look at it and remove it`,
+    );
+  }
+
+  /** JSON of a file, or undefined where there is none. @throws FactoryError config */
+  read(name: string): unknown {
+    const path = join(this.directory, name);
+    try {
+      if (statSync(path).size > FILE_MAX_BYTES) throw new Error(`larger than ${FILE_MAX_BYTES} bytes`);
+      return JSON.parse(readFileSync(path, 'utf8'));
+    } catch (cause) {
+      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return undefined;
+      throw new FactoryError('config', `cannot read ${path}: ${said(cause)}`, { cause });
+    }
+  }
+
+  /** @throws whatever the disk says: a factory that cannot remember submits nothing */
+  write(name: string, value: unknown): void {
+    const path = join(this.directory, name);
+    const unfinished = `${path}.${process.pid}`;
+    writeFileSync(unfinished, `${JSON.stringify(value)}\n`, { mode: 0o600 });
+    renameSync(unfinished, path);
+  }
+
+  /** What a job printed last; undefined where its file is not there. */
+  async logTail(cluster: string, id: string): Promise<string | undefined> {
+    try {
+      const file = await open(join(this.logs, logName(cluster, id)), 'r');
+      try {
+        const { size } = await file.stat();
+        const from = Math.max(0, size - 4 * LOG_TAIL_MAX);
+        const { buffer, bytesRead } = await file.read(Buffer.alloc(4 * LOG_TAIL_MAX), 0, 4 * LOG_TAIL_MAX, from);
+        const text = buffer.toString('utf8', 0, bytesRead).replace(TERMINAL, '');
+        return text.trimEnd().slice(-LOG_TAIL_MAX) || undefined;
+      } finally {
+        await file.close();
+      }
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** The oldest logs go, so that a year of jobs does not fill a quota. */
+  tidy(now: number): void {
+    const files = readdirSync(this.logs).flatMap((name) => {
+      const path = join(this.logs, name);
+      try {
+        return [{ path, at: statSync(path).mtimeMs }];
+      } catch {
+        return [];
+      }
+    });
+    files.sort((a, b) => b.at - a.at);
+    for (const [n, { path, at }] of files.entries())
+      if (n >= LOGS_MAX || now - at > LOG_KEPT_MS)
+        try {
+          unlinkSync(path);
+        } catch (cause) {
+          ignoreMissing(cause);
+        }
+  }
+}
+
+/** `%j` is the launcher's own word for the job's id. */
+export const logName = (cluster: string, id: string) => `${cluster}-${id.replace(/[^\w.-]/g, '_')}.log`;

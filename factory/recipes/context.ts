@@ -1,0 +1,110 @@
+/** A context: all that makes an engine what it is. Jobs with one context serve the same, whoever asked for them. */
+import { createHash } from 'node:crypto';
+import type { Place } from '../config/places.ts';
+import type { EngineConfig, EngineKind } from '../config/schema.ts';
+
+/** First hex digits of the hash, in names of jobs and labels of nodes. */
+export const CONTEXT_DIGITS = 12;
+
+/** What the job runs and with what. */
+export interface Context {
+  /** Word by word; {{port}} is filled in by the job. */
+  command: string[];
+  environment: Record<string, string>;
+  container: EngineConfig['container'];
+  image?: string;
+  weights: string;
+  gpus: number;
+  /** Absent where the file has the command itself. */
+  engine?: EngineKind;
+}
+
+export function contextOf(
+  model: string,
+  { recipe, engine, cluster }: Pick<Place, 'recipe' | 'engine' | 'cluster'>,
+): Context {
+  return {
+    command: (engine.command ?? commandOf(engine.engine ?? 'vllm', engine)).map((word) =>
+      word
+        .replaceAll('{{weights}}', recipe.weights)
+        .replaceAll('{{model}}', model)
+        .replaceAll('{{gpus}}', String(engine.gpus)),
+    ),
+    environment: { ...cluster.environment, ...recipe.environment, ...engine.environment },
+    container: engine.container,
+    ...(engine.image === undefined ? {} : { image: engine.image }),
+    weights: recipe.weights,
+    gpus: engine.gpus,
+    ...(engine.engine === undefined || engine.command !== undefined ? {} : { engine: engine.engine }),
+  };
+}
+
+/** Equal for equal contexts, however their tables are ordered. */
+export function contextId(context: Context): string {
+  return createHash('sha256').update(canonical(context)).digest('hex').slice(0, CONTEXT_DIGITS);
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([key, one]) => `${JSON.stringify(key)}:${canonical(one)}`).join(',')}}`;
+}
+
+/**
+ * Flags of vLLM 0.12 to 0.19 (`vllm serve --help`), of SGLang (docs, "Server Arguments") and of LMDeploy
+ * (`lmdeploy serve api_server --help`, whose TurboMind still runs on V100).
+ */
+function commandOf(kind: EngineKind, { arguments: more }: EngineConfig): string[] {
+  switch (kind) {
+    case 'vllm':
+      return [
+        'vllm',
+        'serve',
+        '{{weights}}',
+        '--served-model-name',
+        '{{model}}',
+        '--tensor-parallel-size',
+        '{{gpus}}',
+        '--host',
+        '127.0.0.1',
+        '--port',
+        '{{port}}',
+        ...more,
+      ];
+    case 'sglang':
+      return [
+        'python3',
+        '-m',
+        'sglang.launch_server',
+        '--model-path',
+        '{{weights}}',
+        '--served-model-name',
+        '{{model}}',
+        '--tp',
+        '{{gpus}}',
+        '--enable-metrics',
+        '--host',
+        '127.0.0.1',
+        '--port',
+        '{{port}}',
+        ...more,
+      ];
+    case 'lmdeploy':
+      return [
+        'lmdeploy',
+        'serve',
+        'api_server',
+        '{{weights}}',
+        '--model-name',
+        '{{model}}',
+        '--tp',
+        '{{gpus}}',
+        '--server-name',
+        '127.0.0.1',
+        '--server-port',
+        '{{port}}',
+        ...more,
+      ];
+  }
+}

@@ -1,0 +1,78 @@
+/** The part of a job's script that all batch systems share: what stands below their own directives. */
+import { CONTEXT_LABEL, FACTORY_LABEL } from '../../shared/factory/exchange.ts';
+import type { ClusterConfig } from '../config/schema.ts';
+import type { Context } from './context.ts';
+
+/** Says which job a node is: CLUSTER/ID, with the id that the launcher knows. */
+export const JOB_LABEL = 'factory-job';
+
+export interface ScriptRequest {
+  factory: string;
+  gateway: string;
+  cluster: ClusterConfig;
+  context: Context;
+  contextId: string;
+  /** A word of shell that is the job's id there: `$SLURM_JOB_ID`. */
+  jobId: string;
+}
+
+/** Loopback is open to everybody on a node: without this key vLLM answers them with 401. SGLang takes one on its command line alone, where everybody sees it. */
+const ENGINE_KEY = [
+  "VLLM_API_KEY=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')",
+  'export VLLM_API_KEY OTELA_ENGINE_KEY=$VLLM_API_KEY',
+];
+
+/** Lines without `#!`. Whatever the file's values hold, the shell reads them as words. */
+export function scriptBody({ factory, gateway, cluster, context, contextId, jobId }: ScriptRequest): string {
+  const labels = [`${FACTORY_LABEL}=${factory}`, `${CONTEXT_LABEL}=${contextId}`].flatMap((label) => [
+    '--label',
+    label,
+  ]);
+  const start = [
+    ...cluster.agent.map(quotedPath),
+    'start',
+    ...labels,
+    '--label',
+    `"${JOB_LABEL}=${cluster.id}/${jobId}"`,
+    ...(cluster.cluster === undefined ? [] : ['--cluster', cluster.cluster]),
+    '--',
+  ];
+  return [
+    ...cluster.setup,
+    `export OTELA_GATEWAY=${quoted(gateway)}`,
+    `export OTELA_TOKEN_FILE=${quotedPath(cluster.join_token_file)}`,
+    ...Object.entries(context.environment).map(([name, value]) => `export ${name}=${quotedPath(value)}`),
+    ...(context.engine === 'vllm' ? ENGINE_KEY : []),
+    // Jobs of others may run on the same node; digits alone, since some ids have more than those.
+    `OTELA_JOB_DIGITS=$(printf %s "${jobId}" | tr -cd 0-9 | tail -c 9)`,
+    'OTELA_PORT=$((20000 + 1$OTELA_JOB_DIGITS % 10000))',
+    `exec ${start.join(' ')} \\`,
+    `  ${[...wrapped(context), ...context.command.map(engineWord)].join(' ')}`,
+    '',
+  ].join('\n');
+}
+
+/** POSIX shell, single quotes. */
+export function quoted(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** The shell of the job knows where its home is; quotes would keep it from saying so. */
+function quotedPath(path: string): string {
+  return path.startsWith('~/') ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path);
+}
+
+function engineWord(word: string): string {
+  return word
+    .split('{{port}}')
+    .map((part) => (part === '' ? '' : quotedPath(part)))
+    .join('"$OTELA_PORT"');
+}
+
+function wrapped({ container, image = '', environment, engine }: Context): string[] {
+  if (container === 'apptainer') return ['apptainer', 'exec', '--nv', quotedPath(image)];
+  // Unlike Apptainer it hands no variable on that it is not told of.
+  if (container !== 'enroot') return [];
+  const names = [...Object.keys(environment), ...(engine === 'vllm' ? ['VLLM_API_KEY'] : [])];
+  return ['enroot', 'start', ...names.flatMap((name) => ['--env', name]), quotedPath(image)];
+}
