@@ -1,6 +1,7 @@
 /** A session's requests for work of batches to one gateway: see gateway/batch/agent-routes. */
 import { Agent, type Dispatcher, ProxyAgent, request } from 'undici';
 import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';
+import type { HeldContexts } from '../../shared/batch/function.ts';
 import { toBase64url } from '../../shared/lattice/base64url.ts';
 import type { Signer } from '../../shared/lattice/crypto.ts';
 import type { Ticket } from '../../shared/lattice/ticket.ts';
@@ -18,6 +19,8 @@ export interface GrantedLease {
   bytes: number;
   prefix: number;
   leaseMs: number;
+  /** Of a batch of a function: what must be loaded to run the lines, and whose it is. */
+  function?: { context: string; name?: string; sha256: string; owner: string; model: string };
 }
 
 /** The answer to one line. */
@@ -27,7 +30,9 @@ export interface LineResult {
   request_id: string;
   body: string;
   /** No usable answer came. */
-  error?: 'engine_failed';
+  error?: 'engine_failed' | 'function_load_failed';
+  /** What is known of the failure, at most WHY_MAX characters. */
+  why?: string;
 }
 
 export interface Speaker {
@@ -64,6 +69,21 @@ export class BatchGateway {
     const asked = { models, ...(prefix === undefined ? {} : { prefix }), wait_ms: waitMs };
     const answer = await this.#post('lease', asked, signal);
     return answer === undefined ? undefined : (JSON.parse(answer.toString('utf8')) as GrantedLease);
+  }
+
+  /** Lines for functions. @param functions the contexts that are here, and whose functions may run */
+  async leaseFunction(
+    functions: HeldContexts & { owners?: readonly string[] },
+    waitMs: number,
+    signal: AbortSignal,
+  ): Promise<GrantedLease | undefined> {
+    const answer = await this.#post('lease', { models: [], functions, wait_ms: waitMs }, signal);
+    return answer === undefined ? undefined : (JSON.parse(answer.toString('utf8')) as GrantedLease);
+  }
+
+  /** Python. @throws Error */
+  async functionCode(lease: GrantedLease, signal: AbortSignal): Promise<Uint8Array> {
+    return (await this.#post('function', refOf(lease), signal)) ?? Buffer.alloc(0);
   }
 
   /** The bytes of the leased chunk. @throws Error */

@@ -15,6 +15,8 @@ const FLUSH_MS = 1_000;
 const FLUSH_BYTES = 64 * 1024;
 /** Results that could not be committed yet. Beyond it the runner starts no lines. */
 export const UNCOMMITTED_MAX_BYTES = 16 * 1024 * 1024;
+/** Results in one commit: the gateway takes 4 MiB, and JSON in JSON may be twice as long. */
+const COMMIT_MAX_BYTES = 1024 * 1024;
 /** A commit that fails is tried again after this. */
 const AGAIN_MS = 1_000;
 
@@ -100,20 +102,26 @@ export class LeaseWork {
     this.#timer = undefined;
     this.#sending ??= this.#send().finally(() => {
       this.#sending = undefined;
-      if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
+      if (this.#waitingBytes >= FLUSH_BYTES) void this.flush();
+      else if (this.#waiting.length > 0) this.#timer ??= setTimeout(() => void this.flush(), FLUSH_MS);
     });
     return this.#sending;
   }
 
-  /** Gives the lease back; what was not committed by now is lost. */
+  /** Until nothing waits for a commit. */
+  async settled(): Promise<void> {
+    while (this.#waiting.length > 0 || this.#sending !== undefined) await this.flush();
+  }
+
+  /** Gives the lease back, with all that was committed. */
   async release(): Promise<void> {
-    await this.flush();
+    await this.settled();
     this.#end();
     await this.#gateway.release(this.lease).catch(() => {});
   }
 
   async #send(): Promise<void> {
-    const results = this.#waiting.splice(0);
+    const results = this.#waiting.splice(0, this.#commitLines());
     if (results.length === 0) return;
     try {
       const { leased, again } = await this.#gateway.commit(this.lease, results);
@@ -134,6 +142,16 @@ export class LeaseWork {
       this.#waiting.unshift(...results);
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     }
+  }
+
+  /** As many as one commit may have; one at least. */
+  #commitLines(): number {
+    let bytes = 0;
+    const over = this.#waiting.findIndex(({ body }, i) => {
+      bytes += body.length;
+      return i > 0 && bytes > COMMIT_MAX_BYTES;
+    });
+    return over < 0 ? this.#waiting.length : over;
   }
 
   async #renew(): Promise<void> {

@@ -17,6 +17,7 @@ import type { IngressConfig } from '../ingress/service.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { parseDuration } from './duration.ts';
 import { UsageError } from './exit.ts';
+import { type FunctionsConfig, functionsConfig } from './functions-config.ts';
 import { ingressConfig } from './ingress-config.ts';
 import { type MeshConfig, meshConfig } from './mesh-config.ts';
 import { type MetricsConfig, metricsConfig } from './metrics-config.ts';
@@ -40,6 +41,8 @@ export interface StartConfig {
   templates: Templates | undefined;
   /** What it is given at once. */
   limits: EngineLimits;
+  /** Undefined: no function of a user runs here. */
+  functions: FunctionsConfig | undefined;
   span: Span;
   /** Lines of the engine's output that end this node. */
   fatal: FatalPatterns;
@@ -88,6 +91,13 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
       maxWaiting:
         one('max-waiting') === 'none' ? undefined : (count('max-waiting', one('max-waiting'), 0) ?? MAX_WAITING),
     },
+    functions: functionsConfig({
+      allow: many('allow-functions'),
+      python: one('functions-python'),
+      loaded: one('functions-loaded'),
+      memory: one('functions-memory'),
+      timeout: one('functions-timeout'),
+    }),
     span,
     fatal: asUsage(() => fatalPatterns(many('fatal-pattern'))),
     mesh: meshConfig({

@@ -1,4 +1,8 @@
-/** Lines of batches beside requests. */
+/** Lines of batches beside requests: at this node's engine, and in users' functions. */
+import { tmpdir } from 'node:os';
+import { FunctionHost } from '../batch/functions/host.ts';
+import { FunctionRunner } from '../batch/functions/runner.ts';
+import { BatchGateway } from '../batch/gateway-client.ts';
 import { BatchRunner } from '../batch/runner.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
@@ -10,15 +14,36 @@ import type { Parts } from './shutdown.ts';
 const SLOTS = 256;
 
 interface BatchesOptions {
-  config: Pick<StartConfig, 'gateways' | 'limits'>;
+  config: Pick<StartConfig, 'gateways' | 'limits' | 'functions'>;
   parts: Parts;
   network: Pick<Network, 'proxy'>;
+  env: Readonly<Record<string, string | undefined>>;
   engine(): EngineTarget | undefined;
   load: LoadMeter;
   log(line: string): void;
 }
 
-export function openBatches({ config, parts, network, engine, load, log }: BatchesOptions): BatchRunner {
+/** What works on lines here. */
+export interface BatchWork {
+  /** Begins nothing; gives leases back when what runs has ended, or at `signal`. */
+  drain(signal: AbortSignal): Promise<void>;
+  close(): Promise<void>;
+}
+
+export function openBatches(options: BatchesOptions): BatchWork {
+  const lines = openLines(options);
+  const functions = openFunctions(options);
+  return {
+    drain: async (signal) => {
+      await Promise.all([lines.drain(signal), functions?.drain(signal)]);
+    },
+    close: async () => {
+      await Promise.all([lines.close(), functions?.close()]);
+    },
+  };
+}
+
+function openLines({ config, parts, network, engine, load, log }: BatchesOptions): BatchRunner {
   const serving = () => {
     const { sessions } = parts;
     return sessions?.state === 'SERVING' ? sessions : undefined;
@@ -40,4 +65,35 @@ export function openBatches({ config, parts, network, engine, load, log }: Batch
   });
   load.leaveOut(() => runner.running);
   return runner;
+}
+
+function openFunctions({ config, parts, network, env, log }: BatchesOptions): BatchWork | undefined {
+  const { functions, gateways } = config;
+  if (functions === undefined) return undefined;
+  const { owners, loadedMax, limits } = functions;
+  const session = () => parts.sessions?.current;
+  const clients = gateways.map((url) => new BatchGateway(url, session, network.proxy?.(url)));
+  const host = new FunctionHost({
+    limits,
+    env,
+    loadedMax,
+    temporary: env.TMPDIR ?? tmpdir(),
+    now: () => performance.now(),
+    log,
+  });
+  const runner = new FunctionRunner({
+    gateways: clients,
+    host,
+    owners,
+    workers: loadedMax,
+    admitted: () => session() !== undefined,
+    log,
+  });
+  return {
+    drain: (signal) => runner.drain(signal),
+    close: async () => {
+      await runner.close();
+      await Promise.all(clients.map((client) => client.close()));
+    },
+  };
 }

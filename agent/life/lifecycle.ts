@@ -247,6 +247,7 @@ export class Lifecycle {
       config,
       parts: this.#parts,
       network: this.#network,
+      env,
       engine: () => this.#target,
       load: this.#load,
       log,

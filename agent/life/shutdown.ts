@@ -1,12 +1,12 @@
 /** The agent's shutdown: what it publishes, what it waits for, and how long. */
 import type { Writable } from 'node:stream';
-import type { BatchRunner } from '../batch/runner.ts';
 import { formatDuration } from '../config/duration.ts';
 import type { Deployments } from '../deploy/deployments.ts';
 import type { Orders } from '../deploy/orders.ts';
 import { describeExit, type EngineExit } from '../engine/child.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { RequestService } from '../ingress/service.ts';
+import type { BatchWork } from './batches.ts';
 import type { DrainPlan } from './drain-plan.ts';
 import type { Sessions } from './sessions.ts';
 import { Once, within } from './wait.ts';
@@ -22,7 +22,7 @@ export interface Parts {
   /** What other agents ask of this one, and its own ingress. */
   requests?: RequestService;
   /** Lines of batches. */
-  batches?: BatchRunner;
+  batches?: BatchWork;
 }
 
 /** Answers already on their way when the engine died are passed on; nothing new can come. */

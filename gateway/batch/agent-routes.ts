@@ -5,16 +5,14 @@
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { BATCH_SIGNATURE_HEADER, batchRequestMessage } from '../../shared/batch/agent-request.ts';
-import { CHUNK_LINES, type Demands } from '../../shared/batch/input-check.ts';
+import { WHY_MAX } from '../../shared/batch/function.ts';
+import { CHUNK_LINES } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import { fromBase64url } from '../../shared/lattice/base64url.ts';
 import { SIGNATURE_BYTES } from '../../shared/lattice/crypto.ts';
 import type { RegistryEntry } from '../../shared/lattice/node.ts';
 import { ApiError } from '../../shared/openai/errors.ts';
-import { parseRequirements, RequirementError, satisfies } from '../../shared/routing/requirements.ts';
-import { isTrusted, LOCAL_ISSUER, providerId, readProviderList } from '../../shared/routing/trust.ts';
-import type { Account } from '../accounts/account.ts';
-import { trustOf } from '../accounts/trust.ts';
+import { LOCAL_ISSUER, providerId } from '../../shared/routing/trust.ts';
 import type { Env } from '../env.ts';
 import { type FileStore, FileStoreError } from '../files/file-store.ts';
 import { STORE_MESSAGES, storeOf, storing, streamOf } from '../files/routes.ts';
@@ -23,21 +21,30 @@ import { audienceOf } from '../registry/door.ts';
 import { issuersView } from '../registry/issuers-view.ts';
 import type { View } from '../registry/snapshot.ts';
 import { PROTOCOL_HEADER, readTicket, versionMismatch } from '../registry/tickets.ts';
-import type { BatchAdmission, GrantedLease } from './lease.ts';
+import { type FunctionAsk, leaseOfFunctions, leaseOfModels, offered } from './leasing.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 
-/** One commit is 64 KiB and a line at most 1 MiB. */
-const BODY_MAX_BYTES = 2 * 1024 * 1024;
-/** Batches that are asked for one lease. */
-const TRIED_MAX = 8;
+/** Agents commit 1 MiB at a time, or one line: an answer of 1 MiB is up to twice as long as JSON in JSON. */
+const BODY_MAX_BYTES = 4 * 1024 * 1024;
 /** An agent without work waits at the gateway, so that a new batch finds it at once. */
 const WAIT_MAX_MS = 25_000;
 
 const id = z.string().max(64);
 const ref = { batch: id, chunk: z.int().min(0).max(1e6), epoch: z.int().min(0).max(1e9) };
+const contexts = z.array(z.string().length(64)).max(64).default([]);
 const leaseSchema = z.object({
-  models: z.array(z.string().min(1).max(256)).min(1).max(64),
+  models: z.array(z.string().min(1).max(256)).max(64),
+  /** Of a node that runs functions: for these owners (absent: all), with these contexts. */
+  functions: z
+    .object({
+      owners: z.array(z.string().max(128)).max(64).optional(),
+      ready: contexts,
+      loading: contexts,
+      stored: contexts,
+      broken: contexts,
+    })
+    .optional(),
   prefix: z.int().min(0).optional(),
   wait_ms: z.int().min(0).max(WAIT_MAX_MS).default(0),
 });
@@ -51,7 +58,8 @@ const commitSchema = z.object({
         status_code: z.int().min(0).max(599),
         request_id: z.string().max(128),
         body: z.string(),
-        error: z.literal('engine_failed').optional(),
+        error: z.enum(['engine_failed', 'function_load_failed']).optional(),
+        why: z.string().max(WHY_MAX).optional(),
       }),
     )
     .max(CHUNK_LINES),
@@ -61,12 +69,17 @@ export const batchAgentRoutes = new Hono<{ Bindings: Env }>();
 
 batchAgentRoutes.post('/lease', async (c) => {
   const node = await nodeOf(c);
-  const { models, prefix, wait_ms: waitMs } = parsed(leaseSchema, node.body);
-  const first = await leaseFor(c.env, node, models, prefix);
+  const { models, functions, prefix, wait_ms: waitMs } = parsed(leaseSchema, node.body);
+  if (models.length === 0 && functions === undefined)
+    throw new ApiError('invalid_request', 'A lease is asked for models or for functions.');
+  const ask: FunctionAsk | undefined = functions && { owners: functions.owners, held: functions };
+  const lease = () =>
+    ask === undefined ? leaseOfModels(c.env, node, models, prefix) : leaseOfFunctions(c.env, node, ask);
+  const first = await lease();
   if (first !== undefined) return c.json(first);
   if (waitMs === 0) return c.body(null, 204);
-  await Promise.race(models.map((model) => c.env.BATCH_QUEUE.getByName(model).wait(waitMs)));
-  const second = await leaseFor(c.env, node, models, prefix);
+  await offered(c.env, node, models, ask, waitMs);
+  const second = await lease();
   return second === undefined ? c.body(null, 204) : c.json(second);
 });
 
@@ -91,10 +104,23 @@ batchAgentRoutes.post('/chunk', async (c) => {
   return new Response(streamOf(content), { headers });
 });
 
+/** The code of the leased chunk's function. */
+batchAgentRoutes.post('/function', async (c) => {
+  const node = await nodeOf(c);
+  const given = parsed(refSchema, node.body);
+  const code = await c.env.BATCH.getByName(given.batch).functionCode(refOf(node, given));
+  if (code === null) throw leaseOver();
+  return c.body(code, 200, { 'content-type': 'text/x-python; charset=utf-8' });
+});
+
 batchAgentRoutes.post('/commit', async (c) => {
   const node = await nodeOf(c);
   const { results, ...given } = parsed(commitSchema, node.body);
-  const answered = results.map(({ error, ...result }) => (error === undefined ? result : { ...result, error }));
+  const answered = results.map(({ error, why, ...result }) => ({
+    ...result,
+    ...(error === undefined ? {} : { error }),
+    ...(why === undefined ? {} : { why }),
+  }));
   return c.json(await c.env.BATCH.getByName(given.batch).commit(refOf(node, given), answered, node.entry.provider));
 });
 
@@ -173,62 +199,6 @@ function jsonOf(body: Uint8Array): unknown {
 
 function refOf({ entry }: Node, { chunk, epoch }: { chunk: number; epoch: number }): LeaseRef {
   return { node: entry.session, chunk, epoch };
-}
-
-async function leaseFor(
-  env: Env,
-  node: Node,
-  models: readonly string[],
-  prefix: number | undefined,
-): Promise<GrantedLease | undefined> {
-  const { entry, view } = node;
-  if (entry.state !== 'SERVING' || entry.leaving !== undefined) return undefined;
-  for (const model of models) {
-    if (!entry.models.some((served) => served.id === model && served.state === 'ready')) continue;
-    const queue = env.BATCH_QUEUE.getByName(model);
-    const tried: string[] = [];
-    for (let i = 0; i < TRIED_MAX; i++) {
-      const batch = await queue.next(tried);
-      if (batch === null) break;
-      tried.push(batch);
-      const stub = env.BATCH.getByName(batch);
-      const admission = await stub.admission();
-      if (admission === null) continue;
-      const allowed = allowedDemands(admission, entry, view, model);
-      const lease = allowed.length === 0 ? null : await stub.grant(entry.session, allowed, prefix);
-      if (lease === null) continue;
-      await queue.leased(batch, lease.open.length);
-      return lease;
-    }
-  }
-  return undefined;
-}
-
-/** Indexes of the demands of a batch that this node meets with this model: the filters of a request. */
-function allowedDemands(
-  { account, demands }: BatchAdmission,
-  entry: RegistryEntry,
-  view: View,
-  model: string,
-): number[] {
-  return demands.flatMap((one, index) => (one.model === model && meets(one, account, entry, view) ? [index] : []));
-}
-
-function meets(
-  { model, require, trustedProviders }: Demands,
-  account: Account,
-  entry: RegistryEntry,
-  view: View,
-): boolean {
-  const list = trustedProviders === undefined ? undefined : readProviderList(trustedProviders);
-  if (trustedProviders !== undefined && list === undefined) return false;
-  if (!isTrusted(trustOf(account, list === undefined ? [] : [list], view.settings), entry)) return false;
-  try {
-    return require === undefined || satisfies(entry, parseRequirements(require), model, Date.now());
-  } catch (error) {
-    if (error instanceof RequirementError) return false;
-    throw error;
-  }
 }
 
 function leaseOver(): ApiError {

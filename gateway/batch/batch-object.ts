@@ -1,3 +1,4 @@
+import { FUNCTIONS_ENDPOINT } from '../../shared/batch/function.ts';
 import { InputCheck } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
@@ -14,7 +15,9 @@ import type { LineResult } from './batch-rows.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { currentAccount } from './current-account.ts';
 import { writeFiles } from './finish.ts';
+import { readFunction } from './functions.ts';
 import { type BatchAdmission, type GrantedLease, LEASE_MS, leaseOf } from './lease.ts';
+import { queueOf } from './leasing.ts';
 import { LostNodes } from './lost-nodes.ts';
 import { INPUT_LOST, NO_INPUT, NO_TOKENS, STEP_FAILED } from './messages.ts';
 import { Obstacle } from './obstacle.ts';
@@ -99,7 +102,9 @@ export class BatchObject extends GatewayObject {
     ledger.expire(this.#now);
     const grant = ledger.grant(node, this.#now, LEASE_MS, (demands) => allowed.includes(demands), prefix);
     this.#record.store();
-    return grant === undefined ? null : leaseOf(spec, grant);
+    if (grant === undefined) return null;
+    const model = this.#record.demands[grant.chunk.demands]?.model ?? '';
+    return leaseOf(spec, grant, model, this.#record.function);
   }
 
   /** Where the bytes of a leased chunk are; null: the lease has ended. */
@@ -108,6 +113,11 @@ export class BatchObject extends GatewayObject {
     if (spec === undefined || !this.renew(ref)) return null;
     const chunk = this.#record.ledger.chunks[ref.chunk];
     return chunk === undefined ? null : { file: spec.inputFileId, offset: chunk.offset, length: chunk.bytes };
+  }
+
+  /** Null: the lease has ended, or this is no batch of a function. */
+  functionCode(ref: LeaseRef): string | null {
+    return this.renew(ref) ? (this.#record.function?.code ?? null) : null;
   }
 
   /** @returns whether the lease stands: a node whose lease has ended stops the lines that it has not begun */
@@ -139,7 +149,7 @@ export class BatchObject extends GatewayObject {
     if (spec === undefined || !takesResults(this.#record.state.status)) return { leased: false, again: [] };
     const { leased, again, tokens } = this.#record.commit(ref, results, provider, this.#now);
     this.#budget.spend(tokens);
-    if (this.#record.ledger.open === 0) await this.#wake();
+    if (this.#record.ledger.open === 0 || this.#record.state.givenUp !== undefined) await this.#wake();
     return { leased, again };
   }
 
@@ -168,7 +178,7 @@ export class BatchObject extends GatewayObject {
       case 'in_progress':
         return this.#work(spec, times.expires_at * 1_000);
       case 'finalizing':
-        await this.#finish(spec, 'completed', 'engine_failed');
+        await this.#finish(spec, 'completed', this.#record.state.givenUp?.code ?? 'engine_failed');
         return 0;
       case 'cancelling': {
         const { ledger } = this.#record;
@@ -189,7 +199,7 @@ export class BatchObject extends GatewayObject {
     this.#lost.release(ledger, view, this.#now);
     const leaseEnd = ledger.expire(this.#now) ?? Number.POSITIVE_INFINITY;
     this.#record.store();
-    if (ledger.open === 0) {
+    if (ledger.open === 0 || this.#record.state.givenUp !== undefined) {
       this.#record.move('finalizing', this.#now);
       return 0;
     }
@@ -228,7 +238,15 @@ export class BatchObject extends GatewayObject {
       this.#record.move('failed', this.#now, { errors, model: checked?.model ?? null });
       return;
     }
-    this.#record.begin(checked, this.#now);
+    const made =
+      spec.endpoint === FUNCTIONS_ENDPOINT ? await readFunction(this.env, spec, checked.model ?? '') : undefined;
+    if (made !== undefined && 'message' in made) {
+      this.#record.move('failed', this.#now, { errors: [made], model: checked.model ?? null });
+      return;
+    }
+    // It may have been cancelled while its function was read.
+    if (this.#record.state.status !== 'validating') return;
+    this.#record.begin(checked, this.#now, made);
     this.#offer();
   }
 
@@ -260,11 +278,13 @@ export class BatchObject extends GatewayObject {
       waiting,
       leased: open - waiting,
       linesPerS: this.#record.linesPerS(this.#now),
+      late: waiting === 0 && ledger.isLate(this.#now),
+      ...(this.#record.function === undefined ? {} : { context: this.#record.function.context }),
     };
     const until = this.#now + 3 * TURN_MS;
-    for (const model of new Set(demands.map((one) => one.model)))
+    for (const queue of new Set(demands.map((one) => queueOf(spec.endpoint, one.model))))
       this.ctx.waitUntil(
-        this.env.BATCH_QUEUE.getByName(model)
+        this.env.BATCH_QUEUE.getByName(queue)
           .offer(contender, until)
           .catch(() => {}),
       );

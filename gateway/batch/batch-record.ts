@@ -4,10 +4,20 @@ import { isSuccess, type LineErrorCode, RESULT_MAX_BYTES } from '../../shared/ba
 import { type BatchStatus, moved, newTimes } from '../../shared/batch/status.ts';
 import type { ObjectStorage } from '../object-context.ts';
 import { BatchRows, type LineResult } from './batch-rows.ts';
-import { type BatchObjectJson, type BatchSpec, type BatchState, batchObject, NO_USAGE } from './batch-spec.ts';
+import {
+  type BatchFunction,
+  type BatchObjectJson,
+  type BatchSpec,
+  type BatchState,
+  batchObject,
+  NO_USAGE,
+} from './batch-spec.ts';
 import { Billing } from './billing.ts';
 import { Progress } from './progress.ts';
 import { usageOf } from './usage.ts';
+
+/** A function that failed this many lines and answered none is given up: a file of 50,000 would be tried for days. */
+const GIVE_UP_LINES = 3;
 
 /** What came of a commit. */
 export interface Committed {
@@ -25,6 +35,8 @@ export class BatchRecord {
   readonly #progress = new Progress();
   readonly billing: Billing;
   #ledger: Ledger | undefined;
+  /** Read once: its code may have half a MiB. */
+  #function: { made: BatchFunction | undefined } | undefined;
 
   constructor(storage: ObjectStorage) {
     this.#rows = new BatchRows(storage);
@@ -48,6 +60,11 @@ export class BatchRecord {
   get ledger(): Ledger {
     this.#ledger ??= new Ledger(this.#rows.chunks());
     return this.#ledger;
+  }
+
+  get function(): BatchFunction | undefined {
+    this.#function ??= { made: this.#rows.function };
+    return this.#function.made;
   }
 
   results(chunk: number): Map<number, LineResult> {
@@ -89,10 +106,12 @@ export class BatchRecord {
   }
 
   /** The input is good: its lines may be leased. */
-  begin({ chunks, demands, lines, model }: CheckedInput, nowMs: number): void {
+  begin({ chunks, demands, lines, model }: CheckedInput, nowMs: number, made: BatchFunction | undefined): void {
     const ledger = new Ledger(Ledger.chunksOf(chunks));
     this.#rows.store(ledger.chunks);
     this.#rows.demands = demands;
+    if (made !== undefined) this.#rows.function = made;
+    this.#function = { made };
     this.#ledger = ledger;
     this.move('in_progress', nowMs, { model: model ?? null, counts: { total: lines, completed: 0, failed: 0 } });
   }
@@ -104,7 +123,10 @@ export class BatchRecord {
     files: Pick<BatchState, 'outputFileId' | 'errorFileId'>,
   ): void {
     const requeued = this.state.requeued + this.ledger.requeued;
-    if (!this.move(to, nowMs, { ...files, requeued })) return;
+    const { counts, givenUp } = this.state;
+    // Lines of a function that was given up have failed; those of a batch that was cancelled or expired were not run.
+    const closed = givenUp === undefined ? counts : { ...counts, failed: counts.total - counts.completed };
+    if (!this.move(to, nowMs, { ...files, requeued, counts: closed })) return;
     this.#rows.forgetResults();
     this.#ledger = undefined;
   }
@@ -121,10 +143,16 @@ export class BatchRecord {
     const { ledger } = this;
     const again: number[] = [];
     const final: LineResult[] = [];
+    let exhausted: LineResult | undefined;
     for (const result of results) {
-      if (!isEngineFailure(result)) final.push(bounded(result));
-      else if (ledger.engineFailed(ref, result.line) === 'again') again.push(result.line);
+      if (!isEngineFailure(result)) {
+        final.push(bounded(result));
+        continue;
+      }
+      const verdict = ledger.engineFailed(ref, result.line);
+      if (verdict === 'again') again.push(result.line);
       else final.push(failed(result));
+      if (verdict === 'exhausted') exhausted = result;
     }
     const lines = final.map(({ line }) => line);
     const open = new Set(ledger.commit(ref, lines, nowMs));
@@ -136,9 +164,20 @@ export class BatchRecord {
       this.billing.add({ chunk: ref.chunk, seq, node: ref.node, provider, at: nowMs });
     }
     const tokens = this.#count(counted, wasted, ledger.chunks[ref.chunk]?.bytes ?? 0, nowMs);
+    if (exhausted !== undefined) this.#giveUp(exhausted);
     this.store();
     const leased = ledger.leases.some(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
     return { leased, again, tokens };
+  }
+
+  /** A function that never answered a line, and has used up the attempts of some, would use up those of all. */
+  #giveUp({ error, why = '' }: LineResult): void {
+    const { state } = this;
+    const { completed, failed: bad } = state.counts;
+    if (this.function === undefined || state.givenUp !== undefined || completed > 0) return;
+    const code = error === 'function_load_failed' ? error : 'engine_failed';
+    if (code === 'function_load_failed' || bad >= GIVE_UP_LINES)
+      this.#rows.state = { ...state, givenUp: { code, why } };
   }
 
   /** @returns tokens that were used */
@@ -203,8 +242,17 @@ function isEngineFailure({ status_code: status, error }: LineResult): boolean {
   return error !== undefined || status >= 500 || status === 429 || status < 200;
 }
 
-function failed({ line, request_id }: LineResult): LineResult {
-  return { line, request_id, status_code: 0, body: '', error: 'engine_failed' satisfies LineErrorCode };
+function failed({ line, request_id, status_code: status, error, why }: LineResult): LineResult {
+  const code = error === 'function_load_failed' ? error : 'engine_failed';
+  const reason = why ?? (status >= 400 ? `It answered ${status}.` : undefined);
+  return {
+    line,
+    request_id,
+    status_code: 0,
+    body: '',
+    error: code satisfies LineErrorCode,
+    ...(reason === undefined ? {} : { why: reason }),
+  };
 }
 
 function bounded(result: LineResult): LineResult {

@@ -3,7 +3,7 @@
 import type { Demands } from '../../shared/batch/input-check.ts';
 import type { Chunk } from '../../shared/batch/ledger.ts';
 import type { ObjectStorage } from '../object-context.ts';
-import type { BatchSpec, BatchState } from './batch-spec.ts';
+import type { BatchFunction, BatchSpec, BatchState } from './batch-spec.ts';
 
 /** One answer as its node sent it. */
 export interface LineResult {
@@ -14,6 +14,8 @@ export interface LineResult {
   body: string;
   /** Set where no engine answered: the code of the line's error. */
   error?: string;
+  /** What its node said of the failure, at most `WHY_MAX` characters. */
+  why?: string;
 }
 
 const SCHEMA = `
@@ -51,6 +53,15 @@ export class BatchRows {
 
   set demands(demands: Demands[]) {
     this.#storage.kv.put('demands', demands);
+  }
+
+  /** Of a batch of a function: its code, kept here so that the file may be deleted. */
+  get function(): BatchFunction | undefined {
+    return this.#storage.kv.get<BatchFunction>('function');
+  }
+
+  set function(code: BatchFunction | undefined) {
+    this.#storage.kv.put('function', code);
   }
 
   chunks(): Chunk[] {

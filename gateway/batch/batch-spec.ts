@@ -21,6 +21,18 @@ export interface BatchSpec {
   allowMixedModels: boolean;
 }
 
+/** The function that a batch runs. */
+export interface BatchFunction {
+  /** Names what must be loaded: owner, code and name, hashed. */
+  context: string;
+  /** Absent: `infer`, or the only one of the file. */
+  name?: string;
+  /** Of the code, hexadecimal. */
+  sha256: string;
+  /** Python, at most FUNCTION_MAX_BYTES. */
+  code: string;
+}
+
 export interface BatchCounts {
   total: number;
   completed: number;
@@ -48,6 +60,8 @@ export interface BatchState {
   /** Tokens of results that came second. */
   wastedTokens: number;
   requeued: number;
+  /** Why its function is given up; absent: it is not. */
+  givenUp?: { code: 'engine_failed' | 'function_load_failed'; why: string };
 }
 
 export const NO_USAGE: BatchUsage = { input: 0, cached: 0, output: 0, reasoning: 0 };

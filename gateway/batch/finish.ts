@@ -57,6 +57,7 @@ async function write(
     successes,
     unexecuted,
     mayLackInput,
+    ...(record.state.givenUp === undefined ? {} : { why: record.state.givenUp.why }),
   });
   const { bytes } = await store.put(id, lines, OUTPUT_MAX_BYTES);
   const row = {

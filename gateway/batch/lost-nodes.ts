@@ -16,7 +16,9 @@ export class LostNodes {
     for (const node of holders) {
       const entry = view.nodes.get(node);
       // A registry that is starting knows nobody: unknown is not gone.
-      const present = entry === undefined || (entry.connected && !entry.suspected && entry.state === 'SERVING');
+      // JOIN is a node without an engine, which runs functions.
+      const works = entry?.state === 'SERVING' || entry?.state === 'JOIN';
+      const present = entry === undefined || (entry.connected && !entry.suspected && works);
       if (present) {
         this.#since.delete(node);
         continue;

@@ -20,6 +20,8 @@ interface OutputOptions {
   unexecuted: LineErrorCode;
   /** Lines get no `custom_id` where the input cannot be read any more. */
   mayLackInput: boolean;
+  /** Why. */
+  why?: string;
 }
 
 /** Lines of the file, in the order of the input. @throws FileStoreError where the input cannot be read */
@@ -33,7 +35,7 @@ export async function* outputLines(options: OutputOptions): AsyncGenerator<Uint8
       const id = `batch_req_${options.batch.slice('batch_'.length)}${(chunk.first + line).toString(16).padStart(6, '0')}`;
       const result = hasBit(chunk.done, line) ? results.get(line) : undefined;
       const success = result !== undefined && result.error === undefined && isSuccess(result);
-      if (success === options.successes) text += written(id, customId, result, options.unexecuted);
+      if (success === options.successes) text += written(id, customId, result, options);
     }
     if (text !== '') yield encoder.encode(text);
   }
@@ -43,10 +45,10 @@ function written(
   id: string,
   customId: string | null,
   result: LineResult | undefined,
-  unexecuted: LineErrorCode,
+  { unexecuted, why }: Pick<OutputOptions, 'unexecuted' | 'why'>,
 ): string {
-  if (result === undefined) return failedLine(id, customId, unexecuted);
-  if (result.error !== undefined) return failedLine(id, customId, result.error as LineErrorCode);
+  if (result === undefined) return failedLine(id, customId, unexecuted, why);
+  if (result.error !== undefined) return failedLine(id, customId, result.error as LineErrorCode, result.why);
   const { status_code, request_id, body } = result;
   return answeredLine(id, customId, { status_code, request_id, body: parsed(body) });
 }

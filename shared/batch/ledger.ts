@@ -204,6 +204,11 @@ export class Ledger {
     return next;
   }
 
+  /** Whether a chunk is late at its node: another node may run it as well. */
+  isLate(nowMs: number): boolean {
+    return this.#latest('', nowMs, () => true) !== undefined;
+  }
+
   #leaseOf({ node, chunk, epoch }: LeaseRef): Lease | undefined {
     return this.#chunks[chunk]?.leases.find((lease) => lease.epoch === epoch && lease.node === node);
   }

@@ -1,5 +1,13 @@
+import { FUNCTIONS_ENDPOINT } from './function.ts';
+
 /** Endpoints whose requests may be lines of a batch. */
-export const BATCH_ENDPOINTS = ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'] as const;
+export const BATCH_ENDPOINTS = [
+  '/v1/chat/completions',
+  '/v1/completions',
+  '/v1/embeddings',
+  '/v1/responses',
+  FUNCTIONS_ENDPOINT,
+] as const;
 export type BatchEndpoint = (typeof BATCH_ENDPOINTS)[number];
 
 /** One entry of a batch's `errors.data`. `line` is null where the file as a whole is at fault. */
@@ -30,6 +38,7 @@ const CONTENT: Record<BatchEndpoint, string> = {
   '/v1/completions': 'prompt',
   '/v1/embeddings': 'input',
   '/v1/responses': 'input',
+  [FUNCTIONS_ENDPOINT]: 'input',
 };
 
 export type Json = Record<string, unknown>;

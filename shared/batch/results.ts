@@ -1,3 +1,4 @@
+import { WHY_MAX } from './function.ts';
 import type { Json } from './line.ts';
 
 /** Why a line has no HTTP answer. */
@@ -5,6 +6,7 @@ export type LineErrorCode =
   | 'batch_expired'
   | 'batch_cancelled'
   | 'engine_failed'
+  | 'function_load_failed'
   | 'model_unavailable'
   | 'response_too_large';
 
@@ -12,6 +14,7 @@ const MESSAGES: Record<LineErrorCode, string> = {
   batch_expired: 'This request could not be executed before the completion window expired.',
   batch_cancelled: 'This request was not executed, because the batch was cancelled.',
   engine_failed: 'Every engine that was tried failed on this request.',
+  function_load_failed: 'The function could not be loaded on any node that tried.',
   model_unavailable: 'No node that may run this request came before the batch ended.',
   response_too_large: 'The response to this request is larger than a result may be.',
 };
@@ -35,6 +38,8 @@ export function answeredLine(id: string, customId: string | null, response: Line
   return `${JSON.stringify({ id, custom_id: customId, response, error: null } satisfies Json)}\n`;
 }
 
-export function failedLine(id: string, customId: string | null, code: LineErrorCode): string {
-  return `${JSON.stringify({ id, custom_id: customId, response: null, error: { code, message: MESSAGES[code] } } satisfies Json)}\n`;
+/** @param why what the last engine said of it */
+export function failedLine(id: string, customId: string | null, code: LineErrorCode, why?: string): string {
+  const message = why === undefined ? MESSAGES[code] : `${MESSAGES[code]} ${why.slice(0, WHY_MAX)}`;
+  return `${JSON.stringify({ id, custom_id: customId, response: null, error: { code, message } } satisfies Json)}\n`;
 }

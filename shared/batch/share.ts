@@ -1,3 +1,6 @@
+import type { HeldContexts } from './function.ts';
+import { warmthOf } from './function.ts';
+
 /** A batch that wants a node. */
 export interface Contender {
   id: string;
@@ -9,6 +12,10 @@ export interface Contender {
   leased: number;
   /** Lines a second over the last minute; 0 where none ended. */
   linesPerS: number;
+  /** Of a batch of a function: what must be loaded to run it. */
+  context?: string;
+  /** A chunk is late at its node, and another may run it as well. */
+  late?: boolean;
 }
 
 /** A batch that would end this close to its deadline, or later, goes before all others. */
@@ -35,4 +42,31 @@ export function nextBatch(batches: readonly Contender[], nowMs: number): Contend
 function inDanger({ expiresMs, waiting, leased, linesPerS }: Contender, nowMs: number): boolean {
   if (linesPerS <= 0) return false;
   return ((waiting + leased) / linesPerS) * 1_000 * MARGIN > expiresMs - nowMs;
+}
+
+/** A batch of a function that nobody has run for so long goes before warm ones: a node would otherwise never change its function. */
+export const STARVED_MS = 60_000;
+
+/**
+ * The next batch for a node that runs functions: in danger of its deadline or starved, else of the warmest context.
+ * @param servedMs when a node last took lines of this batch, or when it first asked for one
+ */
+export function nextFunctionBatch(
+  batches: readonly Contender[],
+  held: HeldContexts,
+  nowMs: number,
+  servedMs: (id: string) => number,
+): Contender | undefined {
+  const fit = batches.filter(({ context }) => context !== undefined && !held.broken.includes(context));
+  const wanting = fit.filter(({ waiting }) => waiting > 0);
+  const urgent = wanting.filter((one) => inDanger(one, nowMs) || nowMs - servedMs(one.id) >= STARVED_MS);
+  if (urgent.length > 0) return nextBatch(urgent, nowMs);
+  for (const warmth of ['ready', 'loading', 'stored', 'cold'] as const) {
+    const found = nextBatch(
+      wanting.filter(({ context = '' }) => warmthOf(context, held) === warmth),
+      nowMs,
+    );
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }

@@ -1,0 +1,43 @@
+/**
+ * What a function's process sees of the agent's environment: names that Python, CUDA and model caches need. A list of what may pass, not of
+ * what may not: the agent's environment holds tokens of services that it does not know.
+ */
+const PASSED = [
+  'PATH',
+  'LANG',
+  'LC_ALL',
+  'TZ',
+  'LD_LIBRARY_PATH',
+  'CUDA_HOME',
+  'CUDA_VISIBLE_DEVICES',
+  'ROCR_VISIBLE_DEVICES',
+  'HIP_VISIBLE_DEVICES',
+  'NVIDIA_VISIBLE_DEVICES',
+  'HF_HOME',
+  'HF_HUB_CACHE',
+  'HF_HUB_OFFLINE',
+  'HF_DATASETS_CACHE',
+  'TORCH_HOME',
+  'XDG_CACHE_HOME',
+  'SSL_CERT_FILE',
+  'REQUESTS_CA_BUNDLE',
+  'OMP_NUM_THREADS',
+] as const;
+
+/** @param directory the process's own: home and temporary files are there */
+export function functionEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+  directory: string,
+): Record<string, string> {
+  const passed: Record<string, string> = {
+    HOME: directory,
+    TMPDIR: directory,
+    PYTHONUNBUFFERED: '1',
+    PYTHONDONTWRITEBYTECODE: '1',
+  };
+  for (const name of PASSED) {
+    const value = env[name];
+    if (value !== undefined) passed[name] = value;
+  }
+  return passed;
+}

@@ -1,0 +1,67 @@
+/** Frames of a function's process: one JSON object a line, of a bounded length. */
+import * as z from 'zod';
+
+/** What one call answers. A call's lines have 4 MiB at most, and each result that is kept 1 MiB. */
+export const FRAME_MAX_BYTES = 8 * 1024 * 1024;
+
+const frameSchema = z.union([
+  z.object({ v: z.literal(1), loaded: z.boolean(), error: z.string().optional() }),
+  z.object({ id: z.int(), outputs: z.array(z.unknown()) }),
+  z.object({ id: z.int(), error: z.string() }),
+]);
+export type Frame = z.output<typeof frameSchema>;
+
+/** Cuts what comes into frames. */
+export class FrameReader {
+  readonly #onFrame: (frame: Frame) => void;
+  readonly #onGarbage: (why: string) => void;
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+  #over = false;
+
+  /** @param onGarbage at most once; nothing is read after it */
+  constructor(onFrame: (frame: Frame) => void, onGarbage: (why: string) => void) {
+    this.#onFrame = onFrame;
+    this.#onGarbage = onGarbage;
+  }
+
+  push(chunk: Buffer): void {
+    let rest = chunk;
+    for (let end = rest.indexOf(10); end >= 0 && !this.#over; end = rest.indexOf(10)) {
+      this.#add(rest.subarray(0, end));
+      rest = rest.subarray(end + 1);
+      this.#frame();
+    }
+    if (!this.#over) this.#add(rest);
+  }
+
+  #add(piece: Buffer): void {
+    this.#bytes += piece.length;
+    if (this.#bytes > FRAME_MAX_BYTES) return this.#garbage(`an answer of more than ${FRAME_MAX_BYTES} bytes`);
+    if (piece.length > 0) this.#pieces.push(Buffer.from(piece));
+  }
+
+  #frame(): void {
+    if (this.#over) return;
+    const text = Buffer.concat(this.#pieces).toString('utf8');
+    this.#pieces = [];
+    this.#bytes = 0;
+    const parsed = frameSchema.safeParse(jsonOf(text));
+    if (parsed.success) this.#onFrame(parsed.data);
+    else this.#garbage('an answer that is no frame');
+  }
+
+  #garbage(why: string): void {
+    this.#over = true;
+    this.#pieces = [];
+    this.#onGarbage(why);
+  }
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

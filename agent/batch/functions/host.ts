@@ -1,0 +1,179 @@
+/** The functions of a node: which are loaded, which one goes when another is wanted, which have failed. */
+import type { HeldContexts } from '../../../shared/batch/function.ts';
+import { removeStaleDirectories } from './directory.ts';
+import { type FunctionLimits, FunctionProcess } from './process.ts';
+
+export interface FunctionCode {
+  context: string;
+  name?: string;
+  code: string;
+}
+
+interface HostOptions {
+  limits: FunctionLimits;
+  env: Readonly<Record<string, string | undefined>>;
+  /** Functions that are loaded at once: one GPU seldom holds two models. */
+  loadedMax: number;
+  /** Directory of temporary files. */
+  temporary: string;
+  /** Default ten minutes. */
+  idleMs?: number;
+  now(): number;
+  log(line: string): void;
+}
+
+interface Loaded {
+  process: FunctionProcess;
+  state: 'loading' | 'ready';
+  users: number;
+  usedMs: number;
+}
+
+/** A function that nobody uses leaves its GPU to others. */
+const IDLE_MS = 600_000;
+const LOOK_MS = 5_000;
+/** Files that are kept; the oldest goes. */
+const STORED_MAX = 32;
+/** A function that failed is not tried here again for so long, twice as long each time. */
+const BROKEN_MS = { first: 2_000, most: 600_000 };
+const BROKEN_MAX = 64;
+
+/** It could not be loaded. */
+export class LoadError extends Error {
+  constructor(why: string) {
+    super(why);
+    this.name = 'LoadError';
+  }
+}
+
+export class FunctionHost {
+  readonly #options: HostOptions;
+  readonly #loaded = new Map<string, Loaded>();
+  /** At most STORED_MAX of at most half a MiB, the one used last at the end. */
+  readonly #stored = new Map<string, FunctionCode>();
+  /** At most BROKEN_MAX. */
+  readonly #broken = new Map<string, { untilMs: number; waitMs: number }>();
+  /** Waiting for a place: at most as many as there are leases. */
+  readonly #freed = new Set<() => void>();
+  readonly #look: NodeJS.Timeout;
+  #closed = false;
+
+  constructor(options: HostOptions) {
+    this.#options = options;
+    removeStaleDirectories(options.temporary);
+    this.#look = setInterval(() => this.#stopIdle(), LOOK_MS);
+  }
+
+  get held(): HeldContexts {
+    const now = this.#options.now();
+    const inState = (state: Loaded['state']) =>
+      [...this.#loaded].filter(([, one]) => one.state === state).map(([context]) => context);
+    return {
+      ready: inState('ready'),
+      loading: inState('loading'),
+      stored: [...this.#stored.keys()],
+      broken: [...this.#broken].filter(([, { untilMs }]) => untilMs > now).map(([context]) => context),
+    };
+  }
+
+  stored(context: string): FunctionCode | undefined {
+    return this.#stored.get(context);
+  }
+
+  store(code: FunctionCode): void {
+    this.#stored.delete(code.context);
+    this.#stored.set(code.context, code);
+    const [oldest] = this.#stored.keys();
+    if (this.#stored.size > STORED_MAX && oldest !== undefined) this.#stored.delete(oldest);
+  }
+
+  /** The loaded function; waits for a place. Give it back by `release`. @throws LoadError */
+  async acquire(code: FunctionCode): Promise<FunctionProcess> {
+    for (;;) {
+      if (this.#closed) throw new LoadError('the agent is ending');
+      const known = this.#loaded.get(code.context);
+      if (known?.state === 'ready' && known.process.broken === undefined) {
+        known.users += 1;
+        return known.process;
+      }
+      const full = this.#loaded.size >= this.#options.loadedMax;
+      if (known === undefined && !full) return this.#start(code);
+      // Where it is loaded and broken it goes itself, else the one that was used longest ago.
+      const leaving = known === undefined ? this.#leastUsed() : ([code.context, known] as const);
+      if (leaving?.[1].users === 0) await this.#stop(...leaving);
+      else await new Promise<void>((resolve) => this.#freed.add(resolve));
+    }
+  }
+
+  release(context: string): void {
+    const known = this.#loaded.get(context);
+    if (known === undefined) return;
+    known.users -= 1;
+    known.usedMs = this.#options.now();
+    this.#tellFreed();
+  }
+
+  /** It failed here: others may do better. */
+  setBroken(context: string): void {
+    const before = this.#broken.get(context);
+    const waitMs = before === undefined ? BROKEN_MS.first : Math.min(BROKEN_MS.most, before.waitMs * 2);
+    this.#broken.delete(context);
+    this.#broken.set(context, { untilMs: this.#options.now() + waitMs, waitMs });
+    const [oldest] = this.#broken.keys();
+    if (this.#broken.size > BROKEN_MAX && oldest !== undefined) this.#broken.delete(oldest);
+  }
+
+  /** It answered. */
+  setWell(context: string): void {
+    this.#broken.delete(context);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#look);
+    this.#tellFreed();
+    await Promise.all([...this.#loaded].map(([context, one]) => this.#stop(context, one)));
+  }
+
+  async #start(code: FunctionCode): Promise<FunctionProcess> {
+    const { limits, env, temporary, log, now } = this.#options;
+    const { context, name } = code;
+    const process = new FunctionProcess({ limits, env, temporary, code: code.code, name, log });
+    const loaded: Loaded = { process, state: 'loading', users: 1, usedMs: now() };
+    this.#loaded.set(context, loaded);
+    log(`function ${context.slice(0, 12)}: loading`);
+    const began = now();
+    const why = await process.load();
+    if (why !== undefined) {
+      log(`function ${context.slice(0, 12)}: not loaded: ${why}`);
+      await this.#stop(context, loaded);
+      throw new LoadError(why);
+    }
+    loaded.state = 'ready';
+    log(`function ${context.slice(0, 12)}: ready after ${((now() - began) / 1_000).toFixed(1)} s`);
+    this.#tellFreed();
+    return process;
+  }
+
+  #leastUsed(): readonly [string, Loaded] | undefined {
+    return [...this.#loaded].filter(([, { users }]) => users === 0).sort(([, a], [, b]) => a.usedMs - b.usedMs)[0];
+  }
+
+  async #stop(context: string, loaded: Loaded): Promise<void> {
+    await loaded.process.stop();
+    if (this.#loaded.get(context) === loaded) this.#loaded.delete(context);
+    this.#tellFreed();
+  }
+
+  #tellFreed(): void {
+    for (const tell of [...this.#freed]) tell();
+    this.#freed.clear();
+  }
+
+  #stopIdle(): void {
+    const { idleMs = IDLE_MS, now } = this.#options;
+    for (const [context, one] of this.#loaded)
+      if (one.users === 0 && (one.process.broken !== undefined || now() - one.usedMs >= idleMs))
+        void this.#stop(context, one);
+  }
+}

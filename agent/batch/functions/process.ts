@@ -1,0 +1,184 @@
+/** One loaded function: a child process with its own group, directory and pipes, which answers one call at a time. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { WHY_MAX } from '../../../shared/batch/function.ts';
+import { endGroup } from '../../engine/group.ts';
+import { Guard } from '../../engine/guard.ts';
+import { Tail } from '../../engine/tail.ts';
+import { makeFunctionDirectory } from './directory.ts';
+import { functionEnvironment } from './environment.ts';
+import { type Frame, FrameReader } from './frames.ts';
+import { HARNESS } from './harness.ts';
+import { groupMemoryBytes } from './memory.ts';
+
+export interface FunctionLimits {
+  /** The interpreter. */
+  python: string;
+  loadMs: number;
+  /** Longest call. */
+  callMs: number;
+  /** Resident memory of the whole group. */
+  memoryBytes: number;
+}
+
+interface ProcessOptions {
+  limits: FunctionLimits;
+  /** The agent's: the process gets what it needs of it. */
+  env: Readonly<Record<string, string | undefined>>;
+  /** Directory of temporary files; one of its own is made in it, 0700. */
+  temporary: string;
+  code: string;
+  name: string | undefined;
+  log(line: string): void;
+}
+
+export type CallAnswer =
+  | { kind: 'outputs'; outputs: unknown[] }
+  /** The function raised, or returned too many or too few: the process is well. */
+  | { kind: 'raised'; error: string }
+  /** The process ended, answered no frame, or was ended for its time or memory. */
+  | { kind: 'broken'; why: string };
+
+/** What it printed last, for the errors of lines. */
+const TAIL_BYTES = 16 * 1024;
+const SHOWN_CHARS = 400;
+/** Between two looks at its memory. */
+const MEMORY_LOOK_MS = 1_000;
+/** From SIGTERM to SIGKILL: it has nothing to save. */
+const GRACE_MS = 1_000;
+
+export class FunctionProcess {
+  readonly #options: ProcessOptions;
+  readonly #directory: string;
+  readonly #child: ChildProcess;
+  readonly #guard: Guard;
+  readonly #tail = new Tail(TAIL_BYTES);
+  readonly #look: NodeJS.Timeout;
+  #broken: string | undefined;
+  #next = 1;
+  #waits: ((frame: Frame | undefined) => void) | undefined;
+  #gone: Promise<void> | undefined;
+
+  /** Starts it; `load` says whether it is ready. @throws Error where its directory cannot be made */
+  constructor(options: ProcessOptions) {
+    this.#options = options;
+    const { limits, env, temporary, code, name, log } = options;
+    this.#directory = makeFunctionDirectory(temporary);
+    writeFileSync(join(this.#directory, 'function.py'), code, { mode: 0o600 });
+    writeFileSync(join(this.#directory, 'harness.py'), HARNESS, { mode: 0o600 });
+    this.#guard = new Guard(log);
+    this.#child = spawn(limits.python, ['harness.py', ...(name === undefined ? [] : [name])], {
+      cwd: this.#directory,
+      env: functionEnvironment(env, this.#directory),
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe', 'pipe'],
+    });
+    if (this.#child.pid !== undefined) this.#guard.watch(this.#child.pid);
+    this.#child.once('error', (error) => this.#break(`it could not be started: ${error.message}`));
+    this.#child.once('exit', (exitCode, signal) => this.#break(`it ended by ${signal ?? `code ${exitCode}`}`));
+    for (const output of [this.#child.stdout, this.#child.stderr]) {
+      output?.on('data', (chunk: Buffer) => this.#tail.push(chunk));
+      output?.on('error', () => {});
+    }
+    this.#asks.on('error', () => {});
+    const reader = new FrameReader(
+      (frame) => this.#take(frame),
+      (why) => this.#break(`it sent ${why}`),
+    );
+    this.#answers.on('data', (chunk: Buffer) => reader.push(chunk));
+    this.#answers.on('error', () => {});
+    this.#look = setInterval(() => this.#watchMemory(), MEMORY_LOOK_MS);
+  }
+
+  get #asks(): Writable {
+    return this.#child.stdio[3] as Writable;
+  }
+
+  get #answers(): Readable {
+    return this.#child.stdio[4] as Readable;
+  }
+
+  /** Why it can answer no more; undefined: it can. */
+  get broken(): string | undefined {
+    return this.#broken;
+  }
+
+  /** Once, first. @returns why it could not be loaded, or undefined */
+  async load(): Promise<string | undefined> {
+    const { loadMs } = this.#options.limits;
+    const frame = await this.#answer(loadMs, 'load()');
+    if (frame === undefined) return this.#shown(this.#broken ?? 'it ended');
+    if (!('loaded' in frame)) return this.#break('it answered before it was loaded');
+    return frame.loaded ? undefined : (frame.error ?? 'load() failed').slice(0, WHY_MAX);
+  }
+
+  /** One at a time. @param lines what `infer` gets */
+  async call(lines: readonly unknown[]): Promise<CallAnswer> {
+    const id = this.#next++;
+    if (this.#broken === undefined) this.#asks.write(`${JSON.stringify({ id, lines })}\n`);
+    const frame = await this.#answer(this.#options.limits.callMs, 'infer()');
+    if (frame === undefined) return { kind: 'broken', why: this.#shown(this.#broken ?? 'it ended') };
+    if ('loaded' in frame || frame.id !== id) return { kind: 'broken', why: this.#break('it answered another call') };
+    if ('error' in frame) return { kind: 'raised', error: frame.error.slice(0, WHY_MAX) };
+    if (frame.outputs.length === lines.length) return { kind: 'outputs', outputs: frame.outputs };
+    return { kind: 'broken', why: this.#break(`it answered ${frame.outputs.length} of ${lines.length} lines`) };
+  }
+
+  /** Ends the group and removes its directory. */
+  stop(): Promise<void> {
+    this.#break('it was stopped');
+    this.#gone ??= this.#end();
+    return this.#gone;
+  }
+
+  async #end(): Promise<void> {
+    const { pid } = this.#child;
+    if (pid !== undefined) await endGroup(pid, GRACE_MS, Promise.resolve());
+    this.#guard.dismiss();
+    for (const stream of this.#child.stdio) stream?.destroy();
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #answer(limitMs: number, what: string): Promise<Frame | undefined> {
+    if (this.#broken !== undefined) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => this.#break(`${what} took more than ${limitMs / 1_000} s`), limitMs);
+      this.#waits = (frame) => {
+        clearTimeout(timer);
+        this.#waits = undefined;
+        resolve(frame);
+      };
+    });
+  }
+
+  #take(frame: Frame): void {
+    // Something that it left behind may write to the pipe when nobody asked.
+    if (this.#waits === undefined) this.#break('it answered when nothing was asked');
+    else this.#waits(frame);
+  }
+
+  /** Nothing of it is believed any more; all of it is killed. */
+  #break(why: string): string {
+    if (this.#broken !== undefined) return this.#broken;
+    this.#broken = why;
+    clearInterval(this.#look);
+    this.#waits?.(undefined);
+    void this.stop();
+    return why;
+  }
+
+  #shown(why: string): string {
+    const said = this.#tail.lines(4).join(' | ').slice(-SHOWN_CHARS);
+    return `The function's process: ${why}.${said === '' ? '' : ` It said: ${said}`}`.slice(0, WHY_MAX);
+  }
+
+  #watchMemory(): void {
+    const { pid } = this.#child;
+    const { memoryBytes } = this.#options.limits;
+    const used = pid === undefined ? 0 : groupMemoryBytes(pid);
+    if (used > memoryBytes)
+      this.#break(`it used ${Math.ceil(used / 2 ** 20)} MiB of memory, of ${Math.floor(memoryBytes / 2 ** 20)} MiB`);
+  }
+}

@@ -1,0 +1,225 @@
+/** Lines of batches, run by users' functions on this node. */
+import { createHash, randomUUID } from 'node:crypto';
+import { FUNCTION_MAX_BYTES, WHY_MAX } from '../../../shared/batch/function.ts';
+import { RESULT_MAX_BYTES } from '../../../shared/batch/results.ts';
+import type { BatchGateway, GrantedLease, LineResult } from '../gateway-client.ts';
+import { LeaseWork, type PendingLine } from '../lease-work.ts';
+import { CallSize } from './call-size.ts';
+import { type FunctionCode, type FunctionHost, LoadError } from './host.ts';
+import type { FunctionProcess } from './process.ts';
+
+interface FunctionRunnerOptions {
+  gateways: readonly BatchGateway[];
+  host: FunctionHost;
+  /** Whose functions run here; undefined: everybody's. */
+  owners: readonly string[] | undefined;
+  /** Leases at once, of each gateway. */
+  workers: number;
+  /** Whether a session speaks for this agent. */
+  admitted(): boolean;
+  log(line: string): void;
+}
+
+const WAIT_MS = 20_000;
+const AGAIN_MS = { first: 500, most: 30_000 };
+const LOOK_MS = 200;
+/** Crashes one after another, with no answer between, after which the function rests here. */
+const CRASHES_MAX = 3;
+
+type Work = GrantedLease & { function: NonNullable<GrantedLease['function']> };
+
+export class FunctionRunner {
+  readonly #options: FunctionRunnerOptions;
+  readonly #stop = new AbortController();
+  readonly #leases = new Set<LeaseWork>();
+  readonly #sizes = new Map<string, CallSize>();
+  #running = 0;
+  #draining = false;
+
+  constructor(options: FunctionRunnerOptions) {
+    this.#options = options;
+    for (const gateway of options.gateways) for (let i = 0; i < options.workers; i++) void this.#work(gateway);
+  }
+
+  /** Lines in functions now. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** Begins no call; gives leases back when those that run have ended, or at `signal`. */
+  async drain(signal: AbortSignal): Promise<void> {
+    this.#draining = true;
+    while (this.#running > 0 && !signal.aborted) await pause(LOOK_MS);
+    this.#stop.abort();
+    await Promise.all([...this.#leases].map((lease) => lease.release()));
+  }
+
+  async close(): Promise<void> {
+    this.#draining = true;
+    this.#stop.abort();
+    await this.#options.host.close();
+  }
+
+  async #work(gateway: BatchGateway): Promise<void> {
+    const { admitted, host, owners, log } = this.#options;
+    let againMs = AGAIN_MS.first;
+    while (!this.#draining) {
+      if (!admitted()) {
+        await pause(LOOK_MS);
+        continue;
+      }
+      try {
+        const asked = { ...(owners === undefined ? {} : { owners }), ...host.held };
+        const lease = await gateway.leaseFunction(asked, WAIT_MS, this.#stop.signal);
+        againMs = AGAIN_MS.first;
+        if (lease?.function !== undefined) await this.#run(gateway, { ...lease, function: lease.function });
+      } catch (error) {
+        if (this.#stop.signal.aborted) return;
+        if (againMs === AGAIN_MS.most) log(`functions: ${error instanceof Error ? error.message : error}`);
+        await pause(againMs);
+        againMs = Math.min(AGAIN_MS.most, againMs * 2);
+      }
+    }
+  }
+
+  async #run(gateway: BatchGateway, lease: Work): Promise<void> {
+    const { owners, log } = this.#options;
+    const again: number[] = [];
+    const work: LeaseWork = new LeaseWork(lease, gateway, {
+      again: (lines) => void again.push(...lines),
+      over: () => this.#leases.delete(work),
+      log,
+    });
+    this.#leases.add(work);
+    try {
+      if (owners?.includes(lease.function.owner) === false)
+        throw new Error('a function of an owner that is not allowed here');
+      const code = await this.#code(gateway, lease);
+      const lines = work.linesOf(await gateway.chunk(lease, this.#stop.signal));
+      if (lines.length < lease.open.length) work.drop(lease.open.length - lines.length);
+      await this.#runLines(lease, work, code, lines, again);
+    } finally {
+      if (this.#leases.delete(work)) await work.release();
+    }
+  }
+
+  /** Until each line has a result that the gateway took, or the function rests. */
+  async #runLines(
+    lease: Work,
+    work: LeaseWork,
+    code: FunctionCode,
+    lines: readonly PendingLine[],
+    again: number[],
+  ): Promise<void> {
+    const { host } = this.#options;
+    const byLine = new Map(lines.map((one) => [one.line, one]));
+    const queue = [...lines];
+    let [alone, crashes] = [0, 0];
+    while (!this.#draining && work.stands) {
+      if (queue.length === 0) {
+        await work.settled();
+        for (const line of again.splice(0)) queue.push(...[byLine.get(line)].filter((one) => one !== undefined));
+        if (queue.length === 0) return;
+      }
+      let process: FunctionProcess;
+      try {
+        process = await host.acquire(code);
+      } catch (error) {
+        const why = error instanceof Error ? error.message : String(error);
+        if (!(error instanceof LoadError) || this.#draining) throw error;
+        for (const { line } of queue) work.add(failed(line, 'function_load_failed', why));
+        await work.settled();
+        return host.setBroken(code.context);
+      }
+      const size = alone > 0 ? 1 : this.#size(code.context).size;
+      const call = queue.splice(0, size);
+      const outcome = await this.#call(process, lease, work, call);
+      host.release(code.context);
+      // One line may have spoilt the others of its call: each runs alone.
+      if (outcome !== 'done' && call.length > 1) {
+        queue.unshift(...call);
+        alone = call.length;
+      } else alone = Math.max(0, alone - 1);
+      crashes = outcome === 'broken' ? crashes + 1 : 0;
+      if (crashes >= CRASHES_MAX) {
+        await work.settled();
+        return host.setBroken(code.context);
+      }
+    }
+  }
+
+  async #call(
+    process: FunctionProcess,
+    lease: Work,
+    work: LeaseWork,
+    call: readonly PendingLine[],
+  ): Promise<'done' | 'raised' | 'broken'> {
+    const { context, model } = lease.function;
+    const inputs = call.map(({ body }) => (JSON.parse(body) as { input?: unknown }).input ?? null);
+    this.#running += call.length;
+    const began = performance.now();
+    const answer = await process.call(inputs).finally(() => {
+      this.#running -= call.length;
+    });
+    if (answer.kind === 'outputs') {
+      this.#options.host.setWell(context);
+      this.#size(context).took(call.length, performance.now() - began);
+      for (const [i, { line }] of call.entries()) work.add(answered(line, model, answer.outputs[i]));
+      return 'done';
+    }
+    const [only, ...others] = call;
+    if (only !== undefined && others.length === 0 && !this.#draining)
+      work.add(
+        answer.kind === 'raised' ? raised(only.line, answer.error) : failed(only.line, 'engine_failed', answer.why),
+      );
+    return answer.kind;
+  }
+
+  async #code(gateway: BatchGateway, lease: Work): Promise<FunctionCode> {
+    const { host } = this.#options;
+    const { context, name, sha256 } = lease.function;
+    const known = host.stored(context);
+    if (known !== undefined) {
+      host.store(known);
+      return known;
+    }
+    const bytes = await gateway.functionCode(lease, this.#stop.signal);
+    if (bytes.length > FUNCTION_MAX_BYTES || createHash('sha256').update(bytes).digest('hex') !== sha256)
+      throw new Error('the gateway sent another function than it named');
+    const code = { context, code: Buffer.from(bytes).toString('utf8'), ...(name === undefined ? {} : { name }) };
+    host.store(code);
+    return code;
+  }
+
+  /** At most as many as contexts are stored. */
+  #size(context: string): CallSize {
+    let size = this.#sizes.get(context);
+    if (size === undefined) {
+      for (const known of this.#sizes.keys())
+        if (this.#options.host.stored(known) === undefined) this.#sizes.delete(known);
+      size = new CallSize();
+      this.#sizes.set(context, size);
+    }
+    return size;
+  }
+}
+
+function answered(line: number, model: string, output: unknown): LineResult {
+  const body = JSON.stringify({ object: 'otela.function.output', model, output: output ?? null });
+  if (Buffer.byteLength(body) <= RESULT_MAX_BYTES) return { line, status_code: 200, request_id: randomUUID(), body };
+  return raised(line, `the result of this line has more than ${RESULT_MAX_BYTES} bytes`);
+}
+
+/** The function's own answer to a line that it cannot take: as a 4xx of a model, it is not tried again. */
+function raised(line: number, message: string): LineResult {
+  const error = { message, type: 'function_error', param: null, code: 'function_failed' };
+  return { line, status_code: 400, request_id: randomUUID(), body: JSON.stringify({ error }) };
+}
+
+function failed(line: number, error: NonNullable<LineResult['error']>, why: string): LineResult {
+  return { line, status_code: 0, request_id: randomUUID(), body: '', error, why: why.slice(0, WHY_MAX) };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

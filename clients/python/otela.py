@@ -1,0 +1,174 @@
+"""Runs your own Python function on every idle node of an OpenTela network that allows it.
+
+    import otela
+
+    def load():                                   # once on each node; what it returns stays there
+        from transformers import pipeline
+        return pipeline("text-classification", model="FacebookAI/roberta-large-mnli")
+
+    @otela.function(load=load)
+    def verify(model, claims):                    # a list in, a list of the same length out
+        return [model(claim)[0]["label"] for claim in claims]
+
+    if __name__ == "__main__":
+        print(verify.map(open("claims.txt").read().splitlines()))
+
+The file that the function is in is uploaded as it is and imported on the nodes: what it needs must be importable there, and what must run here
+alone stands under `if __name__ == "__main__"`. Arguments and results are JSON. OTELA_GATEWAY and OTELA_API_KEY say where and as whom.
+"""
+
+import inspect
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+__all__ = ["Client", "Function", "FunctionError", "OtelaError", "function"]
+
+ENDPOINT = "/v1/otela/functions"
+# A batch's limits.
+LINES_MAX = 50_000
+BYTES_MAX = 190_000_000
+OVER = ("completed", "failed", "expired", "cancelled")
+POLL_S = (0.2, 10.0)
+# A gateway that restarts, or a network that is away, is waited for.
+AWAY_S = 600
+
+
+class OtelaError(Exception):
+    """The gateway refused something, or cannot be reached."""
+
+    def __init__(self, message, status=None):
+        super().__init__(message)
+        self.status = status
+
+
+class FunctionError(Exception):
+    """The function has no result for one input: it raised, or no node could run it. `code` is the line's error code."""
+
+    def __init__(self, message, code=None):
+        super().__init__(message)
+        self.code = code
+
+
+def function(load=None):
+    """Marks a function of (state, lines); `load()` makes the state, once on each node."""
+
+    def mark(infer):
+        return Function(infer, load)
+
+    return mark
+
+
+class Function:
+    def __init__(self, infer, load):
+        self.infer, self.load = infer, load
+        self.__name__, self.__doc__ = infer.__name__, infer.__doc__
+
+    def __call__(self, state, lines):
+        """Here, as it stands: for tests."""
+        return self.infer(state, lines)
+
+    def map(self, inputs, client=None, return_exceptions=False):
+        """The results of all inputs, in their order. Raises the first FunctionError, or puts each in its place."""
+        source = inspect.getsourcefile(self.infer)
+        if source is None or not os.path.exists(source):
+            raise OtelaError("the function must be in a file: nodes import it")
+        client = client or Client()
+        with open(source, "rb") as file:
+            code = client.upload(os.path.basename(source), file.read(), "user_data")
+        try:
+            results = client.run(f"function:{code}:{self.__name__}", list(inputs))
+        finally:
+            client.request("DELETE", f"/files/{code}")
+        for result in results:
+            if isinstance(result, FunctionError) and not return_exceptions:
+                raise result
+        return results
+
+
+class Client:
+    """A gateway and a key."""
+
+    def __init__(self, gateway=None, api_key=None):
+        gateway = gateway or os.environ.get("OTELA_GATEWAY")
+        self.api_key = api_key or os.environ.get("OTELA_API_KEY")
+        if not gateway or not self.api_key:
+            raise OtelaError("say which gateway and key: OTELA_GATEWAY, OTELA_API_KEY, or Client(gateway, api_key)")
+        gateway = gateway.rstrip("/")
+        self.base = gateway if gateway.endswith("/v1") else gateway + "/v1"
+
+    def request(self, method, path, body=None, content_type="application/json"):
+        """Bytes of the answer. Asks again while the gateway is away."""
+        headers = {"authorization": f"Bearer {self.api_key}", "content-type": content_type}
+        deadline, pause = time.monotonic() + AWAY_S, 0.5
+        while True:
+            try:
+                ask = urllib.request.Request(self.base + path, data=body, method=method, headers=headers)
+                with urllib.request.urlopen(ask, timeout=120) as answer:
+                    return answer.read()
+            except urllib.error.HTTPError as error:
+                if error.code not in (429, 502, 503, 504) or time.monotonic() > deadline:
+                    raise OtelaError(f"{method} {path}: {error.code} {error.read(2000).decode(errors='replace')}", error.code) from None
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise OtelaError(f"{method} {path}: {error}") from error
+            time.sleep(pause)
+            pause = min(10.0, pause * 2)
+
+    def upload(self, filename, content, purpose):
+        """The id of the new file."""
+        edge = uuid.uuid4().hex
+        head = (
+            f'--{edge}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n'
+            f'--{edge}\r\ncontent-disposition: form-data; name="file"; filename="{filename}"\r\n'
+            "content-type: application/octet-stream\r\n\r\n"
+        )
+        body = head.encode() + content + f"\r\n--{edge}--\r\n".encode()
+        return json.loads(self.request("POST", "/files", body, f"multipart/form-data; boundary={edge}"))["id"]
+
+    def run(self, model, inputs):
+        """A result or a FunctionError for each input. One batch after another, where they are too many for one."""
+        results = [FunctionError("no result came") for _ in inputs]
+        lines, size = [], 0
+        for index, value in enumerate(inputs):
+            line = json.dumps({"custom_id": str(index), "method": "POST", "url": ENDPOINT, "body": {"model": model, "input": value}})
+            if len(lines) == LINES_MAX or size + len(line) > BYTES_MAX:
+                self._batch(lines, results)
+                lines, size = [], 0
+            lines.append(line)
+            size += len(line) + 1
+        if lines:
+            self._batch(lines, results)
+        return results
+
+    def _batch(self, lines, results):
+        file = self.upload("inputs.jsonl", "\n".join(lines).encode(), "batch")
+        ask = {"input_file_id": file, "endpoint": ENDPOINT, "completion_window": "24h"}
+        batch = json.loads(self.request("POST", "/batches", json.dumps(ask).encode()))
+        pause = POLL_S[0]
+        try:
+            while batch["status"] not in OVER:
+                time.sleep(pause)
+                pause = min(POLL_S[1], pause * 1.5)
+                batch = json.loads(self.request("GET", f"/batches/{batch['id']}"))
+        except BaseException:
+            self.request("POST", f"/batches/{batch['id']}/cancel")
+            raise
+        if batch["status"] == "failed":
+            errors = (batch["errors"] or {}).get("data") or [{}]
+            raise OtelaError(errors[0].get("message") or "the batch failed")
+        for file in filter(None, (batch["output_file_id"], batch["error_file_id"])):
+            for line in self.request("GET", f"/files/{file}/content").decode().splitlines():
+                found = json.loads(line)
+                results[int(found["custom_id"])] = _result(found)
+
+
+def _result(line):
+    body = (line.get("response") or {}).get("body") or {}
+    if "output" in body:
+        return body["output"]
+    error = line.get("error") or body.get("error") or {}
+    return FunctionError(error.get("message") or "no result came", error.get("code"))

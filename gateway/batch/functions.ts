@@ -1,0 +1,60 @@
+/** The function that a batch's lines name: found, read and named by its content when the batch is checked. */
+import { and, eq } from 'drizzle-orm';
+import { contextMessage, FUNCTION_MAX_BYTES, readFunctionName } from '../../shared/batch/function.ts';
+import type { BatchError } from '../../shared/batch/line.ts';
+import { asked, database } from '../accounts/database.ts';
+import { files } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import { storeOf } from '../files/routes.ts';
+import { workerdCrypto } from '../issuer/crypto.ts';
+import type { BatchFunction, BatchSpec } from './batch-spec.ts';
+
+/** @returns the function, or why the batch fails. @throws ApiError, FileStoreError where the store cannot say */
+export async function readFunction(
+  env: Env,
+  { owner }: Pick<BatchSpec, 'owner'>,
+  model: string,
+): Promise<BatchFunction | BatchError> {
+  const asks = readFunctionName(model);
+  if (asks === undefined) return failure('The model of a function is function:FILE or function:FILE:NAME.');
+  const [row] = await asked(
+    database(env)
+      .select()
+      .from(files)
+      .where(and(eq(files.id, asks.file), eq(files.owner, owner))),
+  );
+  if (row === undefined) return failure(`There is no file ${asks.file} here.`);
+  if (row.purpose !== 'user_data') return failure("The file of a function has the purpose 'user_data'.");
+  if (row.bytes > FUNCTION_MAX_BYTES) return failure(`The file of a function has at most ${FUNCTION_MAX_BYTES} bytes.`);
+  const content = await storeOf(env).read(asks.file);
+  const code = content === undefined ? undefined : await textOf(content);
+  if (code === undefined) return failure('The file of the function is gone, or it is not UTF-8.');
+  const sha256 = hash(code);
+  const context = hash(contextMessage(owner, sha256, asks.name));
+  return { context, sha256, code, ...(asks.name === undefined ? {} : { name: asks.name }) };
+}
+
+function failure(message: string): BatchError {
+  return { code: 'model_not_found', message, param: 'body.model', line: 1 };
+}
+
+function hash(text: string): string {
+  const digest = workerdCrypto.sha256(new TextEncoder().encode(text));
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+async function textOf(content: AsyncIterable<Uint8Array>): Promise<string | undefined> {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
+  let [text, bytes] = ['', 0];
+  try {
+    for await (const piece of content) {
+      bytes += piece.length;
+      if (bytes > FUNCTION_MAX_BYTES) return undefined;
+      text += decoder.decode(piece, { stream: true });
+    }
+    return text + decoder.decode();
+  } catch (error) {
+    if (error instanceof TypeError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,206 @@
+/** What a function may do to the agent that hosts it, with a real Python. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { FunctionHost, LoadError } from '../../../agent/batch/functions/host.ts';
+import { type FunctionLimits, FunctionProcess } from '../../../agent/batch/functions/process.ts';
+import { eventually, temporaryDirectory } from '../../support/processes.ts';
+
+const LIMITS: FunctionLimits = { python: 'python3', loadMs: 20_000, callMs: 20_000, memoryBytes: 2 ** 31 };
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0)) await end();
+});
+
+async function started(code: string, more: Partial<FunctionLimits> = {}, name?: string) {
+  const temporary = await temporaryDirectory('function');
+  const env = { PATH: process.env.PATH, OTELA_TOKEN: 'secret', AWS_SECRET_ACCESS_KEY: 'secret', HF_TOKEN: 'secret' };
+  const made = new FunctionProcess({ limits: { ...LIMITS, ...more }, env, temporary, code, name, log: () => {} });
+  ends.push(() => made.stop());
+  return { made, temporary, loaded: await made.load() };
+}
+const infer = (body: string) => `import json, os, subprocess, sys, time\ndef infer(state, lines):\n    ${body}\n`;
+
+describe('a function’s process', () => {
+  it('sees nothing of the agent’s environment but what Python needs, and works in a directory of its own', async () => {
+    const { made, temporary } = await started(infer('return [[sorted(os.environ), os.getcwd(), os.getpgid(0)]]'));
+    const answer = await made.call([1]);
+    if (answer.kind !== 'outputs') throw new Error(JSON.stringify(answer));
+    const [[names, cwd, group]] = answer.outputs as [[string[], string, number]];
+    expect(names.filter((one) => /OTELA|AWS|TOKEN|SECRET/.test(one))).toEqual([]);
+    expect(cwd.startsWith(temporary)).toBe(true);
+    expect(statSync(cwd).mode & 0o777).toBe(0o700);
+    expect(group).not.toBe(process.pid);
+    await made.stop();
+    expect(readdirSync(temporary)).toEqual([]);
+  });
+
+  it.each([
+    ['returns too few results', 'return lines[1:]', 'got 2 lines and returned 1'],
+    ['returns too many results', 'return lines + lines', 'got 2 lines and returned 4'],
+    ['returns what is no JSON', 'return [object() for _ in lines]', 'not JSON serializable'],
+    ['returns a NaN, which JSON does not have', 'return [float("nan") for _ in lines]', 'not JSON compliant'],
+    ['returns nothing', 'pass', 'NoneType'],
+    ['raises', 'raise KeyError("claim")', "KeyError: 'claim'"],
+  ])('that %s is told so, and lives on', async (_, body, said) => {
+    const { made } = await started(infer(body));
+    const answer = await made.call([1, 2]);
+    expect(answer).toMatchObject({ kind: 'raised' });
+    expect('error' in answer ? answer.error : '').toContain(said);
+    expect(made.broken).toBeUndefined();
+  });
+
+  it.each([
+    ['ends itself', 'os._exit(9)', 'code 9'],
+    ['writes garbage where answers go', 'os.write(4, b"hello\\n"); time.sleep(60)', 'no frame'],
+    [
+      'forges an answer of another length',
+      'os.write(4, b\'{"id": 1, "outputs": []}\\n\'); time.sleep(60)',
+      '0 of 1 lines',
+    ],
+    ['answers another call', 'os.write(4, b\'{"id": 7, "outputs": [1]}\\n\'); time.sleep(60)', 'another call'],
+    ['never ends its answer', 'os.write(4, b"x" * 9_000_000); time.sleep(60)', 'more than 8388608 bytes'],
+    ['never answers', 'time.sleep(60)', 'took more than 1 s'],
+    ['takes all memory', 'x = bytearray(300 << 20); time.sleep(60)', 'MiB of memory'],
+  ])('that %s is ended, and the reason is known', async (_, body, said) => {
+    const slow = body.startsWith('time.sleep');
+    const { made } = await started(infer(body), { memoryBytes: 200 << 20, ...(slow ? { callMs: 1_000 } : {}) });
+    const answer = await made.call([1]);
+    expect(answer).toMatchObject({ kind: 'broken' });
+    expect('why' in answer ? answer.why : '').toContain(said);
+    expect(await made.call([2])).toMatchObject({ kind: 'broken' });
+  });
+
+  it('takes what it forked with it', async () => {
+    const { made } = await started(infer('return [subprocess.Popen(["sleep", "4321"]).pid for _ in lines]'));
+    const answer = await made.call([1, 2, 3]);
+    const pids = answer.kind === 'outputs' ? (answer.outputs as number[]) : [];
+    expect(pids).toHaveLength(3);
+    await made.stop();
+    for (const pid of pids)
+      await eventually(`process ${pid} has ended`, 5_000, async () => (isSleeping(pid) ? undefined : true));
+  });
+
+  it('may print without end: the last of it is kept', async () => {
+    const body = 'print("x" * (50 << 20)); sys.stderr.write("the end\\n"); sys.stderr.flush(); os._exit(1)';
+    const { made } = await started(infer(body));
+    const answer = await made.call([1]);
+    expect('why' in answer ? answer.why.length : 0).toBeLessThan(1_100);
+    expect('why' in answer ? answer.why : '').toContain('the end');
+  });
+
+  it('that cannot be loaded says why: load() raises, no such function, no Python, an endless load()', async () => {
+    const raises = await started('def load():\n    raise OSError("no weights")\ndef infer(s, l):\n    return l\n');
+    expect(raises.loaded).toContain('OSError: no weights');
+    expect((await started('x = 1\n')).loaded).toContain('no infer');
+    expect((await started('def infer(s, l):\n    return l\n', {}, 'other')).loaded).toContain('no function other');
+    expect((await started('def infer(:\n')).loaded).toContain('SyntaxError');
+    expect((await started('', { python: '/no/such/python' })).loaded).toContain('could not be started');
+    expect((await started('import time; time.sleep(60)', { loadMs: 500 })).loaded).toContain('took more than 0.5 s');
+  });
+
+  it('finds functions that are marked by the client’s decorator, without the client', async () => {
+    const code = `
+import otela
+def weights():
+    return 40
+@otela.function(load=weights)
+def add(state, lines):
+    return [state + line for line in lines]
+`;
+    for (const name of [undefined, 'add']) {
+      const { made } = await started(code, {}, name);
+      expect(await made.call([2])).toEqual({ kind: 'outputs', outputs: [42] });
+    }
+  });
+});
+
+describe('the functions of a node', () => {
+  const PID =
+    'import os\ndef load():\n    return os.getpid()\ndef infer(state, lines):\n    return [state for _ in lines]\n';
+  async function hostOf(loadedMax: number, idleMs = 600_000) {
+    const temporary = await temporaryDirectory('functions');
+    const clock = { ms: 0 };
+    const host = new FunctionHost({
+      limits: LIMITS,
+      env: { PATH: process.env.PATH },
+      loadedMax,
+      temporary,
+      idleMs,
+      now: () => clock.ms,
+      log: () => {},
+    });
+    ends.push(() => host.close());
+    return { host, temporary, clock };
+  }
+  const use = async (host: FunctionHost, context: string) => {
+    const found = await host.acquire({ context, code: PID });
+    const answer = await found.call([0]);
+    host.release(context);
+    return answer.kind === 'outputs' ? answer.outputs[0] : answer;
+  };
+
+  it('stay loaded; the one that was used longest ago goes for a new one', async () => {
+    const { host, clock } = await hostOf(2);
+    const a = await use(host, 'a');
+    clock.ms = 1;
+    await use(host, 'b');
+    clock.ms = 2;
+    expect(await use(host, 'a')).toBe(a);
+    clock.ms = 3;
+    await use(host, 'c');
+    expect(host.held.ready).toEqual(['a', 'c']);
+    expect(await use(host, 'a')).toBe(a);
+  });
+
+  it('are not taken from a lease that uses them: the next one waits', async () => {
+    const { host } = await hostOf(1);
+    await host.acquire({ context: 'a', code: PID });
+    const next = host.acquire({ context: 'b', code: PID });
+    expect(await Promise.race([next.then(() => 'b'), new Promise((r) => setTimeout(() => r('waits'), 300))])).toBe(
+      'waits',
+    );
+    host.release('a');
+    await next;
+    expect(host.held.ready).toEqual(['b']);
+  });
+
+  it('rest after a failure, twice as long each time, and are loaded anew after a crash', async () => {
+    const { host, clock } = await hostOf(1);
+    await expect(
+      host.acquire({ context: 'bad', code: 'def load():\n    raise OSError(1)\ndef infer(s, l): return l' }),
+    ).rejects.toThrow(LoadError);
+    host.setBroken('bad');
+    expect(host.held.broken).toEqual(['bad']);
+    clock.ms = 2_000;
+    expect(host.held.broken).toEqual([]);
+    host.setBroken('bad');
+    clock.ms += 3_999;
+    expect(host.held.broken).toEqual(['bad']);
+    const first = await host.acquire({ context: 'a', code: PID });
+    await first.stop();
+    host.release('a');
+    expect(typeof (await use(host, 'a'))).toBe('number');
+  });
+
+  it('that an agent left which was killed are removed by the next one; those of a living one stay', async () => {
+    const temporary = await temporaryDirectory('functions');
+    const dead = execFileSync('sh', ['-c', 'echo $$'], { encoding: 'utf8' }).trim();
+    for (const pid of [dead, String(process.ppid)]) mkdirSync(join(temporary, `otela-function-${pid}-abc`));
+    const host = new FunctionHost({ limits: LIMITS, env: {}, loadedMax: 1, temporary, now: () => 0, log: () => {} });
+    await host.close();
+    expect(existsSync(join(temporary, `otela-function-${dead}-abc`))).toBe(false);
+    expect(existsSync(join(temporary, `otela-function-${process.ppid}-abc`))).toBe(true);
+  });
+});
+
+function isSleeping(pid: number): boolean {
+  try {
+    return execFileSync('ps', ['-o', 'stat=', '-p', String(pid)], { encoding: 'utf8' })
+      .trim()
+      .startsWith('S');
+  } catch {
+    return false;
+  }
+}
