@@ -10,6 +10,7 @@ export const ENDPOINTS = [
   '/v1/completions',
   '/v1/embeddings',
   '/v1/responses',
+  '/v1/otela/functions',
 ] as const satisfies Endpoint[];
 
 const lineSchema = z.object({ url: z.enum(ENDPOINTS), body: z.object({ model: z.string() }) });

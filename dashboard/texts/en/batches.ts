@@ -50,6 +50,7 @@ export const batches = {
       '/v1/completions': 'Completions',
       '/v1/embeddings': 'Embeddings',
       '/v1/responses': 'Responses',
+      '/v1/otela/functions': 'Your own functions',
     },
     start: 'Start',
     sending: 'Sending the file',
