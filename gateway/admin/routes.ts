@@ -14,6 +14,7 @@ import { modelCardRoutes } from './model-cards.ts';
 import { modelRoutes } from './models.ts';
 import { myUseRoutes } from './my-use.ts';
 import { nodeHistoryRoutes } from './node-history.ts';
+import { nodeLoadRoutes } from './node-loads.ts';
 import { nodeRoutes } from './nodes.ts';
 import { peerRoutes } from './peers.ts';
 import { projectRoutes } from './projects.ts';
@@ -38,6 +39,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...modelCardRoutes,
   ...nodeHistoryRoutes,
   ...nodeRoutes,
+  ...nodeLoadRoutes,
   ...routingRoutes,
   ...deploymentRoutes,
   ...drainRoutes,

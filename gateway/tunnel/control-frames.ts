@@ -42,6 +42,11 @@ export class ControlFrames {
     return this.#load.current;
   }
 
+  /** Of the last hour, the oldest first. */
+  loads(now: number): NodeLoad[] {
+    return this.#load.history(now);
+  }
+
   /** @throws WireError */
   receive(peer: AgentSocket, frame: Frame): void {
     const { registry, outbox } = this.#options;

@@ -1,11 +1,13 @@
 import { within } from '../../shared/collections/within.ts';
 import type { EngineLoad, NodeLoad } from '../../shared/routing/load.ts';
+import { LoadHistory } from './load-history.ts';
 
 /** The registry hears of one node's load this often at most. */
 const TELL_EVERY_MS = 1_000;
 
 /** What the agent at the other end last said of its engine. */
 export class NodeLoadWatch {
+  readonly #history = new LoadHistory();
   #load: NodeLoad | undefined;
   #toldAt = Number.NEGATIVE_INFINITY;
   /** Said just before the load that it belongs to. */
@@ -14,6 +16,11 @@ export class NodeLoadWatch {
   /** For Workers, with the answer they wait for. */
   get current(): NodeLoad | undefined {
     return this.#load;
+  }
+
+  /** Of the last hour, the oldest first. */
+  history(now: number): NodeLoad[] {
+    return this.#history.list(now);
   }
 
   rate(tokensPerSecond: number): void {
@@ -32,6 +39,7 @@ export class NodeLoadWatch {
       at: now,
       open,
     };
+    this.#history.add(this.#load);
     if (within(TELL_EVERY_MS, this.#toldAt, now)) return undefined;
     this.#toldAt = now;
     return this.#load;

@@ -1,5 +1,6 @@
 import type { PeerEvidence } from '../../shared/routing/hang-detector.ts';
 import type { HangSuspicion } from '../../shared/routing/hang-suspicion.ts';
+import type { NodeLoad } from '../../shared/routing/load.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import { Watchdog } from '../../shared/upstream/watchdog.ts';
 import { CLOSE } from '../../shared/wire/close.ts';
@@ -213,6 +214,11 @@ export class TunnelObject extends GatewayObject {
       outbox: waitingUsage(this.ctx.storage.sql) + this.#usage.waiting,
       errors: this.#attempts.errors.list(),
     };
+  }
+
+  /** What its engine said in the last hour, as far as this object's memory goes; the oldest first. */
+  loads(): NodeLoad[] {
+    return this.#frames.loads(Date.now());
   }
 
   // --- the agent's side ---------------------------------------------------------------------------------------------

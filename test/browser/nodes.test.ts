@@ -150,7 +150,7 @@ it('a node tells its log, its GPUs and its load while its page is open, and a fa
   await page.goto(`${gateway.url}/#/nodes/${node?.session}`);
   await page.getByRole('region', { name: 'Log', exact: true }).getByText('weights loaded').waitFor();
   await page.getByRole('img', { name: /^Tokens per second/ }).waitFor();
-  await page.getByRole('img', { name: /^GPUs \(%\), since/ }).waitFor();
+  await page.getByRole('img', { name: /^GPUs \(%\), in the last hour/ }).waitFor();
   const told = z
     .object({ gpus: z.array(z.object({ use: z.number() })) })
     .parse(await gateway.admin('GET', `nodes/${node?.session}/telemetry`));
@@ -161,6 +161,19 @@ it('a node tells its log, its GPUs and its load while its page is open, and a fa
   await page.getByRole('region', { name: 'Joins and losses' }).getByText('engine').first().waitFor();
   // An agent that is gone cannot be asked: browsers count that answer as an error.
   expect(complaints.filter((one) => !one.includes('status of 404') && !one.includes('status of 409'))).toEqual([]);
+});
+
+it('the plots of a node begin before its page was opened', async () => {
+  const { house } = visitors;
+  const [node] = await house.gateway.serving(1);
+  const body = chatBody({ tokens: 60, tokensPerSecond: 40 }, { stream: true });
+  await (await house.ask('/v1/chat/completions', body)).text();
+  const { page } = await visitors.enter();
+  const loads = page.waitForResponse('**/loads');
+  await page.goto(`${house.gateway.url}/#/nodes/${node?.session}`);
+  const { data } = z.object({ data: z.array(z.object({ running: z.number() })) }).parse(await (await loads).json());
+  expect(data.length).toBeGreaterThan(0);
+  await page.getByRole('img', { name: 'Requests, in the last hour' }).waitFor();
 });
 
 it('a thousand nodes (a stand-in registry) are drawn and filtered without a hang', async () => {

@@ -1,6 +1,6 @@
 /** What the gateway knows of a node at this moment, asked again and again while its page is open, and kept for its plots. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect } from 'react';
+import { useEffect, useMemo } from 'react';
 import { gateway } from '../../api/client.ts';
 import type { paths } from '../../api/contract.ts';
 
@@ -10,12 +10,16 @@ type Json<Path extends keyof paths> = paths[Path] extends {
   ? T
   : never;
 export type NodeNow = Json<'/admin/nodes/{session}'>;
+type Load = Json<'/admin/nodes/{session}/loads'>['data'][number];
 export type Telemetry = Json<'/admin/nodes/{session}/telemetry'>;
 
 const NOW_EVERY_MS = 2_000;
 const TELEMETRY_EVERY_MS = 3_000;
 /** Half an hour. */
 const SAMPLES_MAX = 900;
+
+/** The gateway keeps one sample of 10 s. */
+const GAP_S = 25;
 
 /** One moment; null: not known then. */
 export interface Sample {
@@ -31,6 +35,8 @@ export interface Sample {
   /** Percent, of all GPUs together. */
   gpuMemory: number | null;
 }
+
+const NOTHING = { running: null, waiting: null, kvCache: null, tokensPerSecond: null, gpuUse: null, gpuMemory: null };
 
 const at = (session: string) => ({ params: { path: { session } } });
 
@@ -55,7 +61,21 @@ export function useTelemetry(session: string, enabled: boolean) {
 
 const NONE: readonly Sample[] = [];
 
-/** Of this node since its page was first opened; leaving the page for a while leaves a gap. */
+/** What the gateway heard of it before its page was opened. Asked for once. */
+function useBefore(session: string): readonly Sample[] {
+  const { data } = useQuery({
+    queryKey: ['node-loads', session],
+    queryFn: async ({ signal }) => {
+      const { data } = await gateway.GET('/admin/nodes/{session}/loads', { ...at(session), signal });
+      return (data?.data ?? []).map(pastSample);
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+  });
+  return data ?? NONE;
+}
+
+/** Of this node, those of before its page was opened too; leaving the page for a while leaves a gap in what only its agent tells. */
 export function useSamples(
   session: string,
   now: NodeNow | undefined,
@@ -77,7 +97,31 @@ export function useSamples(
     const sample = sampleOf(heardAt / 1000, now, telemetry);
     queries.setQueryData<readonly Sample[]>(queryKey, (known = NONE) => [...known, sample].slice(-SAMPLES_MAX));
   }, [heardAt]);
-  return data;
+  const before = useBefore(session);
+  return useMemo(() => {
+    const from = data[0]?.at ?? Number.POSITIVE_INFINITY;
+    return withGaps([...before.filter((one) => one.at < from), ...data]);
+  }, [before, data]);
+}
+
+function pastSample(load: Load): Sample {
+  return {
+    at: Date.parse(load.at) / 1000,
+    running: load.running,
+    waiting: load.waiting,
+    kvCache: percent(load.kv_use),
+    tokensPerSecond: load.tokens_per_second,
+    gpuUse: null,
+    gpuMemory: null,
+  };
+}
+
+/** A node that does nothing says nothing: there the line ends, and begins again. */
+function withGaps(samples: readonly Sample[]): readonly Sample[] {
+  return samples.flatMap((sample, n) => {
+    const since = samples[n - 1]?.at ?? sample.at;
+    return sample.at - since > GAP_S ? [{ ...NOTHING, at: since + 1 }, sample] : [sample];
+  });
 }
 
 function sampleOf(at: number, { load }: NodeNow, telemetry: Telemetry | undefined): Sample {

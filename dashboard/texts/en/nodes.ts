@@ -92,8 +92,8 @@ export const nodes = {
     reasons: 'What happened to this node',
     plots: {
       title: 'Load',
-      since: 'Measured since you opened this page, at most half an hour. An engine that does nothing reports nothing.',
-      about: 'since this page was opened',
+      since: 'The last hour; use of GPUs since you opened this page. An engine that does nothing reports nothing.',
+      about: 'in the last hour',
       rateTitle: 'Tokens per second',
       rate: 'written',
       queueTitle: 'Requests',

@@ -1,0 +1,65 @@
+/** What a node's engine said of itself in the last hour, for the plots of its page. */
+import * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import type { NodeLoad } from '../../shared/routing/load.ts';
+import { listOf } from './fields.ts';
+import { rfc3339 } from './list.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+import { asking, SESSION_PARAM, sessionOf } from './session.ts';
+
+const count = z.number().int().min(0);
+
+const loadSchema = z.object({
+  object: z.literal('node_load'),
+  at: z.iso.datetime(),
+  running: count,
+  waiting: count,
+  kv_use: z.number().nullable(),
+  tokens_per_second: z.number().nullable(),
+});
+
+export const nodeLoadRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'provider',
+    method: 'get',
+    path: '/nodes/:session/loads',
+    params: SESSION_PARAM,
+    summary:
+      "What the engine of a node said of itself in the last hour, one entry in 10 s, none while it did nothing. Kept in memory: less after a start of the gateway. Providers see their own nodes'.",
+    answer: listOf(loadSchema),
+    run: readLoads,
+  }),
+];
+
+async function readLoads(call: Call): Promise<object> {
+  const { env, account } = call;
+  const session = sessionOf(call);
+  const { nodes } = await asking(env, (registry) => registry.look({ session, limit: 1 }));
+  const entry = nodes[0]?.entry;
+  // Others' nodes are not there, rather than forbidden.
+  if (entry === undefined || (account.role !== 'operator' && entry.provider !== account.provider))
+    throw new ApiError('not_found', `Session ${session} is not known here.`);
+  // An object is first touched by its own agent, and any name makes one: only one whose agent is here is asked.
+  const loads = entry.connected ? await loadsOf(env, session) : [];
+  return { object: 'list', data: loads.map(view), has_more: false };
+}
+
+/** Empty where the object moves at this moment. */
+async function loadsOf(env: Call['env'], session: string): Promise<NodeLoad[]> {
+  try {
+    return await env.TUNNEL.getByName(session).loads();
+  } catch {
+    return [];
+  }
+}
+
+function view({ at, running, waiting, kvUse, tokensPerSecond }: NodeLoad): z.infer<typeof loadSchema> {
+  return {
+    object: 'node_load',
+    at: rfc3339(at),
+    running,
+    waiting,
+    kv_use: kvUse ?? null,
+    tokens_per_second: tokensPerSecond ?? null,
+  };
+}
