@@ -3,6 +3,7 @@ import type { LimitsObject } from './accounts/limits-object.ts';
 import type { BatchObject } from './batch/batch-object.ts';
 import type { BatchQueueObject } from './batch/queue-object.ts';
 import type { FileStore } from './files/file-store.ts';
+import type { FileSweepObject } from './files/sweep-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
 import type { ObjectNamespace } from './object-context.ts';
 import type { ObserveObject } from './observe/object.ts';
@@ -36,6 +37,8 @@ export interface Env extends IssuerEnvironment {
   BATCH: ObjectNamespace<BatchObject>;
   /** Batches that want nodes: one object per model. */
   BATCH_QUEUE: ObjectNamespace<BatchQueueObject>;
+  /** Deletes files that have expired. */
+  FILE_SWEEP: ObjectNamespace<FileSweepObject>;
   /** Bytes of files; without it there are no files and no batches. */
   FILES?: FileStore;
   /** Cloudflare: what FILES is made of. */

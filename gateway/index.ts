@@ -5,6 +5,7 @@ import { BatchObject as Batch } from './batch/batch-object.ts';
 import { BatchQueueObject as BatchQueue } from './batch/queue-object.ts';
 import type { Env } from './env.ts';
 import { isResourcePath } from './files/paths.ts';
+import { FileSweepObject as FileSweep } from './files/sweep-object.ts';
 import { durable } from './hosts/worker/durable.ts';
 import { withFiles } from './hosts/worker/files.ts';
 import { responseOf } from './http.ts';
@@ -36,6 +37,7 @@ export default {
 /** Their names stand in wrangler.toml. */
 export class BatchObject extends durable(Batch) {}
 export class BatchQueueObject extends durable(BatchQueue) {}
+export class FileSweepObject extends durable(FileSweep) {}
 export class LimitsObject extends durable(Limits) {}
 export class ObserveObject extends durable(Observe) {}
 export class QueueObject extends durable(Queue) {}

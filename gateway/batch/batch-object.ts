@@ -55,6 +55,14 @@ export class BatchObject extends GatewayObject {
     return this.#shown();
   }
 
+  /** From who looks after all batches: goes on where an alarm was lost, and tells its end where that could not be told. */
+  async nudge(): Promise<void> {
+    const { spec } = this.#record;
+    if (spec === undefined) return;
+    if (isTerminal(this.#record.state.status)) await saveSummary(this.env, spec, this.#shown());
+    else if ((await this.ctx.storage.getAlarm()) === null) await this.#wake();
+  }
+
   show(): BatchObjectJson | null {
     return this.#record.spec === undefined ? null : this.#shown();
   }
@@ -247,6 +255,7 @@ export class BatchObject extends GatewayObject {
     // It may have been cancelled while its function was read.
     if (this.#record.state.status !== 'validating') return;
     this.#record.begin(checked, this.#now, made);
+    this.#obstacle.clear();
     this.#offer();
   }
 

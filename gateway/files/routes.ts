@@ -14,6 +14,7 @@ import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
 import { listOf, pageOf } from './paging.ts';
 import { OWNER_MAX_BYTES, usedBytes } from './quota.ts';
+import { FILE_SWEEP_NAME } from './sweep-object.ts';
 
 /** OpenAI's: files of a batch are smaller. */
 export const FILE_MAX_BYTES = 512_000_000;
@@ -52,6 +53,7 @@ fileRoutes.post('/', async (c) => {
       expiresAt,
     };
     await asked(db.insert(files).values(row));
+    c.executionCtx.waitUntil(wakeSweep(c.env));
     return c.json(fileObject(row));
   } catch (error) {
     await store.delete(id).catch(() => {});
@@ -144,6 +146,13 @@ export async function fileOf(env: Env, owner: string, id: string): Promise<FileR
 export function storeOf({ FILES }: Env): FileStore {
   if (FILES !== undefined) return FILES;
   throw new ApiError('server_is_overloaded', 'This gateway has no file store: its operator has not configured one.');
+}
+
+/** Best effort: the next upload does it again. */
+export async function wakeSweep({ FILE_SWEEP }: Env): Promise<void> {
+  await FILE_SWEEP.getByName(FILE_SWEEP_NAME)
+    .wake()
+    .catch(() => {});
 }
 
 export function newFileId(): string {

@@ -14,7 +14,7 @@ import { type FileObject, type FileRow, fileObject, PURPOSES } from './file-obje
 import type { FileStore } from './file-store.ts';
 import { readForm } from './multipart.ts';
 import { callerOf } from './owner.ts';
-import { BATCH_FILE_MS, FILE_MAX_BYTES, newFileId, storeOf, storing } from './routes.ts';
+import { BATCH_FILE_MS, FILE_MAX_BYTES, newFileId, storeOf, storing, wakeSweep } from './routes.ts';
 
 type Ctx = Context<{ Bindings: Env }>;
 type UploadRow = typeof uploads.$inferSelect;
@@ -47,6 +47,7 @@ uploadRoutes.post('/', async (c) => {
     expiresAt: now + LIFE_MS,
   };
   await asked(database(c.env).insert(uploads).values(row));
+  c.executionCtx.waitUntil(wakeSweep(c.env));
   return c.json(uploadObject(row));
 });
 

@@ -5,6 +5,7 @@ import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/queue-object.ts';
 import type { Env } from '../../env.ts';
 import type { FileStore } from '../../files/file-store.ts';
+import { FileSweepObject } from '../../files/sweep-object.ts';
 import type { ObjectClass } from '../../gateway-object.ts';
 import { ObserveObject } from '../../observe/object.ts';
 import { QueueObject } from '../../queue/object.ts';
@@ -29,6 +30,7 @@ const CLASSES = {
   OBSERVE: ObserveObject,
   BATCH: BatchObject,
   BATCH_QUEUE: BatchQueueObject,
+  FILE_SWEEP: FileSweepObject,
 } satisfies Record<string, ObjectClass>;
 
 export interface NodeGatewayOptions {
@@ -86,6 +88,7 @@ export class NodeGateway {
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
       BATCH: host.namespace<BatchObject>('BATCH'),
       BATCH_QUEUE: host.namespace<BatchQueueObject>('BATCH_QUEUE'),
+      FILE_SWEEP: host.namespace<FileSweepObject>('FILE_SWEEP'),
       FILES: files,
       ASSETS: new Assets(assets),
       LOCAL_OFFLOADS: offloads,

@@ -1,0 +1,152 @@
+/** What nobody wants any more goes: expired files, uploads that were given up, and bytes that no row names. */
+import { and, eq, inArray, lt, lte, ne, notInArray, or, sql } from 'drizzle-orm';
+import { asked, database } from '../accounts/database.ts';
+import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
+import { GatewayObject } from '../gateway-object.ts';
+import type { FileStore } from './file-store.ts';
+
+/** There is one of this name. */
+export const FILE_SWEEP_NAME = 'sweep';
+const EVERY_MS = 10 * 60_000;
+const DAY_MS = 86_400_000;
+/** Rows of one sweep: the next one takes more. */
+const ROWS_MAX = 1_000;
+/** D1 binds 100 values at most. */
+const IDS_TOGETHER = 90;
+/** Bytes that came just now have no row yet, and an upload writes for hours at worst. */
+const UNFINISHED_MS = DAY_MS;
+/** With so many files, and more than half of them unknown, the store is another gateway's, or the accounts are: nothing is deleted. */
+const SUSPICIOUS_FILES = 20;
+/** Unknown files of one sweep. */
+const ORPHANS_MAX = 10_000;
+
+/** One object, with an alarm every ten minutes while there are files. */
+export class FileSweepObject extends GatewayObject {
+  /** Something was stored: it is looked after from now on. Idempotent. */
+  async wake(): Promise<void> {
+    if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
+  }
+
+  /** Steps that fail are tried again at the next alarm. */
+  async alarm(): Promise<void> {
+    const { FILES: store } = this.env;
+    if (store === undefined) return;
+    let more = true;
+    try {
+      await this.#expireFiles(store);
+      await this.#dropUploads(store);
+      await this.#nudgeBatches();
+      await this.#dropUnknown(store);
+      more = await this.#hasRows();
+    } catch (error) {
+      console.error(
+        `the sweep of files is tried again in ${EVERY_MS} ms: ${error instanceof Error ? error.message : error}`,
+      );
+    }
+    if (more) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
+  }
+
+  /** But for those that a batch reads: they go after its end. */
+  async #expireFiles(store: FileStore): Promise<void> {
+    const db = database(this.env);
+    const input = sql<string>`json_extract(${batches.summary}, '$.input_file_id')`;
+    const read = db.select({ id: input }).from(batches).where(eq(batches.open, true));
+    const expired = await asked(
+      db
+        .select({ id: files.id })
+        .from(files)
+        .where(and(lte(files.expiresAt, this.#now), notInArray(files.id, read)))
+        .limit(ROWS_MAX),
+    );
+    const ids = expired.map(({ id }) => id);
+    // The rows first: bytes without a row are found as unknown ones, a row without bytes is an error to its owner.
+    for (const some of together(ids)) await asked(db.delete(files).where(inArray(files.id, some)));
+    for (const id of ids) await store.delete(id);
+  }
+
+  /** Parts of uploads that are over or too late; the uploads themselves a day later, so that a late client is told what became of them. */
+  async #dropUploads(store: FileStore): Promise<void> {
+    const db = database(this.env);
+    const over = or(ne(uploads.status, 'pending'), lte(uploads.expiresAt, this.#now));
+    const parts = await asked(
+      db
+        .select({ id: uploadParts.id, fileId: uploadParts.fileId })
+        .from(uploadParts)
+        .innerJoin(uploads, eq(uploads.id, uploadParts.uploadId))
+        .where(over)
+        .limit(ROWS_MAX),
+    );
+    for (const { fileId } of parts) await store.delete(fileId);
+    for (const some of together(parts.map(({ id }) => id)))
+      await asked(db.delete(uploadParts).where(inArray(uploadParts.id, some)));
+    if (parts.length < ROWS_MAX) await asked(db.delete(uploads).where(lt(uploads.expiresAt, this.#now - DAY_MS)));
+  }
+
+  /** A batch whose alarm was lost goes on, and one whose end could not be told tells it. */
+  async #nudgeBatches(): Promise<void> {
+    const open = await asked(
+      database(this.env).select({ id: batches.id }).from(batches).where(eq(batches.open, true)).limit(ROWS_MAX),
+    );
+    for (const { id } of open) await this.env.BATCH.getByName(id).nudge();
+  }
+
+  /** Once a day: what a gateway left that was killed between storing a file and writing its row. */
+  async #dropUnknown(store: FileStore): Promise<void> {
+    const { kv } = this.ctx.storage;
+    if (this.#now - (kv.get<number>('unknown') ?? 0) < DAY_MS) return;
+    const before = this.#now - UNFINISHED_MS;
+    await store.dropUnfinished(before);
+    const unknown: string[] = [];
+    let listed = 0;
+    let old: string[] = [];
+    for await (const { id, modifiedMs } of store.list()) {
+      listed += 1;
+      if (modifiedMs < before) old.push(id);
+      if (old.length < IDS_TOGETHER) continue;
+      unknown.push(...(await this.#unknownOf(old)));
+      old = [];
+      if (unknown.length >= ORPHANS_MAX) break;
+    }
+    unknown.push(...(await this.#unknownOf(old)));
+    kv.put('unknown', this.#now);
+    if (listed >= SUSPICIOUS_FILES && unknown.length > listed / 2) {
+      console.error(
+        `${unknown.length} of ${listed} stored files belong to nobody here: is the file store another gateway's? None is deleted.`,
+      );
+      return;
+    }
+    for (const id of unknown) await store.delete(id);
+  }
+
+  async #unknownOf(ids: readonly string[]): Promise<string[]> {
+    if (ids.length === 0) return [];
+    const db = database(this.env);
+    const [asFiles, asParts] = await asked(
+      db.batch([
+        db.select({ id: files.id }).from(files).where(inArray(files.id, ids)),
+        db.select({ id: uploadParts.fileId }).from(uploadParts).where(inArray(uploadParts.fileId, ids)),
+      ]),
+    );
+    const known = new Set([...asFiles, ...asParts].map(({ id }) => id));
+    return ids.filter((id) => !known.has(id));
+  }
+
+  async #hasRows(): Promise<boolean> {
+    const db = database(this.env);
+    const [some, others] = await asked(
+      db.batch([
+        db.select({ id: files.id }).from(files).limit(1),
+        db.select({ id: uploads.id }).from(uploads).limit(1),
+      ]),
+    );
+    return some.length + others.length > 0;
+  }
+
+  get #now(): number {
+    return this.ctx.clock.now();
+  }
+}
+
+function* together(ids: readonly string[]): Generator<string[]> {
+  for (let at = 0; at < ids.length; at += IDS_TOGETHER) yield ids.slice(at, at + IDS_TOGETHER);
+}

@@ -1,0 +1,295 @@
+/** A batch whose time the test moves: windows that pass, stores that fail, budgets that end, a gateway killed at its worst moments. */
+import { rename, truncate } from 'node:fs/promises';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import type { GrantedLease } from '../../../gateway/batch/lease.ts';
+import { FileStoreError } from '../../../gateway/files/file-store.ts';
+import { endAll } from '../../support/processes.ts';
+import { answerOf, lineOf, specOf, VirtualGateway } from '../../support/virtual-gateway.ts';
+
+const ID = 'batch_000000000000000000000000';
+const INPUT = 'file-000000000000000000000000';
+const DAY_MS = 86_400_000;
+let gateway: VirtualGateway;
+
+beforeEach(async () => {
+  gateway = await VirtualGateway.open();
+});
+afterAll(endAll);
+
+const batch = () => gateway.batch(ID).object;
+const shown = () => {
+  const object = batch().show();
+  if (object === null) throw new Error('no batch');
+  return object;
+};
+async function begun(lines: number, change: Parameters<typeof specOf>[1] = {}): Promise<void> {
+  const bytes = await gateway.input(
+    INPUT,
+    Array.from({ length: lines }, (_, i) => lineOf(`line-${i}`)),
+  );
+  await batch().create(specOf(ID, { inputBytes: bytes, ...change }));
+  await gateway.settle(ID);
+}
+function lease(node = 'node'): GrantedLease {
+  const granted = batch().admission() === null ? null : batch().grant(node, [0], undefined);
+  if (granted === null) throw new Error(`nothing is leased: ${JSON.stringify(shown())}`);
+  return granted;
+}
+const refOf = ({ chunk, epoch }: GrantedLease, node = 'node') => ({ node, chunk, epoch });
+const commit = (granted: GrantedLease, lines: readonly number[], tokens?: number) =>
+  batch().commit(
+    refOf(granted),
+    lines.map((line) => answerOf(line, tokens)),
+    'provider',
+  );
+async function turn(ms: number): Promise<void> {
+  gateway.now += ms;
+  await gateway.settle(ID);
+}
+const parsed = async (file: string | null) => (await gateway.text(file)).map((line) => JSON.parse(line));
+
+describe('when the window passes', () => {
+  it('finished lines are kept, unfinished ones say batch_expired, and are not counted as failed', async () => {
+    await begun(250);
+    await commit(lease(), [0, 1, 2]);
+    await turn(DAY_MS - 1_000);
+    expect(shown().status).toBe('in_progress');
+    await turn(2_000);
+    const object = shown();
+    expect(object).toMatchObject({ status: 'expired', request_counts: { total: 250, completed: 3, failed: 0 } });
+    expect(object.expired_at).toBe(Math.floor(gateway.now / 1_000));
+    const [output, errors] = [await parsed(object.output_file_id), await parsed(object.error_file_id)];
+    expect(output.map(({ custom_id }) => custom_id)).toEqual(['line-0', 'line-1', 'line-2']);
+    expect(errors).toHaveLength(247);
+    for (const line of errors)
+      expect(line).toMatchObject({
+        response: null,
+        error: {
+          code: 'batch_expired',
+          message: 'This request could not be executed before the completion window expired.',
+        },
+      });
+    expect(new Set([...output, ...errors].map(({ custom_id }) => custom_id)).size).toBe(250);
+  });
+
+  it('a result that comes afterwards changes nothing', async () => {
+    await begun(5);
+    const granted = lease();
+    await turn(DAY_MS + 1_000);
+    const before = shown();
+    expect(await commit(granted, [4])).toEqual({ leased: false, again: [] });
+    expect(shown()).toEqual(before);
+  });
+
+  it('a paused batch expires, too', async () => {
+    await begun(5);
+    await batch().pause(true);
+    await turn(DAY_MS + 1_000);
+    expect(shown().status).toBe('expired');
+  });
+});
+
+describe('a lease', () => {
+  it('ends after a minute without a sign of life, and its lines go to another node without a failure', async () => {
+    await begun(5);
+    const first = lease('gone');
+    await turn(59_000);
+    expect(shown().x_otela).toMatchObject({ leased: 5, requeued: 0 });
+    await turn(2_000);
+    expect(shown().x_otela).toMatchObject({ leased: 0, requeued: 5 });
+    const second = lease('other');
+    await batch().commit(refOf(second, 'other'), [answerOf(0)], 'p');
+    // The first node was only cut off: its result of a line that is done is dropped, one of an open line is taken.
+    const late = await batch().commit(refOf(first, 'gone'), [answerOf(0, 50), answerOf(1)], 'p');
+    expect(late.leased).toBe(false);
+    expect(shown()).toMatchObject({ request_counts: { completed: 2, failed: 0 }, x_otela: { wasted_tokens: 50 } });
+  });
+});
+
+describe('killed at any moment', () => {
+  it('between the last commit and the files: they are written once, and use is told once', async () => {
+    await begun(3);
+    await commit(lease(), [0, 1, 2]);
+    gateway.kill(ID);
+    await turn(1);
+    await turn(5_000);
+    expect(shown()).toMatchObject({ status: 'completed', request_counts: { completed: 3 } });
+    expect(gateway.used).toHaveLength(3);
+  });
+
+  it('between the files and the end: the same files are written again, and no other is left', async () => {
+    await begun(3);
+    await commit(lease(), [0, 1]);
+    await batch().cancel();
+    // The accounts are away at the last step.
+    const { DB } = gateway.env;
+    const { put } = gateway.store;
+    let puts = 0;
+    gateway.store.put = async (...args) => {
+      const done = await put.apply(gateway.store, args);
+      puts += 1;
+      if (puts === 2) throw new FileStoreError('unavailable', 'killed here');
+      return done;
+    };
+    await turn(31_000);
+    expect(shown()).toMatchObject({
+      status: 'cancelling',
+      x_otela: { waiting_for: expect.stringContaining('reached') },
+    });
+    gateway.store.put = put;
+    gateway.kill(ID);
+    await turn(6_000);
+    expect(gateway.env.DB).toBe(DB);
+    expect(shown()).toMatchObject({ status: 'cancelled', x_otela: { waiting_for: null } });
+    const stored: string[] = [];
+    for await (const { id } of gateway.store.list()) stored.push(id);
+    expect(stored.sort()).toEqual([INPUT, shown().output_file_id, shown().error_file_id].sort());
+    expect((await parsed(shown().output_file_id)).map(({ custom_id }) => custom_id)).toEqual(['line-0', 'line-1']);
+  });
+
+  it('while use could not be told: it is told later, each line once', async () => {
+    await begun(3);
+    const { USAGE } = gateway.env;
+    gateway.env.USAGE = { getByName: () => ({ add: () => Promise.reject(new Error('away')) }) } as never;
+    await commit(lease(), [0, 1]);
+    await turn(5_000);
+    expect([shown().status, shown().x_otela.waiting_for]).toEqual([
+      'in_progress',
+      expect.stringContaining('tries again'),
+    ]);
+    gateway.kill(ID);
+    gateway.env.USAGE = USAGE;
+    await turn(6_000);
+    expect(gateway.used.map(({ stream }) => stream)).toHaveLength(2);
+    await turn(6_000);
+    expect(new Set(gateway.used.map(({ stream }) => stream)).size).toBe(2);
+    expect(gateway.used).toHaveLength(2);
+  });
+});
+
+describe('a file store', () => {
+  it('that cannot be reached while the input is checked: the batch says so, and begins when it is back', async () => {
+    const { read } = gateway.store;
+    gateway.store.read = () => Promise.reject(new FileStoreError('unavailable', 'away'));
+    await begun(3);
+    expect(shown()).toMatchObject({
+      status: 'validating',
+      x_otela: { waiting_for: expect.stringContaining('reached') },
+    });
+    gateway.store.read = read;
+    await turn(5_000);
+    expect(shown()).toMatchObject({ status: 'in_progress', x_otela: { waiting_for: null } });
+  });
+
+  it('that is full at the end: nothing is lost, and the files are written when there is room', async () => {
+    await begun(3);
+    const { put } = gateway.store;
+    gateway.store.put = () => Promise.reject(new FileStoreError('full', 'no room'));
+    await commit(lease(), [0, 1, 2]);
+    await turn(1);
+    expect(shown()).toMatchObject({ status: 'finalizing', x_otela: { waiting_for: 'The file store is full.' } });
+    await turn(3_600_000);
+    expect(shown().status).toBe('finalizing');
+    gateway.store.put = put;
+    await turn(5_000);
+    expect(shown().status).toBe('completed');
+    expect(await parsed(shown().output_file_id)).toHaveLength(3);
+  });
+
+  it('that fails a node: its lines wait some seconds, not the node in a circle', async () => {
+    await begun(3);
+    const granted = lease();
+    batch().inputFailed(refOf(granted), 'The file store cannot be reached now.');
+    expect(batch().admission()).toBeNull();
+    expect(shown().x_otela).toMatchObject({ leased: 0, waiting_for: 'The file store cannot be reached now.' });
+    await turn(5_000);
+    expect(lease('other').open).toEqual([0, 1, 2]);
+  });
+
+  it('that has lost a part of the input before the check: the batch waits for it, and fails when its window is over', async () => {
+    const bytes = await gateway.input(INPUT, [lineOf('a'), lineOf('b')]);
+    await truncate(gateway.path(INPUT), bytes - 10);
+    await batch().create(specOf(ID, { inputBytes: bytes }));
+    await gateway.settle(ID);
+    expect(shown()).toMatchObject({ status: 'validating', x_otela: { waiting_for: expect.stringContaining('lost') } });
+    await turn(DAY_MS);
+    expect(shown()).toMatchObject({ status: 'failed', errors: { data: [{ code: 'input_lost', line: null }] } });
+  });
+
+  it('that has lost the input at the end: the batch waits for it, and takes it when it is back', async () => {
+    await begun(3);
+    await commit(lease(), [0, 1, 2]);
+    await rename(gateway.path(INPUT), `${gateway.path(INPUT)}.away`);
+    await turn(1);
+    expect(shown()).toMatchObject({ status: 'finalizing', x_otela: { waiting_for: expect.stringContaining('lost') } });
+    await rename(`${gateway.path(INPUT)}.away`, gateway.path(INPUT));
+    await turn(5_000);
+    expect(shown().status).toBe('completed');
+  });
+
+  it('that has lost the input for good: answers are given when the window is over, without the names of their lines', async () => {
+    await begun(3);
+    await commit(lease(), [0, 2]);
+    await truncate(gateway.path(INPUT), 5);
+    await turn(DAY_MS + 5_000);
+    expect(shown()).toMatchObject({ status: 'expired', request_counts: { total: 3, completed: 2 } });
+    const output = await parsed(shown().output_file_id);
+    expect(output).toMatchObject([{ custom_id: null }, { custom_id: null }]);
+    expect(output.map(({ id }) => Number.parseInt(id.slice(-6), 16))).toEqual([0, 2]);
+    expect(await parsed(shown().error_file_id)).toMatchObject([{ custom_id: null, error: { code: 'batch_expired' } }]);
+  });
+});
+
+describe('a budget of tokens per month', () => {
+  const limits = { subject: 'key:k', key: { tokens_per_month: 100, requests_per_minute: 1 }, project: undefined };
+  const account = { ...specOf(ID).account, limits };
+
+  it('that is used up holds the batch: it says so, no line fails, and it goes on when there are tokens again', async () => {
+    await begun(300, { account });
+    const first = lease();
+    await commit(
+      first,
+      Array.from({ length: 40 }, (_, line) => line),
+    );
+    // 120 tokens: known at once, before the limits were asked again.
+    expect(batch().admission()).toBeNull();
+    await turn(5_000);
+    expect(shown()).toMatchObject({
+      status: 'in_progress',
+      request_counts: { completed: 40, failed: 0 },
+      x_otela: { waiting_for: expect.stringContaining('tokens of this month') },
+    });
+    expect(gateway.usedTokens).toBe(120);
+    gateway.usedTokens = 0; // the next month
+    await commit(
+      first,
+      Array.from({ length: 60 }, (_, i) => 40 + i),
+      0,
+    );
+    await turn(5_000);
+    gateway.usedTokens = 0;
+    await turn(5_000);
+    expect(shown().x_otela.waiting_for).toBeNull();
+    expect(lease('other').open.length).toBeGreaterThan(0);
+  });
+
+  it('is not overrun by what nodes have already: lines are leased for as many tokens as are left', async () => {
+    await begun(5_000, { account: { ...account, limits: { ...limits, key: { tokens_per_month: 1_000 } } } });
+    await commit(lease(), [0]); // 3 tokens a line
+    await turn(5_000);
+    let leased = 0;
+    for (let i = 0; i < 40 && batch().admission() !== null; i++) leased += lease(`node-${i}`).open.length;
+    expect(leased).toBeGreaterThan(200);
+    expect(leased).toBeLessThan(500);
+  });
+
+  it('does not count requests a minute', async () => {
+    await begun(300, {
+      account: { ...account, limits: { ...limits, key: { ...limits.key, tokens_per_month: 10_000 } } },
+    });
+    await commit(lease(), [0, 1, 2, 3, 4]);
+    await turn(5_000);
+    expect(shown().x_otela.waiting_for).toBeNull();
+    expect(lease('other')).toBeDefined();
+  });
+});
