@@ -1,7 +1,7 @@
 /** Who is there: jobs that are believed alive, and submissions whose jobs have not shown yet. */
 import type { ServingNode } from '../../shared/factory/exchange.ts';
 import { type JobMemory, jobKey, type Memory, unseen } from './memory.ts';
-import { nodeOf } from './observe.ts';
+import { nodesByJob } from './observe.ts';
 import type { World } from './world.ts';
 
 export interface Present extends JobMemory {
@@ -21,9 +21,10 @@ export function countJobs(memory: Memory, world: World, now: number): Census {
   const current = new Map(
     world.models.map(({ model, places }) => [model.id, new Set(places.map(({ context }) => context))]),
   );
+  const nodes = nodesByJob(world);
   return {
     jobs: Object.entries(memory.jobs).map(([key, job]) => {
-      const node = nodeOf(world, job);
+      const node = nodes.get(key);
       const outdated = job.model === undefined || current.get(job.model)?.has(job.context) !== true;
       return { ...job, key, outdated, ...(node === undefined ? {} : { node }) };
     }),

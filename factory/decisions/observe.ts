@@ -1,8 +1,7 @@
 /** From what schedulers and the gateway say to what is believed of each job. */
-import type { ServingNode } from '../../shared/factory/exchange.ts';
+import { JOB_LABEL, type ServingNode } from '../../shared/factory/exchange.ts';
 import { formatMs } from '../config/values.ts';
 import type { ListedJob } from '../launchers/launcher.ts';
-import { JOB_LABEL } from '../recipes/script.ts';
 import { recordFailure, recovered } from './back-off.ts';
 import { contextIn, type JobMemory, jobKey, learned, type Memory } from './memory.ts';
 import type { Note, World } from './world.ts';
@@ -24,7 +23,7 @@ export interface Ended {
 /** Changes `memory`. A job of an unreachable cluster stays as it was. */
 export function observe(memory: Memory, world: World, now: number): { ended: Ended[]; notes: Note[] } {
   const [ended, notes]: [Ended[], Note[]] = [[], []];
-  const nodes = nodesByJob(world.nodes);
+  const nodes = nodesByJob(world);
   for (const [cluster, view] of world.clusters) {
     if (!view.reachable) continue;
     const jobs = view.jobs.filter(({ name }) => contextIn(name, world.config.factory) !== undefined);
@@ -67,17 +66,24 @@ export function observe(memory: Memory, world: World, now: number): { ended: End
   return { ended, notes };
 }
 
-function nodesByJob(nodes: readonly ServingNode[] | undefined): Map<string, ServingNode> {
-  return new Map(
-    (nodes ?? []).flatMap((node) => {
-      const key = node.labels?.[JOB_LABEL];
-      return key === undefined ? [] : [[key, node] as const];
-    }),
-  );
+/** By its label; where the gateway tells no labels, by the cluster and the id that the agent found. */
+export function keyOfNode(node: ServingNode, { clusters }: World['config']): string | undefined {
+  const label = node.labels?.[JOB_LABEL];
+  if (label !== undefined) return label;
+  const cluster = clusters.find(({ id, cluster: name }) => (name ?? id) === node.cluster);
+  return cluster === undefined || node.job === undefined ? undefined : jobKey(cluster.id, node.job);
 }
 
-export const nodeOf = (world: World, job: JobMemory): ServingNode | undefined =>
-  world.nodes?.find(({ labels }) => labels?.[JOB_LABEL] === jobKey(job.cluster, job.id));
+export function nodesByJob({ nodes, config }: World): Map<string, ServingNode> {
+  const known = new Map<string, ServingNode>();
+  for (const node of nodes ?? []) {
+    const key = keyOfNode(node, config);
+    const other = key === undefined ? undefined : known.get(key);
+    // An agent that came back is a second session for a while: the one that serves counts.
+    if (key !== undefined && (other === undefined || other.state === 'draining')) known.set(key, node);
+  }
+  return known;
+}
 
 function settle(memory: Memory, cluster: string, job: ListedJob): void {
   const submission = memory.submissions.find((one) => one.cluster === cluster && one.name === job.name);

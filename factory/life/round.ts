@@ -2,8 +2,8 @@
 import type { FactoryConfig } from '../config/schema.ts';
 import { recordFailure } from '../decisions/back-off.ts';
 import { type Decisions, decide, intended } from '../decisions/decide.ts';
-import { jobKey, type Memory, namePrefix } from '../decisions/memory.ts';
-import { assessEnd, type Ended, late, observe } from '../decisions/observe.ts';
+import { type Memory, namePrefix } from '../decisions/memory.ts';
+import { assessEnd, type Ended, late, nodesByJob, observe } from '../decisions/observe.ts';
 import type { Action, ClusterView, Note, PlacedModel, World } from '../decisions/world.ts';
 import type { Heard } from '../demand/demand-source.ts';
 import { said } from '../errors.ts';
@@ -119,10 +119,11 @@ function lateJobs(memory: Memory, world: World, now: number): { ended: Ended; ac
 
 /** Asked of the gateway until the node is gone. */
 function drainsOf(memory: Memory, world: World): { session: string; why: string }[] {
-  return Object.values(memory.jobs).flatMap((job) => {
-    if (job.asked?.what !== 'drain') return [];
-    const node = world.nodes?.find(({ labels }) => labels?.['factory-job'] === jobKey(job.cluster, job.id));
-    return node === undefined || node.state === 'draining' ? [] : [{ session: node.session, why: job.asked.why }];
+  const nodes = nodesByJob(world);
+  return Object.entries(memory.jobs).flatMap(([key, job]) => {
+    const node = nodes.get(key);
+    if (job.asked?.what !== 'drain' || node === undefined || node.state === 'draining') return [];
+    return [{ session: node.session, why: job.asked.why }];
   });
 }
 
@@ -170,9 +171,9 @@ async function submit(parts: RoundParts, action: Extract<Action, { kind: 'submit
     submission.outcome = 'accepted';
     parts.note({ model, text: `submits ${jobs} to ${where}${ids.length === 0 ? '' : ` (${ids.join(', ')})`}: ${why}` });
   } catch (error) {
-    const refused = error instanceof LauncherError && error.code === 'refused';
-    const unreachable = error instanceof LauncherError && error.code === 'unreachable';
-    submission.outcome = refused || unreachable ? 'refused' : 'unclear';
+    // Of anything else nobody knows what came of it: the submission stays as sent.
+    if (!(error instanceof LauncherError)) throw error;
+    submission.outcome = error.code === 'unclear' ? 'unclear' : 'refused';
     const reason = `${where}: ${said(error)}`;
     const follows = recordFailure(
       memory,

@@ -1,10 +1,7 @@
 /** The part of a job's script that all batch systems share: what stands below their own directives. */
-import { CONTEXT_LABEL, FACTORY_LABEL } from '../../shared/factory/exchange.ts';
+import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL } from '../../shared/factory/exchange.ts';
 import type { ClusterConfig } from '../config/schema.ts';
 import type { Context } from './context.ts';
-
-/** Says which job a node is: CLUSTER/ID, with the id that the launcher knows. */
-export const JOB_LABEL = 'factory-job';
 
 export interface ScriptRequest {
   factory: string;

@@ -232,5 +232,7 @@ function parsed<T>(schema: z.ZodType<T>, value: unknown, what: string): T {
 
 /** Labels that a factory's job gives its agent, and by which both sides know it again. */
 export const FACTORY_LABEL = 'factory';
+/** CLUSTER/ID of the job, by the factory's own names. */
+export const JOB_LABEL = 'factory-job';
 /** First 12 hex digits of the recipe's hash. */
 export const CONTEXT_LABEL = 'context';
