@@ -1,17 +1,14 @@
-/** How busy this job's NVIDIA GPUs are, asked of `nvidia-smi` only while an operator looks. */
+/** How busy this job's GPUs are, asked of `nvidia-smi`, `rocm-smi` or `amd-smi` only while an operator looks. */
 import type { GpuUse } from '../../shared/deployment/answer.ts';
 import type { RunTool } from './run-tool.ts';
-import { type Device, visibleDevices } from './visible.ts';
+import { amdUse, rocmUse } from './use-amd.ts';
+import { nvidiaUse } from './use-nvidia.ts';
 
 /** The tool wakes each GPU: several viewers share one answer. */
 const FRESH_MS = 2_000;
 /** A node without the tool does not get it while it runs. */
 const ABSENT_MS = 60_000;
 const GPUS_MAX = 64;
-
-interface UsedDevice extends Device<UsedDevice> {
-  use: GpuUse;
-}
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -41,33 +38,10 @@ export class GpuUseReader {
   }
 
   async #ask(): Promise<GpuUse[] | null> {
-    const query = ['--query-gpu=uuid,utilization.gpu,memory.used,memory.total', '--format=csv,noheader,nounits'];
-    const listed = await this.#run('nvidia-smi', query);
-    if (!listed.ok) return null;
-    const devices = listed.stdout.split('\n').flatMap(deviceOf);
-    const visible = visibleDevices(devices, this.#env.CUDA_VISIBLE_DEVICES);
-    return visible.slice(0, GPUS_MAX).map(({ use }) => use);
+    const devices =
+      (await nvidiaUse(this.#run, this.#env)) ??
+      (await rocmUse(this.#run, this.#env)) ??
+      (await amdUse(this.#run, this.#env));
+    return devices?.slice(0, GPUS_MAX).map(({ use }) => use) ?? null;
   }
-}
-
-/** `GPU-5d5b…, 87, 60211, 81920`; words such as `[N/A]` are null. */
-function deviceOf(line: string): UsedDevice[] {
-  const [uuid = '', use = '', used = '', total = ''] = line.split(',').map((field) => field.trim());
-  if (!/^GPU-/i.test(uuid)) return [];
-  const percent = amount(use);
-  return [
-    {
-      uuid,
-      slices: [],
-      use: {
-        use: percent === null ? null : Math.min(1, percent / 100),
-        memory_used_mib: amount(used),
-        memory_total_mib: amount(total),
-      },
-    },
-  ];
-}
-
-function amount(text: string): number | null {
-  return /^\d+$/.test(text) ? Number(text) : null;
 }

@@ -17,16 +17,23 @@ export async function rocmGpus(run: RunTool, env: Readonly<Record<string, string
   const listed = await run('rocm-smi', query);
   if (!listed.ok) return { gpus: [], note: listed.reason, absent: listed.absent };
   const all = parseDevices(listed.stdout);
-  // ROCr hides devices first; HIP counts what is left. HIP reads CUDA's variable only where its own is unset, and Slurm
-  // sets both ROCr's and CUDA's to the node's numbers: applied twice they would lose devices, so CUDA's is left alone.
-  const rocr = env.ROCR_VISIBLE_DEVICES;
-  const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
-  const seen = visibleDevices(visibleDevices(all, rocr), hip);
+  const seen = visibleToRocm(all, env);
   const hidden =
     seen.length < all.length
       ? `ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES show ${seen.length} of ${all.length} GPUs`
       : undefined;
   return described(seen, hidden);
+}
+
+export function visibleToRocm<D extends Device<D>>(
+  all: readonly D[],
+  env: Readonly<Record<string, string | undefined>>,
+): D[] {
+  // ROCr hides devices first; HIP counts what is left. HIP reads CUDA's variable only where its own is unset, and Slurm
+  // sets both ROCr's and CUDA's to the node's numbers: applied twice they would lose devices, so CUDA's is left alone.
+  const rocr = env.ROCR_VISIBLE_DEVICES;
+  const hip = env.HIP_VISIBLE_DEVICES ?? (rocr === undefined ? env.CUDA_VISIBLE_DEVICES : undefined);
+  return visibleDevices(visibleDevices(all, rocr), hip);
 }
 
 /** Columns are found by their headings: their order and spelling differ between ROCm 4, 5 and 6. */
