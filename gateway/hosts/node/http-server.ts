@@ -96,10 +96,7 @@ export class HttpServer {
         : createTlsServer({ ...http, ...tls, ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS }, answer);
     // Without a listener node:http answers 417 before anybody looks at the request.
     this.#server.on('checkExpectation', answer);
-    this.#server.on('checkContinue', (request, response) => {
-      sayContinue(response);
-      answer(request, response);
-    });
+    this.#server.on('checkContinue', (request, response) => inTurn(response, () => answer(request, response)));
     this.#server.on('upgrade', (request, socket, head) => void this.#onUpgrade(request, socket, head));
     this.#server.on('connect', (_message, socket: Duplex) =>
       answerUnreadable(socket, 405, 'Method Not Allowed', 'CONNECT: this is no proxy.'),
@@ -244,12 +241,13 @@ function isWebSocket({ method, headers }: IncomingMessage): boolean {
 }
 
 /**
- * node:http says it at once, and where an answer to an earlier request is still under way, behind the head of this one's and in its body: its
- * last bytes are then read as the next answer.
+ * 100 Continue, then `next`, when the answers to earlier requests of the connection are out. node:http says it at once: then it stands behind
+ * the head of this request's answer, in its body, and the answer's last bytes are read as the next one.
  */
-function sayContinue(response: ServerResponse): void {
+function inTurn(response: ServerResponse, next: () => void): void {
   const say = () => {
-    if (!response.headersSent) response.writeContinue();
+    response.writeContinue();
+    next();
   };
   if (response.socket === null) response.once('socket', say);
   else say();
