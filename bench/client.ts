@@ -17,7 +17,7 @@ const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
 const LIMIT_MS = 300_000;
 
 export interface Target {
-  /** Origin, or `unix:/path`. */
+  /** Origin, with a prefix of all paths where there is one. */
   url: string;
   key?: string;
   /** What it needs beside the key. */
@@ -36,7 +36,8 @@ export function post(target: Target, path: string, body: unknown, more: Record<s
     ...more,
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-  return Buffer.from(`POST ${path} HTTP/1.1\r\n${lines.join('')}\r\n${text}`);
+  const prefix = new URL(target.url).pathname.replace(/\/$/, '');
+  return Buffer.from(`POST ${prefix}${path} HTTP/1.1\r\n${lines.join('')}\r\n${text}`);
 }
 
 export class Client {
@@ -52,11 +53,8 @@ export class Client {
 
   async #connected(): Promise<Socket> {
     if (this.#socket !== undefined && !this.#socket.destroyed && this.#socket.writable) return this.#socket;
-    const { protocol, hostname, port, pathname } = new URL(this.#target.url);
-    const socket =
-      protocol === 'unix:'
-        ? connect({ path: pathname })
-        : connect({ host: hostname, port: Number(port), noDelay: true });
+    const { hostname, port } = new URL(this.#target.url);
+    const socket = connect({ host: hostname, port: Number(port), noDelay: true });
     await new Promise<void>((resolve, reject) => {
       socket.once('connect', resolve);
       socket.once('error', reject);

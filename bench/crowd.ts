@@ -6,19 +6,15 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { seeded } from '../test/support/random.ts';
 import { ROOT } from '../test/support/where.ts';
-import { Client, type Target } from './client.ts';
-import { openHouse, peak, request, resident, warm } from './house.ts';
+import { openHouse, peak, resident, warm } from './house.ts';
 import { aboutMachine, watchMachine } from './machine.ts';
 import { judged, type Row, table } from './report.ts';
 import { run } from './run.ts';
+import { crowd, type Seen } from './sections/crowd.ts';
 import { quantile, repeated } from './stats.ts';
 
 const ADDED_P99_MS = 20;
-/** Streams begin within this, as those of independent people do; what is measured begins when all flow. */
-const RAMP_MS = 4_000;
-const TAIL_BYTES = 64;
 /** Clients in a process that measures itself: above this its event loop is late, and with it every time it takes. */
 const LATE_MS = 20;
 
@@ -34,68 +30,6 @@ const { values } = parseArgs({
 const streams = Number(values.streams);
 const seconds = Number(values.seconds);
 
-/** CLOCK_MONOTONIC in µs, as the engine stamps its tokens. */
-function now(): number {
-  const [whole, nanos] = process.hrtime();
-  return whole * 1e6 + nanos / 1e3;
-}
-
-interface Seen {
-  /** ms that the time between two tokens grew on its way, each pair of neighbours; late tokens that are followed by punctual ones count below 0. */
-  added: number[];
-  /** ms from the engine's write to the client's read. */
-  way: number[];
-  /** ms that this process' own event loop was late, at most. */
-  late: number;
-}
-
-/** One stream; only tokens written after `from` (µs) count. */
-async function watch(client: Client, bytes: Buffer, from: number, seen: Seen): Promise<boolean> {
-  let rest = '';
-  let last: { sent: number; got: number } | undefined;
-  const timing = await client.ask(bytes, (piece) => {
-    const got = now();
-    const text = rest + piece.toString('latin1');
-    let end = 0;
-    for (const match of text.matchAll(/"content":"(\d{16})"/g)) {
-      end = match.index + match[0].length;
-      const sent = Number(match[1]);
-      if (sent >= from && last !== undefined) {
-        seen.way.push((got - sent) / 1_000);
-        seen.added.push((got - last.got - (sent - last.sent)) / 1_000);
-      }
-      last = { sent, got };
-    }
-    rest = text.slice(Math.max(end, text.length - TAIL_BYTES));
-  });
-  return timing.complete && timing.status === 200;
-}
-
-async function crowd(target: Target, rate: number, seed: number): Promise<Seen> {
-  const random = seeded(seed);
-  const seen: Seen = { added: [], way: [], late: 0 };
-  const bytes = request(target, `stream ${Math.ceil((RAMP_MS / 1_000 + seconds) * rate)} ${rate}`, { stream: true });
-  const from = now() + RAMP_MS * 1_000;
-  let due = performance.now() + 10;
-  const pulse = setInterval(() => {
-    seen.late = Math.max(seen.late, performance.now() - due);
-    due = performance.now() + 10;
-  }, 10);
-  const whole = await Promise.all(
-    Array.from({ length: streams }, async () => {
-      const client = new Client(target);
-      await new Promise((resolve) => setTimeout(resolve, random() * RAMP_MS));
-      const good = await watch(client, bytes, from, seen);
-      client.close();
-      return good;
-    }),
-  );
-  clearInterval(pulse);
-  const broken = whole.filter((good) => !good).length;
-  if (broken > 0) throw new Error(`${broken} of ${streams} streams broke at ${rate} tokens/s`);
-  return seen;
-}
-
 async function main(): Promise<number> {
   const measuredOn = watchMachine();
   const house = await openHouse();
@@ -107,8 +41,8 @@ async function main(): Promise<number> {
     const sides = { direct: [] as Seen[], through: [] as Seen[] };
     const memory = await peak(house, async () => {
       for (let n = 0; n < Number(values.repeats); n++) {
-        sides.direct.push(await crowd(house.direct, rate, n));
-        sides.through.push(await crowd(house.through, rate, n));
+        sides.direct.push(await crowd(house.direct, { streams, seconds, rate, seed: n }));
+        sides.through.push(await crowd(house.through, { streams, seconds, rate, seed: n }));
       }
     });
     const at = `${streams} streams at ${rate} tokens/s`;

@@ -2,13 +2,14 @@
  * `npm run bench:tables`: writes the tables of README.md and bench/README.md from bench/results/, between their marks. `--check` writes nothing
  * and fails where one is not what the results say: a figure on a page is one that a run gave.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { ROOT } from '../test/support/where.ts';
 import { aboutMachine, type Machine } from './machine.ts';
 import { tableOf as peersTable, type Result } from './peers/result.ts';
-import { markdown, type Row, show, table } from './report.ts';
+import { type Row, table } from './report.ts';
+import { type Required, requiredTable } from './required/row.ts';
 
 interface Latest {
   machine: Machine;
@@ -18,84 +19,13 @@ interface Latest {
 interface Peers {
   machine: Machine;
   results: Result[];
+  beside?: Required[];
 }
 
-/** A line of the README's table: some rows of the whole one, in one. Of a row's own `at` the beginning is enough. */
-interface Line {
-  what: string;
-  at: string;
-  rows: readonly (readonly [what: string, at: string])[];
-}
-
-const RATES = ['1 requests/s', '4 requests/s', '16 requests/s'];
-const STREAMS = ['1 stream ', '256 streams '];
-const each = (what: string, ats: readonly string[]) => ats.map((at) => [what, at] as const);
-
-const SUMMARY: readonly Line[] = [
-  {
-    what: 'added to the median unary',
-    at: '1, 4, 16 requests/s',
-    rows: each('added to the median unary', RATES),
-  },
-  {
-    what: 'added to the median TTFT',
-    at: '1, 4, 16 requests/s',
-    rows: each('added to the median TTFT', RATES),
-  },
-  { what: 'requests per second', at: '64 connections', rows: each('requests per second', ['64 connections']) },
-  {
-    what: 'token throughput',
-    at: '64 unpaced streams',
-    rows: [['token throughput, of the engine’s own', '64 unpaced streams']],
-  },
-  {
-    what: 'added time per output token, median',
-    at: '1, 256 streams at 50 tokens/s',
-    rows: each('added time per output token, median of the streams', STREAMS),
-  },
-  {
-    what: 'p99 of a token’s way',
-    at: '1, 256 streams at 50 tokens/s',
-    rows: each('p99 of a token’s way (not a difference)', STREAMS),
-  },
-  {
-    what: 'tunnel bytes of a request beyond its body, out',
-    at: 'mean of 1,000',
-    rows: [['tunnel bytes out, beyond the body', 'mean']],
-  },
-  { what: '… and back', at: 'mean of 1,000', rows: [['tunnel bytes back, beyond the body', 'mean']] },
-  {
-    what: 'added TTFT over the round trip',
-    at: 'NAT, 20 ms each way',
-    rows: [['added TTFT over the round trip', 'NAT']],
-  },
-  {
-    what: '200 MiB from the engine, to the engine',
-    at: 'NAT, 20 ms each way',
-    rows: [
-      ['200 MiB from the engine', 'NAT'],
-      ['200 MiB to the engine', 'NAT'],
-    ],
-  },
-];
-
-function rowOf(all: readonly Row[], what: string, at: string): Row {
-  const rows = all.filter((row) => row.what === what && row.at.startsWith(at));
-  const row = rows.find((one) => one.at === at) ?? rows[0];
-  if (row === undefined) throw new Error(`no run has measured "${what}" at "${at}"`);
-  return row;
-}
-
-function lineOf({ what, at, rows: wanted }: Line, all: readonly Row[]): string[] {
-  const rows = wanted.map(([name, where]) => rowOf(all, name, where));
-  const [{ unit, required = '' } = { unit: '' }] = rows;
-  const marks = rows.map(({ met }) => (met === undefined ? '' : met ? '✓' : '✗'));
-  const mark = new Set(marks).size === 1 ? marks[0] : marks.join(', ');
-  return [what, at, `${rows.map(({ value }) => show(value)).join(', ')} ${unit}`, `${required} ${mark}`.trim()];
-}
-
-function summary(all: readonly Row[]): string {
-  return markdown([['', 'at', 'measured', 'required'], ...SUMMARY.map((line) => lineOf(line, all))]);
+interface RequiredRun {
+  machine: Machine;
+  rows: Required[];
+  notes: string[];
 }
 
 function conditionsOf(machine: Machine, rows: readonly Row[] = []): string {
@@ -112,10 +42,22 @@ function read<T>(name: string): T {
 
 const latest = read<Latest>('latest.json');
 const peers = read<Peers>('peers.json');
+
+/** Of the run that the repository has; before there is one, that. */
+function required(): string {
+  if (!existsSync(join(ROOT, 'bench/results/required.json'))) return 'Not taken yet: `npm run bench:required`.';
+  const { machine, rows, notes } = read<RequiredRun>('required.json');
+  return [conditionsOf(machine), requiredTable(rows), ...notes].join('\n\n');
+}
+
+function besideOriginal({ beside = [] }: Peers): string {
+  return beside.length === 0 ? '' : `\n\n${requiredTable(beside)}`;
+}
+
 const TABLES: Record<string, string> = {
-  summary: summary(latest.rows),
+  required: required(),
   latest: `${conditionsOf(latest.machine, latest.rows)}\n\n${table(latest.rows)}`,
-  peers: `${conditionsOf(peers.machine)}\n\n${peersTable(peers.results)}`,
+  peers: `${conditionsOf(peers.machine)}\n\n${peersTable(peers.results)}${besideOriginal(peers)}`,
 };
 
 /** What stands between `<!-- table NAME -->` and `<!-- end -->`. */

@@ -13,6 +13,9 @@ import type { Target } from '../client.ts';
 import { request, startEngine, warm } from '../house.ts';
 import { aboutMachine, watchMachine } from '../machine.ts';
 import { wrkVersion } from '../programs.ts';
+import { buildPrograms, memoryRow, openHouse } from '../required/house.ts';
+import { type Required, requiredTable } from '../required/row.ts';
+import { added, requests } from '../required/side-by-side.ts';
 import { run } from '../run.ts';
 import { interleaved, Pool, type Side } from '../sections/latency.ts';
 import { wrk } from '../sections/throughput.ts';
@@ -20,13 +23,14 @@ import { unpaced } from '../sections/tokens.ts';
 import { median, repeated } from '../stats.ts';
 import { behaviourOf } from './behaviour.ts';
 import { nginx, sshTunnel } from './nginx.ts';
+import { original } from './original.ts';
 import { ours } from './ours.ts';
 import { MODEL, type Peer } from './peer.ts';
 import { portkey } from './portkey.ts';
 import { litellm, sglangRouter, vllmRouter } from './python-peers.ts';
 import { type Result, tableOf } from './result.ts';
 
-const PEERS: readonly Peer[] = [nginx, sshTunnel, vllmRouter, sglangRouter, portkey, litellm, ours];
+const PEERS: readonly Peer[] = [nginx, sshTunnel, vllmRouter, sglangRouter, portkey, litellm, original, ours];
 const RATE = 16;
 const CONNECTIONS = 64;
 
@@ -42,7 +46,7 @@ const plan = values.quick
   ? { repeats: 1, requests: 60, seconds: 2, tokens: 200, warm: 200 }
   : { repeats: 3, requests: 160, seconds: 4, tokens: 1_000, warm: 2_000 };
 
-async function added(direct: Target, peer: Target, stream: boolean): Promise<number> {
+async function addedBy(direct: Target, peer: Target, stream: boolean): Promise<number> {
   const bytes = (target: Target) =>
     stream ? request(target, 'stream 16 0', { stream: true }) : request(target, 'unary');
   const pools = [direct, peer].map((target) => ({ pool: new Pool(target), bytes: bytes(target) }));
@@ -78,8 +82,8 @@ async function measured(peer: Peer): Promise<Result> {
   const direct: Target = { url };
   const target = await peer.start(url);
   for (const each of [direct, target]) await warm(each, plan.warm);
-  const unaryMs = await added(direct, target, false);
-  const firstTokenMs = await added(direct, target, true);
+  const unaryMs = await addedBy(direct, target, false);
+  const firstTokenMs = await addedBy(direct, target, true);
   const requests = async (each: Target) => (await wrk(each, CONNECTIONS, plan.seconds)).perSecond;
   const requestsSeen = await inTurns(requests, direct, target);
   const tokensSeen = await inTurns((each) => unpaced(each, plan.tokens), direct, target);
@@ -99,6 +103,23 @@ async function measured(peer: Peer): Promise<Result> {
     tokens: repeated(tokensSeen.ratio).median,
     behaviour,
   };
+}
+
+/** What is required of ours beside the original: by turns, both before one engine. Nothing without its program. */
+async function besideOriginal(): Promise<Required[]> {
+  buildPrograms();
+  const house = await openHouse([]);
+  const { sides } = house;
+  if (sides.original === undefined) return [];
+  for (const target of [sides.direct, sides.ours, sides.original]) await warm(target, plan.warm);
+  const turns = {
+    rounds: plan.repeats,
+    requests: (perSecond: number) => 5 * perSecond,
+    seconds: plan.seconds,
+    seed: Number(values.seed),
+  };
+  const rows = [...(await added(sides, turns)), ...(await requests(sides, turns))];
+  return [...rows, memoryRow('RSS after that (original: its head)', house)];
 }
 
 async function main(): Promise<number> {
@@ -122,12 +143,18 @@ async function main(): Promise<number> {
       await endAll();
     }
   }
+  const beside =
+    wanted.includes(original) && skipped.every((reason) => !reason.startsWith(original.name))
+      ? await besideOriginal()
+      : [];
+  await endAll();
   const machine = measuredOn();
   console.log(`\n${aboutMachine(machine)}${values.quick ? ', QUICK: not to be quoted' : ''}\n\n${tableOf(results)}`);
+  if (beside.length > 0) console.log(`\n${requiredTable(beside)}`);
   for (const reason of skipped) console.log(`\nnot measured: ${reason}`);
   const out = values.out ?? join(ROOT, 'bench/results', values.quick ? 'peers.local.json' : 'peers.json');
   mkdirSync(join(out, '..'), { recursive: true });
-  writeFileSync(out, `${JSON.stringify({ machine, quick: values.quick, results, skipped }, null, 2)}\n`);
+  writeFileSync(out, `${JSON.stringify({ machine, quick: values.quick, results, beside, skipped }, null, 2)}\n`);
   console.log(`\nNumbers: ${out}`);
   return results.length > 0 && skipped.length === 0 ? 0 : 1;
 }

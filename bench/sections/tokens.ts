@@ -72,7 +72,7 @@ function now(): number {
   return seconds * 1e6 + nanos / 1e3;
 }
 
-interface Paced {
+export interface Paced {
   /** ms from the engine's write of a token to its arrival here, of all tokens after each stream's first. */
   delays: number[];
   /** ms per output token of each stream: (last − first) / (n − 1). */
@@ -104,7 +104,7 @@ async function watch(client: Client, bytes: Buffer, into: Paced): Promise<boolea
 }
 
 /** `streams` streams at 50 tokens a second whose starts are spread over 1 s, as requests of independent people are. */
-async function paced(target: Target, streams: number, tokens: number, seed: number): Promise<Paced> {
+export async function paced(target: Target, streams: number, tokens: number, seed: number): Promise<Paced> {
   const random = seeded(seed);
   const result: Paced = { delays: [], perToken: [] };
   const bytes = request(target, `stream ${tokens} 50`, { stream: true });

@@ -26,6 +26,7 @@ const HOST = 'c1h1';
 export interface Plan {
   repeats: number;
   requests: number;
+  /** 0: no bodies are carried, and there are no rows for them. */
   bodyBytes?: number;
 }
 
@@ -166,6 +167,7 @@ export async function wide(plan: Plan): Promise<Row[] | string> {
     trips.push(await roundTrip(plan.requests));
     times.push(await ttft(through, plan.requests));
     added.push((times.at(-1) ?? Number.NaN) - (trips.at(-1) ?? Number.NaN));
+    if (bytes === 0) continue;
     rates.plainDown.push(await plainTcp('source', bytes));
     rates.down.push(await download(through, bytes));
     rates.plainUp.push(await plainTcp('sink', bytes));
@@ -190,6 +192,10 @@ export async function wide(plan: Plan): Promise<Row[] | string> {
       { least: RATIO },
     );
   };
+  const bodies = () => [
+    body(`${bytes / 1024 / 1024} MiB from the engine`, rates.plainDown, rates.down),
+    body(`${bytes / 1024 / 1024} MiB to the engine`, rates.plainUp, rates.up),
+  ];
   return [
     judged(
       {
@@ -203,7 +209,6 @@ export async function wide(plan: Plan): Promise<Row[] | string> {
       },
       { most: TTFT_ADDED_MS },
     ),
-    body(`${bytes / 1024 / 1024} MiB from the engine`, rates.plainDown, rates.down),
-    body(`${bytes / 1024 / 1024} MiB to the engine`, rates.plainUp, rates.up),
+    ...(bytes === 0 ? [] : bodies()),
   ];
 }

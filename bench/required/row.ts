@@ -1,0 +1,45 @@
+/** A requirement and what was measured of it, ours and the original's side by side. */
+import { markdown, show } from '../report.ts';
+
+export interface Required {
+  figure: string;
+  /** Absent: it could not be measured, and `note` says why. */
+  ours?: number | undefined;
+  original?: number | undefined;
+  unit: string;
+  /** What the requirement is about: `ratio` ours ÷ original, `ours` the figure itself. */
+  of: 'ratio' | 'ours';
+  /** Median of the rounds' own ratios, not the ratio of the medians: what the machine does beside meets both sides of a round. */
+  ratio?: number | undefined;
+  most?: number;
+  least?: number;
+  /** In words, where it is no number. */
+  required?: string;
+  note?: string;
+}
+
+export function isMet({ of, ours, ratio, most, least }: Required): boolean | undefined {
+  const value = of === 'ratio' ? ratio : ours;
+  if (value === undefined || (most === undefined && least === undefined)) return undefined;
+  return (most === undefined || value <= most) && (least === undefined || value >= least);
+}
+
+function wordsOf(row: Required): string {
+  const { of, unit, most, least, required } = row;
+  const limit = most === undefined ? (least === undefined ? (required ?? '') : `≥ ${least}`) : `≤ ${most}`;
+  const met = isMet(row);
+  return `${limit}${of === 'ours' && limit !== '' && required === undefined ? ` ${unit}` : ''}${met === undefined ? '' : met ? ' ✓' : ' ✗'}`;
+}
+
+/** Markdown: `figure | ours | original | ratio | required`. */
+export function requiredTable(rows: readonly Required[]): string {
+  const cell = (value: number | undefined, unit: string) => (value === undefined ? '' : `${show(value)} ${unit}`);
+  const lines = rows.map((row) => [
+    row.figure,
+    row.ours === undefined ? (row.note ?? '') : cell(row.ours, row.unit),
+    cell(row.original, row.unit),
+    show(row.ratio),
+    wordsOf(row),
+  ]);
+  return markdown([['figure', 'ours', 'original', 'ratio', 'required'], ...lines]);
+}

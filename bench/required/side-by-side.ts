@@ -1,0 +1,95 @@
+/** Ours and the original before one engine, by turns: what a request costs, and how many go through. */
+import type { Target } from '../client.ts';
+import { request } from '../house.ts';
+import { interleaved, Pool, type Side } from '../sections/latency.ts';
+import { wrk } from '../sections/throughput.ts';
+import { median } from '../stats.ts';
+import type { Required } from './row.ts';
+
+export interface Sides {
+  direct: Target;
+  ours: Target;
+  original: Target | undefined;
+}
+
+export interface Plan {
+  rounds: number;
+  /** Requests of each side at a rate, a round. */
+  requests(perSecond: number): number;
+  /** Of wrk, a side and round. */
+  seconds: number;
+  seed: number;
+}
+
+const RATES = [4, 16, 64];
+const CONNECTIONS = [1, 50, 64];
+const ADDED_MOST = 1;
+const REQUESTS_LEAST = 1.5;
+
+type Name = 'ours' | 'original';
+type Rounds = Record<Name, number[]>;
+
+function present({ ours, original }: Sides): [Name, Target][] {
+  return original === undefined
+    ? [['ours', ours]]
+    : [
+        ['ours', ours],
+        ['original', original],
+      ];
+}
+
+/** Of the two of each round: the median of the ratios. */
+function figuresOf({ ours, original }: Rounds): Pick<Required, 'ours' | 'original' | 'ratio'> {
+  if (original.length === 0) return { ours: median(ours) };
+  const ratio = median(ours.map((value, n) => value / (original[n] ?? Number.NaN)));
+  return { ours: median(ours), original: median(original), ratio };
+}
+
+async function addedAt(sides: Sides, kind: 'unary' | 'TTFT', perSecond: number, plan: Plan): Promise<Required> {
+  const make = (target: Target) =>
+    kind === 'unary' ? request(target, 'unary') : request(target, 'stream 16 0', { stream: true });
+  const all: [Name | 'direct', Target][] = [['direct', sides.direct], ...present(sides)];
+  const pools = all.map(([name, target]) => ({ name, pool: new Pool(target), bytes: make(target) }));
+  const rounds: Rounds = { ours: [], original: [] };
+  for (let n = 0; n < plan.rounds; n++) {
+    const round = pools.map((side): Side & { name: string } => ({ ...side, times: [], failed: 0 }));
+    await interleaved(round, perSecond, plan.requests(perSecond), plan.seed + n * 10, kind === 'TTFT');
+    const failed = round.reduce((sum, side) => sum + side.failed, 0);
+    if (failed > 0) throw new Error(`${failed} requests failed at ${perSecond}/s`);
+    const at = (name: string) => median(round.find((side) => side.name === name)?.times ?? []);
+    for (const [name] of present(sides)) rounds[name].push(at(name) - at('direct'));
+  }
+  for (const { pool } of pools) pool.close();
+  return {
+    figure: `added to the median ${kind} at ${perSecond}/s`,
+    ...figuresOf(rounds),
+    unit: 'ms',
+    of: 'ratio',
+    most: ADDED_MOST,
+  };
+}
+
+export async function added(sides: Sides, plan: Plan): Promise<Required[]> {
+  const rows: Required[] = [];
+  for (const kind of ['unary', 'TTFT'] as const)
+    for (const perSecond of RATES) rows.push(await addedAt(sides, kind, perSecond, plan));
+  return rows;
+}
+
+export async function requests(sides: Sides, plan: Plan): Promise<Required[]> {
+  const rows: Required[] = [];
+  for (const connections of CONNECTIONS) {
+    const rounds: Rounds = { ours: [], original: [] };
+    for (let n = 0; n < plan.rounds; n++)
+      for (const [name, target] of n % 2 === 0 ? present(sides) : present(sides).toReversed())
+        rounds[name].push((await wrk(target, connections, plan.seconds)).perSecond);
+    rows.push({
+      figure: `requests per second at ${connections} connection${connections === 1 ? '' : 's'}`,
+      ...figuresOf(rounds),
+      unit: '/s',
+      of: 'ratio',
+      least: REQUESTS_LEAST,
+    });
+  }
+  return rows;
+}

@@ -1,0 +1,74 @@
+/** Streams through ours, and through the original where it is there. */
+import type { Target } from '../client.ts';
+import { crowd } from '../sections/crowd.ts';
+import { paced, unpaced } from '../sections/tokens.ts';
+import { median, quantile } from '../stats.ts';
+import type { Required } from './row.ts';
+import type { Sides } from './side-by-side.ts';
+
+const OF_DIRECT_LEAST = 0.8;
+const PACED = { streams: 256, most: 12 };
+const CROWD = { streams: 1_000, rate: 10, most: 15 };
+
+const ratioOf = (ours: number, original: number | undefined) =>
+  original === undefined ? {} : { original, ratio: ours / original };
+
+/** Tokens per second of 64 unpaced streams, as a part of the engine's own in the same round. */
+export async function unpacedStreams(
+  { direct, ours, original }: Sides,
+  plan: { rounds: number; tokens: number },
+): Promise<Required> {
+  const parts = { ours: [] as number[], original: [] as number[] };
+  await unpaced(ours, plan.tokens); // streams are cold, as small requests were
+  for (let n = 0; n < plan.rounds; n++) {
+    const alone = await unpaced(direct, plan.tokens);
+    parts.ours.push((await unpaced(ours, plan.tokens)) / alone);
+    if (original !== undefined) parts.original.push((await unpaced(original, plan.tokens)) / alone);
+  }
+  const of = median(parts.ours);
+  return {
+    figure: '64 unpaced streams',
+    ours: of,
+    ...ratioOf(of, original && median(parts.original)),
+    unit: 'of direct',
+    of: 'ours',
+    least: OF_DIRECT_LEAST,
+  };
+}
+
+/** p99 of a token's way from the engine's write to the client's read, 256 streams at 50 tokens a second. */
+export async function pacedStreams(
+  { ours, original }: Sides,
+  plan: { rounds: number; tokens: number; seed: number },
+): Promise<Required> {
+  const seen = { ours: [] as number[], original: [] as number[] };
+  const p99 = async (target: Target, n: number) =>
+    quantile((await paced(target, PACED.streams, plan.tokens, plan.seed + n)).delays, 0.99);
+  for (let n = 0; n < plan.rounds; n++) {
+    seen.ours.push(await p99(ours, n));
+    if (original !== undefined) seen.original.push(await p99(original, n));
+  }
+  const way = median(seen.ours);
+  return {
+    figure: `p99 of a token’s way, ${PACED.streams} streams at 50/s (median of ${plan.rounds})`,
+    ours: way,
+    ...ratioOf(way, original && median(seen.original)),
+    unit: 'ms',
+    of: 'ours',
+    most: PACED.most,
+  };
+}
+
+export async function crowdOfStreams(ours: Target, plan: { rounds: number; seconds: number }): Promise<Required> {
+  const { streams, rate, most } = CROWD;
+  const ways: number[] = [];
+  for (let seed = 0; seed < plan.rounds; seed++)
+    ways.push(quantile((await crowd(ours, { streams, rate, seconds: plan.seconds, seed })).way, 0.99));
+  return {
+    figure: `p99 of a token’s way, ${streams.toLocaleString('en')} streams at ${rate}/s (median of ${plan.rounds})`,
+    ours: median(ways),
+    unit: 'ms',
+    of: 'ours',
+    most,
+  };
+}
