@@ -109,6 +109,13 @@ export const SETTINGS = [
   },
   { flag: '', env: 'OTELA_ENGINE_KEY', kind: 'value', value: 'KEY', help: "the engine's own API key", secret: true },
   {
+    flag: 'delegate-file',
+    env: 'OTELA_DELEGATE_FILE',
+    kind: 'value',
+    value: 'FILE',
+    help: "provider's delegate key (otela-agent vouch; chmod 600): clients that pin the provider seal requests to this node",
+  },
+  {
     flag: 'accept-deployments',
     env: 'OTELA_ACCEPT_DEPLOYMENTS',
     kind: 'value',

@@ -14,6 +14,7 @@ import { type EngineLimits, MAX_WAITING } from '../engine/saturation.ts';
 import { engineSpan, type Span } from '../engine/span.ts';
 import { proxyFor } from '../host/proxy.ts';
 import type { IngressConfig } from '../ingress/service.ts';
+import { DelegateKey } from '../seal/delegate-key.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { parseDuration } from './duration.ts';
 import { UsageError } from './exit.ts';
@@ -53,6 +54,8 @@ export interface StartConfig {
   /** Undefined: chosen from the job's length. 0: never. */
   drainBeforeMs: number | undefined;
   drainTimeoutMs: number | undefined;
+  /** What vouches for this node's encryption keys; undefined: no one does. */
+  delegate: DelegateKey | undefined;
   /** Where manifest and signature of this program's release are; undefined: beside it. */
   releaseDir: string | undefined;
   warnings: string[];
@@ -112,6 +115,7 @@ export function startConfig(given: Settings, command: string[] | undefined, env:
     ingress: ingressConfig(one('ingress'), many('trust'), many('serve-to'), one('policy')),
     drainBeforeMs: duration('drain-before'),
     drainTimeoutMs: duration('drain-timeout'),
+    delegate: delegateKey(one('delegate-file')),
     releaseDir: releaseDir(one('release-dir')),
     warnings,
   };
@@ -140,6 +144,10 @@ function templates(directory: string | undefined, span: Span): Templates | undef
       throw new Error(`--accept-deployments: ${error instanceof Error ? error.message : String(error)}`);
     }
   });
+}
+
+function delegateKey(path: string | undefined): DelegateKey | undefined {
+  return path === undefined ? undefined : asUsage(() => DelegateKey.read(path));
 }
 
 function releaseDir(directory: string | undefined): string | undefined {

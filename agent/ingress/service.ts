@@ -8,6 +8,7 @@ import type { UsageRecord } from '../../shared/usage/usage-record.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { Mesh } from '../mesh/mesh.ts';
 import { Requests } from '../mesh/requests/requests.ts';
+import type { SealOpener } from '../seal/opener.ts';
 import type { LoadCounter } from '../tunnel/origin-requests.ts';
 import { Ingress } from './ingress.ts';
 import { ReplicaNodes } from './replica-nodes.ts';
@@ -43,6 +44,7 @@ interface RequestServiceOptions {
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load?: LoadCounter | undefined;
+  seals?: SealOpener | undefined;
   /** The agent's state directory as it is called now. */
   directory(): string;
   /** Where usage waits for the next agent, should this one end first; outlives the state directory. */
@@ -75,7 +77,7 @@ export class RequestService {
   #unwatch: () => void = () => {};
 
   constructor(options: RequestServiceOptions) {
-    const { config, replica, log, engine, load, directory, usageDirectory } = options;
+    const { config, replica, log, engine, load, seals, directory, usageDirectory } = options;
     this.#options = options;
     this.#queue = new UsageQueue({ directory: config.listen && usageDirectory, log });
     this.usage = new UsageDelivery(this.#queue);
@@ -91,6 +93,7 @@ export class RequestService {
       own: () => this.#session,
       engine,
       load,
+      seals,
       onLoad: (session, said) => this.#nodes.index.live.heard(session, { ...said, at: Date.now() }),
       onHang: (session, pauseMs) => this.#nodes.index.live.setBreaker(session, breakerFor(pauseMs, Date.now())),
       serves: (provider) => (config.serveTo ?? [this.#self?.provider]).includes(provider),

@@ -8,6 +8,7 @@ import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import { ownRelease } from '../host/release.ts';
 import { createSessionKey } from '../mesh/channel/session-key.ts';
+import type { NodeSeals } from '../seal/node-seals.ts';
 import { type Admission, type AdmissionOptions, GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { leaveLogTail } from '../tunnel/log-tail.ts';
 import type { Tunnel, TunnelOptions } from '../tunnel/types.ts';
@@ -36,12 +37,13 @@ export interface JoinContext {
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
+  seals: NodeSeals;
 }
 
 /** Resolves when a gateway lets this agent in; rejects as `admit` does. */
 export async function join(options: JoinOptions, around: JoinContext, signal: AbortSignal): Promise<Admitted> {
   const { config, env, log, openTunnel, admit, joinMesh = true } = options;
-  const { network, job, parts, engine, load } = around;
+  const { network, job, parts, engine, load, seals } = around;
   const { token, cluster, gateways, releaseDir } = config;
   const { proxy, detours } = network;
   const key = createSessionKey();
@@ -66,6 +68,7 @@ export async function join(options: JoinOptions, around: JoinContext, signal: Ab
         leaveLogTail: (tail) => leaveLogTail({ ...tail, proxy, env, log }),
         engine,
         load,
+        seals,
         onMesh: (mesh) => {
           // A session that was followed while it still looked for its place speaks for this agent no more.
           if (parts.sessions?.current === session) parts.requests?.join(mesh, ticket);

@@ -22,6 +22,7 @@ import { LastWill } from '../host/last-will.ts';
 import { type RunTool, toolRunner } from '../host/run-tool.ts';
 import { removeStale, StateDir } from '../host/state-dir.ts';
 import type { MetricsServer } from '../observe/server.ts';
+import { NodeSeals } from '../seal/node-seals.ts';
 import { willOf } from '../tunnel/last-will.ts';
 import type { Refusal } from '../tunnel/types.ts';
 import { AGENT_VERSION } from './agent-version.ts';
@@ -71,6 +72,7 @@ export class Lifecycle {
   readonly #shutdown: Shutdown;
   readonly #health: SessionHealth;
   readonly #load: LoadMeter;
+  readonly #seals: NodeSeals;
   #will: LastWill | undefined;
   #deployed: DeployedEngine | undefined;
   #state: StateDir | undefined;
@@ -83,6 +85,7 @@ export class Lifecycle {
     this.#gpuUse = new GpuUseReader(this.#run, env, () => performance.now());
     if (willCommand !== undefined) this.#will = new LastWill(willCommand, env, log);
     this.#load = new LoadMeter(() => this.#target, config.limits);
+    this.#seals = new NodeSeals(() => Date.now(), config.delegate);
     this.#job = new Job({
       config,
       env,
@@ -142,7 +145,12 @@ export class Lifecycle {
       await control.open();
       metrics = await openMetrics(config.metrics, { state, page: () => this.#report.page(), log });
       if (config.span.role === 'register') {
-        const around = { network: this.#network, engine: () => this.#target, load: this.#load };
+        const around = {
+          network: this.#network,
+          engine: () => this.#target,
+          load: this.#load,
+          seals: this.#seals.opener,
+        };
         this.#parts.requests = await openRequests({ config, ...around, state, log });
       }
       log(`state in ${state.path}${this.#job.id ? `, Slurm job ${this.#job.id}` : ''}`);
@@ -256,7 +264,14 @@ export class Lifecycle {
   }
 
   get #joinContext(): JoinContext {
-    return { network: this.#network, job: this.#job, parts: this.#parts, engine: () => this.#target, load: this.#load };
+    return {
+      network: this.#network,
+      job: this.#job,
+      parts: this.#parts,
+      engine: () => this.#target,
+      load: this.#load,
+      seals: this.#seals,
+    };
   }
 
   #nameState(session: string): void {

@@ -6,6 +6,7 @@ import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';
 import type { StateDir } from '../host/state-dir.ts';
 import { RequestService, type UnadmittedFacts, usageDirectoryOf } from '../ingress/service.ts';
+import type { SealOpener } from '../seal/opener.ts';
 import type { Network } from './network.ts';
 import type { Sessions } from './sessions.ts';
 
@@ -16,6 +17,7 @@ export interface RequestsOptions {
   /** Undefined while no engine answers. */
   engine(): EngineTarget | undefined;
   load: LoadMeter;
+  seals: SealOpener;
   log(line: string): void;
 }
 
@@ -26,6 +28,7 @@ export async function openRequests({
   state,
   engine,
   load,
+  seals,
   log,
 }: RequestsOptions): Promise<RequestService> {
   const service = new RequestService({
@@ -34,6 +37,7 @@ export async function openRequests({
     issuerName: (issuer) => network.issuerName(issuer),
     engine,
     load,
+    seals,
     directory: () => state.path,
     usageDirectory: usageDirectoryOf(state.path),
     log,

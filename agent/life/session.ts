@@ -7,6 +7,7 @@ import type { EngineTarget } from '../engine/address.ts';
 import { nodeCrypto } from '../host/crypto.ts';
 import type { SessionKey } from '../mesh/channel/session-key.ts';
 import type { Mesh } from '../mesh/mesh.ts';
+import type { NodeSeals } from '../seal/node-seals.ts';
 import { identityOf } from '../tunnel/identity.ts';
 import type { LogTailOptions } from '../tunnel/log-tail.ts';
 import type { Refusal, Tunnel, TunnelOptions } from '../tunnel/types.ts';
@@ -34,6 +35,8 @@ interface SessionOptions {
   leaveLogTail(asked: Pick<LogTailOptions, 'gateways' | 'ticket' | 'key' | 'tail' | 'signal'>): Promise<void>;
   engine(): EngineTarget | undefined;
   load?: TunnelOptions['load'];
+  /** The keys that clients seal to; absent: nothing sealed is opened. */
+  seals?: NodeSeals | undefined;
   log(line: string): void;
   /** No gateway will have this agent. */
   onRefused(refusal: Refusal): void;
@@ -45,6 +48,8 @@ interface SessionOptions {
 const LEFT_WAIT_MS = 2000;
 /** For the word before it, which says why. Less than an agent that is forced to end has for all of its shutdown. */
 const DOWN_WAIT_MS = 200;
+/** How often it is looked whether the next encryption key is due. */
+const SEAL_LOOK_MS = 60_000;
 
 export class Session {
   readonly ticket: Ticket;
@@ -55,14 +60,29 @@ export class Session {
   readonly #options: SessionOptions;
   #mesh: Mesh | undefined;
   #left: Promise<void> | undefined;
+  #sealing: NodeJS.Timeout | undefined;
 
   constructor(options: SessionOptions) {
-    const { ticket, key, gateways, first, openTunnel, proxy, usage, order, engine, load, log, onRefused, onOver } =
-      options;
+    const {
+      ticket,
+      key,
+      gateways,
+      first,
+      openTunnel,
+      proxy,
+      usage,
+      order,
+      engine,
+      load,
+      seals,
+      log,
+      onRefused,
+      onOver,
+    } = options;
     this.#options = options;
     this.ticket = ticket;
     this.key = key;
-    this.#keeper = new RecordKeeper(first, () => this.#announce(), log);
+    this.#keeper = new RecordKeeper({ ...first, ...seals?.word(ticket) }, () => this.#announce(), log);
     this.#gateways = new Gateways({
       urls: gateways,
       admittedBy: `gw:${ticket.keyName}`,
@@ -73,6 +93,7 @@ export class Session {
         update: () => encodeUpdate(this.#update()),
         engine,
         load,
+        seals: seals?.opener,
         proxy,
         ...(usage === undefined ? {} : { usage }),
         ...(order === undefined ? {} : { order }),
@@ -107,6 +128,9 @@ export class Session {
 
   open(): void {
     this.#gateways.open();
+    const { seals } = this.#options;
+    if (seals !== undefined)
+      this.#sealing = setInterval(() => this.change(seals.word(this.ticket)), SEAL_LOOK_MS).unref();
     void this.#join();
   }
 
@@ -213,6 +237,7 @@ export class Session {
   }
 
   async #close(): Promise<void> {
+    clearInterval(this.#sealing);
     this.#mesh?.close();
     await this.#gateways.close();
   }

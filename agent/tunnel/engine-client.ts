@@ -6,7 +6,6 @@ import type { HeaderList } from '../../shared/wire/headers.ts';
 import { HEADER_NAME_MAX_BYTES, HEADERS_MAX, TEXT_MAX_BYTES } from '../../shared/wire/limits.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { DisaggregatedCall, isDisaggregated, PairState } from './disaggregated-call.ts';
-import type { RequestBody } from './request-body.ts';
 
 /** uvicorn, under vLLM and SGLang, closes idle connections after 5 s: leave before it does. */
 const KEEP_ALIVE_MS = 4_000;
@@ -67,11 +66,17 @@ export class EngineClient {
     });
   }
 
-  call(open: OpenFrame, endpoint: Endpoint, body: RequestBody, events: EngineEvents): EngineCall {
-    const length = body.contentLength;
+  /** `length` of `content`, bytes; undefined: chunked. */
+  call(
+    open: OpenFrame,
+    endpoint: Endpoint,
+    content: Buffer | Readable,
+    length: number | undefined,
+    events: EngineEvents,
+  ): EngineCall {
     if (this.#pair === undefined || !isDisaggregated(endpoint))
-      return this.send(open, endpoint, body.open(), length, events);
-    return new DisaggregatedCall({ decode: this, pair: this.#pair, open, endpoint, events }).start(body.open());
+      return this.send(open, endpoint, content, length, events);
+    return new DisaggregatedCall({ decode: this, pair: this.#pair, open, endpoint, events }).start(content);
   }
 
   /** `length` of `content`, bytes; undefined: chunked. */

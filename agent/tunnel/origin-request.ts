@@ -8,13 +8,17 @@ import type { Link } from '../../shared/wire/link.ts';
 import { Outgoing } from '../../shared/wire/outgoing.ts';
 import { NO_USAGE, type ReportedTimings, type ReportedUsage } from '../../shared/wire/usage.ts';
 import { PROMPT_MAX_BYTES } from '../engine/prefix-blocks.ts';
-import type { EngineCall, EngineClient } from './engine-client.ts';
+import type { SealOpener } from '../seal/opener.ts';
+import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
 import { RequestBody } from './request-body.ts';
+import { isSealed, type OpenedFacts, SealedCall } from './sealed-call.ts';
 
 /** The engine's answer is not read on while this much of it waits for credit. */
 const UNSENT_MAX_BYTES = STREAM_WINDOW_BYTES;
 
 export interface OriginRequestOwner {
+  /** Absent: this agent opens nothing that is sealed. */
+  readonly seals?: SealOpener | undefined;
   now(): number;
   /** The engine answers: its head goes out next. */
   onHead(): void;
@@ -46,6 +50,8 @@ export class OriginRequest {
   #link: Link | undefined;
   #call: EngineCall | undefined;
   #meter: Meter | undefined;
+  /** Of a sealed request, once it is open: its answer is sealed as well. */
+  #opened: OpenedFacts | undefined;
   /** The engine said how long its answer is: where it ends is known, whatever stands in it. */
   #sized = false;
   #head: Extract<Frame, { type: 'head' }> | undefined;
@@ -71,7 +77,7 @@ export class OriginRequest {
     this.#host = host;
     this.#stream = open.stream;
     this.body = new RequestBody(open.edits, open.bodyLength, (bytes) => this.#onBodyTaken(bytes));
-    if (open.prefixes === true && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
+    if (open.prefixes === true && !isSealed(open) && PROMPTED.has(endpoint.path)) this.body.keep(PROMPT_MAX_BYTES);
   }
 
   static endpointOf(open: OpenFrame): Endpoint | undefined {
@@ -139,7 +145,7 @@ export class OriginRequest {
     if (this.#call !== undefined || this.finished) return;
     this.#startedAt = this.#host.now();
     this.#progressAt = this.#startedAt;
-    this.#call = client.call(this.open, this.endpoint, this.body, {
+    this.#call = this.#ask(client, {
       onHead: (status, headers, sized) => this.#onHead(status, headers, sized),
       onData: (chunk) => this.#onData(chunk),
       onEnd: () => this.#finish({ kind: 'end' }),
@@ -147,18 +153,32 @@ export class OriginRequest {
     });
   }
 
+  #ask(client: EngineClient, events: EngineEvents): EngineCall {
+    const { open, endpoint, body } = this;
+    const { seals: opener } = this.#host;
+    const length = body.contentLength;
+    if (opener === undefined || !isSealed(open)) return client.call(open, endpoint, body.open(), length, events);
+    const onOpened = (opened: OpenedFacts) => {
+      this.#opened = opened;
+    };
+    return new SealedCall({ open, endpoint, client, opener, events, onOpened }).start(body.open());
+  }
+
   #onHead(status: number, headers: HeaderList, sized: boolean): void {
     this.#sized = sized;
     const contentType = contentTypeOf(headers);
+    const streaming = contentType !== undefined && isEventStreamType(contentType);
+    const opened = this.#opened;
     this.#meter = createMeter(this.endpoint, {
-      streaming: contentType !== undefined && isEventStreamType(contentType),
-      dropUsageEvent: this.open.dropUsage,
-      promptBytes: this.body.incoming.received,
+      streaming,
+      dropUsageEvent: opened?.dropUsage ?? this.open.dropUsage,
+      promptBytes: opened?.promptBytes ?? this.body.incoming.received,
       status,
       ...(contentType === undefined ? {} : { contentType }),
     });
     const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
-    this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers };
+    const told = opened === undefined ? headers : opened.sealer.head(status, headers, streaming);
+    this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: told };
     this.#host.onHead();
     this.#link?.put(this.#head);
   }
@@ -167,11 +187,17 @@ export class OriginRequest {
     this.#progressAt = this.#host.now();
     if (!this.#begun) this.#firstMs = Math.max(1, Math.round(this.#progressAt - this.#startedAt));
     this.#begun = true;
-    for (const piece of this.#meter?.push(chunk) ?? []) this.#outgoing.push(piece);
+    this.#give(this.#meter?.push(chunk) ?? []);
     this.#link?.kick(this.#stream);
     if (this.#outgoing.unsent < UNSENT_MAX_BYTES || this.#paused) return;
     this.#paused = true;
     this.#call?.pause();
+  }
+
+  /** One sealed chunk for what the engine wrote at once: no token waits for another. */
+  #give(pieces: readonly Uint8Array[]): void {
+    if (this.#opened === undefined) for (const piece of pieces) this.#outgoing.push(piece);
+    else if (pieces.length > 0) this.#outgoing.push(this.#opened.sealer.chunk(Buffer.concat(pieces)));
   }
 
   #resume(): void {
@@ -193,9 +219,12 @@ export class OriginRequest {
     const metered = this.#meter?.end();
     const mayBeCut = metered?.cut === true && !this.#sized && this.#head !== undefined && this.#head.status < 400;
     const ending = mayBeCut ? unlessWhole(said) : said;
-    for (const piece of metered?.flush ?? []) this.#outgoing.push(piece);
+    this.#give(metered?.flush ?? []);
+    if (this.#head === undefined) this.#opened?.unanswered();
+    else if (this.#opened !== undefined && ending.kind === 'end') this.#outgoing.push(this.#opened.sealer.final());
     this.#outgoing.finish();
-    this.#ending = ending;
+    // The words of an engine's failure may quote what it was asked.
+    this.#ending = ending.kind === 'reset' && isSealed(this.open) ? { ...ending, message: 'sealed' } : ending;
     if (metered !== undefined) {
       const ended = ending.kind === 'end';
       const aborted = ending.kind === 'reset' && ending.code === 'cancelled';

@@ -7,9 +7,11 @@ import type { Link } from '../../shared/wire/link.ts';
 import type { ReportedTimings, ReportedUsage } from '../../shared/wire/usage.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import { PrefixBlocks } from '../engine/prefix-blocks.ts';
+import type { SealOpener } from '../seal/opener.ts';
 import { EngineClient } from './engine-client.ts';
 import { nameOf, OriginRequest, type OriginRequestOwner } from './origin-request.ts';
 import { Reports, reportFrame } from './reports.ts';
+import { isSealed } from './sealed-call.ts';
 
 /** Attempts at once: more than an engine batches. What comes above it is told to go elsewhere. */
 const REQUESTS_MAX = 4096;
@@ -63,13 +65,7 @@ export class OriginRequests {
   /** In the order in which they finished. */
   readonly #finished = new TransientMap<string, OriginRequest>();
   readonly #blocks = new PrefixBlocks();
-  readonly #owner: OriginRequestOwner = {
-    now: () => performance.now(),
-    onHead: () => this.#sayLoad(),
-    onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
-    onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
-    onIdle: (ended) => this.#onIdle(ended),
-  };
+  readonly #owner: OriginRequestOwner;
   #running = 0;
   #client: EngineClient | undefined;
   #draining = false;
@@ -78,7 +74,20 @@ export class OriginRequests {
   /** While it drains: since when every answer has been given. */
   #allSaidAt: number | undefined;
 
-  constructor(engine: () => EngineTarget | undefined, log: (line: string) => void, load?: LoadCounter) {
+  constructor(
+    engine: () => EngineTarget | undefined,
+    log: (line: string) => void,
+    load?: LoadCounter,
+    seals?: SealOpener,
+  ) {
+    this.#owner = {
+      seals,
+      now: () => performance.now(),
+      onHead: () => this.#sayLoad(),
+      onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
+      onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
+      onIdle: (ended) => this.#onIdle(ended),
+    };
     this.#engine = engine;
     this.#load = load;
     this.#log = log;
@@ -139,6 +148,8 @@ export class OriginRequests {
     if (this.#draining) return this.#refuse(link, frame.stream, 'refused', 'draining');
     const endpoint = OriginRequest.endpointOf(frame);
     if (endpoint === undefined) return this.#refuse(link, frame.stream, 'refused', 'unknown endpoint');
+    if (isSealed(frame) && this.#owner.seals === undefined)
+      return this.#refuse(link, frame.stream, 'seal_refused', 'nothing sealed is opened here');
     if (this.#engine() === undefined) return this.#refuse(link, frame.stream, 'refused', 'no engine');
     if (this.#running >= REQUESTS_MAX) return this.#refuse(link, frame.stream, 'overloaded', 'too many requests');
     // Before the body is taken: another node, or the gateway's queue, can still have it.
@@ -165,7 +176,12 @@ export class OriginRequests {
       this.#blocks.ask(body, target, (blocks) => this.#link?.put({ type: 'prefixes', of, blocks }));
   }
 
-  #refuse(link: Link, stream: number, code: 'refused' | 'unknown' | 'overloaded', message: string): void {
+  #refuse(
+    link: Link,
+    stream: number,
+    code: 'refused' | 'unknown' | 'overloaded' | 'seal_refused',
+    message: string,
+  ): void {
     link.put({ type: 'reset', stream, code, message });
   }
 

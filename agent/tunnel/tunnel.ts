@@ -71,7 +71,7 @@ class GatewayTunnel implements Tunnel {
 
   constructor(options: TunnelOptions) {
     this.#options = options;
-    this.#requests = new OriginRequests(options.engine, options.log, options.load);
+    this.#requests = new OriginRequests(options.engine, options.log, options.load, options.seals);
   }
 
   get connected(): boolean {

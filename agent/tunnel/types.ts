@@ -2,6 +2,7 @@
 import type { ProbeVerdict } from '../../shared/wire/frames.ts';
 import type { Reply } from '../deploy/deployments.ts';
 import type { EngineTarget } from '../engine/address.ts';
+import type { SealOpener } from '../seal/opener.ts';
 import type { LoadCounter } from './origin-requests.ts';
 import type { WebSocketOptions } from './websocket.ts';
 
@@ -24,6 +25,8 @@ export interface TunnelOptions {
   engine(): EngineTarget | undefined;
   /** Counts what the engine is given and tells how busy it is; without one gateways know only what they sent themselves. */
   load?: LoadCounter | undefined;
+  /** Opens requests that clients sealed to this node. */
+  seals?: SealOpener | undefined;
   log(line: string): void;
   /** This gateway will not have this agent. After a 403 it is asked again seldom, unless the tunnel is closed: its list may change. */
   onRefused(refusal: Refusal): void;

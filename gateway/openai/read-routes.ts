@@ -5,6 +5,7 @@ import { readModels } from '../registry/access.ts';
 import { registryRoutes } from '../registry/routes.ts';
 import { requestIdOf } from '../request-id.ts';
 import { listModels, retrieveModel } from './models.ts';
+import { answerSeal } from './seal-route.ts';
 
 export const readRoutes = new Hono<{ Bindings: Env }>();
 
@@ -22,4 +23,5 @@ readRoutes.get('/models/:id{.+}', async (c) => {
   const { view, account } = await readModels(c);
   return c.json(retrieveModel(view, account, c.req.param('id')));
 });
+readRoutes.get('/otela/seal', answerSeal);
 readRoutes.route('/registry', registryRoutes);

@@ -1,6 +1,7 @@
 import { endpointById } from '../../shared/openai/endpoints.ts';
-import { inBandError } from '../../shared/openai/errors.ts';
+import { SEAL_TO_HEADER } from '../../shared/seal/suite.ts';
 import { AttemptError, apiErrorFor } from '../../shared/upstream/attempt-error.ts';
+import { InBand } from '../../shared/upstream/in-band.ts';
 import { PIECE_MAX_BYTES, type Sink } from '../../shared/upstream/response-body.ts';
 import type { UpstreamStream } from '../../shared/upstream/upstream-stream.ts';
 import type { AttemptFailure, AttemptResult } from './attempt.ts';
@@ -35,6 +36,7 @@ export class OffloadedStream implements Sink {
   #sent = 0;
   #limit = 0;
   #broken: AttemptFailure | undefined;
+  readonly #inBand: InBand | undefined;
   /** Since its first data is offered. */
   completion: OffloadCompletion | undefined;
 
@@ -42,6 +44,13 @@ export class OffloadedStream implements Sink {
     this.#held = held;
     this.#upstream = held.upstream;
     this.#on = on;
+    const { endpoint: id, headers } = this.#upstream.request;
+    const endpoint = endpointById(id);
+    if (endpoint !== undefined)
+      this.#inBand = new InBand(
+        endpoint,
+        headers.some(([name]) => name === SEAL_TO_HEADER),
+      );
   }
 
   get hungry(): boolean {
@@ -49,6 +58,7 @@ export class OffloadedStream implements Sink {
   }
 
   take(bytes: Uint8Array): void {
+    this.#inBand?.pass(bytes);
     if (this.#state === 'new') {
       this.#state = 'offered';
       return this.#on.first(bytes);
@@ -75,9 +85,9 @@ export class OffloadedStream implements Sink {
 
   /** The client is told in-band; it gets no terminal event. */
   #break(code: AttemptFailure): void {
-    const endpoint = endpointById(this.#upstream.request.endpoint);
     const error = apiErrorFor(new AttemptError(code, 'the answer broke off'));
-    if (endpoint !== undefined) this.take(inBandError(endpoint, error));
+    const last = this.#inBand?.error(error);
+    if (last !== undefined) this.take(last);
     this.#finish(code);
   }
 

@@ -74,6 +74,16 @@ export type Gpu = z.infer<typeof gpuSchema>;
 /** The owner's half of a registry entry. */
 export type NodeRecord = z.infer<typeof nodeRecordSchema>;
 
+/** A node's encryption key, base64url, and what its provider says of it: see docs/sealed-wire.md. */
+export interface NodeSealing {
+  v: 1;
+  key: string;
+  kid: string;
+  /** Seconds since 1970, UTC. */
+  until: number;
+  vouch?: string | undefined;
+}
+
 /** A registry entry as a gateway knows it: the owner's record plus what admission and the tunnel add. */
 export interface RegistryEntry extends NodeRecord {
   session: string;
@@ -84,6 +94,8 @@ export interface RegistryEntry extends NodeRecord {
   connected: boolean;
   /** Not routable now although its record says SERVING: its tunnel is gone or it did not answer. */
   suspected: boolean;
+  /** What clients seal requests to this node with; absent: it opens none. */
+  seal?: NodeSealing;
   /** RFC 3339 UTC. */
   joined_at: string;
   /** When its engine answered first; absent where that was not seen from here. */

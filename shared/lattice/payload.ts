@@ -11,6 +11,15 @@ const text = (max: number) => z.string().max(max);
 /** Like devices are one row. */
 const gpuGroupSchema = gpuSchema.extend({ count: z.number().int().positive().max(1024) });
 
+/** See shared/seal/node-seal.ts. */
+const sealSchema = z.object({
+  v: z.literal(1),
+  kid: text(16),
+  /** Seconds since 1970, UTC. */
+  until: z.number().int().nonnegative(),
+  vouch: text(512).optional(),
+});
+
 export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: true, hardware: true }).extend({
   hardware: z.object({
     gpus: z.array(gpuGroupSchema).max(64),
@@ -21,8 +30,10 @@ export const nodePayloadSchema = nodeRecordSchema.omit({ state: true, version: t
   host: text(255).optional(),
   /** Where its mesh listens, `HOST:PORT`; none: not reachable directly. */
   addresses: z.array(text(255)).max(8),
-  /** Reserved: a raw X25519 key, base64url. */
+  /** A raw X25519 key, base64url: what clients seal requests to. */
   encryption_key: text(64).optional(),
+  /** Of that key; one that this version cannot read leaves the node as it is, without sealed requests. */
+  seal: sealSchema.optional().catch(undefined),
   /** Providers whose requests over the mesh it serves; absent: its own only. */
   serve_to: z.array(idSchema).max(64).optional(),
 });

@@ -35,6 +35,8 @@ export const ERROR_KINDS = {
   session_over: { status: 410, type: 'invalid_request_error' },
   /** OpenAI's SDKs retry 409: what contradicts the state of an object is refused for good. */
   conflict: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
+  /** Its client asks for the nodes' keys again and repeats it by itself; SDKs without one repeat it twice. */
+  seal_stale: { status: 409, type: 'invalid_request_error' },
   order_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   deployment_refused: { status: 409, type: 'invalid_request_error', headers: NO_RETRY },
   requirement_not_met: { status: 412, type: 'invalid_request_error' },

@@ -9,6 +9,7 @@ import { isEventStream, type ResponseStream, type StartedResponse, startResponse
 import { questionOf } from './filter.ts';
 import type { NodeMemory } from './host.ts';
 import type { RequestContext } from './request-context.ts';
+import { forNode, sealStale } from './sealed.ts';
 
 export type Dispatched = UpstreamResponse<Choice, ResponseStream>;
 
@@ -56,7 +57,8 @@ export function queuedWork<C>(
 
 /** Names the nodes that a request may go to: requests for the same ones wait in one line. */
 export function scopeOfRoute({ route }: Pick<RequestContext<unknown>, 'route'>): string {
-  return `${scopeOf(route.trust)} ${route.demand.words}`;
+  const scope = `${scopeOf(route.trust)} ${route.demand.words}`;
+  return route.line === undefined ? scope : `${scope} ${route.line}`;
 }
 
 /** The nodes of a request's route, as `dispatch` tries them. */
@@ -94,7 +96,8 @@ export function upstreamOf<C>(context: RequestContext<C>): Upstream<Choice, Resp
     repeatable: () => isRepeatable(parsed),
     left: () => request.client.left,
     whenLeft: (call) => request.client.on(call),
-    refusal: (failure) => host.refusal(route, failure),
+    refusal: (failure) =>
+      failure === undefined && route.isStale?.() === true ? sealStale() : host.refusal(route, failure),
   };
 }
 
@@ -117,7 +120,7 @@ async function attempt<C>(
   const stream = await host.open({
     choice,
     plan: kept ? plan : { ...plan, movable: false }, // a body that streams is gone from here once the engine has it
-    dispatch: forModel(context, choice),
+    dispatch: forNode(forModel(context, choice), choice),
     caller,
     route,
     request,

@@ -30,11 +30,11 @@ export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 
 
 /** All that a node is chosen by, at this moment. */
 export function questionOf(
-  { request, fallbacks, demand, policyFor, trust }: Route,
+  { request, fallbacks, demand, policyFor, trust, only }: Route,
   clock: Pick<Clock, 'now' | 'random'>,
   more: Pick<Question, 'isAvoided' | 'among'> = {},
 ): Question {
-  const fixed = { request, fallbacks, demand, policyFor, trust, lostLatelyMs: RESUME_WINDOW_MS };
+  const fixed = { request, fallbacks, demand, policyFor, trust, only, lostLatelyMs: RESUME_WINDOW_MS };
   return { ...fixed, ...more, now: clock.now(), random: clock.random };
 }
 

@@ -9,6 +9,7 @@ import { headersToEngine } from '../openai/headers.ts';
 import { quoted } from '../openai/quoted.ts';
 import { Timing } from '../openai/timing.ts';
 import { QueueEntry } from '../queue/queue-entry.ts';
+import { InBand } from '../upstream/in-band.ts';
 import { isRepeatable, type ParsedRequest } from '../upstream/parsed-request.ts';
 import { discardBody } from './discard-body.ts';
 import { dispatchQueued } from './dispatch-queued.ts';
@@ -22,6 +23,7 @@ import { ownRequestId } from './request-id.ts';
 import { respond, respondLate } from './respond.ts';
 import { allowsResuming, dispatchResumable } from './resume.ts';
 import { PRIORITY_HEADER, readPriority } from './routed-request.ts';
+import { sealedRoute } from './sealed.ts';
 
 /** Never rejects: errors are responses. */
 export async function handle<C>(request: ProxyRequest, host: Host<C>): Promise<ProxyResponse> {
@@ -80,7 +82,8 @@ async function forward<C>(
 
   // Resolve model.
   const resolved = host.resolve(request, caller, parsed);
-  const route = resolved instanceof Promise ? await resolved : resolved;
+  const wide = resolved instanceof Promise ? await resolved : resolved;
+  const route = parsed.sealed === undefined ? wide : sealedRoute(wide, parsed.model, parsed.sealed);
   info.model = route.request.model;
 
   // Filter.
@@ -102,7 +105,7 @@ async function forward<C>(
 
   // Queue and dispatch.
   const { model } = route.request;
-  const continues = parsed.streaming && allowsResuming(request, route);
+  const continues = parsed.streaming && parsed.sealed === undefined && allowsResuming(request, route);
   const context: RequestContext<C> = {
     host,
     request,
@@ -118,6 +121,7 @@ async function forward<C>(
     timing,
     name,
     endpoint,
+    inBand: new InBand(endpoint, parsed.sealed !== undefined),
     parsed,
     headers: headersToEngine((header) => request.header(header), requestId === name ? undefined : requestId),
     receipt: route.receiptFor(model),

@@ -131,7 +131,7 @@ export interface Recorder {
 }
 
 /** What one request is routed by. */
-export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyFor'> {
+export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand' | 'policyFor' | 'only'> {
   readonly nodes: NodeIndex;
   readonly trust: Trust;
   /** @throws ApiError 400 for a provider that this host does not know, 403 where no provider is trusted, 503 while that is not known */
@@ -149,6 +149,10 @@ export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand'
   readonly waitMs: number;
   /** Whether a stream that breaks off continues on another node, unless the request says otherwise. */
   readonly resumes: boolean;
+  /** Names the nodes of `only` for the line in which their requests wait. */
+  readonly line?: string;
+  /** None of the nodes of `only` is there any more. */
+  isStale?(): boolean;
   /** Whether a request that ended so may wait for a node. Absent: yes. */
   mayHope?(error: ApiError): boolean;
 }

@@ -8,6 +8,7 @@ import { opaqueFields, type ParsedRequest, parseBody, requireIdentityEncoding } 
 import type { BodyReservation } from './body-memory.ts';
 import type { BodyLimits, Clock } from './host.ts';
 import type { BodyReader, ProxyRequest } from './message.ts';
+import { readSealed } from './sealed.ts';
 
 /** Always kept for a retry, whatever the budget. */
 export const KEPT_ALWAYS_BYTES = 1024 * 1024;
@@ -44,6 +45,7 @@ export function readBody(
   if (opaqueModel !== null && opaqueModel !== undefined) {
     return opaqueRequest(request, endpoint, { model: opaqueModel, declared }, reading);
   }
+  readSealed(request.header.bind(request), undefined);
   const { maxBytes } = reading.bodies;
   const contentType = request.header('content-type') ?? '';
   if (declared > maxBytes) throw tooLarge(maxBytes);
@@ -99,7 +101,9 @@ function opaqueRequest(
   if (model === '' || model.length > MODEL_MAX_CHARS) {
     throw new ApiError('invalid_request', 'x-otela-model must name a model.', { param: 'x-otela-model' });
   }
-  const fields = { ...opaqueFields(endpoint, model, request.header('x-otela-stream')), release: () => {} };
+  const sealed = readSealed(request.header.bind(request), model);
+  const known = opaqueFields(endpoint, model, request.header('x-otela-stream'));
+  const fields = { ...known, ...(sealed !== undefined && { sealed }), release: () => {} };
   const { whole } = request.body;
   if (whole !== undefined) return { ...fields, body: { kind: 'kept', bytes: whole } };
   if (!(declared <= KEPT_ALWAYS_BYTES)) {

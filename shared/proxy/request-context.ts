@@ -2,6 +2,7 @@ import type { Timing } from '../openai/timing.ts';
 import type { QueueEntry } from '../queue/queue-entry.ts';
 import type { Priority } from '../routing/fair-queue.ts';
 import type { DispatchContext } from '../upstream/dispatch-context.ts';
+import type { InBand } from '../upstream/in-band.ts';
 import type { Host, LimitReservation, Recorder, RequestInfo, Route } from './host.ts';
 import type { ProxyRequest } from './message.ts';
 
@@ -21,4 +22,5 @@ export interface RequestContext<C> extends DispatchContext {
   /** By `Clock.steadyNow`. */
   readonly admittedAt: number;
   readonly timing: Timing;
+  readonly inBand: InBand;
 }

@@ -1,11 +1,12 @@
 /** The engine's response on its way to the client. From its first byte on, errors are in-band. */
 import { isSlower } from '../collections/timer.ts';
 import { concat } from '../openai/bytes.ts';
-import { ApiError, inBandError, toApiError } from '../openai/errors.ts';
+import { ApiError, toApiError } from '../openai/errors.ts';
 import { headerSafe, headersToClient, lateComment, STREAM_HEADERS } from '../openai/headers.ts';
 import { waitComment } from '../openai/wait-comment.ts';
 import type { ReadableResponse } from '../resume/resumable.ts';
 import type { Choice } from '../routing/choose.ts';
+import { isSealedType, SEALED_STREAM_TYPE } from '../seal/suite.ts';
 import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
 import { UpstreamResponse } from '../upstream/dispatch.ts';
 import { isEventStream, type Offload, type ResponseStream } from '../upstream/response.ts';
@@ -70,14 +71,16 @@ function headersFor<C>(response: Dispatched, context: RequestContext<C>): Record
 
 /** What was read, then the rest as it comes. A break after this is an in-band error without the terminal event. */
 async function pump<C>(response: Dispatched, sink: ResponseSink, context: RequestContext<C>): Promise<void> {
-  const { record, reservation, endpoint } = context;
+  const { record, reservation, inBand } = context;
   try {
     const { chunks } = response;
     for (let held = chunks.shift(); held !== undefined; held = chunks.shift()) {
+      inBand.pass(held);
       const written = sink.write(held);
       if (written !== undefined) await written;
     }
     for (let chunk = await response.read(); chunk !== undefined; chunk = await response.read()) {
+      inBand.pass(chunk);
       const written = sink.write(chunk);
       if (written !== undefined) await written;
     }
@@ -90,7 +93,7 @@ async function pump<C>(response: Dispatched, sink: ResponseSink, context: Reques
     if (!(error instanceof AttemptError)) record.left();
     else record.broke(error.code, apiErrorFor(error).code);
     if (!(error instanceof AttemptError) || !isEventStream(response.answer.head)) return await abort(sink, error);
-    await finish(sink, inBandError(endpoint, apiErrorFor(error)));
+    await finish(sink, inBand.error(apiErrorFor(error)));
   }
 }
 
@@ -103,9 +106,9 @@ async function abort(sink: ResponseSink, reason: unknown): Promise<void> {
   }
 }
 
-async function finish(sink: ResponseSink, last: Uint8Array): Promise<void> {
+async function finish(sink: ResponseSink, last: Uint8Array | undefined): Promise<void> {
   try {
-    await sink.write(last);
+    if (last !== undefined) await sink.write(last);
     await sink.end();
   } catch {
     // the client left
@@ -135,7 +138,7 @@ export function respondLate<C>(pending: Promise<Dispatched>, context: RequestCon
   const { info, route, reservation } = context;
   const { requestIdHeader } = context.endpoint;
   const headers = {
-    'content-type': 'text/event-stream',
+    'content-type': context.parsed.sealed === undefined ? 'text/event-stream' : SEALED_STREAM_TYPE,
     ...STREAM_HEADERS,
     'x-request-id': info.requestId,
     ...(requestIdHeader !== undefined && { [requestIdHeader]: info.requestId }),
@@ -152,7 +155,7 @@ async function pumpLate<C>(
   sink: ResponseSink,
   context: RequestContext<C>,
 ): Promise<void> {
-  const { host, endpoint, record, reservation } = context;
+  const { host, inBand, record, reservation } = context;
   let response: Dispatched;
   try {
     do await sink.write(await waitingComment(context));
@@ -172,23 +175,24 @@ async function pumpLate<C>(
     const told = error instanceof AttemptError ? apiErrorFor(error) : toApiError(error);
     reservation?.release(false);
     record.refusedLate(told, error);
-    return finish(sink, inBandError(endpoint, told));
+    return finish(sink, inBand.error(told));
   }
   record.answered(200, response.choice); // that is what went out, whatever the engine says
   if (isEventStream(response.answer.head) && response.answer.status < 400) {
-    response.chunks.unshift(lateHead(response, context));
+    if (context.parsed.sealed === undefined) response.chunks.unshift(lateHead(response, context));
     return pump(response, sink, context);
   }
+  if (isSealedType(contentTypeOf(response))) return pump(response, sink, context); // its client reads the status inside
   const error = await quotedError(response);
   record.broke('engine_status', error.code);
   reservation?.release(false);
-  await finish(sink, inBandError(endpoint, error));
+  await finish(sink, inBand.error(error));
 }
 
 /** Why nothing comes yet, where that is known and the endpoint's clients skip comments; else its ping. */
 async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
-  const { endpoint, entry, route, host } = context;
-  if (endpoint.inBandError !== 'openai') return endpoint.ping;
+  const { inBand, entry, route, host } = context;
+  if (!inBand.takesComments) return inBand.ping;
   const models = [route.request.model, ...route.fallbacks];
   const start = startOf(route.nodes, models, route.trust, host.clock.now());
   if (start !== undefined) {
@@ -196,7 +200,7 @@ async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array
     const percent = usualMs === undefined ? undefined : Math.min(99, (100 * runningMs) / Math.max(1, usualMs));
     return encoder.encode(waitComment(percent === undefined ? { reason: 'loading' } : { reason: 'loading', percent }));
   }
-  if (!entry.queued) return endpoint.ping;
+  if (!entry.queued) return inBand.ping;
   const position = await positionOf(context);
   return encoder.encode(waitComment(position === undefined ? { reason: 'queued' } : { reason: 'queued', position }));
 }
@@ -211,6 +215,10 @@ async function positionOf<C>({ host, route, name }: RequestContext<C>): Promise<
 function lateHead<C>({ choice, attempts }: Dispatched, { route }: RequestContext<C>): Uint8Array {
   const told = route.fallbacks.length === 0 ? route.request.model : undefined;
   return encoder.encode(lateComment(choice.node, attempts, choice.model === told ? undefined : choice.model));
+}
+
+function contentTypeOf({ answer }: Dispatched): string | undefined {
+  return answer.head.headers.find(([name]) => name === 'content-type')?.[1];
 }
 
 /** An engine's own error can no longer be a status: the client gets it in-band, in the engine's words. */

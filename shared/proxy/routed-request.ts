@@ -32,7 +32,7 @@ export function routedRequest(
     inputTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     maxTokens: known.sampling?.max_tokens,
     session: named ? `${project} ${named.slice(0, SESSION_MAX_CHARS)}` : undefined,
-    prefixHash: named || body.kind !== 'kept' ? undefined : prefixHash(body.bytes),
+    prefixHash: named || body.kind !== 'kept' || known.sealed !== undefined ? undefined : prefixHash(body.bytes),
   };
 }
 

@@ -20,6 +20,7 @@ const TRY_ANOTHER: ReadonlySet<string> = new Set([
   'failed',
   'hung',
   'suspected',
+  'seal_refused',
 ]);
 
 /** Failures that say something about the node's path: it is suspected until it publishes again. */
@@ -34,6 +35,7 @@ const REACHES_NO_ENGINE: ReadonlySet<string> = new Set([
   'not_accepted',
   'unreachable',
   'suspected',
+  'seal_refused',
 ]);
 
 /** Time-outs of an engine: it was waited for as long as the operator allows. */
@@ -44,7 +46,7 @@ const BUSY_STATUS: ReadonlySet<number> = new Set([429, 502, 503]);
 
 /** A node that says no before its engine hears of it, or that no channel can be had to, is no attempt; so many are passed over. */
 export const PASSED_MAX = 12;
-const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected']);
+const CHEAP: ReadonlySet<string> = new Set(['refused', 'overloaded', 'unreachable', 'suspected', 'seal_refused']);
 
 /**
  * What came of a request at one node, for those who choose: `busy` and `slow` say that it has much to do, `failed` that it may be
@@ -57,6 +59,9 @@ export function endingOf(result: string | number): Ending {
   switch (result) {
     case 'cancelled':
       return 'left';
+    // Of a request that its client sealed badly, a node that is well says so.
+    case 'seal_refused':
+      return 'complete';
     case 429:
     case 'refused':
     case 'overloaded':

@@ -24,6 +24,8 @@ export interface Candidate {
   readonly inFlightThen?: number | undefined;
   /** Milliseconds since the epoch. */
   jobEndsAt?: number | undefined;
+  /** Names the key that clients seal to it with; absent: it opens nothing sealed. */
+  readonly sealKid?: string | undefined;
 }
 
 /** Points to what is known of the node for seconds only: it changes without a new list. */
@@ -58,6 +60,9 @@ class Serving implements Candidate {
   }
   get tier(): string {
     return this.entry.tier;
+  }
+  get sealKid(): string | undefined {
+    return this.entry.seal?.kid;
   }
   get load(): NodeLoad | undefined {
     return this.live.load;

@@ -1,5 +1,5 @@
 import type { Ending } from './attempts.ts';
-import { type Candidate, changedAt, type Demand, poolFor, untried } from './candidates.ts';
+import { type Candidate, changedAt, type Demand, type Pool, poolFor, untried } from './candidates.ts';
 import type { LiveNode } from './live.ts';
 import type { NodeIndex } from './nodes.ts';
 import { offers } from './offers.ts';
@@ -15,6 +15,8 @@ export interface Question {
   trust: Trust;
   demand: Demand;
   policyFor(model: string): Policy;
+  /** Those that can serve it at all, beside trust and demand; absent: every one. */
+  only?: ((candidate: Candidate) => boolean) | undefined;
   /** Those that are passed over while there are others; absent: nobody is. */
   isAvoided?: ((candidate: Candidate) => boolean) | undefined;
   /** Of those that could be asked the ones that may be asked now; none: the request is to wait. Absent: all. */
@@ -67,7 +69,7 @@ function chooseFor(
   tried: ReadonlySet<string>,
 ): Choice | undefined {
   const { trust, demand, now, lostLatelyMs } = question;
-  const pool = poolFor(index.model(model), trust, demand, now);
+  const pool = among(poolFor(index.model(model), trust, demand, now), question.only);
   const ready = untried(pool.ready, tried);
   const well = notAvoided(ready, question);
   const lists: (readonly Candidate[])[] = well.length > 0 ? [well] : [ready];
@@ -85,6 +87,13 @@ function chooseFor(
     return { node, model, request, policy, live: index.live.of(node.session), others };
   }
   return undefined;
+}
+
+function among(pool: Pool, only: Question['only']): Pool {
+  if (only === undefined) return pool;
+  const ready = pool.ready.filter(only);
+  const preferred = pool.preferred === pool.ready ? ready : pool.preferred.filter(only);
+  return { ready, preferred, suspected: pool.suspected.filter(only) };
 }
 
 function notAvoided(candidates: readonly Candidate[], { isAvoided }: Question): readonly Candidate[] {

@@ -53,6 +53,9 @@ export function registryEntry(entry: Entry, reading: EntryReading): RegistryEntr
     agent_version,
     ...(payload?.region === undefined ? {} : { region: payload.region }),
     ...(payload?.job === undefined ? {} : { job: payload.job }),
+    ...(payload?.seal === undefined || payload.encryption_key === undefined
+      ? {}
+      : { seal: { ...payload.seal, key: payload.encryption_key } }),
     ...(payload?.leaving === undefined ? {} : { leaving: payload.leaving }),
     joined_at: timestamp(ticket.birth * 1000),
     ...servingSince(state, updated_at, before),

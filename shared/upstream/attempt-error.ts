@@ -41,6 +41,8 @@ function errorOf(failure: AttemptError): ApiError {
       );
     case 'overloaded':
       return new ApiError('server_is_overloaded', 'The node that serves this model is overloaded.', options);
+    case 'seal_refused':
+      return new ApiError('invalid_request', 'No node that was asked could open the sealed request.', options);
     default:
       return new ApiError(
         'upstream_error',

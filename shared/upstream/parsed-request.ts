@@ -5,6 +5,7 @@ import { scanMultipart } from '../openai/multipart.ts';
 import type { BudgetAt } from '../openai/reasoning.ts';
 import type { Sampling } from '../openai/sampling.ts';
 import { requireModel, type Span, scanJson } from '../openai/scan.ts';
+import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptBody } from './attempt.ts';
 import type { OpaqueBody } from './opaque-body.ts';
 
@@ -33,6 +34,16 @@ export interface RequestFields {
   sampling?: Sampling;
   /** The model is what a header says: nobody looked into the body. */
   unseen: boolean;
+  /** Nobody could: it is sealed to these nodes. */
+  sealed?: SealedFor;
+}
+
+/** Whom a request is sealed to. */
+export interface SealedFor {
+  /** What every one of them needs of its headers. */
+  headers: HeaderList;
+  /** The content key for each, by the name of its key. */
+  envelopes: ReadonlyMap<string, string>;
 }
 
 /** A request's body and what had to be known of it. */

@@ -1,3 +1,4 @@
+import { SEALED_STREAM_TYPE } from '../seal/suite.ts';
 import type { HeaderList } from '../wire/headers.ts';
 import type { AttemptHead } from './attempt.ts';
 
@@ -43,9 +44,10 @@ export function isEventStreamType(contentType: string): boolean {
   return /^text\/event-stream\b/i.test(contentType);
 }
 
+/** Also one that is sealed. */
 export function isEventStream({ headers }: { headers: HeaderList }): boolean {
   const type = headers.find(([name]) => name === 'content-type');
-  return type !== undefined && isEventStreamType(type[1]);
+  return type !== undefined && (isEventStreamType(type[1]) || type[1] === SEALED_STREAM_TYPE);
 }
 
 /**

@@ -16,6 +16,7 @@ export const RESET_CODES = [
   'stall_timeout',
   'overloaded',
   'failed', // a fault of this end
+  'seal_refused', // a sealed request that this node does not open; the cause is told to nobody
 ] as const;
 export type ResetCode = (typeof RESET_CODES)[number];
 

@@ -1,13 +1,23 @@
 /** OpenAI's own client, unmodified, first straight at the engine and then through gateway, tunnel and agent: it must not tell them apart. */
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { sealedFetch } from '../../clients/seal/index.ts';
 import { type House, MODEL, openHouse } from '../support/house.ts';
 import { endAll } from '../support/processes.ts';
+import { type ProviderRoot, providerRoot } from '../support/provider-root.ts';
 
 let house: House;
+let root: ProviderRoot;
 const clients: Record<string, () => OpenAI> = {
   'straight at the engine': () => new OpenAI({ baseURL: `${house.engine.url}/v1`, apiKey: 'none', maxRetries: 0 }),
   'through the gateway': () => new OpenAI({ baseURL: house.base, apiKey: house.key, maxRetries: 0 }),
+  'sealed, through the gateway': () =>
+    new OpenAI({
+      baseURL: house.base,
+      apiKey: house.key,
+      maxRetries: 0,
+      fetch: sealedFetch({ pins: { [root.provider]: root.pin } }),
+    }),
 };
 const user = [{ role: 'user' as const, content: 'Say something.' }];
 const weather = {
@@ -20,7 +30,8 @@ const weather = {
 };
 
 beforeAll(async () => {
-  house = await openHouse();
+  root = await providerRoot('lab');
+  house = await openHouse({ agentArgs: ['--delegate-file', root.delegateFile] });
 });
 afterAll(endAll);
 

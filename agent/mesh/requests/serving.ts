@@ -1,6 +1,8 @@
 import { headersToEngine, REQUEST_ID_PATTERN } from '../../../shared/openai/headers.ts';
+import { sealedHeaders } from '../../../shared/seal/binding.ts';
 import type { OpenFrame } from '../../../shared/wire/frames.ts';
 import type { EngineTarget } from '../../engine/address.ts';
+import type { SealOpener } from '../../seal/opener.ts';
 import type { OriginRequest } from '../../tunnel/origin-request.ts';
 import { type LoadCounter, OriginRequests } from '../../tunnel/origin-requests.ts';
 import type { RequestChannel, StreamFrame } from './types.ts';
@@ -19,6 +21,8 @@ export interface ServingOptions {
   /** Our session as it is now: what it asks of itself is always served. */
   own(): string;
   load?: LoadCounter | undefined;
+  /** Opens what clients sealed to this node. */
+  seals?: SealOpener | undefined;
   now(): number;
   log(line: string): void;
 }
@@ -99,9 +103,9 @@ export class Serving {
 
   #servedFor(channel: RequestChannel): Served {
     const known = this.#peers.get(channel.session);
-    const { engine, log, load } = this.#options;
+    const { engine, log, load, seals } = this.#options;
     const served = known ?? {
-      requests: new OriginRequests(engine, log, load),
+      requests: new OriginRequests(engine, log, load, seals),
       touched: new Set(),
       active: undefined,
       goneAt: 0,
@@ -147,5 +151,6 @@ function cleaned(open: OpenFrame): OpenFrame {
   const given = new Map(open.headers);
   const id = given.get('x-request-id');
   const requestId = id !== undefined && REQUEST_ID_PATTERN.test(id) ? id : undefined;
-  return { ...open, prefixes: false, headers: headersToEngine((name) => given.get(name), requestId) };
+  const value = (name: string) => given.get(name);
+  return { ...open, prefixes: false, headers: [...headersToEngine(value, requestId), ...sealedHeaders(value)] };
 }

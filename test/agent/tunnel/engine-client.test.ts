@@ -32,7 +32,7 @@ function ask(client: EngineClient): Promise<number | string> {
   body.end(bytes.length);
   return new Promise((resolve) => {
     let answered = 0;
-    client.call(openingFrame(1, { bodyLength: bytes.length }), endpoint, body, {
+    client.call(openingFrame(1, { bodyLength: bytes.length }), endpoint, body.open(), body.contentLength, {
       onHead: (status) => {
         answered = status;
       },

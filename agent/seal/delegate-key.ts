@@ -1,0 +1,90 @@
+/** A provider's delegate key: made offline by the provider's root, kept in a file of mode 0600 where its agents run, good for 90 days. */
+import { readFileSync, statSync } from 'node:fs';
+import * as z from 'zod';
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import { KEY_BYTES, SIGNATURE_BYTES, type Signer } from '../../shared/lattice/crypto.ts';
+import { idSchema } from '../../shared/lattice/node.ts';
+import {
+  DELEGATE_LIFE_MAX_S,
+  type Delegation,
+  delegationMessage,
+  vouchMessage,
+  writeVouch,
+} from '../../shared/seal/vouch.ts';
+import { nodeCrypto, nodeSigner } from '../host/crypto.ts';
+
+const fileSchema = z.object({
+  provider: idSchema,
+  root: z.string(),
+  delegate: z.string(),
+  not_after: z.number().int().positive(),
+  signature: z.string(),
+});
+
+const FILE_MAX_BYTES = 4096;
+
+export class DelegateKey {
+  readonly provider: string;
+  /** Seconds since 1970. */
+  readonly notAfter: number;
+  readonly #signer: Signer;
+  readonly #delegation: Delegation;
+
+  private constructor(provider: string, signer: Signer, delegation: Delegation) {
+    this.provider = provider;
+    this.notAfter = delegation.notAfter;
+    this.#signer = signer;
+    this.#delegation = delegation;
+  }
+
+  /** @throws Error that says what is wrong with the file, and nothing of what is in it */
+  static read(path: string): DelegateKey {
+    const { mode, size } = statSync(path);
+    if ((mode & 0o077) !== 0) throw new Error(`${path} can be read by others: chmod 600 ${path}`);
+    if (size > FILE_MAX_BYTES) throw new Error(`${path} is no file of otela-agent vouch`);
+    return DelegateKey.parse(readFileSync(path, 'utf8'), path);
+  }
+
+  static parse(text: string, path: string): DelegateKey {
+    const file = fileSchema.safeParse(jsonOf(text)).data;
+    const root = fromBase64url(file?.root ?? '', KEY_BYTES);
+    const seed = fromBase64url(file?.delegate ?? '', KEY_BYTES);
+    const signature = fromBase64url(file?.signature ?? '', SIGNATURE_BYTES);
+    if (file === undefined || root === undefined || seed?.length !== KEY_BYTES || signature === undefined)
+      throw new Error(`${path} is no file of otela-agent vouch`);
+    const signer = nodeSigner(seed);
+    const delegation = { root, delegate: signer.publicKey, notAfter: file.not_after, signature };
+    if (!nodeCrypto.verify(root, delegationMessage(file.provider, delegation), signature))
+      throw new Error(`${path}: the provider's root did not sign it`);
+    return new DelegateKey(file.provider, signer, delegation);
+  }
+
+  /** The text of a new delegate's file. `seconds`: now, and how long it is good. */
+  static make(provider: string, root: Signer, seed: Uint8Array, { now, life }: { now: number; life: number }): string {
+    const notAfter = now + Math.min(life, DELEGATE_LIFE_MAX_S);
+    const delegation = { delegate: nodeSigner(seed).publicKey, notAfter };
+    const file: z.infer<typeof fileSchema> = {
+      provider,
+      root: toBase64url(root.publicKey),
+      delegate: toBase64url(seed),
+      not_after: notAfter,
+      signature: toBase64url(root.sign(delegationMessage(provider, delegation))),
+    };
+    return `${JSON.stringify(file, null, 2)}\n`;
+  }
+
+  /** Undefined for a session of another provider: no client would believe it. */
+  vouch(named: { session: string; provider: string }, encryptionKey: Uint8Array, until: number): string | undefined {
+    if (named.provider !== this.provider) return undefined;
+    const keySignature = this.#signer.sign(vouchMessage({ ...named, encryptionKey, until }));
+    return writeVouch({ ...this.#delegation, until, keySignature });
+  }
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

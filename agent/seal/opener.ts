@@ -1,0 +1,129 @@
+/** Opens what clients sealed to this node. Every cause of a refusal is told as one: which check failed is nothing to tell a stranger. */
+import { hash, timingSafeEqual } from 'node:crypto';
+import { toBase64url } from '../../shared/lattice/base64url.ts';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { readEnvelope, readStamp, requestInfo, type SealStamp } from '../../shared/seal/binding.ts';
+import { type Headers, readRequestContent } from '../../shared/seal/content.ts';
+import { SealError } from '../../shared/seal/error.ts';
+import { unpadded } from '../../shared/seal/padding.ts';
+import { splitChunks } from '../../shared/seal/request-body.ts';
+import { ChunkNonces } from '../../shared/seal/sequence.ts';
+import {
+  AAD_CHUNK,
+  AAD_FINAL,
+  AEAD_KEY_BYTES,
+  AEAD_NONCE_BYTES,
+  AHEAD_MAX_S,
+  CEK_BYTES,
+  LABEL_BODY_KEY,
+  LABEL_BODY_NONCE,
+  LIFE_MAX_S,
+  MODEL_HEADER,
+  RESUME_HEADER,
+  SEAL_HEADER,
+  SEAL_TO_HEADER,
+} from '../../shared/seal/suite.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+import { expand, extract, openChunk, setUpReceiver } from './hpke.ts';
+import type { KeyRing } from './key-ring.ts';
+import { ReplayMemory } from './replay.ts';
+import { AnswerSealer } from './sealer.ts';
+
+/** As the gateway says it. */
+export interface SealedOpening {
+  headers: HeaderList;
+  endpoint: Endpoint;
+  streaming: boolean;
+}
+
+export interface OpenedRequest {
+  /** What the client said in clear, bound by the seal. */
+  model: string;
+  headers: Headers;
+  body: Buffer;
+  sealer: AnswerSealer;
+  /** No answer came of it: it may be sent again. */
+  unanswered(): void;
+}
+
+/** All sealed bodies that one agent holds at a moment. */
+const HELD_MAX_BYTES = 256 * 1024 * 1024;
+
+export class SealOpener {
+  readonly #ring: KeyRing;
+  readonly #replay: ReplayMemory;
+  readonly #now: () => number;
+  #held = 0;
+
+  constructor(ring: KeyRing, now: () => number, replay = new ReplayMemory(now)) {
+    this.#ring = ring;
+    this.#now = now;
+    this.#replay = replay;
+  }
+
+  /** False where there is no room; else to be given back. */
+  hold(bytes: number): boolean {
+    if (this.#held + bytes > HELD_MAX_BYTES) return false;
+    this.#held += bytes;
+    return true;
+  }
+
+  giveBack(bytes: number): void {
+    this.#held -= bytes;
+  }
+
+  /** @throws SealError not_opened, whatever the cause */
+  open(opening: SealedOpening, body: Uint8Array): OpenedRequest {
+    try {
+      return this.#open(opening, body);
+    } catch (cause) {
+      throw new SealError('not_opened', 'cannot be opened here', { cause });
+    }
+  }
+
+  #open({ headers, endpoint, streaming }: SealedOpening, body: Uint8Array): OpenedRequest {
+    const value = (wanted: string) => headers.find(([name]) => name === wanted)?.[1] ?? '';
+    const stamp = readStamp(value(SEAL_HEADER));
+    this.#requireTimely(stamp);
+    const { kid, enc, sealed } = readEnvelope(value(SEAL_TO_HEADER));
+    const key = this.#ring.find(toBase64url(kid));
+    if (key === undefined) throw new SealError('not_opened', 'no such key');
+    const model = value(MODEL_HEADER);
+    const resume = value(RESUME_HEADER) === '1';
+    const info = requestInfo({ ...stamp, path: endpoint.path, model, stream: streaming, resume });
+    const context = setUpReceiver(key, enc, info);
+    const inside = openChunk(context.key, context.baseNonce, AAD_CHUNK, sealed);
+    if (!timingSafeEqual(inside.subarray(CEK_BYTES), hash('sha256', body, 'buffer')))
+      throw new SealError('not_opened', 'another body');
+    const content = openBody(inside.subarray(0, CEK_BYTES), stamp.nonce, body);
+    const opened = readRequestContent(content);
+    // Last: what cannot be opened takes no room here.
+    const name = toBase64url(stamp.nonce);
+    if (!this.#replay.take(name, stamp.until * 1000)) throw new SealError('not_opened', 'it came before');
+    return {
+      model,
+      headers: opened.headers,
+      body: Buffer.from(opened.body.buffer, opened.body.byteOffset, opened.body.length),
+      sealer: new AnswerSealer(kid, enc, context),
+      unanswered: () => this.#replay.forget(name),
+    };
+  }
+
+  #requireTimely({ at, until }: SealStamp): void {
+    const now = this.#now() / 1000;
+    const timely = at - now <= AHEAD_MAX_S && until > now && until > at && until - at <= LIFE_MAX_S;
+    if (!timely) throw new SealError('not_opened', 'not in its time');
+  }
+}
+
+/** The chunks of the body, in their order and to the last. @throws SealError, and what node:crypto throws */
+function openBody(cek: Uint8Array, salt: Uint8Array, body: Uint8Array): Buffer {
+  const prk = extract(salt, cek);
+  const key = expand(prk, LABEL_BODY_KEY, AEAD_KEY_BYTES);
+  const nonces = new ChunkNonces(expand(prk, LABEL_BODY_NONCE, AEAD_NONCE_BYTES));
+  const sealed = splitChunks(body);
+  const last = sealed.length - 1;
+  return Buffer.concat(
+    sealed.map((chunk, at) => unpadded(openChunk(key, nonces.next(), at === last ? AAD_FINAL : AAD_CHUNK, chunk))),
+  );
+}

@@ -1,0 +1,86 @@
+/** Seals one answer: a SEGMENT, chunks, a final one. */
+import { createCipheriv, randomBytes } from 'node:crypto';
+import { concat } from '../../shared/seal/bytes.ts';
+import { withHead } from '../../shared/seal/content.ts';
+import { answerSize, CONTENT_MAX_BYTES, padded } from '../../shared/seal/padding.ts';
+import { FRAME, frame } from '../../shared/seal/response-frames.ts';
+import { ChunkNonces } from '../../shared/seal/sequence.ts';
+import {
+  AAD_CHUNK,
+  AAD_FINAL,
+  AEAD_KEY_BYTES,
+  AEAD_NONCE_BYTES,
+  LABEL_KEY,
+  LABEL_NONCE,
+  LABEL_RESPONSE,
+  RESPONSE_NONCE_BYTES,
+  SEALED_STREAM_TYPE,
+  SEALED_TYPE,
+  TAG_BYTES,
+} from '../../shared/seal/suite.ts';
+import type { HeaderList } from '../../shared/wire/headers.ts';
+import { expand, extract, type ReceiverContext } from './hpke.ts';
+
+const NOTHING = new Uint8Array(0);
+
+/** What of an engine's headers goes inside: the lists of gateways say what clients need. */
+const INSIDE: ReadonlySet<string> = new Set(['content-type', 'content-encoding', 'content-disposition', 'location']);
+/** What gateways and clients between must see to obey. */
+const OUTSIDE: ReadonlySet<string> = new Set([
+  'retry-after',
+  'retry-after-ms',
+  'x-should-retry',
+  'openai-processing-ms',
+]);
+
+export class AnswerSealer {
+  readonly #key: Uint8Array;
+  readonly #nonces: ChunkNonces;
+  #begun: Uint8Array;
+  #head: Uint8Array = NOTHING;
+
+  /** Keys as RFC 9458 §4.4 makes them. */
+  constructor(kid: Uint8Array, enc: Uint8Array, context: Pick<ReceiverContext, 'export'>, random = randomBytes) {
+    const nonce = random(RESPONSE_NONCE_BYTES);
+    const prk = extract(concat(enc, nonce), context.export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES));
+    this.#key = expand(prk, LABEL_KEY, AEAD_KEY_BYTES);
+    this.#nonces = new ChunkNonces(expand(prk, LABEL_NONCE, AEAD_NONCE_BYTES));
+    this.#begun = frame(FRAME.segment, kid, nonce);
+  }
+
+  /** The engine's head goes inside; what is left outside tells no more than the sizes do. */
+  head(status: number, headers: HeaderList, streams: boolean): HeaderList {
+    const inside = headers.filter(([name, value]) => INSIDE.has(name) && PLAIN.test(value));
+    this.#head = withHead({ status, headers: inside }, NOTHING);
+    const type = ['content-type', streams ? SEALED_STREAM_TYPE : SEALED_TYPE] as const;
+    return [type, ...headers.filter(([name]) => OUTSIDE.has(name))];
+  }
+
+  /** Frames for a piece of the answer: one chunk for each 16 KiB of it. */
+  chunk(content: Uint8Array): Uint8Array {
+    const whole = this.#head.length === 0 ? content : concat(this.#head, content);
+    this.#head = NOTHING;
+    const frames = [this.#begun];
+    this.#begun = NOTHING;
+    for (let at = 0; at < whole.length; at += CONTENT_MAX_BYTES)
+      frames.push(this.#seal(FRAME.chunk, whole.subarray(at, at + CONTENT_MAX_BYTES)));
+    return frames.length === 2 && frames[0] === NOTHING && frames[1] !== undefined ? frames[1] : concat(...frames);
+  }
+
+  /** The whole answer came: without this frame no client takes it for complete. */
+  final(): Uint8Array {
+    const before = this.#head.length > 0 || this.#begun.length > 0 ? this.chunk(NOTHING) : NOTHING;
+    return concat(before, this.#seal(FRAME.final, NOTHING));
+  }
+
+  #seal(type: typeof FRAME.chunk | typeof FRAME.final, content: Uint8Array): Uint8Array {
+    const cipher = createCipheriv('aes-256-gcm', this.#key, this.#nonces.next(), { authTagLength: TAG_BYTES });
+    cipher.setAAD(type === FRAME.final ? AAD_FINAL : AAD_CHUNK);
+    const sealed = cipher.update(padded(content, answerSize(content.length)));
+    cipher.final();
+    return frame(type, sealed, cipher.getAuthTag());
+  }
+}
+
+/** As the inside may hold it: see shared/seal/content.ts. */
+const PLAIN = /^[\t\x20-\x7e]{0,4096}$/;

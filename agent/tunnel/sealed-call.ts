@@ -1,0 +1,167 @@
+/** One sealed request at the engine: collected whole, opened, checked, and given on as if it had come in clear. */
+import type { Readable } from 'node:stream';
+import { EditedBody } from '../../shared/openai/edits.ts';
+import type { Endpoint } from '../../shared/openai/endpoints.ts';
+import { ApiError, errorBodyFor, toApiError } from '../../shared/openai/errors.ts';
+import { headersToEngine } from '../../shared/openai/headers.ts';
+import { SEAL_TO_HEADER } from '../../shared/seal/suite.ts';
+import { parseBody } from '../../shared/upstream/parsed-request.ts';
+import type { OpenFrame } from '../../shared/wire/frames.ts';
+import type { OpenedRequest, SealOpener } from '../seal/opener.ts';
+import type { AnswerSealer } from '../seal/sealer.ts';
+import type { EngineCall, EngineClient, EngineEvents } from './engine-client.ts';
+
+/** Model and stream may stand at a body's end, so it is held whole. As large as the largest that gateways take. */
+const BODY_MAX_BYTES = 36 * 1024 * 1024;
+
+/** One word for every cause. */
+const REFUSED = 'this node does not open it';
+
+/** What is known once the request is open. */
+export interface OpenedFacts {
+  sealer: AnswerSealer;
+  dropUsage: boolean;
+  promptBytes: number;
+  unanswered(): void;
+}
+
+interface Options {
+  open: OpenFrame;
+  endpoint: Endpoint;
+  client: EngineClient;
+  opener: SealOpener;
+  events: EngineEvents;
+  /** Before the first of the events. */
+  onOpened(opened: OpenedFacts): void;
+}
+
+export function isSealed(open: OpenFrame): boolean {
+  return open.headers.some(([name]) => name === SEAL_TO_HEADER);
+}
+
+export class SealedCall implements EngineCall {
+  readonly #options: Options;
+  #call: EngineCall | undefined;
+  #content: Readable | undefined;
+  #held = 0;
+  #over = false;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  start(content: Buffer | Readable): this {
+    void this.#run(content);
+    return this;
+  }
+
+  async #run(content: Buffer | Readable): Promise<void> {
+    const body = Buffer.isBuffer(content) ? this.#hold(content) : await this.#read(content);
+    if (body === undefined || this.#over) return this.#end();
+    await null; // nothing is told before the caller has this call
+    if (this.#over) return this.#end();
+    const { opener, open, endpoint, onOpened } = this.#options;
+    let opened: OpenedRequest;
+    try {
+      opened = opener.open({ headers: open.headers, endpoint, streaming: open.streaming }, body);
+    } catch {
+      return this.#fail('seal_refused', REFUSED);
+    }
+    const { sealer, unanswered } = opened;
+    try {
+      const { content: edited, dropUsage } = this.#checked(opened);
+      onOpened({ sealer, dropUsage, promptBytes: opened.body.length, unanswered });
+      this.#ask(opened, edited);
+    } catch (error) {
+      onOpened({ sealer, dropUsage: false, promptBytes: 0, unanswered });
+      this.#refuse(toApiError(error));
+    }
+  }
+
+  /** Undefined where it did not come whole, or there is no room for it. */
+  async #read(content: Readable): Promise<Buffer | undefined> {
+    this.#content = content;
+    const chunks: Buffer[] = [];
+    try {
+      for await (const chunk of content) {
+        if (!Buffer.isBuffer(chunk) || this.#over || this.#hold(chunk) === undefined) return undefined;
+        chunks.push(chunk);
+      }
+    } catch {
+      return undefined; // the exchange was abandoned, and knows why
+    }
+    return Buffer.concat(chunks);
+  }
+
+  #hold(chunk: Buffer): Buffer | undefined {
+    const fits = this.#held + chunk.length <= BODY_MAX_BYTES && this.#options.opener.hold(chunk.length);
+    if (fits) this.#held += chunk.length;
+    else this.#fail('overloaded', 'too many sealed bodies are held here');
+    return fits ? chunk : undefined;
+  }
+
+  /** What the client says in clear is what is inside; what a gateway writes into clear bodies is written here. @throws ApiError 400 */
+  #checked({ model, headers, body }: OpenedRequest): { content: Buffer; dropUsage: boolean } {
+    const { open, endpoint } = this.#options;
+    const contentType = headers.find(([name]) => name === 'content-type')?.[1] ?? '';
+    const known = parseBody(body, contentType, endpoint);
+    if (known.model !== model || known.streaming !== open.streaming) {
+      const message = 'The sealed body asks for another model or stream than the request says in clear.';
+      throw new ApiError('invalid_request', message);
+    }
+    if (known.edits.length === 0) return { content: body, dropUsage: false };
+    const edits = new EditedBody(known.edits);
+    return { content: Buffer.concat([...edits.push(body), ...edits.end()]), dropUsage: true };
+  }
+
+  #ask({ headers }: OpenedRequest, content: Buffer): void {
+    const { open, endpoint, client, events } = this.#options;
+    const [inside, outside] = [new Map(headers), new Map(open.headers)];
+    const value = (name: string) => (name.startsWith('trace') ? outside.get(name) : inside.get(name));
+    const cleared = { ...open, edits: [], headers: headersToEngine(value, outside.get('x-request-id')) };
+    this.#call = client.call(cleared, endpoint, content, content.length, {
+      onHead: events.onHead,
+      onData: events.onData,
+      onEnd: () => {
+        this.#end();
+        events.onEnd();
+      },
+      onError: (code, message) => this.#fail(code, message),
+    });
+  }
+
+  /** Sealed as an engine's own answer would be. */
+  #refuse(error: ApiError): void {
+    const { events, endpoint } = this.#options;
+    this.#end();
+    events.onHead(error.status, [['content-type', 'application/json']], true);
+    events.onData(Buffer.from(errorBodyFor(endpoint, error)));
+    events.onEnd();
+  }
+
+  #fail(code: Parameters<EngineEvents['onError']>[0], message: string): void {
+    if (this.#over) return;
+    this.#end();
+    this.#options.events.onError(code, message);
+  }
+
+  #end(): void {
+    this.#over = true;
+    this.#options.opener.giveBack(this.#held);
+    this.#held = 0;
+  }
+
+  pause(): void {
+    this.#call?.pause();
+  }
+
+  resume(): void {
+    this.#call?.resume();
+  }
+
+  abort(): void {
+    this.#end();
+    this.#content?.destroy();
+    this.#call?.abort();
+  }
+}

@@ -1,0 +1,184 @@
+/** Nodes that a request may be sealed to: asked of the gateway, believed as far as the pins allow. */
+import { fromBase64url, toBase64url } from '../../shared/lattice/base64url.ts';
+import { concat } from '../../shared/seal/bytes.ts';
+import { readSealCandidates, type SealCandidate } from '../../shared/seal/node-seal.ts';
+import { KEY_BYTES, KID_BYTES, LABEL_KID } from '../../shared/seal/suite.ts';
+import {
+  DELEGATE_LIFE_MAX_S,
+  delegationMessage,
+  ownNameOf,
+  readVouch,
+  type Vouch,
+  vouchMessage,
+} from '../../shared/seal/vouch.ts';
+import { SealClientError } from './error.ts';
+
+/** `pinned`: the provider's own root vouches for the key. `registry`: the gateway's word alone. */
+export type SealMode = 'pinned' | 'registry';
+
+export interface SealNode {
+  session: string;
+  provider: string;
+  mode: SealMode;
+  kid: string;
+  /** Raw X25519. */
+  key: Uint8Array<ArrayBuffer>;
+  /** Seconds since 1970. */
+  until: number;
+}
+
+/** Root keys by provider, base64url. */
+export type Pins = Readonly<Record<string, string>>;
+
+/** As the route's cache-control has it. */
+const FRESH_MS = 30_000;
+/** Models and keys that one client asks for. The oldest goes first. */
+const LISTS_MAX = 64;
+const ANSWER_MAX_BYTES = 64 * 1024;
+const DISCOVERY_MS = 10_000;
+
+export interface CandidatesOptions {
+  pins: Pins | undefined;
+  /** How many nodes a request is sealed to. */
+  count: number;
+  fetch: typeof globalThis.fetch;
+  now(): number;
+}
+
+interface Asked {
+  /** The gateway, up to `/v1`. */
+  base: string;
+  model: string;
+  /** The key, trust and session headers of the request. */
+  headers: Headers;
+}
+
+interface Listed {
+  at: number;
+  nodes: Promise<SealNode[]>;
+}
+
+export class Candidates {
+  readonly #options: CandidatesOptions;
+  readonly #lists = new Map<string, Listed>();
+
+  constructor(options: CandidatesOptions) {
+    this.#options = options;
+  }
+
+  /** @throws SealClientError no_candidate, no_discovery; Response: the gateway's refusal, as it came */
+  get(asked: Asked, fresh: boolean): Promise<SealNode[]> {
+    const now = this.#options.now();
+    const name = JSON.stringify([asked.base, asked.model, ...WITH.map((header) => asked.headers.get(header))]);
+    const known = this.#lists.get(name);
+    if (!fresh && known !== undefined && now - known.at < FRESH_MS) return known.nodes;
+    const nodes = this.#ask(asked);
+    this.#lists.delete(name);
+    this.#lists.set(name, { at: now, nodes });
+    const oldest = this.#lists.keys().next().value;
+    if (this.#lists.size > LISTS_MAX && oldest !== undefined) this.#lists.delete(oldest);
+    // A failure is no list.
+    nodes.catch(() => this.#lists.get(name)?.nodes === nodes && this.#lists.delete(name));
+    return nodes;
+  }
+
+  async #ask({ base, model, headers }: Asked): Promise<SealNode[]> {
+    const { fetch, count, now, pins } = this.#options;
+    const own = new Headers();
+    for (const name of WITH) {
+      const value = headers.get(name);
+      if (value !== null) own.set(name, value);
+    }
+    const signal = AbortSignal.timeout(DISCOVERY_MS);
+    const url = `${base}/v1/otela/seal?model=${encodeURIComponent(model)}`;
+    const response = await fetch(url, { headers: own, signal, redirect: 'error' });
+    if (!response.ok) throw await refusalOf(response);
+    const listed = readSealCandidates(parse(await textWithin(response)));
+    if (listed === undefined) throw new SealClientError('no_discovery', 'The gateway names no nodes to seal to.');
+    const believed = await Promise.all(listed.map((one) => believe(one, pins, now() / 1000)));
+    const nodes = believed.filter((node) => node !== undefined).slice(0, count);
+    if (nodes.length === 0) throw new SealClientError('no_candidate', whyNone(model, listed, pins));
+    return nodes;
+  }
+}
+
+/** What decides which nodes a request may go to. */
+const WITH = ['authorization', 'x-api-key', 'x-otela-trusted-providers', 'x-otela-require', 'x-otela-session'];
+
+/** A gateway without the route is older than sealing; other refusals are told as they came. */
+async function refusalOf(response: Response): Promise<SealClientError | Response> {
+  if (response.status !== 404) return response;
+  const text = await textWithin(response.clone());
+  return text.includes('model_not_found')
+    ? response
+    : new SealClientError('no_discovery', 'This gateway does not know sealed requests; nothing was sent.');
+}
+
+async function textWithin(response: Response): Promise<string> {
+  const bytes = await response.arrayBuffer();
+  if (bytes.byteLength > ANSWER_MAX_BYTES) throw new SealClientError('no_discovery', 'The list of nodes is too long.');
+  return new TextDecoder().decode(bytes);
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function whyNone(model: string, listed: readonly SealCandidate[], pins: Pins | undefined): string {
+  if (listed.length === 0) return `No node that serves '${model}' opens sealed requests.`;
+  const providers = [...new Set(listed.map(({ provider }) => provider))].join(', ');
+  const pinned = Object.keys(pins ?? {}).join(', ');
+  return `No node that serves '${model}' is vouched for by a pinned provider (${pinned}); there are nodes of ${providers}.`;
+}
+
+/** Undefined for a node that is not believed. */
+export async function believe(
+  { session, provider, key: text, kid, until, vouch }: SealCandidate,
+  pins: Pins | undefined,
+  now: number,
+): Promise<SealNode | undefined> {
+  const key = fromBase64url(text, KEY_BYTES);
+  if (key?.length !== KEY_BYTES || until <= now || kid !== (await kidOf(key))) return undefined;
+  const mode: SealMode = pins === undefined ? 'registry' : 'pinned';
+  const node: SealNode = { session, provider, mode, kid, key: new Uint8Array(key), until };
+  if (pins === undefined) return node;
+  const pin = fromBase64url(Object.hasOwn(pins, provider) ? (pins[provider] ?? '') : '', KEY_BYTES);
+  if (pin?.length !== KEY_BYTES || vouch === undefined) return undefined;
+  return (await isVouched(node, vouch, pin, now)) ? node : undefined;
+}
+
+async function isVouched({ session, provider, key }: SealNode, text: string, pin: Uint8Array, now: number) {
+  let vouch: Vouch;
+  try {
+    vouch = readVouch(text);
+  } catch {
+    return false;
+  }
+  const { delegate, notAfter, signature, until, keySignature } = vouch;
+  if (now >= until || now >= notAfter || notAfter - now > DELEGATE_LIFE_MAX_S) return false;
+  const named = { provider: ownNameOf(provider), session, encryptionKey: key, until };
+  const [delegated, vouched] = await Promise.all([
+    verifies(pin, delegationMessage(named.provider, vouch), signature),
+    verifies(delegate, vouchMessage(named), keySignature),
+  ]);
+  return delegated && vouched;
+}
+
+async function verifies(key: Uint8Array, message: Uint8Array<ArrayBuffer>, signature: Uint8Array): Promise<boolean> {
+  const { subtle } = globalThis.crypto;
+  try {
+    const imported = await subtle.importKey('raw', new Uint8Array(key), 'Ed25519', false, ['verify']);
+    return await subtle.verify('Ed25519', imported, new Uint8Array(signature), message);
+  } catch {
+    return false;
+  }
+}
+
+async function kidOf(key: Uint8Array): Promise<string> {
+  const digest = await globalThis.crypto.subtle.digest('SHA-256', concat(LABEL_KID, key));
+  return toBase64url(new Uint8Array(digest, 0, KID_BYTES));
+}

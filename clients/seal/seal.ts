@@ -1,0 +1,112 @@
+/** Seals one request: its body once, the key of the body once for each node. */
+import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, KEM_DHKEM_X25519_HKDF_SHA256 } from 'hpke';
+import { fromBase64url } from '../../shared/lattice/base64url.ts';
+import { type Binding, requestInfo, writeEnvelope, writeStamp } from '../../shared/seal/binding.ts';
+import { concat } from '../../shared/seal/bytes.ts';
+import { type Headers as SealedHeaders, withHead } from '../../shared/seal/content.ts';
+import { chunksOf } from '../../shared/seal/padding.ts';
+import { joinChunks } from '../../shared/seal/request-body.ts';
+import { ChunkNonces } from '../../shared/seal/sequence.ts';
+import {
+  AAD_CHUNK,
+  AAD_FINAL,
+  AEAD_NONCE_BYTES,
+  CEK_BYTES,
+  LABEL_BODY_KEY,
+  LABEL_BODY_NONCE,
+  LABEL_RESPONSE,
+  MODEL_HEADER,
+  NONCE_BYTES,
+  RESPONSE_NONCE_BYTES,
+  SEAL_HEADER,
+  SEAL_TO_HEADER,
+  SEALED_TYPE,
+  STREAM_HEADER,
+} from '../../shared/seal/suite.ts';
+import type { SealNode } from './candidates.ts';
+
+const { subtle } = globalThis.crypto;
+const suite = new CipherSuite(KEM_DHKEM_X25519_HKDF_SHA256, KDF_HKDF_SHA256, AEAD_AES_256_GCM);
+
+/** What opens an answer of one of the nodes. */
+export interface AnswerSecret {
+  node: SealNode;
+  enc: Uint8Array;
+  secret: Uint8Array;
+}
+
+export interface SealedRequest {
+  headers: Record<string, string>;
+  body: Uint8Array<ArrayBuffer>;
+  /** By `kid`. */
+  secrets: ReadonlyMap<string, AnswerSecret>;
+}
+
+export interface ClearRequest {
+  path: string;
+  model: string;
+  stream: boolean;
+  headers: SealedHeaders;
+  body: Uint8Array;
+}
+
+/** How long a request may be answered: nodes that it can be retried on need no more than minutes. */
+const LIFE_S = 10 * 60;
+
+/** `now`: seconds since 1970. */
+export async function seal(clear: ClearRequest, nodes: readonly SealNode[], now: number): Promise<SealedRequest> {
+  const random = globalThis.crypto.getRandomValues.bind(globalThis.crypto);
+  const at = Math.floor(now);
+  const { path, model, stream } = clear;
+  const binding: Binding = {
+    path,
+    model,
+    stream,
+    resume: false,
+    nonce: random(new Uint8Array(NONCE_BYTES)),
+    at,
+    until: at + LIFE_S,
+  };
+  const cek = random(new Uint8Array(CEK_BYTES));
+  const body = await sealBody(cek, binding.nonce, withHead(clear.headers, clear.body));
+  const digest = new Uint8Array(await subtle.digest('SHA-256', body));
+  const info = requestInfo(binding);
+  const wrapped = await Promise.all(nodes.map((node) => wrap(node, info, concat(cek, digest))));
+  return {
+    headers: {
+      'content-type': SEALED_TYPE,
+      [MODEL_HEADER]: model,
+      ...(stream && { [STREAM_HEADER]: '1' }),
+      [SEAL_HEADER]: writeStamp(binding),
+      [SEAL_TO_HEADER]: wrapped.map(({ envelope }) => envelope).join(', '),
+    },
+    body,
+    secrets: new Map(wrapped.map(({ secret }) => [secret.node.kid, secret])),
+  };
+}
+
+async function wrap(node: SealNode, info: Uint8Array, inside: Uint8Array) {
+  const key = await suite.DeserializePublicKey(node.key);
+  const { encapsulatedSecret: enc, ctx } = await suite.SetupSender(key, { info });
+  const sealed = await ctx.Seal(inside, AAD_CHUNK);
+  const secret = await ctx.Export(LABEL_RESPONSE, RESPONSE_NONCE_BYTES);
+  const kid = fromBase64url(node.kid, 8) ?? new Uint8Array(0);
+  return { envelope: writeEnvelope({ kid, enc, sealed }), secret: { node, enc, secret } };
+}
+
+async function sealBody(cek: Uint8Array<ArrayBuffer>, salt: Uint8Array, content: Uint8Array) {
+  const base = await subtle.importKey('raw', cek, 'HKDF', false, ['deriveBits', 'deriveKey']);
+  const hkdf = (info: Uint8Array<ArrayBuffer>) => ({ name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(salt), info });
+  const gcm = { name: 'AES-GCM', length: 256 };
+  const key = await subtle.deriveKey(hkdf(new Uint8Array(LABEL_BODY_KEY)), base, gcm, false, ['encrypt']);
+  const bits = await subtle.deriveBits(hkdf(new Uint8Array(LABEL_BODY_NONCE)), base, AEAD_NONCE_BYTES * 8);
+  const nonces = new ChunkNonces(new Uint8Array(bits));
+  const chunks = chunksOf(content);
+  const sealed: Uint8Array[] = [];
+  for (const [at, chunk] of chunks.entries()) {
+    const additionalData = new Uint8Array(at === chunks.length - 1 ? AAD_FINAL : AAD_CHUNK);
+    const algorithm = { name: 'AES-GCM', iv: nonces.next(), additionalData };
+    sealed.push(new Uint8Array(await subtle.encrypt(algorithm, key, chunk)));
+  }
+  return joinChunks(sealed);
+}

@@ -1,0 +1,180 @@
+/**
+ * A `fetch` that seals what it sends to nodes of the providers that its caller trusts, and opens what they answer: for SDKs that take one
+ * (`new OpenAI({ fetch: sealedFetch({ pins }) })`). The gateway between sees model, sizes and times.
+ */
+import { ENDPOINTS } from '../../shared/openai/endpoints.ts';
+import { isRecord } from '../../shared/seal/json.ts';
+import { isSealedType } from '../../shared/seal/suite.ts';
+import { Candidates, type Pins, type SealNode } from './candidates.ts';
+import { SealClientError } from './error.ts';
+import { AnswerOpener, type Opened } from './open.ts';
+import { type ClearRequest, type SealedRequest, seal } from './seal.ts';
+
+export interface SealOptions {
+  /**
+   * Root keys by provider (`otela-agent vouch` prints them): mode `pinned`. Absent: mode `registry`, in which the gateway's word for the
+   * nodes' keys is believed. That stops one that only looks, and none that lies.
+   */
+  pins?: Pins | undefined;
+  /** Nodes that each request is sealed to, 1 to 16: the gateway can try so many without asking again. Default 3. */
+  candidates?: number;
+  /** What carries the bytes. Default: the runtime's. */
+  fetch?: typeof globalThis.fetch;
+  /** Called once for each answer, with the node that sealed it. */
+  onAnswer?(node: SealNode): void;
+  /** Milliseconds since the epoch. */
+  now?(): number;
+}
+
+const CANDIDATES_DEFAULT = 3;
+const CANDIDATES_MAX = 16;
+
+/** Of the client's headers what nodes need; it travels inside. */
+const INSIDE = ['content-type', 'accept', 'anthropic-version', 'anthropic-beta', 'openai-beta'];
+/** What gateways need. SDKs' own (`x-stainless-…`, `user-agent`) tell more of the client than they have to know. */
+const OUTSIDE =
+  /^(?:authorization|x-api-key|x-request-id|traceparent|tracestate|x-otela-(?!seal|model$|stream$|resume$).*)$/;
+/** Of the gateway's, what SDKs obey or show. */
+const FROM_GATEWAY =
+  /^(?:x-request-id|request-id|retry-after|retry-after-ms|x-should-retry|server-timing|x-ratelimit-.*|x-otela-.*)$/;
+
+const SEALABLE = new Map(ENDPOINTS.map((endpoint) => [endpoint.path, endpoint]));
+
+/** Says of a response that no node sealed it: the gateway's own errors are passed on so. */
+export const UNAUTHENTICATED_HEADER = 'x-otela-unauthenticated';
+
+export function sealedFetch(options: SealOptions = {}): typeof globalThis.fetch {
+  const { pins, candidates = CANDIDATES_DEFAULT, fetch = globalThis.fetch, now = Date.now } = options;
+  if (!Number.isInteger(candidates) || candidates < 1 || candidates > CANDIDATES_MAX)
+    throw new RangeError(`candidates: a whole number from 1 to ${CANDIDATES_MAX}`);
+  const known = new Candidates({ pins, count: candidates, fetch, now });
+  return async (input, init) => {
+    const request = new Request(input, init);
+    if (request.method === 'GET' || request.method === 'HEAD') return fetch(request);
+    const { base, clear } = await readClear(request);
+    const asked = { base, model: clear.model, headers: request.headers };
+    const send = async (fresh: boolean) => {
+      const sealed = await seal(clear, await known.get(asked, fresh), now() / 1000);
+      const response = await fetch(request.url, {
+        method: 'POST',
+        headers: { ...outside(request.headers), ...sealed.headers },
+        body: sealed.body,
+        signal: request.signal,
+        redirect: 'error',
+      });
+      return { sealed, response };
+    };
+    try {
+      let { sealed, response } = await send(false);
+      if (response.status === 409 && (await isStale(response))) ({ sealed, response } = await send(true));
+      return await opened(response, sealed, options);
+    } catch (error) {
+      // The gateway refused to name nodes: its answer is this request's.
+      if (error instanceof Response) return unauthenticated(error);
+      throw error;
+    }
+  };
+}
+
+function outside(headers: Headers): Record<string, string> {
+  return Object.fromEntries([...headers].filter(([name]) => OUTSIDE.test(name)));
+}
+
+/** @throws SealClientError not_sealable: it was not sent, and is not sent in clear */
+async function readClear(request: Request): Promise<{ base: string; clear: ClearRequest }> {
+  const { pathname, origin } = new URL(request.url);
+  const at = pathname.lastIndexOf('/v1/');
+  const endpoint = SEALABLE.get(pathname.slice(at));
+  if (at < 0 || endpoint === undefined || request.method !== 'POST')
+    throw new SealClientError('not_sealable', `${request.method} ${pathname} cannot be sealed; nothing was sent.`);
+  const body = new Uint8Array(await request.arrayBuffer());
+  const type = request.headers.get('content-type') ?? '';
+  const fields = endpoint.body === 'multipart' ? await formFields(body, type) : jsonFields(body);
+  const { model, stream } = fields;
+  if (typeof model !== 'string' || model === '')
+    throw new SealClientError('not_sealable', 'The request names no model; nothing was sent.');
+  const streams = endpoint.streams && (stream === true || stream === 'true');
+  const headers = INSIDE.flatMap((name): [string, string][] => {
+    const value = request.headers.get(name);
+    return value === null ? [] : [[name, value]];
+  });
+  return {
+    base: origin + pathname.slice(0, at),
+    clear: { path: endpoint.path, model, stream: streams, headers, body },
+  };
+}
+
+function jsonFields(body: Uint8Array): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(new TextDecoder().decode(body));
+    if (isRecord(value)) return value;
+  } catch {
+    // told below
+  }
+  throw new SealClientError('not_sealable', 'The request is no JSON object; nothing was sent.');
+}
+
+async function formFields(body: Uint8Array<ArrayBuffer>, type: string): Promise<Record<string, unknown>> {
+  const form = await new Response(body, { headers: { 'content-type': type } }).formData();
+  return { model: form.get('model'), stream: form.get('stream') };
+}
+
+async function isStale(response: Response): Promise<boolean> {
+  const text = await response.clone().text();
+  return text.includes('"seal_stale"');
+}
+
+function unauthenticated(response: Response): Response {
+  const headers = new Headers(response.headers);
+  headers.set(UNAUTHENTICATED_HEADER, '1');
+  return new Response(response.body, { status: response.status, headers });
+}
+
+async function opened(response: Response, { secrets }: SealedRequest, options: SealOptions): Promise<Response> {
+  if (!isSealedType(response.headers.get('content-type'))) {
+    if (!response.ok) return unauthenticated(response);
+    await response.body?.cancel();
+    throw new SealClientError('plain_answer', 'The gateway answered in clear what no node sealed; it is not believed.');
+  }
+  if (response.body === null) throw new SealClientError('cut', 'The answer ended before its last chunk.');
+  const opener = new AnswerOpener(response.body, secrets);
+  const first = await opener.next();
+  if (first.kind === 'note') return toldLate(first.text, opener);
+  if (first.kind !== 'head') throw new SealClientError('not_opened', 'The answer is not what a node sealed.');
+  const { head, node } = first;
+  options.onAnswer?.(node);
+  const headers = new Headers([...response.headers].filter(([name]) => FROM_GATEWAY.test(name)));
+  for (const [name, value] of head.headers) headers.set(name, value);
+  headers.set('x-otela-node', node.session);
+  headers.set('x-otela-provider', node.provider);
+  headers.set('x-otela-sealed', node.mode);
+  const empty = head.status === 204 || head.status === 205 || head.status === 304;
+  return new Response(empty ? null : bodyOf(opener), { status: head.status, headers });
+}
+
+/** An error that came after the gateway had begun its answer. */
+async function toldLate(text: string, opener: AnswerOpener): Promise<Response> {
+  await opener.cancel();
+  const headers = { 'content-type': 'application/json', [UNAUTHENTICATED_HEADER]: '1' };
+  return new Response(text, { status: 502, headers });
+}
+
+function bodyOf(opener: AnswerOpener): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        const next = await opener.next();
+        if (next.kind === 'data') controller.enqueue(next.bytes);
+        else if (next.kind === 'end') controller.close();
+        else throw brokenBy(next);
+      },
+      cancel: (reason) => opener.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+function brokenBy(next: Opened): SealClientError {
+  if (next.kind !== 'note') return new SealClientError('not_opened', 'The answer is not what a node sealed.');
+  return new SealClientError('gateway', `The gateway says, and no one signed: ${next.text.slice(0, 500)}`);
+}

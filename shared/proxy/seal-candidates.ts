@@ -1,0 +1,46 @@
+/** `GET /v1/otela/seal?model=M`: nodes that open sealed requests for a model, in the order in which a request of now would try them. */
+
+import { endpointById } from '../openai/endpoints.ts';
+import { ApiError } from '../openai/errors.ts';
+import { choose } from '../routing/choose.ts';
+import { ENVELOPES_MAX } from '../seal/binding.ts';
+import type { SealCandidate, SealCandidates } from '../seal/node-seal.ts';
+import { opaqueFields, type ParsedRequest } from '../upstream/parsed-request.ts';
+import { filter, questionOf } from './filter.ts';
+import type { Clock, Host, Route } from './host.ts';
+
+/** How long clients may use the answer, seconds. */
+export const SEAL_MAX_AGE_S = 30;
+
+/** A request for the model of which nothing else is known. @throws ApiError 400 */
+export function askedModel(model: string | null | undefined): ParsedRequest {
+  const chat = endpointById(1);
+  if (!model || model.length > 256 || chat === undefined)
+    throw new ApiError('invalid_request', 'model must name a model.', { param: 'model' });
+  const body = { kind: 'kept', bytes: new Uint8Array(0) } as const;
+  return { ...opaqueFields(chat, model, undefined), body, release: () => {} };
+}
+
+/** @throws ApiError as a request in clear would be refused */
+export function sealCandidates(route: Route, host: Pick<Host<never>, 'clock' | 'refusal'>): SealCandidates {
+  const { model } = route.request;
+  filter(route, { requestId: '', name: '', startedAt: 0 }, host);
+  return { object: 'list', model, data: inOrder(route, host.clock) };
+}
+
+function inOrder(route: Route, clock: Pick<Clock, 'now' | 'random'>): SealCandidate[] {
+  const now = clock.now() / 1000;
+  const only = ({ sealKid }: { sealKid?: string | undefined }) => sealKid !== undefined;
+  const question = { ...questionOf({ ...route, fallbacks: [] }, clock), only };
+  const tried = new Set<string>();
+  const data: SealCandidate[] = [];
+  while (data.length < ENVELOPES_MAX) {
+    const found = choose(route.nodes, question, tried);
+    if (found === undefined) break;
+    const { session, provider } = found.node;
+    tried.add(session);
+    const seal = route.nodes.get(session)?.seal;
+    if (seal !== undefined && seal.until > now) data.push({ session, provider, ...seal });
+  }
+  return data;
+}

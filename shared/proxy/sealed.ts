@@ -1,0 +1,81 @@
+/** Requests that no one here can read: to which nodes they may go, and what each of them is given. */
+import { ApiError } from '../openai/errors.ts';
+import type { Choice } from '../routing/choose.ts';
+import { readEnvelopes, readStamp } from '../seal/binding.ts';
+import { SealError } from '../seal/error.ts';
+import { isSealedType, RESUME_HEADER, SEAL_HEADER, SEAL_TO_HEADER } from '../seal/suite.ts';
+import type { DispatchContext } from '../upstream/dispatch-context.ts';
+import type { SealedFor } from '../upstream/parsed-request.ts';
+import type { Route } from './host.ts';
+import type { ProxyRequest } from './message.ts';
+
+type Header = ProxyRequest['header'];
+
+/** Undefined for a request in clear. @throws ApiError 400 */
+export function readSealed(header: Header, model: string | undefined): SealedFor | undefined {
+  const stamp = header(SEAL_HEADER) ?? undefined;
+  const to = header(SEAL_TO_HEADER) ?? undefined;
+  const typed = isSealedType(header('content-type'));
+  if (!typed && stamp === undefined && to === undefined) return undefined;
+  if (!typed || stamp === undefined || to === undefined || model === undefined)
+    throw badSeal(
+      'A sealed request has content-type application/otela-sealed, x-otela-model, x-otela-seal and x-otela-seal-to.',
+    );
+  const resume = header(RESUME_HEADER) ?? undefined;
+  try {
+    readStamp(stamp);
+    const envelopes = readEnvelopes(to);
+    const told: [string, string][] = [
+      ['x-otela-model', model],
+      [SEAL_HEADER, stamp],
+    ];
+    if (resume !== undefined) told.push([RESUME_HEADER, resume]);
+    return { headers: told, envelopes };
+  } catch (cause) {
+    if (!(cause instanceof SealError)) throw cause;
+    throw badSeal(`The request's seal cannot be read: ${cause.message}.`);
+  }
+}
+
+function badSeal(message: string): ApiError {
+  return new ApiError('invalid_request', message, { param: SEAL_HEADER });
+}
+
+/**
+ * The route to listed nodes alone, and to the model that the client named: it sealed that name.
+ * @throws ApiError 400 for another name of a model, 409 `seal_stale` where none of the nodes is there
+ */
+export function sealedRoute(route: Route, model: string, { envelopes }: SealedFor): Route {
+  if (route.request.model !== model) {
+    const message = `'${model}' is another name here; a sealed request names the model itself: '${route.request.model}'.`;
+    throw new ApiError('invalid_request', message, { param: 'x-otela-model' });
+  }
+  const listed = (kid: string | undefined) => kid !== undefined && envelopes.has(kid);
+  const nodes = route.nodes.model(model);
+  const isStale = () => ![...(nodes?.ready ?? []), ...(nodes?.suspected ?? [])].some(({ seal }) => listed(seal?.kid));
+  // Of a model that nobody serves now the other steps say why.
+  if (isStale() && (nodes?.ready.length ?? 0) > 0) throw sealStale();
+  return {
+    ...route,
+    fallbacks: [],
+    resumes: false,
+    only: ({ sealKid }) => listed(sealKid),
+    line: [...envelopes.keys()].sort().join(' '),
+    isStale,
+    mayHope: (error) => error.code !== 'seal_stale' && (route.mayHope?.(error) ?? true),
+  };
+}
+
+export function sealStale(): ApiError {
+  const message =
+    'None of the nodes that the request is sealed to serves the model any more; ask for their keys again.';
+  return new ApiError('seal_stale', message, { param: SEAL_TO_HEADER });
+}
+
+/** With the content key for the node that was chosen, and for no other. */
+export function forNode(context: DispatchContext, { node }: Pick<Choice, 'node'>): DispatchContext {
+  const { sealed } = context.parsed;
+  const envelope = sealed?.envelopes.get(node.sealKid ?? '');
+  if (sealed === undefined || envelope === undefined) return context;
+  return { ...context, headers: [...context.headers, ...sealed.headers, [SEAL_TO_HEADER, envelope]] };
+}

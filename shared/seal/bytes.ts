@@ -1,0 +1,51 @@
+/** Plain bytes: no runtime's own helpers, so that browsers, workerd and Node run the same code. */
+import { SealError } from './error.ts';
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+export function ascii(text: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(encoder.encode(text));
+}
+
+export function utf8(text: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(encoder.encode(text));
+}
+
+/** @throws SealError malformed */
+export function textOf(bytes: Uint8Array): string {
+  try {
+    return decoder.decode(bytes);
+  } catch (cause) {
+    throw new SealError('malformed', 'not UTF-8', { cause });
+  }
+}
+
+export function concat(...parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+export function u16(value: number): Uint8Array {
+  return new Uint8Array([value >>> 8, value]);
+}
+
+export function u32(value: number): Uint8Array {
+  return new Uint8Array([value >>> 24, value >>> 16, value >>> 8, value]);
+}
+
+export function readU32(bytes: Uint8Array, at: number): number {
+  if (at + 4 > bytes.length) throw new SealError('malformed', 'ends inside a number');
+  return new DataView(bytes.buffer, bytes.byteOffset + at, 4).getUint32(0);
+}
+
+/** A field behind its length in two bytes: two lists of fields that differ are never the same bytes. */
+export function field(bytes: Uint8Array): Uint8Array {
+  if (bytes.length > 0xffff) throw new SealError('too_large', `a field of ${bytes.length} bytes`);
+  return concat(u16(bytes.length), bytes);
+}

@@ -1,0 +1,64 @@
+/** What stands inside: `varint length ‖ JSON`, then the body's bytes. Of a request the JSON is its headers, of an answer status and headers. */
+import { concat, textOf, utf8 } from './bytes.ts';
+import { SealError } from './error.ts';
+import { readVarint, varint } from './varint.ts';
+
+export type Headers = readonly (readonly [name: string, value: string])[];
+
+export interface AnswerHead {
+  status: number;
+  headers: Headers;
+}
+
+/** Of the JSON, bytes. */
+const HEAD_MAX_BYTES = 8 * 1024;
+const HEADERS_MAX = 32;
+
+export function withHead(head: Headers | AnswerHead, body: Uint8Array): Uint8Array<ArrayBuffer> {
+  const json = utf8(JSON.stringify(head));
+  if (json.length > HEAD_MAX_BYTES) throw new SealError('too_large', `headers of ${json.length} bytes`);
+  return concat(varint(json.length), json, body);
+}
+
+function splitHead(content: Uint8Array): { head: unknown; body: Uint8Array } {
+  const length = readVarint(content, 0);
+  if (length === undefined || length.value > HEAD_MAX_BYTES || length.end + length.value > content.length)
+    throw new SealError('malformed', 'no headers');
+  const end = length.end + length.value;
+  try {
+    return { head: JSON.parse(textOf(content.subarray(length.end, end))), body: content.subarray(end) };
+  } catch (cause) {
+    throw new SealError('malformed', 'headers that are no JSON', { cause });
+  }
+}
+
+/** @throws SealError malformed */
+export function readRequestContent(content: Uint8Array): { headers: Headers; body: Uint8Array } {
+  const { head, body } = splitHead(content);
+  return { headers: headersOf(head), body };
+}
+
+/** Of the first chunk's content. @throws SealError malformed */
+export function readAnswerContent(content: Uint8Array): AnswerHead & { body: Uint8Array } {
+  const { head, body } = splitHead(content);
+  if (typeof head !== 'object' || head === null || !('status' in head) || !('headers' in head))
+    throw new SealError('malformed', 'no status');
+  const { status } = head;
+  if (typeof status !== 'number' || !Number.isInteger(status) || status < 200 || status > 599)
+    throw new SealError('malformed', 'no status');
+  return { status, headers: headersOf(head.headers), body };
+}
+
+/** Names in lower case (RFC 9110 §5.1), values that no header line breaks at. */
+const NAME = /^[a-z0-9-]{1,64}$/;
+const VALUE = /^[\t\x20-\x7e]{0,4096}$/;
+
+function headersOf(head: unknown): Headers {
+  if (!Array.isArray(head) || head.length > HEADERS_MAX) throw new SealError('malformed', 'no list of headers');
+  return head.map((pair: unknown) => {
+    const [name, value] = Array.isArray(pair) ? pair : [];
+    if (typeof name !== 'string' || typeof value !== 'string' || !NAME.test(name) || !VALUE.test(value))
+      throw new SealError('malformed', 'no header');
+    return [name, value] as const;
+  });
+}

@@ -1,0 +1,39 @@
+/** What a node's record says of sealing, and what the discovery route says of a node. */
+import { isRecord } from './json.ts';
+
+/** In the record's payload, beside `encryption_key`. */
+export interface NodeSeal {
+  v: 1;
+  /** base64url of the first 8 bytes of SHA-256("otela seal 1" ‖ key). */
+  kid: string;
+  /** Seconds since 1970, UTC: what is sealed to the key is opened until then. */
+  until: number;
+  /** See vouch.ts. */
+  vouch?: string | undefined;
+}
+
+/** One node of `GET /v1/otela/seal`. */
+export interface SealCandidate extends NodeSeal {
+  session: string;
+  provider: string;
+  /** base64url of the raw X25519 key. */
+  key: string;
+}
+
+export interface SealCandidates {
+  object: 'list';
+  model: string;
+  data: SealCandidate[];
+}
+
+/** What does not look like a node is left out: a client may be older than what it asks. Undefined: no such answer at all. */
+export function readSealCandidates(answer: unknown): SealCandidate[] | undefined {
+  if (!isRecord(answer) || !Array.isArray(answer.data)) return undefined;
+  return answer.data.flatMap((one: unknown) => {
+    if (!isRecord(one)) return [];
+    const { session, provider, key, kid, until, vouch, v } = one;
+    if (v !== 1 || typeof session !== 'string' || typeof provider !== 'string' || typeof key !== 'string') return [];
+    if (typeof kid !== 'string' || typeof until !== 'number') return [];
+    return [{ v, session, provider, key, kid, until, ...(typeof vouch === 'string' && { vouch }) }];
+  });
+}

@@ -1,0 +1,112 @@
+/**
+ * A sealed answer: frames `type 1 ‖ varint length ‖ payload`. The gateway between may put NOTEs between frames, and reads of the others
+ * their lengths alone.
+ */
+import { concat } from './bytes.ts';
+import { SealError } from './error.ts';
+import { CHUNK_MAX_BYTES } from './suite.ts';
+import { readVarint, VARINT_MAX_BYTES, varint } from './varint.ts';
+
+export const FRAME = {
+  /** From the gateway, in clear and signed by no one: nothing, or an error's JSON. */
+  note: 0,
+  /** `kid 8 ‖ response nonce 32`: what a node's part begins with. */
+  segment: 1,
+  chunk: 2,
+  /** The last chunk. An answer without it was cut. */
+  final: 3,
+} as const;
+
+export type FrameType = (typeof FRAME)[keyof typeof FRAME];
+
+export interface ResponseFrame {
+  type: FrameType;
+  payload: Uint8Array;
+}
+
+const TYPES: ReadonlySet<number> = new Set(Object.values(FRAME));
+const isType = (byte: number): byte is FrameType => TYPES.has(byte);
+
+/** No frame is longer: an error's JSON is shorter than a chunk. */
+export const FRAME_MAX_BYTES = CHUNK_MAX_BYTES;
+
+export function frame(type: FrameType, ...payload: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const length = payload.reduce((sum, part) => sum + part.length, 0);
+  if (length > FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length} bytes`);
+  return concat(new Uint8Array([type]), varint(length), ...payload);
+}
+
+/** Frames of pieces that may be cut anywhere. Holds no more than one frame. */
+export class FrameSplitter {
+  #rest: Uint8Array = new Uint8Array(0);
+
+  /** Nothing of a frame is held. */
+  get atBoundary(): boolean {
+    return this.#rest.length === 0;
+  }
+
+  /** The frames that `piece` completes; payloads may be views of it. @throws SealError malformed, too_large */
+  push(piece: Uint8Array): ResponseFrame[] {
+    const bytes = this.#rest.length === 0 ? piece : concat(this.#rest, piece);
+    const frames: ResponseFrame[] = [];
+    let at = 0;
+    for (;;) {
+      const head = readHead(bytes, at);
+      if (head === undefined || head.end + head.length > bytes.length) break;
+      at = head.end + head.length;
+      frames.push({ type: head.type, payload: bytes.subarray(head.end, at) });
+    }
+    this.#rest = bytes.slice(at);
+    return frames;
+  }
+}
+
+function readHead(bytes: Uint8Array, at: number): { type: FrameType; end: number; length: number } | undefined {
+  const type = bytes[at];
+  if (type === undefined) return undefined;
+  if (!isType(type)) throw new SealError('malformed', `no frame has the type ${type}`);
+  const length = readVarint(bytes, at + 1);
+  if (length === undefined) return undefined;
+  if (length.value > FRAME_MAX_BYTES) throw new SealError('too_large', `a frame of ${length.value} bytes`);
+  return { type, end: length.end, length: length.value };
+}
+
+/** Where in its frames a stream stands, for a gateway that passes it on and may have to say something between them. */
+export class FrameCursor {
+  /** Of the payload that is under way, bytes to come. */
+  #left = 0;
+  /** Of a frame's head that is under way. */
+  readonly #head = new Uint8Array(1 + VARINT_MAX_BYTES);
+  #headBytes = 0;
+  /** What passes is no frame: nothing more is said in between. */
+  #lost = false;
+
+  get atBoundary(): boolean {
+    return !this.#lost && this.#left === 0 && this.#headBytes === 0;
+  }
+
+  /** Never throws: what passes is the client's to judge. */
+  pass(piece: Uint8Array): void {
+    for (let at = 0; at < piece.length && !this.#lost; ) {
+      if (this.#left > 0) {
+        const skipped = Math.min(this.#left, piece.length - at);
+        this.#left -= skipped;
+        at += skipped;
+        continue;
+      }
+      this.#head[this.#headBytes++] = piece[at++] ?? 0;
+      this.#read();
+    }
+  }
+
+  #read(): void {
+    try {
+      const head = readHead(this.#head.subarray(0, this.#headBytes), 0);
+      if (head === undefined) return;
+      this.#left = head.length;
+      this.#headBytes = 0;
+    } catch {
+      this.#lost = true;
+    }
+  }
+}

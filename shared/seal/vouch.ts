@@ -1,0 +1,74 @@
+/**
+ * A provider's word for a node's encryption key. Its root key stays offline and signs delegates, a delegate lives where the provider's agents
+ * run and signs keys. No gateway has either, so none can put a key of its own in a node's place.
+ */
+import { fromBase64url, toBase64url } from '../lattice/base64url.ts';
+import { concat, field, readU32, u32, utf8 } from './bytes.ts';
+import { SealError } from './error.ts';
+import { KEY_BYTES, LABEL_DELEGATE, LABEL_VOUCH } from './suite.ts';
+
+/** Ed25519. */
+const SIGNATURE_BYTES = 64;
+/** A delegate that was stolen unseen is good for no longer. */
+export const DELEGATE_LIFE_MAX_S = 90 * 86_400;
+
+export interface Delegation {
+  root: Uint8Array;
+  delegate: Uint8Array;
+  /** First second in which it counts no more. */
+  notAfter: number;
+  signature: Uint8Array;
+}
+
+export interface Vouch extends Delegation {
+  /** Of the encryption key, seconds. */
+  until: number;
+  keySignature: Uint8Array;
+}
+
+interface Vouched {
+  /** As its provider calls itself: `eth`. */
+  provider: string;
+  session: string;
+  encryptionKey: Uint8Array;
+  until: number;
+}
+
+/** What the root signs. */
+export function delegationMessage(provider: string, { delegate, notAfter }: Pick<Delegation, 'delegate' | 'notAfter'>) {
+  return concat(LABEL_DELEGATE, new Uint8Array([0]), field(utf8(provider)), delegate, u32(notAfter));
+}
+
+/** What the delegate signs. */
+export function vouchMessage({ provider, session, encryptionKey, until }: Vouched): Uint8Array<ArrayBuffer> {
+  const names = [provider, session].map((name) => field(utf8(name)));
+  return concat(LABEL_VOUCH, new Uint8Array([0]), ...names, encryptionKey, u32(until));
+}
+
+export const VOUCH_BYTES = 2 * KEY_BYTES + 4 + SIGNATURE_BYTES + 4 + SIGNATURE_BYTES;
+export const VOUCH_CHARS = Math.ceil((VOUCH_BYTES * 4) / 3);
+
+export function writeVouch({ root, delegate, notAfter, signature, until, keySignature }: Vouch): string {
+  return toBase64url(concat(root, delegate, u32(notAfter), signature, u32(until), keySignature));
+}
+
+/** Reads; signatures are not looked at. @throws SealError malformed */
+export function readVouch(text: string): Vouch {
+  const bytes = fromBase64url(text, VOUCH_BYTES);
+  if (bytes?.length !== VOUCH_BYTES) throw new SealError('malformed', 'no vouch');
+  let at = 0;
+  const take = (length: number) => {
+    at += length;
+    return bytes.subarray(at - length, at);
+  };
+  const [root, delegate] = [take(KEY_BYTES), take(KEY_BYTES)];
+  const notAfter = readU32(take(4), 0);
+  const signature = take(SIGNATURE_BYTES);
+  const until = readU32(take(4), 0);
+  return { root, delegate, notAfter, signature, until, keySignature: take(SIGNATURE_BYTES) };
+}
+
+/** A provider's id without the institution that another one knows it by: `eth` of `eth@peer`. */
+export function ownNameOf(provider: string): string {
+  return provider.split('@', 1)[0] ?? provider;
+}
