@@ -10,6 +10,7 @@ import { STORE_MESSAGES, storeOf } from '../files/routes.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { snapshots } from '../registry/snapshot.ts';
+import { BatchMetrics } from './batch-metrics.ts';
 import { BatchRecord } from './batch-record.ts';
 import type { LineResult } from './batch-rows.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
@@ -37,6 +38,7 @@ const CANCEL_MS = 30_000;
  */
 export class BatchObject extends GatewayObject {
   readonly #record: BatchRecord;
+  readonly #metrics: BatchMetrics;
   readonly #lost = new LostNodes();
   readonly #obstacle = new Obstacle();
   readonly #budget = new TokenBudget();
@@ -46,6 +48,7 @@ export class BatchObject extends GatewayObject {
   constructor(ctx: ObjectContext, env: Env) {
     super(ctx, env);
     this.#record = new BatchRecord(ctx.storage);
+    this.#metrics = new BatchMetrics(this.#record);
   }
 
   /** Idempotent. The check of the input begins at once, beside the caller. */
@@ -165,6 +168,7 @@ export class BatchObject extends GatewayObject {
   async alarm(): Promise<void> {
     const { spec } = this.#record;
     if (spec === undefined || isTerminal(this.#record.state.status)) return;
+    this.#metrics.begin();
     let nextMs = AGAIN_MS;
     try {
       nextMs = await this.#step(spec, this.#record.state);
@@ -173,6 +177,7 @@ export class BatchObject extends GatewayObject {
       this.#obstacle.meet(error instanceof FileStoreError ? STORE_MESSAGES[error.code] : STEP_FAILED, this.#now);
       console.error(`batch ${spec.id}: ${why}; tried again in ${AGAIN_MS} ms`);
     }
+    this.#metrics.tell(this.env, this.ctx, this.#now);
     if (!isTerminal(this.#record.state.status)) await this.ctx.storage.setAlarm(this.#now + nextMs);
     await saveSummary(this.env, spec, this.#shown()).catch(() => {});
   }

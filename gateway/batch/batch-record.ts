@@ -216,6 +216,13 @@ export class BatchRecord {
     return this.#progress.linesPerS(nowMs);
   }
 
+  /** Lines that were leased and went back. */
+  get requeued(): number {
+    const { requeued, status } = this.state;
+    const works = status === 'in_progress' || status === 'cancelling';
+    return requeued + (works ? this.ledger.requeued : 0);
+  }
+
   /** @param waitingFor why it does not go on now */
   shown(nowMs: number, waitingFor: string | null): BatchObjectJson {
     const { spec, state } = this;
@@ -223,7 +230,7 @@ export class BatchRecord {
     const works = state.status === 'in_progress' || state.status === 'cancelling';
     const leases = works ? this.ledger.leases : [];
     const open = state.counts.total - state.counts.completed - state.counts.failed;
-    const requeued = state.requeued + (works ? this.ledger.requeued : 0);
+    const { requeued } = this;
     return batchObject(
       spec,
       { ...state, requeued },

@@ -91,23 +91,33 @@ export async function download(door: Door, path: string): Promise<ReadableStream
   throw refusal(response.status, await response.text());
 }
 
+/** Sends a form, read from its files as it goes, however long it takes. @throws ClientError */
+export async function upload(door: Door, path: string, form: FormData): Promise<unknown> {
+  const response = await send(door, 'POST', path, form, undefined);
+  const text = await response.text();
+  const json = parseJson(text);
+  if (response.ok && json !== undefined) return json;
+  throw refusal(response.status, text);
+}
+
 async function send(
   door: Door,
   method: string,
   path: string,
-  body: Readonly<Record<string, unknown>> | undefined,
+  body: Readonly<Record<string, unknown>> | FormData | undefined,
   signal: AbortSignal | undefined,
 ): Promise<Response> {
   const key = (await readFile(door.keyFile, 'utf8').catch(() => undefined))?.trim();
   if (key === undefined) throw new ClientError(`cannot read ${door.keyFile}; name the operator's key with --key-file`);
   if (!KEY.test(key)) throw new ClientError(`${door.keyFile} does not hold one key on one line`);
   const url = new URL(door.url.replace(/\/+$/, '') + door.path + path);
-  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const isForm = body instanceof FormData;
+  const headers = { authorization: `Bearer ${key}`, ...(isForm ? {} : { 'content-type': 'application/json' }) };
   const init = {
     method,
     headers,
     ...(signal === undefined ? {} : { signal }),
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(body === undefined ? {} : { body: isForm ? body : JSON.stringify(body) }),
   };
   return fetch(url, init).catch((cause: unknown) => {
     const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);

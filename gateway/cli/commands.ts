@@ -6,6 +6,8 @@ import { RESTORE } from '../hosts/node/backup/restore-command.ts';
 import { DOCTOR } from '../hosts/node/doctor/doctor-command.ts';
 import { ISSUER } from '../hosts/node/issuer/issuer-command.ts';
 import { SERVE } from '../hosts/node/serve/serve-command.ts';
+import { BATCHES } from './batches-command.ts';
+import { FILES } from './files-command.ts';
 import { NODES } from './nodes-command.ts';
 import { PEERS } from './peers-command.ts';
 import { commandOf } from './resource-command.ts';
@@ -21,6 +23,8 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   ...Object.fromEntries(Object.entries(RESOURCES).map(([name, resource]) => [name, commandOf(name, resource)])),
   nodes: NODES,
   peers: PEERS,
+  batches: BATCHES,
+  files: FILES,
   usage: USAGE,
   trace: TRACE,
   settings: SETTINGS,

@@ -1,8 +1,10 @@
 /** What nobody wants any more goes: expired files, uploads that were given up, and bytes that no row names. */
-import { and, eq, inArray, lt, lte, ne, notInArray, or, sql } from 'drizzle-orm';
+import { and, count, eq, inArray, lt, lte, ne, notInArray, or, sql, sum } from 'drizzle-orm';
 import { asked, database } from '../accounts/database.ts';
 import { batches, files, uploadParts, uploads } from '../accounts/schema.ts';
 import { GatewayObject } from '../gateway-object.ts';
+import { FILES_BYTES, FILES_STORED } from '../observe/families.ts';
+import { Reporter } from '../observe/report.ts';
 import type { FileStore } from './file-store.ts';
 
 /** There is one of this name. */
@@ -22,6 +24,14 @@ const ORPHANS_MAX = 10_000;
 
 /** One object, with an alarm every ten minutes while there are files. */
 export class FileSweepObject extends GatewayObject {
+  #stored: { purpose: string; files: number; bytes: number }[] = [];
+  readonly #reporter = new Reporter((now) => {
+    for (const { purpose, files: stored, bytes } of this.#stored) {
+      now.set(FILES_STORED, [purpose], stored);
+      now.set(FILES_BYTES, [purpose], bytes);
+    }
+  });
+
   /** Something was stored: it is looked after from now on. Idempotent. */
   async wake(): Promise<void> {
     if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(this.#now + EVERY_MS);
@@ -37,6 +47,7 @@ export class FileSweepObject extends GatewayObject {
       await this.#dropUploads(store);
       await this.#nudgeBatches();
       await this.#dropUnknown(store);
+      await this.#count();
       more = await this.#hasRows();
     } catch (error) {
       console.error(
@@ -129,6 +140,19 @@ export class FileSweepObject extends GatewayObject {
     );
     const known = new Set([...asFiles, ...asParts].map(({ id }) => id));
     return ids.filter((id) => !known.has(id));
+  }
+
+  /** For /metrics. */
+  async #count(): Promise<void> {
+    const { purpose, bytes } = files;
+    const rows = await asked(
+      database(this.env)
+        .select({ purpose, files: count(), bytes: sum(bytes) })
+        .from(files)
+        .groupBy(purpose),
+    );
+    this.#stored = rows.map((row) => ({ purpose: row.purpose, files: row.files, bytes: Number(row.bytes) }));
+    this.#reporter.touch(this.env, this.ctx, this.#now);
   }
 
   async #hasRows(): Promise<boolean> {

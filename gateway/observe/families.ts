@@ -78,7 +78,31 @@ export const QUEUE_WAIT = histogram(
   'gen_ai_request_model',
   'outcome',
 );
-export const REPORTS = counter('otela_reports_total', 'Reports of isolates and usage objects to this page.');
+export const REPORTS = counter('otela_reports_total', 'Reports of isolates and objects to this page.');
+
+// --- counted by batches and by the sweep of files -------------------------------------------------------------------------
+
+export const BATCH_LINES = counter(
+  'otela_batch_lines_total',
+  'Lines of batches that have a result, by its kind.',
+  'outcome',
+);
+export const BATCH_REQUEUED = counter(
+  'otela_batch_lines_requeued_total',
+  'Lines of batches that were leased and went back without a result, since their node was lost.',
+);
+export const BATCH_WASTED = counter(
+  'otela_batch_wasted_tokens_total',
+  'Tokens of results that came second, and were dropped.',
+);
+export const BATCH_LINES_NOW = gauge(
+  'otela_batch_lines',
+  'Lines of batches without a result: at nodes, or waiting for one.',
+  'state',
+);
+export const BATCHES = gauge('otela_batches', 'Batches that are not over, by status.', 'status');
+export const FILES_STORED = gauge('otela_files', 'Stored files of /v1/files, counted every ten minutes.', 'purpose');
+export const FILES_BYTES = gauge('otela_files_bytes', 'Their bytes.', 'purpose');
 
 /** As they are now, in all isolates together. */
 export const IN_FLIGHT = gauge('otela_requests_in_flight', 'Requests to /v1 whose answer is not over.');
@@ -222,4 +246,11 @@ export const FAMILIES: readonly Family[] = [
   CERTIFICATE_END,
   REGISTRY_EVENTS,
   REPORTS,
+  BATCH_LINES,
+  BATCH_REQUEUED,
+  BATCH_WASTED,
+  BATCH_LINES_NOW,
+  BATCHES,
+  FILES_STORED,
+  FILES_BYTES,
 ];

@@ -1,5 +1,6 @@
 /** `otela-gateway keys|users|projects|providers|tokens|usage|trace|audit`, as an operator types them. */
 import { execFile } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -164,4 +165,58 @@ it('a workload is what was asked of each model lately', async () => {
     return (data[0]?.requests ?? 0) >= 5 ? data[0] : undefined;
   });
   expect(found).toMatchObject({ model: MODEL, output: { mean: 2, deviation: 0, p50: 2, p95: 2 } });
+});
+
+it('a batch is made of a file, watched, paused and cancelled, and its answers are written to a file', async () => {
+  const input = join(house.gateway.data, 'claims.jsonl');
+  const line = (id: string) =>
+    JSON.stringify({
+      custom_id: id,
+      method: 'POST',
+      url: '/v1/chat/completions',
+      body: { ...chatBody({ tokens: 2 }), stream: undefined },
+    });
+  await writeFile(input, `${['a', 'b', 'c'].map(line).join('\n')}\n`);
+  const made = await otela('batches', 'create', input, '--endpoint', 'chat/completions', '--metadata', 'study=claims');
+  expect(made.err).toMatch(/claims\.jsonl is file-[0-9a-f]{24}/);
+  const [id = ''] = made.out.split('  ');
+  const batch = await eventually('its end', 30_000, async () => {
+    const shown = JSON.parse((await otela('batches', 'get', id)).out);
+    return shown.status === 'completed' ? shown : undefined;
+  });
+  expect(batch).toMatchObject({ metadata: { study: 'claims' }, request_counts: { total: 3, completed: 3 } });
+  expect((await otela('batches', 'list')).out).toMatch(new RegExp(`${id} {2}completed {2}3/3 {2}chat/completions`));
+  const out = join(house.gateway.data, 'answers.jsonl');
+  expect((await otela('files', 'content', batch.output_file_id, '--out', out)).code).toBe(0);
+  const answers = (await readFile(out, 'utf8')).trimEnd().split('\n');
+  expect(answers.map((one) => JSON.parse(one).custom_id)).toEqual(['a', 'b', 'c']);
+  expect((await otela('files', 'content', batch.output_file_id)).out).toBe(await readFile(out, 'utf8'));
+  // By the id of a file that is there already.
+  const second = await otela('batches', 'create', batch.input_file_id, '--endpoint', '/v1/chat/completions', '--json');
+  const other = JSON.parse(second.out).id;
+  expect((await otela('batches', 'cancel', id)).err).toContain("Cannot cancel a batch with status 'completed'");
+  expect([0, 1]).toContain((await otela('batches', 'pause', other)).code);
+  expect([0, 1]).toContain((await otela('batches', 'resume', other)).code);
+  expect((await otela('files', 'list')).out).toMatch(/batch_output {2}\d+ {2}.* until 20/);
+  expect((await otela('files', 'get', batch.input_file_id)).out).toContain('"filename":"claims.jsonl"');
+  expect((await otela('files', 'delete', batch.output_file_id)).out).toContain('deleted');
+  const put = await otela('files', 'put', input, '--purpose', 'user_data');
+  expect(put.out).toMatch(/^file-[0-9a-f]{24} {2}user_data {2}\d+ {2}.* {2}stays {2}claims\.jsonl/);
+});
+
+it.each([
+  [['batches', 'create', 'f.jsonl'], '--endpoint is missing'],
+  [['batches', 'list', '--endpoint', 'embeddings'], '--endpoint goes with create alone'],
+  [['batches', 'create', 'f', '--endpoint', 'e', '--metadata', 'x'], 'as in study=claims'],
+  [['batches', 'watch'], 'usage: otela-gateway batches'],
+  [['files', 'put'], 'usage: otela-gateway files'],
+  [['files', 'list', '--out', 'x'], '--out goes with content alone'],
+])('%s is wrong use', async (args, words) => {
+  const said = await otela(...args);
+  expect([said.code, said.err]).toEqual([2, expect.stringContaining(words)]);
+});
+
+it('a file that cannot be read is told, and nothing is made', async () => {
+  const said = await otela('files', 'put', '/no/such/file');
+  expect([said.code, said.err]).toEqual([1, expect.stringContaining('cannot read /no/such/file')]);
 });

@@ -16,6 +16,7 @@ import { OutputGate } from '../../gateway/hosts/node/output-gate.ts';
 import { readMigrations } from '../../gateway/hosts/node/serve/program-files.ts';
 import { Database } from '../../gateway/hosts/node/sqlite.ts';
 import type { ObjectContext } from '../../gateway/object-context.ts';
+import type { Report } from '../../gateway/observe/report.ts';
 import type { UsageRow } from '../../gateway/usage/row.ts';
 import { temporaryDirectory } from './processes.ts';
 import { ROOT } from './where.ts';
@@ -63,6 +64,8 @@ export class VirtualGateway {
   /** Records of use, as the hour's objects got them. */
   readonly used: UsageRow[] = [];
   readonly settled: Settlement[] = [];
+  /** What /metrics is made of. */
+  readonly reports: Report[] = [];
   /** What the limits say was used this month. */
   usedTokens = 0;
   readonly database: Database;
@@ -96,6 +99,7 @@ export class VirtualGateway {
       BATCH_QUEUE: nothing,
       REGISTRY: nothing,
       LIMITS: { getByName: () => limits },
+      OBSERVE: { getByName: () => ({ add: async (report: Report) => void this.reports.push(report) }) },
       USAGE: { getByName: () => ({ add: async (rows: readonly UsageRow[]) => void this.used.push(...rows) }) },
     } as unknown as Env;
   }

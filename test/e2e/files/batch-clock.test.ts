@@ -1,6 +1,6 @@
 /** A batch whose time the test moves: windows that pass, stores that fail, budgets that end, a gateway killed at its worst moments. */
 import { rename, truncate } from 'node:fs/promises';
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { GrantedLease } from '../../../gateway/batch/lease.ts';
 import { FileStoreError } from '../../../gateway/files/file-store.ts';
 import { endAll } from '../../support/processes.ts';
@@ -291,5 +291,35 @@ describe('a budget of tokens per month', () => {
     await turn(5_000);
     expect(shown().x_otela.waiting_for).toBeNull();
     expect(lease('other')).toBeDefined();
+  });
+});
+
+describe('/metrics', () => {
+  it('is told lines by their results, what went back, what came second, and what is left', async () => {
+    await begun(250);
+    const first = lease('gone');
+    await turn(61_000);
+    const second = lease('other');
+    await batch().commit(refOf(second, 'other'), [answerOf(0), { ...answerOf(1), status_code: 400 }], 'p');
+    await batch().commit(refOf(first, 'gone'), [answerOf(0, 50)], 'p');
+    await turn(5_000);
+    await vi.waitFor(() => expect(gateway.reports.length).toBeGreaterThan(0), 5_000);
+    const counts = new Map<string, number>();
+    for (const report of gateway.reports)
+      for (const [name, samples] of Object.entries(report.counts))
+        for (const { key, value } of samples)
+          counts.set(`${name} ${key}`, (counts.get(`${name} ${key}`) ?? 0) + Number(value));
+    expect(Object.fromEntries(counts)).toMatchObject({
+      'otela_batch_lines_total completed': 1,
+      'otela_batch_lines_total failed': 1,
+      'otela_batch_lines_requeued_total ': 100,
+      'otela_batch_wasted_tokens_total ': 50,
+    });
+    const gauges = gateway.reports.at(-1)?.gauges ?? {};
+    expect(gauges.otela_batch_lines).toEqual([
+      { key: 'waiting', value: 150 },
+      { key: 'leased', value: 98 },
+    ]);
+    expect(gauges.otela_batches).toEqual([{ key: 'in_progress', value: 1 }]);
   });
 });

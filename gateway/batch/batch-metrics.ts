@@ -1,0 +1,60 @@
+import { isTerminal } from '../../shared/batch/status.ts';
+import type { Env } from '../env.ts';
+import type { ObjectContext } from '../object-context.ts';
+import { BATCH_LINES, BATCH_LINES_NOW, BATCH_REQUEUED, BATCH_WASTED, BATCHES } from '../observe/families.ts';
+import { Reporter } from '../observe/report.ts';
+import type { BatchRecord } from './batch-record.ts';
+
+/** What /metrics shows of one batch: told every few seconds, as differences to what was told before. */
+export class BatchMetrics {
+  readonly #record: BatchRecord;
+  readonly #reporter: Reporter;
+  #told: Totals | undefined;
+
+  constructor(record: BatchRecord) {
+    this.#record = record;
+    this.#reporter = new Reporter((now) => {
+      const { status, counts } = record.state;
+      if (isTerminal(status)) return;
+      now.set(BATCHES, [status], 1);
+      if (counts.total === 0) return;
+      const { open, waiting } = record.ledger;
+      now.set(BATCH_LINES_NOW, ['waiting'], waiting);
+      now.set(BATCH_LINES_NOW, ['leased'], open - waiting);
+    });
+  }
+
+  /** At the object's start: what was told before it is not told again. */
+  begin(): void {
+    this.#told ??= this.#totals();
+  }
+
+  tell(env: Env, ctx: Pick<ObjectContext, 'waitUntil'>, nowMs: number): void {
+    const before = this.#told ?? this.#totals();
+    const now = this.#totals();
+    const { counts } = this.#reporter;
+    counts.count(BATCH_LINES, ['completed'], now.completed - before.completed);
+    counts.count(BATCH_LINES, ['failed'], now.failed - before.failed);
+    counts.count(BATCH_REQUEUED, [], now.requeued - before.requeued);
+    counts.count(BATCH_WASTED, [], now.wasted - before.wasted);
+    this.#told = now;
+    this.#reporter.touch(env, ctx, nowMs);
+  }
+
+  #totals(): Totals {
+    const { counts, wastedTokens } = this.#record.state;
+    return {
+      completed: counts.completed,
+      failed: counts.failed,
+      requeued: this.#record.requeued,
+      wasted: wastedTokens,
+    };
+  }
+}
+
+interface Totals {
+  completed: number;
+  failed: number;
+  requeued: number;
+  wasted: number;
+}

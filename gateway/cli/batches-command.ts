@@ -1,0 +1,135 @@
+/** `otela-gateway batches`: `/v1/batches`, for a shell. */
+import { parseArgs } from 'node:util';
+import * as z from 'zod';
+import { printable } from '../../shared/terminal/printable.ts';
+import { type Command, type Flag, UsageError } from '../command.ts';
+import { ask, CONNECTION, doorTo, list, print, type Row } from './client.ts';
+import { dateOf, putFile, refusePassedOver } from './files-command.ts';
+
+const VERBS = ['create', 'list', 'get', 'cancel', 'pause', 'resume'] as const;
+const FILE_ID = /^file-[0-9a-z]+$/;
+
+const FLAGS = {
+  endpoint: {
+    type: 'string',
+    value: 'E',
+    takes: ['chat/completions', 'completions', 'embeddings', 'responses'],
+    help: 'create: where the lines go, as in chat/completions',
+  },
+  metadata: { type: 'string', value: 'K=V,…', help: 'create: shown with the batch' },
+  ...CONNECTION,
+} as const satisfies Record<string, Flag>;
+
+export const BATCHES: Command = {
+  summary: 'many prompts from a file, without hurry',
+  examples: `create FILE --endpoint E | list | get ID | cancel ID | pause ID | resume ID
+
+  otela-gateway batches create claims.jsonl --endpoint chat/completions
+  otela-gateway batches create file-6f… --endpoint embeddings --metadata study=claims
+  otela-gateway batches get batch_1a…
+  otela-gateway batches list
+
+FILE is uploaded first, unless it is the id of an uploaded one. Answers: otela-gateway files content ID, with the output_file_id.`,
+  verbs: VERBS,
+  flags: FLAGS,
+  run: batchesCommand,
+};
+
+const batchSchema = z.looseObject({
+  id: z.string(),
+  status: z.string(),
+  endpoint: z.string(),
+  model: z.string().nullable(),
+  created_at: z.number(),
+  request_counts: z.object({ total: z.number(), completed: z.number(), failed: z.number() }),
+  x_otela: z.looseObject({
+    paused: z.boolean(),
+    lines_per_s: z.number(),
+    estimated_end: z.number().nullable(),
+    waiting_for: z.string().nullish(),
+  }),
+});
+
+/** Of a batch that is over, nothing about its pace. */
+const row: Row = (value) => {
+  const { id, status, endpoint, model, created_at, request_counts: counts, x_otela: more } = batchSchema.parse(value);
+  const done = `${counts.completed}/${counts.total}`;
+  const failed = counts.failed === 0 ? [] : [`${counts.failed} failed`];
+  const pace =
+    status !== 'in_progress'
+      ? []
+      : [
+          ...(more.paused ? ['paused'] : [`${more.lines_per_s} lines/s`]),
+          ...(more.estimated_end === null ? [] : [`ends ${dateOf(more.estimated_end)}`]),
+        ];
+  const waits = more.waiting_for === null || more.waiting_for === undefined ? [] : [more.waiting_for];
+  return [
+    id,
+    status,
+    done,
+    ...failed,
+    ...pace,
+    endpoint.replace('/v1/', ''),
+    model ?? '–',
+    dateOf(created_at),
+    ...waits,
+  ];
+};
+
+async function batchesCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
+  const [verb, what, ...rest] = positionals;
+  const door = doorTo('/v1/batches', values);
+  refusePassedOver(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
+  if (verb === 'list' && what === undefined) return list(door, { row });
+  if (what === undefined || rest.length > 0) throw wrongUse();
+  const one = `/${encodeURIComponent(what)}`;
+  switch (verb) {
+    case 'get':
+      return print({ ...door, json: true }, row, await ask(door, 'GET', one));
+    case 'cancel':
+    case 'pause':
+    case 'resume':
+      return print(door, row, await ask(door, 'POST', `${one}/${verb}`));
+    case 'create':
+      return print(door, row, await create(door, what, values));
+    default:
+      throw wrongUse();
+  }
+}
+
+async function create(
+  door: ReturnType<typeof doorTo>,
+  file: string,
+  { endpoint, metadata }: { endpoint?: string; metadata?: string },
+): Promise<unknown> {
+  if (endpoint === undefined) throw new UsageError('--endpoint is missing, as in --endpoint chat/completions');
+  const pairs = metadata === undefined ? undefined : pairsOf(metadata);
+  let input = file;
+  if (!FILE_ID.test(file)) {
+    input = z.object({ id: z.string() }).parse(await putFile({ ...door, path: '/v1/files' }, file)).id;
+    console.error(printable(`${file} is ${input}`));
+  }
+  return ask(door, 'POST', '', {
+    input_file_id: input,
+    endpoint: endpoint.startsWith('/') ? endpoint : `/v1/${endpoint}`,
+    completion_window: '24h',
+    ...(pairs === undefined ? {} : { metadata: pairs }),
+  });
+}
+
+function pairsOf(text: string): Record<string, string> {
+  return Object.fromEntries(
+    text.split(',').map((pair) => {
+      const at = pair.indexOf('=');
+      if (at < 1) throw new UsageError(`--metadata ${text}: as in study=claims,run=2`);
+      return [pair.slice(0, at), pair.slice(at + 1)];
+    }),
+  );
+}
+
+function wrongUse(): UsageError {
+  return new UsageError(
+    'usage: otela-gateway batches create FILE --endpoint E|list|get ID|cancel ID|pause ID|resume ID',
+  );
+}

@@ -1,0 +1,123 @@
+/** `otela-gateway files`: `/v1/files`, for a shell. */
+import { createWriteStream, openAsBlob } from 'node:fs';
+import { basename } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { parseArgs } from 'node:util';
+import * as z from 'zod';
+import { type Command, EXIT_DONE, type Flag, UsageError } from '../command.ts';
+import { ask, ClientError, CONNECTION, type Door, doorTo, download, list, print, type Row, upload } from './client.ts';
+import { drained, isReaderGone } from './reader.ts';
+
+const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'evals'];
+const VERBS = ['list', 'get', 'put', 'delete', 'content'] as const;
+
+const FLAGS = {
+  purpose: { type: 'string', value: 'PURPOSE', takes: PURPOSES, help: 'put: what it is for; left out: batch' },
+  out: { type: 'string', value: 'FILE', takes: 'file', help: 'content: where to; left out: stdout' },
+  ...CONNECTION,
+} as const satisfies Record<string, Flag>;
+
+export const FILES: Command = {
+  summary: 'files of batches: uploads and results',
+  examples: `list | get ID | put FILE | delete ID | content ID
+
+  otela-gateway files put claims.jsonl
+  otela-gateway files content file-6f… --out answers.jsonl
+  otela-gateway files list --json
+
+They belong to the project of the key in --key-file, or to its user.`,
+  verbs: VERBS,
+  flags: FLAGS,
+  run: filesCommand,
+};
+
+const fileSchema = z.looseObject({
+  id: z.string(),
+  bytes: z.number(),
+  created_at: z.number(),
+  expires_at: z.number().optional(),
+  filename: z.string(),
+  purpose: z.string(),
+});
+
+const row: Row = (value) => {
+  const { id, bytes, created_at, expires_at, filename, purpose } = fileSchema.parse(value);
+  const until = expires_at === undefined ? 'stays' : `until ${dateOf(expires_at)}`;
+  return [id, purpose, String(bytes), dateOf(created_at), until, filename];
+};
+
+/** @param seconds since the epoch */
+export function dateOf(seconds: number): string {
+  return new Date(seconds * 1_000).toISOString().replace('.000', '');
+}
+
+async function filesCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
+  const [verb, what, ...rest] = positionals;
+  const door = doorTo('/v1/files', values);
+  refusePassedOver(verb, { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
+  if (verb === 'list' && what === undefined) return list(door, { row });
+  if (what === undefined || rest.length > 0) throw wrongUse();
+  const one = `/${encodeURIComponent(what)}`;
+  switch (verb) {
+    case 'get':
+      return print({ ...door, json: true }, row, await ask(door, 'GET', one));
+    case 'put':
+      return print(door, row, await putFile(door, what, values.purpose));
+    case 'delete':
+      return print(
+        door,
+        (answer) => [z.object({ id: z.string() }).parse(answer).id, 'deleted'],
+        await ask(door, 'DELETE', one),
+      );
+    case 'content':
+      return content(door, one, values.out);
+    default:
+      throw wrongUse();
+  }
+}
+
+/** @throws UsageError where a flag would be passed over */
+export function refusePassedOver(
+  verb: string | undefined,
+  flags: Readonly<Record<string, readonly [given: unknown, of: string]>>,
+): void {
+  for (const [flag, [given, of]] of Object.entries(flags))
+    if (given !== undefined && verb !== of) throw new UsageError(`--${flag} goes with ${of} alone`);
+}
+
+/** @returns the file's object @throws ClientError */
+export async function putFile(door: Door, path: string, purpose = 'batch'): Promise<unknown> {
+  // Backed by the file: it is read as it is sent.
+  const blob = await blobOf(path);
+  const form = new FormData();
+  form.set('purpose', purpose);
+  form.set('file', blob, basename(path));
+  return upload(door, '', form);
+}
+
+async function blobOf(path: string): Promise<Blob> {
+  try {
+    return await openAsBlob(path);
+  } catch (cause) {
+    throw new ClientError(`cannot read ${path}`, { cause });
+  }
+}
+
+async function content(door: Door, one: string, out: string | undefined): Promise<number> {
+  const body = await download(door, `${one}/content`);
+  if (out !== undefined) {
+    await pipeline(Readable.fromWeb(body as Parameters<typeof Readable.fromWeb>[0]), createWriteStream(out));
+    return EXIT_DONE;
+  }
+  for await (const piece of body) {
+    if (isReaderGone()) break;
+    if (!process.stdout.write(piece)) await drained();
+  }
+  return EXIT_DONE;
+}
+
+function wrongUse(): UsageError {
+  return new UsageError('usage: otela-gateway files list|get ID|put FILE|delete ID|content ID');
+}
