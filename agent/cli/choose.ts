@@ -1,18 +1,21 @@
 /** Which of this user's agents a command means. */
 
-import { UsageError } from '../config/exit.ts';
-import type { FlagSpec } from '../config/flags.ts';
+import { type Flags, UsageError } from '../../shared/command-line/index.ts';
 import type { Env } from '../config/sources.ts';
 import { type LocalAgent, localAgents } from '../host/control-client.ts';
 
-export const SESSION_FLAG: FlagSpec = { flag: 'session', kind: 'value', help: 'the agent whose session begins so' };
-export const JSON_FLAG: FlagSpec = { flag: 'json', kind: 'switch', help: 'for scripts' };
+export const SESSION_FLAG = {
+  session: { value: 'PREFIX', help: 'the agent whose session begins so' },
+} as const satisfies Flags;
+/** For commands with SESSION_FLAG. */
+export const NAMED_BY_SESSION = {
+  hint: ([word]: readonly string[]) => `; an agent is named by --session ${word}`,
+};
 
 /** All agents, or those whose session begins with what was asked for. Throws UsageError where all are others. */
-export async function chosenAgents(flags: ReadonlyMap<string, string[]>, env: Env): Promise<LocalAgent[]> {
-  const prefix = flags.get('session')?.at(-1) ?? '';
+export async function chosenAgents(prefix: string | undefined, env: Env): Promise<LocalAgent[]> {
   const agents = await localAgents(env);
-  const meant = agents.filter(({ session }) => session.startsWith(prefix));
+  const meant = agents.filter(({ session }) => session.startsWith(prefix ?? ''));
   if (agents.length > 0 && meant.length === 0) {
     const names = agents.map(({ session }) => session).join(', ');
     throw new UsageError(`no session of an agent here begins with "${prefix}"; there are ${names}`);
@@ -21,8 +24,8 @@ export async function chosenAgents(flags: ReadonlyMap<string, string[]>, env: En
 }
 
 /** The one agent meant; a command that changes something never guesses. */
-export async function oneAgent(flags: ReadonlyMap<string, string[]>, env: Env): Promise<LocalAgent> {
-  const found = await chosenAgents(flags, env);
+export async function oneAgent(prefix: string | undefined, env: Env): Promise<LocalAgent> {
+  const found = await chosenAgents(prefix, env);
   // Inside a job, its own agent on this node is meant although others of this user run here.
   const { SLURM_JOB_ID: job, SLURMD_NODENAME: node } = env;
   const own = found.filter(({ status }) => job && status.job?.id === job && status.job.node === node);

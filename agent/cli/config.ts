@@ -1,18 +1,33 @@
 /** `otela-agent config`: every setting, its value, and where that came from. Takes the flags of `start`. */
 
-import { EXIT_DONE } from '../config/exit.ts';
-import { type FlagSpec, parseFlags, refuseStray } from '../config/flags.ts';
+import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { SETTINGS, START_FLAGS, settingName } from '../config/settings.ts';
-import { type Env, readSettings } from '../config/sources.ts';
-import { JSON_FLAG } from './choose.ts';
-import type { Io } from './io.ts';
+import { readSettings } from '../config/sources.ts';
+import type { Context } from './context.ts';
 
-export const FLAGS: readonly FlagSpec[] = [...START_FLAGS, JSON_FLAG];
+const FLAGS = { ...START_FLAGS, ...JSON_FLAG };
 
-export function configCommand(argv: readonly string[], env: Env, io: Io): number {
-  const { flags, positionals } = parseFlags(argv, FLAGS);
-  refuseStray(positionals);
-  const { values, warnings } = readSettings(flags, env);
+export const CONFIG: Command<Context> = {
+  summary: 'every setting and where its value came from',
+  examples: `[flags of start] [--json]
+
+Shows each setting, its value and where it came from. Secrets are shown as (set).
+  OTELA_REGION=eu-central otela-agent config --tier stable
+
+The file (--config, OTELA_CONFIG, else ~/.config/otela-agent/config) has one setting per line:
+  gateway = https://gw.example.org
+  token-file = ~/.otela-token
+  label = project=a123`,
+  flags: FLAGS,
+  run: configCommand,
+};
+
+function configCommand(argv: readonly string[], { env, io }: Context): number {
+  const {
+    given,
+    values: { json },
+  } = parseLine(argv, FLAGS);
+  const { values, warnings } = readSettings(given, env);
   const rows = SETTINGS.map((setting) => {
     const found = values.get(settingName(setting));
     const secret = 'secret' in setting;
@@ -22,7 +37,7 @@ export function configCommand(argv: readonly string[], env: Env, io: Io): number
       source: found?.source ?? ('otherwise' in setting ? `default: ${setting.otherwise}` : 'not set'),
     };
   });
-  if (flags.has('json')) io.out(JSON.stringify(rows, null, 2));
+  if (json) io.out(JSON.stringify(rows, null, 2));
   else {
     const [wide, wider] = [widest(rows.map(({ name }) => name)), widest(rows.map(({ value }) => value ?? '-'))];
     for (const { name, value, source } of rows)

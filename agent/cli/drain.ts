@@ -1,26 +1,34 @@
 /** `otela-agent drain`: takes an agent out of routing, lets its requests finish and ends it. */
 
-import { EXIT_DONE } from '../config/exit.ts';
-import { type FlagSpec, onlyFlags } from '../config/flags.ts';
-import type { Env } from '../config/sources.ts';
+import { type Command, EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { ask } from '../host/control-client.ts';
-import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
-import type { Io } from './io.ts';
+import { NAMED_BY_SESSION, oneAgent, SESSION_FLAG } from './choose.ts';
+import type { Context } from './context.ts';
 
-export const FLAGS: readonly FlagSpec[] = [
-  SESSION_FLAG,
-  { flag: 'wait', kind: 'switch', help: 'return when it has left' },
-  JSON_FLAG,
-];
+const FLAGS = {
+  ...SESSION_FLAG,
+  wait: { help: 'return when it has left' },
+  ...JSON_FLAG,
+} as const satisfies Flags;
 
-export async function drainCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const flags = onlyFlags(argv, FLAGS);
-  const { session, directory } = await oneAgent(flags, env);
+export const DRAIN: Command<Context> = {
+  summary: 'finish what runs, then leave',
+  examples: `[--session PREFIX] [--wait] [--json]
+
+The agent takes no new requests, lets the running ones finish, ends the engine and exits with 0. --wait returns after that.
+  otela-agent drain --session 6rcohdmy --wait`,
+  flags: FLAGS,
+  run: drainCommand,
+};
+
+async function drainCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
+  const { values } = parseLine(argv, FLAGS, NAMED_BY_SESSION);
+  const { session, directory } = await oneAgent(values.session, env);
   for await (const _accepted of ask(directory, { op: 'drain' }, 0)) {
-    if (!flags.has('json')) io.out(`${session} is draining`);
-    else if (!flags.has('wait')) io.out(JSON.stringify({ session, state: 'draining' }));
-    if (!flags.has('wait')) return EXIT_DONE;
+    if (!values.json) io.out(`${session} is draining`);
+    else if (!values.wait) io.out(JSON.stringify({ session, state: 'draining' }));
+    if (!values.wait) return EXIT_DONE;
   }
-  io.out(flags.has('json') ? JSON.stringify({ session, state: 'left' }) : `${session} has left`);
+  io.out(values.json ? JSON.stringify({ session, state: 'left' }) : `${session} has left`);
   return EXIT_DONE;
 }

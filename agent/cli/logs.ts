@@ -1,27 +1,35 @@
 /** `otela-agent logs`: the last output of the engine, byte for byte or as JSON line by line, and with --follow what comes. */
 
-import { EXIT_DONE } from '../config/exit.ts';
-import { type FlagSpec, onlyFlags } from '../config/flags.ts';
-import type { Env } from '../config/sources.ts';
+import { type Command, EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { LineReader } from '../engine/lines.ts';
 import { ask } from '../host/control-client.ts';
-import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
-import type { Io } from './io.ts';
+import { NAMED_BY_SESSION, oneAgent, SESSION_FLAG } from './choose.ts';
+import type { Context } from './context.ts';
 
 /** Without --follow the agent answers and closes. */
 const SILENCE_MS = 5000;
 
-export const FLAGS: readonly FlagSpec[] = [
-  SESSION_FLAG,
-  { flag: 'follow', kind: 'switch', short: 'f', help: 'and what comes' },
-  JSON_FLAG,
-];
+const FLAGS = {
+  ...SESSION_FLAG,
+  follow: { short: 'f', help: 'and what comes' },
+  ...JSON_FLAG,
+} as const satisfies Flags;
 
-export async function logsCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const flags = onlyFlags(argv, FLAGS);
-  const { session, directory } = await oneAgent(flags, env);
-  const follow = flags.has('follow');
-  const lines = flags.has('json') ? new LineReader((line) => io.out(JSON.stringify({ session, line }))) : undefined;
+export const LOGS: Command<Context> = {
+  summary: "the engine's last output",
+  examples: `[--session PREFIX] [--follow] [--json]
+
+The engine's last 256 KiB of output, byte for byte; with --follow also what comes. With --json each line, cut at 4 KiB, is {"session", "line"}.
+  otela-agent logs | tail -50`,
+  flags: FLAGS,
+  run: logsCommand,
+};
+
+async function logsCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
+  const { values } = parseLine(argv, FLAGS, NAMED_BY_SESSION);
+  const { session, directory } = await oneAgent(values.session, env);
+  const { follow } = values;
+  const lines = values.json ? new LineReader((line) => io.out(JSON.stringify({ session, line }))) : undefined;
   let readerGone = false;
   io.stdout.once('error', () => {
     readerGone = true;

@@ -1,22 +1,31 @@
 /** `otela-agent metrics`: one agent's figures, as Prometheus and its node exporter's text files take them. */
 
-import { EXIT_DONE } from '../config/exit.ts';
-import { type FlagSpec, onlyFlags } from '../config/flags.ts';
-import type { Env } from '../config/sources.ts';
+import { type Command, EXIT_DONE, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { ask } from '../host/control-client.ts';
-import { JSON_FLAG, oneAgent, SESSION_FLAG } from './choose.ts';
-import type { Io } from './io.ts';
+import { NAMED_BY_SESSION, oneAgent, SESSION_FLAG } from './choose.ts';
+import type { Context } from './context.ts';
 
 const SILENCE_MS = 5000;
 
-export const FLAGS: readonly FlagSpec[] = [SESSION_FLAG, JSON_FLAG];
+const FLAGS = { ...SESSION_FLAG, ...JSON_FLAG };
 
-export async function metricsCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const flags = onlyFlags(argv, FLAGS);
-  const { session, directory } = await oneAgent(flags, env);
+export const METRICS: Command<Context> = {
+  summary: "the agent's figures, for Prometheus",
+  examples: `[--session PREFIX] [--json]
+
+The figures of the agent, its engine and its tunnels in Prometheus' text format. For node_exporter's textfile collector:
+  otela-agent metrics > /var/lib/node_exporter/otela.prom
+With --json the same text, as {"session", "metrics"}. Over the network, in clear: start --metrics HOST:PORT.`,
+  flags: FLAGS,
+  run: metricsCommand,
+};
+
+async function metricsCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
+  const { values } = parseLine(argv, FLAGS, NAMED_BY_SESSION);
+  const { session, directory } = await oneAgent(values.session, env);
   for await (const answer of ask(directory, { op: 'metrics' }, SILENCE_MS)) {
     if (!('ok' in answer && answer.ok && answer.metrics !== undefined)) continue;
-    if (flags.has('json')) io.out(JSON.stringify({ session, metrics: answer.metrics }));
+    if (values.json) io.out(JSON.stringify({ session, metrics: answer.metrics }));
     else io.stdout.write(answer.metrics);
   }
   return EXIT_DONE;

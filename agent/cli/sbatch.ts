@@ -1,6 +1,8 @@
 /** `otela-agent sbatch`: a job script for this user's gateway, printed or handed to Slurm. */
+
 import { spawn } from 'node:child_process';
 import { resolve as absolute } from 'node:path';
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import {
   directive,
   ENGINE_ARGUMENTS_MAX,
@@ -11,53 +13,62 @@ import {
   jobScript,
   SBATCH_OPTIONS_MAX,
 } from '../../shared/slurm/job-script.ts';
-import type { Taken } from '../../shared/terminal/completion.ts';
-import { EXIT_DONE, EXIT_ENGINE, UsageError } from '../config/exit.ts';
-import { type FlagSpec, parseFlags, refuseStray } from '../config/flags.ts';
+import { EXIT_ENGINE } from '../config/exit.ts';
+import { COMMAND_FLAG } from '../config/settings.ts';
 import { type Env, readSettings } from '../config/sources.ts';
 import { gatewayUrl } from '../config/start-config.ts';
-import { JSON_FLAG } from './choose.ts';
-import type { Io } from './io.ts';
+import type { Context } from './context.ts';
 
-const VALUES = [
-  'gateway',
-  'token-file',
-  'config',
-  'model',
-  'engine',
-  'gpus',
-  'partition',
-  'account',
-  'qos',
-  'constraint',
-  'mem',
-  'cpus',
-  'time',
-  'container',
-  'image',
-] as const;
-const OFFERED: Partial<Record<(typeof VALUES)[number], Taken>> = {
-  'token-file': 'file',
-  config: 'file',
-  engine: JOB_ENGINES,
-  container: JOB_CONTAINERS,
-  image: 'file',
-};
-export const FLAGS: readonly FlagSpec[] = [
-  ...VALUES.map((flag) => ({ flag, kind: 'value' as const, takes: OFFERED[flag] ?? 'word' })),
-  { flag: 'sbatch-option', kind: 'repeat', takes: 'word', help: 'one more option of sbatch' },
-  { flag: 'submit', kind: 'switch', help: 'runs sbatch with it' },
-  JSON_FLAG,
-];
+const FLAGS = {
+  model: { value: 'NAME', help: 'as the engine knows it' },
+  engine: { value: JOB_ENGINES.join('|'), takes: JOB_ENGINES, otherwise: JOB_ENGINES[0], help: 'which engine' },
+  gpus: { value: 'N', otherwise: '1', help: 'on one node' },
+  partition: { value: 'NAME', otherwise: "the cluster's", help: 'where the job runs' },
+  account: { value: 'NAME', otherwise: "the cluster's", help: 'who pays' },
+  qos: { value: 'NAME', otherwise: "the cluster's", help: 'quality of service' },
+  constraint: { value: 'FEATURES', help: "of the node, as Slurm writes it: 'a100|h100'" },
+  mem: { value: 'AMOUNT', otherwise: "the partition's", help: "of the node's memory, such as 64G" },
+  cpus: { value: 'N', otherwise: "the partition's", help: 'CPU cores for the engine' },
+  time: { value: 'LIMIT', otherwise: '04:00:00', help: 'when the job ends' },
+  'sbatch-option': { value: 'OPTION', repeat: true, help: 'one more of sbatch, such as reservation=maint; repeat' },
+  container: {
+    value: JOB_CONTAINERS.join('|'),
+    takes: JOB_CONTAINERS,
+    otherwise: JOB_CONTAINERS[0],
+    help: 'around the engine',
+  },
+  image: { value: 'FILE', takes: 'file', otherwise: 'vllm.sif; for enroot vllm.sqsh', help: 'of the container' },
+  gateway: { value: 'URL', help: 'or OTELA_GATEWAY, or the configuration file' },
+  'token-file': {
+    value: 'FILE',
+    takes: 'file',
+    otherwise: '~/.otela-token',
+    help: 'the same; read in the job, not in the script',
+  },
+  config: { value: 'FILE', takes: 'file', help: 'the configuration file' },
+  submit: { help: 'runs sbatch with it and prints what that says' },
+  json: { help: '{"script"}, with --submit {"job", "script"}' },
+  ...COMMAND_FLAG,
+} as const satisfies Flags;
 /** What sbatch says is a line. */
 const SAID_MAX_BYTES = 64 * 1024;
 
-export async function sbatchCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags, positionals, command } = parseFlags(argv, FLAGS);
-  refuseStray(positionals);
-  const script = jobScript({ ...requested(flags, env), engineArguments: engineArguments(command ?? []) });
-  if (!flags.has('submit')) {
-    io.out(flags.has('json') ? JSON.stringify({ script }) : script.trimEnd());
+export const SBATCH: Command<Context> = {
+  summary: 'a ready job script; --submit hands it to Slurm',
+  examples: `--model NAME [flags] [-- ENGINE FLAGS…]
+
+Prints a job script; look at it, then submit it:
+  otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --gpus 1 --time 04:00:00 > job.sh && sbatch job.sh
+  otela-agent sbatch --gateway https://gw.example.org --model Qwen/Qwen3-8B --submit`,
+  flags: FLAGS,
+  run: sbatchCommand,
+};
+
+async function sbatchCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
+  const { given, values, command } = parseLine(argv, FLAGS);
+  const script = jobScript({ ...requested(given, env), engineArguments: engineArguments(command ?? []) });
+  if (!values.submit) {
+    io.out(values.json ? JSON.stringify({ script }) : script.trimEnd());
     return EXIT_DONE;
   }
   const { code, said } = await submit(script, env);
@@ -66,14 +77,14 @@ export async function sbatchCommand(argv: readonly string[], env: Env, io: Io): 
     return EXIT_ENGINE;
   }
   const job = /Submitted batch job (\d+)/.exec(said)?.[1] ?? '';
-  io.out(flags.has('json') ? JSON.stringify({ job, script }) : said.trim());
+  io.out(values.json ? JSON.stringify({ job, script }) : said.trim());
   return EXIT_DONE;
 }
 
 /** @throws UsageError: what would fail in the job fails here, before it has waited in a queue. */
-function requested(flags: ReadonlyMap<string, string[]>, env: Env): JobRequest {
-  const one = (name: (typeof VALUES)[number]) => flags.get(name)?.at(-1)?.trim();
-  const settings = readSettings(new Map([...flags].filter(([name]) => SETTINGS_TAKEN.includes(name))), env).values;
+function requested(given: ReadonlyMap<string, readonly string[]>, env: Env): JobRequest {
+  const one = (name: keyof typeof FLAGS) => given.get(name)?.at(-1)?.trim();
+  const settings = readSettings(new Map([...given].filter(([name]) => SETTINGS_TAKEN.includes(name))), env).values;
   const gateways = settings.get('gateway')?.values ?? [];
   if (gateways.length === 0) throw new UsageError('which gateway? say --gateway URL or set OTELA_GATEWAY');
   for (const gateway of gateways) gatewayUrl(gateway);
@@ -95,7 +106,7 @@ function requested(flags: ReadonlyMap<string, string[]>, env: Env): JobRequest {
     engine: among('engine', one('engine'), JOB_ENGINES),
     gpus: Number(gpus),
     ...place(one),
-    sbatchOptions: sbatchOptions(flags.get('sbatch-option') ?? []),
+    sbatchOptions: sbatchOptions(given.get('sbatch-option') ?? []),
     time,
     container,
     image: oneLine('--image')(image),

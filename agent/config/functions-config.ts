@@ -1,7 +1,7 @@
 import { totalmem } from 'node:os';
+import { UsageError } from '../../shared/command-line/index.ts';
 import type { FunctionLimits } from '../batch/functions/process.ts';
 import { parseDuration } from './duration.ts';
-import { UsageError } from './exit.ts';
 
 /** Users' functions on this node. */
 export interface FunctionsConfig {

@@ -1,9 +1,10 @@
 /** Where the local OpenAI endpoint listens, whom it trusts, and whom this node serves over the mesh. */
+
+import { UsageError } from '../../shared/command-line/index.ts';
 import { isShippedPolicy, SHIPPED_POLICIES } from '../../shared/routing/policies/shipped.ts';
 import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/trust.ts';
 import type { IngressConfig } from '../ingress/service.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
-import { UsageError } from './exit.ts';
 
 /** Throws UsageError. */
 export function ingressConfig(

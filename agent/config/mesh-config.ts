@@ -1,8 +1,9 @@
 /** Where this agent listens for others, whom it knows, and who passes its bytes on. */
+
+import { UsageError } from '../../shared/command-line/index.ts';
 import { isVersion, OLDEST_VERSION, type ReleaseRules, readReleaseKeys } from '../../shared/release/release.ts';
 import { parseAddress } from '../mesh/channel/dial.ts';
 import { SEEDS_MAX } from '../mesh/seeds.ts';
-import { UsageError } from './exit.ts';
 
 export interface MeshConfig {
   /** `host` undefined: on all addresses. Undefined: nowhere; this agent only dials. */

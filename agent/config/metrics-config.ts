@@ -1,6 +1,6 @@
 /** Where `GET /metrics` listens, and for whom. */
 import { readFileSync } from 'node:fs';
-import { UsageError } from './exit.ts';
+import { UsageError } from '../../shared/command-line/index.ts';
 import { listenAddress } from './ingress-config.ts';
 
 export interface MetricsConfig {

@@ -1,5 +1,5 @@
 /** Settings that exclude each other: one flag must be able to overrule what a file says in other words. */
-import { UsageError } from './exit.ts';
+import { UsageError } from '../../shared/command-line/index.ts';
 import type { SettingName } from './settings.ts';
 import type { Settings } from './sources.ts';
 

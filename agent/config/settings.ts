@@ -1,12 +1,12 @@
 /** Every setting of `otela-agent start`: its flag, its variable, its line in the configuration file. */
-import type { Taken } from '../../shared/terminal/completion.ts';
-import type { FlagSpec } from './flags.ts';
+import type { Flag, Flags, Taken } from '../../shared/command-line/index.ts';
 
 interface Setting {
   /** `--name`, and the same word in the configuration file. Empty: there is no flag, so that it cannot show in `ps`. */
   flag: string;
   env: string;
-  kind: FlagSpec['kind'];
+  /** A switch takes no value; `repeat` collects every value. */
+  kind: 'value' | 'repeat' | 'switch';
   /** Placeholder of the value in the help. */
   value: string;
   help: string;
@@ -325,12 +325,25 @@ export function settingName(setting: (typeof SETTINGS)[number]): SettingName {
   return setting.flag === '' ? 'OTELA_ENGINE_KEY' : setting.flag;
 }
 
-/** The flags that `start` and `config` take. */
-export const START_FLAGS: readonly FlagSpec[] = SETTINGS.flatMap((setting) =>
-  setting.flag === ''
-    ? []
-    : [{ flag: setting.flag, kind: setting.kind, takes: takenFor(setting.value), help: setting.help }],
-);
+/** Behind `--` or this flag stands the engine's command line. */
+export const COMMAND_FLAG = {
+  process: { value: 'COMMAND…', rest: true, takes: 'command', help: 'the same as -- COMMAND…' },
+} as const satisfies Flags;
+
+/** The flags that `start`, `doctor` and `config` take. */
+export const START_FLAGS: Flags = {
+  ...Object.fromEntries(SETTINGS.filter(({ flag }) => flag !== '').map((setting) => [setting.flag, flagOf(setting)])),
+  ...COMMAND_FLAG,
+};
+
+function flagOf({ kind, value, help, otherwise }: Setting): Flag {
+  return {
+    help,
+    ...(otherwise === undefined ? {} : { otherwise }),
+    ...(kind === 'switch' ? {} : { value, takes: takenFor(value) }),
+    ...(kind === 'repeat' ? { repeat: true } : {}),
+  };
+}
 
 /** Placeholders say what a shell may offer: files, directories, or the words themselves. */
 function takenFor(placeholder: string): Taken {

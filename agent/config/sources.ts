@@ -2,8 +2,8 @@
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { UsageError } from '../../shared/command-line/index.ts';
 import { nearest } from '../../shared/text/nearest.ts';
-import { UsageError } from './exit.ts';
 import { SETTINGS, type SettingName, settingName } from './settings.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;
@@ -26,7 +26,7 @@ const CONFIG_FILE_MAX_BYTES = 64 * 1024;
 /** A token or key file holds one line. */
 const SECRET_FILE_MAX_BYTES = 16 * 1024;
 
-export function readSettings(flags: ReadonlyMap<string, string[]>, env: Env): Settings {
+export function readSettings(flags: ReadonlyMap<string, readonly string[]>, env: Env): Settings {
   const warnings: string[] = [];
   const values = new Map<SettingName, Sourced>();
   for (const [name, sourced] of readConfigFile(flags, env, warnings)) values.set(name, sourced);
@@ -45,7 +45,7 @@ export function readSettings(flags: ReadonlyMap<string, string[]>, env: Env): Se
     if (!given) continue;
     // Commas separate gateways in a flag as well; in labels and facts they belong to the value.
     const list = setting.flag === 'gateway' ? given.flatMap((text) => splitList(text)) : given;
-    values.set(settingName(setting), { values: list, source: `--${setting.flag}` });
+    values.set(settingName(setting), { values: [...list], source: `--${setting.flag}` });
   }
   warnings.push(...mistypedVariables(env));
   return { values, warnings };
@@ -67,7 +67,11 @@ function mistypedVariables(env: Env): string[] {
   });
 }
 
-function readConfigFile(flags: ReadonlyMap<string, string[]>, env: Env, warnings: string[]): Map<SettingName, Sourced> {
+function readConfigFile(
+  flags: ReadonlyMap<string, readonly string[]>,
+  env: Env,
+  warnings: string[],
+): Map<SettingName, Sourced> {
   const named = flags.get('config')?.at(-1) ?? (env.OTELA_CONFIG || undefined);
   const path = named === undefined ? usualConfigFile(env) : expandHome(named, env);
   if (path === undefined) return new Map();

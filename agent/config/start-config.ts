@@ -2,6 +2,7 @@
 
 import { accessSync, constants, existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { UsageError } from '../../shared/command-line/index.ts';
 import { OWN_LABELS_MAX, RESERVED_PREFIX } from '../../shared/deployment/labels.ts';
 import { ID_PATTERN } from '../../shared/lattice/node.ts';
 import { MANIFEST_FILE, SIGNATURE_FILE } from '../../shared/release/release.ts';
@@ -17,7 +18,6 @@ import type { IngressConfig } from '../ingress/service.ts';
 import { DelegateKey } from '../seal/delegate-key.ts';
 import { GATEWAYS_MAX } from '../tunnel/admission.ts';
 import { parseDuration } from './duration.ts';
-import { UsageError } from './exit.ts';
 import { type FunctionsConfig, functionsConfig } from './functions-config.ts';
 import { ingressConfig } from './ingress-config.ts';
 import { type MeshConfig, meshConfig } from './mesh-config.ts';

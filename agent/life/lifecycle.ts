@@ -4,8 +4,9 @@
  */
 import { hostname } from 'node:os';
 import type { Writable } from 'node:stream';
+import { EXIT_DONE, UsageError } from '../../shared/command-line/index.ts';
 import { formatDuration } from '../config/duration.ts';
-import { EXIT_DONE, EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED, UsageError } from '../config/exit.ts';
+import { EXIT_ENGINE, EXIT_REFUSED, EXIT_SIGNALLED } from '../config/exit.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import { inspect } from '../deploy/inspect.ts';
 import { Orders } from '../deploy/orders.ts';

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { UsageError } from '../config/exit.ts';
+import { UsageError } from '../../shared/command-line/index.ts';
 import type { MetricsConfig } from '../config/metrics-config.ts';
 import type { StateDir } from '../host/state-dir.ts';
 import { IngressKey } from '../ingress/key.ts';

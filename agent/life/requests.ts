@@ -1,6 +1,6 @@
 /** Requests that come and go over the mesh, and the local endpoint in front of them. */
 
-import { UsageError } from '../config/exit.ts';
+import { UsageError } from '../../shared/command-line/index.ts';
 import type { StartConfig } from '../config/start-config.ts';
 import type { EngineTarget } from '../engine/address.ts';
 import type { LoadMeter } from '../engine/load.ts';

@@ -1,8 +1,7 @@
 /** `otela-gateway batches`: `/v1/batches`, for a shell. */
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
+import { type Command, type Flags, parseLine, UsageError, type Values } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { type Command, type Flag, UsageError } from '../command.ts';
 import { ask, CONNECTION, doorTo, list, print, type Row } from './client.ts';
 import { dateOf, putFile, refusePassedOver } from './files-command.ts';
 
@@ -11,14 +10,13 @@ const FILE_ID = /^file-[0-9a-z]+$/;
 
 const FLAGS = {
   endpoint: {
-    type: 'string',
     value: 'E',
     takes: ['chat/completions', 'completions', 'embeddings', 'responses'],
     help: 'create: where the lines go, as in chat/completions',
   },
-  metadata: { type: 'string', value: 'K=V,…', help: 'create: shown with the batch' },
+  metadata: { value: 'K=V,…', help: 'create: shown with the batch' },
   ...CONNECTION,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const BATCHES: Command = {
   summary: 'many prompts from a file, without hurry',
@@ -76,13 +74,13 @@ const row: Row = (value) => {
   ];
 };
 
-async function batchesCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
-  const [verb, what, ...rest] = positionals;
+async function batchesCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, FLAGS, { words: 2 });
+  const [verb, what] = words;
   const door = doorTo('/v1/batches', values);
   refusePassedOver(verb, { endpoint: [values.endpoint, 'create'], metadata: [values.metadata, 'create'] });
   if (verb === 'list' && what === undefined) return list(door, { row });
-  if (what === undefined || rest.length > 0) throw wrongUse();
+  if (what === undefined) throw wrongUse();
   const one = `/${encodeURIComponent(what)}`;
   switch (verb) {
     case 'get':
@@ -101,7 +99,7 @@ async function batchesCommand(args: string[]): Promise<number> {
 async function create(
   door: ReturnType<typeof doorTo>,
   file: string,
-  { endpoint, metadata }: { endpoint?: string; metadata?: string },
+  { endpoint, metadata }: Values<typeof FLAGS>,
 ): Promise<unknown> {
   if (endpoint === undefined) throw new UsageError('--endpoint is missing, as in --endpoint chat/completions');
   const pairs = metadata === undefined ? undefined : pairsOf(metadata);

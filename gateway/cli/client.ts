@@ -1,8 +1,9 @@
 /** The admin REST, for a shell: how it is reached and how its answers are printed. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
+import { type Flags, JSON_FLAG, UsageError } from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { CommandError, EXIT_UNREACHABLE, type Flag, JSON_FLAG, UsageError } from '../command.ts';
+import { CommandError, EXIT_UNREACHABLE } from '../command.ts';
 import { isReaderGone } from './reader.ts';
 
 /** The gateway said no: told without a stack. */
@@ -16,16 +17,15 @@ class Unreachable extends ClientError {
 const ANSWER_MS = 15_000;
 
 export const CONNECTION = {
-  url: { type: 'string', default: 'http://127.0.0.1:8787', value: 'URL', help: 'the gateway' },
+  url: { default: 'http://127.0.0.1:8787', value: 'URL', help: 'the gateway' },
   'key-file': {
-    type: 'string',
     default: './data/admin.key',
     value: 'FILE',
     takes: 'file',
     help: "file with an operator's key",
   },
   ...JSON_FLAG,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export interface Door {
   path: string;

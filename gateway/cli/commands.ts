@@ -1,6 +1,8 @@
 /** Every command of `otela-gateway`, by name, in the order of its help. */
+import manifest from '../../package.json' with { type: 'json' };
+import { type Command, EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
+import { EXIT_FAILED, EXIT_UNREACHABLE } from '../command.ts';
 
-import { type Command, EXIT_CODES } from '../command.ts';
 import { BACKUP } from '../hosts/node/backup/backup-command.ts';
 import { RESTORE } from '../hosts/node/backup/restore-command.ts';
 import { DOCTOR } from '../hosts/node/doctor/doctor-command.ts';
@@ -15,7 +17,7 @@ import { RESOURCES } from './resources.ts';
 import { SETTINGS } from './settings-command.ts';
 import { AUDIT, TRACE, USAGE } from './usage-command.ts';
 
-export const COMMANDS: Readonly<Record<string, Command>> = {
+const COMMANDS: Readonly<Record<string, Command>> = {
   serve: SERVE,
   doctor: DOCTOR,
   backup: BACKUP,
@@ -32,23 +34,17 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   issuer: ISSUER,
 };
 
-const WIDTH = 11;
-
-export function overview(): string {
-  const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(WIDTH)}${summary}`);
-  return `otela-gateway runs an OpenTela gateway on this machine, and is the shell of any.
+export const PROGRAM: Program = {
+  name: 'otela-gateway',
+  version: manifest.version,
+  about: `otela-gateway runs an OpenTela gateway on this machine, and is the shell of any.
 
   otela-gateway serve --data ./data
   otela-gateway keys create --name ada
   otela-gateway tokens create --provider eth --cluster alps
   otela-gateway nodes list --url https://gw.example.org --key-file admin.key
 
-${lines.join('\n')}
-  ${'completion'.padEnd(WIDTH)}for a shell: source <(otela-gateway completion bash)
-  ${'version'.padEnd(WIDTH)}of this program
-
-otela-gateway COMMAND --help tells more. All but serve, doctor, backup, restore and issuer ask a gateway:
---url (http://127.0.0.1:8787), --key-file (./data/admin.key). --json prints one object a line.
-
-${EXIT_CODES}`;
-}
+All but serve, doctor, backup, restore and issuer ask a gateway: --url, --key-file. --json prints one object a line.`,
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_FAILED} refused by the gateway or failed, ${EXIT_USAGE} wrong use, ${EXIT_UNREACHABLE} no gateway answers.`,
+  commands: COMMANDS,
+};

@@ -3,9 +3,8 @@ import { createWriteStream, openAsBlob } from 'node:fs';
 import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { type Command, EXIT_DONE, type Flag, UsageError } from '../command.ts';
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, ClientError, CONNECTION, type Door, doorTo, download, list, print, type Row, upload } from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
 
@@ -13,10 +12,10 @@ const PURPOSES = ['batch', 'user_data', 'assistants', 'fine-tune', 'vision', 'ev
 const VERBS = ['list', 'get', 'put', 'delete', 'content'] as const;
 
 const FLAGS = {
-  purpose: { type: 'string', value: 'PURPOSE', takes: PURPOSES, help: 'put: what it is for; left out: batch' },
-  out: { type: 'string', value: 'FILE', takes: 'file', help: 'content: where to; left out: stdout' },
+  purpose: { value: 'PURPOSE', takes: PURPOSES, help: 'put: what it is for; left out: batch' },
+  out: { value: 'FILE', takes: 'file', help: 'content: where to; left out: stdout' },
   ...CONNECTION,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const FILES: Command = {
   summary: 'files of batches: uploads and results',
@@ -52,13 +51,13 @@ export function dateOf(seconds: number): string {
   return new Date(seconds * 1_000).toISOString().replace('.000', '');
 }
 
-async function filesCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
-  const [verb, what, ...rest] = positionals;
+async function filesCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, FLAGS, { words: 2 });
+  const [verb, what] = words;
   const door = doorTo('/v1/files', values);
   refusePassedOver(verb, { purpose: [values.purpose, 'put'], out: [values.out, 'content'] });
   if (verb === 'list' && what === undefined) return list(door, { row });
-  if (what === undefined || rest.length > 0) throw wrongUse();
+  if (what === undefined) throw wrongUse();
   const one = `/${encodeURIComponent(what)}`;
   switch (verb) {
     case 'get':

@@ -1,8 +1,7 @@
 /** `otela-gateway nodes …`: what runs at each node now. */
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { printable, printableJson } from '../../shared/terminal/printable.ts';
-import { type Command, EXIT_DONE, type Flag, UsageError } from '../command.ts';
 import { ask, CONNECTION, type Door, doorTo } from './client.ts';
 import { isReaderGone } from './reader.ts';
 
@@ -36,11 +35,11 @@ const EVENTS = 1_000;
 
 const STATES = ['JOIN', 'SERVING', 'DOWN', 'LEFT'];
 const OPTIONS = {
-  state: { type: 'string', value: STATES.join('|'), takes: STATES, help: 'list: in that state' },
-  model: { type: 'string', value: 'M', help: 'list: that serve it' },
-  session: { type: 'string', value: 'S', help: 'history: of that one' },
+  state: { value: STATES.join('|'), takes: STATES, help: 'list: in that state' },
+  model: { value: 'M', help: 'list: that serve it' },
+  session: { value: 'S', help: 'history: of that one' },
   ...CONNECTION,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const NODES: Command = {
   summary: 'what runs at each node now',
@@ -57,10 +56,10 @@ export const NODES: Command = {
   run: nodesCommand,
 };
 
-async function nodesCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
+async function nodesCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, OPTIONS, { words: 2 });
   const door = doorTo('/admin/nodes', values);
-  const [verb, session, ...rest] = positionals;
+  const [verb, session] = words;
   if (verb === 'list' && session === undefined) {
     await listNodes(door, { state: values.state, model: values.model });
     return EXIT_DONE;
@@ -69,7 +68,7 @@ async function nodesCommand(args: string[]): Promise<number> {
     await tellHistory(door, values.session);
     return EXIT_DONE;
   }
-  if (session === undefined || rest.length > 0) throw wrong();
+  if (session === undefined) throw wrong();
   const path = `/${encodeURIComponent(session)}`;
   switch (verb) {
     case 'show':

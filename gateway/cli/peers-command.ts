@@ -1,7 +1,6 @@
 /** `otela-gateway peers …`: the issuers whose nodes this gateway takes in beside its own. */
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { type Command, EXIT_DONE, UsageError } from '../command.ts';
+import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, CONNECTION, type Door, doorTo } from './client.ts';
 
 const peerSchema = z.object({
@@ -24,15 +23,15 @@ export const PEERS: Command = {
   run: peersCommand,
 };
 
-async function peersCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: CONNECTION, allowPositionals: true });
+async function peersCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, CONNECTION, { words: 4 });
   const door = doorTo('/admin/peers', values);
-  const [verb, name, root, url, ...rest] = positionals;
+  const [verb, name, root, url] = words;
   if (verb === 'list' && name === undefined) {
     for (const peer of listSchema.parse(await ask(door, 'GET', '')).data) say(door, peer);
     return EXIT_DONE;
   }
-  if (verb === 'add' && name !== undefined && root !== undefined && url !== undefined && rest.length === 0) {
+  if (verb === 'add' && name !== undefined && root !== undefined && url !== undefined) {
     say(door, peerSchema.parse(await ask(door, 'POST', '', { name, root, url })));
     return EXIT_DONE;
   }

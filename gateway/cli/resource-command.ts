@@ -1,7 +1,6 @@
 /** Runs `keys`, `users`, `projects`, `providers` and `tokens` against the admin REST. */
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { type Command, EXIT_DONE, UsageError } from '../command.ts';
+import { type Command, EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, CONNECTION, doorTo, list, print, type Row } from './client.ts';
 import type { Kind, Resource } from './resources.ts';
 
@@ -11,17 +10,8 @@ const UNIT_S: Readonly<Record<string, number>> = { m: 60, h: 3_600, d: DAY_S };
 /** The command of a row of the table. */
 export function commandOf(name: string, resource: Resource): Command {
   const { summary, examples, verbs } = resource;
-  const overlap = { type: 'string', value: '24h', help: 'rotate: the old one works on for so long' } as const;
-  const flags: Command['flags'] = {
-    ...Object.fromEntries(
-      Object.entries(resource.flags).map(([flag, { kind: _, member: __, ...rest }]) => [
-        flag,
-        { type: 'string' as const, ...rest },
-      ]),
-    ),
-    ...(verbs.includes('rotate') ? { overlap } : {}),
-    ...CONNECTION,
-  };
+  const overlap = { value: '24h', help: 'rotate: the old one works on for so long' };
+  const flags: Flags = { ...resource.flags, ...(verbs.includes('rotate') ? { overlap } : {}), ...CONNECTION };
   return { summary, examples, verbs, flags, run: (args) => resourceCommand(name, resource, flags, args) };
 }
 
@@ -29,18 +19,17 @@ export function commandOf(name: string, resource: Resource): Command {
 async function resourceCommand(
   name: string,
   resource: Resource,
-  flags: Command['flags'],
-  args: string[],
+  flags: Flags,
+  args: readonly string[],
 ): Promise<number> {
-  const line = parseArgs({ args, options: { ...flags, ...CONNECTION }, allowPositionals: true });
-  const values: Readonly<Record<string, unknown>> = line.values;
+  const { values, given: flagsGiven, words } = parseLine(args, { ...flags, ...CONNECTION }, { words: 2 });
   const { verbs, path, secret, first } = resource;
   const row = rowOf(resource.shown);
-  const door = doorTo(path, line.values);
-  const [given, id, ...rest] = line.positionals;
+  const door = doorTo(path, values);
+  const [given, id] = words;
   const verb = verbs.find((one) => one === given);
-  if (verb !== undefined) refusePassedOver(name, verb, resource, values);
-  const named = id !== undefined && rest.length === 0;
+  if (verb !== undefined) refusePassedOver(name, verb, resource, [...flagsGiven.keys()]);
+  const named = id !== undefined;
   const one = `/${encodeURIComponent(id ?? '')}`;
   if (verb === 'list' && id === undefined) return list(door, { row });
   if (verb === 'show' && named) return print({ ...door, json: true }, row, await ask(door, 'GET', one));
@@ -59,21 +48,17 @@ async function resourceCommand(
     return print(door, row, await ask(door, 'PATCH', one, merged(body, before)));
   }
   if (verb === 'rotate' && named) {
-    const overlap = values.overlap === undefined ? {} : { overlap_seconds: seconds(String(values.overlap)) };
-    return shownOnce(door.json, await ask(door, 'POST', `${one}/rotate`, overlap), row, 'key');
+    const [overlap] = flagsGiven.get('overlap') ?? [];
+    const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
+    return shownOnce(door.json, await ask(door, 'POST', `${one}/rotate`, body), row, 'key');
   }
   throw new UsageError(`usage: otela-gateway ${name} ${verbs.join('|')} …`);
 }
 
 /** A flag that would be passed over was meant: `keys list --project P` would show everybody's. @throws UsageError */
-function refusePassedOver(
-  name: string,
-  verb: string,
-  { flags }: Resource,
-  values: Readonly<Record<string, unknown>>,
-): void {
+function refusePassedOver(name: string, verb: string, { flags }: Resource, given: readonly string[]): void {
   const taken = verb === 'create' || verb === 'set' ? Object.keys(flags) : verb === 'rotate' ? ['overlap'] : [];
-  const over = Object.keys(values).find((flag) => !(flag in CONNECTION) && !taken.includes(flag));
+  const over = given.find((flag) => !(flag in CONNECTION) && !taken.includes(flag));
   if (over !== undefined) throw new UsageError(`otela-gateway ${name} ${verb} takes no --${over}`);
 }
 

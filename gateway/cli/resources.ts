@@ -1,5 +1,5 @@
 /** `otela-gateway keys|users|projects|providers|tokens`: what each may be asked for, and how it is shown in a line. */
-import type { Flag } from '../command.ts';
+import type { Flag } from '../../shared/command-line/index.ts';
 
 /** How a flag becomes a member of the body. */
 export type Kind = 'text' | 'list' | 'count' | 'switch' | 'expiry';

@@ -1,7 +1,6 @@
 /** `otela-gateway settings`: what holds for the whole gateway. */
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { type Command, EXIT_DONE, UsageError } from '../command.ts';
+import { type Command, EXIT_DONE, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { ask, CONNECTION, doorTo } from './client.ts';
 
 export const SETTINGS: Command = {
@@ -18,14 +17,14 @@ export const SETTINGS: Command = {
 
 const settingsSchema = z.looseObject({ object: z.literal('settings') });
 
-async function settingsCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: CONNECTION, allowPositionals: true });
+async function settingsCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, CONNECTION, { words: 3 });
   const door = doorTo('/admin/settings', values);
-  const [verb, name, value, ...rest] = positionals;
-  if (verb === undefined) return show(await ask(door, 'GET', ''), values.json === true);
-  if (verb !== 'set' || name === undefined || value === undefined || rest.length > 0)
+  const [verb, name, value] = words;
+  if (verb === undefined) return show(await ask(door, 'GET', ''), values.json);
+  if (verb !== 'set' || name === undefined || value === undefined)
     throw new UsageError('usage: otela-gateway settings | settings set NAME VALUE');
-  return show(await ask(door, 'PATCH', '', { [name]: parsed(value) }), values.json === true);
+  return show(await ask(door, 'PATCH', '', { [name]: parsed(value) }), values.json);
 }
 
 function show(answer: unknown, json: boolean): number {

@@ -2,16 +2,22 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
-import { parseArgs } from 'node:util';
 import * as z from 'zod';
+import {
+  type Command,
+  EXIT_DONE,
+  type Flags,
+  parseLine,
+  UsageError,
+  type Values,
+} from '../../shared/command-line/index.ts';
 import { printable } from '../../shared/terminal/printable.ts';
-import { type Command, EXIT_DONE, type Flag, UsageError } from '../command.ts';
 import { ask, ClientError, CONNECTION, doorTo, download } from './client.ts';
 import { drained, isReaderGone } from './reader.ts';
 import { type TraceLine, TraceStats, traceLineSchema } from './trace-stats.ts';
 
-const when = (help: string) => ({ type: 'string', value: 'TIME', help }) as const;
-const only = (value: string, help: string) => ({ type: 'string', value, help }) as const;
+const when = (help: string) => ({ value: 'TIME', help }) as const;
+const only = (value: string, help: string) => ({ value, help }) as const;
 const GROUPS = ['day', 'project', 'user', 'key', 'model', 'provider'];
 const COUNTS = [
   'requests',
@@ -27,14 +33,14 @@ const COUNTS = [
 const USAGE_FLAGS = {
   from: when('first day, UTC: 2026-11-01'),
   to: when('last day'),
-  by: { type: 'string', default: 'day', value: GROUPS.join(','), takes: GROUPS, help: 'a row for each' },
+  by: { default: 'day', value: GROUPS.join(','), takes: GROUPS, help: 'a row for each' },
   model: only('M', 'of that model alone'),
   project: only('ID', 'of that project'),
   user: only('ID', 'of that person'),
   key: only('ID', 'of that key'),
   provider: only('P', 'by that provider’s nodes'),
   ...CONNECTION,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const USAGE: Command = {
   summary: 'what was used: requests and tokens, by day or by anything else',
@@ -47,8 +53,8 @@ export const USAGE: Command = {
   run: usageCommand,
 };
 
-async function usageCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: USAGE_FLAGS });
+async function usageCommand(args: readonly string[]): Promise<number> {
+  const { values } = parseLine(args, USAGE_FLAGS);
   const { from, to, by, model, project, user, key, provider } = values;
   const given = Object.entries({ from, to, model, project, user, key, provider, group_by: by });
   const query = new URLSearchParams(
@@ -82,9 +88,9 @@ async function allPages(door: ReturnType<typeof doorTo>, query: URLSearchParams)
 const TRACE_FLAGS = {
   from: when('2026-11-01T00:00:00Z'),
   to: when('2026-11-08T00:00:00Z'),
-  format: { type: 'string', default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: how' },
+  format: { default: 'ndjson', value: 'ndjson|csv', takes: ['ndjson', 'csv'], help: 'export: how' },
   ...CONNECTION,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 const TRACE_USAGE =
   'usage: otela-gateway trace export --from … --to … | trace stats --from … --to … | trace stats FILE.ndjson';
 
@@ -100,12 +106,13 @@ export const TRACE: Command = {
   run: traceCommand,
 };
 
-async function traceCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: TRACE_FLAGS, allowPositionals: true });
-  const [verb, file, ...rest] = positionals;
-  if (verb === 'stats' && rest.length === 0) return traceStats(values, file);
+async function traceCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, TRACE_FLAGS, { words: 2 });
+  const [verb, file] = words;
+  if (verb === 'stats') return traceStats(values, file);
   const { from, to, format } = values;
-  if (positionals.join(' ') !== 'export' || from === undefined || to === undefined) throw new UsageError(TRACE_USAGE);
+  if (verb !== 'export' || file !== undefined || from === undefined || to === undefined)
+    throw new UsageError(TRACE_USAGE);
   const body = await download(doorTo('/admin/trace', values), `?${new URLSearchParams({ from, to, format })}`);
   for await (const chunk of body) {
     if (isReaderGone()) break;
@@ -114,10 +121,8 @@ async function traceCommand(args: string[]): Promise<number> {
   return EXIT_DONE;
 }
 
-type TraceValues = Parameters<typeof doorTo>[1] & { from?: string; to?: string; json?: boolean };
-
 /** Of a file that was exported before, or of what the gateway has. */
-async function traceStats(values: TraceValues, file: string | undefined): Promise<number> {
+async function traceStats(values: Values<typeof TRACE_FLAGS>, file: string | undefined): Promise<number> {
   const { from, to } = values;
   const asked = from !== undefined && to !== undefined;
   if (asked === (file !== undefined)) throw new UsageError(TRACE_USAGE);
@@ -131,15 +136,15 @@ async function traceStats(values: TraceValues, file: string | undefined): Promis
   const reading = (async () => {
     for await (const line of createInterface({ input: source, crlfDelay: Number.POSITIVE_INFINITY })) {
       number++;
-      if (line.trim() !== '') stats.add(parseLine(line, number));
+      if (line.trim() !== '') stats.add(parseTraceLine(line, number));
     }
   })();
   await Promise.race([reading, failed.catch((error: Error) => Promise.reject(new ClientError(error.message)))]);
-  printStats(stats, values.json === true);
+  printStats(stats, values.json);
   return EXIT_DONE;
 }
 
-function parseLine(line: string, number: number): TraceLine {
+function parseTraceLine(line: string, number: number): TraceLine {
   try {
     return traceLineSchema.parse(JSON.parse(line));
   } catch {
@@ -208,8 +213,8 @@ export const AUDIT: Command = {
   run: auditCommand,
 };
 
-async function auditCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: CONNECTION });
+async function auditCommand(args: readonly string[]): Promise<number> {
+  const { values } = parseLine(args, CONNECTION);
   const line = z.object({ at: z.string(), actor: z.string(), action: z.string(), target: z.string() });
   const row = (value: unknown) => {
     const { at, actor, action, target } = line.parse(value);

@@ -2,8 +2,15 @@
 
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
-import { wrongUse as misuse } from '../../shared/terminal/wrong-use.ts';
+import {
+  EXIT_DONE,
+  EXIT_USAGE,
+  type Flags,
+  flagTable,
+  JSON_FLAG,
+  parseLine,
+  UsageError,
+} from '../../shared/command-line/index.ts';
 import { dashboardDirectory } from '../hosts/node/serve/program-files.ts';
 import { databaseIdIn, readConfig, releaseKeysIn } from './config.ts';
 import { deploy } from './deploy.ts';
@@ -12,7 +19,21 @@ import { RefusedError, runs } from './worker.ts';
 import { wranglerIn } from './wrangler.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const [DONE, FAILED, WRONG_USE] = [0, 1, 2];
+const EXIT_FAILED = 1;
+
+const FLAGS = {
+  production: { help: 'the environment of that name in wrangler.toml: signed agents, marked providers' },
+  'no-production': { help: 'a trial, where it was a production' },
+  'release-keys': { value: 'KEY,…', help: 'with --production: whose releases agents must be of' },
+  name: { value: 'NAME', default: 'opentela-gateway', help: 'of the Worker' },
+  database: { value: 'NAME', otherwise: "the Worker's name", help: 'of D1' },
+  jurisdiction: { value: 'eu', help: 'where D1 and R2 may keep their data; when they are made' },
+  keys: { value: 'DIR', otherwise: 'cloudflare-keys/NAME', help: 'where its keys are kept' },
+  'new-admin-key': { help: 'another one; the old one is dead' },
+  url: { value: 'URL', help: 'where clients reach it, if not at workers.dev' },
+  help: { short: 'h', help: 'this' },
+  ...JSON_FLAG,
+} as const satisfies Flags;
 
 const USAGE = `npm run deploy -- [flags]: a gateway on Cloudflare, from this clone. Safe to run again, whatever happened.
 
@@ -23,43 +44,20 @@ const USAGE = `npm run deploy -- [flags]: a gateway on Cloudflare, from this clo
 Finds or makes D1 and an R2 bucket, applies migrations, makes the admin key and the issuer's keys where Cloudflare lacks them, deploys, and waits until
 it answers. Keys are kept in cloudflare-keys/NAME (0600): back them up, root.key above all. What is said once is remembered there.
 
-  --production             the environment of that name in wrangler.toml: signed agents, marked providers (--no-production: a trial)
-  --release-keys KEY,…     with --production: whose releases agents must be of
-  --name NAME              of the Worker [opentela-gateway]
-  --database NAME          of D1 [the Worker's name]
-  --jurisdiction eu        where D1 and R2 may keep their data; when they are made
-  --keys DIR               [cloudflare-keys/NAME]
-  --new-admin-key          another one; the old one is dead
-  --url URL                where clients reach it, if not at workers.dev
-  --json
+${flagTable(FLAGS)}
 
 Exit codes: 0 done, 1 failed (run it again), 2 wrong use.`;
 
 async function main(args: string[]): Promise<number> {
-  const { values } = parseArgs({
-    args,
-    allowNegative: true,
-    options: {
-      production: { type: 'boolean' },
-      'release-keys': { type: 'string' },
-      name: { type: 'string', default: 'opentela-gateway' },
-      database: { type: 'string' },
-      jurisdiction: { type: 'string' },
-      keys: { type: 'string' },
-      'new-admin-key': { type: 'boolean', default: false },
-      url: { type: 'string' },
-      json: { type: 'boolean', default: false },
-      help: { type: 'boolean', short: 'h', default: false },
-    },
-  });
+  const { values } = parseLine(args, FLAGS);
   if (values.help) {
     console.log(USAGE);
-    return DONE;
+    return EXIT_DONE;
   }
   const { name } = values;
   const keys = resolve(values.keys ?? join(ROOT, 'cloudflare-keys', name));
   const given = {
-    production: values.production,
+    production: values['no-production'] ? false : values.production || undefined,
     database: values.database,
     jurisdiction: values.jurisdiction,
     release_keys: values['release-keys'],
@@ -108,22 +106,21 @@ async function main(args: string[]): Promise<number> {
     console.error(
       'Next: otela-gateway keys create and tokens create with --url and --key-file, as docs/deploy.md says.',
     );
-  return DONE;
+  return EXIT_DONE;
 }
 
 function wrongUse(message: string): number {
   console.error(`npm run deploy: ${message}\nTry: npm run deploy -- --help`);
-  return WRONG_USE;
+  return EXIT_USAGE;
 }
 
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
   const message = error instanceof Error ? error.message : String(error);
-  const misused = misuse(error);
-  if (misused !== undefined || error instanceof RefusedError) process.exitCode = wrongUse(misused ?? message);
+  if (error instanceof UsageError || error instanceof RefusedError) process.exitCode = wrongUse(message);
   else {
     console.error(`npm run deploy: ${message}\n\nNothing is lost: run it again.`);
-    process.exitCode = FAILED;
+    process.exitCode = EXIT_FAILED;
   }
 }

@@ -3,13 +3,13 @@ import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { findGpuClass } from '../../shared/hardware/classes.ts';
+import { nearestNames } from '../../shared/text/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { type Calibration, calibrationSchema } from './calibration.ts';
 import { type Gpu, gpuFileSchema, gpuFromRow } from './gpu.ts';
 import { gpuVariant } from './gpu-variant.ts';
 import { isHuggingFaceConfig, modelFromConfig } from './huggingface.ts';
 import { type Model, modelFileSchema, modelFromRow } from './model.ts';
-import { nearest } from './nearest.ts';
 
 /** All GPUs and models that can be named, and how well the GPUs keep what their data sheets promise. */
 export interface Catalogue {
@@ -129,7 +129,7 @@ export function findGpu(catalogue: Catalogue, name: string, memoryMib?: number):
   const names = catalogue.gpus.map(({ id }) => id);
   throw new SchedulerError(
     'unknown_gpu',
-    `no GPU is called ${JSON.stringify(name.slice(0, 64))}; nearest: ${nearest(name, names).join(', ')} (otela-plan catalogue lists all; --gpus FILE adds one)`,
+    `no GPU is called ${JSON.stringify(name.slice(0, 64))}; nearest: ${nearestNames(name, names).join(', ')} (otela-plan catalogue lists all; --gpus FILE adds one)`,
   );
 }
 
@@ -143,6 +143,6 @@ export function findModel(catalogue: Catalogue, name: string): Model {
   const names = catalogue.models.map(({ id }) => id);
   throw new SchedulerError(
     'unknown_model',
-    `no model is called ${JSON.stringify(name.slice(0, 256))}; nearest: ${nearest(name, names).join(', ')} (otela-plan catalogue lists all; --models config.json adds one)`,
+    `no model is called ${JSON.stringify(name.slice(0, 256))}; nearest: ${nearestNames(name, names).join(', ')} (otela-plan catalogue lists all; --models config.json adds one)`,
   );
 }

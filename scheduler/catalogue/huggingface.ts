@@ -1,10 +1,10 @@
+import { nearestNames } from '../../shared/text/nearest.ts';
 import { SchedulerError } from '../errors.ts';
 import { familyOf, MODEL_TYPES } from './architectures.ts';
 import { ConfigReader } from './config-reader.ts';
 import type { Family, One } from './families.ts';
 import type { Layer } from './layers.ts';
 import type { Model } from './model.ts';
-import { nearest } from './nearest.ts';
 import { storageOf } from './quantization.ts';
 
 /** More layers than any decoder has. */
@@ -52,7 +52,7 @@ const modelType = (c: ConfigReader): string | undefined => c.text('model_type');
 
 function unknownArchitecture(id: string, type: string): SchedulerError {
   const named = type === '' ? 'its config.json has no model_type' : `the architecture "${type}" is not modelled`;
-  const near = type === '' ? '' : `; nearest: ${nearest(type, MODEL_TYPES).join(', ')}`;
+  const near = type === '' ? '' : `; nearest: ${nearestNames(type, MODEL_TYPES).join(', ')}`;
   return new SchedulerError('bad_input', `${id}: ${named}${near}. A models file can describe an equivalent decoder`);
 }
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { ParseArgsOptionsConfig } from 'node:util';
+import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { type Differences, differences } from '../controller/actions.ts';
 import { Agents } from '../controller/agents.ts';
@@ -26,16 +26,15 @@ import { loadPlanner } from '../planner/load.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Parallelism } from '../roofline/parallelism.ts';
 import type { Demand, Placement } from '../solver/problem.ts';
-import { EXIT_DONE, EXIT_FAILED, EXIT_INFEASIBLE, planExit } from './exit.ts';
+import { EXIT_FAILED, EXIT_INFEASIBLE, planExit } from './exit.ts';
 import {
   asFlagged,
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
-  type Flags,
+  type FlagValues,
   PLAN_FLAGS,
   planOptionsFrom,
-  readFlags,
   required,
   text,
 } from './flags.ts';
@@ -48,17 +47,17 @@ export const APPLY_FLAGS = {
   ...CATALOGUE_FLAGS,
   ...ENGINE_FLAGS,
   ...PLAN_FLAGS,
-  inventory: { type: 'string' },
-  workload: { type: 'string' },
-  gateway: { type: 'string' },
-  'key-file': { type: 'string' },
-  slurm: { type: 'string' },
-  agents: { type: 'boolean' },
-  state: { type: 'string' },
-  weights: { type: 'boolean' },
-  window: { type: 'string' },
-  retry: { type: 'boolean' },
-  yes: { type: 'boolean' },
+  inventory: { value: 'FILE|sinfo', takes: 'file', help: 'the GPUs' },
+  workload: { value: 'FILE', takes: 'file', help: 'the demand' },
+  gateway: { value: 'URL', help: 'the gateway' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
+  slurm: { value: 'TEMPLATE', takes: 'file', help: 'start jobs on what --inventory offers' },
+  agents: { help: 'deploy to agents that wait' },
+  state: { value: 'FILE', takes: 'file', otherwise: 'otela-plan.state.json', help: 'what was started' },
+  weights: { help: 'set the routing weights of the plan' },
+  window: { value: '1h', help: 'of the demand that the gateway saw' },
+  retry: { help: 'what failed before is tried again' },
+  yes: { help: 'do it; without it only said' },
 } as const;
 
 /** Replaced in tests. */
@@ -83,7 +82,7 @@ export interface Session {
   workload(nodes: readonly LiveNode[]): Promise<Demand[]>;
 }
 
-export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promise<Session> {
+export async function sessionFrom(flags: FlagValues, io: Io, outside: Outside): Promise<Session> {
   const catalogue = catalogueFrom(flags);
   const gateway = gatewayFrom(required(flags, 'gateway'), text(flags, 'key-file'), outside.fetch);
   const now = outside.now ?? Date.now;
@@ -123,7 +122,7 @@ export async function sessionFrom(flags: Flags, io: Io, outside: Outside): Promi
 
 /** Undefined: only agents are used. */
 async function slurmFrom(
-  flags: Flags,
+  flags: FlagValues,
   catalogue: Catalogue,
   url: string,
   outside: Outside,
@@ -132,7 +131,7 @@ async function slurmFrom(
   if (flags.agents === true && text(flags, 'slurm') === undefined && text(flags, 'inventory') === undefined)
     return undefined;
   if (flags.agents !== true && text(flags, 'inventory') === undefined)
-    throw new SchedulerError('usage', '--agents is needed, or --inventory and --slurm: where may replicas be started?');
+    throw new UsageError('--agents is needed, or --inventory and --slurm: where may replicas be started?');
   const inventory = await inventoryFrom(required(flags, 'inventory'), catalogue, io.log, outside.command);
   if (inventory.running.length > 0)
     throw new SchedulerError(
@@ -170,15 +169,14 @@ function readTemplate(path: string): string {
 
 export const FLAGS = {
   ...APPLY_FLAGS,
-  rollback: { type: 'boolean' },
-  stop: { type: 'boolean' },
-} as const satisfies ParseArgsOptionsConfig;
+  rollback: { help: 'back to what ran before' },
+  stop: { help: 'end all that was started' },
+} as const satisfies Flags;
 
 /** `otela-plan apply`: one round. Changes nothing without --yes. */
 export async function applyCommand(argv: readonly string[], io: Io, outside: Outside = {}): Promise<number> {
-  const flags = readFlags(argv, FLAGS);
-  if (flags.rollback === true && flags.stop === true)
-    throw new SchedulerError('usage', '--rollback or --stop, not both');
+  const flags = parseLine(argv, FLAGS).values;
+  if (flags.rollback === true && flags.stop === true) throw new UsageError('--rollback or --stop, not both');
   const session = await sessionFrom(flags, io, outside);
   const unlock = lockState(session.statePath);
   try {

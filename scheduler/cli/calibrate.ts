@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
-import type { ParseArgsOptionsConfig } from 'node:util';
+import { EXIT_DONE, type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { fitCalibration } from '../calibrate/fit.ts';
 import { observe } from '../calibrate/load.ts';
 import { type Engine, engineName, servedModel } from '../calibrate/probe.ts';
@@ -10,37 +10,35 @@ import { SchedulerError } from '../errors.ts';
 import { type Deployment, deploymentProblem } from '../roofline/deployment.ts';
 import { seeded } from '../serving/random.ts';
 import { percent, signed, table } from '../validate/table.ts';
-import { EXIT_DONE } from './exit.ts';
-import { CATALOGUE_FLAGS, catalogueFrom, number, readFlags, required, text } from './flags.ts';
+import { CATALOGUE_FLAGS, catalogueFrom, number, required, text } from './flags.ts';
 import type { Io } from './io.ts';
 
 export const FLAGS = {
   ...CATALOGUE_FLAGS,
-  url: { type: 'string' },
-  model: { type: 'string' },
-  served: { type: 'string' },
-  gpu: { type: 'string' },
-  tp: { type: 'string' },
-  weights: { type: 'string' },
-  'max-sequences': { type: 'string' },
-  minutes: { type: 'string' },
-  'key-file': { type: 'string' },
-  out: { type: 'string' },
-} as const satisfies ParseArgsOptionsConfig;
+  url: { value: 'URL', help: 'of an idle engine' },
+  model: { value: 'M', help: 'which model' },
+  served: { value: 'NAME', help: 'as the engine calls the model' },
+  gpu: { value: 'G', help: 'which GPU' },
+  tp: { value: 'N', otherwise: '1', help: 'tensor parallel' },
+  weights: { value: PRECISIONS.join('|'), takes: PRECISIONS, help: 'precision of the weights' },
+  'max-sequences': { value: 'N', otherwise: '128', help: 'requests at once at most' },
+  minutes: { value: 'N', otherwise: '10', help: 'of load' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
+  out: { value: 'FILE', takes: 'file', help: 'where it is written' },
+} as const satisfies Flags;
 
 /** `otela-plan calibrate`: fits a GPU and an engine version from a short load on the engine's own port. */
 export async function calibrateCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = readFlags(argv, FLAGS);
+  const flags = parseLine(argv, FLAGS).values;
   const catalogue = catalogueFrom(flags);
   const url = required(flags, 'url').replace(/\/+(v1\/?)?$/, '');
-  if (!/^https?:\/\//.test(url))
-    throw new SchedulerError('usage', `--url must be http:// or https://, not ${url.slice(0, 120)}`);
+  if (!/^https?:\/\//.test(url)) throw new UsageError(`--url must be http:// or https://, not ${url.slice(0, 120)}`);
   const gpu = findGpu(catalogue, required(flags, 'gpu'));
   const port = { url, now: () => performance.now(), fetch, headers: headersFrom(text(flags, 'key-file')) };
   const served = text(flags, 'served') ?? (await servedModel(port));
   const model = findModel(catalogue, text(flags, 'model') ?? served);
   const weights = PRECISIONS.find((one) => one === (text(flags, 'weights') ?? model.storage.weights));
-  if (weights === undefined) throw new SchedulerError('usage', `--weights: there are ${PRECISIONS.join(', ')}`);
+  if (weights === undefined) throw new UsageError(`--weights: there are ${PRECISIONS.join(', ')}`);
   const tp = Math.round(number(flags, 'tp', 1, { min: 1, max: 72 }));
   const deployment: Deployment = { model, gpu, tp, weights, kv: model.storage.kv };
   const problem = deploymentProblem(deployment);

@@ -1,17 +1,16 @@
-import type { ParseArgsOptionsConfig } from 'node:util';
+import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { efficiencyOf } from '../catalogue/calibration.ts';
 import { activeParameters, expertsOf, headsOf, layerCount, type Model, parameters } from '../catalogue/model.ts';
 import { kvBytesPerToken, weightBytes } from '../roofline/deployment.ts';
 import { table } from '../validate/table.ts';
-import { EXIT_DONE } from './exit.ts';
-import { CATALOGUE_FLAGS, catalogueFrom, readFlags } from './flags.ts';
+import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
 import { type Io, json } from './io.ts';
 
-export const FLAGS = { ...CATALOGUE_FLAGS, json: { type: 'boolean' } } as const satisfies ParseArgsOptionsConfig;
+export const FLAGS = { ...CATALOGUE_FLAGS, ...JSON_FLAG } as const satisfies Flags;
 
 /** `otela-plan catalogue`: what can be named, with sources. */
 export function catalogueCommand(argv: readonly string[], io: Io): number {
-  const flags = readFlags(argv, FLAGS);
+  const flags = parseLine(argv, FLAGS).values;
   const catalogue = catalogueFrom(flags);
   if (flags.json === true) {
     const models = catalogue.models.map((model) => ({

@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import type { ParseArgsOptionsConfig } from 'node:util';
+import { type Flags, parseLine } from '../../shared/command-line/index.ts';
 import { planOfCounts } from '../planner/of-counts.ts';
 import { type Prediction, predict } from '../planner/predict.ts';
 import type { Plan } from '../planner/types.ts';
@@ -8,7 +8,7 @@ import { equalSplit, memoryProportional } from '../solver/baselines.ts';
 import { OptionTable } from '../solver/options.ts';
 import { percent, table } from '../validate/table.ts';
 import { planExit } from './exit.ts';
-import { readFlags, text } from './flags.ts';
+import { text } from './flags.ts';
 import { type Io, json } from './io.ts';
 import { type Bars, barsSvg, barsText } from './picture.ts';
 import { PLANNING_FLAGS, planned } from './planned.ts';
@@ -21,12 +21,12 @@ export interface Compared {
 
 export const FLAGS = {
   ...PLANNING_FLAGS,
-  svg: { type: 'string' },
-} as const satisfies ParseArgsOptionsConfig;
+  svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
+} as const satisfies Flags;
 
 /** `otela-plan compare`: our plan, GPUs in proportion to requests times parameters (the paper's memP) and equal parts, under the same simulation. */
 export async function compareCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = readFlags(argv, FLAGS);
+  const flags = parseLine(argv, FLAGS).values;
   const { inventory, workload, options, durationS, plan: ours } = await planned(flags, io, 1);
   const optionTable = new OptionTable(workload, inventory.pools, options);
   const baselines = {

@@ -1,18 +1,16 @@
+import { EXIT_DONE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import type { SchedulerErrorCode } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 
-/** Exit codes that scripts test for. */
-export const EXIT_DONE = 0;
-/** Wrong use or bad input; nothing was done. */
-export const EXIT_USAGE = 2;
+/** Exit codes that scripts test for, beside the kit's. */
 /** No feasible plan; what was printed says which constraint and what would help. */
 export const EXIT_INFEASIBLE = 3;
 /** The solver's time ended before its gap was reached: the best plan so far was printed. */
-const EXIT_TIME_OUT = 4;
+export const EXIT_TIME_OUT = 4;
 /** EX_UNAVAILABLE: the gateway did not answer, or refused. */
-const EXIT_GATEWAY = 69;
+export const EXIT_GATEWAY = 69;
 /** EX_TEMPFAIL: another controller is at work. */
-const EXIT_BUSY = 75;
+export const EXIT_BUSY = 75;
 /** EX_SOFTWARE */
 export const EXIT_FAILED = 70;
 

@@ -1,8 +1,5 @@
-import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
-import { wrongUse } from '../../shared/terminal/wrong-use.ts';
+import { type Flags, UsageError, type Values } from '../../shared/command-line/index.ts';
 import { type Catalogue, findModel, loadCatalogue } from '../catalogue/catalogue.ts';
-import { nearest } from '../catalogue/nearest.ts';
-import { SchedulerError } from '../errors.ts';
 import { readMeasured, withMeasured } from '../planner/input.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../serving/limits.ts';
 import {
@@ -13,72 +10,67 @@ import {
   type PlanOptions,
 } from '../solver/problem.ts';
 
-export type Flags = Record<string, string | boolean | (string | boolean)[] | undefined>;
+/** The values of a command line, by flag. */
+export type FlagValues = Values<Flags>;
 
 export const CATALOGUE_FLAGS = {
-  gpus: { type: 'string', multiple: true },
-  models: { type: 'string', multiple: true },
-  calibration: { type: 'string' },
-} as const satisfies ParseArgsOptionsConfig;
+  gpus: { value: 'FILE', repeat: true, takes: 'file', help: 'more GPUs' },
+  models: { value: 'FILE|NAME=config.json', repeat: true, takes: 'file', help: 'more models' },
+  calibration: { value: 'FILE', takes: 'file', help: 'what `calibrate` wrote' },
+} as const satisfies Flags;
 
 export const ENGINE_FLAGS = {
-  'max-sequences': { type: 'string' },
-  'token-budget': { type: 'string' },
-  'memory-fraction': { type: 'string' },
-  'prefix-hit': { type: 'string' },
-  'no-chunked-prefill': { type: 'boolean' },
-  'prefill-first': { type: 'boolean' },
-  'async-scheduling': { type: 'boolean' },
-} as const satisfies ParseArgsOptionsConfig;
+  'max-sequences': { value: 'N', otherwise: '256', help: 'of the engine: requests at once' },
+  'token-budget': { value: 'N', otherwise: '8192', help: 'tokens of one step' },
+  'memory-fraction': { value: '0…1', otherwise: '0.9', help: 'of the memory that the engine takes' },
+  'prefix-hit': { value: '0…1', otherwise: '0', help: 'share of prompts that its cache has' },
+  'no-chunked-prefill': { help: 'a prompt is computed in one step' },
+  'prefill-first': { help: 'prompts before tokens' },
+  'async-scheduling': { help: 'as of vLLM' },
+} as const satisfies Flags;
 
 export const PLAN_FLAGS = {
-  objective: { type: 'string' },
-  budget: { type: 'string' },
-  latency: { type: 'string' },
-  'time-limit': { type: 'string' },
-  gap: { type: 'string' },
-  measured: { type: 'string' },
-  planner: { type: 'string' },
-  reclaim: { type: 'boolean' },
-  'always-on': { type: 'string', multiple: true },
-  parallelism: { type: 'string', multiple: true },
-  seed: { type: 'string' },
-} as const satisfies ParseArgsOptionsConfig;
+  objective: {
+    value: OBJECTIVES.join('|'),
+    takes: OBJECTIVES,
+    otherwise: 'gpus',
+    help: 'gpus: the fewest that keep the latency targets',
+  },
+  budget: { value: 'USD/h', help: 'what all of it may cost' },
+  latency: { value: 'S', help: 'mean latency that is to be kept' },
+  'time-limit': { value: 'S', otherwise: '20', help: 'of the solver' },
+  gap: { value: '0…1', otherwise: '0.01', help: 'at which the solver may stop' },
+  measured: { value: 'CSV', takes: 'file', help: 'measured throughputs' },
+  planner: { value: 'FILE.ts', takes: 'file', help: 'a planner of your own' },
+  reclaim: { help: 'what runs may be ended for a better plan' },
+  'always-on': { value: 'MODEL', repeat: true, help: 'has a replica on a stable node at all times' },
+  parallelism: {
+    value: PARALLELISM_KINDS.join('|'),
+    repeat: true,
+    takes: PARALLELISM_KINDS,
+    help: 'for models that name none',
+  },
+  seed: { value: 'N', otherwise: '1', help: 'of the simulation' },
+} as const satisfies Flags;
 
-/** Unknown flags are named with the nearest known one. */
-export function readFlags(argv: readonly string[], options: ParseArgsOptionsConfig): Flags {
-  const known = Object.keys(options);
-  for (const word of argv) {
-    const name = /^--([^=]+)/.exec(word)?.[1];
-    if (name !== undefined && !known.includes(name)) {
-      throw new SchedulerError('usage', `unknown flag --${name}; nearest: --${nearest(name, known, 1)[0] ?? ''}`);
-    }
-  }
-  try {
-    return parseArgs({ args: [...argv], options, strict: true, allowPositionals: false }).values;
-  } catch (cause) {
-    throw new SchedulerError('usage', wrongUse(cause) ?? String(cause), { cause });
-  }
-}
-
-export function text(flags: Flags, name: string): string | undefined {
+export function text(flags: FlagValues, name: string): string | undefined {
   const value = flags[name];
   return typeof value === 'string' ? value : undefined;
 }
 
-export function required(flags: Flags, name: string): string {
+export function required(flags: FlagValues, name: string): string {
   const value = text(flags, name);
-  if (value === undefined || value === '') throw new SchedulerError('usage', `--${name} is needed`);
+  if (value === undefined || value === '') throw new UsageError(`--${name} is needed`);
   return value;
 }
 
-export function list(flags: Flags, name: string): string[] {
+export function list(flags: FlagValues, name: string): string[] {
   const value = flags[name];
   return Array.isArray(value) ? value.filter((one) => typeof one === 'string') : [];
 }
 
 export function number(
-  flags: Flags,
+  flags: FlagValues,
   name: string,
   fallback: number,
   range: { min?: number; max?: number } = {},
@@ -89,15 +81,12 @@ export function number(
   const { min = 0, max = Number.MAX_VALUE } = range;
   if (!Number.isFinite(parsed) || parsed < min || parsed > max) {
     const upper = max === Number.MAX_VALUE ? '' : ` and at most ${max}`;
-    throw new SchedulerError(
-      'usage',
-      `--${name} must be a number, at least ${min}${upper}, not ${JSON.stringify(value)}`,
-    );
+    throw new UsageError(`--${name} must be a number, at least ${min}${upper}, not ${JSON.stringify(value)}`);
   }
   return parsed;
 }
 
-export function catalogueFrom(flags: Flags): Catalogue {
+export function catalogueFrom(flags: FlagValues): Catalogue {
   const calibration = text(flags, 'calibration');
   const catalogue = loadCatalogue({
     gpus: list(flags, 'gpus'),
@@ -108,7 +97,7 @@ export function catalogueFrom(flags: Flags): Catalogue {
   return measured === undefined ? catalogue : withMeasured(catalogue, readMeasured(measured, catalogue));
 }
 
-export function limitsFrom(flags: Flags): EngineLimits {
+export function limitsFrom(flags: FlagValues): EngineLimits {
   return {
     ...DEFAULT_LIMITS,
     maxSequences: Math.round(number(flags, 'max-sequences', DEFAULT_LIMITS.maxSequences, { min: 1, max: 100_000 })),
@@ -122,7 +111,7 @@ export function limitsFrom(flags: Flags): EngineLimits {
 }
 
 /** A workload with what flags say of it: `--always-on MODEL`, and `--parallelism KIND` for models that name none. */
-export function asFlagged(flags: Flags, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
+export function asFlagged(flags: FlagValues, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
   const kinds = list(flags, 'parallelism')
     .flatMap((names) => names.split(','))
     .map(parallelismKind);
@@ -133,22 +122,26 @@ export function asFlagged(flags: Flags, workload: readonly Demand[], catalogue: 
 function parallelismKind(name: string): ParallelismKind {
   const found = PARALLELISM_KINDS.find((one) => one === name);
   if (found !== undefined) return found;
-  throw new SchedulerError('usage', `--parallelism: there is no ${name}; there are ${PARALLELISM_KINDS.join(', ')}`);
+  throw new UsageError(`--parallelism: there is no ${name}; there are ${PARALLELISM_KINDS.join(', ')}`);
 }
 
 /** Models of `--always-on` have a replica on a stable node at all times. */
-function alwaysOn(flags: Flags, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
+function alwaysOn(flags: FlagValues, workload: readonly Demand[], catalogue: Catalogue): Demand[] {
   const ids = new Set(list(flags, 'always-on').map((name) => findModel(catalogue, name).id));
   const unknown = [...ids].find((id) => !workload.some(({ model }) => model.id === id));
-  if (unknown !== undefined) throw new SchedulerError('usage', `--always-on ${unknown} is not in the workload`);
+  if (unknown !== undefined) throw new UsageError(`--always-on ${unknown} is not in the workload`);
   return workload.map((demand) => (ids.has(demand.model.id) ? { ...demand, alwaysOn: true } : demand));
 }
 
-export function planOptionsFrom(flags: Flags, catalogue: Catalogue, progress: (line: string) => void): PlanOptions {
+export function planOptionsFrom(
+  flags: FlagValues,
+  catalogue: Catalogue,
+  progress: (line: string) => void,
+): PlanOptions {
   const named = text(flags, 'objective') ?? 'gpus';
   const objective = OBJECTIVES.find((one) => one === named);
   if (objective === undefined)
-    throw new SchedulerError('usage', `no objective is called ${named}; there are ${OBJECTIVES.join(', ')}`);
+    throw new UsageError(`no objective is called ${named}; there are ${OBJECTIVES.join(', ')}`);
   const measured = text(flags, 'measured');
   return {
     objective,

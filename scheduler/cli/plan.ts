@@ -1,24 +1,25 @@
 import { writeFileSync } from 'node:fs';
-import type { ParseArgsOptionsConfig } from 'node:util';
-import { SchedulerError } from '../errors.ts';
+import { type Flags, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { predict } from '../planner/predict.ts';
 import { planExit } from './exit.ts';
-import { readFlags, text } from './flags.ts';
+import { text } from './flags.ts';
 import { type Io, json } from './io.ts';
 import { planSvg } from './plan-picture.ts';
 import { PLANNING_FLAGS, planned } from './planned.ts';
 import { planText, whyText } from './show.ts';
 
-export const FLAGS = { ...PLANNING_FLAGS, svg: { type: 'string' } } as const satisfies ParseArgsOptionsConfig;
+export const FLAGS = {
+  ...PLANNING_FLAGS,
+  svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
+} as const satisfies Flags;
 
 /** `otela-plan plan` */
 export async function planCommand(argv: readonly string[], io: Io): Promise<number> {
-  const flags = readFlags(argv, FLAGS);
+  const flags = parseLine(argv, FLAGS).values;
   const { inventory, workload, options, durationS, plan } = await planned(flags, io);
   const rate = workload.reduce((sum, demand) => sum + demand.rate, 0);
   if (rate * durationS > 5_000_000)
-    throw new SchedulerError(
-      'usage',
+    throw new UsageError(
       `${Math.round(rate * durationS)} requests would be simulated; give a shorter --duration (0 simulates none)`,
     );
   const prediction = durationS > 0 ? predict(plan, inventory.pools, workload, options, durationS) : undefined;

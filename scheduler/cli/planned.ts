@@ -1,5 +1,5 @@
 /** What `plan` and `compare` have in common: from flags to a plan. */
-import type { ParseArgsOptionsConfig } from 'node:util';
+import { type Flags, JSON_FLAG } from '../../shared/command-line/index.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import { gatewayFrom } from '../live/gateway.ts';
 import { liveInventory, liveNodes } from '../live/nodes.ts';
@@ -13,7 +13,7 @@ import {
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
-  type Flags,
+  type FlagValues,
   number,
   PLAN_FLAGS,
   planOptionsFrom,
@@ -24,17 +24,17 @@ import { inventoryFrom } from './inventory.ts';
 import type { Io } from './io.ts';
 
 const SOURCE_FLAGS = {
-  inventory: { type: 'string' },
-  workload: { type: 'string' },
-  live: { type: 'boolean' },
-  gateway: { type: 'string' },
-  'key-file': { type: 'string' },
-  window: { type: 'string' },
+  inventory: { value: 'FILE|sinfo', takes: 'file', help: 'the GPUs' },
+  workload: { value: 'FILE', takes: 'file', help: 'the demand' },
+  live: { help: 'GPUs and demand from a gateway; a file overrides its half' },
+  gateway: { value: 'URL', help: 'the gateway' },
+  'key-file': { value: 'FILE', takes: 'file', help: "file with an operator's key" },
+  window: { value: '1h', help: 'of the demand that the gateway saw' },
 } as const;
 
 /** Inventory and workload from files, or from a gateway where `--live`; a file overrides the live half. */
 async function sources(
-  flags: Flags,
+  flags: FlagValues,
   catalogue: Catalogue,
   io: Io,
 ): Promise<{ inventory: Inventory; workload: Demand[] }> {
@@ -63,9 +63,9 @@ export const PLANNING_FLAGS = {
   ...ENGINE_FLAGS,
   ...PLAN_FLAGS,
   ...SOURCE_FLAGS,
-  duration: { type: 'string' },
-  json: { type: 'boolean' },
-} as const satisfies ParseArgsOptionsConfig;
+  duration: { value: 'S', otherwise: '300', help: 'simulated seconds; 0: none' },
+  ...JSON_FLAG,
+} as const satisfies Flags;
 
 interface Planned {
   inventory: Inventory;
@@ -77,7 +77,7 @@ interface Planned {
 }
 
 /** `leastS`: of the simulation. */
-export async function planned(flags: Flags, io: Io, leastS = 0): Promise<Planned> {
+export async function planned(flags: FlagValues, io: Io, leastS = 0): Promise<Planned> {
   const catalogue = catalogueFrom(flags);
   const options = planOptionsFrom(flags, catalogue, io.log);
   const { inventory, workload: asked } = await sources(flags, catalogue, io);

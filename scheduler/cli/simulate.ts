@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs';
+import { EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../shared/command-line/index.ts';
 import { findGpu, findModel, parse } from '../catalogue/catalogue.ts';
 import type { Model } from '../catalogue/model.ts';
 import { KV_PRECISIONS, PRECISIONS, type Precision } from '../catalogue/precision.ts';
@@ -9,18 +10,17 @@ import { type Parallelism, parallelismProblem } from '../roofline/parallelism.ts
 import { StepModel } from '../roofline/step.ts';
 import { simulate } from '../serving/cluster.ts';
 import { contextProblem } from '../serving/context.ts';
+import { POLICY_NAMES } from '../serving/policies.ts';
 import { seeded } from '../serving/random.ts';
 import { type Arrivals, drawRequests, type Requests, requestsFromTrace } from '../serving/requests.ts';
 import { readTrace } from '../traces/read.ts';
-import { EXIT_DONE } from './exit.ts';
 import {
   CATALOGUE_FLAGS,
   catalogueFrom,
   ENGINE_FLAGS,
-  type Flags,
+  type FlagValues,
   limitsFrom,
   number,
-  readFlags,
   required,
   text,
 } from './flags.ts';
@@ -34,38 +34,38 @@ const REQUESTS_MAX = 5_000_000;
 export const SIMULATE_FLAGS = {
   ...CATALOGUE_FLAGS,
   ...ENGINE_FLAGS,
-  model: { type: 'string' },
-  gpu: { type: 'string' },
-  tp: { type: 'string' },
-  pp: { type: 'string' },
-  dp: { type: 'string' },
-  ep: { type: 'boolean' },
-  sp: { type: 'string' },
-  replicas: { type: 'string' },
-  weights: { type: 'string' },
-  kv: { type: 'string' },
-  rate: { type: 'string' },
-  cv: { type: 'string' },
-  input: { type: 'string' },
-  output: { type: 'string' },
-  duration: { type: 'string' },
-  count: { type: 'string' },
-  backlog: { type: 'boolean' },
-  trace: { type: 'string' },
-  'trace-model': { type: 'string' },
-  policy: { type: 'string' },
-  'prefill-gpu': { type: 'string' },
-  'prefill-replicas': { type: 'string' },
-  'prefill-tp': { type: 'string' },
-  'network-gbs': { type: 'string' },
-  seed: { type: 'string' },
-  svg: { type: 'string' },
-  json: { type: 'boolean' },
+  model: { value: 'M', help: 'which model' },
+  gpu: { value: 'G', help: 'which GPU' },
+  tp: { value: 'N', otherwise: '1', help: 'tensor parallel' },
+  pp: { value: 'N', otherwise: '1', help: 'pipeline parallel' },
+  dp: { value: 'N', otherwise: '1', help: 'data parallel' },
+  ep: { help: 'expert parallel' },
+  sp: { value: 'N', otherwise: '1', help: 'sequence parallel' },
+  replicas: { value: 'N', otherwise: '1', help: 'so many of them' },
+  weights: { value: PRECISIONS.join('|'), takes: PRECISIONS, help: 'precision of the weights' },
+  kv: { value: 'bf16|fp8|int8', takes: ['bf16', 'fp8', 'int8'], help: 'precision of the cache' },
+  rate: { value: 'R', help: 'requests/s' },
+  cv: { value: 'N', otherwise: '1', help: 'variation of the arrivals' },
+  input: { value: 'L', help: 'tokens of a prompt: 512, normal:599,822 or lognormal:599,822' },
+  output: { value: 'L', help: 'tokens of an answer, the same' },
+  duration: { value: 'S', otherwise: '300', help: 'simulated seconds; 0: none' },
+  count: { value: 'N', help: 'so many requests instead' },
+  backlog: { help: 'all requests are there at the start' },
+  trace: { value: 'FILE', takes: 'file', help: 'Azure, Mooncake, BurstGPT, our export, arrival_s,input,output' },
+  'trace-model': { value: 'NAME', help: 'of the trace, that model alone' },
+  policy: { value: POLICY_NAMES.join('|'), takes: POLICY_NAMES, help: 'how a replica is chosen' },
+  'prefill-gpu': { value: 'G', help: 'GPU of replicas that compute prompts alone' },
+  'prefill-replicas': { value: 'N', help: 'so many of those' },
+  'prefill-tp': { value: 'N', help: 'their tensor parallel' },
+  'network-gbs': { value: 'N', otherwise: '25', help: 'GB/s between them' },
+  seed: { value: 'N', otherwise: '1', help: 'of the simulation' },
+  svg: { value: 'FILE', takes: 'file', help: 'a picture of it' },
+  ...JSON_FLAG,
 } as const;
 
 /** `otela-plan simulate`: one model on replicas of one kind. */
 export function simulateCommand(argv: readonly string[], io: Io): number {
-  const flags = readFlags(argv, SIMULATE_FLAGS);
+  const flags = parseLine(argv, SIMULATE_FLAGS).values;
   const catalogue = catalogueFrom(flags);
   const model = findModel(catalogue, required(flags, 'model'));
   const seed = Math.round(number(flags, 'seed', 1));
@@ -121,16 +121,16 @@ export function simulateCommand(argv: readonly string[], io: Io): number {
   return EXIT_DONE;
 }
 
-function parallelismFrom(flags: Flags): Parallelism {
+function parallelismFrom(flags: FlagValues): Parallelism {
   const ways = (name: string) => Math.round(number(flags, name, 1, { min: 1, max: 72 }));
   return { tp: ways('tp'), pp: ways('pp'), dp: ways('dp'), ep: flags.ep === true, sp: ways('sp') };
 }
 
-function precision(flags: Flags, name: string, known: readonly Precision[], stored: Precision): Precision {
+function precision(flags: FlagValues, name: string, known: readonly Precision[], stored: Precision): Precision {
   const value = text(flags, name) ?? stored;
   const found = known.find((one) => one === value);
   if (found === undefined)
-    throw new SchedulerError('usage', `--${name}: no precision is called ${value}; there are ${known.join(', ')}`);
+    throw new UsageError(`--${name}: no precision is called ${value}; there are ${known.join(', ')}`);
   return found;
 }
 
@@ -140,8 +140,7 @@ function lengths(value: string, name: string): unknown {
   if (kind !== undefined) return { kind, mean: Number(mean), sd: Number(sd) };
   const tokens = Number(value);
   if (!Number.isFinite(tokens) || tokens <= 0)
-    throw new SchedulerError(
-      'usage',
+    throw new UsageError(
       `--${name} is a number of tokens or normal:MEAN,SD or lognormal:MEAN,SD, not ${JSON.stringify(value)}`,
     );
   return tokens;
@@ -154,7 +153,7 @@ interface Asked {
   note?: string;
 }
 
-function requestsOf(flags: Flags, model: Model, seed: number): Asked {
+function requestsOf(flags: FlagValues, model: Model, seed: number): Asked {
   const path = text(flags, 'trace');
   if (path === undefined) return { requests: drawnRequests(flags, model, seed), prefixBlockTokens: 0 };
   const { rows, format, prefixBlockTokens, leftOut } = readTrace(path, text(flags, 'trace-model'));
@@ -163,11 +162,10 @@ function requestsOf(flags: Flags, model: Model, seed: number): Asked {
   return { requests: requestsFromTrace(rows), prefixBlockTokens, ...(note === undefined ? {} : { note }) };
 }
 
-function drawnRequests(flags: Flags, model: Model, seed: number): Requests {
+function drawnRequests(flags: FlagValues, model: Model, seed: number): Requests {
   const backlog = flags.backlog === true;
   const rate = backlog ? 1 : number(flags, 'rate', Number.NaN, { min: 1e-9 });
-  if (!Number.isFinite(rate))
-    throw new SchedulerError('usage', '--rate is needed (requests/s), or --backlog, or --trace FILE');
+  if (!Number.isFinite(rate)) throw new UsageError('--rate is needed (requests/s), or --backlog, or --trace FILE');
   const demand = parse(
     demandSchema,
     {
@@ -192,6 +190,6 @@ function drawnRequests(flags: Flags, model: Model, seed: number): Requests {
     );
   }
   if (durationS * rate > REQUESTS_MAX)
-    throw new SchedulerError('usage', `that is ${Math.round(durationS * rate)} requests; at most ${REQUESTS_MAX}`);
+    throw new UsageError(`that is ${Math.round(durationS * rate)} requests; at most ${REQUESTS_MAX}`);
   return drawRequests({ arrivals, input: demand.input, output: demand.output }, { durationS }, seeded(seed));
 }

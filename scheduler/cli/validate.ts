@@ -1,21 +1,20 @@
-import type { ParseArgsOptionsConfig } from 'node:util';
+import { EXIT_DONE, type Flags, JSON_FLAG, parseLine } from '../../shared/command-line/index.ts';
 import { dataPath, readCalibration } from '../catalogue/catalogue.ts';
 import { validate, validationText } from '../validate/report.ts';
 import { sustainedText } from '../validate/sustained.ts';
-import { EXIT_DONE } from './exit.ts';
-import { CATALOGUE_FLAGS, catalogueFrom, readFlags } from './flags.ts';
+import { CATALOGUE_FLAGS, catalogueFrom } from './flags.ts';
 import { type Io, json } from './io.ts';
 
 export const FLAGS = {
   ...CATALOGUE_FLAGS,
-  json: { type: 'boolean' },
-  strict: { type: 'boolean' },
-  fit: { type: 'boolean' },
-} as const satisfies ParseArgsOptionsConfig;
+  ...JSON_FLAG,
+  strict: { help: 'exit 1 if a figure is missed' },
+  fit: { help: 'only the share kept under load, fitted anew' },
+} as const satisfies Flags;
 
 /** `otela-plan validate`: how far the simulator is from what was measured. */
 export function validateCommand(argv: readonly string[], io: Io): number {
-  const flags = readFlags(argv, FLAGS);
+  const flags = parseLine(argv, FLAGS).values;
   if (flags.fit === true) {
     const calibration = readCalibration(dataPath('calibration-opentela.json'));
     io.out(sustainedText({ ...catalogueFrom(flags), calibration }));

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ParseArgsOptionsConfig } from 'node:util';
+import { EXIT_DONE, type Flags, parseLine } from '../../shared/command-line/index.ts';
 import { observe } from '../controller/round.ts';
 import { type ControllerState, lockState, readState, writeState } from '../controller/state.ts';
 import { Triggers } from '../controller/triggers.ts';
@@ -7,8 +7,8 @@ import { SchedulerError } from '../errors.ts';
 import type { Plan } from '../planner/types.ts';
 import type { Demand } from '../solver/problem.ts';
 import { APPLY_FLAGS, forgiven, type Outside, planAndApply, type Session, sessionFrom } from './apply.ts';
-import { EXIT_DONE, EXIT_FAILED } from './exit.ts';
-import { number, readFlags } from './flags.ts';
+import { EXIT_FAILED } from './exit.ts';
+import { number } from './flags.ts';
 import type { Io } from './io.ts';
 
 interface WatchOutside extends Outside {
@@ -18,11 +18,14 @@ interface WatchOutside extends Outside {
   wait?: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 
-export const FLAGS = { ...APPLY_FLAGS, every: { type: 'string' } } as const satisfies ParseArgsOptionsConfig;
+export const FLAGS = {
+  ...APPLY_FLAGS,
+  every: { value: 'S', otherwise: '30', help: 'seconds between looks' },
+} as const satisfies Flags;
 
 /** `otela-plan watch`: plans again when something changed. Ending it, even by kill -9, ends nothing that it started. */
 export async function watchCommand(argv: readonly string[], io: Io, outside: WatchOutside = {}): Promise<number> {
-  const flags = readFlags(argv, FLAGS);
+  const flags = parseLine(argv, FLAGS).values;
   const everyMs = number(flags, 'every', 30, { min: 1, max: 3600 }) * 1e3;
   const session = await sessionFrom(flags, io, outside);
   const unlock = lockState(session.statePath);

@@ -29,7 +29,7 @@ function importsOf(program: string): Import[] {
 /** `A, B and C on D`: what stands left of the verb, each with all that stands right of it. */
 function arrowsTold(): Map<string, Set<string>> {
   const [, sentence = ''] = /Inside `shared`,([^.]*)\./.exec(read('docs/architecture.md')) ?? [];
-  const names = (text = '') => [...text.matchAll(/`([a-z]+)`/g)].map(([, name = '']) => name);
+  const names = (text = '') => [...text.matchAll(/`([a-z-]+)`/g)].map(([, name = '']) => name);
   return new Map(
     sentence.split(';').flatMap((clause) => {
       const [left, right] = clause.split(/ on | import none /);

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import * as exits from '../../agent/config/exit.ts';
 import { SETTINGS } from '../../agent/config/settings.ts';
+import { EXIT_DONE, EXIT_USAGE } from '../../shared/command-line/index.ts';
 import { ERROR_KINDS } from '../../shared/openai/errors.ts';
 import { NODE, ROOT } from '../support/where.ts';
 import { read } from './markdown.ts';
@@ -20,7 +21,7 @@ it('docs/troubleshooting.md has every error code of the API, with its status', (
 
 it('docs/troubleshooting.md has every exit code of the agent', () => {
   const page = read('docs/troubleshooting.md');
-  const codes = Object.values(exits).filter((value) => typeof value === 'number');
+  const codes = [EXIT_DONE, EXIT_USAGE, ...Object.values(exits)].filter((value) => typeof value === 'number');
   expect(codes.length).toBeGreaterThan(3);
   const [table = ''] = (page.split('| exit code |')[1] ?? '').split('\n\n');
   const listed = [...table.matchAll(/^\| (\d+) /gm)].map(([, code]) => Number(code));

@@ -4,9 +4,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { COMMANDS as AGENT } from '../../agent/cli/commands.ts';
-import { COMMANDS as GATEWAY } from '../../gateway/cli/commands.ts';
-import { SHELLS, type Shell } from '../../shared/terminal/completion.ts';
+import { PROGRAM as AGENT } from '../../agent/cli/commands.ts';
+import { PROGRAM as GATEWAY } from '../../gateway/cli/commands.ts';
+import { PROGRAM as PLAN } from '../../scheduler/cli/commands.ts';
+import { SHELLS, type Shell } from '../../shared/command-line/completion.ts';
 import { which } from '../support/abilities.ts';
 import { NODE, ROOT } from '../support/where.ts';
 
@@ -53,18 +54,15 @@ function offered(program: Program, ...words: string[]): string[] {
 }
 
 it('bash offers every command, and every flag that a command parses, and no other', () => {
-  expect(offered('otela-gateway', '')).toEqual(['completion', 'help', 'version', ...Object.keys(GATEWAY)].sort());
-  expect(offered('otela-agent', '')).toEqual(Object.keys(AGENT).sort());
-  for (const [name, { flags }] of Object.entries(GATEWAY)) {
-    const known = [...Object.keys(flags), 'help'].map((flag) => `--${flag}`);
-    expect(offered('otela-gateway', name, '--')).toEqual(known.sort());
-  }
-  for (const [name, { flags }] of Object.entries(AGENT)) {
-    const known = [...flags.map(({ flag }) => flag), 'help'].map((flag) => `--${flag}`);
-    expect(offered('otela-agent', name, '--')).toEqual(known.sort());
+  for (const { name: program, commands } of [GATEWAY, AGENT, PLAN] as const) {
+    expect(offered(program as Program, '')).toEqual(['completion', 'help', 'version', ...Object.keys(commands)].sort());
+    for (const [name, { flags }] of Object.entries(commands)) {
+      const known = [...Object.keys(flags), 'help'].map((flag) => `--${flag}`);
+      expect(offered(program as Program, name, '--')).toEqual(known.sort());
+    }
   }
   expect(offered('otela-plan', 'plan', '--obj')).toEqual(['--objective']);
-}, 60_000);
+}, 120_000);
 
 it('bash offers verbs, the values that a flag may have, files and directories', () => {
   expect(offered('otela-gateway', 'ke')).toEqual(['keys']);

@@ -171,8 +171,8 @@ describe('otela-plan', () => {
   });
 
   it.each<[string, string[] | (() => string[]), number, RegExp]>([
-    ['an unknown command', ['plann'], 2, /nearest: plan/],
-    ['an unknown flag', ['plan', '--inventroy', 'x'], 2, /nearest: --inventory/],
+    ['an unknown command', ['plann'], 2, /did you mean plan/],
+    ['an unknown flag', ['plan', '--inventroy', 'x'], 2, /did you mean --inventory/],
     ['a missing file', ['plan', '--inventory', '/nowhere.json', '--workload', '/nowhere.json'], 2, /cannot read/],
     ['a missing flag', ['plan'], 2, /--inventory is needed/],
     [

@@ -1,8 +1,8 @@
 /** `otela-agent doctor`: what would stop an agent here, each with its fix. Joins nothing and starts nothing. */
 
+import { type Command, EXIT_DONE, JSON_FLAG, parseLine, UsageError } from '../../../shared/command-line/index.ts';
 import { bad, described, type Finding, good, odd } from '../../../shared/terminal/finding.ts';
-import { EXIT_DONE, EXIT_ENGINE, UsageError } from '../../config/exit.ts';
-import { type FlagSpec, parseFlags, refuseStray } from '../../config/flags.ts';
+import { EXIT_ENGINE } from '../../config/exit.ts';
 import { START_FLAGS } from '../../config/settings.ts';
 import { type Env, readSettings, type Settings } from '../../config/sources.ts';
 import { gatewayUrl, type StartConfig, startConfig } from '../../config/start-config.ts';
@@ -10,25 +10,34 @@ import { toolRunner } from '../../host/run-tool.ts';
 import { relayProxy } from '../../mesh/relay/pass.ts';
 import { postToGateway } from '../../tunnel/gateway-request.ts';
 import { authority } from '../../tunnel/websocket.ts';
-import { JSON_FLAG } from '../choose.ts';
-import type { Io } from '../io.ts';
+import type { Context } from '../context.ts';
 import { checkGateway } from './gateway-check.ts';
 import { checkEngine, checkGpus, checkJob, checkState } from './host-checks.ts';
 
 const TOKEN = /^otela-join-[\w-]{43}$/;
 
-export const FLAGS: readonly FlagSpec[] = [...START_FLAGS, JSON_FLAG];
+const FLAGS = { ...START_FLAGS, ...JSON_FLAG };
 
-export async function doctorCommand(argv: readonly string[], env: Env, io: Io): Promise<number> {
-  const { flags, positionals, command } = parseFlags(argv, FLAGS);
-  refuseStray(positionals, "; the engine's command comes after --");
-  const asJson = flags.has('json');
-  flags.delete('json');
+export const DOCTOR: Command<Context> = {
+  summary: 'what would stop an agent here, and the fix',
+  examples: `[flags of start] [--json] [-- COMMAND…]
+
+Says what would stop an agent here and what to do about it, without joining anything:
+  otela-agent doctor --gateway https://gw.example.org --token-file ~/.otela-token -- vllm serve Qwen/Qwen3-8B
+
+Looks at the settings, the way to each gateway (proxies included), the clock, the join token's file, GPUs, the Slurm job, the engine's
+program or address, and the state directory. Exit code 0 where nothing is in the way, 70 where something is.`,
+  flags: FLAGS,
+  run: doctorCommand,
+};
+
+async function doctorCommand(argv: readonly string[], { env, io }: Context): Promise<number> {
+  const { given, command, values } = parseLine(argv, FLAGS, { hint: () => "; the engine's command comes after --" });
   const run = toolRunner(env);
-  const settings = settled(() => readSettings(flags, env));
+  const settings = settled(() => readSettings(given, env));
   const findings = settings instanceof UsageError ? [wrong(settings)] : await checkSettings(settings, command, env);
   findings.push(await checkGpus(env, run), await checkJob(env, run), checkState(env));
-  if (asJson) io.out(JSON.stringify(findings, null, 2));
+  if (values.json) io.out(JSON.stringify(findings, null, 2));
   else for (const finding of findings) io.out(described(finding, io.paint));
   return findings.some(({ verdict }) => verdict === 'bad') ? EXIT_ENGINE : EXIT_DONE;
 }

@@ -7,18 +7,18 @@ const sessionOf = (run: Run) => run.tunnel.options.identity.session;
 /** Loads for ever, and says how far it is as vLLM does: in colours, over its own line. */
 const LOADING = `process.stdout.write('\\r\\u001b[36mLoading shards: 50%\\u001b[0m\\r\\u001b[36mLoading shards: 75%\\u001b[0m'); setInterval(() => {}, 1e6)`;
 
-describe('words that are no flags', () => {
+describe('words too many', () => {
   it.each([
-    [['status', 'x'], '"x" is not a flag; an agent is named by --session x'],
+    [['status', 'x'], '"x" is one word too many; an agent is named by --session x'],
     [['models', 'x'], '--session x'],
     [['logs', 'x'], '--session x'],
     [['drain', 'x'], '--session x'],
     [['metrics', 'x'], '--session x'],
-    [['status', '--', 'x'], 'only start and doctor take a command'],
-    [['config', 'x'], '"x" is not a flag'],
-    [['sbatch', 'x'], '"x" is not a flag'],
+    [['status', '--', 'x'], 'no command is taken after --'],
+    [['config', 'x'], '"x" is one word too many'],
+    [['sbatch', 'x'], '"x" is one word too many'],
     [['doctor', 'vllm'], 'comes after --'],
-    [['version', 'x'], '"x" is not a flag'],
+    [['version', 'x'], '"x" is one word too many'],
     [['help', 'stats'], 'did you mean status'],
   ])('%j is refused', async (argv, words) => {
     const { code, err } = await runToEnd(argv, userEnv(scratch()));

@@ -5,14 +5,15 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { COMMANDS } from '../../../gateway/cli/commands.ts';
-import { helpOf } from '../../../gateway/command.ts';
+import { PROGRAM } from '../../../gateway/cli/commands.ts';
+import { helpOf } from '../../../shared/command-line/index.ts';
 import { described } from '../../../shared/terminal/finding.ts';
 import { coloured, painterFor, plain } from '../../../shared/terminal/paint.ts';
 import { Gateway } from '../../support/gateway.ts';
 import { atEnd, endAll, freePort, temporaryDirectory } from '../../support/processes.ts';
 import { NODE, ROOT } from '../../support/where.ts';
 
+const COMMANDS = PROGRAM.commands;
 const MAIN = join(ROOT, 'gateway/cli/main.ts');
 const cli = (...args: string[]) => spawnSync(NODE, [MAIN, ...args], { encoding: 'utf8', timeout: 30_000 });
 
@@ -25,7 +26,7 @@ beforeAll(async () => {
 afterAll(endAll);
 
 it.each(Object.entries(COMMANDS))('%s teaches by example, and names each of its flags', (name, command) => {
-  const help = helpOf(name, command);
+  const help = helpOf(PROGRAM, name);
   expect(help).toContain(`otela-gateway ${name}`);
   expect(
     help

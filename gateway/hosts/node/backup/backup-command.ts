@@ -4,10 +4,17 @@ import { access, open, realpath, rename, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { parseArgs } from 'node:util';
 import { createGzip } from 'node:zlib';
 import program from '../../../../package.json' with { type: 'json' };
-import { type Command, CommandError, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
+import {
+  type Command,
+  EXIT_DONE,
+  type Flags,
+  JSON_FLAG,
+  parseLine,
+  UsageError,
+} from '../../../../shared/command-line/index.ts';
+import { CommandError } from '../../../command.ts';
 import { layoutOf } from '../data/layout.ts';
 import { ACCOUNTS_FILE, appliedMigrations } from '../data/schema-version.ts';
 import { copyDatabases, copyKeys, databasesOf, heldAtOnce } from './copies.ts';
@@ -17,10 +24,10 @@ import { linkFiles } from './stored-files.ts';
 import { packed } from './tar.ts';
 
 const FLAGS = {
-  data: { type: 'string', default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
-  out: { type: 'string', value: 'FILE', takes: 'file', help: 'the backup; must not exist' },
+  data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
+  out: { value: 'FILE', takes: 'file', help: 'the backup; must not exist' },
   ...JSON_FLAG,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const BACKUP: Command = {
   summary: 'a copy of everything a gateway keeps, while it runs',
@@ -37,8 +44,8 @@ files, and a root key that is kept elsewhere.`,
   run: backupCommand,
 };
 
-async function backupCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: FLAGS });
+async function backupCommand(args: readonly string[]): Promise<number> {
+  const { values } = parseLine(args, FLAGS);
   if (values.out === undefined) throw new UsageError('--out FILE is missing: where should the backup go?');
   // What is made from here on is for this user alone.
   process.umask(0o077);

@@ -4,9 +4,16 @@ import { mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { parseArgs } from 'node:util';
 import { createGunzip } from 'node:zlib';
-import { type Command, CommandError, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
+import {
+  type Command,
+  EXIT_DONE,
+  type Flags,
+  JSON_FLAG,
+  parseLine,
+  UsageError,
+} from '../../../../shared/command-line/index.ts';
+import { CommandError } from '../../../command.ts';
 import { lockDirectory } from '../data/data-directory.ts';
 import { LAYOUT_FILE, refuseNewerLayout } from '../data/layout.ts';
 import { ACCOUNTS_FILE, refuseNewer } from '../data/schema-version.ts';
@@ -25,9 +32,9 @@ import { skipStreamNumbers } from './stream-numbers.ts';
 import { ArchiveError, type Unpacked, unpacked } from './tar.ts';
 
 const FLAGS = {
-  data: { type: 'string', default: './data', value: 'DIR', takes: 'directory', help: 'a new or empty directory' },
+  data: { default: './data', value: 'DIR', takes: 'directory', help: 'a new or empty directory' },
   ...JSON_FLAG,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const RESTORE: Command = {
   summary: 'a data directory out of a backup',
@@ -46,10 +53,12 @@ not in it: keys made since are unknown, keys revoked since work again. Agents co
 const UNFINISHED = 'restoring';
 const PARTS = [LAYOUT_FILE, 'admin.key', 'issuer', ACCOUNTS_FILE, 'objects', 'files'];
 
-async function restoreCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
-  const [file, ...rest] = positionals;
-  if (file === undefined || rest.length > 0) throw new UsageError('usage: otela-gateway restore --data DIR FILE');
+async function restoreCommand(args: readonly string[]): Promise<number> {
+  const {
+    values,
+    words: [file],
+  } = parseLine(args, FLAGS, { words: 1 });
+  if (file === undefined) throw new UsageError('usage: otela-gateway restore --data DIR FILE');
   process.umask(0o077);
   const { migrations } = await loadManifest();
   const { version, made_at, files } = await restore(

@@ -1,10 +1,10 @@
 /** `otela-gateway doctor`: what would stop or harm a gateway here, each with its fix. Starts nothing and changes nothing. */
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { type Command, EXIT_DONE, type Flags, parseLine } from '../../../../shared/command-line/index.ts';
 import { described, type Finding } from '../../../../shared/terminal/finding.ts';
 import { painterFor } from '../../../../shared/terminal/paint.ts';
-import { type Command, EXIT_DONE, EXIT_FAILED, type Flag } from '../../../command.ts';
+import { EXIT_FAILED } from '../../../command.ts';
 import { ACCOUNTS_FILE, storedSetting } from '../data/schema-version.ts';
 import { SERVE_FLAGS, serveOptions } from '../serve/serve-command.ts';
 import { checkAdminKey, checkDatabases, checkDirectory, checkIssuer, checkSchema } from './data-checks.ts';
@@ -14,9 +14,9 @@ import { checkTls } from './tls-checks.ts';
 
 const FLAGS = {
   ...SERVE_FLAGS,
-  'public-url': { type: 'string', value: 'URL', help: 'where clients reach it, unless the setting public_url says so' },
+  'public-url': { value: 'URL', help: 'where clients reach it, unless the setting public_url says so' },
   json: { ...SERVE_FLAGS.json, help: 'one list of findings, for scripts' },
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const DOCTOR: Command = {
   summary: 'what would stop or harm a gateway here, each with its fix',
@@ -32,8 +32,8 @@ Exit code 0 where nothing is in the way (odd is not in the way), ${EXIT_FAILED} 
   run: doctorCommand,
 };
 
-async function doctorCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: FLAGS });
+async function doctorCommand(args: readonly string[]): Promise<number> {
+  const { values } = parseLine(args, FLAGS);
   const { data, host, port, tls } = serveOptions(values);
   const path = await realpath(data).catch(() => data);
   const publicUrl = values['public-url'] ?? publicUrlOf(path);

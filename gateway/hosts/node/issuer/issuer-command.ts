@@ -1,18 +1,24 @@
 /** `otela-gateway issuer …`: works on the key files alone, so it also serves those who run a gateway elsewhere. */
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import {
+  type Command,
+  EXIT_DONE,
+  type Flags,
+  JSON_FLAG,
+  parseLine,
+  UsageError,
+} from '../../../../shared/command-line/index.ts';
 import { toBase64url } from '../../../../shared/lattice/base64url.ts';
 import { issuerId, keyName } from '../../../../shared/lattice/certificate.ts';
-import { type Command, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
 import { workerdCrypto } from '../../../issuer/crypto.ts';
 import { IssuerError } from '../../../issuer/issuer.ts';
 import { environment, type IssuerFiles, keyNames, openIssuer, revoke, rotate } from './issuer-files.ts';
 
 const FLAGS = {
-  data: { type: 'string', default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
+  data: { default: './data', value: 'DIR', takes: 'directory', help: 'the data directory' },
   ...JSON_FLAG,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 const VERBS = ['show', 'init', 'rotate', 'revoke', 'secrets'];
 
 export const ISSUER: Command = {
@@ -28,10 +34,10 @@ export const ISSUER: Command = {
   run: issuerCommand,
 };
 
-async function issuerCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: FLAGS, allowPositionals: true });
-  const [verb, key, ...rest] = positionals;
-  const wanted = verb === 'revoke' ? key !== undefined && rest.length === 0 : key === undefined;
+async function issuerCommand(args: readonly string[]): Promise<number> {
+  const { values, words } = parseLine(args, FLAGS, { words: 2 });
+  const [verb, key] = words;
+  const wanted = (verb === 'revoke') === (key !== undefined);
   if (!wanted || !VERBS.includes(verb ?? ''))
     throw new UsageError('usage: otela-gateway issuer show | init | rotate | revoke KEY | secrets');
   const nowS = Math.floor(Date.now() / 1000);

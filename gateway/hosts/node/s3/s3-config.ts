@@ -1,6 +1,7 @@
 /** Where a bucket is and who asks: `--files s3://BUCKET[/PREFIX]`, and the environment variables that AWS' own programs read. */
 import { readFileSync, statSync } from 'node:fs';
-import { CommandError, UsageError } from '../../../command.ts';
+import { UsageError } from '../../../../shared/command-line/index.ts';
+import { CommandError } from '../../../command.ts';
 
 export interface S3Config {
   /** http or https, without a path. */

@@ -1,6 +1,13 @@
 /** `otela-gateway serve`: runs a gateway until a signal ends it. */
-import { parseArgs } from 'node:util';
-import { type Command, EXIT_DONE, type Flag, JSON_FLAG, UsageError } from '../../../command.ts';
+import {
+  type Command,
+  EXIT_DONE,
+  type Flags,
+  JSON_FLAG,
+  parseLine,
+  UsageError,
+  type Values,
+} from '../../../../shared/command-line/index.ts';
 import { type ServeOptions, serve } from './serve.ts';
 
 const DRAIN_MS = 5_000;
@@ -8,19 +15,18 @@ const DRAIN_MS = 5_000;
 /** Where a gateway is and what it listens on: `doctor` looks at the same. */
 export const SERVE_FLAGS = {
   data: {
-    type: 'string',
     default: './data',
     value: 'DIR',
     takes: 'directory',
     help: 'where everything is kept; made at the first start',
   },
-  host: { type: 'string', default: '127.0.0.1', value: 'ADDRESS', help: 'listen there; 0.0.0.0: everywhere' },
-  port: { type: 'string', default: '8787', value: 'PORT', help: '0: a free one' },
-  files: { type: 'string', value: 'DIR|s3://BUCKET', help: 'where uploaded files are kept; left out: DATA/files' },
-  'tls-cert': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: the certificate, then its chain' },
-  'tls-key': { type: 'string', value: 'FILE', takes: 'file', help: 'PEM: its key' },
+  host: { default: '127.0.0.1', value: 'ADDRESS', help: 'listen there; 0.0.0.0: everywhere' },
+  port: { default: '8787', value: 'PORT', help: '0: a free one' },
+  files: { value: 'DIR|s3://BUCKET', help: 'where uploaded files are kept; left out: DATA/files' },
+  'tls-cert': { value: 'FILE', takes: 'file', help: 'PEM: the certificate, then its chain' },
+  'tls-key': { value: 'FILE', takes: 'file', help: 'PEM: its key' },
   ...JSON_FLAG,
-} as const satisfies Record<string, Flag>;
+} as const satisfies Flags;
 
 export const SERVE: Command = {
   summary: 'runs a gateway on this machine',
@@ -38,14 +44,7 @@ Settings that are not flags are environment variables: docs/deploy.md. \`otela-g
 };
 
 /** @throws UsageError */
-export function serveOptions(values: {
-  data: string;
-  host: string;
-  port: string;
-  files?: string;
-  'tls-cert'?: string;
-  'tls-key'?: string;
-}): ServeOptions {
+export function serveOptions(values: Values<Omit<typeof SERVE_FLAGS, 'json'>>): ServeOptions {
   const port = Number(values.port);
   if (!/^\d{1,5}$/.test(values.port) || port > 65_535) throw new UsageError(`--port ${values.port} is no port`);
   if (values.host === '') throw new UsageError('--host is empty');
@@ -56,8 +55,8 @@ export function serveOptions(values: {
   return { port, host: values.host, data: values.data, ...files, ...tls };
 }
 
-async function serveCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: SERVE_FLAGS });
+async function serveCommand(args: readonly string[]): Promise<number> {
+  const { values } = parseLine(args, SERVE_FLAGS);
   const options = serveOptions(values);
   const stopped = Promise.withResolvers<number>();
   let stop = () => stopped.resolve(EXIT_DONE);

@@ -1,28 +1,20 @@
 /** Shell completion, written from the tables that a program's flags are parsed by: bash, zsh, fish. */
 
-/** What may follow: nothing that a shell could know, files, directories, commands of the PATH, or these words. */
-export type Taken = 'word' | 'file' | 'directory' | 'command' | readonly string[];
-
-interface CompletedFlag {
-  /** Without the dashes. */
-  name: string;
-  /** Absent: a switch. */
-  takes?: Taken;
-  help?: string;
-}
+import { restFlag, type Taken } from './flags.ts';
+import type { DescribedCommand } from './program.ts';
 
 interface CompletedCommand {
   name: string;
   summary: string;
   /** Right behind the command's name. */
-  takes?: Taken;
-  flags: readonly CompletedFlag[];
+  takes: Taken | undefined;
+  /** Without the dashes; `takes` undefined: a switch. */
+  flags: readonly { name: string; takes: Taken | undefined; help: string }[];
   /** Behind `--` stands another program with its own arguments. */
-  runs?: boolean;
+  runs: boolean;
 }
 
-export interface CompletedProgram {
-  /** As it is called in a shell. */
+interface CompletedProgram {
   name: string;
   commands: readonly CompletedCommand[];
 }
@@ -35,7 +27,12 @@ export function isShell(word: string | undefined): word is Shell {
 }
 
 /** The script that a shell sources. */
-export function completionScript(shell: Shell, program: CompletedProgram): string {
+export function completionScript(
+  shell: Shell,
+  name: string,
+  commands: Readonly<Record<string, DescribedCommand>>,
+): string {
+  const program = { name, commands: Object.entries(commands).map(completed) };
   switch (shell) {
     case 'bash':
       return bash(program);
@@ -44,6 +41,16 @@ export function completionScript(shell: Shell, program: CompletedProgram): strin
     case 'fish':
       return fish(program);
   }
+}
+
+function completed([name, { summary, verbs, takes, flags }]: [string, DescribedCommand]): CompletedCommand {
+  const known = Object.entries(flags).map(([flag, { value, takes: offered = 'word', help }]) => ({
+    name: flag,
+    takes: value === undefined ? undefined : offered,
+    help,
+  }));
+  const help = { name: 'help', takes: undefined, help: 'says more' };
+  return { name, summary, takes: verbs ?? takes, flags: [...known, help], runs: restFlag(flags) !== undefined };
 }
 
 /** Names that functions of a shell may have. */
@@ -77,7 +84,7 @@ function bash({ name, commands }: CompletedProgram): string {
     `    ${command}:--*|${command}:-*) ${bashOffer(flags.map((flag) => `--${flag.name}`))} ;;`,
     ...(takes === undefined || takes === 'word' ? [] : [`    ${command}:1) ${bashOffer(takes)} ;;`]),
   ]);
-  const runners = commands.filter(({ runs }) => runs === true).map((command) => command.name);
+  const runners = commands.filter(({ runs }) => runs).map((command) => command.name);
   return `# bash completion of ${name}:  source <(${name} completion bash)
 ${run}() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} command=\${COMP_WORDS[1]} at
@@ -137,10 +144,10 @@ function zsh({ name, commands }: CompletedProgram): string {
   const cases = commands.map(({ name: command, takes, flags, runs }) => {
     const specs = flags.map(
       (flag) =>
-        `*--${flag.name}${flag.takes === undefined ? '' : '='}[${zshText(flag.help ?? '')}]${flag.takes === undefined ? '' : zshValue(flag.takes)}`,
+        `*--${flag.name}${flag.takes === undefined ? '' : '='}[${zshText(flag.help)}]${flag.takes === undefined ? '' : zshValue(flag.takes)}`,
     );
     if (takes !== undefined && takes !== 'word') specs.push(`1${zshValue(takes)}`);
-    if (runs === true) specs.push('*::command:_normal');
+    if (runs) specs.push('*::command:_normal');
     return `    ${command}) _arguments ${specs.map(quoted).join(' ')} ;;`;
   });
   const named = commands.map(({ name: command, summary }) => quoted(`${command}:${zshText(summary)}`));
@@ -172,8 +179,7 @@ function fish({ name, commands }: CompletedProgram): string {
       : [`complete -c ${name} -n '__fish_seen_subcommand_from ${command}' ${fishValue(takes)}`]),
     ...flags.map(({ name: flag, takes: value, help }) => {
       const takesOne = value === undefined ? '' : value === 'file' ? ' -r -F' : ` -x ${fishValue(value)}`;
-      const said = help === undefined ? '' : ` -d ${fishQuoted(help)}`;
-      return `complete -c ${name} -n '__fish_seen_subcommand_from ${command}' -l ${flag}${takesOne}${said}`;
+      return `complete -c ${name} -n '__fish_seen_subcommand_from ${command}' -l ${flag}${takesOne} -d ${fishQuoted(help)}`;
     }),
   ]);
   return `# fish completion of ${name}:  ${name} completion fish | source\ncomplete -c ${name} -f\n${lines.join('\n')}\n`;

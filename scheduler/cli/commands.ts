@@ -1,0 +1,73 @@
+/** Every command of `otela-plan`, in the order of its help. */
+import manifest from '../../package.json' with { type: 'json' };
+import { EXIT_DONE, EXIT_USAGE, type Program } from '../../shared/command-line/index.ts';
+import { FLAGS as APPLY, applyCommand } from './apply.ts';
+import { FLAGS as CALIBRATE, calibrateCommand } from './calibrate.ts';
+import { FLAGS as CATALOGUE, catalogueCommand } from './catalogue.ts';
+import { FLAGS as COMPARE, compareCommand } from './compare.ts';
+import { EXIT_BUSY, EXIT_FAILED, EXIT_GATEWAY, EXIT_INFEASIBLE, EXIT_TIME_OUT } from './exit.ts';
+import type { Io } from './io.ts';
+import { FLAGS as PLAN, planCommand } from './plan.ts';
+import { SIMULATE_FLAGS as SIMULATE, simulateCommand } from './simulate.ts';
+import { FLAGS as VALIDATE, validateCommand } from './validate.ts';
+import { FLAGS as WATCH, watchCommand } from './watch.ts';
+
+export const PROGRAM: Program<Io> = {
+  name: 'otela-plan',
+  version: manifest.version,
+  about: 'otela-plan: placement of models on GPUs',
+  exitCodes: `Exit codes: ${EXIT_DONE} done, ${EXIT_USAGE} wrong use, ${EXIT_INFEASIBLE} no feasible plan, ${EXIT_TIME_OUT} time limit, ${EXIT_GATEWAY} gateway, ${EXIT_FAILED} failed, ${EXIT_BUSY} busy.`,
+  commands: {
+    catalogue: {
+      summary: 'GPUs and models that can be named, with sources',
+      examples: '[--json]',
+      flags: CATALOGUE,
+      run: catalogueCommand,
+    },
+    plan: {
+      summary: 'which model on which GPUs, with what parallelism and weights, and why',
+      examples: '--inventory FILE|sinfo --workload FILE [flags] | --live --gateway URL [--key-file FILE] [flags]',
+      flags: PLAN,
+      run: planCommand,
+    },
+    compare: {
+      summary: 'our plan, one by size of model and one of equal parts, under the same simulation',
+      examples: '[flags of plan]',
+      flags: COMPARE,
+      run: compareCommand,
+    },
+    simulate: {
+      summary: 'one model on replicas of one kind',
+      examples: '--model M --gpu G --rate R --input L --output L [flags]',
+      flags: SIMULATE,
+      run: simulateCommand,
+    },
+    validate: {
+      summary: 'the simulator against everything measured',
+      examples: '[--json] [--strict] [--fit]',
+      flags: VALIDATE,
+      run: validateCommand,
+    },
+    calibrate: {
+      summary: 'a calibration of this GPU and engine from a short load on an idle engine (10 minutes)',
+      examples: '--url http://localhost:8000 --gpu G [flags]',
+      flags: CALIBRATE,
+      run: calibrateCommand,
+    },
+    apply: {
+      summary:
+        'one round of the controller: plans from the network, then starts what is missing (dry run without --yes)',
+      examples: `--gateway URL --key-file FILE --agents | --inventory FILE --slurm TEMPLATE [flags]
+
+--agents, or --inventory with --slurm, or both. Without --workload the demand is what the gateway saw in --window.`,
+      flags: APPLY,
+      run: (args, io) => applyCommand(args, io),
+    },
+    watch: {
+      summary: 'apply, again whenever a node is idle, a model has no replica or the load is 20 % off for 10 minutes',
+      examples: '[--every SECONDS] and all of apply',
+      flags: WATCH,
+      run: (args, io) => watchCommand(args, io),
+    },
+  },
+};

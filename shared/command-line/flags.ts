@@ -1,0 +1,113 @@
+/** A command's flags as a table, and a command line read against it. */
+import { nearest } from '../text/nearest.ts';
+import { UsageError } from './error.ts';
+
+/** What a shell may offer: nothing, files, directories, commands of the PATH, or these words. */
+export type Taken = 'word' | 'file' | 'directory' | 'command' | readonly string[];
+
+export interface Flag {
+  help: string;
+  /** Placeholder of the value in the help; a flag without one is a switch. */
+  value?: string;
+  default?: string;
+  /** The default in words, for the help alone. */
+  otherwise?: string;
+  /** Every value counts, in order; without it the last one. */
+  repeat?: true;
+  /** One letter. */
+  short?: string;
+  /** The value and all that follows are another program's command line, as what stands after `--`. */
+  rest?: true;
+  takes?: Taken;
+}
+
+export type Flags = Readonly<Record<string, Flag>>;
+
+type ValueOf<F extends Flag> = Flag extends F
+  ? string | string[] | boolean | undefined
+  : F extends { value: string }
+    ? F extends { repeat: true }
+      ? string[]
+      : F extends { default: string }
+        ? string
+        : string | undefined
+    : boolean;
+
+/** By flag: a switch is a boolean, a flag with `repeat` a list, any other its value or default. */
+export type Values<F extends Flags> = { [K in keyof F]: ValueOf<F[K]> };
+
+export interface Line<F extends Flags> {
+  values: Values<F>;
+  /** What was written, by flag; a switch has `['true']`. Without defaults. */
+  given: ReadonlyMap<string, readonly string[]>;
+  /** Words that belong to no flag, in order. */
+  words: string[];
+  /** The other program's command line, untouched; undefined where the line has none. */
+  command: string[] | undefined;
+}
+
+interface Rules {
+  /** Words that may stand beside the flags; 0 where left out. */
+  words?: number;
+  /** What to say of words too many, behind their refusal. */
+  hint?: (words: readonly string[]) => string;
+}
+
+export const JSON_FLAG = { json: { help: 'JSON, for scripts' } } as const satisfies Flags;
+
+/** @throws UsageError for an unknown flag, a missing value, a value of a switch, a word too many */
+export function parseLine<const F extends Flags>(args: readonly string[], flags: F, rules: Rules = {}): Line<F> {
+  const known: Flags = flags;
+  const given = new Map<string, string[]>();
+  const words: string[] = [];
+  const rest = restFlag(known);
+  let command: string[] | undefined;
+  for (let at = 0; at < args.length && command === undefined; at++) {
+    const arg = args[at] ?? '';
+    if (arg === '--') {
+      if (rest === undefined) throw new UsageError('no command is taken after --');
+      command = args.slice(at + 1);
+    } else if (!arg.startsWith('-') || arg === '-') words.push(arg);
+    else {
+      const [, written = arg, inline] = /^(--[^=]+)=(.*)$/s.exec(arg) ?? [];
+      const name = nameOf(written, known);
+      if (name === rest) command = [...(inline ? [inline] : []), ...args.slice(at + 1)];
+      else if (known[name]?.value === undefined) {
+        if (inline !== undefined) throw new UsageError(`${written} takes no value`);
+        given.set(name, ['true']);
+      } else {
+        const value = inline ?? args[++at];
+        // `--cluster -- vllm …` would otherwise take `--` for the cluster's name and lose the command.
+        if (value === undefined || (inline === undefined && value.startsWith('-')))
+          throw new UsageError(`${written} needs a value`);
+        given.set(name, [...(known[name].repeat ? (given.get(name) ?? []) : []), value]);
+      }
+    }
+  }
+  const surplus = words[rules.words ?? 0];
+  if (surplus !== undefined) throw new UsageError(`"${surplus}" is one word too many${rules.hint?.(words) ?? ''}`);
+  return { values: valuesOf(known, given) as Values<F>, given, words, command };
+}
+
+/** Name of the flag behind which another program's command line stands. */
+export function restFlag(flags: Flags): string | undefined {
+  return Object.keys(flags).find((name) => flags[name]?.rest);
+}
+
+function nameOf(written: string, flags: Flags): string {
+  const name = written.startsWith('--')
+    ? written.slice(2)
+    : Object.keys(flags).find((one) => `-${flags[one]?.short}` === written);
+  if (name !== undefined && Object.hasOwn(flags, name)) return name;
+  const near = nearest(written.replace(/^-+/, ''), Object.keys(flags));
+  throw new UsageError(`there is no flag ${written} here${near === undefined ? '' : `; did you mean --${near}?`}`);
+}
+
+function valuesOf(flags: Flags, given: ReadonlyMap<string, string[]>): Values<Flags> {
+  const entries = Object.entries(flags).map(([name, { value, repeat, default: fallback }]) => {
+    const written = given.get(name);
+    if (value === undefined) return [name, written !== undefined] as const;
+    return [name, repeat ? (written ?? []) : (written?.[0] ?? fallback)] as const;
+  });
+  return Object.fromEntries(entries);
+}

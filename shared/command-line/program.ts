@@ -1,0 +1,154 @@
+/** A program of several commands: one table makes its parser, its help, "did you mean" and shell completion. */
+import { nearest } from '../text/nearest.ts';
+import { completionScript, isShell, SHELLS } from './completion.ts';
+import { UsageError } from './error.ts';
+import { type Flags, JSON_FLAG, parseLine, restFlag, type Taken } from './flags.ts';
+
+/** Exit codes that every program has. */
+export const EXIT_DONE = 0;
+export const EXIT_USAGE = 2;
+
+export interface DescribedCommand {
+  /** One line for the list of commands. */
+  summary: string;
+  /** Forms and examples. The help is the program's and the command's name, this, and the table of flags. */
+  examples: string;
+  /** Words of which one may stand behind the command's name. */
+  verbs?: readonly string[];
+  /** What may stand there where there is no verb. */
+  takes?: Taken;
+  flags: Flags;
+}
+
+/** `C`: what the program hands to its commands beside their words. */
+export interface Command<C = void> extends DescribedCommand {
+  /** Resolves with the exit code. @throws UsageError */
+  run(args: readonly string[], context: C): Promise<number> | number;
+}
+
+export interface Program<C = void> {
+  name: string;
+  version: string;
+  /** Stands above the list of commands. */
+  about: string;
+  /** In one line, for every help. */
+  exitCodes: string;
+  /** In the order of the help. */
+  commands: Readonly<Record<string, Command<C>>>;
+}
+
+/** What a command line asks for. */
+type Asked<C> = { kind: 'print'; text: string } | { kind: 'run'; command: Command<C>; args: readonly string[] };
+
+/** @throws UsageError for a command that there is not */
+export function readCommand<C>(program: Program<C>, [word, ...args]: readonly string[]): Asked<C> {
+  const print = (text: string) => ({ kind: 'print', text }) as const;
+  if (word === undefined) throw new UsageError(`a command is missing; there are ${namesOf(program).join(', ')}`);
+  if (word === '--help' || word === '-h') return print(overview(program));
+  if (word === '--version') return print(version(program, args));
+  if (asksForHelp(args, commandOf(program, word).flags)) return print(helpOf(program, word));
+  const command = Object.hasOwn(program.commands, word) ? program.commands[word] : undefined;
+  if (command !== undefined) return { kind: 'run', command, args };
+  switch (word) {
+    case 'version':
+      return print(version(program, args));
+    case 'completion':
+      return print(completion(program, args));
+    default:
+      return print(args[0] === undefined ? overview(program) : helpOf(program, args[0]));
+  }
+}
+
+/** The message for a person, with where to read on if the line is at fault. */
+export function complaint<C>(program: Program<C>, [word]: readonly string[], error: unknown): string {
+  const message = `${program.name}: ${error instanceof Error ? error.message : String(error)}`;
+  if (!(error instanceof UsageError)) return message;
+  const about = word !== undefined && namesOf(program).includes(word) ? `${word} ` : '';
+  return `${message}\nTry: ${program.name} ${about}--help`;
+}
+
+/** Commands of every program, which readCommand answers itself. */
+const OWN: Readonly<Record<string, DescribedCommand>> = {
+  completion: {
+    summary: 'for a shell: bash, zsh, fish',
+    examples: `${SHELLS.join('|')}
+
+Prints what the shell needs to complete commands, flags and files:
+  echo 'source <(PROGRAM completion bash)' >> ~/.bashrc
+  echo 'source <(PROGRAM completion zsh)' >> ~/.zshrc
+  PROGRAM completion fish > ~/.config/fish/completions/PROGRAM.fish`,
+    takes: SHELLS,
+    flags: {},
+  },
+  version: { summary: 'of this program', examples: '[--json]', flags: JSON_FLAG },
+  help: { summary: 'this; of a command: help COMMAND', examples: '[COMMAND]', flags: {} },
+};
+
+/** The program's commands, and those of every program. */
+function allCommands<C>(program: Program<C>): Readonly<Record<string, DescribedCommand>> {
+  return { ...program.commands, ...OWN };
+}
+
+function namesOf<C>(program: Program<C>): string[] {
+  return Object.keys(allCommands(program));
+}
+
+function commandOf<C>(program: Program<C>, word: string): DescribedCommand {
+  const commands = allCommands(program);
+  const command = Object.hasOwn(commands, word) ? commands[word] : undefined;
+  if (command !== undefined) return command;
+  const near = nearest(word, Object.keys(commands));
+  throw new UsageError(
+    `there is no command "${word}"; ${near === undefined ? `there are ${Object.keys(commands).join(', ')}` : `did you mean ${near}?`}`,
+  );
+}
+
+/** Not behind `--`: `start -- vllm serve --help` asks vLLM. */
+function asksForHelp(args: readonly string[], flags: Flags): boolean {
+  const rest = restFlag(flags);
+  const end = args.findIndex((arg) => arg === '--' || (rest !== undefined && arg.split('=')[0] === `--${rest}`));
+  return args.slice(0, end < 0 ? undefined : end).some((arg) => arg === '--help' || arg === '-h');
+}
+
+/** @throws UsageError for a command that there is not */
+export function helpOf<C>(program: Program<C>, name: string): string {
+  const { examples, flags } = commandOf(program, name);
+  const parts = [
+    `${program.name} ${name} ${examples.replaceAll('PROGRAM', program.name)}`,
+    flagTable(flags),
+    program.exitCodes,
+  ];
+  return parts.filter((part) => part !== '').join('\n\n');
+}
+
+/** One line a flag, for a help. */
+export function flagTable(flags: Flags): string {
+  const rows = Object.entries(flags).map(([flag, { value, help, default: fallback, otherwise = fallback }]) => {
+    const said = otherwise === undefined ? '' : ` [${otherwise}]`;
+    return [`--${flag}${value === undefined ? '' : ` ${value}`}`, `${help}${said}`] as const;
+  });
+  return columns(rows);
+}
+
+function overview<C>(program: Program<C>): string {
+  const rows = Object.entries(allCommands(program)).map(([name, { summary }]) => [name, summary] as const);
+  return `${program.about}\n\n${columns(rows)}\n\n${program.name} COMMAND --help tells more.\n\n${program.exitCodes}`;
+}
+
+/** Wider names push their own text only. */
+const COLUMN_MAX = 28;
+
+function columns(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.min(COLUMN_MAX, Math.max(0, ...rows.map(([name]) => name.length)));
+  return rows.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`.trimEnd()).join('\n');
+}
+
+function version<C>({ name, version }: Program<C>, args: readonly string[]): string {
+  return parseLine(args, JSON_FLAG).values.json ? JSON.stringify({ version }) : `${name} ${version}`;
+}
+
+function completion<C>(program: Program<C>, args: readonly string[]): string {
+  const [shell] = parseLine(args, {}, { words: 1 }).words;
+  if (!isShell(shell)) throw new UsageError(`which shell? ${program.name} completion ${SHELLS.join('|')}`);
+  return completionScript(shell, program.name, allCommands(program)).trimEnd();
+}
