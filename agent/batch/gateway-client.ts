@@ -93,10 +93,16 @@ export class BatchGateway {
     return bytes;
   }
 
-  /** @throws Error */
-  async commit(lease: GrantedLease, results: readonly LineResult[]): Promise<{ leased: boolean; again: number[] }> {
+  /**
+   * `again`: lines that failed and are to be tried here again. `elsewhere`: how many another node shall try.
+   * @throws Error
+   */
+  async commit(
+    lease: GrantedLease,
+    results: readonly LineResult[],
+  ): Promise<{ leased: boolean; again: number[]; elsewhere?: number }> {
     const answer = await this.#post('commit', { ...refOf(lease), results });
-    return JSON.parse(String(answer)) as { leased: boolean; again: number[] };
+    return JSON.parse(String(answer)) as { leased: boolean; again: number[]; elsewhere?: number };
   }
 
   /** @throws Error */

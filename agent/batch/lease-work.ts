@@ -23,6 +23,8 @@ const AGAIN_MS = 1_000;
 interface LeaseEvents {
   /** The gateway wants these lines tried again. */
   again(lines: number[]): void;
+  /** The gateway wants lines of this lease tried at another node. */
+  elsewhere?(): void;
   /** Nothing of this lease is left here. */
   over(): void;
   log(line: string): void;
@@ -41,6 +43,8 @@ export class LeaseWork {
   #renewal: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #stands = true;
+  /** Lines that the gateway wants another node to try. */
+  #elsewhere = 0;
 
   constructor(lease: GrantedLease, gateway: BatchGateway, events: LeaseEvents) {
     this.lease = lease;
@@ -59,8 +63,11 @@ export class LeaseWork {
     return this.#waitingBytes;
   }
 
-  /** The open lines of the chunk, those with a common prefix next to each other. */
-  linesOf(chunk: Uint8Array): PendingLine[] {
+  /**
+   * The open lines of the chunk, those with a common prefix next to each other.
+   * @param priority that the engine is told, whatever the line says
+   */
+  linesOf(chunk: Uint8Array, priority?: number): PendingLine[] {
     const open = new Set(this.lease.open);
     const found: { line: number; body: string; prefix: number }[] = [];
     const decoder = new TextDecoder();
@@ -71,7 +78,8 @@ export class LeaseWork {
         const line = index++;
         if (!open.has(line)) return;
         const { body } = JSON.parse(decoder.decode(bytes)) as { body: Record<string, unknown> };
-        found.push({ line, body: JSON.stringify(body), prefix: prefixOf(body) });
+        const told = priority === undefined ? body : { ...body, priority };
+        found.push({ line, body: JSON.stringify(told), prefix: prefixOf(body) });
       },
       () => index++,
     );
@@ -94,6 +102,12 @@ export class LeaseWork {
   drop(lines: number): void {
     this.#left -= lines;
     this.#endIfDone();
+  }
+
+  /** Lines that another node shall run: the lease goes back as soon as nothing of it is left here. */
+  giveBack(lines: number): void {
+    this.#elsewhere += lines;
+    this.drop(lines);
   }
 
   /** Commits what waits. Tries again until the gateway has taken it or refused it. */
@@ -124,11 +138,13 @@ export class LeaseWork {
     const results = this.#waiting.splice(0, this.#commitLines());
     if (results.length === 0) return;
     try {
-      const { leased, again } = await this.#gateway.commit(this.lease, results);
+      const { leased, again, elsewhere = 0 } = await this.#gateway.commit(this.lease, results);
       this.#stands &&= leased;
+      this.#elsewhere += elsewhere;
       this.#left -= results.length - again.length;
       this.#waitingBytes -= bytesOf(results);
       if (again.length > 0) this.#events.again(again);
+      if (elsewhere > 0) this.#events.elsewhere?.();
       this.#endIfDone();
     } catch (error) {
       if (isRefusal(error)) {
@@ -165,6 +181,8 @@ export class LeaseWork {
   #endIfDone(): void {
     if (this.#left > 0 || this.#waiting.length > 0) return;
     this.#end();
+    // They wait for this lease to end, not for its time to run out.
+    if (this.#elsewhere > 0) void this.#gateway.release(this.lease).catch(() => {});
     this.#events.over();
   }
 

@@ -56,7 +56,7 @@ export class LineClient {
     } catch (error) {
       if (signal.aborted) return { kind: 'aborted' };
       const why = error instanceof Error ? error.message : String(error);
-      return isTimeout(error) ? { kind: 'failed', why } : { kind: 'gone', why };
+      return isFailure(error) ? { kind: 'failed', why } : { kind: 'gone', why };
     }
   }
 
@@ -65,8 +65,11 @@ export class LineClient {
   }
 }
 
-function isTimeout(error: unknown): boolean {
-  return error instanceof Error && (error.name === 'HeadersTimeoutError' || error.name === 'BodyTimeoutError');
+const FAILURES: readonly string[] = ['HeadersTimeoutError', 'BodyTimeoutError', 'HTTPParserError'];
+
+/** It is there, and answers too late or what is no HTTP. */
+function isFailure(error: unknown): boolean {
+  return error instanceof Error && FAILURES.includes(error.name);
 }
 
 function isJson(text: string): boolean {

@@ -1,7 +1,9 @@
 /** Lines of batches, run at this node's engine beside its requests. */
 import { randomUUID } from 'node:crypto';
+import { WHY_MAX } from '../../shared/batch/function.ts';
 import { type EngineReading, LineWindow } from '../../shared/batch/window.ts';
 import type { EngineTarget } from '../engine/address.ts';
+import type { LineOptions } from './engine-options.ts';
 import { BatchGateway, type GrantedLease, type Speaker } from './gateway-client.ts';
 import { LeaseWork, type PendingLine, UNCOMMITTED_MAX_BYTES } from './lease-work.ts';
 import { LineClient } from './line-client.ts';
@@ -16,11 +18,11 @@ export interface BatchRunnerOptions {
   /** Models that the engine has ready. */
   models(): string[];
   /** How busy the engine is, its lines of batches included. */
-  reading(): Pick<EngineReading, 'running' | 'waiting' | 'kvUsed'>;
+  reading(): Pick<EngineReading, 'running' | 'waiting' | 'kvUsed' | 'preemptions' | 'firstTokenMs'>;
   /** Requests that are no lines of batches. */
   interactive(): number;
-  /** Sequences that the engine runs at once. */
-  slots: number;
+  /** Of the engine that runs now. */
+  lines(): LineOptions;
   log(line: string): void;
 }
 
@@ -34,6 +36,9 @@ const AGAIN_MS = { first: 500, most: 30_000 };
 const LOOK_MS = 200;
 /** A line that failed runs again after this. */
 const RETRY_MS = 1_000;
+/** Failures one after another that make an engine a broken one, and what it then rests after each. */
+const FAILING_MAX = 8;
+const REST_MS = { first: 2_000, most: 60_000 };
 /** Share of the slots that stays free for requests. */
 const RESERVE = 0.1;
 const FIRST_TOKEN_LIMIT_MS = 2_000;
@@ -50,13 +55,21 @@ export class BatchRunner {
   #running = 0;
   #ended = 0;
   #refused = 0;
+  /** Failures one after another. */
+  #failing = 0;
+  #restsUntil = 0;
+  #restMs: number = REST_MS.first;
   #prefix: number | undefined;
   #draining = false;
   #woken: (() => void) | undefined;
 
   constructor(options: BatchRunnerOptions) {
     this.#options = options;
-    this.#window = new LineWindow({ slots: options.slots, reserve: RESERVE, firstTokenLimitMs: FIRST_TOKEN_LIMIT_MS });
+    this.#window = new LineWindow({
+      slots: () => options.lines().slots,
+      reserve: RESERVE,
+      firstTokenLimitMs: FIRST_TOKEN_LIMIT_MS,
+    });
     this.#gateways = options.gateways.map((url) => new BatchGateway(url, options.speaker, options.proxy(url)));
     this.#turn = setInterval(() => this.#judge(), TURN_MS);
     for (const gateway of this.#gateways) void this.#lease(gateway);
@@ -109,6 +122,7 @@ export class BatchRunner {
   /** Half a window of lines waits here, so that the engine never waits for the gateway. */
   #wants(): boolean {
     const { engine, models, speaker } = this.#options;
+    if (this.#isBroken && performance.now() < this.#restsUntil) return false;
     if (engine() === undefined || speaker() === undefined || models().length === 0) return false;
     return this.#queue.length <= this.#window.size / 2 && this.#uncommitted() < UNCOMMITTED_MAX_BYTES;
   }
@@ -116,6 +130,7 @@ export class BatchRunner {
   async #take(gateway: BatchGateway, lease: GrantedLease): Promise<void> {
     const work: LeaseWork = new LeaseWork(lease, gateway, {
       again: (lines) => void this.#again(work, lines),
+      elsewhere: () => this.#giveBack(),
       over: () => this.#leases.delete(work),
       log: this.#options.log,
     });
@@ -123,7 +138,7 @@ export class BatchRunner {
     try {
       const chunk = await gateway.chunk(lease, this.#stop.signal);
       this.#prefix = lease.prefix;
-      const lines = work.linesOf(chunk);
+      const lines = work.linesOf(chunk, this.#options.lines().priority);
       if (lines.length < lease.open.length) work.drop(lease.open.length - lines.length);
       this.#bodies.set(work, new Map(lines.map(({ line, body }) => [line, body])));
       this.#queue.push(...lines);
@@ -150,13 +165,41 @@ export class BatchRunner {
 
   #pump(): void {
     const target = this.#options.engine();
-    while (target !== undefined && !this.#draining && this.#running < this.#window.size) {
+    while (target !== undefined && !this.#draining && this.#running < this.#places) {
       const next = this.#queue.shift();
       if (next === undefined) return this.#wake();
       if (next.lease.stands) void this.#run(next, target);
       else next.lease.drop(1);
     }
     if (this.#queue.length <= this.#window.size / 2) this.#wake();
+  }
+
+  /** An engine that only fails gets one line at a time: it would take lines from healthy ones faster than these can run them. */
+  get #places(): number {
+    if (!this.#isBroken) return this.#window.size;
+    return performance.now() >= this.#restsUntil ? 1 : 0;
+  }
+
+  get #isBroken(): boolean {
+    return this.#failing >= FAILING_MAX;
+  }
+
+  #failed(): void {
+    this.#refused += 1;
+    this.#failing += 1;
+    this.#restsUntil = performance.now() + this.#restMs;
+  }
+
+  #answered(): void {
+    this.#failing = 0;
+    this.#restMs = REST_MS.first;
+  }
+
+  /** Other nodes run what waits here, and this engine is tried ever more seldom. */
+  #giveBack(): void {
+    if (!this.#isBroken) return;
+    this.#restMs = Math.min(REST_MS.most, this.#restMs * 2);
+    for (const { lease } of this.#queue.splice(0)) lease.giveBack(1);
   }
 
   async #run(pending: PendingLine, target: EngineTarget): Promise<void> {
@@ -168,12 +211,20 @@ export class BatchRunner {
     switch (answer.kind) {
       case 'answered':
         this.#ended += 1;
-        if (answer.status === 429 || answer.status >= 500) this.#refused += 1;
+        if (answer.status === 429 || answer.status >= 500) this.#failed();
+        else this.#answered();
         lease.add({ line, status_code: answer.status, request_id: requestId, body: answer.body });
         break;
       case 'failed':
-        this.#refused += 1;
-        lease.add({ line, status_code: 0, request_id: requestId, body: '', error: 'engine_failed' });
+        this.#failed();
+        lease.add({
+          line,
+          status_code: 0,
+          request_id: requestId,
+          body: '',
+          error: 'engine_failed',
+          why: answer.why.slice(0, WHY_MAX),
+        });
         break;
       case 'gone':
         // The engine is away, and the line is as good as before. When it does not come back, the lease goes back with the agent.

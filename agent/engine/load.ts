@@ -20,6 +20,9 @@ const RUNNING = /^(?:vllm:num_requests_running|sglang:num_running_reqs)(?:\{.*\}
 const WAITING = /^(?:vllm:num_requests_waiting|sglang:num_queue_reqs)(?:\{.*\})?[ \t]+(\S+)/gm;
 const KV_USE = /^(?:vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|sglang:token_usage)(?:\{.*\})?[ \t]+(\S+)/gm;
 
+/** Sequences that lost their place in the cache. vLLM counts them; SGLang's gauge says how many wait for it back. */
+const PREEMPTIONS = /^vllm:num_preemptions(?:_total)?(?:\{.*\})?[ \t]+(\S+)/gm;
+
 /** Reads Prometheus text; of an engine that runs several times behind one port the sum, and the fullest cache. Undefined: not told. */
 export function readLoad(text: string): EngineLoad | undefined {
   const running = values(text, RUNNING);
@@ -63,6 +66,9 @@ export class LoadMeter {
   /** Lines of batches at the engine. They give way to requests, so the load that gateways hear of leaves them out. */
   #background: () => number = () => 0;
   #reading: Reading | undefined;
+  #preemptions: number | undefined;
+  /** Slowest since it was last taken. */
+  #firstTokenMs = 0;
   #nextLook = 0;
   #looking: Promise<void> | undefined;
 
@@ -85,6 +91,23 @@ export class LoadMeter {
   end(): void {
     this.#own--;
     this.look();
+  }
+
+  /** A stream of a request has begun, after so long. */
+  firstToken(ms: number): void {
+    this.#firstTokenMs = Math.max(this.#firstTokenMs, ms);
+  }
+
+  /** Milliseconds; the slowest first token of requests since the last call, 0 where there was none. */
+  takeFirstTokenMs(): number {
+    const ms = this.#firstTokenMs;
+    this.#firstTokenMs = 0;
+    return ms;
+  }
+
+  /** Since the engine began; undefined: it does not tell. */
+  get preemptions(): number | undefined {
+    return this.#preemptions;
   }
 
   /** As it is now: the last reading, and what has come and gone since. */
@@ -145,6 +168,8 @@ export class LoadMeter {
       else {
         const at = performance.now();
         const tokensPerSecond = this.#rate.observe(text, at);
+        const preemptions = values(text, PREEMPTIONS);
+        this.#preemptions = preemptions.length === 0 ? undefined : sum(preemptions);
         this.#reading = {
           load: { ...load, ...(tokensPerSecond === undefined ? {} : { tokensPerSecond }) },
           own,

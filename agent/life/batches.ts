@@ -1,5 +1,6 @@
 /** Lines of batches beside requests: at this node's engine, and in users' functions. */
 import { tmpdir } from 'node:os';
+import { lineOptions } from '../batch/engine-options.ts';
 import { FunctionHost } from '../batch/functions/host.ts';
 import { FunctionRunner } from '../batch/functions/runner.ts';
 import { BatchGateway } from '../batch/gateway-client.ts';
@@ -10,15 +11,14 @@ import type { LoadMeter } from '../engine/load.ts';
 import type { Network } from './network.ts';
 import type { Parts } from './shutdown.ts';
 
-/** Sequences that vLLM runs at once where its command does not say otherwise (`--max-num-seqs`). */
-const SLOTS = 256;
-
 interface BatchesOptions {
   config: Pick<StartConfig, 'gateways' | 'limits' | 'functions'>;
   parts: Parts;
   network: Pick<Network, 'proxy'>;
   env: Readonly<Record<string, string | undefined>>;
   engine(): EngineTarget | undefined;
+  /** The engine's, where this agent started it. */
+  command(): readonly string[] | undefined;
   load: LoadMeter;
   log(line: string): void;
 }
@@ -43,7 +43,7 @@ export function openBatches(options: BatchesOptions): BatchWork {
   };
 }
 
-function openLines({ config, parts, network, engine, load, log }: BatchesOptions): BatchRunner {
+function openLines({ config, parts, network, engine, command, load, log }: BatchesOptions): BatchRunner {
   const serving = () => {
     const { sessions } = parts;
     return sessions?.state === 'SERVING' ? sessions : undefined;
@@ -57,10 +57,17 @@ function openLines({ config, parts, network, engine, load, log }: BatchesOptions
     reading: () => {
       load.look();
       const { running, waiting, kvUse } = load.current;
-      return { running, waiting, ...(kvUse === undefined ? {} : { kvUsed: kvUse }) };
+      const { preemptions } = load;
+      return {
+        running,
+        waiting,
+        firstTokenMs: load.takeFirstTokenMs(),
+        ...(kvUse === undefined ? {} : { kvUsed: kvUse }),
+        ...(preemptions === undefined ? {} : { preemptions }),
+      };
     },
     interactive: () => (parts.sessions?.inFlight ?? 0) + (parts.requests?.inFlight ?? 0),
-    slots: config.limits?.maxRunning ?? SLOTS,
+    lines: () => lineOptions(command(), config.limits.maxRunning),
     log,
   });
   load.leaveOut(() => runner.running);

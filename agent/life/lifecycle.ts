@@ -258,6 +258,7 @@ export class Lifecycle {
       network: this.#network,
       env,
       engine: () => this.#target,
+      command: () => this.#deployed?.command ?? config.command,
       load: this.#load,
       log,
     });

@@ -22,6 +22,8 @@ export interface OriginRequestOwner {
   now(): number;
   /** The engine answers: its head goes out next. */
   onHead(): void;
+  /** A stream has begun, so many milliseconds after the engine was asked. */
+  onFirstToken(ms: number): void;
   /** The attempt is over; `usage` is to be reported until the gateway has stored it. */
   onReport(request: OriginRequest, usage: ReportedUsage, timings: ReportedTimings): void;
   /** Answered, and the gateway wants to know what its prompt begins with. */
@@ -67,6 +69,7 @@ export class OriginRequest {
   #begun = false;
   /** Since `#startedAt`; 0 before the first byte of the answer's body. */
   #firstMs = 0;
+  #streams = false;
   #unclaimedUntil: number | undefined;
 
   /** @throws RangeError for edits that overlap */
@@ -167,17 +170,17 @@ export class OriginRequest {
   #onHead(status: number, headers: HeaderList, sized: boolean): void {
     this.#sized = sized;
     const contentType = contentTypeOf(headers);
-    const streaming = contentType !== undefined && isEventStreamType(contentType);
+    this.#streams = contentType !== undefined && isEventStreamType(contentType);
     const opened = this.#opened;
     this.#meter = createMeter(this.endpoint, {
-      streaming,
+      streaming: this.#streams,
       dropUsageEvent: opened?.dropUsage ?? this.open.dropUsage,
       promptBytes: opened?.promptBytes ?? this.body.incoming.received,
       status,
       ...(contentType === undefined ? {} : { contentType }),
     });
     const engineTenths = Math.round((this.#host.now() - this.#startedAt) * 10);
-    const told = opened === undefined ? headers : opened.sealer.head(status, headers, streaming);
+    const told = opened === undefined ? headers : opened.sealer.head(status, headers, this.#streams);
     this.#head = { type: 'head', stream: this.#stream, status, engineTenths, headers: told };
     this.#host.onHead();
     this.#link?.put(this.#head);
@@ -185,7 +188,10 @@ export class OriginRequest {
 
   #onData(chunk: Uint8Array): void {
     this.#progressAt = this.#host.now();
-    if (!this.#begun) this.#firstMs = Math.max(1, Math.round(this.#progressAt - this.#startedAt));
+    if (!this.#begun) {
+      this.#firstMs = Math.max(1, Math.round(this.#progressAt - this.#startedAt));
+      if (this.#streams) this.#host.onFirstToken(this.#firstMs);
+    }
     this.#begun = true;
     this.#give(this.#meter?.push(chunk) ?? []);
     this.#link?.kick(this.#stream);

@@ -37,6 +37,8 @@ const SETTLED_WAIT_MS = 2_000;
 export interface LoadCounter {
   begin(): void;
   end(): void;
+  /** A stream has begun, after so many milliseconds. */
+  firstToken(ms: number): void;
   /** The engine may be asked what it does. */
   look(): void;
   readonly current: EngineLoad;
@@ -84,6 +86,7 @@ export class OriginRequests {
       seals,
       now: () => performance.now(),
       onHead: () => this.#sayLoad(),
+      onFirstToken: (ms) => this.#load?.firstToken(ms),
       onReport: (ended, usage, timings) => this.#report(ended, usage, timings),
       onPrompt: ({ stream }, body) => this.#tellPrefixes(stream, body),
       onIdle: (ended) => this.#onIdle(ended),

@@ -1,4 +1,3 @@
-import { FUNCTIONS_ENDPOINT } from '../../shared/batch/function.ts';
 import { InputCheck } from '../../shared/batch/input-check.ts';
 import type { LeaseRef } from '../../shared/batch/ledger.ts';
 import type { LineErrorCode } from '../../shared/batch/results.ts';
@@ -11,12 +10,12 @@ import { GatewayObject } from '../gateway-object.ts';
 import type { ObjectContext } from '../object-context.ts';
 import { snapshots } from '../registry/snapshot.ts';
 import { BatchMetrics } from './batch-metrics.ts';
-import { BatchRecord } from './batch-record.ts';
+import { BatchRecord, type Committed } from './batch-record.ts';
 import type { LineResult } from './batch-rows.ts';
 import type { BatchObjectJson, BatchSpec, BatchState } from './batch-spec.ts';
 import { currentAccount } from './current-account.ts';
 import { writeFiles } from './finish.ts';
-import { readFunction } from './functions.ts';
+import { functionOf } from './functions.ts';
 import { type BatchAdmission, type GrantedLease, LEASE_MS, leaseOf } from './lease.ts';
 import { queueOf } from './leasing.ts';
 import { LostNodes } from './lost-nodes.ts';
@@ -40,6 +39,8 @@ export class BatchObject extends GatewayObject {
   readonly #record: BatchRecord;
   readonly #metrics: BatchMetrics;
   readonly #lost = new LostNodes();
+  /** Whether several nodes serve its models: what failed at one is then tried at another. */
+  #others = false;
   readonly #obstacle = new Obstacle();
   readonly #budget = new TokenBudget();
   /** As it was a few seconds ago. */
@@ -151,17 +152,15 @@ export class BatchObject extends GatewayObject {
   }
 
   /** @returns whether the lease stands, and which failed lines are to be tried again */
-  async commit(
-    ref: LeaseRef,
-    results: readonly LineResult[],
-    provider: string,
-  ): Promise<{ leased: boolean; again: number[] }> {
+  async commit(ref: LeaseRef, results: readonly LineResult[], provider: string): Promise<Omit<Committed, 'tokens'>> {
     const { spec } = this.#record;
-    if (spec === undefined || !takesResults(this.#record.state.status)) return { leased: false, again: [] };
-    const { leased, again, tokens } = this.#record.commit(ref, results, provider, this.#now);
+    if (spec === undefined || !takesResults(this.#record.state.status))
+      return { leased: false, again: [], elsewhere: 0 };
+    const at = { provider, others: this.#others, nowMs: this.#now };
+    const { leased, again, elsewhere, tokens } = this.#record.commit(ref, results, at);
     this.#budget.spend(tokens);
     if (this.#record.ledger.open === 0 || this.#record.state.givenUp !== undefined) await this.#wake();
-    return { leased, again };
+    return { leased, again, elsewhere };
   }
 
   /** One step, then the next alarm. A step that fails is tried again: nothing is given up because a store was away. */
@@ -210,6 +209,7 @@ export class BatchObject extends GatewayObject {
     const { ledger } = this.#record;
     const view = await snapshots.get(this.env, this.ctx, this.#now, () => true);
     this.#lost.release(ledger, view, this.#now);
+    this.#others = this.#record.demands.every(({ model }) => (view.model(model)?.ready.length ?? 0) > 1);
     const leaseEnd = ledger.expire(this.#now) ?? Number.POSITIVE_INFINITY;
     this.#record.store();
     if (ledger.open === 0 || this.#record.state.givenUp !== undefined) {
@@ -247,18 +247,13 @@ export class BatchObject extends GatewayObject {
     if (this.#record.state.status !== 'validating') return;
     const checked = content === undefined ? undefined : check.end();
     const errors = checked?.errors ?? [NO_INPUT];
-    if (checked === undefined || errors.length > 0) {
-      this.#record.move('failed', this.#now, { errors, model: checked?.model ?? null });
-      return;
-    }
-    const made =
-      spec.endpoint === FUNCTIONS_ENDPOINT ? await readFunction(this.env, spec, checked.model ?? '') : undefined;
-    if (made !== undefined && 'message' in made) {
-      this.#record.move('failed', this.#now, { errors: [made], model: checked.model ?? null });
-      return;
-    }
+    if (checked === undefined || errors.length > 0)
+      return void this.#record.move('failed', this.#now, { errors, model: checked?.model ?? null });
+    const made = await functionOf(this.env, spec, checked.model);
     // It may have been cancelled while its function was read.
     if (this.#record.state.status !== 'validating') return;
+    if (made !== undefined && 'message' in made)
+      return void this.#record.move('failed', this.#now, { errors: [made], model: checked.model ?? null });
     this.#record.begin(checked, this.#now, made);
     this.#obstacle.clear();
     this.#offer();

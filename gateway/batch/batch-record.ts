@@ -25,6 +25,8 @@ export interface Committed {
   leased: boolean;
   /** Lines that an engine failed, to be tried again. */
   again: number[];
+  /** How many failed lines another node shall try: the node gives its lease back when it has done the others. */
+  elsewhere: number;
   /** That the results which count used. */
   tokens: number;
 }
@@ -138,10 +140,18 @@ export class BatchRecord {
     changed.clear();
   }
 
-  /** Takes results of lines. The first result of a line counts; what came second is dropped and not billed. */
-  commit(ref: LeaseRef, results: readonly LineResult[], provider: string, nowMs: number): Committed {
+  /**
+   * Takes results of lines. The first result of a line counts; what came second is dropped and not billed.
+   * @param others whether another node could try what failed at this one
+   */
+  commit(
+    ref: LeaseRef,
+    results: readonly LineResult[],
+    { provider, others, nowMs }: { provider: string; others: boolean; nowMs: number },
+  ): Committed {
     const { ledger } = this;
     const again: number[] = [];
+    let elsewhere = 0;
     const final: LineResult[] = [];
     let exhausted: LineResult | undefined;
     for (const result of results) {
@@ -150,7 +160,8 @@ export class BatchRecord {
         continue;
       }
       const verdict = ledger.engineFailed(ref, result.line);
-      if (verdict === 'again') again.push(result.line);
+      if (verdict === 'again' && others) elsewhere += 1;
+      else if (verdict === 'again') again.push(result.line);
       else final.push(failed(result));
       if (verdict === 'exhausted') exhausted = result;
     }
@@ -165,9 +176,10 @@ export class BatchRecord {
     }
     const tokens = this.#count(counted, wasted, ledger.chunks[ref.chunk]?.bytes ?? 0, nowMs);
     if (exhausted !== undefined) this.#giveUp(exhausted);
+    if (elsewhere > 0) ledger.avoid(ref, nowMs);
     this.store();
     const leased = ledger.leases.some(({ chunk, lease }) => chunk.id === ref.chunk && lease.epoch === ref.epoch);
-    return { leased, again, tokens };
+    return { leased, again, elsewhere, tokens };
   }
 
   /** A function that never answered a line, and has used up the attempts of some, would use up those of all. */

@@ -1,6 +1,11 @@
 /** The function that a batch's lines name: found, read and named by its content when the batch is checked. */
 import { and, eq } from 'drizzle-orm';
-import { contextMessage, FUNCTION_MAX_BYTES, readFunctionName } from '../../shared/batch/function.ts';
+import {
+  contextMessage,
+  FUNCTION_MAX_BYTES,
+  FUNCTIONS_ENDPOINT,
+  readFunctionName,
+} from '../../shared/batch/function.ts';
 import type { BatchError } from '../../shared/batch/line.ts';
 import { asked, database } from '../accounts/database.ts';
 import { files } from '../accounts/schema.ts';
@@ -9,13 +14,17 @@ import { storeOf } from '../files/routes.ts';
 import { workerdCrypto } from '../issuer/crypto.ts';
 import type { BatchFunction, BatchSpec } from './batch-spec.ts';
 
-/** @returns the function, or why the batch fails. @throws ApiError, FileStoreError where the store cannot say */
-export async function readFunction(
+/**
+ * @returns the function, or why the batch fails; undefined: its lines go to engines
+ * @throws ApiError, FileStoreError where the store cannot say
+ */
+export async function functionOf(
   env: Env,
-  { owner }: Pick<BatchSpec, 'owner'>,
-  model: string,
-): Promise<BatchFunction | BatchError> {
-  const asks = readFunctionName(model);
+  { owner, endpoint }: Pick<BatchSpec, 'owner' | 'endpoint'>,
+  model: string | undefined,
+): Promise<BatchFunction | BatchError | undefined> {
+  if (endpoint !== FUNCTIONS_ENDPOINT) return undefined;
+  const asks = readFunctionName(model ?? '');
   if (asks === undefined) return failure('The model of a function is function:FILE or function:FILE:NAME.');
   const [row] = await asked(
     database(env)

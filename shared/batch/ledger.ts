@@ -21,6 +21,8 @@ export interface Chunk extends ChunkRange {
   epoch: number;
   /** At most `LEASES_MAX`: a second one is speculative. */
   leases: Lease[];
+  /** Where lines failed last: others get the chunk first. */
+  avoid?: { node: string; untilMs: number };
   /** The newest `HOLDERS_KEPT` leases, those that have ended included: only their nodes may commit. */
   holders: { epoch: number; node: string }[];
 }
@@ -49,6 +51,8 @@ export const ENGINE_FAILURES_MAX = 3;
 const LATE_FACTOR = 2;
 /** A node that was cut off for longer than this many later leases of its chunk has its work done by others. */
 const HOLDERS_KEPT = 8;
+/** A chunk with a line that failed at a node is kept from it for so long. */
+const AVOID_MS = 10_000;
 /** Until this many chunks were finished there is no median to compare with. */
 const MEDIAN_OF = 5;
 /** Durations that the median is taken over. */
@@ -123,6 +127,7 @@ export class Ledger {
     let found: Chunk | undefined;
     for (const chunk of this.#chunks) {
       if (chunk.leases.length > 0 || !allowed(chunk.demands) || openLines(chunk) === 0) continue;
+      if (chunk.avoid?.node === node && nowMs < chunk.avoid.untilMs) continue;
       found ??= chunk;
       if (prefix === undefined || chunk.prefix === prefix) {
         found = chunk;
@@ -180,6 +185,14 @@ export class Ledger {
     chunk.failures[line] = failures;
     this.changed.add(chunk);
     return failures >= ENGINE_FAILURES_MAX ? 'exhausted' : 'again';
+  }
+
+  /** The node of this lease failed lines of it that another node shall try. */
+  avoid({ node, chunk: id }: LeaseRef, nowMs: number): void {
+    const chunk = this.#chunks[id];
+    if (chunk === undefined) return;
+    chunk.avoid = { node, untilMs: nowMs + AVOID_MS };
+    this.changed.add(chunk);
   }
 
   /** The node gives a lease back: it drains, or it was preempted. Costs no line a retry. */

@@ -18,8 +18,8 @@ export interface EngineReading {
 }
 
 export interface WindowLimits {
-  /** Sequences that the engine runs at once (`max_num_seqs`). */
-  slots: number;
+  /** Sequences that the engine of this moment runs at once (`max_num_seqs`). */
+  slots(): number;
   /** Share of the slots that batches leave to interactive requests. */
   reserve: number;
   /** Interactive requests above this first token shrink the window. */
@@ -69,7 +69,8 @@ export class LineWindow {
 
   /** The reserve is kept free, and interactive requests take their places out of what is left. One line stays: no batch starves. */
   #most(interactive: number): number {
-    const { slots, reserve } = this.#limits;
+    const { reserve } = this.#limits;
+    const slots = this.#limits.slots();
     const kept = Math.max(1, Math.ceil(slots * reserve));
     return Math.max(1, slots - kept - interactive);
   }

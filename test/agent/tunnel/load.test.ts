@@ -12,12 +12,16 @@ afterEach(endAll);
 class Counter implements LoadCounter {
   running = 0;
   looks = 0;
+  firstTokens: number[] = [];
   readonly full = undefined;
   begin(): void {
     this.running++;
   }
   end(): void {
     this.running--;
+  }
+  firstToken(ms: number): void {
+    this.firstTokens.push(ms);
   }
   look(): void {
     this.looks++;

@@ -66,7 +66,7 @@ describe('which batch gets the next lease', () => {
 
 describe('the window of lines in flight', () => {
   const idle: EngineReading = { running: 0, waiting: 0, linesPerS: 0, refused: 0, interactive: 0 };
-  const limits = { slots: 64, reserve: 0.1, firstTokenLimitMs: 2_000 };
+  const limits = { slots: () => 64, reserve: 0.1, firstTokenLimitMs: 2_000 };
   /** An engine whose speed grows with the window up to `full` lines. */
   function grown(full: number, seconds: number, window = new LineWindow(limits)): LineWindow {
     for (let s = 0; s < seconds; s++) window.read({ ...idle, linesPerS: Math.min(full, window.size) });
@@ -96,6 +96,22 @@ describe('the window of lines in flight', () => {
     window.read({ ...idle, linesPerS: 57, preemptions: 0 });
     expect(window.read({ ...idle, preemptions: 0, ...hurt })).toBe(28);
     expect(grown(1_000, 30, window).size).toBeGreaterThan(50);
+  });
+
+  it('falls below what interactive requests leave within two readings, however full it was, and is as large again half a minute after they left', () => {
+    const window = grown(1_000, 60);
+    const busy = { ...idle, linesPerS: 57, interactive: 40, firstTokenMs: 2_500 };
+    window.read(busy);
+    expect(window.read(busy)).toBeLessThanOrEqual(64 - 7 - 40);
+    for (let s = 0; s < 10; s++) expect(window.read(busy)).toBeGreaterThanOrEqual(1);
+    expect(grown(1_000, 30, window).size).toBe(57);
+  });
+
+  it('follows the slots of the engine that runs now', () => {
+    let slots = 64;
+    const window = grown(1_000, 60, new LineWindow({ ...limits, slots: () => slots }));
+    slots = 8;
+    expect(window.read({ ...idle, linesPerS: 57 })).toBe(7);
   });
 
   it('does not grow while requests wait in the engine, or its cache is nearly full', () => {

@@ -35,6 +35,21 @@ describe('leases', () => {
     expect(granted(ledgerOf(1), 'a', 0, 1).chunk.id).toBe(0);
   });
 
+  it('keeps a chunk with a line that failed at a node from that node for a while, and from no other', () => {
+    const ledger = ledgerOf(2);
+    const grant = granted(ledger, 'a');
+    expect(ledger.engineFailed(refOf(grant), 0)).toBe('again');
+    ledger.avoid(refOf(grant), 1_000);
+    ledger.release(refOf(grant));
+    expect(ledger.grant('a', 10_999, TTL_MS, any)).toBeUndefined();
+    expect(granted(ledger, 'b', 1_001).open).toEqual([0, 1]);
+    const alone = ledgerOf(1);
+    const only = granted(alone, 'a');
+    alone.avoid(refOf(only), 0);
+    alone.release(refOf(only));
+    expect(granted(alone, 'a', 10_000).open).toEqual([0]);
+  });
+
   it('grants no chunk whose demands the node does not meet', () => {
     const ledger = new Ledger(
       Ledger.chunksOf([...ranges([1], 0), ...ranges([1], 1)].map((one, id) => ({ ...one, id }))),

@@ -1,0 +1,30 @@
+import { describe, expect, it } from 'vitest';
+import { lineOptions } from '../../../agent/batch/engine-options.ts';
+
+const priority = (command: string) => lineOptions(command.split(' '), undefined).priority;
+
+describe('the priority of a line', () => {
+  it('is higher than a request’s at vLLM, where lower goes first, and only where its scheduler knows any', () => {
+    expect(priority('vllm serve NAME --scheduling-policy priority')).toBeGreaterThan(0);
+    expect(priority('python -m vllm.entrypoints.openai.api_server --scheduling-policy=priority')).toBeGreaterThan(0);
+    expect(priority('vllm serve NAME')).toBeUndefined();
+    expect(priority('vllm serve NAME --scheduling-policy fcfs')).toBeUndefined();
+  });
+
+  it('is lower than a request’s at SGLang, where higher goes first, and turns with its flag', () => {
+    const sglang = 'python -m sglang.launch_server --enable-priority-scheduling --default-priority-value 5';
+    expect(priority(sglang)).toBeLessThan(5);
+    expect(priority(`${sglang} --schedule-low-priority-values-first`)).toBeGreaterThan(5);
+  });
+
+  it('is none at an SGLang that gives requests none: these would go behind every line', () => {
+    expect(priority('python -m sglang.launch_server --enable-priority-scheduling')).toBeUndefined();
+    expect(priority('python -m sglang.launch_server --default-priority-value 5')).toBeUndefined();
+  });
+});
+
+it('an engine’s slots are what its command says, and no more than the agent may give it', () => {
+  expect(lineOptions(['vllm', 'serve', 'NAME', '--max-num-seqs', '64'], undefined).slots).toBe(64);
+  expect(lineOptions(['python', '-m', 'sglang.launch_server', '--max-running-requests=32'], 16).slots).toBe(16);
+  expect(lineOptions(undefined, undefined).slots).toBe(256);
+});

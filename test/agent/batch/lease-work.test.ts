@@ -1,0 +1,73 @@
+import { describe, expect, it } from 'vitest';
+import type { BatchGateway, GrantedLease, LineResult } from '../../../agent/batch/gateway-client.ts';
+import { LeaseWork } from '../../../agent/batch/lease-work.ts';
+
+const LEASE: GrantedLease = {
+  batch: 'batch_a',
+  endpoint: '/v1/chat/completions',
+  chunk: 0,
+  epoch: 1,
+  open: [0, 1, 2, 3],
+  bytes: 0,
+  prefix: 0,
+  leaseMs: 60_000,
+};
+const result = (line: number, body: string): LineResult => ({ line, status_code: 200, request_id: 'r', body });
+
+/** A gateway that takes everything, and remembers it. */
+function taking(answer: (results: readonly LineResult[]) => { again?: number[]; elsewhere?: number } = () => ({})) {
+  const commits: (readonly LineResult[])[] = [];
+  const released: number[] = [];
+  const gateway = {
+    commit: async (_: GrantedLease, results: readonly LineResult[]) => {
+      commits.push(results);
+      return { leased: true, again: [], ...answer(results) };
+    },
+    release: async ({ epoch }: GrantedLease) => void released.push(epoch),
+    renew: async () => true,
+  };
+  return { commits, released, gateway: gateway as unknown as BatchGateway };
+}
+const events = () => {
+  const said = { over: 0, again: [] as number[] };
+  return {
+    said,
+    again: (lines: number[]) => void said.again.push(...lines),
+    over: () => void said.over++,
+    log: () => {},
+  };
+};
+
+describe('a lease at work', () => {
+  it('commits large results in parts that a gateway takes, each once', async () => {
+    const { commits, gateway } = taking();
+    const heard = events();
+    const work = new LeaseWork(LEASE, gateway, heard);
+    for (const line of LEASE.open) work.add(result(line, 'x'.repeat(900_000)));
+    await work.settled();
+    expect(commits.flatMap((one) => one.map(({ line }) => line))).toEqual([0, 1, 2, 3]);
+    for (const one of commits) expect(JSON.stringify(one).length).toBeLessThan(2 ** 21);
+    expect(heard.said.over).toBe(1);
+  });
+
+  it('gives its lease back at once when another node shall try a line', async () => {
+    const { released, gateway } = taking((results) => (results.some(({ line }) => line === 2) ? { elsewhere: 1 } : {}));
+    const heard = events();
+    const work = new LeaseWork(LEASE, gateway, heard);
+    for (const line of LEASE.open) work.add(result(line, '{}'));
+    await work.settled();
+    expect(heard.said.over).toBe(1);
+    expect(released).toEqual([1]);
+  });
+
+  it('tells its engine the priority of lines, whatever a line itself says, and orders lines by their beginning', () => {
+    const { gateway } = taking();
+    const work = new LeaseWork({ ...LEASE, open: [0, 1, 2] }, gateway, events());
+    const body = (text: string) => ({ model: 'm', priority: -9, messages: [{ role: 'user', content: text }] });
+    const chunk = ['a', 'b', 'a'].map((text) => JSON.stringify({ custom_id: 'x', body: body(text) })).join('\n');
+    const lines = work.linesOf(new TextEncoder().encode(chunk), 1_000);
+    expect(lines.map(({ line }) => line)).toEqual([0, 2, 1]);
+    for (const line of lines) expect(JSON.parse(line.body)).toMatchObject({ priority: 1_000 });
+    void work.release();
+  });
+});
