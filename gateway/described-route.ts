@@ -6,6 +6,8 @@ export interface DescribedRoute {
   /** As OpenAPI writes it: `{id}`. */
   path: string;
   summary: string;
+  /** Who may call it. Default: scope inference. */
+  needs?: string;
   query?: z.ZodType;
   /** A JSON body. */
   body?: z.ZodType;

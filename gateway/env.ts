@@ -2,6 +2,7 @@
 import type { LimitsObject } from './accounts/limits-object.ts';
 import type { BatchObject } from './batch/batch-object.ts';
 import type { BatchQueueObject } from './batch/queue-object.ts';
+import type { FactoryObject } from './factory/object.ts';
 import type { FileStore } from './files/file-store.ts';
 import type { FileSweepObject } from './files/sweep-object.ts';
 import type { IssuerEnvironment } from './issuer/issuer.ts';
@@ -37,6 +38,8 @@ export interface Env extends IssuerEnvironment {
   BATCH: ObjectNamespace<BatchObject>;
   /** Batches that want nodes: one object per model. */
   BATCH_QUEUE: ObjectNamespace<BatchQueueObject>;
+  /** One: what factories of jobs report, and what is wanted of them. */
+  FACTORY: ObjectNamespace<FactoryObject>;
   /** Deletes files that have expired. */
   FILE_SWEEP: ObjectNamespace<FileSweepObject>;
   /** Bytes of files; without it there are no files and no batches. */

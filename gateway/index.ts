@@ -4,6 +4,7 @@ import { app } from './app.ts';
 import { BatchObject as Batch } from './batch/batch-object.ts';
 import { BatchQueueObject as BatchQueue } from './batch/queue-object.ts';
 import type { Env } from './env.ts';
+import { FactoryObject as Factory } from './factory/object.ts';
 import { isResourcePath } from './files/paths.ts';
 import { FileSweepObject as FileSweep } from './files/sweep-object.ts';
 import { durable } from './hosts/worker/durable.ts';
@@ -37,6 +38,7 @@ export default {
 /** Their names stand in wrangler.toml. */
 export class BatchObject extends durable(Batch) {}
 export class BatchQueueObject extends durable(BatchQueue) {}
+export class FactoryObject extends durable(Factory) {}
 export class FileSweepObject extends durable(FileSweep) {}
 export class LimitsObject extends durable(Limits) {}
 export class ObserveObject extends durable(Observe) {}

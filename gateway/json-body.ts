@@ -6,14 +6,17 @@ const BODY_MAX_BYTES = 64 * 1024;
 
 /** Parses a request's body. Throws ApiError 413 above 64 KiB, 400 where it is no JSON or not what `schema` says. */
 export async function readBody<T>(request: Request, schema: z.ZodType<T>): Promise<T> {
-  const text = await readText(request);
-  let json: unknown;
+  return parse(await readJson(request, BODY_MAX_BYTES), schema);
+}
+
+/** A body that its reader checks itself. @throws ApiError 413 above `maxBytes`, 400 where it is no JSON */
+export async function readJson(request: Request, maxBytes: number): Promise<unknown> {
+  const text = await readText(request, maxBytes);
   try {
-    json = JSON.parse(text);
+    return JSON.parse(text) as unknown;
   } catch (cause) {
     throw new ApiError('invalid_json', 'The body is not valid JSON.', { cause });
   }
-  return parse(json, schema);
 }
 
 /** The query string as an object; a name that is given twice counts once, the last time. */
@@ -39,20 +42,20 @@ function saidOf(issue: z.core.$ZodIssue): string {
 }
 
 /** Counts what really arrives: content-length may be absent, or wrong. */
-async function readText(request: Request): Promise<string> {
+async function readText(request: Request, maxBytes: number): Promise<string> {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: false });
   let text = '';
   let bytes = 0;
   try {
     for await (const chunk of request.body ?? []) {
       bytes += chunk.byteLength;
-      if (bytes > BODY_MAX_BYTES) break;
+      if (bytes > maxBytes) break;
       text += decoder.decode(chunk, { stream: true });
     }
-    text += bytes > BODY_MAX_BYTES ? '' : decoder.decode();
+    text += bytes > maxBytes ? '' : decoder.decode();
   } catch (cause) {
     throw new ApiError('invalid_json', 'The body is not UTF-8 text.', { cause });
   }
-  if (bytes <= BODY_MAX_BYTES) return text;
-  throw new ApiError('request_too_large', `This body may have ${BODY_MAX_BYTES} bytes at most.`);
+  if (bytes <= maxBytes) return text;
+  throw new ApiError('request_too_large', `This body may have ${maxBytes} bytes at most.`);
 }

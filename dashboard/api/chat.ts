@@ -41,6 +41,8 @@ export interface Waiting {
   reason: 'sent' | 'queued' | 'loading' | 'starting' | 'reading';
   /** In the queue; 1 is next. */
   position?: number;
+  /** The scheduler that its model's job waits in. */
+  where?: string;
   /** Of loading, 0 to 100. */
   percent?: number;
 }

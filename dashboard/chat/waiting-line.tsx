@@ -31,7 +31,7 @@ export function WaitingLine({ waiting, since, model, load }: WaitingLineProps) {
 
 /** What the gateway says comes first; where it is silent, what is known of the model explains most waits. */
 function wordsFor(
-  { reason, position, percent }: Waiting,
+  { reason, position, where, percent }: Waiting,
   model: CatalogueModel | undefined,
   load: ModelLoad | undefined,
   seconds: number,
@@ -40,6 +40,7 @@ function wordsFor(
     case 'sent':
       return seconds < 1 ? texts.sent : wordsFor({ reason: 'queued' }, model, load, seconds);
     case 'queued': {
+      if (where !== undefined) return texts.queuedIn(where);
       if (position !== undefined) return texts.queued(position);
       if (model !== undefined && model.serving === 0 && model.loading > 0) return texts.loading(undefined);
       if (load !== undefined && load.waiting > 0) return texts.queuedWith(load.waiting);

@@ -43,6 +43,8 @@ export interface Account {
   mayOptOut: boolean;
   /** Streams that break go on at another node, where they can, unless a request says otherwise. */
   resumes: boolean;
+  /** How long its requests wait for a model that is being started, where they do not say; milliseconds. */
+  startWaitMs: number | undefined;
   /** What the key, then its project, say of how requests are routed. */
   routing: readonly OwnRouting[];
   /** Its project's requests are in the trace export. */
@@ -143,6 +145,7 @@ export const BOOTSTRAP: Account = {
   limits: undefined,
   mayOptOut: true,
   resumes: false,
+  startWaitMs: undefined,
   routing: [],
   traced: false,
   prefixes: false,

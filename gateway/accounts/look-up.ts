@@ -101,6 +101,7 @@ function standing(project: Project | null, key?: Key) {
     mayOptOut: key?.noTrack === true || project?.noTrack === true,
     routing: [key, project].flatMap((row) => (row?.routing ? [row.routing] : [])),
     resumes: key?.resume === true || project?.resume === true,
+    startWaitMs: key?.startWaitMs ?? project?.startWaitMs ?? undefined,
     traced: project?.trace === true,
     prefixes: project?.trace === true && project.tracePrefixes,
   };

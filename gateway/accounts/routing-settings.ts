@@ -1,6 +1,7 @@
 /** How requests are routed, as far as operators and keys set it: the installation's word, a model's, a key's. */
 import * as z from 'zod';
 import { idSchema, SESSION_PATTERN } from '../../shared/lattice/node.ts';
+import { START_WAIT_MAX_MS } from '../../shared/proxy/cold-model.ts';
 import { REQUEST_CLASSES, type WeightRule } from '../../shared/routing/policies/weights.ts';
 import { recordOf } from '../described.ts';
 import type { ModelClass } from './model-classes.ts';
@@ -29,6 +30,8 @@ export type OwnRouting = z.infer<typeof ownRoutingSchema>;
 
 /** A day: longer silence is nobody's prefill. */
 export const timeoutSchema = z.int().min(1).max(86_400_000);
+
+export const startWaitSchema = z.int().min(0).max(START_WAIT_MAX_MS);
 
 const classTimeouts = z.strictObject({ first_byte_ms: timeoutSchema.optional(), stall_ms: timeoutSchema.optional() });
 
@@ -66,5 +69,6 @@ export interface ModelSettings {
   aliases?: string[];
   fallbacks?: string[];
   max_retries?: number;
+  start_wait_ms?: number;
   weights?: WeightRule[];
 }

@@ -28,6 +28,8 @@ const restrictions = () => ({
   noTrack: integer('no_track', { mode: 'boolean' }).notNull().default(false),
   /** Whether a stream that breaks goes on at another node where the request does not say. */
   resume: integer('resume', { mode: 'boolean' }).notNull().default(false),
+  /** How long its requests wait for a model that is being started, where they do not say; milliseconds. */
+  startWaitMs: integer('start_wait_ms'),
   /** Policy, aliases and fallbacks of its own. */
   routing: text('routing', { mode: 'json' }).$type<OwnRouting>(),
 });
@@ -143,6 +145,23 @@ export const joinTokens = sqliteTable(
   ],
 );
 
+/** What a factory of jobs exchanges its news with, and nothing else. */
+export const factoryTokens = sqliteTable(
+  'factory_tokens',
+  {
+    id: text('id').primaryKey(),
+    hash: text('hash').notNull().unique(),
+    prefix: text('prefix').notNull(),
+    name: text('name').notNull(),
+    /** Whose nodes its jobs become: a request that does not trust this provider wakes none of its models. */
+    provider: text('provider').notNull(),
+    createdAt: integer('created_at').notNull(),
+    expiresAt: integer('expires_at'),
+    revokedAt: integer('revoked_at'),
+  },
+  (table) => [index('factory_tokens_created').on(table.createdAt, table.id)],
+);
+
 /** Per model, what differs from the gateway's defaults; NULL is the default. */
 export const modelSettings = sqliteTable('model_settings', {
   model: text('model').primaryKey(),
@@ -156,6 +175,8 @@ export const modelSettings = sqliteTable('model_settings', {
   /** Models that are tried in turn where nobody serves it. */
   fallbacks: text('fallbacks', { mode: 'json' }).$type<string[]>(),
   maxRetries: integer('max_retries'),
+  /** How long requests wait while it is being started, where neither they nor their keys say. */
+  startWaitMs: integer('start_wait_ms'),
   /** Its name is nobody's business: the trace has a keyed hash of it. */
   private: integer('private', { mode: 'boolean' }).notNull().default(false),
   updatedAt: integer('updated_at').notNull(),

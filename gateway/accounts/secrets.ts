@@ -1,4 +1,4 @@
-/** API keys and join tokens: how they look, how they are made, how they are kept. */
+/** API keys, join tokens and factory tokens: how they look, how they are made, how they are kept. */
 import { createHash, randomBytes } from 'node:crypto';
 
 /** 256 bits: cannot be guessed, so a plain SHA-256 is a safe thing to store. */
@@ -9,6 +9,8 @@ const RECOGNISABLE_CHARS = 6;
 
 export const KEY_PREFIX = 'sk-otela-';
 export const TOKEN_PREFIX = 'otela-join-';
+export const FACTORY_PREFIX = 'otf_';
+type Kind = typeof KEY_PREFIX | typeof TOKEN_PREFIX | typeof FACTORY_PREFIX;
 
 interface Secret {
   /** Shown once, never stored. */
@@ -18,7 +20,7 @@ interface Secret {
   prefix: string;
 }
 
-export function newSecret(kind: typeof KEY_PREFIX | typeof TOKEN_PREFIX): Secret {
+export function newSecret(kind: Kind): Secret {
   const plaintext = kind + randomBytes(SECRET_BYTES).toString('base64url');
   return { plaintext, hash: sha256Hex(plaintext), prefix: plaintext.slice(0, kind.length + RECOGNISABLE_CHARS) };
 }
@@ -28,7 +30,7 @@ export function newInstallationSecret(): string {
 }
 
 /** An id that can stand in a URL and on a command line as it is. */
-export function newId(kind: 'key' | 'jt' | 'user' | 'proj'): string {
+export function newId(kind: 'key' | 'jt' | 'ft' | 'user' | 'proj'): string {
   return `${kind}_${randomBytes(12).toString('hex')}`;
 }
 
@@ -42,6 +44,6 @@ export function sha256Hex(text: string): string {
 }
 
 /** Whether a text has the form of a secret of ours: what has not is refused without asking any store. */
-export function isSecret(text: string, kind: typeof KEY_PREFIX | typeof TOKEN_PREFIX): boolean {
+export function isSecret(text: string, kind: Kind): boolean {
   return text.length === kind.length + SECRET_CHARS && text.startsWith(kind) && /^[\w-]+$/.test(text);
 }

@@ -128,6 +128,7 @@ function ofRow(row: ModelRow): ModelSettings {
     ...(row.aliases === null ? {} : { aliases: row.aliases }),
     ...(row.fallbacks === null ? {} : { fallbacks: row.fallbacks }),
     ...(row.maxRetries === null ? {} : { max_retries: row.maxRetries }),
+    ...(row.startWaitMs === null ? {} : { start_wait_ms: row.startWaitMs }),
   };
 }
 

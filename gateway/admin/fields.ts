@@ -9,7 +9,7 @@ import { PROVIDER_ID_PATTERN, PROVIDER_LIST_MAX } from '../../shared/routing/tru
 import { endpointName } from '../accounts/account.ts';
 import { asked, database } from '../accounts/database.ts';
 import { type Limits, limitsSchema } from '../accounts/limits.ts';
-import { type OwnRouting, ownRoutingSchema } from '../accounts/routing-settings.ts';
+import { type OwnRouting, ownRoutingSchema, startWaitSchema } from '../accounts/routing-settings.ts';
 import type { Env } from '../env.ts';
 import { POLICY_NAMES } from '../routing/policy-names.ts';
 import { list, older, type Page, rfc3339 } from './list.ts';
@@ -47,6 +47,8 @@ export const policySchema = z.enum(POLICY_NAMES, { error: `there are ${POLICY_NA
 export const habitsSchema = z.strictObject({
   /** A stream that breaks goes on at another node, as with `x-otela-resume: 1`. */
   resume: z.boolean(),
+  /** How long a request waits for a model that is being started where it has no `x-otela-wait`, milliseconds; null: as the model's settings say. */
+  start_wait_ms: startWaitSchema.nullable(),
   /** Policy, aliases and fallbacks of its own. */
   routing: ownRoutingSchema.extend({ policy: policySchema.optional() }).nullable(),
 });
@@ -70,6 +72,7 @@ export function restrictionColumns(body: Columns) {
     ...(body.limits !== undefined && { limits: body.limits }),
     ...(body.no_track !== undefined && { noTrack: body.no_track }),
     ...(body.resume !== undefined && { resume: body.resume }),
+    ...(body.start_wait_ms !== undefined && { startWaitMs: body.start_wait_ms }),
     ...(body.routing !== undefined && { routing: body.routing }),
   };
 }
@@ -83,6 +86,7 @@ export const NO_RESTRICTIONS = {
   limits: null,
   noTrack: false,
   resume: false,
+  startWaitMs: null,
   routing: null,
 };
 
@@ -95,6 +99,7 @@ interface RestrictionRow {
   limits: Limits | null;
   noTrack: boolean;
   resume: boolean;
+  startWaitMs: number | null;
   routing: OwnRouting | null;
 }
 
@@ -108,6 +113,7 @@ export function restrictionView(row: RestrictionRow) {
     limits: row.limits,
     no_track: row.noTrack,
     resume: row.resume,
+    start_wait_ms: row.startWaitMs,
     routing: row.routing,
   };
 }

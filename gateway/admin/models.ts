@@ -4,7 +4,7 @@ import { ApiError } from '../../shared/openai/errors.ts';
 import { asked, database } from '../accounts/database.ts';
 import { MODEL_CLASSES } from '../accounts/model-classes.ts';
 import { maxRetriesSchema } from '../accounts/retry-settings.ts';
-import { aliasesSchema, fallbacksSchema, timeoutSchema } from '../accounts/routing-settings.ts';
+import { aliasesSchema, fallbacksSchema, startWaitSchema, timeoutSchema } from '../accounts/routing-settings.ts';
 import { modelSettings } from '../accounts/schema.ts';
 import { MODEL_SETTINGS_MAX } from '../accounts/settings.ts';
 import { change, tell } from './change.ts';
@@ -26,6 +26,8 @@ const putSchema = z.strictObject({
   fallbacks: fallbacksSchema.default([]),
   /** Attempts after the first; null: as the gateway's settings say. */
   max_retries: maxRetriesSchema.nullable().default(null),
+  /** How long requests wait while it is being started, where neither they nor their keys say; null: not at all. */
+  start_wait_ms: startWaitSchema.nullable().default(null),
   /** Its name is hashed in the trace. */
   private: z.boolean().default(false),
 });
@@ -109,12 +111,23 @@ async function putModel(call: Call<z.infer<typeof putSchema>>): Promise<object> 
 
 function columns(body: z.infer<typeof putSchema>, now: number) {
   const { first_byte_ms: firstByteMs, stall_ms: stallMs, max_retries: maxRetries, private: hidden } = body;
+  const { start_wait_ms: startWaitMs } = body;
   const { class: kind, policy, aliases, fallbacks } = body;
   const names = {
     aliases: aliases.length === 0 ? null : aliases,
     fallbacks: fallbacks.length === 0 ? null : fallbacks,
   };
-  return { firstByteMs, stallMs, class: kind, policy, ...names, maxRetries, private: hidden, updatedAt: now };
+  return {
+    firstByteMs,
+    stallMs,
+    class: kind,
+    policy,
+    ...names,
+    maxRetries,
+    startWaitMs,
+    private: hidden,
+    updatedAt: now,
+  };
 }
 
 /** @throws ApiError 400 where one of the names stands for another model already, or for none */
@@ -175,6 +188,7 @@ function view(row: typeof modelSettings.$inferSelect) {
     aliases: row.aliases ?? [],
     fallbacks: row.fallbacks ?? [],
     max_retries: row.maxRetries,
+    start_wait_ms: row.startWaitMs,
     private: row.private,
     updated_at: rfc3339(row.updatedAt),
   };

@@ -6,6 +6,7 @@ import { REGISTRY_VIEWS } from '../../shared/routing/registry-view.ts';
 import { BATCH_ROUTES } from '../batch/api.ts';
 import { dashboardPage } from '../dashboard.ts';
 import type { Env } from '../env.ts';
+import { FACTORY_ROUTES } from '../factory/api.ts';
 import { FILE_ROUTES } from '../files/api.ts';
 import { IDEMPOTENCY_KEY } from './change.ts';
 import {
@@ -71,6 +72,7 @@ const REQUEST_HEADERS: Readonly<Record<string, string>> = {
   'x-otela-priority': '"interactive" or "batch": who waits for a node first.',
   'x-otela-reasoning-budget': 'Tokens that reasoning may take, where the engine can be told.',
   'x-otela-resume': '"1": a broken stream may be continued on another node.',
+  'x-otela-wait': 'Seconds that the request waits for a model that is being started, 0 to 3600.',
   'x-otela-no-track': '"1": counters that limits need, and no record. Where the key may.',
   'x-request-id': 'Comes back with the answer.',
 };
@@ -126,7 +128,7 @@ function modelOperations(): Operation[] {
     ),
     read(
       '/v1/models',
-      'Models that this key may use and that a node it trusts serves now; with state=all also those that are being loaded.',
+      'Models that this key may use and that a node it trusts serves now; with state=all also those that are being loaded, and those that a request starts.',
       'scope inference',
     ),
     read('/v1/models/{id}', 'One of them.', 'scope inference'),
@@ -163,7 +165,7 @@ let operations: Operation[] | undefined;
 function allOperations(): Operation[] {
   operations ??= [
     ...modelOperations(),
-    ...[...FILE_ROUTES, ...BATCH_ROUTES].map(describedOperation),
+    ...[...FILE_ROUTES, ...BATCH_ROUTES, ...FACTORY_ROUTES].map(describedOperation),
     ...ADMIN_ROUTES.map(adminOperation),
     METRICS,
   ];

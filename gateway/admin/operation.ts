@@ -64,9 +64,9 @@ export function describedOperation({ method, path, summary, ...of }: DescribedRo
   return {
     method,
     path,
-    tag: path.split('/')[2] ?? '',
+    tag: path.split('/').at(path.startsWith('/v1/') ? 2 : 1) ?? '',
     summary,
-    needs: 'scope inference',
+    needs: of.needs ?? 'scope inference',
     operation: {
       parameters: [...pathParameters(path), ...queryParameters(of.query)],
       ...(of.body && requestOf(JSON_TYPE, of.body)),

@@ -7,6 +7,8 @@ import { auditRoutes } from './audit.ts';
 import { callerOf } from './caller.ts';
 import { deploymentRoutes } from './deployments.ts';
 import { drainRoutes } from './drain.ts';
+import { factoryAdminRoutes } from './factory.ts';
+import { factoryTokenRoutes } from './factory-tokens.ts';
 import { joinTokenRoutes } from './join-tokens.ts';
 import { keyRoutes } from './keys.ts';
 import { meRoutes } from './me.ts';
@@ -35,6 +37,8 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
   ...projectRoutes,
   ...providerRoutes,
   ...joinTokenRoutes,
+  ...factoryTokenRoutes,
+  ...factoryAdminRoutes,
   ...modelRoutes,
   ...modelCardRoutes,
   ...nodeHistoryRoutes,

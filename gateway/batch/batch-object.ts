@@ -291,10 +291,11 @@ export class BatchObject extends GatewayObject {
       ...(this.#record.function === undefined ? {} : { context: this.#record.function.context }),
     };
     const until = this.#now + 3 * TURN_MS;
+    const nodes = [...new Set(ledger.leases.map(({ lease }) => lease.node))];
     for (const queue of new Set(demands.map((one) => queueOf(spec.endpoint, one.model))))
       this.ctx.waitUntil(
         this.env.BATCH_QUEUE.getByName(queue)
-          .offer(contender, until)
+          .offer(contender, until, nodes)
           .catch(() => {}),
       );
   }

@@ -2,6 +2,8 @@ import type { HeldContexts } from '../../shared/batch/function.ts';
 import { warmthOf } from '../../shared/batch/function.ts';
 import { leaseRank, type Tier, toldAfterMs } from '../../shared/batch/preference.ts';
 import { type Contender, nextBatch, nextFunctionBatch } from '../../shared/batch/share.ts';
+import type { BacklogSign } from '../factory/demand-signs.ts';
+import { Teller } from '../factory/teller.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import type { FunctionAsk } from './leasing.ts';
 
@@ -9,10 +11,14 @@ import type { FunctionAsk } from './leasing.ts';
 const CONTENDERS_MAX = 10_000;
 /** Nodes that wait for a batch at once. */
 const WAITING_MAX = 4_096;
+/** Nodes at work that a factory hears of. */
+const NODES_MAX = 2_000;
 
 interface Entry {
   contender: Contender;
   until: number;
+  /** Sessions that run lines of it. */
+  nodes: readonly string[];
   /** When a node took lines of it, or when it first asked for one. */
   servedMs: number;
 }
@@ -30,11 +36,20 @@ interface WaitingNode {
 export class BatchQueueObject extends GatewayObject {
   readonly #contenders = new Map<string, Entry>();
   readonly #waiting = new Set<WaitingNode>();
+  /** A factory may have to start nodes for these batches. */
+  readonly #teller = new Teller({
+    env: this.env,
+    clock: this.ctx.clock,
+    tell: (factory) => factory.backlog(this.ctx.name, this.#backlog()),
+    lasts: () => this.#contenders.size > 0,
+  });
 
-  offer(contender: Contender, until: number): void {
+  /** @param nodes sessions that run lines of it */
+  offer(contender: Contender, until: number, nodes: readonly string[] = []): void {
     const known = this.#contenders.get(contender.id);
     if (known === undefined && this.#contenders.size >= CONTENDERS_MAX) return;
-    this.#contenders.set(contender.id, { contender, until, servedMs: known?.servedMs ?? this.ctx.clock.now() });
+    this.#contenders.set(contender.id, { contender, until, nodes, servedMs: known?.servedMs ?? this.ctx.clock.now() });
+    if (known === undefined) this.#teller.news();
     if (contender.waiting === 0 && contender.late !== true) return;
     for (const node of [...this.#waiting]) this.#tell(node, contender);
   }
@@ -65,8 +80,26 @@ export class BatchQueueObject extends GatewayObject {
   }
 
   #left(skip: readonly string[], now: number): Contender[] {
-    for (const [id, { until }] of this.#contenders) if (until <= now) this.#contenders.delete(id);
+    this.#forget(now);
     return [...this.#contenders.values()].map(({ contender }) => contender).filter(({ id }) => !skip.includes(id));
+  }
+
+  #forget(now: number): void {
+    for (const [id, { until }] of this.#contenders) if (until <= now) this.#contenders.delete(id);
+  }
+
+  #backlog(): BacklogSign {
+    const now = this.ctx.clock.now();
+    this.#forget(now);
+    const entries = [...this.#contenders.values()];
+    const sum = (of: (contender: Contender) => number) => entries.reduce((all, one) => all + of(one.contender), 0);
+    const ends = Math.min(...entries.map(({ contender }) => contender.expiresMs));
+    return {
+      lines: sum(({ waiting, leased }) => waiting + leased),
+      deadlineMs: entries.length === 0 ? 0 : Math.max(0, ends - now),
+      linesPerS: sum(({ linesPerS }) => linesPerS),
+      nodes: [...new Set(entries.flatMap(({ nodes }) => nodes))].slice(0, NODES_MAX),
+    };
   }
 
   /** What a lease took, until the batch says it itself. */

@@ -9,6 +9,7 @@ import { DOCTOR } from '../hosts/node/doctor/doctor-command.ts';
 import { ISSUER } from '../hosts/node/issuer/issuer-command.ts';
 import { SERVE } from '../hosts/node/serve/serve-command.ts';
 import { BATCHES } from './batches-command.ts';
+import { FACTORY } from './factory-command.ts';
 import { FILES } from './files-command.ts';
 import { NODES } from './nodes-command.ts';
 import { PEERS } from './peers-command.ts';
@@ -23,6 +24,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   backup: BACKUP,
   restore: RESTORE,
   ...Object.fromEntries(Object.entries(RESOURCES).map(([name, resource]) => [name, commandOf(name, resource)])),
+  factory: FACTORY,
   nodes: NODES,
   peers: PEERS,
   batches: BATCHES,

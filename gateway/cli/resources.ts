@@ -1,4 +1,4 @@
-/** `otela-gateway keys|users|projects|providers|tokens`: what each may be asked for, and how it is shown in a line. */
+/** `otela-gateway keys|users|projects|providers|tokens|factory-tokens`: what each may be asked for, and how it is shown in a line. */
 import type { Flag } from '../../shared/command-line/index.ts';
 
 /** How a flag becomes a member of the body. */
@@ -59,6 +59,12 @@ const RESTRICTIONS: Resource['flags'] = {
   tiers: { ...list('tiers', 'T,…', 'stable, volatile; "any": no list'), takes: ['stable', 'volatile', 'any'] },
   'no-track': yes('no_track', 'may ask that nothing is kept of a request'),
   resume: yes('resume', 'broken streams go on at another node'),
+  'start-wait': {
+    member: 'start_wait_ms',
+    kind: 'count',
+    value: 'MS',
+    help: 'milliseconds that requests wait for a model that is being started; "none": as the model’s settings say',
+  },
   rpm: count('requests_per_minute', 'requests a minute; "none": no limit'),
   tpm: count('tokens_per_minute', 'tokens a minute; "none": no limit'),
   concurrent: count('concurrent_requests', 'requests at once; "none": no limit'),
@@ -180,5 +186,24 @@ A token is shown once, alone on stdout.`,
       expires: expiry('when it ends'),
     },
     shown: ['provider', 'cluster', 'nodes', 'max_nodes', 'prefix'],
+  },
+  'factory-tokens': {
+    path: '/admin/factory-tokens',
+    summary: 'what factories of jobs come with',
+    examples: `create | list | show ID | revoke ID
+
+  (umask 077; otela-gateway factory-tokens create --provider eth --name alps > factory.token)
+  otela-gateway factory-tokens list
+  otela-gateway factory-tokens revoke ft_9c…                   its models are unknown at once; its jobs run on
+
+A token is shown once, alone on stdout. It is good for POST /factory/exchange and nothing else.`,
+    verbs: ['create', 'list', 'show', 'revoke'],
+    secret: 'token',
+    flags: {
+      provider: text('provider', 'P', 'whose nodes its jobs become'),
+      name: text('name', 'NAME', 'what it is for'),
+      expires: expiry('when it ends'),
+    },
+    shown: ['provider', 'prefix'],
   },
 };

@@ -2,6 +2,7 @@ import type { Endpoint } from '../../shared/openai/endpoints.ts';
 import type { ApiError } from '../../shared/openai/errors.ts';
 import { BodyMemory } from '../../shared/proxy/body-memory.ts';
 import type { ClientDisconnect } from '../../shared/proxy/client-disconnect.ts';
+import { coldOf, modelResting } from '../../shared/proxy/cold-model.ts';
 import { noCapacity } from '../../shared/proxy/filter.ts';
 import type {
   AttemptContext,
@@ -32,6 +33,7 @@ import { isCounted } from '../accounts/reasoning.ts';
 import type { Settings } from '../accounts/settings.ts';
 import { after } from '../after.ts';
 import type { Env } from '../env.ts';
+import { coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http.ts';
 import type { Background } from '../object-context.ts';
 import type { Sighting } from '../observe/note.ts';
@@ -168,7 +170,9 @@ export class GatewayHost implements Host<Caller> {
 
   refresh(models: readonly string[]): undefined | Promise<void> {
     const view = snapshots.get(this.#env, this.#background, Date.now(), (now) => servesAny(now.nodes, models));
-    return view instanceof Promise ? view.then(() => {}) : undefined;
+    if (!(view instanceof Promise)) return undefined;
+    const cold = coldModels.refresh({ env: this.#env, ctx: this.#background }, Date.now());
+    return Promise.all([view, cold]).then(() => {});
   }
 
   open(attempt: AttemptContext<Caller>): Promise<ResponseStream> {
@@ -193,6 +197,8 @@ export class GatewayHost implements Host<Caller> {
   }
 
   refusal(route: Route, failure: AttemptError | undefined): ApiError {
-    return failure === undefined ? noCapacity(route.request.model) : apiErrorFor(failure);
+    if (failure !== undefined) return apiErrorFor(failure);
+    const cold = coldOf(route);
+    return cold?.state === 'resting' ? modelResting(cold.model) : noCapacity(route.request.model);
   }
 }

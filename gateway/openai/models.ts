@@ -5,6 +5,8 @@ import { loads, modelStart, remainingMs } from '../../shared/routing/model-start
 import { isTrusted } from '../../shared/routing/trust.ts';
 import { type Account, mayUseModel } from '../accounts/account.ts';
 import { trustOf } from '../accounts/trust.ts';
+import { coldFor } from '../factory/cold-models.ts';
+import type { Startable } from '../factory/startable.ts';
 import type { View } from '../registry/snapshot.ts';
 import { aliasesOf } from '../routing/alias.ts';
 
@@ -21,6 +23,17 @@ interface LoadingModel extends Omit<Model, 'state'> {
   loading_ms: number;
   /** By the starts before; null: not known. */
   ready_in_ms: number | null;
+}
+
+/** A model that a factory of jobs starts for a request. */
+interface ColdModel extends Omit<Model, 'state'> {
+  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
+  /** From a request that starts it, or from now where it is being started; null: not known. */
+  ready_in_ms: number | null;
+  /** Of its weights, 0 to 100; null: not known. */
+  loaded_percent: number | null;
+  /** A request of this key starts it. */
+  may_start: boolean;
 }
 
 /** Models that this account may use and that some node it trusts serves now, by name; also by the other names that it has for them. */
@@ -58,23 +71,47 @@ function loadingModels(view: View, account: Account, now: number): LoadingModel[
   return found;
 }
 
-/** `GET /v1/models`; with `?state=all` also those that are being loaded. */
+function coldModels(view: View, account: Account, known: readonly Startable[]): ColdModel[] {
+  const trust = trustOf(account, [], view.settings);
+  const ids = new Set(known.map(({ id }) => id).filter((id) => mayUseModel(account, id)));
+  return [...ids].flatMap((id) => {
+    const cold = coldFor(id, known, trust, account);
+    const owner = known.find((one) => one.id === id)?.provider ?? '';
+    if (cold === undefined) return [];
+    const { state, readyInMs, percent, mayStart } = cold;
+    const estimate = { ready_in_ms: readyInMs ?? null, loaded_percent: percent ?? null, may_start: mayStart };
+    return [{ id, object: 'model' as const, created: 0, owned_by: owner, state, ...estimate }];
+  });
+}
+
+/** `GET /v1/models`; `startable`: with `?state=all`, models that are being loaded, and these that a factory starts. */
 export function listModels(
   view: View,
   account: Account,
-  all: boolean,
-): { object: 'list'; data: (Model | LoadingModel)[] } {
+  startable: readonly Startable[] | undefined,
+): { object: 'list'; data: (Model | LoadingModel | ColdModel)[] } {
   const served = servedModels(view, account);
-  if (!all) return { object: 'list', data: served };
+  if (startable === undefined) return { object: 'list', data: served };
   const ready = served.map((model) => ({ ...model, state: 'ready' as const }));
-  const data = [...ready, ...loadingModels(view, account, Date.now())];
+  const here = new Set(ready.map(({ id }) => id));
+  const cold = coldModels(view, account, startable).filter(({ id }) => !here.has(id));
+  for (const { id } of cold) here.add(id);
+  const loading = loadingModels(view, account, Date.now()).filter(({ id }) => !here.has(id));
+  const data = [...ready, ...cold, ...loading];
   return { object: 'list', data: data.sort((a, b) => (a.id < b.id ? -1 : 1)) };
 }
 
 /** `GET /v1/models/{id}`; ids may hold slashes. @throws ApiError model_not_found, model_starting */
-export function retrieveModel(view: View, account: Account, id: string): Model {
+export function retrieveModel(
+  view: View,
+  account: Account,
+  id: string,
+  startable: readonly Startable[],
+): Model | ColdModel {
   const model = servedModels(view, account).find((served) => served.id === id);
   if (model === undefined) {
+    const cold = coldModels(view, account, startable).find((one) => one.id === id);
+    if (cold !== undefined) return cold;
     const start =
       mayUseModel(account, id) && startOf(view.nodes, [id], trustOf(account, [], view.settings), Date.now());
     if (start) throw modelStarting(start);

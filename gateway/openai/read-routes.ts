@@ -1,6 +1,8 @@
 /** `GET` under /v1: the models and the registry, from the isolate's view. */
-import { Hono } from 'hono';
+import { type Context, Hono } from 'hono';
 import type { Env } from '../env.ts';
+import { coldModels } from '../factory/cold-models.ts';
+import type { Startable } from '../factory/startable.ts';
 import { readModels } from '../registry/access.ts';
 import { registryRoutes } from '../registry/routes.ts';
 import { requestIdOf } from '../request-id.ts';
@@ -17,11 +19,16 @@ readRoutes.use('*', async (c, next) => {
 
 readRoutes.get('/models', async (c) => {
   const { view, account } = await readModels(c);
-  return c.json(listModels(view, account, c.req.query('state') === 'all'));
+  return c.json(listModels(view, account, c.req.query('state') === 'all' ? await startable(c) : undefined));
 });
 readRoutes.get('/models/:id{.+}', async (c) => {
   const { view, account } = await readModels(c);
-  return c.json(retrieveModel(view, account, c.req.param('id')));
+  return c.json(retrieveModel(view, account, c.req.param('id'), await startable(c, c.req.param('id'))));
 });
 readRoutes.get('/otela/seal', answerSeal);
 readRoutes.route('/registry', registryRoutes);
+
+async function startable(c: Context<{ Bindings: Env }>, ...wanted: string[]): Promise<Startable[]> {
+  await coldModels.refresh({ env: c.env, ctx: c.executionCtx }, Date.now(), wanted);
+  return coldModels.all(Date.now());
+}

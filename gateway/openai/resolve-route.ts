@@ -1,6 +1,8 @@
 /** From a request's model and headers to its route: aliases, trust, requirements, and the view of the registry that knows them. */
-import type { Route } from '../../shared/proxy/host.ts';
+import { readStartWait } from '../../shared/proxy/cold-model.ts';
+import type { ColdModels, Route } from '../../shared/proxy/host.ts';
 import type { NodeIndex } from '../../shared/routing/nodes.ts';
+import { isTrusted, type Trust } from '../../shared/routing/trust.ts';
 import type { ParsedRequest } from '../../shared/upstream/parsed-request.ts';
 import { reasoningBudget } from '../accounts/reasoning.ts';
 import { receiptOf } from '../accounts/receipt.ts';
@@ -14,6 +16,7 @@ import {
   trustOf,
 } from '../accounts/trust.ts';
 import type { Env } from '../env.ts';
+import { coldFor, coldModels } from '../factory/cold-models.ts';
 import type { HttpRequest } from '../http.ts';
 import type { Background } from '../object-context.ts';
 import { longestWait } from '../queue/wait-for-turn.ts';
@@ -47,14 +50,33 @@ export function resolveRoute(
     settings,
     chain,
     reasoningBudget: reasoningBudget(request, account, parsed.unseen),
+    startWaitMs: readStartWait(request.headers.get('x-otela-wait')),
     trust: requestedTrust(request, parsed.metadata[TRUST_METADATA]),
   };
   const models = [chain.model, ...chain.fallbacks];
   // A view that lacks the model or a provider is refreshed once: they may just have come.
   const enough = (view: View) => servesAny(view.nodes, models) && knowsAll(view, asked.trust);
   const view = snapshots.get(env, ctx, Date.now(), enough);
-  if (view instanceof Promise) return view.then((found) => routeIn(found, request, caller, parsed, asked));
-  return routeIn(view, request, caller, parsed, asked);
+  const routed = (found: View) => withCold(routeIn(found, request, caller, parsed, asked), caller, { env, ctx });
+  return view instanceof Promise ? view.then(routed) : routed(view);
+}
+
+/** The route with the models that are started for it, where no node serves one of its own. */
+function withCold(route: GatewayRoute, { account }: Caller, context: Context): GatewayRoute | Promise<GatewayRoute> {
+  const { nodes, trust } = route;
+  const models = [route.request.model, ...route.fallbacks];
+  if (models.some((model) => isServedTo(nodes, model, trust))) return route;
+  const cold: ColdModels = {
+    find: (model) =>
+      isServedTo(nodes, model, trust) ? undefined : coldFor(model, coldModels.all(Date.now()), trust, account),
+    ask: (model) => coldModels.ask(model, context, Date.now()),
+  };
+  const refreshed = coldModels.refresh(context, Date.now(), models);
+  return refreshed === undefined ? { ...route, cold } : refreshed.then(() => ({ ...route, cold }));
+}
+
+function isServedTo(nodes: Pick<NodeIndex, 'model'>, model: string, trust: Trust): boolean {
+  return nodes.model(model)?.ready.some((entry) => isTrusted(trust, entry)) ?? false;
 }
 
 interface Asked {
@@ -63,6 +85,7 @@ interface Asked {
   chain: Chain;
   trust: RequestedTrust;
   reasoningBudget: number | undefined;
+  startWaitMs: number | undefined;
 }
 
 function routeIn(
@@ -89,6 +112,7 @@ function routeIn(
     receiptFor: (model) => receiptOf(account.seal, model, untracked, parsed.sampling),
     unpaidReceipt: (model) => receiptOf('', model, true),
     waitMs: longestWait(settings.queue, parsed.streaming),
+    startWaitMs: asked.startWaitMs ?? account.startWaitMs ?? settingsOf(settings, chain.model).start_wait_ms,
     resumes: account.resumes,
     reasoningBudget: asked.reasoningBudget,
   };

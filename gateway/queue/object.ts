@@ -1,8 +1,10 @@
 import { LATE, type PlaceAnswer, type PlaceRequest, WaitQueue } from '../../shared/queue/wait-queue.ts';
+import { Teller } from '../factory/teller.ts';
 import { GatewayObject } from '../gateway-object.ts';
 import { steadyNow } from '../steady-clock.ts';
 import { leftRow, Refusals } from '../usage/refused.ts';
 import type { UsageRow } from '../usage/row.ts';
+import { Waiters } from './waiters.ts';
 
 /** Busy nodes whose ends are listened for at once. */
 const WATCHED_MAX = 64;
@@ -34,15 +36,36 @@ export class QueueObject extends GatewayObject {
   readonly #refusals = new Refusals();
   /** Sessions; at most WATCHED_MAX. */
   readonly #watched = new Set<string>();
+  readonly #waiters = new Waiters();
+  /** A factory may have to start a node, or another one. */
+  readonly #teller = new Teller({
+    env: this.env,
+    clock: { now: steadyNow, after: (ms, ring) => this.ctx.clock.after(ms, ring) },
+    tell: (factory) => factory.queued(this.ctx.name, this.#waiters.count(steadyNow())),
+    lasts: () => this.#waiters.count(steadyNow()).waiting > 0,
+  });
 
   async fetch(request: Request): Promise<Response> {
     const asked = (await request.json()) as QueuePlace;
     const { signal } = request;
     const enteredAt = steadyNow();
-    const onLeft = () => this.#left(asked, steadyNow() - enteredAt);
+    if (signal.aborted) return Response.json(LATE);
+    const waiter = this.#waiters.enter(asked.name, enteredAt - (asked.queuedMs ?? 0));
+    const onLeft = () => {
+      waiter.leave();
+      this.#teller.news();
+      this.#left(asked, steadyNow() - enteredAt);
+    };
     signal.addEventListener('abort', onLeft);
+    if (!asked.back) this.#teller.news();
     try {
-      return Response.json(signal.aborted ? LATE : await this.#wait(asked, signal));
+      const answer = await this.#wait(asked, signal);
+      if (answer.kind === 'turn') waiter.tries(steadyNow());
+      else {
+        waiter.leave();
+        this.#teller.news();
+      }
+      return Response.json(answer);
     } finally {
       signal.removeEventListener('abort', onLeft);
     }

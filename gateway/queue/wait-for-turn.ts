@@ -1,4 +1,5 @@
 /** The gateway's queues: one object for each model, asked by requests that find no free node. */
+import { coldOf } from '../../shared/proxy/cold-model.ts';
 import type { QueueRequest } from '../../shared/proxy/host.ts';
 import type { PlaceAnswer } from '../../shared/queue/wait-queue.ts';
 import { AttemptError } from '../../shared/upstream/attempt-error.ts';
@@ -10,6 +11,8 @@ import { rowIfLeft } from '../usage/refused.ts';
 import type { QueuePlace } from './object.ts';
 import { waitingHere } from './waiting-here.ts';
 
+/** Starts take minutes: of the places of a model that is being started one key has so much at most. */
+const KEY_SHARE = 0.5;
 /** An object that throws is being replaced. */
 const ASK_AGAIN_MS = 250;
 
@@ -79,6 +82,7 @@ function placeOf(
     weight: weight ?? 1,
     busy,
     places,
+    ...(coldOf(queued.route) !== undefined && { placesOfKey: Math.max(1, Math.floor(places * KEY_SHARE)) }),
     begun,
     ifLeft: begun ? undefined : rowIfLeft(info), // of a stream, what its first node gave is on record
     queuedMs,

@@ -56,7 +56,7 @@ export const JOB_STATES = [
 ] as const;
 export type JobState = (typeof JOB_STATES)[number];
 
-const modelReport = z.object({
+export const modelReport = z.object({
   id: model,
   state: z.enum(MODEL_STATES),
   min: count,
@@ -78,7 +78,7 @@ const modelReport = z.object({
 });
 export type ModelReport = z.infer<typeof modelReport>;
 
-const jobReport = z.object({
+export const jobReport = z.object({
   cluster: id,
   /** The launcher's own. */
   id: job,
@@ -95,7 +95,7 @@ const jobReport = z.object({
 });
 export type JobReport = z.infer<typeof jobReport>;
 
-const clusterReport = z.object({
+export const clusterReport = z.object({
   id,
   launcher: z.string().max(32),
   /** False: it did not answer, and nothing is concluded from that. */
@@ -108,7 +108,7 @@ const clusterReport = z.object({
 });
 export type ClusterReport = z.infer<typeof clusterReport>;
 
-const decisionReport = z.object({
+export const decisionReport = z.object({
   at: z.iso.datetime(),
   model: model.optional(),
   /** What was done, or not, and why. */
@@ -117,7 +117,7 @@ const decisionReport = z.object({
 export type DecisionReport = z.infer<typeof decisionReport>;
 
 /** Five minutes of the last day, oldest first. */
-const dayPoint = z.object({
+export const dayPoint = z.object({
   at: z.iso.datetime(),
   /** GPUs: of jobs that run, that are ready, that wait, that are idle on the clusters. */
   running: count,
@@ -129,7 +129,7 @@ const dayPoint = z.object({
 });
 export type DayPoint = z.infer<typeof dayPoint>;
 
-const factoryReport = z.object({
+export const factoryReport = z.object({
   version: z.literal(1),
   factory: id,
   /** Of the configuration file: the first 12 hex digits of its SHA-256. */
@@ -149,7 +149,7 @@ const factoryReport = z.object({
 });
 export type FactoryReport = z.infer<typeof factoryReport>;
 
-const modelDemand = z.object({
+export const modelDemand = z.object({
   model,
   /** Requests that wait for this model to start. */
   waiting: count,
@@ -199,7 +199,7 @@ const servingNode = z.object({
 });
 export type ServingNode = z.infer<typeof servingNode>;
 
-const exchangeAnswer = z.object({
+export const exchangeAnswer = z.object({
   version: z.literal(1),
   revision: z.string().max(64),
   /** Of the report's models; one that is left out has no demand. */

@@ -6,6 +6,7 @@ import { scopeOf } from '../routing/trust.ts';
 import { type AttemptPlan, dispatch, type Upstream, type UpstreamResponse } from '../upstream/dispatch.ts';
 import { isRepeatable } from '../upstream/parsed-request.ts';
 import { isEventStream, type ResponseStream, type StartedResponse, startResponse } from '../upstream/response.ts';
+import { coldOf, coldStarting } from './cold-model.ts';
 import { questionOf } from './filter.ts';
 import type { NodeMemory } from './host.ts';
 import type { RequestContext } from './request-context.ts';
@@ -37,8 +38,12 @@ export function queuedWork<C>(
   const { client } = request;
   return {
     model,
-    waitMs: route.waitMs,
+    waitMs: context.waitMs,
     entry,
+    late: () => {
+      const cold = coldOf(route);
+      return cold === undefined ? undefined : coldStarting(cold);
+    },
     behind: () => host.isQueued(model, scope),
     wait: async (until, back) => {
       const ended = context.record.queues();

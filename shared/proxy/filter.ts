@@ -3,29 +3,39 @@ import { ApiError } from '../openai/errors.ts';
 import { type Question, unmet } from '../routing/choose.ts';
 import { isTrusted } from '../routing/trust.ts';
 import { RESUME_WINDOW_MS } from '../wire/limits.ts';
+import { coldOf, waitFor } from './cold-model.ts';
 import type { Clock, Host, RequestInfo, Route } from './host.ts';
-import { endsWithin, modelStarting, startOf } from './model-starting.ts';
+import { endsWithin, mayEndWithin, modelStarting, startOf } from './model-starting.ts';
 
 /**
- * @throws ApiError 403 where no provider is trusted; 404 for a model that no node served lately; 412 where no node has what the request requires; 503 `model_starting` where the
+ * How long the request waits where no node is free, milliseconds.
+ * @throws ApiError 403 where no provider is trusted, or the request may not start a cold model; 404 for a model that no node served lately; 412 where no node has what the request requires; 503 `model_starting` where the
  * model is being loaded for longer than the request may wait; 503 `no_capacity` where no node serves the model and none is waited for
  */
-export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 'clock' | 'refusal'>): void {
+export function filter(route: Route, info: RequestInfo, host: Pick<Host<never>, 'clock' | 'refusal'>): number {
   const { clock } = host;
   const now = clock.now();
   route.requireTrust();
   requireMet(route, clock);
   const models = [route.request.model, ...route.fallbacks];
   info.known = isKnown(route, route.request.model);
+  const cold = coldOf(route);
+  if (cold !== undefined) return waitFor(cold, route);
   const start = startOf(route.nodes, models, route.trust, now);
-  if (start !== undefined && !endsWithin(start, route.waitMs)) throw modelStarting(start);
-  if (models.some((model) => isServed(route, model))) return;
+  if (start !== undefined) {
+    const { startWaitMs } = route;
+    const waits = startWaitMs === undefined ? endsWithin(start, route.waitMs) : mayEndWithin(start, startWaitMs);
+    if (!waits) throw modelStarting(start);
+    return startWaitMs ?? route.waitMs;
+  }
+  if (models.some((model) => isServed(route, model))) return route.waitMs;
   if (!models.some((model) => isKnown(route, model))) {
     throw new ApiError('model_not_found', `The model '${route.request.model}' does not exist here.`, {
       param: 'model',
     });
   }
   if (route.waitMs === 0 || !hopesFor(route)) throw host.refusal(route, undefined);
+  return route.waitMs;
 }
 
 /** All that a node is chosen by, at this moment. */
@@ -52,8 +62,10 @@ export function hopes(route: Route, error: ApiError): boolean {
   return (route.mayHope?.(error) ?? true) && hopesFor(route);
 }
 
-/** A node that the request may go to was there, or the operator expects one. */
+/** A node that the request may go to was there, the operator expects one, or one is being started. */
 function hopesFor(route: Route): boolean {
+  const cold = coldOf(route);
+  if (cold !== undefined) return cold.state !== 'resting';
   return [route.request.model, ...route.fallbacks].some(
     (model) =>
       route.expects(model) || (route.nodes.model(model)?.all.some((entry) => isTrusted(route.trust, entry)) ?? false),
@@ -61,7 +73,7 @@ function hopesFor(route: Route): boolean {
 }
 
 function isKnown(route: Route, model: string): boolean {
-  return route.nodes.model(model) !== undefined || route.expects(model);
+  return route.nodes.model(model) !== undefined || route.expects(model) || route.cold?.find(model) !== undefined;
 }
 
 function isServed({ nodes }: Route, model: string): boolean {

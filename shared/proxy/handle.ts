@@ -87,12 +87,12 @@ async function forward<C>(
   info.model = route.request.model;
 
   // Filter.
-  filter(route, info, host);
+  const waitMs = filter(route, info, host);
 
   // Reserve.
   const entry = new QueueEntry({
     busyNodes: host.memory.busy,
-    queues: route.waitMs > 0,
+    queues: waitMs > 0,
     hopes: (error) => hopes(route, error),
     repeatable: () => isRepeatable(parsed),
     retriesMax: route.retriesMax,
@@ -114,6 +114,7 @@ async function forward<C>(
     record,
     route,
     entry,
+    waitMs,
     reservation,
     priority,
     continues,

@@ -21,6 +21,7 @@ import type { DispatchContext } from '../upstream/dispatch-context.ts';
 import type { ParsedRequest } from '../upstream/parsed-request.ts';
 import type { ResponseStream } from '../upstream/response.ts';
 import type { BodyMemory } from './body-memory.ts';
+import type { ColdModel } from './cold-model.ts';
 import type { ProxyRequest } from './message.ts';
 
 export interface Host<C = unknown> {
@@ -45,7 +46,7 @@ export interface Host<C = unknown> {
   positionInQueue(model: string, name: string): number | undefined | Promise<number | undefined>;
   /** One wait for a turn. Resolves with what ended it. @throws AttemptError `cancelled` when the client left */
   waitForTurn(queued: QueueRequest<C>): Promise<PlaceAnswer>;
-  /** Brings the route's nodes up to date after a wait. */
+  /** Brings the route's nodes and cold models up to date after a wait. */
   refresh(models: readonly string[]): void | Promise<void>;
   /** Opens one attempt at one node. @throws AttemptError when no engine's head came */
   open(attempt: AttemptContext<C>): Promise<ResponseStream>;
@@ -147,6 +148,10 @@ export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand'
   unpaidReceipt(model: string): string;
   /** The longest wait for a node, milliseconds; 0: none. */
   readonly waitMs: number;
+  /** The longest wait for a model that is being started, milliseconds; absent: the request and its key do not say. */
+  readonly startWaitMs?: number | undefined;
+  /** Models that are started for who asks. Absent: a node that the request may go to serves one of its models, or this host starts none. */
+  readonly cold?: ColdModels | undefined;
   /** Whether a stream that breaks off continues on another node, unless the request says otherwise. */
   readonly resumes: boolean;
   /** Names the nodes of `only` for the line in which their requests wait. */
@@ -155,6 +160,13 @@ export interface Route extends Pick<Question, 'request' | 'fallbacks' | 'demand'
   isStale?(): boolean;
   /** Whether a request that ended so may wait for a node. Absent: yes. */
   mayHope?(error: ApiError): boolean;
+}
+
+export interface ColdModels {
+  /** As it is now, as far as this host heard; undefined: it is served, or nobody starts it. */
+  find(model: string): ColdModel | undefined;
+  /** The request is refused because the model is not running; it is to be started all the same. */
+  ask(model: string): void;
 }
 
 export interface ReserveRequest<C> {

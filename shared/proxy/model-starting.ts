@@ -33,6 +33,12 @@ export function endsWithin(start: ModelStart, waitMs: number): boolean {
   return left !== undefined && left <= waitMs;
 }
 
+/** The same where the request says itself how long it waits: what nobody knows may be soon. */
+export function mayEndWithin(start: ModelStart, waitMs: number): boolean {
+  const left = remainingMs(start);
+  return waitMs > 0 && (left === undefined || left <= waitMs);
+}
+
 export function modelStarting(start: Start): ApiError {
   const { model, nodes, runningMs, usualMs } = start;
   const left = remainingMs(start);

@@ -15,6 +15,8 @@ export interface RequestContext<C> extends DispatchContext {
   readonly record: Recorder;
   readonly route: Route;
   readonly entry: QueueEntry;
+  /** The longest wait for a node, milliseconds; 0: none. */
+  readonly waitMs: number;
   readonly reservation: LimitReservation | undefined;
   readonly priority: Priority;
   /** A stream of it continues on another node where it breaks off. */

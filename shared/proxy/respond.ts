@@ -10,6 +10,7 @@ import { isSealedType, SEALED_STREAM_TYPE } from '../seal/suite.ts';
 import { AttemptError, apiErrorFor } from '../upstream/attempt-error.ts';
 import { UpstreamResponse } from '../upstream/dispatch.ts';
 import { isEventStream, type Offload, type ResponseStream } from '../upstream/response.ts';
+import { coldOf, coldWait } from './cold-model.ts';
 import type { ProxyResponse, ResponseSink } from './message.ts';
 import { startOf } from './model-starting.ts';
 import type { RequestContext } from './request-context.ts';
@@ -158,8 +159,10 @@ async function pumpLate<C>(
   const { host, inBand, record, reservation } = context;
   let response: Dispatched;
   try {
-    do await sink.write(await waitingComment(context));
-    while (await isSlower(pending, host.pingMs, host.clock.after));
+    do {
+      await refreshCold(context);
+      await sink.write(await waitingComment(context));
+    } while (await isSlower(pending, host.pingMs, host.clock.after));
   } catch {
     record.left();
     reservation?.release(context.entry.attempts > 0);
@@ -189,10 +192,22 @@ async function pumpLate<C>(
   await finish(sink, inBand.error(error));
 }
 
+/** A comment tells how far the model is now. What cannot be asked is told as it was. */
+async function refreshCold<C>({ host, route }: RequestContext<C>): Promise<void> {
+  if (coldOf(route) === undefined) return;
+  try {
+    await host.refresh([route.request.model, ...route.fallbacks]);
+  } catch {
+    // the wait goes on
+  }
+}
+
 /** Why nothing comes yet, where that is known and the endpoint's clients skip comments; else its ping. */
 async function waitingComment<C>(context: RequestContext<C>): Promise<Uint8Array> {
   const { inBand, entry, route, host } = context;
   if (!inBand.takesComments) return inBand.ping;
+  const cold = coldOf(route);
+  if (cold !== undefined) return encoder.encode(waitComment(coldWait(cold)));
   const models = [route.request.model, ...route.fallbacks];
   const start = startOf(route.nodes, models, route.trust, host.clock.now());
   if (start !== undefined) {

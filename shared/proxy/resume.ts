@@ -62,7 +62,7 @@ function resumeHost<C>({ choice }: Dispatched, context: RequestContext<C>): Resu
       // Turns that it can make nothing of are not to hold up those that can.
       const scope = () => `${scopeOfRoute(context)}${needsOf(first)} ${rejected().join(' ')}`.trimEnd();
       const refreshed = () => Promise.resolve(host.refresh([model])).then(tryNodes);
-      return runQueued(queuedWork({ ...context, route, entry }, refreshed, scope));
+      return runQueued(queuedWork({ ...context, waitMs: route.waitMs, route, entry }, refreshed, scope));
     },
     busy: () => entry.busy.length > 0,
     pingMs: host.pingMs,

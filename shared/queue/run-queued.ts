@@ -9,6 +9,8 @@ export interface QueuedWork<D> {
   /** The longest wait, all turns together; 0: none. */
   waitMs: number;
   entry: QueueEntry;
+  /** What it is told where it has waited as long as it may; undefined, or absent: that no node became free. */
+  late?(): ApiError | undefined;
   /** Somebody waits for the same nodes already, so that it does not try first. */
   behind(): boolean;
   /** One wait, from entering the line to whatever ends it; until then at most. `back`: its turn came to nothing. */
@@ -50,7 +52,7 @@ export async function runQueued<D>(request: QueuedWork<D>): Promise<D> {
       case 'full':
         throw queueFull(model, answer.retryAfterMs);
       case 'late':
-        throw tooLate(model, waitMs);
+        throw request.late?.() ?? tooLate(model, waitMs);
     }
   }
 }

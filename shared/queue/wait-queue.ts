@@ -22,6 +22,8 @@ export interface PlaceRequest extends Place {
   back: boolean;
   /** How many may wait for this model. */
   places: number;
+  /** How many of them its key may have; absent: all, until others want them. */
+  placesOfKey?: number;
   /** Of a stream that broke off: those have at most half of the places, so that a dead fleet's streams do not refuse everybody else. */
   begun?: boolean;
 }
@@ -92,6 +94,8 @@ export class WaitQueue {
     const now = this.#clock.now();
     if (asked.back) turns.back(asked, busy, now);
     else if (asked.begun && this.#begun.size >= Math.max(1, Math.floor(asked.places / 2))) {
+      return Promise.resolve(this.#full());
+    } else if (asked.placesOfKey !== undefined && turns.queue.countOf(asked) >= asked.placesOfKey) {
       return Promise.resolve(this.#full());
     } else {
       const entered = turns.enter(asked, busy, now);

@@ -51,6 +51,12 @@ export class FairQueue<P extends Place> {
     return this.#classes[priority].size;
   }
 
+  /** Places of the same key. */
+  countOf({ project, key }: Pick<Place, 'project' | 'key'>): number {
+    const { interactive, batch } = this.#classes;
+    return interactive.sizeOf(project, key) + batch.sizeOf(project, key);
+  }
+
   get(name: string): P | undefined {
     return this.#places.get(name);
   }
@@ -136,6 +142,10 @@ class PriorityClass<P extends Place> {
   /** Those with somebody waiting. */
   readonly #projects = new Map<string, Project<P>>();
   size = 0;
+
+  sizeOf(project: string, key: string): number {
+    return this.#projects.get(project)?.keys.get(key)?.size ?? 0;
+  }
 
   add(place: P, first: boolean): void {
     const { weight } = place;

@@ -61,7 +61,7 @@ export class Turns<P extends Place> {
     return this.#scopes.size === 0;
   }
 
-  get queue(): Pick<FairQueue<P>, 'ahead' | 'count' | 'size'> {
+  get queue(): Pick<FairQueue<P>, 'ahead' | 'count' | 'countOf' | 'size'> {
     return this.#queue;
   }
 

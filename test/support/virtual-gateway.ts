@@ -204,6 +204,7 @@ export function specOf(id: string, change: Partial<BatchSpec> = {}): BatchSpec {
       limits: undefined,
       mayOptOut: false,
       resumes: false,
+      startWaitMs: undefined,
       routing: [],
       traced: false,
       prefixes: false,

@@ -36,6 +36,7 @@ export const chat = {
     sent: 'Sending',
     queued: (position: number | undefined) =>
       position === undefined ? 'Waiting for a free node' : `Waiting: ${ordinal(position)} in the queue`,
+    queuedIn: (scheduler: string) => `A machine for this model is queued in ${scheduler}`,
     queuedWith: (others: number) => `Waiting for a free node; ${some(others, 'request')} wait for this model`,
     loading: (percent: number | undefined) => `The model is loading${percent === undefined ? '' : `: ${percent} %`}`,
     starting: 'The model is being started',

@@ -4,6 +4,7 @@ import { LimitsObject } from '../../accounts/limits-object.ts';
 import { BatchObject } from '../../batch/batch-object.ts';
 import { BatchQueueObject } from '../../batch/queue-object.ts';
 import type { Env } from '../../env.ts';
+import { FactoryObject } from '../../factory/object.ts';
 import type { FileStore } from '../../files/file-store.ts';
 import { FileSweepObject } from '../../files/sweep-object.ts';
 import type { ObjectClass } from '../../gateway-object.ts';
@@ -30,6 +31,7 @@ const CLASSES = {
   OBSERVE: ObserveObject,
   BATCH: BatchObject,
   BATCH_QUEUE: BatchQueueObject,
+  FACTORY: FactoryObject,
   FILE_SWEEP: FileSweepObject,
 } satisfies Record<string, ObjectClass>;
 
@@ -88,6 +90,7 @@ export class NodeGateway {
       OBSERVE: host.namespace<ObserveObject>('OBSERVE'),
       BATCH: host.namespace<BatchObject>('BATCH'),
       BATCH_QUEUE: host.namespace<BatchQueueObject>('BATCH_QUEUE'),
+      FACTORY: host.namespace<FactoryObject>('FACTORY'),
       FILE_SWEEP: host.namespace<FileSweepObject>('FILE_SWEEP'),
       FILES: files,
       ASSETS: new Assets(assets),

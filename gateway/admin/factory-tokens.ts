@@ -1,0 +1,137 @@
+/** Factory tokens: what a factory of jobs tells this gateway its news with, and asks it for the demand. */
+import { eq } from 'drizzle-orm';
+import * as z from 'zod';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { asked, database } from '../accounts/database.ts';
+import { factoryTokens } from '../accounts/schema.ts';
+import { FACTORY_PREFIX, newId, newSecret } from '../accounts/secrets.ts';
+import { FACTORY_NAME } from '../factory/name.ts';
+import { change, createOnce } from './change.ts';
+import { expiryMs, expirySchema, idSchema, listOf, pageOf, time } from './fields.ts';
+import { nameSchema, pageSchema, rfc3339 } from './list.ts';
+import { requireProvider } from './references.ts';
+import { type AdminRoute, type Call, route } from './route.ts';
+
+type FactoryToken = typeof factoryTokens.$inferSelect;
+
+const createSchema = z.strictObject({
+  /** Whose nodes its jobs become; it drains those alone, and wakes models for requests that trust it. */
+  provider: idSchema,
+  name: nameSchema.optional(),
+  expires_at: expirySchema.optional(),
+});
+
+const factoryTokenSchema = z.object({
+  object: z.literal('factory_token'),
+  id: z.string(),
+  name: z.string(),
+  provider: z.string(),
+  prefix: z.string(),
+  created_at: z.iso.datetime(),
+  expires_at: z.iso.datetime().nullable(),
+  revoked_at: z.iso.datetime().nullable(),
+});
+
+const OPERATOR = { role: 'operator' } as const;
+
+export const factoryTokenRoutes: readonly AdminRoute[] = [
+  route({
+    ...OPERATOR,
+    method: 'post',
+    path: '/factory-tokens',
+    summary: 'Make a factory token. It is shown once, and good for POST /factory/exchange alone.',
+    body: createSchema,
+    answer: factoryTokenSchema.extend({ token: z.string() }),
+    again: factoryTokenSchema,
+    run: createToken,
+  }),
+  route({
+    ...OPERATOR,
+    method: 'get',
+    path: '/factory-tokens',
+    summary: 'Factory tokens, newest first.',
+    query: pageSchema,
+    answer: listOf(factoryTokenSchema),
+    run: (call) => pageOf(call.env, factoryTokens, call.query, undefined, view),
+  }),
+  route({
+    ...OPERATOR,
+    method: 'get',
+    path: '/factory-tokens/:id',
+    summary: 'One factory token.',
+    answer: factoryTokenSchema,
+    run: async (call) => view(await found(call)),
+  }),
+  route({
+    ...OPERATOR,
+    method: 'delete',
+    path: '/factory-tokens/:id',
+    summary: 'Revoke a factory token: its factory is told nothing more, and its cold models are unknown at once.',
+    answer: factoryTokenSchema,
+    run: revokeToken,
+  }),
+];
+
+async function createToken(call: Call<z.infer<typeof createSchema>>): Promise<Response> {
+  const { body, env, now } = call;
+  const { provider, name = provider } = body;
+  await requireProvider(env, provider);
+  const { plaintext, hash, prefix } = newSecret(FACTORY_PREFIX);
+  const ends = { expiresAt: expiryMs(body.expires_at, now), revokedAt: null };
+  const row: FactoryToken = { id: newId('ft'), hash, prefix, name, provider, createdAt: now, ...ends };
+  return createOnce(call, {
+    action: 'factory_token.create',
+    object: row.id,
+    after: view(row),
+    statements: [database(env).insert(factoryTokens).values(row)],
+    shown: { ...view(row), token: plaintext },
+    find: async (id) => {
+      const [token] = await asked(database(env).select().from(factoryTokens).where(eq(factoryTokens.id, id)));
+      return token && view(token);
+    },
+  });
+}
+
+async function revokeToken(call: Call): Promise<object> {
+  const row = await found(call);
+  const after = view({ ...row, revokedAt: row.revokedAt ?? call.now });
+  if (row.revokedAt === null) {
+    const update = database(call.env)
+      .update(factoryTokens)
+      .set({ revokedAt: call.now })
+      .where(eq(factoryTokens.id, row.id));
+    await change(call, [update], { action: 'factory_token.revoke', object: row.id, before: view(row), after });
+  }
+  await forget(call, row.id);
+  return after;
+}
+
+/** Repeating is safe, and reaches an object that could not be told. */
+async function forget({ env }: Call, token: string): Promise<void> {
+  try {
+    await env.FACTORY.getByName(FACTORY_NAME).forget(token);
+  } catch (cause) {
+    const message = 'The token is revoked, but its factory’s models are listed for up to 90 s. Repeating is safe.';
+    throw new ApiError('server_is_overloaded', message, { cause });
+  }
+}
+
+async function found(call: Call): Promise<FactoryToken> {
+  const id = call.param('id');
+  const [row] = await asked(database(call.env).select().from(factoryTokens).where(eq(factoryTokens.id, id)));
+  if (row !== undefined) return row;
+  throw new ApiError('not_found', `There is no factory token with id "${id.slice(0, 64)}".`);
+}
+
+function view(row: FactoryToken): z.infer<typeof factoryTokenSchema> {
+  return {
+    object: 'factory_token',
+    id: row.id,
+    name: row.name,
+    provider: row.provider,
+    prefix: row.prefix,
+    created_at: rfc3339(row.createdAt),
+    expires_at: time(row.expiresAt),
+    revoked_at: time(row.revokedAt),
+  };
+}

@@ -1,0 +1,80 @@
+/** What factories of jobs report, and what is wanted of them: for the dashboard's page and `otela-gateway factory`. */
+import * as z from 'zod';
+import {
+  clusterReport,
+  dayPoint,
+  decisionReport,
+  jobReport,
+  modelDemand,
+  modelReport,
+} from '../../shared/factory/exchange.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { FACTORY_NAME } from '../factory/name.ts';
+import type { ShownFactory } from '../factory/object.ts';
+import { listOf } from './fields.ts';
+import { rfc3339 } from './list.ts';
+import { type AdminRoute, route } from './route.ts';
+
+const factorySchema = z.object({
+  object: z.literal('factory'),
+  /** As its configuration names it. */
+  id: z.string(),
+  /** Of the factory token that it came with. */
+  token_id: z.string(),
+  provider: z.string(),
+  reported_at: z.iso.datetime(),
+  /** It has said nothing for 90 s: its cold models are unknown to requests. */
+  silent: z.boolean(),
+  config_revision: z.string(),
+  models: z.array(modelReport),
+  jobs: z.array(jobReport),
+  clusters: z.array(clusterReport),
+  /** Newest last. */
+  decisions: z.array(decisionReport),
+  /** Five minutes each, oldest first. */
+  day: z.array(dayPoint),
+  /** By this gateway, of each of its models. */
+  demand: z.array(modelDemand),
+});
+
+export const factoryAdminRoutes: readonly AdminRoute[] = [
+  route({
+    role: 'operator',
+    method: 'get',
+    path: '/factory',
+    summary: 'Factories of jobs: models, jobs with the ends of their logs, decisions, a day, and the demand.',
+    answer: listOf(factorySchema),
+    run: async ({ env }) => {
+      const factories = await asking(() => env.FACTORY.getByName(FACTORY_NAME).show());
+      return { object: 'list', data: factories.map(view), has_more: false };
+    },
+  }),
+];
+
+/** @throws ApiError 503 */
+async function asking<T>(ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask();
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'What factories report cannot be read. Try again shortly.', { cause });
+  }
+}
+
+function view(factory: ShownFactory): z.infer<typeof factorySchema> {
+  const { tokenId, provider, at, silent, configRevision, models, jobs, clusters, decisions, day, demand } = factory;
+  return {
+    object: 'factory',
+    id: factory.factory,
+    token_id: tokenId,
+    provider,
+    reported_at: rfc3339(at),
+    silent,
+    config_revision: configRevision,
+    models,
+    jobs,
+    clusters,
+    decisions,
+    day: [...day],
+    demand,
+  };
+}

@@ -1,0 +1,141 @@
+import { within } from '../../shared/collections/within.ts';
+import { FACTORY_SILENT_AFTER_MS } from '../../shared/factory/exchange.ts';
+import type { ColdModel } from '../../shared/proxy/cold-model.ts';
+import { isTrusted, LOCAL_ISSUER, type Trust } from '../../shared/routing/trust.ts';
+import type { Account } from '../accounts/account.ts';
+import type { Env } from '../env.ts';
+import type { Background } from '../object-context.ts';
+import { FACTORY_NAME } from './name.ts';
+import type { Startable } from './startable.ts';
+
+/** The object of all factories hears from one isolate this often at most. */
+const FRESH_MS = 1_000;
+/** And this often where a request wants a model that is not known here: it may just have come. */
+const EAGER_MS = 100;
+/** A request waits for its answer so long; then it goes by what was known. */
+const ANSWER_MS = 2_000;
+/** Models of which it is remembered when this isolate last asked for them. */
+const ASKED_MAX = 1_000;
+
+interface Context {
+  env: Pick<Env, 'FACTORY'>;
+  ctx: Background;
+}
+
+/** What one isolate knows of models that factories start. Asked for only by requests that no node can serve, and by lists that show all. */
+export class ColdModelCache {
+  #known: readonly Startable[] = [];
+  #knownAt = Number.NEGATIVE_INFINITY;
+  #refreshing: { done: Promise<void>; since: number } | undefined;
+  readonly #askedAt = new Map<string, number>();
+
+  /**
+   * Brings it up to date. Never rejects: what cannot be asked stays as it was, for as long as a silent factory counts.
+   * @param wanted models of which one should be known
+   */
+  refresh({ env, ctx }: Context, now: number, wanted: readonly string[] = []): Promise<void> | undefined {
+    const isKnown = wanted.length === 0 || this.#known.some(({ id }) => wanted.includes(id));
+    if (isKnown && within(FRESH_MS, this.#knownAt, now)) return undefined;
+    if (within(EAGER_MS, this.#knownAt, now))
+      return pause(this.#knownAt + EAGER_MS - now).then(() => this.#refreshed({ env, ctx }, Date.now()));
+    return this.#refreshed({ env, ctx }, now);
+  }
+
+  /** By a question that is under way, or a new one. */
+  #refreshed({ env, ctx }: Context, now: number): Promise<void> {
+    // A question whose request was cancelled never settles; another request asks anew.
+    if (this.#refreshing === undefined || !within(ANSWER_MS, this.#refreshing.since, now)) {
+      const refreshing = { done: this.#ask(env, now), since: now };
+      this.#refreshing = refreshing;
+      ctx.waitUntil(refreshing.done);
+      void refreshing.done.finally(() => {
+        if (this.#refreshing === refreshing) this.#refreshing = undefined;
+      });
+    }
+    return withTimeout(this.#refreshing.done);
+  }
+
+  async #ask(env: Pick<Env, 'FACTORY'>, now: number): Promise<void> {
+    try {
+      this.#known = await env.FACTORY.getByName(FACTORY_NAME).startable();
+      this.#knownAt = now;
+    } catch {
+      // the object moves
+    }
+  }
+
+  /** All that are known at `now`, with what is left of their estimates. */
+  all(now: number): Startable[] {
+    const age = now - this.#knownAt;
+    if (!(Math.abs(age) < FACTORY_SILENT_AFTER_MS)) return [];
+    return this.#known.map((one) => {
+      const left = one.readyInMs === undefined ? 0 : one.readyInMs - age;
+      return { ...one, readyInMs: left > 0 ? left : undefined };
+    });
+  }
+
+  /** A request that does not wait wants the model; told at once, and once a second at most. */
+  ask(model: string, { env, ctx }: Context, now: number): void {
+    const before = this.#askedAt.get(model);
+    if (before !== undefined && within(FRESH_MS, before, now)) return;
+    this.#askedAt.delete(model);
+    this.#askedAt.set(model, now);
+    const oldest = this.#askedAt.keys().next().value;
+    if (this.#askedAt.size > ASKED_MAX && oldest !== undefined) this.#askedAt.delete(oldest);
+    ctx.waitUntil(
+      env.FACTORY.getByName(FACTORY_NAME)
+        .asked(model)
+        .catch(() => {}),
+    );
+  }
+}
+
+/** One per isolate. */
+export const coldModels = new ColdModelCache();
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** A promise of this request's own: one of another request may never settle. */
+async function withTimeout(work: Promise<void>): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ANSWER_MS);
+  void work.finally(resolve);
+  await promise;
+  clearTimeout(timer);
+}
+
+/** What is known of a job's node before it is there: one that has to be in some region is not known to be. */
+const JOB = { issuer: LOCAL_ISSUER, tier: 'volatile' };
+
+/** The model as one caller sees it: of factories whose provider it trusts, the one that is ready first. */
+export function coldFor(
+  model: string,
+  known: readonly Startable[],
+  trust: Trust,
+  account: Pick<Account, 'keyId' | 'projectId'>,
+): ColdModel | undefined {
+  const seen = known
+    .filter(({ id, provider }) => id === model && isTrusted(trust, { ...JOB, provider }))
+    .map((one) => coldOf(one, account));
+  return seen.toSorted(
+    (a, b) =>
+      rank(a) - rank(b) || (a.readyInMs ?? Number.POSITIVE_INFINITY) - (b.readyInMs ?? Number.POSITIVE_INFINITY),
+  )[0];
+}
+
+export function coldOf(
+  { id, state, readyInMs, percent, where, wake }: Startable,
+  { keyId, projectId }: Pick<Account, 'keyId' | 'projectId'>,
+): ColdModel {
+  const mayStart =
+    wake === undefined || wake.keys.includes(keyId) || (projectId !== undefined && wake.projects.includes(projectId));
+  return { model: id, state, readyInMs, percent, where, mayStart };
+}
+
+const ORDER = ['loading', 'starting', 'queued', 'cold', 'resting'] as const;
+
+function rank({ state, mayStart }: ColdModel): number {
+  return state === 'cold' && !mayStart ? ORDER.length : ORDER.indexOf(state);
+}

@@ -1,0 +1,63 @@
+/** A factory ends its own jobs: their nodes are drained by orders that the registry's object signs. */
+import { FACTORY_LABEL, type FactoryReport } from '../../shared/factory/exchange.ts';
+import { RATE_FRAME } from '../../shared/wire/limits.ts';
+import { database } from '../accounts/database.ts';
+import { auditLog } from '../accounts/schema.ts';
+import type { Env } from '../env.ts';
+import type { OrderReply } from '../registry/orders.ts';
+import type { View } from '../registry/snapshot.ts';
+import { REGISTRY_NAME } from '../registry-name.ts';
+import type { FactoryIdentity } from './reports.ts';
+
+/** An order that came to nothing is given again after this; the factory asks for it until the node is gone. */
+const AGAIN_MS = 30_000;
+/** Sessions that were told to drain lately. */
+const ORDERED_MAX = 4_096;
+
+export class DrainOrders {
+  readonly #env: Env;
+  readonly #orderedAt = new Map<string, number>();
+
+  constructor(env: Env) {
+    this.#env = env;
+  }
+
+  /**
+   * Gives the orders that a report asks for. A node that is of another provider, or that does not say itself that this factory began
+   * it, is passed over: the token is good for its own jobs alone. Never rejects.
+   */
+  async give(factory: FactoryIdentity, drain: FactoryReport['drain'], view: View, now: number): Promise<void> {
+    for (const [session, at] of this.#orderedAt) if (now - at >= AGAIN_MS) this.#orderedAt.delete(session);
+    const due = drain.filter(({ session }) => isOwn(factory, session, view) && !this.#orderedAt.has(session));
+    await Promise.all(
+      due.map(async ({ session, why }) => {
+        if (this.#orderedAt.size >= ORDERED_MAX) return;
+        this.#orderedAt.set(session, now);
+        try {
+          await this.#order(factory, session, why, now);
+        } catch (error) {
+          console.error(`factory ${factory.factory}: session ${session} was not told to drain: ${error}`);
+        }
+      }),
+    );
+  }
+
+  async #order(factory: FactoryIdentity, session: string, why: string, now: number): Promise<void> {
+    const { REGISTRY, TUNNEL } = this.#env;
+    const reply = (await REGISTRY.getByName(REGISTRY_NAME).order(session, { action: 'drain' })) as OrderReply;
+    if (reply.kind !== 'signed') return;
+    const tunnel = TUNNEL.getByName(session);
+    const standing = await tunnel.standing();
+    if (standing === null || standing.reads < RATE_FRAME) return;
+    const after = { factory: factory.factory, why };
+    const line = { at: now, actor: factory.tokenId, action: 'node.drain', object: session, before: null, after };
+    await database(this.#env).insert(auditLog).values(line);
+    await tunnel.deploy(reply.order);
+  }
+}
+
+function isOwn({ provider, factory }: FactoryIdentity, session: string, { nodes }: View): boolean {
+  const entry = nodes.get(session);
+  if (entry === undefined || entry.provider !== provider || entry.labels[FACTORY_LABEL] !== factory) return false;
+  return entry.leaving === undefined && (entry.state === 'JOIN' || entry.state === 'SERVING');
+}

@@ -1,0 +1,53 @@
+/** `POST /factory/exchange`: what a factory of jobs reports, and what is wanted of it. */
+import { Hono } from 'hono';
+import {
+  EXCHANGE_MAX_BYTES,
+  type ExchangeAnswer,
+  ExchangeError,
+  type FactoryReport,
+  parseReport,
+} from '../../shared/factory/exchange.ts';
+import { ApiError } from '../../shared/openai/errors.ts';
+import { presentedKey } from '../accounts/authenticate.ts';
+import { readFactoryGrant } from '../accounts/factory-grant.ts';
+import type { Env } from '../env.ts';
+import { readJson } from '../json-body.ts';
+import { FACTORY_NAME } from './name.ts';
+import type { ExchangeReply } from './object.ts';
+import type { FactoryIdentity } from './reports.ts';
+
+export const factoryRoutes = new Hono<{ Bindings: Env }>();
+
+factoryRoutes.post('/exchange', async (c) => {
+  const token = presentedKey(c.req.raw);
+  const { tokenId, provider } = await readFactoryGrant(c.env, token, Date.now());
+  const report = reportOf(await readJson(c.req.raw, EXCHANGE_MAX_BYTES));
+  const reply = await exchange(c.env, { tokenId, provider, factory: report.factory }, report);
+  // It may have been revoked while the answer was held.
+  if (reply.kind === 'over') await readFactoryGrant(c.env, token, Date.now());
+  if (reply.kind === 'over') throw superseded();
+  return c.json(reply.answer satisfies ExchangeAnswer, 200, { 'cache-control': 'no-store' });
+});
+
+/** @throws ApiError 400 with the place of the first fault */
+function reportOf(body: unknown): FactoryReport {
+  try {
+    return parseReport(body);
+  } catch (error) {
+    if (error instanceof ExchangeError) throw new ApiError('invalid_request', `${error.message}.`, { cause: error });
+    throw error;
+  }
+}
+
+/** @throws ApiError 503 */
+async function exchange(env: Env, identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
+  try {
+    return (await env.FACTORY.getByName(FACTORY_NAME).exchange(identity, report)) as ExchangeReply;
+  } catch (cause) {
+    throw new ApiError('server_is_overloaded', 'The report could not be taken. Try again shortly.', { cause });
+  }
+}
+
+function superseded(): ApiError {
+  return new ApiError('conflict', 'A newer exchange of this factory took the place of this one.');
+}

@@ -1,0 +1,201 @@
+import type { ExchangeAnswer, FactoryReport, ModelDemand, ServingNode } from '../../shared/factory/exchange.ts';
+import type { Env } from '../env.ts';
+import { GatewayObject } from '../gateway-object.ts';
+import type { ObjectContext } from '../object-context.ts';
+import { snapshots, type View } from '../registry/snapshot.ts';
+import { type BacklogSign, DemandSigns, type QueueSign } from './demand-signs.ts';
+import { DrainOrders } from './drain-nodes.ts';
+import { type FactoryIdentity, isSilent, type KnownReport, nameOf, Reports } from './reports.ts';
+import { BusyTimes, replicasOf, servingNodes } from './serving-nodes.ts';
+import { type Startable, startables } from './startable.ts';
+
+/** While a factory waits, what it would be told is looked at this often; a request for a cold model does not wait for that. */
+const LOOK_MS = 1_000;
+/** A model that was asked for so lately is wanted: the factory is told at once. */
+const LATELY_MS = 60_000;
+
+/** `over`: a newer exchange of the same factory took its place, or its token was revoked. */
+export type ExchangeReply = { kind: 'answer'; answer: ExchangeAnswer } | { kind: 'over' };
+
+/** A factory as operators see it. */
+export interface ShownFactory extends KnownReport {
+  silent: boolean;
+  demand: ModelDemand[];
+}
+
+interface Waiting {
+  /** Looks again at what it would be told. */
+  look(): void;
+  end(): void;
+}
+
+/** What one factory was told last, without what changes all the time. */
+interface Told {
+  digest: string;
+  number: number;
+}
+
+/**
+ * All factories of jobs: what they reported, what is wanted of them, and their exchanges that wait. Survives eviction: models, clusters and
+ * the day of each report. What is wanted is said again within seconds by those who want it.
+ */
+export class FactoryObject extends GatewayObject {
+  readonly #epoch = crypto.randomUUID().slice(0, 8);
+  readonly #reports: Reports;
+  readonly #signs = new DemandSigns();
+  readonly #busy = new BusyTimes();
+  readonly #drains: DrainOrders;
+  /** One per factory. */
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #told = new Map<string, Told>();
+
+  constructor(ctx: ObjectContext, env: Env) {
+    super(ctx, env);
+    this.#reports = new Reports(ctx.storage);
+    this.#drains = new DrainOrders(env);
+  }
+
+  /** Takes a report; resolves with the demand when that is news to the factory, or when it has waited as long as it may. */
+  async exchange(identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
+    const name = nameOf(identity);
+    this.#waiting.get(name)?.end();
+    this.#reports.put(identity, report, this.#now);
+    this.#signs.retain(new Set(this.#reports.all().flatMap(({ models }) => models.map(({ id }) => id))));
+    this.ctx.waitUntil(this.#drains.give(identity, report.drain, await this.#view(), this.#now));
+    const answer = await this.#answerOf(identity, report);
+    if (answer.revision !== report.after || report.wait_ms === 0) return { kind: 'answer', answer };
+    return this.#hold(identity, report);
+  }
+
+  #hold(identity: FactoryIdentity, report: FactoryReport): Promise<ExchangeReply> {
+    const name = nameOf(identity);
+    const { clock } = this.ctx;
+    return new Promise((resolve, reject) => {
+      let over = false;
+      const done = (reply: ExchangeReply) => {
+        if (over) return;
+        over = true;
+        stopLooking();
+        stopWaiting();
+        if (this.#waiting.get(name) === waiting) this.#waiting.delete(name);
+        resolve(reply);
+      };
+      const look = (late: boolean) =>
+        this.#answerOf(identity, report).then((answer) => {
+          if (late || answer.revision !== report.after) done({ kind: 'answer', answer });
+        }, reject);
+      const waiting: Waiting = { look: () => void look(false), end: () => done({ kind: 'over' }) };
+      const stopLooking = clock.every(LOOK_MS, () => void look(false));
+      const stopWaiting = clock.after(report.wait_ms, () => void look(true));
+      this.#waiting.set(name, waiting);
+    });
+  }
+
+  /** How many requests wait for a model. False: no factory has it, so that nobody need hear of it for a while. */
+  queued(model: string, sign: QueueSign): boolean {
+    if (!this.#isWanted(model)) return false;
+    this.#signs.queued(model, sign, this.#now);
+    this.#wake();
+    return true;
+  }
+
+  /** A request was refused because the model is not running, and may start it. */
+  asked(model: string): void {
+    if (!this.#isWanted(model)) return;
+    this.#signs.asked(model, this.#now);
+    this.#wake();
+  }
+
+  /** Lines of batches for a model. False: as of `queued`. */
+  backlog(model: string, sign: BacklogSign): boolean {
+    if (!this.#isWanted(model)) return false;
+    this.#signs.backlog(model, sign, this.#now);
+    this.#wake();
+    return true;
+  }
+
+  /** Models that factories which are not silent start for who asks; those that are served are left out. */
+  startable(): Startable[] {
+    return startables(this.#reports.live(this.#now), this.#now);
+  }
+
+  /** Everything, for operators. */
+  async show(): Promise<ShownFactory[]> {
+    const view = await this.#view();
+    return this.#reports.all().map((report) => ({
+      ...report,
+      silent: isSilent(report, this.#now),
+      demand: report.models.map(({ id }) => this.#demandFor(id, view)),
+    }));
+  }
+
+  /** Its token was revoked. */
+  forget(tokenId: string): void {
+    this.#reports.forget(tokenId);
+    for (const [name, waiting] of this.#waiting) if (name.startsWith(`${tokenId}/`)) waiting.end();
+  }
+
+  #isWanted(model: string): boolean {
+    return this.#reports.all().some(({ models }) => models.some(({ id }) => id === model));
+  }
+
+  #wake(): void {
+    for (const waiting of [...this.#waiting.values()]) waiting.look();
+  }
+
+  async #answerOf(identity: FactoryIdentity, { models }: Pick<FactoryReport, 'models'>): Promise<ExchangeAnswer> {
+    const view = await this.#view();
+    const now = this.#now;
+    this.#busy.observe(view.nodes, this.#signs.batchNodes(now), now);
+    const demand = models.map(({ id }) => this.#demandFor(id, view)).filter(isDemand);
+    const own = new Set(models.map(({ id }) => id));
+    const nodes = servingNodes(view.nodes, identity.provider, own, this.#busy, now);
+    return { version: 1, revision: this.#revisionOf(nameOf(identity), demand, nodes), demand, nodes };
+  }
+
+  #demandFor(model: string, { nodes }: View): ModelDemand {
+    const { ready, inFlight, busy } = replicasOf(nodes, model);
+    return { ...this.#signs.of(model, ready, this.#now), in_flight: inFlight, busy };
+  }
+
+  #revisionOf(name: string, demand: readonly ModelDemand[], nodes: readonly ServingNode[]): string {
+    const digest = JSON.stringify([demand.map(coarse), nodes.map(({ session, state }) => [session, state])]);
+    const told = this.#told.get(name);
+    const number = told?.digest === digest ? told.number : (told?.number ?? 0) + 1;
+    if (told?.digest !== digest) {
+      this.#told.delete(name);
+      this.#told.set(name, { digest, number });
+      const oldest = this.#told.keys().next().value;
+      if (this.#told.size > TOLD_MAX && oldest !== undefined) this.#told.delete(oldest);
+    }
+    return `${this.#epoch}.${number}`;
+  }
+
+  async #view(): Promise<View> {
+    return await snapshots.get(this.env, this.ctx, this.#now, () => true);
+  }
+
+  get #now(): number {
+    return this.ctx.clock.now();
+  }
+}
+
+/** Factories of which it is known what they were told: as many as report. */
+const TOLD_MAX = 64;
+
+function isDemand({ waiting, queued, in_flight, asked_ms_ago, ready_replicas, batch, wanted }: ModelDemand): boolean {
+  return (
+    waiting + queued + in_flight + ready_replicas > 0 ||
+    asked_ms_ago !== undefined ||
+    batch !== undefined ||
+    wanted !== undefined
+  );
+}
+
+/** What of a demand is news: orders of magnitude, not each request. */
+function coarse({ model, waiting, queued, asked_ms_ago, busy, ready_replicas, batch, wanted }: ModelDemand): unknown {
+  const lately = asked_ms_ago !== undefined && asked_ms_ago < LATELY_MS;
+  const wants = wanted?.map(({ from, replicas }) => [from, replicas]);
+  const steps = [waiting, queued, batch?.lines ?? 0].map((n) => (n === 0 ? 0 : 1 + Math.floor(Math.log2(n))));
+  return [model, steps, lately, Math.round(busy * 4), ready_replicas, wants];
+}

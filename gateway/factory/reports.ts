@@ -1,0 +1,97 @@
+import { type DayPoint, FACTORY_SILENT_AFTER_MS, type FactoryReport } from '../../shared/factory/exchange.ts';
+import type { ObjectStorage } from '../object-context.ts';
+import { storageHealth } from '../storage/health.ts';
+
+/** Factories that report here; the one that was silent longest makes room. */
+const FACTORIES_MAX = 32;
+const REPORT = 'report/';
+const DAY = 'day/';
+
+/** Who reports: a token, and under it a factory's name. */
+export interface FactoryIdentity {
+  tokenId: string;
+  provider: string;
+  factory: string;
+}
+
+/** What a factory said last. Jobs and decisions are in memory alone: they come again within half a minute. */
+export interface KnownReport extends FactoryIdentity {
+  /** When it came; milliseconds since the epoch. */
+  at: number;
+  configRevision: string;
+  models: FactoryReport['models'];
+  clusters: FactoryReport['clusters'];
+  jobs: FactoryReport['jobs'];
+  decisions: FactoryReport['decisions'];
+  day: readonly DayPoint[];
+}
+
+type StoredReport = Omit<KnownReport, 'jobs' | 'decisions' | 'day'>;
+
+export function nameOf({ tokenId, factory }: Pick<FactoryIdentity, 'tokenId' | 'factory'>): string {
+  return `${tokenId}/${factory}`;
+}
+
+/** The last report of each factory. What requests are told of cold models outlives the object's memory. */
+export class Reports {
+  readonly #storage: ObjectStorage;
+  readonly #known = new Map<string, KnownReport>();
+
+  constructor(storage: ObjectStorage) {
+    this.#storage = storage;
+    for (const [key, stored] of storage.kv.list<StoredReport>({ prefix: REPORT })) {
+      const name = key.slice(REPORT.length);
+      const day = storage.kv.get<DayPoint[]>(DAY + name) ?? [];
+      this.#known.set(name, { ...stored, jobs: [], decisions: [], day });
+    }
+  }
+
+  put(identity: FactoryIdentity, report: FactoryReport, now: number): void {
+    const name = nameOf(identity);
+    const { kv } = this.#storage;
+    const stored: StoredReport = {
+      ...identity,
+      at: now,
+      configRevision: report.config_revision,
+      models: report.models,
+      clusters: report.clusters,
+    };
+    // A full disk is no reason to know of no model: then it is in memory alone.
+    if (storageHealth.failure === undefined) {
+      kv.put(REPORT + name, stored);
+      if (report.day !== undefined) kv.put(DAY + name, report.day);
+    }
+    const day = report.day ?? this.#known.get(name)?.day ?? [];
+    this.#known.delete(name);
+    this.#known.set(name, { ...stored, jobs: report.jobs, decisions: report.decisions, day });
+    const oldest = this.#known.keys().next().value;
+    if (this.#known.size > FACTORIES_MAX && oldest !== undefined) this.#drop(oldest);
+  }
+
+  /** All of a token. */
+  forget(tokenId: string): void {
+    for (const [name, report] of this.#known) if (report.tokenId === tokenId) this.#drop(name);
+  }
+
+  #drop(name: string): void {
+    this.#known.delete(name);
+    if (storageHealth.failure !== undefined) return;
+    this.#storage.kv.delete(REPORT + name);
+    this.#storage.kv.delete(DAY + name);
+  }
+
+  /** In the order of their last word. */
+  all(): KnownReport[] {
+    return [...this.#known.values()];
+  }
+
+  /** Those of factories that are not silent. */
+  live(now: number): KnownReport[] {
+    return this.all().filter((report) => !isSilent(report, now));
+  }
+}
+
+export function isSilent({ at }: Pick<KnownReport, 'at'>, now: number): boolean {
+  // Far below 0 where the clock was set back: then it is not known how old it is.
+  return Math.abs(now - at) >= FACTORY_SILENT_AFTER_MS;
+}

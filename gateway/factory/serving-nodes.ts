@@ -1,0 +1,92 @@
+/** The nodes of a factory's provider, as the registry sees them now, for the factory that has to know which of its jobs they are. */
+import { CONTEXT_LABEL, FACTORY_LABEL, JOB_LABEL, NODES_MAX, type ServingNode } from '../../shared/factory/exchange.ts';
+import type { RegistryEntry } from '../../shared/lattice/node.ts';
+import type { NodeIndex } from '../../shared/routing/nodes.ts';
+
+/** What a factory's job gives its agent; a node's other labels would be megabytes. */
+const LABELS = [FACTORY_LABEL, CONTEXT_LABEL, JOB_LABEL];
+
+/** When each session last had anything to do; milliseconds since the epoch. Bounded by the registry's sessions. */
+export class BusyTimes {
+  readonly #at = new Map<string, number>();
+
+  /** Call it more often than a load is believed (LOAD_KNOWN_MS). */
+  observe(nodes: Pick<NodeIndex, 'entries' | 'live'>, batchNodes: ReadonlySet<string>, now: number): void {
+    const here = new Set<string>();
+    for (const { session } of nodes.entries()) {
+      here.add(session);
+      const load = nodes.live.loadOf(session);
+      const before = this.#at.get(session);
+      // An idle tunnel says nothing: a load that is new tells that something ran a moment ago.
+      if (before === undefined || batchNodes.has(session) || runs(load)) this.#at.set(session, now);
+      else if (load !== undefined) this.#at.set(session, Math.max(before, Math.min(load.at, now)));
+    }
+    for (const session of this.#at.keys()) if (!here.has(session)) this.#at.delete(session);
+  }
+
+  idleMs(session: string, now: number): number {
+    return Math.max(0, now - (this.#at.get(session) ?? now));
+  }
+}
+
+type Load = ReturnType<NodeIndex['live']['loadOf']>;
+
+function runs(load: Load): boolean {
+  return load !== undefined && load.running + load.waiting > 0;
+}
+
+/** `models`: those of the factory's report; of a node that serves several the first of them is its model. */
+export function servingNodes(
+  nodes: Pick<NodeIndex, 'entries' | 'live'>,
+  provider: string,
+  models: ReadonlySet<string>,
+  busy: BusyTimes,
+  now: number,
+): ServingNode[] {
+  const found: ServingNode[] = [];
+  for (const entry of nodes.entries()) {
+    if (entry.provider !== provider || entry.state === 'LEFT') continue;
+    if (found.length >= NODES_MAX) break;
+    const { session, cluster, job, labels } = entry;
+    const load = nodes.live.loadOf(session);
+    const model = (entry.models.find(({ id }) => models.has(id)) ?? entry.models[0])?.id;
+    const own = LABELS.flatMap((name) => {
+      const value = labels[name];
+      return value === undefined ? [] : [[name, value] as const];
+    });
+    found.push({
+      session,
+      cluster,
+      ...(job !== undefined && { job: job.id }),
+      ...(model !== undefined && { model }),
+      state: stateOf(entry),
+      in_flight: load === undefined ? 0 : load.running + load.waiting,
+      idle_ms: busy.idleMs(session, now),
+      ...(own.length > 0 && { labels: Object.fromEntries(own) }),
+    });
+  }
+  return found;
+}
+
+function stateOf({ state, leaving, models }: RegistryEntry): ServingNode['state'] {
+  if (state === 'DOWN' || leaving !== undefined) return 'draining';
+  if (state === 'SERVING') return models.some((model) => model.state === 'ready') ? 'ready' : 'loading';
+  return models.length === 0 ? 'joining' : 'loading';
+}
+
+/** Of one model's ready replicas. `busy`: the share of what they can take, by their engines' queues and caches. */
+export function replicasOf(
+  nodes: Pick<NodeIndex, 'model' | 'live'>,
+  model: string,
+): { ready: number; inFlight: number; busy: number } {
+  const ready = (nodes.model(model)?.ready ?? []).filter(({ leaving }) => leaving === undefined);
+  let inFlight = 0;
+  let busy = 0;
+  for (const { session } of ready) {
+    const load = nodes.live.loadOf(session);
+    if (load === undefined) continue;
+    inFlight += load.running + load.waiting;
+    busy += load.waiting > 0 ? 1 : Math.min(1, load.kvUse ?? 0);
+  }
+  return { ready: ready.length, inFlight, busy: ready.length === 0 ? 0 : busy / ready.length };
+}

@@ -1,0 +1,112 @@
+/** Models that run when a request wants them: what a request for one does, and what its client is told. */
+import { ApiError, retryAfter } from '../openai/errors.ts';
+import type { Wait } from '../openai/wait-comment.ts';
+import type { Route } from './host.ts';
+
+/** A model that nobody serves and that somebody starts for who asks. */
+export interface ColdModel {
+  model: string;
+  /** `cold`: a request starts it. `resting`: it failed too often, nobody starts it before a person has looked. */
+  state: 'cold' | 'queued' | 'starting' | 'loading' | 'resting';
+  /** Until it answers, milliseconds; undefined: not known. */
+  readyInMs?: number | undefined;
+  /** Of its weights, 0 to 100. */
+  percent?: number | undefined;
+  /** What it waits in: `Slurm`. */
+  where?: string | undefined;
+  /** This request may start it. */
+  mayStart: boolean;
+}
+
+/** Where nobody knows how long it takes, a client may look again so often. */
+const LOOK_AGAIN_MS = 30_000;
+/** Clients that obey a longer pause than this may as well be told again. */
+const RETRY_MAX_MS = 3_600_000;
+
+/** The first of the route's models that is cold; undefined: one of them is served, or none is. */
+export function coldOf(route: Pick<Route, 'cold' | 'request' | 'fallbacks'>): ColdModel | undefined {
+  const { cold } = route;
+  if (cold === undefined) return undefined;
+  for (const model of [route.request.model, ...route.fallbacks]) {
+    const found = cold.find(model);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/**
+ * How long a request waits for a cold model, milliseconds.
+ * @throws ApiError 403 where it may not start it, 503 where it may not wait, where it would wait in vain, and where nobody starts the model
+ */
+export function waitFor(cold: ColdModel, route: Pick<Route, 'cold' | 'startWaitMs'>): number {
+  if (cold.state === 'resting') throw modelResting(cold.model);
+  if (cold.state === 'cold' && !cold.mayStart) throw mayNotStart(cold.model);
+  const waitMs = route.startWaitMs ?? 0;
+  if (waitMs > 0 && (cold.readyInMs === undefined || cold.readyInMs <= waitMs)) return waitMs;
+  if (cold.mayStart) route.cold?.ask(cold.model);
+  throw coldStarting(cold);
+}
+
+/** 503 `model_starting`, in words that say how far it is and what to do. */
+export function coldStarting({ model, state, readyInMs, percent, where }: ColdModel): ApiError {
+  const how = wordsOf({ state, percent, where });
+  const left = readyInMs === undefined ? 'how long it takes is not known' : `it is ready in about ${span(readyInMs)}`;
+  const message = `The model '${model}' is not running: ${how}; ${left}. Try again then, or wait for it with x-otela-wait: SECONDS.`;
+  const again = Math.min(RETRY_MAX_MS, Math.max(1_000, readyInMs ?? LOOK_AGAIN_MS));
+  return new ApiError('model_starting', message, { param: 'model', headers: retryAfter(again) });
+}
+
+export function modelResting(model: string): ApiError {
+  const message = `The model '${model}' could not be started several times; its operator has to look at it.`;
+  return new ApiError('no_capacity', message, { param: 'model', headers: { 'x-should-retry': 'false' } });
+}
+
+function mayNotStart(model: string): ApiError {
+  const message = `The model '${model}' is not running, and this key may not start it.`;
+  return new ApiError('model_not_allowed', message, { param: 'model' });
+}
+
+function wordsOf({ state, percent, where }: Pick<ColdModel, 'state' | 'percent' | 'where'>): string {
+  switch (state) {
+    case 'queued':
+      return where === undefined ? 'it waits for a machine' : `it is queued in ${where}`;
+    case 'starting':
+      return 'its engine starts';
+    case 'loading':
+      return percent === undefined
+        ? 'its engine loads the weights'
+        : `its engine has loaded ${percent} % of the weights`;
+    default:
+      return 'it is started now';
+  }
+}
+
+/** As a comment of the stream that waits for it. */
+export function coldWait({ state, percent, where }: ColdModel): Wait {
+  switch (state) {
+    case 'queued':
+      return where === undefined ? { reason: 'starting' } : { reason: 'queued', where };
+    case 'loading':
+      return percent === undefined ? { reason: 'loading' } : { reason: 'loading', percent };
+    default:
+      return { reason: 'starting' };
+  }
+}
+
+function span(ms: number): string {
+  if (ms < 90_000) return `${Math.max(1, Math.round(ms / 1_000))} s`;
+  return ms < 5_400_000 ? `${Math.round(ms / 60_000)} min` : `${Math.round(ms / 3_600_000)} h`;
+}
+
+const WAIT_HEADER = 'x-otela-wait';
+/** An hour: nobody keeps a request open for longer. */
+export const START_WAIT_MAX_MS = 3_600_000;
+
+/** How long a request says that it waits for a model that is being started, milliseconds. @throws ApiError 400 */
+export function readStartWait(given: string | null | undefined): number | undefined {
+  if (given === null || given === undefined) return undefined;
+  const seconds = /^\d{1,6}$/.test(given.trim()) ? Number(given) : Number.NaN;
+  if (seconds * 1_000 <= START_WAIT_MAX_MS) return seconds * 1_000;
+  const message = `${WAIT_HEADER} is a whole number of seconds, 0 to ${START_WAIT_MAX_MS / 1_000}.`;
+  throw new ApiError('invalid_request', message, { param: WAIT_HEADER });
+}
