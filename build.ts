@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip as gzipCompress } from 'node:zlib';
 import { type BuildOptions, build, type Plugin } from 'esbuild';
 import { readMigrations } from './gateway/hosts/node/serve/program-files.ts';
+import { YOUNG_GENERATION_FLAG } from './gateway/hosts/node/serve/young-generation.ts';
 
 const ROOT = fileURLToPath(new URL('.', import.meta.url));
 const DIST = join(ROOT, 'dist');
@@ -20,9 +21,6 @@ const COMMON = {
   write: false,
   logLevel: 'warning',
 } satisfies BuildOptions;
-
-/** By default V8's young generation grows to 96 MiB, which a gateway's short-lived objects fill without need: 300 MiB resident under load, not 185. */
-const GATEWAY_FLAGS = '--max-semi-space-size=16';
 
 /** npm only warns of it, and an older Node, which knows no import.meta.main, would end silently with nothing done. */
 const REFUSE_OLD_NODE = `if (Number(process.versions.node.split('.')[0]) < 24) {
@@ -105,7 +103,7 @@ async function buildCommands(): Promise<void> {
     // An entry may bring its own first line, which esbuild keeps; here each has exactly one.
     const options = name === 'otela-gateway.js' ? { ...COMMAND, define: await threads() } : COMMAND;
     const text = (await bundle(options, entry)).replace(/^#!.*\n/, '');
-    const flags = name === 'otela-gateway.js' ? `-S node ${GATEWAY_FLAGS}` : 'node';
+    const flags = name === 'otela-gateway.js' ? `-S node ${YOUNG_GENERATION_FLAG}` : 'node';
     await replace(join(DIST, name), `#!/usr/bin/env ${flags}\n${text}`, 0o755);
   }
   await replace(join(DIST, 'otela-agent.cjs'), (await bundle(SINGLE, 'agent/cli/main.ts')).replace(/^#!.*\n/, ''));

@@ -2,13 +2,17 @@
 /** `otela-gateway`. */
 import { complaint, EXIT_DONE, EXIT_USAGE, readCommand, UsageError } from '../../shared/command-line/index.ts';
 import { CommandError, EXIT_FAILED } from '../command.ts';
+import { boundYoungGeneration } from '../hosts/node/serve/young-generation.ts';
 import { IssuerError } from '../issuer/issuer.ts';
 import { PROGRAM } from './commands.ts';
 import { watchReader } from './reader.ts';
 
 async function main(argv: readonly string[]): Promise<number> {
   const asked = readCommand(PROGRAM, argv);
-  if (asked.kind === 'run') return asked.command.run(asked.args);
+  if (asked.kind === 'run') {
+    if (argv[0] === 'serve') boundYoungGeneration();
+    return asked.command.run(asked.args);
+  }
   console.log(asked.text);
   return EXIT_DONE;
 }

@@ -1,6 +1,7 @@
 /** The gateway under test, as a parameter: a program that is started, answers at a URL, and keeps its data in one directory. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { YOUNG_GENERATION_FLAG } from '../../gateway/hosts/node/serve/young-generation.ts';
 import { descendants, Managed, memoryOf } from './processes.ts';
 import { NODE, ROOT } from './where.ts';
 
@@ -44,6 +45,9 @@ export interface Host {
 const HOST_NAMES = ['node', 'worker'] as const;
 export type HostName = (typeof HOST_NAMES)[number];
 
+/** With it the program need not start itself anew, which takes as long again. */
+const FLAGS: Readonly<Record<HostName, string[]>> = { node: [YOUNG_GENERATION_FLAG], worker: [] };
+
 /** Programs that take `serve --port --host --data`, print `otela-gateway ready URL` and write DATA/admin.key. */
 const MAINS: Readonly<Record<HostName, string>> = {
   node: join(ROOT, 'gateway/cli/main.ts'),
@@ -54,11 +58,11 @@ class ServedHost implements RunningHost {
   readonly process: Managed;
   readonly #data: string;
 
-  constructor(main: string, { data, host, port, args, env, prefix = [] }: HostOptions) {
+  constructor(main: string, flags: string[], { data, host, port, args, env, prefix = [] }: HostOptions) {
     this.#data = data;
     const serve = ['serve', '--port', String(port), '--host', host, '--data', data, ...args];
     const options = { label: 'gateway', cwd: ROOT, ...(env && { env }) };
-    this.process = new Managed([...prefix, NODE, main, ...serve], options);
+    this.process = new Managed([...prefix, NODE, ...flags, main, ...serve], options);
   }
 
   async ready(): Promise<'http' | 'https'> {
@@ -98,7 +102,7 @@ function hostNamed(name: string): Host {
   const main = known && MAINS[known];
   if (known === undefined || main === undefined)
     throw new Error(`OTELA_TEST_HOST=${name}: there is no such host; there are ${Object.keys(MAINS).join(', ')}`);
-  return { name: known, start: (options) => new ServedHost(options.main ?? main, options) };
+  return { name: known, start: (options) => new ServedHost(options.main ?? main, FLAGS[known], options) };
 }
 
 /** Of this run: `OTELA_TEST_HOST=worker npx vitest run --project conformance`. */

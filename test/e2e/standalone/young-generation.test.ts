@@ -1,0 +1,33 @@
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { boundedCommand, YOUNG_GENERATION_FLAG } from '../../../gateway/hosts/node/serve/young-generation.ts';
+import { commandOf, endAll, Managed, temporaryDirectory } from '../../support/processes.ts';
+import { NODE, ROOT } from '../../support/where.ts';
+
+afterAll(endAll);
+
+describe('the command line of a gateway', () => {
+  const started = { execPath: '/node', execArgv: ['--no-warnings'], argv: ['/node', '/main.js', 'serve'], env: {} };
+
+  it('has the bound, once', () => {
+    const command = boundedCommand(started);
+    expect(command).toEqual(['/node', YOUNG_GENERATION_FLAG, '--no-warnings', '/main.js', 'serve']);
+    expect(boundedCommand({ ...started, execArgv: [YOUNG_GENERATION_FLAG] })).toBeUndefined();
+  });
+
+  it('keeps what an operator set', () => {
+    expect(boundedCommand({ ...started, execArgv: ['--max_semi_space_size=64'] })).toBeUndefined();
+    const env = { NODE_OPTIONS: '--trace-warnings --max-semi-space-size=8' };
+    expect(boundedCommand({ ...started, env })).toBeUndefined();
+  });
+});
+
+it('a gateway that is started without the bound starts itself anew with it: the same process, which signals reach', async () => {
+  const data = await temporaryDirectory('otela-young');
+  const main = join(ROOT, 'gateway/cli/main.ts');
+  const gateway = new Managed([NODE, main, 'serve', '--port', '0', '--data', data], { label: 'gateway' });
+  await gateway.line(/otela-gateway ready http/, 50_000);
+  expect(commandOf(gateway.pid)).toContain(`${YOUNG_GENERATION_FLAG} ${main} serve`);
+  gateway.signal('SIGTERM');
+  expect(await gateway.end(10_000)).toEqual({ code: 0, signal: null });
+});
