@@ -1,6 +1,6 @@
 /**
  * `npm run bench:batch [-- --lines 50000] [--agents 4]`: a batch through gateway and agents against the same lines straight at the engines, by
- * turns in one run. The engines answer at once and know no model.
+ * turns in one run. The engines answer at once and know no model. `--slurm`: batch-slurm.ts instead.
  */
 import { parseArgs } from 'node:util';
 import OpenAI, { toFile } from 'openai';
@@ -8,6 +8,7 @@ import { Pool } from 'undici';
 import { startAgent } from '../test/support/agent.ts';
 import { Gateway } from '../test/support/gateway.ts';
 import { endAll, freePort } from '../test/support/processes.ts';
+import { slurmBench } from './batch-slurm.ts';
 import { MODEL } from './engine-answers.ts';
 import { chat, PATH, startEngine } from './house.ts';
 import { median } from './stats.ts';
@@ -17,8 +18,10 @@ const { values } = parseArgs({
     lines: { type: 'string', default: '50000' },
     agents: { type: 'string', default: '4' },
     rounds: { type: 'string', default: '3' },
+    slurm: { type: 'boolean', default: false },
   },
 });
+if (values.slurm) process.exit(await slurmBench());
 const [LINES, AGENTS, ROUNDS] = [Number(values.lines), Number(values.agents), Number(values.rounds)];
 /** Requests in flight at each engine when it is asked directly: the window that agents may reach. */
 const IN_FLIGHT = 64;

@@ -36,6 +36,12 @@ export const LONG_FORMS: readonly LongForm[] = [
     argv: ['test/soak/schemathesis.ts'],
   },
   {
+    name: 'batch',
+    what: 'a batch of 2,000 lines in a real Slurm, half of whose jobs are preempted: each line is answered once (root)',
+    minutes: 3,
+    argv: ['test/soak/batch.ts'],
+  },
+  {
     name: 'regions',
     what: 'the experiments of two-layer planning over regions, 480 slots and ten seeds: no row leaves its band',
     minutes: 20,
